@@ -1,0 +1,24 @@
+// One function per sub-command: it declares its options on `app` and sets what happens when chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace rehearse::cli {
+
+// Exit codes (docs/commands.md): the only place where they have numbers.
+enum ExitCode : int {
+  kDone = 0,
+  kNo = 1,        // the answer is no: invalid schedule, does not fit, error beyond the bound
+  kBadInput = 2,  // bad usage or bad input
+  kRunFailed = 3, // a rank died, timed out, device error
+};
+
+// `exit_code` outlives the parse; a command's callback writes it.
+using AddCommand = void (*)(CLI::App& app, int& exit_code);
+
+// One line "rehearse: MESSAGE" on stderr.
+void print_error(const std::string& message);
+// Writes by atomic rename; false after printing the error.
+bool write_file(const std::string& path, const std::string& content);
+
+}  // namespace rehearse::cli

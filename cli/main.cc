@@ -1,0 +1,73 @@
+// The command line: a table of sub-commands. Each is one file, cli/NAME.cc.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "cli/commands.h"
+
+namespace rehearse::cli {
+
+void print_error(const std::string& message) {
+  std::fprintf(stderr, "rehearse: %s\n", message.c_str());
+}
+
+bool write_file(const std::string& path, const std::string& content) {
+  const std::string temporary = path + ".tmp" + std::to_string(getpid());
+  {
+    std::ofstream out(temporary, std::ios::binary);
+    out << content;
+    out.flush();
+    if (!out) {
+      print_error(path + ": cannot write");
+      std::remove(temporary.c_str());
+      return false;
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) == 0) return true;
+  print_error(path + ": cannot write");
+  std::remove(temporary.c_str());
+  return false;
+}
+
+namespace {
+
+// A command whose part of the project is still open says so in one line.
+void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_code) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->allow_extras();
+  command->callback([name, &exit_code] {
+    print_error(std::string(name) + ": not built yet");
+    exit_code = kBadInput;
+  });
+}
+
+constexpr std::array<AddCommand, 0> kCommands{};
+
+int run(int argc, char** argv) {
+  CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};
+  app.set_version_flag("--version", REHEARSE_VERSION);
+  app.require_subcommand(1);
+  int exit_code = kDone;
+  for (const AddCommand add : kCommands) add(app, exit_code);
+  add_not_built(app, "run", "really train with the scenario's schedule", exit_code);
+  add_not_built(app, "compare", "two timelines of the same schedule", exit_code);
+  add_not_built(app, "search", "the best plans for a model on a cluster", exit_code);
+  add_not_built(app, "calibrate", "measure this machine", exit_code);
+  add_not_built(app, "view", "open the timeline window", exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    print_error(error.what());
+    return kBadInput;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace rehearse::cli
+
+int main(int argc, char** argv) { return rehearse::cli::run(argc, argv); }
