@@ -1,0 +1,34 @@
+// The static engine: one pass over the nodes in topological order, for costs that do not depend on
+// what runs beside. No queue, no sharing, no slowdown, no jitter; what search uses.
+//
+// Where nothing is shared or slowed its integers equal the event engine's.
+#pragma once
+
+#include <vector>
+
+#include "schedules/result.h"
+#include "sim/cost.h"
+#include "sim/program.h"
+#include "sim/timeline.h"
+
+namespace rehearse::sim {
+
+// Costs laid out by node. Bind once; where only times of the table change, rebind() again.
+struct NodeTimes {
+  std::vector<Nanoseconds> time;    // per node: the longest of its members' times alone
+  std::vector<Nanoseconds> issued;  // per node: when the hosts of all members have issued it;
+                                    // empty: no op takes host time
+};
+// REQUIRES: costs.of_op has one entry per op of the program.
+NodeTimes bind(const Program& program, const CostTable& costs);
+void rebind(const Program& program, const CostTable& costs, NodeTimes& times);
+
+// Start and end by node, into arrays that the caller keeps: nothing is allocated.
+// REQUIRES: program.deadlock is empty; start and end have num_nodes entries. Returns the last end.
+Nanoseconds sweep(const Program& program, const NodeTimes& times,
+                  std::vector<Nanoseconds>& start, std::vector<Nanoseconds>& end);
+
+// The same by op. Error: the deadlock.
+Result<Timeline> sweep(const Program& program, const CostTable& costs);
+
+}  // namespace rehearse::sim
