@@ -1,0 +1,29 @@
+// Every order generator: shape in, compute order (L0) out. Order only: no bytes, no transfers, and
+// no times but where a schedule is planned for given durations.
+//
+// REQUIRES of all: a shape that resolve_shape returned (every default filled in, constraints met).
+// Notation in the files: p positions, r this position, m micro-batches, v chunks per position,
+// F forward, B = I + W backward, I for the input, W for the weights.
+#pragma once
+
+#include "schedules/registry.h"
+#include "schedules/result.h"
+#include "schedules/schedule.h"
+
+namespace rehearse::order {
+
+Result<Schedule> naive(const ScheduleShape& shape);
+Result<Schedule> gpipe(const ScheduleShape& shape);
+Result<Schedule> one_f_one_b(const ScheduleShape& shape);
+Result<Schedule> eager_one_f_one_b(const ScheduleShape& shape);
+Result<Schedule> interleaved_one_f_one_b(const ScheduleShape& shape);
+Result<Schedule> looped_breadth_first(const ScheduleShape& shape);
+Result<Schedule> sequence_one_f_one_b(const ScheduleShape& shape);
+Result<Schedule> zero_bubble_h1(const ScheduleShape& shape);
+Result<Schedule> interleaved_zero_bubble(const ScheduleShape& shape);
+Result<Schedule> zero_bubble_v(const ScheduleShape& shape);
+Result<Schedule> dual_pipe(const ScheduleShape& shape);
+Result<Schedule> dual_pipe_v(const ScheduleShape& shape);
+Result<Schedule> chimera(const ScheduleShape& shape);
+
+}  // namespace rehearse::order
