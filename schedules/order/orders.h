@@ -20,6 +20,7 @@ Result<Schedule> interleaved_one_f_one_b(const ScheduleShape& shape);
 Result<Schedule> looped_breadth_first(const ScheduleShape& shape);
 Result<Schedule> sequence_one_f_one_b(const ScheduleShape& shape);
 Result<Schedule> zero_bubble_h1(const ScheduleShape& shape);
+Result<Schedule> zero_bubble_h2(const ScheduleShape& shape);
 Result<Schedule> interleaved_zero_bubble(const ScheduleShape& shape);
 Result<Schedule> zero_bubble_v(const ScheduleShape& shape);
 Result<Schedule> dual_pipe(const ScheduleShape& shape);
