@@ -80,8 +80,9 @@ enum class FlopsConvention : std::uint8_t {
   Megatron,     // Narayanan SC'21 without recompute = Korthikanti Eq. 7: forward + 2x backward, full
                 //   attention square, logits included: 72 B s L h^2 (1 + s/6h + V/12hL) for GPT
   MegatronCausal,  // today's Megatron-LM training.py: attention halved
-  Palm,         // 6 N + 12 L a d s per token (PaLM, app. B); N without embedding tables
-  SixN,         // 6 N per token
+  Palm,         // 6 N + 12 L a d s per token (PaLM, app. B); N without tables that are only looked up
+                //   (a tied table is the head's matrix too and counts); active experts
+  SixN,         // 6 N per token, the same N
 };
 // FLOPs of one step's matrix products over the global batch of `samples` sequences of length s.
 double model_flops(const Transformer& model, std::int64_t samples, std::int64_t sequence_length,

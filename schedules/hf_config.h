@@ -1,0 +1,28 @@
+// Reads Hugging Face's config.json, in the dialects of hf_dialects.cc, into a Transformer.
+//
+// A file is taken unchanged: what has no meaning for cost or training is ignored, what is left out
+// has Hugging Face's default for its model_type. A key within two edits of one that the dialect
+// knows and the file lacks is refused as a typing mistake; so is a model_type that we do not know.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "schedules/json_keys.h"
+#include "schedules/json_reader.h"
+#include "schedules/model.h"
+
+namespace rehearse {
+
+Result<Transformer> read_transformer(const std::string& path);
+// An object inside another file: `key` is its key path there ("model"), "" for a whole file.
+// On failure the report has the error and the result is meaningless.
+Transformer parse_transformer(const JsonValue& object, const std::string& name,
+                              const std::string& key, JsonReport& report);
+
+std::span<const std::string_view> known_model_types();
+// Every key that some dialect reads, for the schema.
+const KeyTable& model_key_table();
+
+}  // namespace rehearse

@@ -1,0 +1,281 @@
+// nlohmann's SAX events build JsonValue. The parser reads through an iterator that remembers how far
+// it came: the line of an event is the number of newlines before that place.
+#include "schedules/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace rehearse {
+namespace {
+
+constexpr std::size_t kMaxDepth = 200;
+constexpr std::size_t kMaxMembers = 10'000;  // of one object: keys are searched one by one
+constexpr std::int64_t kMaxFile = std::int64_t{64} << 20;
+
+// Where the parser is; shared by all copies of the iterator.
+struct Cursor {
+  const char* at = nullptr;
+  std::int32_t line = 1;
+};
+
+class LineIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  LineIterator() = default;
+  LineIterator(const char* at, Cursor* cursor) : at_(at), cursor_(cursor) {}
+  reference operator*() const { return *at_; }
+  LineIterator& operator++() {
+    if (*at_ == '\n') ++cursor_->line;
+    cursor_->at = ++at_;
+    return *this;
+  }
+  LineIterator operator++(int) {
+    LineIterator before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const LineIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const LineIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_ = nullptr;
+  Cursor* cursor_ = nullptr;
+};
+
+std::string printable(std::string_view token) {
+  std::string out;
+  for (const char c : token) {
+    if (out.size() >= 40) return out + "...";
+    out += c >= ' ' && c != 0x7f ? c : '?';
+  }
+  return out;
+}
+
+// Builds the document; every handler returns false to stop.
+class Builder {
+ public:
+  Builder(const std::string& path, const char* begin, const Cursor& cursor, JsonValue& root)
+      : begin_(begin), cursor_(cursor), report_(path), root_(root) {}
+
+  bool null() { return add(JsonKind::Null) != nullptr; }
+  bool boolean(bool value) {
+    JsonValue* at = add(JsonKind::Bool);
+    if (at != nullptr) at->boolean = value;
+    return at != nullptr;
+  }
+  bool number_integer(std::int64_t value) { return add_integer(value); }
+  bool number_unsigned(std::uint64_t value) {
+    if (value <= static_cast<std::uint64_t>(INT64_MAX)) {
+      return add_integer(static_cast<std::int64_t>(value));
+    }
+    return add_number(static_cast<double>(value));
+  }
+  bool number_float(double value, const std::string&) {
+    constexpr double kExact = 9007199254740992.0;  // 2^53
+    if (std::floor(value) == value && std::abs(value) <= kExact) {
+      return add_integer(static_cast<std::int64_t>(value));  // 1e3, 2048.0
+    }
+    return add_number(value);
+  }
+  bool string(std::string& value) {
+    JsonValue* at = add(JsonKind::String);
+    if (at != nullptr) at->text = std::move(value);
+    return at != nullptr;
+  }
+  bool binary(std::vector<std::uint8_t>&) { return false; }  // never in text
+  bool start_object(std::size_t) { return open(JsonKind::Object); }
+  bool start_array(std::size_t) { return open(JsonKind::Array); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    JsonValue& object = *open_.back();
+    if (object.find(name) != nullptr) {
+      report_.fail(cursor_.line, path_of(name), "the key stands twice in one object");
+      return false;
+    }
+    if (object.members.size() >= kMaxMembers) {
+      report_.fail(cursor_.line, path_of(name), "an object of more than 10000 keys");
+      return false;
+    }
+    object.members.push_back({std::move(name), cursor_.line, {}});
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string& token, const nlohmann::detail::exception& e) {
+    constexpr int kNumberOverflow = 406;
+    if (e.id == kNumberOverflow) {
+      report_.fail(line_of_number(), "", "the number " + printable(token) + " is too large");
+    } else if (token.empty() || token == "<EOF>" || token.back() == '\0') {
+      report_.fail(cursor_.line, "", "not JSON: the text ends too early");
+    } else {
+      report_.fail(line_of_number(), "", "not JSON: unexpected " + printable(token));
+    }
+    return false;
+  }
+  JsonReport& report() { return report_; }
+
+ private:
+  // The parser looks one character past a number (and past what it did not expect): that may be a
+  // line break, which does not count yet.
+  std::int32_t line_of_number() const {
+    return cursor_.at > begin_ && cursor_.at[-1] == '\n' ? cursor_.line - 1 : cursor_.line;
+  }
+  bool add_integer(std::int64_t value) {
+    JsonValue* at = add(JsonKind::Integer);
+    if (at == nullptr) return false;
+    at->line = line_of_number();
+    at->integer = value;
+    at->number = static_cast<double>(value);
+    return true;
+  }
+  bool add_number(double value) {
+    JsonValue* at = add(JsonKind::Number);
+    if (at == nullptr) return false;
+    at->line = line_of_number();
+    at->number = value;
+    return true;
+  }
+  JsonValue* add(JsonKind kind) {
+    JsonValue* at = &root_;
+    if (!open_.empty()) {
+      JsonValue& parent = *open_.back();
+      at = parent.is(JsonKind::Array) ? &parent.items.emplace_back() : &parent.members.back().value;
+    }
+    at->kind = kind;
+    at->line = cursor_.line;
+    return at;
+  }
+  bool open(JsonKind kind) {
+    JsonValue* at = add(kind);
+    if (open_.size() >= kMaxDepth) {
+      report_.fail(at->line, "", "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+      return false;
+    }
+    open_.push_back(at);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  std::string path_of(const std::string& last) const {
+    std::string path;
+    for (const JsonValue* value : open_) {
+      if (value->is(JsonKind::Array)) {
+        path += "[" + std::to_string(value->items.size() - 1) + "]";
+      } else if (value != open_.back()) {
+        path += (path.empty() ? "" : ".") + value->members.back().key;
+      }
+    }
+    return path + (path.empty() ? "" : ".") + last;
+  }
+
+  const char* begin_;
+  const Cursor& cursor_;
+  JsonReport report_;
+  JsonValue& root_;
+  std::vector<JsonValue*> open_;  // stable: a parent's vector grows only while it is the last
+};
+
+}  // namespace
+
+const JsonMember* JsonValue::find(std::string_view key) const {
+  for (const JsonMember& member : members) {
+    if (member.key == key) return &member;
+  }
+  return nullptr;
+}
+
+const JsonValue* JsonValue::given(std::string_view key) const {
+  const JsonMember* member = find(key);
+  return member == nullptr || member->value.is(JsonKind::Null) ? nullptr : &member->value;
+}
+
+Error json_error(const std::string& path, std::int32_t line, const std::string& key,
+                 const std::string& what) {
+  std::string message = path;
+  if (line > 0) message += ":" + std::to_string(line);
+  if (!key.empty()) message += ": " + printable(key);
+  return {message + ": " + what};
+}
+
+void JsonReport::fail(std::int32_t line, const std::string& key, const std::string& what,
+                      bool unsupported) {
+  if (first_.has_value()) return;
+  first_ = json_error(path_, line, key, what);
+  first_->unsupported = unsupported;
+}
+
+Result<JsonValue> parse_json(std::string_view text, const std::string& path,
+                             std::int32_t first_line) {
+  const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  if (blank) return json_error(path, 0, "", "the file is empty");
+  JsonValue root;
+  Cursor cursor{text.data(), first_line};
+  Builder builder(path, text.data(), cursor, root);
+  const LineIterator begin(text.data(), &cursor), end(text.data() + text.size(), &cursor);
+  if (!nlohmann::json::sax_parse(begin, end, &builder)) return builder.report().error();
+  return root;
+}
+
+Result<std::string> read_text_file(const std::string& path, std::int64_t limit) {
+  std::error_code problem;
+  const std::filesystem::file_status status = std::filesystem::status(path, problem);
+  if (!std::filesystem::exists(status)) return Error{path + ": no such file"};
+  if (std::filesystem::is_directory(status)) return Error{path + ": is a directory, not a file"};
+  if (!std::filesystem::is_regular_file(status)) return Error{path + ": is not a regular file"};
+  const std::uintmax_t size = std::filesystem::file_size(path, problem);
+  if (problem) return Error{path + ": cannot be read"};
+  if (size > static_cast<std::uintmax_t>(limit)) {
+    return Error{path + ": larger than " + std::to_string(limit) + " bytes"};
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string text(size, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  if (!in) return Error{path + ": cannot be read"};
+  return text;
+}
+
+Result<JsonValue> read_json(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kMaxFile);
+  if (!text) return text.error();
+  return parse_json(text.value(), path);
+}
+
+std::int32_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::int32_t> row(b.size() + 1);  // distances of a's prefix to all prefixes of b
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<std::int32_t>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::int32_t diagonal = row[0];
+    row[0] = static_cast<std::int32_t>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::int32_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string_view> known) {
+  std::string_view best;
+  std::int32_t least = INT32_MAX;
+  for (const std::string_view candidate : known) {
+    const std::int32_t distance = edit_distance(word.substr(0, 64), candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace rehearse
