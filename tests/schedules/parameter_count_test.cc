@@ -108,9 +108,9 @@ TEST(ParameterCount, OfActiveExpertsRoundsToThePrintedBillions) {
     const Transformer model = parse(found->config);
     const std::int64_t active =
         active_parameters(model) - (row.without_input_table ? embedding_parameters(model) : 0);
-    const double half = 0.5 * row.unit, cut = 0.6 * row.unit;  // DeepSeek-V3: 37.55 is printed as 37
-    EXPECT_NEAR(static_cast<double>(active) * 1e-9, row.printed, row.printed == 37 ? cut : half)
-        << row.name;
+    const double billions = static_cast<double>(active) * 1e-9;
+    EXPECT_GE(billions, row.printed - 0.5 * row.unit) << row.name;  // printed is rounded
+    EXPECT_LT(billions, row.printed + row.unit) << row.name;        // or cut off (V3: 37.55)
   }
 }
 
