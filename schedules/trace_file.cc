@@ -251,7 +251,7 @@ Fault check_times(const Trace& trace) {
   for (std::size_t i = 0; i < slot_of.size(); ++i) slot_of[i] = trace.classes[i].slot;
   std::vector<std::int64_t> free_at(static_cast<std::size_t>(trace.slots));
   const std::int64_t step_begin = trace.begin.value, step_end = trace.end.value;
-  if (step_begin < 0 || step_end < step_begin || step_end > (std::int64_t{1} << 60)) {
+  if (step_begin < 0 || step_end < step_begin || step_end > (std::int64_t{1} << 50)) {
     return "the step's times are out of range";
   }
   for (std::size_t row = 0; row < trace.rows.size(); ++row) {
