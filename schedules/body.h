@@ -47,6 +47,7 @@ struct Node {
   Axis axis = Axis::Tensor;    // collectives: over which axis of the mesh
   bool fp8 = false;            // Gemm: operands in 8 bit where precision.compute is fp8
   bool overlapped = false;     // collective that the runtime hides behind its neighbours
+  bool chunked = false;        // it is cut in pieces, each beside a piece of its product
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
   double flops = 0;            // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;      // HBM traffic; collectives: payload, the whole array

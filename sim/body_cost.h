@@ -25,7 +25,8 @@ struct CollectiveUse {
   CostLevel level = CostLevel::Formula;
 };
 // `kind`: AllReduce, AllGather, ReduceScatter, AllToAll, RingExchange (to the next rank of the
-// axis); `payload`: the whole array (RingExchange: the block that travels).
+// axis); `payload`: the whole array (RingExchange: all that one rank sends to the next). Asked for
+// Axis::Tensor and Axis::Context by bodies, and for Axis::Data once where the clock is found.
 using CollectiveTimes = std::function<CollectiveUse(NodeKind kind, Axis axis, Bytes payload)>;
 
 struct BodyCost {
@@ -50,6 +51,10 @@ class ComputeModel {
   // it settles at. REQUIRES: plan resolved.
   static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
                                      const Plan& plan, const CollectiveTimes& collectives);
+  // The same with scalars that the caller has (tests, what-if).
+  static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
+                                     const Plan& plan, const CollectiveTimes& collectives,
+                                     KernelScalars scalars);
 
   BodyCost price(const Body& body) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
@@ -61,6 +66,7 @@ class ComputeModel {
   const KernelScalars& scalars() const { return costs_.scalars; }
 
  private:
+  ComputeModel() = default;
   ComputeCosts costs_;
   CollectiveTimes collectives_;
   Plan plan_;

@@ -45,7 +45,7 @@ struct KernelScalars {
   std::vector<GemmTile> tiles;
   // Measured points within this squared distance in ln(m, n, k) are interpolated.
   double near_distance = 0;
-  std::vector<GemmPoint> gemm_points;  // of the calibration; fraction_of_peak filled in
+  std::vector<GemmPoint> gemm_points;  // of the GPU type, or of the calibration in their place
 
   // Fused attention: share of the peak for long sequences, by kernel generation.
   std::array<double, 4> attention_forward{}, attention_backward{};  // by AttentionKernel
@@ -72,6 +72,7 @@ struct KernelScalars {
 };
 
 // Scalars of `cluster.gpu`. Errors: "FILE:LINE: KEY: what is wrong" of a broken kernels file.
-Result<KernelScalars> read_kernel_scalars(const Cluster& cluster);
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster);  // of shipped_directory()
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::string& directory);
 
 }  // namespace rehearse::sim
