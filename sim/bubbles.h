@@ -1,9 +1,9 @@
 // Why a compute stream is idle: every idle nanosecond of every row has exactly one cause.
 //
-// Idle is what is not busy between the step's first start and last end; busy is a node that computes
-// (program.h), less the part in which its body waits for its own collectives. A gap is explained
-// backwards from what ends it: ask what arrived last, book the time that this took, go on with what
-// *that* waited for, until the gap's beginning.
+// Idle is what is not busy between the step's first start and last end; busy is a node that
+// computes (program.h), less the part in which its body waits for its own collectives. A gap is
+// explained backwards from what ends it: ask what arrived last, book the time that this took, go on
+// with what *that* waited for, until the gap's beginning.
 //
 //   last arrival                                     cause
 //   host issued the op late                          host
@@ -37,7 +37,7 @@ struct RowBubbles {
 };
 
 struct Bubbles {
-  std::vector<RowBubbles> rows;     // one rank of each row
+  std::vector<RowBubbles> rows;  // one rank of each row
   // Sums over ranks: each row counts as often as it stands for ranks.
   std::int64_t ranks = 0, busy = 0, idle = 0;  // busy + idle = ranks * step
   Causes causes{};                             // add up to idle

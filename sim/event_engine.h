@@ -1,11 +1,11 @@
 // The event engine: performs a program on shared resources, event by event.
 //
 // Everything that runs is a flow with a rate <= 1. Flows that demand the same resources get max-min
-// fair rates (max_min.h); compute slows while communication runs on its row; a compute op whose body
-// communicates carries those links in its own demand. Events are totally ordered by (time, priority,
-// sequence) and times are integers, so equal input gives equal bytes. At equal times everything that
-// ends, ends before rates are shared anew. It reads no clock and no random device: jitter is a
-// function of seed, row and op, so it does not depend on the order of events either.
+// fair rates (max_min.h); compute slows while communication runs on its row; a compute op whose
+// body communicates carries those links in its own demand. Events are totally ordered by (time,
+// priority, sequence) and times are integers, so equal input gives equal bytes. At equal times
+// everything that ends, ends before rates are shared anew. It reads no clock and no random device:
+// jitter is a function of seed, row and op, so it does not depend on the order of events either.
 #pragma once
 
 #include <cstdint>

@@ -16,17 +16,23 @@ namespace rehearse::sim {
 // Costs laid out by node. Bind once; where only times of the table change, rebind() again.
 struct NodeTimes {
   std::vector<Nanoseconds> time;    // per node: the longest of its members' times alone
-  std::vector<Nanoseconds> issued;  // per node: when the hosts of all members have issued it;
-                                    // empty: no op takes host time
+  std::vector<Nanoseconds> issued;  // per node: issue_times()
 };
 // REQUIRES: costs.of_op has one entry per op of the program.
 NodeTimes bind(const Program& program, const CostTable& costs);
 void rebind(const Program& program, const CostTable& costs, NodeTimes& times);
+// Per node, when the hosts of all its members have issued it: one host thread per row issues the
+// row's program in order and never waits. Empty: no op takes host time.
+std::vector<Nanoseconds> issue_times(const Program& program, const CostTable& costs);
 
 // Start and end by node, into arrays that the caller keeps: nothing is allocated.
 // REQUIRES: program.deadlock is empty; start and end have num_nodes entries. Returns the last end.
-Nanoseconds sweep(const Program& program, const NodeTimes& times,
-                  std::vector<Nanoseconds>& start, std::vector<Nanoseconds>& end);
+Nanoseconds sweep(const Program& program, const NodeTimes& times, std::vector<Nanoseconds>& start,
+                  std::vector<Nanoseconds>& end);
+
+// From columns by node to columns by op.
+Timeline by_op(const Program& program, const std::vector<Nanoseconds>& start,
+               const std::vector<Nanoseconds>& end);
 
 // The same by op. Error: the deadlock.
 Result<Timeline> sweep(const Program& program, const CostTable& costs);

@@ -1,0 +1,296 @@
+#include "sim/program.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "schedules/text.h"
+
+namespace rehearse::sim {
+namespace {
+
+std::size_t at(std::int32_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+// The schedule as linked lists over ops. A node is called by its first op, its *leader*.
+class Compiler {
+ public:
+  explicit Compiler(const Schedule& schedule)
+      : schedule_(schedule), num_ops_(schedule.num_ops()), ops_(schedule.ops.size()) {}
+
+  Program compile() {
+    Program program;
+    program.num_ops = num_ops_;
+    program.num_rows = schedule_.num_rows();
+    program.row_begin = schedule_.row_begin;
+    copy_columns(program);
+    link_members();
+    order(program);
+    lay_out(program);
+    return program;
+  }
+
+ private:
+  void copy_columns(Program& program) {
+    program.row_of.resize(ops_);
+    program.kind.resize(ops_);
+    program.stream.resize(ops_);
+    program.group.resize(ops_);
+    program.multiplicity.assign(at(program.num_rows), 1);
+    previous_.resize(ops_);
+    for (std::int32_t r = 0; r < program.num_rows; ++r) {
+      if (!schedule_.rows.empty()) program.multiplicity[at(r)] = schedule_.rows[at(r)].multiplicity;
+      std::array<std::int32_t, kNumStreams> last;
+      last.fill(-1);
+      for (std::int32_t i = schedule_.row_begin[at(r)]; i < schedule_.row_begin[at(r) + 1]; ++i) {
+        const Op& op = schedule_.ops[at(i)];
+        program.row_of[at(i)] = {r};
+        program.kind[at(i)] = op.kind;
+        program.stream[at(i)] = op.stream;
+        program.group[at(i)] = op.group;
+        std::int32_t& before = last[static_cast<std::size_t>(op.stream)];
+        previous_[at(i)] = before;
+        before = i;
+      }
+    }
+  }
+
+  // Places of the match numbers, which are dense unless somebody's file says otherwise.
+  std::vector<std::int32_t> places() const {
+    std::vector<std::int32_t> place(ops_, -1);
+    std::int32_t largest = -1;
+    for (std::size_t i = 0; i < ops_; ++i) {
+      place[i] = schedule_.ops[i].match.value;
+      largest = std::max(largest, place[i]);
+    }
+    if (largest < 2 * num_ops_) return place;
+    std::vector<std::int32_t> sorted = place;
+    std::ranges::sort(sorted);
+    for (std::int32_t& p : place) {
+      if (p < 0) continue;
+      p = static_cast<std::int32_t>(std::ranges::lower_bound(sorted, p) - sorted.begin());
+    }
+    return place;
+  }
+
+  void link_members() {
+    leader_.resize(ops_);
+    next_.assign(ops_, -1);
+    const std::vector<std::int32_t> place = places();
+    std::int32_t largest = -1;
+    for (const std::int32_t p : place) largest = std::max(largest, p);
+    struct Meeting {
+      std::int32_t first = -1, last = -1;
+    };
+    std::vector<Meeting> meetings(at(largest + 1));
+    for (std::int32_t i = 0; i < num_ops_; ++i) {
+      leader_[at(i)] = i;
+      if (place[at(i)] < 0) continue;
+      Meeting& meeting = meetings[at(place[at(i)])];
+      if (meeting.first < 0) {
+        meeting.first = i;
+      } else {
+        leader_[at(i)] = meeting.first;
+        next_[at(meeting.last)] = i;
+      }
+      meeting.last = i;
+    }
+  }
+
+  // A transfer has both ends; all other kinds are complete as they are.
+  bool is_complete(std::int32_t leader) const {
+    if (traits(schedule_.ops[at(leader)].kind).op_class != OpClass::Transfer) return true;
+    std::int32_t sends = 0, recvs = 0;
+    for (std::int32_t i = leader; i >= 0; i = next_[at(i)]) {
+      sends += schedule_.ops[at(i)].kind == OpKind::Send;
+      recvs += schedule_.ops[at(i)].kind == OpKind::Recv;
+    }
+    return sends == recvs;
+  }
+
+  // The first op that the node still waits for, or -1. Resumes at the member where it last stopped,
+  // so that a collective of many members is looked through once.
+  std::int32_t blocker(std::int32_t leader) {
+    for (std::int32_t& i = resume_[at(leader)]; i >= 0; i = next_[at(i)]) {
+      const std::int32_t before = previous_[at(i)];
+      if (before >= 0 && leader_[at(before)] != leader && !done_[at(leader_[at(before)])]) {
+        return before;
+      }
+      for (const OpId wait : schedule_.waits_of({i})) {
+        if (!done_[at(leader_[wait.index()])]) return wait.value;
+      }
+    }
+    return -1;
+  }
+
+  // First come, first served, which orders nodes by depth. A node that cannot run yet hangs itself
+  // on one thing that it waits for and is looked at again when that is done.
+  void order(Program& program) {
+    done_.assign(ops_, 0);
+    resume_.resize(ops_);
+    std::iota(resume_.begin(), resume_.end(), 0);
+    blocked_on_.assign(ops_, -1);
+    std::vector<std::int32_t> first_waiting(ops_, -1), next_waiting(ops_, -1);
+    order_.reserve(ops_);
+    const auto look = [&](std::int32_t leader) {
+      const std::int32_t on = blocker(leader);
+      blocked_on_[at(leader)] = on;
+      if (on < 0) {
+        order_.push_back(leader);
+        return;
+      }
+      std::int32_t& first = first_waiting[at(leader_[at(on)])];
+      next_waiting[at(leader)] = first;
+      first = leader;
+    };
+    for (std::int32_t i = 0; i < num_ops_; ++i) {
+      if (leader_[at(i)] != i) continue;
+      ++program.num_nodes;
+      if (is_complete(i)) {
+        look(i);
+      } else {
+        blocked_on_[at(i)] = i;
+      }
+    }
+    for (std::size_t next = 0; next < order_.size(); ++next) {
+      const std::int32_t leader = order_[next];
+      done_[at(leader)] = 1;
+      for (std::int32_t i = first_waiting[at(leader)]; i >= 0;) {
+        const std::int32_t after = next_waiting[at(i)];
+        look(i);
+        i = after;
+      }
+    }
+    program.num_runnable = static_cast<std::int32_t>(order_.size());
+    if (program.num_runnable == program.num_nodes) return;
+    program.deadlock = describe_deadlock();
+    for (std::int32_t i = 0; i < num_ops_; ++i) {
+      if (leader_[at(i)] == i && !done_[at(i)]) order_.push_back(i);
+    }
+  }
+
+  void lay_out(Program& program) {
+    program.node_of.resize(ops_);
+    program.member_begin.reserve(order_.size() + 1);
+    program.members.reserve(ops_);
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      program.member_begin.push_back(static_cast<std::int32_t>(program.members.size()));
+      for (std::int32_t i = order_[n]; i >= 0; i = next_[at(i)]) {
+        program.members.push_back({i});
+        program.node_of[at(i)] = {static_cast<std::int32_t>(n)};
+      }
+    }
+    program.member_begin.push_back(num_ops_);
+
+    const bool any_reuse =
+        std::ranges::find(schedule_.wait_is_reuse, 1) != schedule_.wait_is_reuse.end();
+    program.pred_begin.reserve(order_.size() + 1);
+    program.preds.reserve(ops_ + schedule_.waits.size());
+    program.pred_edge.reserve(ops_ + schedule_.waits.size());
+    for (std::int32_t n = 0; n < program.num_nodes; ++n) {
+      program.pred_begin.push_back(static_cast<std::int32_t>(program.preds.size()));
+      add_waits(program, {n}, Edge::Data);
+      for (const OpId op : program.members_of({n})) {
+        const std::int32_t before = previous_[op.index()];
+        if (before < 0 || program.node_of[at(before)].value == n) continue;
+        add(program, program.node_of[at(before)], Edge::Queue);
+      }
+      if (any_reuse) add_waits(program, {n}, Edge::Reuse);
+    }
+    program.pred_begin.push_back(static_cast<std::int32_t>(program.preds.size()));
+  }
+
+  void add_waits(Program& program, NodeId node, Edge edge) const {
+    for (const OpId op : program.members_of(node)) {
+      if (schedule_.wait_begin.size() < 2) return;
+      for (std::int32_t w = schedule_.wait_begin[op.index()];
+           w < schedule_.wait_begin[op.index() + 1]; ++w) {
+        const bool reuse =
+            at(w) < schedule_.wait_is_reuse.size() && schedule_.wait_is_reuse[at(w)] != 0;
+        if (reuse != (edge == Edge::Reuse)) continue;
+        add(program, program.node_of[schedule_.waits[at(w)].index()], edge);
+      }
+    }
+  }
+
+  // Both ends of a transfer often follow one earlier transfer: one edge will do.
+  static void add(Program& program, NodeId pred, Edge edge) {
+    const bool is_first =
+        program.pred_begin.back() == static_cast<std::int32_t>(program.preds.size());
+    if (!is_first && program.preds.back() == pred && program.pred_edge.back() == edge) return;
+    program.preds.push_back(pred);
+    program.pred_edge.push_back(edge);
+  }
+
+  std::string name(std::int32_t op) const {
+    return "row " + std::to_string(schedule_.row_of({op}).value) + " " + to_text(schedule_, {op});
+  }
+
+  // The head of every stuck queue and what it waits for; then one cycle, which there is unless the
+  // waiting ends at a transfer without its other end. In a cycle `=` joins two ops that must meet.
+  std::string describe_deadlock() const {
+    constexpr std::int32_t kMostNamed = 16;
+    std::string text = "deadlock:";
+    std::int32_t num_heads = 0, stuck = -1;
+    for (std::int32_t i = 0; i < num_ops_; ++i) {
+      const std::int32_t leader = leader_[at(i)], before = previous_[at(i)];
+      if (done_[at(leader)] || (before >= 0 && !done_[at(leader_[at(before)])])) continue;
+      stuck = leader;
+      if (++num_heads > kMostNamed) continue;
+      text += (num_heads == 1 ? " " : "; ") + name(i) + why(i);
+    }
+    if (num_heads > kMostNamed) {
+      text += "; and " + std::to_string(num_heads - kMostNamed) + " more";
+    }
+    std::vector<std::uint8_t> seen(ops_, 0);
+    while (!seen[at(stuck)]) {
+      seen[at(stuck)] = 1;
+      stuck = leader_[at(blocked_on_[at(stuck)])];
+    }
+    if (is_complete(stuck)) text += "; cycle: " + cycle(stuck, kMostNamed);
+    return text;
+  }
+
+  std::string why(std::int32_t head) const {
+    const std::int32_t leader = leader_[at(head)];
+    if (!is_complete(leader)) return " has no other end";
+    const std::int32_t member = resume_[at(leader)], on = blocked_on_[at(leader)];
+    if (member == head) return " waits for " + name(on);
+    return " waits for " + name(member) + ", which waits for " + name(on);
+  }
+
+  std::string cycle(std::int32_t start, std::int32_t most) const {
+    std::string text = name(resume_[at(start)]);
+    std::int32_t named = 0;
+    for (std::int32_t leader = start; named == 0 || leader != start;) {
+      const std::int32_t on = blocked_on_[at(leader)];
+      leader = leader_[at(on)];
+      const std::int32_t met = resume_[at(leader)];
+      if (++named == most) text += " ...";
+      if (named >= most) continue;
+      text += " waits for " + name(on);
+      if (met != on) text += " = " + name(met);
+    }
+    return text;
+  }
+
+  const Schedule& schedule_;
+  const std::int32_t num_ops_;
+  const std::size_t ops_;
+  std::vector<std::int32_t> previous_;    // per op: the op before it on its stream, or -1
+  std::vector<std::int32_t> leader_;      // per op
+  std::vector<std::int32_t> next_;        // per op: next member of its node, or -1
+  std::vector<std::int32_t> resume_;      // per leader: its member that waits
+  std::vector<std::int32_t> blocked_on_;  // per leader that is not done: the op that it waits for
+  std::vector<std::uint8_t> done_;        // per leader
+  std::vector<std::int32_t> order_;       // leaders
+};
+
+}  // namespace
+
+Program compile(const Schedule& schedule) {
+  return Compiler(schedule).compile();
+}
+
+}  // namespace rehearse::sim
