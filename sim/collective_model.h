@@ -34,7 +34,8 @@ struct CollectiveSystem {
   ScaleUpKind scale_up{};
   std::string gpu_contains;       // part of the GPU's name; empty: any
   std::string nic_kind;           // fits over several nodes: the NIC's kind; empty: any
-  double ring_bandwidth = 0;      // [B/s] bus bandwidth of rings inside a node; 0: not known
+  std::string same_as;            // system whose fits hold where this one has none
+  double small_bandwidth = 0;     // [B/s] bus bandwidth below 1 MiB (LL); 0: the fits hold there too
   std::int32_t in_switch_from = 0;// smallest group that the switch reduces (NVLS); 0: never
   double send_recv_alpha = 0;     // [s] inside a node; 0: not known
   double send_recv_bandwidth = 0; // [B/s]
@@ -53,11 +54,13 @@ struct CollectiveConstants {
   double latency_hops = 0;
   double multi_node_fixed = 0;       // [s]
   double part_alpha = 1, part_root = 1;  // all-gather, reduce-scatter: of the all-reduce's
-  double transfer_alpha = 0;         // [s] send/recv between nodes, NIC latency included
+  double send_recv_alpha = 0;        // [s] send/recv inside a node, where the system has none
+  double transfer_alpha = 0;         // [s] send/recv between nodes: this + hops * NIC latency
+  double transfer_latency_hops = 0;
   double transfer_nic_fraction = 1;  // of the line rate, one pair
   double scale_up_fraction = 1;      // of the data sheet, where a node says nothing
   double pcie_fraction = 1;          // of a PCIe link, where a node says nothing
-  double socket_bandwidth = 0;       // [B/s] GPU traffic between sockets of a PCIe-only node
+  double socket_fraction = 1;        // of a PCIe link: all GPU traffic between two sockets
   double host_copy_alpha = 0;        // [s]
   double host_copy_fraction = 1;     // of the PCIe link
 };
@@ -75,7 +78,7 @@ struct CollectiveTables {
 struct CollectiveModel {
   CollectiveConstants constants;
   CollectiveSystem system;                // name empty: none describes this cluster
-  std::vector<CollectiveFit> fits;        // of that system, by kind, nodes, ranks
+  std::vector<CollectiveFit> fits;        // of that system (first) and of same_as
   NicConstants nic;
   std::vector<CollectivePoint> measured;  // the cluster's calibration, by op, nodes, ranks, bytes
 };

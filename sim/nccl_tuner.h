@@ -31,7 +31,8 @@ struct TunerInput {
   double channel_inter = 0;       // GB/s per channel between nodes
   double nic_latency_us = 0;      // latencyInter
   bool nvls = false;              // the switch reduces
-  double channel_nvls = 0;        // GB/s per channel of the switch's own graph
+  std::int32_t nvls_channels = 0; // of the switch's own graph; 0: as above
+  double channel_nvls = 0;        // GB/s per channel of it; 0: as above
 };
 
 struct TunerChoice {
@@ -39,6 +40,9 @@ struct TunerChoice {
   Protocol protocol = Protocol::Simple;
   double time_us = -1;            // NCCL's estimate; < 0: the combination is not enabled
 };
+
+// What NCCL takes for one NVLink of a generation [GB/s] (src/graph/topo.h).
+double nvlink_channel_gb_per_s(std::int32_t compute_capability);
 
 // Estimate for one combination; time_us < 0 where NCCL would not consider it.
 // `kind`: AllReduce, AllGather, ReduceScatter, Broadcast, Reduce.

@@ -55,7 +55,6 @@ struct GroupShape {
   std::int32_t ranks_per_node = 1;  // g: most members on one node
   std::int32_t siblings = 1;        // instances of this row with members on one node, at most
   double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
-  std::int32_t first_gap = 0;       // distance in ranks of the first two members (pairs of a mesh)
   bool crosses_pod = false;
   std::vector<LinkUse> links;       // bandwidth terms; empty for one rank
   bool operator==(const GroupShape&) const = default;
@@ -101,6 +100,10 @@ class Network {
   // host. Capacity shared by the GPUs of one switch is counted.
   Path to_host(Row row) const;
 
+  // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
+  double ring_bandwidth(std::int32_t members) const;
+  double pair_bandwidth() const;
+
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin_.size()) - 1; }
   std::int32_t num_nodes() const { return nodes_; }
   // Resources are numbered 0 ... num_resources()-1 (CostTable::num_resources).
@@ -113,24 +116,32 @@ class Network {
   // A level of the machine: GPUs in blocks of equal size, each block with a link to the rest.
   struct Cut {
     LinkKind kind{};
-    std::int32_t block = 1;              // GPUs below one link
-    double capacity = 0;                 // [B/s] per direction
-    std::vector<std::int32_t> class_of;  // per block: which resource pair (out; in is +1)
+    std::int32_t block = 1;    // GPUs below one link
+    double capacity = 0;       // [B/s] per direction, what collectives reach
+    bool for_groups = true;    // false: host copies only
+    std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
   };
-  struct Loads;
-  void add_cut(LinkKind kind, std::int32_t block, double capacity);
-  void append_uses(const Loads& loads, bool outward, bool inward, std::vector<LinkUse>& uses) const;
-  GroupShape shape_of(Row row, const GroupAxes& axes) const;
+  struct Loads;  // topology.cc
+  void place_rows(std::span<const RowInfo> rows);
+  void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups);
+  void add_node_cuts();
+  void add_fabric_cuts();
+  std::span<const std::int32_t> ranks_of(Row row) const;
+  std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
+  void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
+               GroupShape& shape) const;
+  void append_links(std::span<const Loads> loads, std::vector<LinkUse>& links, bool out,
+                    bool in) const;
 
   const Cluster* cluster_;
   const CollectiveModel* model_;
   Mesh mesh_;
-  std::vector<RowInfo> rows_;
   std::vector<std::int32_t> row_begin_;    // ranks of row r: row_ranks_[row_begin_[r] ..]
   std::vector<std::int32_t> row_ranks_;
   std::vector<std::int32_t> row_of_rank_;
   std::vector<Cut> cuts_;
   std::vector<Link> links_;                // index = ResourceId
+  std::vector<std::int32_t> data_begin_, data_end_, position_;  // per row
   std::int32_t nodes_ = 1;
 };
 

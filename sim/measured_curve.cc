@@ -1,0 +1,39 @@
+#include "sim/measured_curve.h"
+
+#include <cmath>
+#include <vector>
+
+namespace rehearse::sim {
+
+std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,
+                                    std::span<const double> time_us, std::int64_t at) {
+  if (bytes.empty()) return std::nullopt;
+  if (at < bytes.front()) return CurveTime{time_us.front() * 1e-6, CostLevel::Formula};
+  if (at > bytes.back()) {
+    const double ratio = static_cast<double>(at) / static_cast<double>(bytes.back());
+    return CurveTime{time_us.back() * ratio * 1e-6, CostLevel::Formula};
+  }
+  std::size_t i = 0;
+  while (bytes[i] < at) ++i;
+  if (bytes[i] == at) return CurveTime{time_us[i] * 1e-6, CostLevel::Measured};
+  const double low = std::log(static_cast<double>(bytes[i - 1]));
+  const double high = std::log(static_cast<double>(bytes[i]));
+  const double share = (std::log(static_cast<double>(at)) - low) / (high - low);
+  const double log_time = std::log(time_us[i - 1]) * (1 - share) + std::log(time_us[i]) * share;
+  return CurveTime{std::exp(log_time) * 1e-6, CostLevel::Interpolated};
+}
+
+std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,
+                                          std::int32_t ranks, std::int32_t nodes, std::int64_t at) {
+  std::vector<std::int64_t> bytes;
+  std::vector<double> time_us;
+  for (const CollectivePoint& point : points) {
+    if (point.op != op || point.ranks != ranks || point.nodes != nodes) continue;
+    if (!bytes.empty() && point.bytes == bytes.back()) continue;  // a size twice: the first
+    bytes.push_back(point.bytes);
+    time_us.push_back(point.time_us);
+  }
+  return read_curve(bytes, time_us, at);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,26 @@
+// Times of one operation at several sizes, read between the points.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "sim/calibration.h"
+#include "sim/cost.h"
+
+namespace rehearse::sim {
+
+struct CurveTime {
+  double seconds = 0;
+  CostLevel level = CostLevel::Interpolated;  // Measured at a point, Formula outside the points
+};
+
+// Straight lines in log(time) over log(bytes); below the smallest size its time, above the largest
+// its bandwidth. `bytes` ascending; the arrays have equal length. Empty without points.
+std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,
+                                    std::span<const double> time_us, std::int64_t at);
+
+// The points of one operation and group. REQUIRES: sorted by (op, nodes, ranks, bytes).
+std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,
+                                          std::int32_t ranks, std::int32_t nodes, std::int64_t at);
+
+}  // namespace rehearse::sim
