@@ -109,7 +109,8 @@ struct Op {
   MatchId match{};         // Send, Recv, collectives: ops of equal match happen together
   BucketId bucket{};       // parameters, gradients or state of which bucket; none: not about one
   std::int32_t child = -1; // Overlap: index of the first of its two ops in Schedule::children
-  std::int32_t instance = -1;  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch
+  std::int32_t instance = -1;  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch;
+                               // Send, Recv: neighbours of equal number are one group
   std::int64_t key = 0;    // place in the one global order [ns of the estimate]; ties broken by pass
 
   constexpr bool operator==(const Op&) const = default;

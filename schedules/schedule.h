@@ -40,6 +40,7 @@ struct Value {
   ValueKind kind{};
   Home home = Home::Device;
   bool persistent = false;  // alive before the first and after the last op of the step
+  bool shard = false;       // Gradient: 1/d of its bucket
   Row row{};
   Stage stage{};            // activations, slabs, workspace
   Microbatch microbatch{};

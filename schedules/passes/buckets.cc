@@ -1,0 +1,138 @@
+// Whole segments' parameters into flat buckets. Inside a bucket first the tensors whose gradient is
+// partial over tp (one range to reduce), then the rest; padded so that every dp shard is equal.
+#include <algorithm>
+
+#include "schedules/passes/draft.h"
+
+namespace rehearse {
+namespace {
+
+struct Sums {
+  std::int64_t partial = 0, elements = 0;
+  std::int32_t tensors = 0;
+};
+
+// Tensors of a segment; the tied table apart.
+Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied_table, bool want_table) {
+  Sums sums;
+  for (const ParameterTensor& tensor : tensors) {
+    if ((tied_table && tensor.table) != want_table) continue;
+    sums.partial += tensor.partial ? tensor.elements : 0;
+    sums.elements += tensor.elements;
+    ++sums.tensors;
+  }
+  return sums;
+}
+
+std::string letters(std::int32_t n) {  // A, B, ..., Z, AA, ...
+  std::string text;
+  for (++n; n > 0; n = (n - 1) / 26) text.insert(text.begin(), static_cast<char>('A' + (n - 1) % 26));
+  return text;
+}
+
+struct Open {  // a bucket that still takes segments
+  Sums sums;
+  std::vector<std::pair<Stage, std::int32_t>> segments;  // (stage, segment in it), backward order
+};
+
+}  // namespace
+
+// A bucket is closed once its gradients reach bucket_bytes; 0: one per position. ZeRO-3 gathers
+// what it needs next, so there every bucket ends with a layer at the latest, and no bucket spans
+// the stages of two directions (their replicas are summed bucket by bucket).
+void make_buckets(Draft& draft) {
+  Schedule& s = draft.schedule;
+  const Plan& plan = draft.plan;
+  const bool bidirectional = !s.placement.up.empty();
+  const bool sharded_parameters = plan.zero_stage == 3;
+  const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
+  const bool tied = draft.model.tied_embedding;
+  std::int32_t composites = 0;
+  draft.buckets_of.assign(static_cast<std::size_t>(s.placement.positions),
+                          std::vector<std::vector<SegmentBuckets>>(s.segments.size()));
+  for (Position position{0}; position.value < s.placement.positions; ++position.value) {
+    auto& of = draft.buckets_of[position.index()];
+    std::vector<Bucket> made;      // in backward order
+    std::vector<Open> made_from;
+    Open open;
+    const auto close = [&] {
+      if (open.segments.empty()) return;
+      Bucket bucket{.position = position,
+                    .partial = open.sums.partial,
+                    .elements = open.sums.elements,
+                    .tensors = open.sums.tensors};
+      const auto& [stage, segment] = open.segments.front();
+      const SegmentInfo& info = s.segments[stage.index()][static_cast<std::size_t>(segment)];
+      if (open.segments.size() > 1) {
+        bucket.name = letters(composites++);
+      } else if (info.kind == SegmentKind::Layer) {
+        bucket.name = "L" + std::to_string(info.layer);
+      } else {
+        bucket.name = info.kind == SegmentKind::Embedding ? "E" : "H";
+      }
+      made.push_back(std::move(bucket));
+      made_from.push_back(std::move(open));
+      open = {};
+    };
+    for (std::int32_t stage = s.placement.stages(); stage-- > 0;) {
+      const Stage at{stage};
+      const bool here = s.placement.down[at.index()] == position ||
+                        (bidirectional && s.placement.up[at.index()] == position);
+      if (!here) continue;
+      const auto& segments = s.segments[at.index()];
+      of[at.index()].resize(segments.size());
+      for (std::size_t g = segments.size(); g-- > 0;) {
+        const auto tensors =
+            segment_parameters(draft.model, plan, segments[g].kind, segments[g].layer);
+        const bool uses_table = tied && segments[g].kind != SegmentKind::Layer;
+        const auto add_table = [&] {
+          const bool known = std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
+          if (!uses_table || known) return;
+          const auto embedding = segment_parameters(draft.model, plan, SegmentKind::Embedding, -1);
+          const Sums sums = sums_of(embedding, true, true);
+          made.push_back({.name = "T", .position = position, .partial = sums.partial,
+                          .elements = sums.elements, .tensors = sums.tensors, .tied = true});
+          made_from.push_back({});
+        };
+        if (segments[g].kind == SegmentKind::Head) add_table();
+        const Sums sums = sums_of(tensors, tied, false);
+        if (sums.elements > 0) {
+          open.segments.emplace_back(at, static_cast<std::int32_t>(g));
+          open.sums.partial += sums.partial;
+          open.sums.elements += sums.elements;
+          open.sums.tensors += sums.tensors;
+        }
+        const bool full = plan.bucket_bytes > 0 && 4 * open.sums.elements >= plan.bucket_bytes;
+        const bool layer_ends = sharded_parameters && segments[g].kind == SegmentKind::Layer;
+        if (full || layer_ends || (bidirectional && g == 0)) close();
+        if (segments[g].kind == SegmentKind::Embedding) {
+          close();
+          add_table();
+        }
+      }
+    }
+    close();
+    for (std::size_t i = made.size(); i-- > 0;) {  // forward order
+      const BucketId id{static_cast<std::int32_t>(s.buckets.size())};
+      Bucket& bucket = made[i];
+      const std::int64_t unit = shards * 64;
+      bucket.padded = (bucket.elements + unit - 1) / unit * unit;
+      for (const auto& [stage, segment] : made_from[i].segments) {
+        of[stage.index()][static_cast<std::size_t>(segment)].own = id;
+      }
+      if (bucket.tied) {
+        for (std::size_t stage = 0; stage < of.size(); ++stage) {
+          for (std::size_t g = 0; g < of[stage].size(); ++g) {
+            if (s.segments[stage][g].kind != SegmentKind::Layer) of[stage][g].table = id;
+          }
+        }
+      }
+      draft.identity_of.push_back(bucket.tied ? -1
+                                              : made_from[i].segments.front().first.value * 65536 +
+                                                    made_from[i].segments.front().second);
+      s.buckets.push_back(std::move(bucket));
+    }
+  }
+}
+
+}  // namespace rehearse

@@ -1,0 +1,33 @@
+// Which ops are divided, and where. An op and its backward are cut alike, and merging adjacent
+// parts gives the uncut order back.
+#include "schedules/passes/draft.h"
+
+namespace rehearse {
+namespace {
+
+bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
+  return a.own == b.own && a.table == b.table;
+}
+
+}  // namespace
+
+// ZeRO-3 gathers and frees by part: every op is cut where its buckets change. Overlapped gradient
+// buckets need parts only where a bucket becomes ready: the last micro-batch (every one where
+// gradients are reduced per micro-batch). All else keeps stage size.
+std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
+                              Microbatch microbatch, Microbatch last_backward) {
+  const Plan& plan = draft.plan;
+  const bool shards = plan.data_parallel * plan.context_parallel > 1;
+  const bool parameters = plan.zero_stage == 3 && shards;
+  const bool gradients = plan.overlap_gradient_reduce && shards &&
+                         (plan.zero_stage >= 2 || microbatch == last_backward);
+  std::vector<std::int16_t> parts{0};
+  if (!parameters && !gradients) return parts;
+  const auto& buckets = draft.buckets_of[position.index()][stage.index()];
+  for (std::size_t g = 1; g < buckets.size(); ++g) {
+    if (!same(buckets[g], buckets[g - 1])) parts.push_back(static_cast<std::int16_t>(g));
+  }
+  return parts;
+}
+
+}  // namespace rehearse

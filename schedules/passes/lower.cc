@@ -1,0 +1,71 @@
+#include "schedules/passes/lower.h"
+
+#include <algorithm>
+
+#include "schedules/passes/draft.h"
+
+namespace rehearse {
+
+// Orders need ratios only: 10^14 FLOP/s, a transfer at 20 B/ns after 10 us, all else 10 us.
+Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
+  const RankShape s = rank_shape(model, plan);
+  const auto ns = [](double flops) {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(flops * 1e-5));
+  };
+  const double n = static_cast<double>(s.tokens), h = static_cast<double>(s.hidden);
+  const double t = static_cast<double>(s.tensor);
+  const double weights =
+      static_cast<double>(layer_parameters(model, model.layers - 1)) / t *
+      (model.experts.count > 0 ? static_cast<double>(active_parameters(model)) /
+                                     static_cast<double>(total_parameters(model))
+                               : 1.0);
+  const double core = 2.0 * n * static_cast<double>(plan.sequence_length) *
+                      static_cast<double>(s.heads * s.head_dim);
+  const double recompute = plan.recompute == RecomputeMode::Full        ? 2.0 * n * weights + core
+                           : plan.recompute == RecomputeMode::Selective ? core
+                                                                        : 0.0;
+  const double logits = 2.0 * n * h * static_cast<double>(s.vocabulary);
+  const bool early = plan.runtime == Runtime::Rehearse;  // the loss's gradients run with F
+  Estimates e;
+  e.layer_forward = ns(2.0 * n * weights + core);
+  e.layer_input = ns(2.0 * n * weights + 2.5 * core + recompute);
+  e.layer_weight = ns(2.0 * n * weights);
+  e.head_forward = ns(logits * (early ? 3 : 1));
+  e.head_backward = early ? 1000 : ns(2.0 * logits);
+  e.embedding_forward = e.embedding_backward = 1000;
+  e.transfer = 10000 + activation_bytes(model, plan) / 20;
+  e.other = 10000;
+  return e;
+}
+
+Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan& plan,
+                       const LowerOptions& options) {
+  Draft draft{.model = model, .plan = plan,
+              .estimates = options.estimates ? *options.estimates : estimate_by_flops(model, plan)};
+  Schedule& s = draft.schedule;
+  s.level = Level::Full;
+  s.name = l0.name;
+  s.microbatches = l0.microbatches;
+  s.slices = l0.slices;
+  s.placement = l0.placement;
+  s.segments = stage_segments(plan, l0.placement.stages());
+  // Folding: one row per position; a parameter server is an odd replica and gets rows of its own.
+  const std::int32_t replicas = plan.data_parallel * plan.context_parallel;
+  const bool server = plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+                      replicas > 1;
+  for (Position position{0}; position.value < s.placement.positions; ++position.value) {
+    if (server) s.rows.push_back({position, plan.tensor_parallel, 0, 1});
+    const std::int32_t first = server ? 1 : 0;
+    s.rows.push_back({position, plan.tensor_parallel * (replicas - first), first, replicas});
+  }
+  make_buckets(draft);
+  emit(draft, l0);
+  const std::int64_t margin = draft.estimates.layer_forward;
+  Schedule lowered = order(std::move(draft));
+  if (lowered.rows.empty()) return Error{"the compute order cannot run: it waits for itself"};
+  plan_lifetimes(lowered, margin, draft.duration, options.plan_arena);
+  add_waits(lowered);
+  return lowered;
+}
+
+}  // namespace rehearse

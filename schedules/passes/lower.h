@@ -1,0 +1,43 @@
+// L0 to L1: everything that is simulated and executed, from a compute order, a model and a plan.
+//
+// The passes in order (each a function of its own file):
+//   make_buckets      whole segments' parameters into flat buckets of one layout     buckets.cc
+//   cut               divide an op only where something must start, wait or be freed cut.cc
+//   emit              parts, transfers, gathers, gradient sync, norm, optimizer      emit.cc
+//   order             one global order by estimated times, each row restricted to it order.cc
+//   plan_lifetimes    versions, last uses, holds, arena                              lifetimes.cc
+//   add_waits         events across streams, memory reuse included                   waits.cc
+#pragma once
+
+#include <optional>
+
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "schedules/result.h"
+#include "schedules/schedule.h"
+
+namespace rehearse {
+
+// Estimated durations that decide the order, never the cost [ns, each >= 1].
+struct Estimates {
+  std::int64_t embedding_forward = 1, embedding_backward = 1;
+  std::int64_t layer_forward = 4, layer_input = 4, layer_weight = 4;  // B = I + W
+  std::int64_t head_forward = 3, head_backward = 1;
+  std::int64_t transfer = 1;  // a SEND with its RECV
+  std::int64_t other = 1;     // collectives, copies, norm, optimizer
+  bool operator==(const Estimates&) const = default;
+};
+// By FLOP counts at a round rate: orders need ratios only.
+Estimates estimate_by_flops(const Transformer& model, const Plan& plan);
+
+struct LowerOptions {
+  std::optional<Estimates> estimates;  // none: estimate_by_flops
+  bool plan_arena = true;  // false: no offsets and no reuse edges (frameworks have an allocator)
+};
+
+// REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.
+// Errors: what a plan asks for and this version cannot lower, in one line.
+Result<Schedule> lower(const Schedule& order, const Transformer& model, const Plan& plan,
+                       const LowerOptions& options = {});
+
+}  // namespace rehearse
