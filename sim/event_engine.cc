@@ -26,7 +26,7 @@ class Engine {
         record_load_(options.record_load),
         shares_(!nodes_.demand_begin.empty()),
         slows_(options.slow && any_slowdown(costs)),
-        num_slots_(program.num_rows * static_cast<std::int32_t>(kNumStreams)),
+        num_slots_(program.most_running),
         queue_(num_slots_),
         resources_(shares_ ? costs.num_resources : 0, num_slots_),
         slots_(at(num_slots_)) {
@@ -83,8 +83,9 @@ class Engine {
     bool demands = false;
   };
   struct RowState {
-    std::int32_t computing = -1;             // slot
-    std::array<double, kNumStreams> slow{};  // of the communication on each stream
+    std::int32_t computing = -1;                      // slot
+    std::array<double, kNumStreams> slow{};           // of the communication on each stream
+    std::array<std::int32_t, kNumStreams> running{};  // how many slow it from there
     bool dirty = false;
   };
 
@@ -172,14 +173,18 @@ class Engine {
       slot.rate = slot.bound;
       return;
     }
-    for (const OpId op : members) set_slow(op, costs_.cost(op).slowdown);
+    for (const OpId op : members) count_slow(op, 1);
   }
 
-  void set_slow(OpId op, double slowdown) {
-    if (costs_.cost(op).slowdown <= 0) return;
+  // Counts communication that slows its row in (+1) or out (-1).
+  void count_slow(OpId op, std::int32_t change) {
+    const double slowdown = costs_.cost(op).slowdown;
+    if (slowdown <= 0) return;
     const Row r = program_.row_of[op.index()];
+    const auto stream = static_cast<std::size_t>(program_.stream[op.index()]);
     RowState& row = rows_[r.index()];
-    row.slow[static_cast<std::size_t>(program_.stream[op.index()])] = slowdown;
+    row.running[stream] += change;
+    row.slow[stream] = row.running[stream] > 0 ? std::max(row.slow[stream], slowdown) : 0;
     if (row.dirty) return;
     row.dirty = true;
     dirty_rows_.push_back(r);
@@ -213,7 +218,7 @@ class Engine {
       if (slot.computes_on) {
         rows_[slot.computes_on.index()].computing = -1;
       } else {
-        for (const OpId op : program_.members_of(slot.node)) set_slow(op, 0);
+        for (const OpId op : program_.members_of(slot.node)) count_slow(op, -1);
       }
     }
     free_slots_.push_back(s);
@@ -313,7 +318,7 @@ class Engine {
   const CostTable& costs_;
   const NodeCosts nodes_;
   const bool record_load_, shares_, slows_;
-  const std::int32_t num_slots_;  // every running node heads a stream, and so does a waiting one
+  const std::int32_t num_slots_;  // for all that runs or waits for its host only
   std::int64_t now_ = 0, events_ = 0;
   EventQueue queue_;
   SharedResources resources_;

@@ -39,19 +39,56 @@ class Compiler {
     program.group.resize(ops_);
     program.multiplicity.assign(at(program.num_rows), 1);
     previous_.resize(ops_);
+    find_units();
     for (std::int32_t r = 0; r < program.num_rows; ++r) {
       if (!schedule_.rows.empty()) program.multiplicity[at(r)] = schedule_.rows[at(r)].multiplicity;
-      std::array<std::int32_t, kNumStreams> last;
+      std::array<std::int32_t, kNumStreams> last, widest;
       last.fill(-1);
+      widest.fill(0);
       for (std::int32_t i = schedule_.row_begin[at(r)]; i < schedule_.row_begin[at(r) + 1]; ++i) {
         const Op& op = schedule_.ops[at(i)];
         program.row_of[at(i)] = {r};
         program.kind[at(i)] = op.kind;
         program.stream[at(i)] = op.stream;
         program.group[at(i)] = op.group;
-        std::int32_t& before = last[static_cast<std::size_t>(op.stream)];
-        previous_[at(i)] = before;
-        before = i;
+        const auto stream = static_cast<std::size_t>(op.stream);
+        const Unit unit = unit_of(i);
+        previous_[at(i)] = i == unit.first ? last[stream] : previous_[at(unit.first)];
+        last[stream] = i;
+        widest[stream] = std::max(widest[stream], unit.last - unit.first + 1);
+      }
+      program.most_running = std::accumulate(widest.begin(), widest.end(), program.most_running);
+    }
+  }
+
+  // What a stream performs at a time: an op, or transfers of one group (ncclGroupStart), which
+  // stand together in the program and have equal Op::instance.
+  struct Unit {
+    std::int32_t first = -1, last = -1;
+  };
+  Unit unit_of(std::int32_t op) const { return units_.empty() ? Unit{op, op} : units_[at(op)]; }
+
+  bool is_grouped(std::int32_t op) const {
+    return schedule_.ops[at(op)].instance >= 0 &&
+           traits(schedule_.ops[at(op)].kind).op_class == OpClass::Transfer;
+  }
+
+  void find_units() {
+    std::int32_t first_grouped = 0;
+    while (first_grouped < num_ops_ && !is_grouped(first_grouped)) ++first_grouped;
+    if (first_grouped == num_ops_) return;
+    units_.resize(ops_);
+    for (std::int32_t r = 0; r < schedule_.num_rows(); ++r) {
+      const std::int32_t end = schedule_.row_begin[at(r) + 1];
+      for (std::int32_t i = schedule_.row_begin[at(r)]; i < end;) {
+        std::int32_t last = i;
+        while (is_grouped(i) && last + 1 < end && is_grouped(last + 1) &&
+               schedule_.ops[at(last + 1)].instance == schedule_.ops[at(i)].instance &&
+               schedule_.ops[at(last + 1)].stream == schedule_.ops[at(i)].stream) {
+          ++last;
+        }
+        for (std::int32_t k = i; k <= last; ++k) units_[at(k)] = {i, last};
+        i = last + 1;
       }
     }
   }
@@ -109,17 +146,32 @@ class Compiler {
     return sends == recvs;
   }
 
+  bool is_open(std::int32_t op, std::int32_t leader) const {
+    return leader_[at(op)] != leader && !done_[at(leader_[at(op)])];
+  }
+
   // The first op that the node still waits for, or -1. Resumes at the member where it last stopped,
   // so that a collective of many members is looked through once.
   std::int32_t blocker(std::int32_t leader) {
     for (std::int32_t& i = resume_[at(leader)]; i >= 0; i = next_[at(i)]) {
-      const std::int32_t before = previous_[at(i)];
-      if (before >= 0 && leader_[at(before)] != leader && !done_[at(leader_[at(before)])]) {
-        return before;
+      const std::int32_t before = open_before(i, leader);
+      if (before >= 0) return before;
+      const Unit unit = unit_of(i);
+      for (std::int32_t k = unit.first; k <= unit.last; ++k) {
+        for (const OpId wait : schedule_.waits_of({k})) {
+          if (!done_[at(leader_[wait.index()])]) return wait.value;
+        }
       }
-      for (const OpId wait : schedule_.waits_of({i})) {
-        if (!done_[at(leader_[wait.index()])]) return wait.value;
-      }
+    }
+    return -1;
+  }
+
+  // An op of the unit before on its stream that is not done, or -1.
+  std::int32_t open_before(std::int32_t op, std::int32_t leader) const {
+    if (previous_[at(op)] < 0) return -1;
+    const Unit before = unit_of(previous_[at(op)]);
+    for (std::int32_t k = before.last; k >= before.first; --k) {
+      if (is_open(k, leader)) return k;
     }
     return -1;
   }
@@ -192,9 +244,12 @@ class Compiler {
       program.pred_begin.push_back(static_cast<std::int32_t>(program.preds.size()));
       add_waits(program, {n}, Edge::Data);
       for (const OpId op : program.members_of({n})) {
-        const std::int32_t before = previous_[op.index()];
-        if (before < 0 || program.node_of[at(before)].value == n) continue;
-        add(program, program.node_of[at(before)], Edge::Queue);
+        if (previous_[op.index()] < 0) continue;
+        const Unit before = unit_of(previous_[op.index()]);
+        for (std::int32_t k = before.first; k <= before.last; ++k) {
+          if (program.node_of[at(k)].value == n) continue;
+          add(program, program.node_of[at(k)], Edge::Queue);
+        }
       }
       if (any_reuse) add_waits(program, {n}, Edge::Reuse);
     }
@@ -202,10 +257,11 @@ class Compiler {
   }
 
   void add_waits(Program& program, NodeId node, Edge edge) const {
+    if (schedule_.wait_begin.size() < 2) return;
     for (const OpId op : program.members_of(node)) {
-      if (schedule_.wait_begin.size() < 2) return;
-      for (std::int32_t w = schedule_.wait_begin[op.index()];
-           w < schedule_.wait_begin[op.index() + 1]; ++w) {
+      const Unit unit = unit_of(op.value);
+      for (std::int32_t w = schedule_.wait_begin[at(unit.first)];
+           w < schedule_.wait_begin[at(unit.last) + 1]; ++w) {
         const bool reuse =
             at(w) < schedule_.wait_is_reuse.size() && schedule_.wait_is_reuse[at(w)] != 0;
         if (reuse != (edge == Edge::Reuse)) continue;
@@ -234,8 +290,8 @@ class Compiler {
     std::string text = "deadlock:";
     std::int32_t num_heads = 0, stuck = -1;
     for (std::int32_t i = 0; i < num_ops_; ++i) {
-      const std::int32_t leader = leader_[at(i)], before = previous_[at(i)];
-      if (done_[at(leader)] || (before >= 0 && !done_[at(leader_[at(before)])])) continue;
+      const std::int32_t leader = leader_[at(i)];
+      if (done_[at(leader)] || open_before(i, -1) >= 0) continue;
       stuck = leader;
       if (++num_heads > kMostNamed) continue;
       text += (num_heads == 1 ? " " : "; ") + name(i) + why(i);
@@ -278,7 +334,8 @@ class Compiler {
   const Schedule& schedule_;
   const std::int32_t num_ops_;
   const std::size_t ops_;
-  std::vector<std::int32_t> previous_;    // per op: the op before it on its stream, or -1
+  std::vector<Unit> units_;               // per op; empty: every op is one
+  std::vector<std::int32_t> previous_;    // per op: last op of the unit before on its stream, or -1
   std::vector<std::int32_t> leader_;      // per op
   std::vector<std::int32_t> next_;        // per op: next member of its node, or -1
   std::vector<std::int32_t> resume_;      // per leader: its member that waits

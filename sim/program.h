@@ -28,7 +28,8 @@ enum class Edge : std::uint8_t {
 
 struct Program {
   std::int32_t num_ops = 0, num_rows = 0, num_nodes = 0;
-  std::int32_t num_runnable = 0;           // nodes [num_runnable, num_nodes) never start
+  std::int32_t most_running = 0;  // nodes that can run at the same time: width of all queues
+  std::int32_t num_runnable = 0;  // nodes [num_runnable, num_nodes) never start
   std::vector<std::int32_t> multiplicity;  // per row: ranks that it stands for
 
   std::vector<NodeId> node_of;             // per op

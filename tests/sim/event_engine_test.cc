@@ -272,6 +272,31 @@ TEST(EventEngine, ARowFactorMakesAStraggler) {
   EXPECT_EQ(timeline.late, (std::vector<Nanoseconds>{{0}, {25}}));
 }
 
+// Both rows send and receive in the order that hangs one by one (program_test), but as one group:
+// both transfers run at the same time, 30 and 50 ns, and what stands behind waits for the longer
+// one.
+TEST(EventEngine, TransfersOfAGroupRunAtTheSameTime) {
+  ScheduleWriter writer(2);
+  for (std::int32_t row = 0; row < 2; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    for (const bool sends : {true, false}) {
+      writer.add(r, {.kind = sends ? OpKind::Send : OpKind::Recv,
+                     .stream = Stream::P2p,
+                     .match = {sends ? row : 1 - row},
+                     .instance = 0});
+    }
+    writer.add(
+        r, {.kind = row == 0 ? OpKind::Send : OpKind::Recv, .stream = Stream::P2p, .match = {2}});
+  }
+  const CostTable costs{.costs = {{.time = {30}}, {.time = {50}}, {.time = {5}}},
+                        .of_op = {0, 1, 2, 1, 0, 2}};
+  const std::vector<Nanoseconds> end{{30}, {50}, {55}, {50}, {30}, {55}};
+  const Program program = compile(writer.finish());
+  EXPECT_EQ(program.deadlock, "");
+  EXPECT_EQ(simulate(program, costs).value().end, end);
+  EXPECT_EQ(sweep(program, costs).value().end, end);
+}
+
 TEST(EventEngine, ADeadlockIsAnErrorAndNotAHang) {
   ScheduleWriter writer(2);
   for (std::int32_t row = 0; row < 2; ++row) {
