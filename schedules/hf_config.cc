@@ -9,74 +9,106 @@
 namespace rehearse {
 namespace {
 
-constexpr double kWidth = 1 << 20;       // hidden, heads x head size and the like
+constexpr double kWidth = 1 << 20;  // hidden, heads x head size and the like
 constexpr double kMlpWidth = 1 << 24;
 constexpr double kLayers = 1 << 16;
 constexpr double kVocabulary = 1 << 27;
 constexpr double kPositions = 1 << 30;
 constexpr double kExperts = 1 << 14;
-constexpr double kParameters = 1e15;     // beyond it sums of bytes leave int64
+constexpr double kParameters = 1e15;  // beyond it sums of bytes leave int64
 
 constexpr std::array<std::string_view, 14> kActivations{
-    "gelu", "gelu_new",   "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "relu",
-    "relu2", "quick_gelu", "silu",      "swish",       "swiglu",            "geglu",         "tanh"};
+    "gelu",          "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh",
+    "gelu_accurate", "relu",     "relu2",     "quick_gelu",  "silu",
+    "swish",         "swiglu",   "geglu",     "tanh"};
 constexpr std::array<std::string_view, 5> kPositionKinds{"absolute", "learned", "rope", "rotary",
                                                          "alibi"};
 
 constexpr KeySpec count(std::string_view name, double max, double min = 1) {
   return {.name = name, .types = kInteger, .min = min, .max = max};
 }
-constexpr KeySpec flag(std::string_view name) { return {.name = name, .types = kBool}; }
+constexpr KeySpec flag(std::string_view name) {
+  return {.name = name, .types = kBool};
+}
 constexpr KeySpec positive(std::string_view name) {
   return {.name = name, .types = kNumber, .min = 0, .above_min = true};
 }
 
 // Every key that some dialect reads.
 constexpr std::array kKeys{
-    KeySpec{.name = "model_type", .types = kString, .required = true,
+    KeySpec{.name = "model_type",
+            .types = kString,
+            .required = true,
             .about = "Hugging Face's name of the dialect"},
-    count("hidden_size", kWidth), count("n_embd", kWidth), count("n_embed", kWidth),
+    count("hidden_size", kWidth),
+    count("n_embd", kWidth),
+    count("n_embed", kWidth),
     count("d_model", kWidth),
-    count("num_hidden_layers", kLayers), count("n_layer", kLayers), count("n_layers", kLayers),
-    count("num_attention_heads", kWidth), count("n_head", kWidth), count("n_heads", kWidth),
+    count("num_hidden_layers", kLayers),
+    count("n_layer", kLayers),
+    count("n_layers", kLayers),
+    count("num_attention_heads", kWidth),
+    count("n_head", kWidth),
+    count("n_heads", kWidth),
     count("num_key_value_heads", kWidth),
     count("head_dim", kWidth),
-    count("intermediate_size", kMlpWidth), count("n_inner", kMlpWidth),
+    count("intermediate_size", kMlpWidth),
+    count("n_inner", kMlpWidth),
     count("expansion_ratio", 64),
     count("vocab_size", kVocabulary),
-    count("max_position_embeddings", kPositions), count("n_positions", kPositions),
-    count("seq_length", kPositions), count("max_seq_len", kPositions),
+    count("max_position_embeddings", kPositions),
+    count("n_positions", kPositions),
+    count("seq_length", kPositions),
+    count("max_seq_len", kPositions),
     KeySpec{.name = "hidden_act", .types = kString, .choices = kActivations},
     KeySpec{.name = "activation_function", .types = kString, .choices = kActivations},
     KeySpec{.name = "position_embedding_type", .types = kString, .choices = kPositionKinds},
     KeySpec{.name = "resid_pdrop", .types = kNumber, .min = 0, .max = 1},
     KeySpec{.name = "hidden_dropout", .types = kNumber, .min = 0, .max = 1},
-    flag("tie_word_embeddings"), flag("attention_bias"), flag("mlp_bias"), flag("no_bias"),
-    flag("use_parallel_residual"), flag("learned_pos_emb"), flag("use_sliding_window"),
-    positive("rope_theta"), positive("rotary_emb_base"),
-    positive("rms_norm_eps"), positive("layer_norm_eps"), positive("layer_norm_epsilon"),
+    flag("tie_word_embeddings"),
+    flag("attention_bias"),
+    flag("mlp_bias"),
+    flag("no_bias"),
+    flag("use_parallel_residual"),
+    flag("learned_pos_emb"),
+    flag("use_sliding_window"),
+    positive("rope_theta"),
+    positive("rotary_emb_base"),
+    positive("rms_norm_eps"),
+    positive("layer_norm_eps"),
+    positive("layer_norm_epsilon"),
     count("sliding_window", kPositions),
     KeySpec{.name = "attn_config", .types = kObject},
-    count("num_experts", kExperts, 0), count("num_local_experts", kExperts, 0),
+    count("num_experts", kExperts, 0),
+    count("num_local_experts", kExperts, 0),
     count("n_routed_experts", kExperts, 0),
-    count("num_experts_per_tok", kExperts, 0), count("experts_per_token", kExperts, 0),
+    count("num_experts_per_tok", kExperts, 0),
+    count("experts_per_token", kExperts, 0),
     count("n_shared_experts", kExperts, 0),
-    count("moe_intermediate_size", kMlpWidth), count("shared_expert_intermediate_size", kMlpWidth, 0),
-    count("first_k_dense_replace", kLayers, 0), count("moe_layer_freq", kLayers),
+    count("moe_intermediate_size", kMlpWidth),
+    count("shared_expert_intermediate_size", kMlpWidth, 0),
+    count("first_k_dense_replace", kLayers, 0),
+    count("moe_layer_freq", kLayers),
     count("decoder_sparse_step", kLayers),
-    KeySpec{.name = "mlp_only_layers", .types = kArray, .min = 0, .max = kLayers,
+    KeySpec{.name = "mlp_only_layers",
+            .types = kArray,
+            .min = 0,
+            .max = kLayers,
             .item_types = kInteger},
-    count("kv_lora_rank", kWidth), count("q_lora_rank", kWidth),
-    count("qk_nope_head_dim", kWidth), count("qk_rope_head_dim", kWidth, 0),
+    count("kv_lora_rank", kWidth),
+    count("q_lora_rank", kWidth),
+    count("qk_nope_head_dim", kWidth),
+    count("qk_rope_head_dim", kWidth, 0),
     count("v_head_dim", kWidth),
 };
-constexpr KeyTable kTable{.title = "Model: a Hugging Face config.json", .keys = kKeys, .open = true};
+constexpr KeyTable kTable{
+    .title = "Model: a Hugging Face config.json", .keys = kKeys, .open = true};
 
 // Keys of published files that no dialect reads, and that look like one that some dialect does.
 constexpr std::array<std::string_view, 12> kIgnored{
-    "n_ctx",          "n_group",      "topk_group",      "attention_dropout", "attn_pdrop",
-    "embd_pdrop",     "emb_pdrop",    "rope_scaling",    "rope_parameters",   "layer_types",
-    "hidden_dropout", "norm_topk_prob"};
+    "n_ctx",           "n_group",     "topk_group",     "attention_dropout",
+    "attn_pdrop",      "embd_pdrop",  "emb_pdrop",      "rope_scaling",
+    "rope_parameters", "layer_types", "hidden_dropout", "norm_topk_prob"};
 
 const Dialect* find_dialect(std::string_view model_type) {
   for (const Dialect& dialect : config_dialects()) {
@@ -113,8 +145,7 @@ void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const s
     if (std::ranges::find(kIgnored, member.key) != kIgnored.end()) continue;
     const std::string_view meant = nearest(member.key, absent);
     if (!meant.empty() && edit_distance(member.key, meant) <= kTypingMistake) {
-      report.fail(member.line, at,
-                  "unknown key, the nearest known one is " + std::string(meant));
+      report.fail(member.line, at, "unknown key, the nearest known one is " + std::string(meant));
     }
   }
   for (const Spelling& spelling : dialect.spellings) {
@@ -180,19 +211,19 @@ void derive(const ConfigReader& config, Transformer& model) {
   }
   const Experts& experts = model.experts;
   if (experts.count > 0 && (experts.per_token < 1 || experts.per_token > experts.count)) {
-    config.fail("num_experts_per_tok",
-                std::to_string(experts.per_token) + " is not between 1 and the " +
-                    std::to_string(experts.count) + " experts");
+    config.fail("num_experts_per_tok", std::to_string(experts.per_token) +
+                                           " is not between 1 and the " +
+                                           std::to_string(experts.count) + " experts");
   }
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
   if (width > kWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
 }
 
 void check_size(const ConfigReader& config, const Transformer& model) {
-  const double per_layer = static_cast<double>(std::max(
-      layer_parameters(model, 0), layer_parameters(model, model.experts.first_layer)));
-  const double tables =
-      static_cast<double>(embedding_parameters(model)) + static_cast<double>(head_parameters(model));
+  const double per_layer = static_cast<double>(
+      std::max(layer_parameters(model, 0), layer_parameters(model, model.experts.first_layer)));
+  const double tables = static_cast<double>(embedding_parameters(model)) +
+                        static_cast<double>(head_parameters(model));
   if (per_layer * static_cast<double>(model.layers) + tables > kParameters) {
     config.fail("num_hidden_layers", "the model has more than 10^15 parameters");
   }
@@ -246,14 +277,15 @@ std::span<const std::string_view> known_model_types() {
   return types;
 }
 
-const KeyTable& model_key_table() { return kTable; }
+const KeyTable& model_key_table() {
+  return kTable;
+}
 
 Transformer parse_transformer(const JsonValue& object, const std::string& name,
                               const std::string& key, JsonReport& report) {
   Transformer model;
   if (!object.is(JsonKind::Object)) {
-    report.fail(object.line, key,
-                "must be an object, not " + std::string(name_of(object.kind)));
+    report.fail(object.line, key, "must be an object, not " + std::string(name_of(object.kind)));
     return model;
   }
   const JsonValue* type = object.given("model_type");

@@ -6,10 +6,21 @@ namespace rehearse {
 namespace {
 
 constexpr std::array<std::string_view, 15> kCommonKeys{
-    "model_type",       "hidden_size",   "num_hidden_layers",       "num_attention_heads",
-    "num_key_value_heads", "head_dim",   "intermediate_size",       "vocab_size",
-    "max_position_embeddings", "hidden_act", "tie_word_embeddings", "attention_bias",
-    "mlp_bias",         "position_embedding_type", "resid_pdrop",
+    "model_type",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "hidden_act",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "position_embedding_type",
+    "resid_pdrop",
 };
 
 constexpr std::array<std::string_view, 1> kLayerNormKeys{"layer_norm_epsilon"};
@@ -25,13 +36,15 @@ constexpr std::array<std::string_view, 5> kMptKeys{"layer_norm_epsilon", "expans
 constexpr std::array<std::string_view, 5> kMixtralKeys{
     "rms_norm_eps", "rope_theta", "sliding_window", "num_experts", "num_experts_per_tok"};
 constexpr std::array<std::string_view, 10> kQwenMoeKeys{
-    "rms_norm_eps",          "rope_theta",  "sliding_window",      "use_sliding_window",
-    "moe_intermediate_size", "num_experts", "num_experts_per_tok", "decoder_sparse_step",
+    "rms_norm_eps",          "rope_theta",
+    "sliding_window",        "use_sliding_window",
+    "moe_intermediate_size", "num_experts",
+    "num_experts_per_tok",   "decoder_sparse_step",
     "mlp_only_layers",       "shared_expert_intermediate_size"};
 constexpr std::array<std::string_view, 13> kDeepseekKeys{
-    "rms_norm_eps",   "rope_theta",          "kv_lora_rank",    "q_lora_rank",
-    "v_head_dim",     "qk_nope_head_dim",    "qk_rope_head_dim", "moe_intermediate_size",
-    "num_experts",    "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace",
+    "rms_norm_eps",  "rope_theta",          "kv_lora_rank",     "q_lora_rank",
+    "v_head_dim",    "qk_nope_head_dim",    "qk_rope_head_dim", "moe_intermediate_size",
+    "num_experts",   "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace",
     "moe_layer_freq"};
 constexpr std::array<std::string_view, 4> kGptOssKeys{"rms_norm_eps", "rope_theta", "num_experts",
                                                       "num_experts_per_tok"};
@@ -92,7 +105,9 @@ Transformer llama_like(std::int64_t layers, std::int64_t hidden, std::int64_t he
 Transformer gpt2() {
   return {.layers = 12, .hidden = 768, .heads = 12, .vocabulary = 50257, .max_positions = 1024};
 }
-Transformer llama() { return llama_like(32, 4096, 32, 0, 11008, 32000, 2048); }
+Transformer llama() {
+  return llama_like(32, 4096, 32, 0, 11008, 32000, 2048);
+}
 Transformer mistral() {
   Transformer model = llama_like(32, 4096, 32, 8, 14336, 32000, 131072);
   model.sliding_window = 4096;
@@ -203,7 +218,8 @@ void finish_gpt_neox(const ConfigReader& config, Transformer& model) {
   config.read("use_parallel_residual", model.parallel_residual);
 }
 
-// llm-foundry has learned positions where attn_config.alibi is false; Hugging Face knows ALiBi only.
+// llm-foundry has learned positions where attn_config.alibi is false; Hugging Face knows ALiBi
+// only.
 void finish_mpt(const ConfigReader& config, Transformer& model) {
   std::int64_t ratio = 4;
   bool no_bias = true, learned = true;
@@ -263,7 +279,8 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
   const JsonValue* dense = config.given("mlp_only_layers");
   if (dense == nullptr || dense->items.empty()) return;
   for (std::size_t i = 0; i < dense->items.size(); ++i) {
-    if (dense->items[i].integer == static_cast<std::int64_t>(i) && experts.layer_step == 1) continue;
+    if (dense->items[i].integer == static_cast<std::int64_t>(i) && experts.layer_step == 1)
+      continue;
     return config.fail("mlp_only_layers", "only the first layers can be dense ([0, 1, ...])", true);
   }
   experts.first_layer = static_cast<std::int64_t>(dense->items.size());
@@ -317,7 +334,11 @@ constexpr std::array<Dialect, 14> kDialects{{
 
 }  // namespace
 
-std::span<const std::string_view> common_config_keys() { return kCommonKeys; }
-std::span<const Dialect> config_dialects() { return kDialects; }
+std::span<const std::string_view> common_config_keys() {
+  return kCommonKeys;
+}
+std::span<const Dialect> config_dialects() {
+  return kDialects;
+}
 
 }  // namespace rehearse

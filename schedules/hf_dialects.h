@@ -43,9 +43,9 @@ class ConfigReader {
 
 struct Dialect {
   std::string_view model_type;
-  std::span<const Spelling> spellings;        // beside the common names
-  std::span<const std::string_view> keys;     // further keys that it reads
-  Transformer (*defaults)();                  // kv_heads, head_dim, ffn_hidden 0: derived
+  std::span<const Spelling> spellings;     // beside the common names
+  std::span<const std::string_view> keys;  // further keys that it reads
+  Transformer (*defaults)();               // kv_heads, head_dim, ffn_hidden 0: derived
   void (*finish)(const ConfigReader& config, Transformer& model);  // what is its own; may be null
   bool two_matrix_gelu = false;  // a plain "gelu" means an ungated MLP (else gated models stay so)
 };

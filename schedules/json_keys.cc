@@ -17,13 +17,20 @@ constexpr std::array<std::pair<unsigned, std::string_view>, 6> kTypeNames{{
 
 bool matches(const JsonValue& value, unsigned types) {
   switch (value.kind) {
-    case JsonKind::Null: return true;
-    case JsonKind::Bool: return (types & kBool) != 0;
-    case JsonKind::Integer: return (types & (kInteger | kNumber)) != 0;
-    case JsonKind::Number: return (types & kNumber) != 0;
-    case JsonKind::String: return (types & kString) != 0;
-    case JsonKind::Array: return (types & kArray) != 0;
-    case JsonKind::Object: return (types & kObject) != 0;
+    case JsonKind::Null:
+      return true;
+    case JsonKind::Bool:
+      return (types & kBool) != 0;
+    case JsonKind::Integer:
+      return (types & (kInteger | kNumber)) != 0;
+    case JsonKind::Number:
+      return (types & kNumber) != 0;
+    case JsonKind::String:
+      return (types & kString) != 0;
+    case JsonKind::Array:
+      return (types & kArray) != 0;
+    case JsonKind::Object:
+      return (types & kObject) != 0;
   }
   return false;
 }
@@ -57,7 +64,8 @@ void check_number(const JsonValue& value, const KeySpec& spec, const std::string
                 shown(value) + " is too small, must be " +
                     (spec.above_min ? "more than " : "at least ") + plain(spec.min));
   } else if (value.number > spec.max) {
-    report.fail(value.line, key, shown(value) + " is too large, must be at most " + plain(spec.max));
+    report.fail(value.line, key,
+                shown(value) + " is too large, must be at most " + plain(spec.max));
   }
 }
 
@@ -109,8 +117,12 @@ namespace {
 // The words that a schema has for the type bits.
 std::string schema_types(unsigned types, bool nullable) {
   constexpr std::array<std::pair<unsigned, std::string_view>, 6> kNames{{
-      {kBool, "boolean"}, {kInteger, "integer"}, {kNumber, "number"},
-      {kString, "string"}, {kArray, "array"}, {kObject, "object"},
+      {kBool, "boolean"},
+      {kInteger, "integer"},
+      {kNumber, "number"},
+      {kString, "string"},
+      {kArray, "array"},
+      {kObject, "object"},
   }};
   std::string list;
   for (const auto& [bit, name] : kNames) {
@@ -144,7 +156,8 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
   if (spec.members != nullptr) line(schema_object(*spec.members, indent));
   if (spec.item_types != 0) {
     std::string items = "\"items\": {\"type\": " + schema_types(spec.item_types, false);
-    if (spec.items != nullptr) items += ",\n" + indent + "  " + schema_object(*spec.items, indent + "  ");
+    if (spec.items != nullptr)
+      items += ",\n" + indent + "  " + schema_object(*spec.items, indent + "  ");
     line(items + "}");
   }
   return text;
@@ -182,13 +195,20 @@ std::string schema_object(const KeyTable& table, const std::string& indent) {
 
 std::string_view name_of(JsonKind kind) {
   switch (kind) {
-    case JsonKind::Null: return "null";
-    case JsonKind::Bool: return "true or false";
-    case JsonKind::Integer: return "an integer";
-    case JsonKind::Number: return "a number";
-    case JsonKind::String: return "a string";
-    case JsonKind::Array: return "a list";
-    case JsonKind::Object: return "an object";
+    case JsonKind::Null:
+      return "null";
+    case JsonKind::Bool:
+      return "true or false";
+    case JsonKind::Integer:
+      return "an integer";
+    case JsonKind::Number:
+      return "a number";
+    case JsonKind::String:
+      return "a string";
+    case JsonKind::Array:
+      return "a list";
+    case JsonKind::Object:
+      return "an object";
   }
   return "";
 }
@@ -207,7 +227,8 @@ const KeySpec* find_key(const KeyTable& table, std::string_view name) {
 void check_keys(const JsonValue& value, const KeyTable& table, const std::string& key,
                 JsonReport& report) {
   if (!value.is(JsonKind::Object)) {
-    return report.fail(value.line, key, "must be an object, not " + std::string(name_of(value.kind)));
+    return report.fail(value.line, key,
+                       "must be an object, not " + std::string(name_of(value.kind)));
   }
   for (const JsonMember& member : value.members) {
     const std::string at = join_key(key, member.key);

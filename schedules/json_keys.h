@@ -11,10 +11,11 @@
 
 namespace rehearse {
 
-// Which kinds a value may have, as bits. `null` (left out) is allowed everywhere but where required.
+// Which kinds a value may have, as bits. `null` (left out) is allowed everywhere but where
+// required.
 enum JsonTypes : unsigned {
   kBool = 1,
-  kInteger = 2,   // a number without a fraction
+  kInteger = 2,  // a number without a fraction
   kNumber = 4,
   kString = 8,
   kArray = 16,
@@ -28,14 +29,14 @@ struct KeySpec {
   unsigned types = 0;
   double min = -std::numeric_limits<double>::infinity();  // of a number, or of a list's numbers
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;                    // min itself is out
+  bool above_min = false;                       // min itself is out
   std::span<const std::string_view> choices{};  // of a string; empty: any
-  const KeyTable* members = nullptr;         // of an object; nullptr: any
-  const KeyTable* items = nullptr;           // of a list of objects
-  unsigned item_types = 0;                   // of a list; 0: any
+  const KeyTable* members = nullptr;            // of an object; nullptr: any
+  const KeyTable* items = nullptr;              // of a list of objects
+  unsigned item_types = 0;                      // of a list; 0: any
   bool required = false;
-  bool searchable = false;  // a list (of values) is a search space, for `search` alone
-  std::string_view about{}; // one sentence: description in the schema
+  bool searchable = false;   // a list (of values) is a search space, for `search` alone
+  std::string_view about{};  // one sentence: description in the schema
 };
 
 struct KeyTable {

@@ -1,5 +1,5 @@
-// nlohmann's SAX events build JsonValue. The parser reads through an iterator that remembers how far
-// it came: the line of an event is the number of newlines before that place.
+// nlohmann's SAX events build JsonValue. The parser reads through an iterator that remembers how
+// far it came: the line of an event is the number of newlines before that place.
 #include "schedules/json_reader.h"
 
 #include <algorithm>

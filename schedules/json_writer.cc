@@ -16,13 +16,27 @@ class Writer {
   void write(const JsonValue& value) {
     go_to(value.line);
     switch (value.kind) {
-      case JsonKind::Null: text_ += "null"; break;
-      case JsonKind::Bool: text_ += value.boolean ? "true" : "false"; break;
-      case JsonKind::Integer: text_ += std::to_string(value.integer); break;
-      case JsonKind::Number: text_ += json_number(value.number); break;
-      case JsonKind::String: text_ += json_quoted(value.text); break;
-      case JsonKind::Array: write_items(value); break;
-      case JsonKind::Object: write_members(value); break;
+      case JsonKind::Null:
+        text_ += "null";
+        break;
+      case JsonKind::Bool:
+        text_ += value.boolean ? "true" : "false";
+        break;
+      case JsonKind::Integer:
+        text_ += std::to_string(value.integer);
+        break;
+      case JsonKind::Number:
+        text_ += json_number(value.number);
+        break;
+      case JsonKind::String:
+        text_ += json_quoted(value.text);
+        break;
+      case JsonKind::Array:
+        write_items(value);
+        break;
+      case JsonKind::Object:
+        write_members(value);
+        break;
     }
   }
   std::string take() { return std::move(text_); }
@@ -66,11 +80,21 @@ std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\t': out += "\\t"; break;
-      case '\r': out += "\\r"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           std::array<char, 8> escape{};

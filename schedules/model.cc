@@ -1,5 +1,6 @@
 // Exact parameter counts and FLOPs of a transformer, tensor by tensor. In the formulas: h hidden,
-// a heads, k key/value heads, d head size, f MLP width, V vocabulary, L layers, s sequence, T tokens.
+// a heads, k key/value heads, d head size, f MLP width, V vocabulary, L layers, s sequence, T
+// tokens.
 #include "schedules/model.h"
 
 namespace rehearse {
@@ -141,11 +142,14 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   const double tokens = static_cast<double>(samples) * s;
   const double layers = static_cast<double>(model.layers);
   switch (convention) {
-    case FlopsConvention::SixN: return 6.0 * multiplied_parameters(model) * tokens;
+    case FlopsConvention::SixN:
+      return 6.0 * multiplied_parameters(model) * tokens;
     case FlopsConvention::Palm:  // 12 L a d s per token: 2 FLOPs, 2 products, 3 passes
-      return tokens * (6.0 * multiplied_parameters(model) + 6.0 * layers * attention_width(model) * s);
+      return tokens *
+             (6.0 * multiplied_parameters(model) + 6.0 * layers * attention_width(model) * s);
     case FlopsConvention::Megatron:
-    case FlopsConvention::MegatronCausal: break;
+    case FlopsConvention::MegatronCausal:
+      break;
   }
   const double square = convention == FlopsConvention::Megatron ? 1.0 : 0.5;
   double weights = static_cast<double>(model.vocabulary * model.hidden);

@@ -51,6 +51,7 @@ struct Plan {
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
   double dropout = 0;
   std::int64_t padded_vocabulary = 0;  // V', resolved
+  std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
   OffloadMode offload = OffloadMode::None;
   std::vector<Axis> rank_order;    // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;

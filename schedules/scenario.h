@@ -28,6 +28,7 @@ struct Scenario {
   TrainOptions train;
   ClusterSource cluster;
   std::int32_t gpus = 1;
+  std::vector<std::string> warnings;  // one line each: nothing is wrong, but should be said
 };
 
 struct ScenarioOptions {
@@ -35,6 +36,9 @@ struct ScenarioOptions {
   std::optional<std::string> cluster;   // --cluster FILE
   std::optional<std::int32_t> gpus;     // --gpus N
   std::optional<Runtime> runtime;       // default of the command; the file's key wins
+  // `schedule` and `check` can do without: then model.layers is 0 and what needs a model (sequence
+  // length, layers per stage, padded vocabulary) is left at 0; cluster.path is empty.
+  bool needs_model = true, needs_cluster = true;
 };
 
 // Errors: one line, "FILE:LINE: KEY.PATH: what is wrong". Paths in the file are absolute, relative

@@ -19,15 +19,15 @@ namespace rehearse::sim {
 struct GemmPoint {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   ComputeType type = ComputeType::Bf16;
-  bool accumulate = false;      // into an fp32 output that is read first
-  std::string layout;           // "TN", "NN", "NT"; empty: not said
+  bool accumulate = false;  // into an fp32 output that is read first
+  std::string layout;       // "TN", "NN", "NT"; empty: not said
   double time_us = 0, fraction_of_peak = 0;
 };
 
 struct MemoryBoundPoint {
-  std::string op;               // "add", "norm", "activation", "dropout", "softmax", "rope",
-                                // "cross_entropy", "optimizer", "embedding", "copy"
-  std::int64_t bytes = 0;       // read and written
+  std::string op;          // "add", "norm", "activation", "dropout", "softmax", "rope",
+                           // "cross_entropy", "optimizer", "embedding", "copy"
+  std::int64_t bytes = 0;  // read and written
   double time_us = 0;
 };
 
@@ -39,12 +39,18 @@ struct AttentionPoint {
 };
 
 enum class CollectiveOp : std::uint8_t {
-  AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  SendRecv,
 };
 struct CollectivePoint {
   CollectiveOp op = CollectiveOp::AllReduce;
   std::int32_t ranks = 2, nodes = 1;
-  std::int64_t bytes = 0;       // the whole array, as nccl-tests counts (send/recv: the message)
+  std::int64_t bytes = 0;  // the whole array, as nccl-tests counts (send/recv: the message)
   double time_us = 0;
 };
 
@@ -62,7 +68,7 @@ struct Calibration {
   std::vector<AttentionPoint> attention;
   std::vector<CollectivePoint> collectives;
   std::vector<CopyPoint> copies;
-  std::optional<double> launch_us;          // host time to issue one op
+  std::optional<double> launch_us;  // host time to issue one op
   // Scalars with a physical meaning, by name (open list; compute_cost says which it reads).
   std::vector<std::pair<std::string, double>> scalars;
 

@@ -29,10 +29,10 @@ struct PeakRates {
 struct GpuCalibration {
   std::optional<double> gemm_typical_fraction, gemm_best_fraction;  // of the 16-bit peak
   std::optional<double> memory_bandwidth_fraction;
-  std::optional<double> all_reduce_8_alpha_us;                      // fixed time, 8 ranks
-  std::optional<BytesPerSecond> all_reduce_8_asymptotic_busbw;      // S -> infinity, 8 ranks
-  std::optional<BytesPerSecond> all_reduce_8_busbw;                 // at the largest measured size
-  std::optional<BytesPerSecond> nvls_busbw, ring_busbw;             // with and without the switch
+  std::optional<double> all_reduce_8_alpha_us;                  // fixed time, 8 ranks
+  std::optional<BytesPerSecond> all_reduce_8_asymptotic_busbw;  // S -> infinity, 8 ranks
+  std::optional<BytesPerSecond> all_reduce_8_busbw;             // at the largest measured size
+  std::optional<BytesPerSecond> nvls_busbw, ring_busbw;         // with and without the switch
 };
 
 struct PcieLink {
@@ -47,15 +47,15 @@ struct Gpu {
   std::int32_t sm_count = 0;
   double tensor_clock_mhz = 0;
   PeakRates peaks;
-  double memory_capacity_gb = 0;              // the vendor's figure; see capacity_bytes
-  std::optional<double> usable_memory_gib;    // what a program gets, where known
+  double memory_capacity_gb = 0;            // the vendor's figure; see capacity_bytes
+  std::optional<double> usable_memory_gib;  // what a program gets, where known
   BytesPerSecond memory_bandwidth;
   double l2_cache_mib = 0;
   double tdp_w = 0;
   PcieLink pcie;
-  std::optional<BytesPerSecond> nvlink;       // all links of one GPU together (xGMI too)
+  std::optional<BytesPerSecond> nvlink;  // all links of one GPU together (xGMI too)
   std::int32_t nvlink_generation = 0, nvlink_links = 0;
-  std::optional<BytesPerSecond> c2c_to_cpu;   // Grace: the coherent link to the CPU
+  std::optional<BytesPerSecond> c2c_to_cpu;  // Grace: the coherent link to the CPU
   bool peer_to_peer = true;
   GpuCalibration calibration;
 };
@@ -75,8 +75,8 @@ struct ScaleUp {
   double hop_latency_us = 0;
   std::optional<double> achievable_fraction;  // share that collectives reach at large sizes
   std::optional<double> achievable_2, achievable_4, achievable_8;  // all-reduce by ranks
-  std::optional<BytesPerSecond> reference;    // what achievable_N are shares of
-  bool in_network_reduction = false;          // NVLS
+  std::optional<BytesPerSecond> reference;  // what achievable_N are shares of
+  bool in_network_reduction = false;        // NVLS
   bool blocking = false;
   bool peer_to_peer = true;
 };
@@ -111,15 +111,15 @@ struct Fabric {
   std::string id;
   Topology topology = Topology::FatTree;
   std::int32_t levels = 2;
-  std::int32_t leaf_ports = 0;            // 0: not known
+  std::int32_t leaf_ports = 0;  // 0: not known
   BytesPerSecond port_bandwidth;
   std::int32_t rails = 1;
-  std::int32_t nodes_per_scalable_unit = 0;   // 0: not known; below it leaves are shared
-  std::int32_t pod_gpus = 0;                  // 0: no pods; oversubscribed core above a pod
+  std::int32_t nodes_per_scalable_unit = 0;  // 0: not known; below it leaves are shared
+  std::int32_t pod_gpus = 0;                 // 0: no pods; oversubscribed core above a pod
   double oversubscription_leaf_to_spine = 1.0;
   double oversubscription_aggregation_to_core = 1.0;
   double switch_latency_us = 0, cable_latency_us_per_hop = 0;
-  double between_pods_latency_us = 0;     // on top, one way (data centres apart); 0 by default
+  double between_pods_latency_us = 0;  // on top, one way (data centres apart); 0 by default
 };
 
 struct Cluster {
@@ -130,8 +130,8 @@ struct Cluster {
   NodePcie pcie;
   Nics nics;
   Host host;
-  std::optional<Fabric> fabric;             // empty: full bisection
-  std::optional<Calibration> calibration;   // measured tables that the file names
+  std::optional<Fabric> fabric;            // empty: full bisection
+  std::optional<Calibration> calibration;  // measured tables that the file names
   std::optional<double> price_usd_per_gpu_hour;
   std::optional<double> failures_per_million_gpu_hours;
   std::optional<BytesPerSecond> checkpoint_bandwidth;

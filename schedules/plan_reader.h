@@ -1,0 +1,34 @@
+// A plan from JSON: every default filled in, every check of the plan table made (docs/scenario.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/json_reader.h"
+#include "schedules/model.h"
+#include "schedules/plan.h"
+
+namespace rehearse {
+
+// What a plan is resolved against.
+struct PlanContext {
+  const Transformer* model = nullptr;  // nullptr: a schedule alone; what needs a model is left out
+  std::optional<std::int32_t> gpus;    // the scenario's `gpus`, where given
+  std::int32_t gpus_line = 0;
+  std::int32_t gpus_per_node = 1;  // default of `gpus` where nothing says more
+  std::optional<Runtime> runtime;  // default of the command; the plan's key wins
+};
+
+// `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure
+// the report has the error. `warnings` gets what the user should hear though nothing is wrong.
+Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
+                  std::vector<std::string>& warnings);
+
+// The plan with `micro_batch` samples per micro-batch, and what follows from it (the number of
+// micro-batches, the group size of interleaved orders). Error: "KEY: what is wrong".
+// REQUIRES: micro_batch divides global_batch / data_parallel (one of micro_batch_candidates).
+Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch);
+
+}  // namespace rehearse
