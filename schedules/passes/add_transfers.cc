@@ -1,0 +1,377 @@
+#include "schedules/passes/add_transfers.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "schedules/passes/link_transfers.h"
+#include "schedules/stage_index.h"
+
+namespace rehearse {
+namespace {
+
+// A transfer is known by the key of the stage that makes it (StageIndex) and what it carries.
+struct Transfer {
+  std::int64_t place = 0;  // in the global order
+  std::int32_t producer = -1, consumer = -1;  // ops of L0
+  std::int32_t key = -1;
+  Payload payload{};
+};
+
+// What a row issues: one of its compute ops, or one end of a transfer.
+struct Item {
+  std::int32_t id = -1;  // compute: op of L0; else: index of the transfer
+  OpKind kind{};         // Send, Recv; all else: compute
+};
+
+// Op ids of one row.
+struct RowRange {
+  std::int32_t begin = 0, end = 0;
+  bool has(std::int32_t id) const { return id >= begin && id < end; }
+};
+
+// Everything that all policies need to know about L0.
+struct Plan {
+  const Schedule& l0;
+  StageIndex index;
+  std::vector<std::int32_t> row_of;      // per op
+  std::vector<std::int64_t> place;       // per op: its own place in the global order
+  std::vector<Transfer> transfers;
+
+  RowRange range(Row row) const {
+    return {static_cast<std::int32_t>(l0.first_op(row)),
+            static_cast<std::int32_t>(l0.first_op({row.value + 1}))};
+  }
+};
+
+std::vector<std::int32_t> rows_of_ops(const Schedule& l0) {
+  std::vector<std::int32_t> row_of(l0.ops.size());
+  for (Row row{0}; row.value < l0.num_rows(); ++row.value) {
+    std::fill(row_of.begin() + static_cast<std::ptrdiff_t>(l0.first_op(row)),
+              row_of.begin() + static_cast<std::ptrdiff_t>(l0.first_op({row.value + 1})),
+              row.value);
+  }
+  return row_of;
+}
+
+// Largest finish of what the op follows and of what it takes in.
+std::vector<std::int64_t> places_of_ops(const Schedule& l0, const StageIndex& index,
+                                        std::span<const Nanoseconds> finish) {
+  std::vector<std::int64_t> place(l0.ops.size());
+  for (Row row{0}; row.value < l0.num_rows(); ++row.value) {
+    const std::int32_t data_class = index.class_of(row);
+    std::int64_t before = 0;
+    for (std::size_t i = l0.first_op(row); i < l0.first_op({row.value + 1}); ++i) {
+      place[i] = before;
+      for (const Op& work : work_of(l0, l0.ops[i])) {
+        if (!is_compute(work.kind)) continue;
+        const std::int32_t producer = index.producer(data_class, work);
+        if (producer < 0) continue;
+        place[i] = std::max(place[i], finish[static_cast<std::size_t>(producer)].value);
+      }
+      before = finish[i].value;
+    }
+  }
+  return place;
+}
+
+// In the order of (payload, stage, micro-batch, slice), which breaks ties of place.
+std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds> finish,
+                                   TransferPolicy policy) {
+  std::vector<Transfer> transfers;
+  transfers.reserve(2 * plan.index.size());
+  const std::size_t stride = plan.index.stage_stride();
+  const std::int32_t last_stage = plan.index.stages() - 1;
+  const auto add = [&](std::int32_t producer, std::int32_t consumer, std::size_t key,
+                       Payload payload) {
+    if (producer < 0 || consumer < 0) return;
+    const auto from = static_cast<std::size_t>(producer), to = static_cast<std::size_t>(consumer);
+    if (plan.row_of[from] == plan.row_of[to]) return;
+    const std::int64_t place =
+        policy == TransferPolicy::ConsumerOrder ? plan.place[to] : finish[from].value;
+    transfers.push_back({place, producer, consumer, static_cast<std::int32_t>(key), payload});
+  };
+  for (std::size_t key = 0; key < plan.index.size(); ++key) {
+    if (plan.index.stage_of(key).value == last_stage) continue;
+    add(plan.index.at(key).forward_last, plan.index.at(key + stride).forward_first, key,
+        Payload::Activation);
+  }
+  for (std::size_t key = 0; key < plan.index.size(); ++key) {
+    if (plan.index.stage_of(key).value == 0) continue;
+    add(plan.index.at(key).backward_last, plan.index.at(key - stride).backward_first, key,
+        Payload::Gradient);
+  }
+  return transfers;
+}
+
+// Indices of the transfers by place, ties in the order given: a stable radix sort, because half a
+// million comparisons would cost more than all the rest.
+std::vector<std::int32_t> by_place(const std::vector<Transfer>& transfers) {
+  struct Entry {
+    std::uint64_t place = 0;
+    std::int32_t index = 0;
+  };
+  constexpr std::uint32_t kBits = 11;
+  constexpr std::uint64_t kMask = (1U << kBits) - 1;
+  std::vector<Entry> from(transfers.size()), to(transfers.size());
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    assert(transfers[i].place >= 0);
+    from[i] = {static_cast<std::uint64_t>(transfers[i].place), static_cast<std::int32_t>(i)};
+    largest = std::max(largest, from[i].place);
+  }
+  for (std::uint32_t shift = 0; shift < 64 && (largest >> shift) != 0; shift += kBits) {
+    std::vector<std::size_t> begin(kMask + 2, 0);
+    for (const Entry& entry : from) ++begin[((entry.place >> shift) & kMask) + 1];
+    for (std::size_t b = 1; b < begin.size(); ++b) begin[b] += begin[b - 1];
+    for (const Entry& entry : from) to[begin[(entry.place >> shift) & kMask]++] = entry;
+    std::swap(from, to);
+  }
+  std::vector<std::int32_t> order(transfers.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = from[i].index;
+  return order;
+}
+
+using Rows = std::vector<std::vector<Item>>;
+
+// Each row's share of the one global order.
+Rows in_global_order(const Plan& plan) {
+  const auto num_rows = static_cast<std::size_t>(plan.l0.num_rows());
+  std::vector<std::vector<Item>> ends(num_rows);
+  for (const std::int32_t id : by_place(plan.transfers)) {
+    const Transfer& transfer = plan.transfers[static_cast<std::size_t>(id)];
+    const auto row = [&](std::int32_t op) {
+      return static_cast<std::size_t>(plan.row_of[static_cast<std::size_t>(op)]);
+    };
+    ends[row(transfer.producer)].push_back({id, OpKind::Send});
+    ends[row(transfer.consumer)].push_back({id, OpKind::Recv});
+  }
+  Rows rows(num_rows);
+  for (std::size_t row = 0; row < num_rows; ++row) {
+    const RowRange range = plan.range({static_cast<std::int32_t>(row)});
+    rows[row].reserve(static_cast<std::size_t>(range.end - range.begin) + ends[row].size());
+    auto next = ends[row].begin();
+    for (std::int32_t id = range.begin; id < range.end; ++id) {
+      const std::int64_t place = plan.place[static_cast<std::size_t>(id)];
+      while (next != ends[row].end() &&
+             plan.transfers[static_cast<std::size_t>(next->id)].place <= place) {
+        rows[row].push_back(*next++);
+      }
+      rows[row].push_back({id, OpKind::Forward});
+    }
+    rows[row].insert(rows[row].end(), next, ends[row].end());
+  }
+  return rows;
+}
+
+// Transfers of each op, in the order of its halves: what it takes in, and what it hands on.
+class Ends {
+ public:
+  explicit Ends(const Plan& plan) : plan_(plan) {
+    const std::size_t size = plan.index.size();
+    made_activation_.assign(size, -1);
+    made_gradient_.assign(size, -1);
+    for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
+      const Transfer& transfer = plan.transfers[i];
+      auto& made = transfer.payload == Payload::Activation ? made_activation_ : made_gradient_;
+      made[static_cast<std::size_t>(transfer.key)] = static_cast<std::int32_t>(i);
+    }
+  }
+
+  // Calls visit(transfer) for each transfer that op `id` produces.
+  template <class Visit>
+  void produced(std::int32_t id, Visit visit) const {
+    each(id, [&](const Op& work, std::size_t key) {
+      const std::int32_t transfer = work.kind == OpKind::Forward ? made_activation_[key]
+                                    : is_backward(work.kind)     ? made_gradient_[key]
+                                                                 : -1;
+      if (transfer >= 0 && plan_.transfers[static_cast<std::size_t>(transfer)].producer == id) {
+        visit(transfer);
+      }
+    });
+  }
+  // Calls visit(transfer) for each transfer that op `id` consumes.
+  template <class Visit>
+  void consumed(std::int32_t id, Visit visit) const {
+    const std::size_t stride = plan_.index.stage_stride();
+    each(id, [&](const Op& work, std::size_t key) {
+      std::int32_t transfer = -1;
+      if (work.kind == OpKind::Forward && work.stage.value > 0) {
+        transfer = made_activation_[key - stride];
+      } else if (is_backward(work.kind) && work.stage.value + 1 < plan_.index.stages()) {
+        transfer = made_gradient_[key + stride];
+      }
+      if (transfer >= 0 && plan_.transfers[static_cast<std::size_t>(transfer)].consumer == id) {
+        visit(transfer);
+      }
+    });
+  }
+
+ private:
+  template <class Visit>
+  void each(std::int32_t id, Visit visit) const {
+    const auto at = static_cast<std::size_t>(id);
+    const std::int32_t data_class = plan_.index.class_of({plan_.row_of[at]});
+    for (const Op& work : work_of(plan_.l0, plan_.l0.ops[at])) {
+      if (is_compute(work.kind)) visit(work, plan_.index.key(data_class, work));
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<std::int32_t> made_activation_, made_gradient_;  // by key of the producing stage
+};
+
+Rows naive(const Plan& plan) {
+  const Ends ends(plan);
+  Rows rows(static_cast<std::size_t>(plan.l0.num_rows()));
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const RowRange range = plan.range({static_cast<std::int32_t>(row)});
+    for (std::int32_t id = range.begin; id < range.end; ++id) {
+      ends.consumed(id, [&](std::int32_t t) { rows[row].push_back({t, OpKind::Recv}); });
+      rows[row].push_back({id, OpKind::Forward});
+      ends.produced(id, [&](std::int32_t t) { rows[row].push_back({t, OpKind::Send}); });
+    }
+  }
+  return rows;
+}
+
+// pytorch/pytorch torch/distributed/pipelining/schedules.py, _add_send_recv (2.8.0): the rows take
+// turns; a row whose next op lacks an input passes.
+Rows taking_turns(const Plan& plan) {
+  const Ends ends(plan);
+  Rows rows(static_cast<std::size_t>(plan.l0.num_rows()));
+  std::vector<std::uint8_t> sent(plan.transfers.size(), 0);
+  std::vector<RowRange> rest;
+  for (Row row{0}; row.value < plan.l0.num_rows(); ++row.value) rest.push_back(plan.range(row));
+  for (bool progress = true; std::exchange(progress, false);) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (rest[row].begin == rest[row].end) continue;
+      const std::int32_t id = rest[row].begin;
+      bool ready = true;
+      ends.consumed(id, [&](std::int32_t t) { ready &= sent[static_cast<std::size_t>(t)] != 0; });
+      if (!ready) continue;
+      ++rest[row].begin;
+      progress = true;
+      rows[row].push_back({id, OpKind::Forward});
+      ends.produced(id, [&](std::int32_t t) {
+        const Transfer& transfer = plan.transfers[static_cast<std::size_t>(t)];
+        sent[static_cast<std::size_t>(t)] = 1;
+        rows[row].push_back({t, OpKind::Send});
+        const std::int32_t to = plan.row_of[static_cast<std::size_t>(transfer.consumer)];
+        rows[static_cast<std::size_t>(to)].push_back({t, OpKind::Recv});
+      });
+    }
+  }
+  return rows;
+}
+
+Op end_of(const Plan& plan, const Item& item) {
+  const Transfer& transfer = plan.transfers[static_cast<std::size_t>(item.id)];
+  const auto key = static_cast<std::size_t>(transfer.key);
+  const bool recv = item.kind == OpKind::Recv;
+  const bool up = transfer.payload == Payload::Activation;
+  const std::int32_t to = plan.row_of[static_cast<std::size_t>(transfer.consumer)];
+  const std::int32_t from = plan.row_of[static_cast<std::size_t>(transfer.producer)];
+  return {.kind = item.kind,
+          .stream = Stream::P2p,
+          .payload = transfer.payload,
+          .slice = plan.index.slice_of(key),
+          .stage = {plan.index.stage_of(key).value + (recv ? (up ? 1 : -1) : 0)},
+          .microbatch = plan.index.microbatch_of(key),
+          .peer = plan.l0.position_of({recv ? from : to}),
+          .key = transfer.place};
+}
+
+Schedule emit(const Plan& plan, const Rows& rows) {
+  Schedule lowered;
+  lowered.level = Level::Full;
+  lowered.name = plan.l0.name;
+  lowered.microbatches = plan.l0.microbatches;
+  lowered.slices = plan.l0.slices;
+  lowered.placement = plan.l0.placement;
+  lowered.rows = plan.l0.rows;
+  lowered.segments = plan.l0.segments;
+  lowered.children = plan.l0.children;
+  std::size_t count = 0;
+  for (const std::vector<Item>& row : rows) count += row.size();
+  lowered.ops.reserve(count);
+  for (const std::vector<Item>& row : rows) {
+    for (const Item& item : row) {
+      if (is_transfer(item.kind)) {
+        lowered.ops.push_back(end_of(plan, item));
+        continue;
+      }
+      Op op = plan.l0.ops[static_cast<std::size_t>(item.id)];
+      op.stream = traits(op.kind).stream;
+      op.key = plan.place[static_cast<std::size_t>(item.id)];
+      lowered.ops.push_back(op);
+    }
+    lowered.end_row();
+  }
+  return lowered;
+}
+
+// The other end of each transfer, -1 for all else.
+std::vector<std::int32_t> partners_of(const Schedule& schedule) {
+  std::vector<std::int32_t> partner(schedule.ops.size(), -1), first(schedule.ops.size(), -1);
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    if (!is_transfer(schedule.ops[i].kind) || !schedule.ops[i].match) continue;
+    std::int32_t& other = first[schedule.ops[i].match.index()];
+    if (other >= 0) {
+      partner[i] = other;
+      partner[static_cast<std::size_t>(other)] = static_cast<std::int32_t>(i);
+    }
+    other = static_cast<std::int32_t>(i);
+  }
+  return partner;
+}
+
+// Gives equal Op::instance to transfers that stand together on both of their rows, all between
+// these two. Either side of the group starts when what its SENDs carry is there.
+void group_exchanges(Schedule& schedule) {
+  constexpr std::int32_t kLargest = 32;  // NCCL plans large groups differently (pytorch#174942)
+  const std::vector<std::int32_t> partner = partners_of(schedule);
+  const auto at = [&](std::int32_t id) -> Op& { return schedule.ops[static_cast<std::size_t>(id)]; };
+  const auto other = [&](std::int32_t id) { return partner[static_cast<std::size_t>(id)]; };
+  std::int32_t groups = 0;
+  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    const auto end = static_cast<std::int32_t>(schedule.first_op({row.value + 1}));
+    std::int32_t last = 0;
+    for (auto id = static_cast<std::int32_t>(schedule.first_op(row)); id < end; id = last + 1) {
+      last = id;  // [id, last] stands together on both rows
+      if (other(id) < 0 || at(id).instance >= 0) continue;
+      while (last + 1 < end && last - id + 1 < kLargest && other(last + 1) == other(last) + 1 &&
+             at(last + 1).peer == at(id).peer) {
+        ++last;
+      }
+      if (last == id) continue;
+      for (std::int32_t k = id; k <= last; ++k) at(k).instance = at(other(k)).instance = groups;
+      ++groups;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<TransferPolicy> find_transfer_policy(std::string_view name) {
+  for (const TransferPolicyInfo& row : kTransferPolicies) {
+    if (row.name == name) return row.policy;
+  }
+  return std::nullopt;
+}
+
+Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
+                       TransferPolicy policy) {
+  assert(finish.size() == l0.ops.size());
+  Plan plan{l0, StageIndex(l0), rows_of_ops(l0), {}, {}};
+  plan.place = places_of_ops(l0, plan.index, finish);
+  plan.transfers = transfers_of(plan, finish, policy);
+  Schedule lowered = link_transfers(emit(plan, policy == TransferPolicy::Naive ? naive(plan)
+                                               : policy == TransferPolicy::ProducerOrder
+                                                   ? taking_turns(plan)
+                                                   : in_global_order(plan)));
+  if (policy == TransferPolicy::Grouped) group_exchanges(lowered);
+  return lowered;
+}
+
+}  // namespace rehearse
