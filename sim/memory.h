@@ -1,0 +1,72 @@
+// How much memory every rank needs: its program replayed, tensor by tensor, through the allocator
+// of the framework that the plan names, or read off the arena of our own executor.
+//
+// Deliberately not here: time (a peak names the op, the caller knows when it runs), and closed
+// forms of papers (memory_formulas.h), which are cross-checks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "schedules/result.h"
+#include "schedules/schedule.h"
+#include "sim/cluster.h"
+#include "sim/memory_profile.h"
+
+namespace rehearse::sim {
+
+// Report key `parts`. The first six add up to peak_allocated, exactly.
+struct MemoryParts {
+  std::int64_t parameters = 0, gradients = 0, optimizer = 0;  // [B]
+  std::int64_t activations = 0;  // kept for a backward, or handed between segments and stages
+  std::int64_t buffers = 0;      // of gathers and reductions
+  std::int64_t workspace = 0;    // temporaries of an op, library workspaces
+  std::int64_t communicators = 0, context = 0;  // outside the allocator
+  std::int64_t allocated() const {
+    return parameters + gradients + optimizer + activations + buffers + workspace;
+  }
+};
+
+struct RankMemory {
+  Row row{};                          // of the schedule that was given
+  std::int64_t peak_allocated = 0;    // [B] max_memory_allocated
+  std::int64_t peak_reserved = 0;     // [B] max_memory_reserved
+  std::int64_t peak_device = 0;       // [B] peak_reserved + communicators + context
+  std::int64_t steady_allocated = 0;  // [B] memory_allocated after a step
+  OpId at_op{};              // op of the schedule with the peak; none: in the optimizer step
+  MemoryParts parts;         // what was alive there
+  std::int32_t retries = 0;  // allocations that had to empty the cache first
+  bool fits = true;
+};
+
+struct MemoryReport {
+  Runtime runtime = Runtime::Megatron;
+  bool fits = true;
+  std::int64_t capacity = 0;  // [B] of one GPU, for everything
+  // The largest over rows, each figure on its own.
+  std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
+  std::vector<RankMemory> ranks;  // per row of the schedule
+};
+
+// Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
+// REQUIRES: plan.runtime is Megatron or Fsdp and `profile` its profile; plan.stage_layers has an
+// entry per stage of the order.
+MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
+                            const Plan& plan, const Cluster& cluster, const Schedule& order);
+// The same with the shipped profile of plan.runtime.
+Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
+                                    const Cluster& cluster, const Schedule& order);
+
+// Runtime `rehearse`: the arena plan that the schedule itself carries (schedules/lifetime).
+// REQUIRES: Level::Full with values, offsets and arena_bytes.
+MemoryReport arena_memory(const Schedule& schedule, const Cluster& cluster, Bytes communicators,
+                          Bytes context);
+
+// Below the replay's peak_allocated of the fullest rank, always, in microseconds: states, what is
+// kept by the micro-batches that 1F1B orders must have in flight, and the loss.
+std::int64_t memory_lower_bound(const MemoryProfile& profile, const Transformer& model,
+                                const Plan& plan);
+
+}  // namespace rehearse::sim

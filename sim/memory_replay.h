@@ -1,0 +1,44 @@
+// One rank's training step, tensor by tensor, through the caching allocator.
+//
+// The program is the order of compute ops (L0); what an op allocates and frees is its segments'
+// scripts; around them stand what the rank holds all the time and, under ZeRO-3 / FSDP, gathers
+// and reductions of units. Two steps are replayed: moments are born at the end of the first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "schedules/schedule.h"
+#include "sim/memory.h"
+#include "sim/memory_profile.h"
+#include "sim/memory_script.h"
+
+namespace rehearse::sim {
+
+// What all rows of a plan share.
+struct ReplaySetup {
+  const MemoryProfile* profile = nullptr;
+  const Transformer* model = nullptr;
+  const Plan* plan = nullptr;
+  const Schedule* order = nullptr;
+  SegmentProgram embedding, dense_layer, expert_layer, head;
+  std::vector<std::vector<SegmentInfo>> segments;  // per stage
+  std::vector<std::vector<Stage>> stages;          // per row
+  std::int64_t handover = 0;                       // [B] between segments and stages
+  std::int32_t compute_capability = 80;
+
+  const SegmentProgram& program(const SegmentInfo& segment) const;
+};
+ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+                         std::int32_t compute_capability, const Schedule& order);
+
+struct ReplayResult {
+  bool out_of_memory = false;  // under `capacity`; then the figures are those until then
+  RankMemory memory;           // allocator figures alone: no context, no communicators
+};
+// capacity [B]: of the allocator's segments; -1: unlimited.
+ReplayResult replay_row(const ReplaySetup& setup, Row row, std::int64_t capacity);
+
+}  // namespace rehearse::sim
