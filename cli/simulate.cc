@@ -1,0 +1,83 @@
+// rehearse simulate: one training step, predicted.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "sim/cluster.h"
+#include "sim/predicted_trace.h"
+#include "sim/report.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string scenario, trace, cluster;
+  std::vector<std::string> set;
+  std::int32_t gpus = 0;
+  bool json = false, require_fit = false;
+};
+
+int simulate(const Options& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  ScenarioOptions read{.overrides = options.set};
+  if (!options.cluster.empty()) read.cluster = options.cluster;
+  if (options.gpus > 0) read.gpus = options.gpus;
+  const Result<Scenario> scenario = read_scenario(options.scenario, read);
+  if (!scenario) {
+    print_error(scenario.error().message);
+    return kBadInput;
+  }
+  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.value().cluster);
+  if (!cluster) {
+    print_error(cluster.error().message);
+    return kBadInput;
+  }
+  Result<sim::Prediction> made = sim::predict(scenario.value(), cluster.value(),
+                                              {.record_load = !options.trace.empty()});
+  if (!made) {
+    print_error(options.scenario + ": " + made.error().message);
+    return kBadInput;
+  }
+  sim::Prediction prediction = std::move(made).value();
+  prediction.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!options.trace.empty()) {
+    const Result<> written =
+        write_trace(sim::predicted_trace(prediction, scenario.value(), cluster.value()), options.trace);
+    if (!written) {
+      print_error(written.error().message);
+      return kBadInput;
+    }
+  }
+  const std::string text =
+      options.json ? sim::report_json(prediction, scenario.value(), cluster.value())
+                   : sim::report_text(prediction, scenario.value(), cluster.value());
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (options.require_fit && !prediction.memory.fits) {
+    print_error(options.scenario + ": the plan does not fit in memory");
+    return kNo;
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "simulate", "predict one training step: time, memory of every rank, bubbles, communication");
+  const auto options = std::make_shared<Options>();
+  command->add_option("SCENARIO", options->scenario, "scenario file")->required();
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->add_option("--trace", options->trace, "write the predicted timeline to FILE");
+  command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
+      ->take_all()->allow_extra_args(false);
+  command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's");
+  command->add_option("--gpus", options->gpus, "number of GPUs instead of the scenario's")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--require-fit", options->require_fit, "exit 1 if the plan does not fit");
+  command->footer("Example: rehearse simulate gpt3-175b-1024.json --set plan.micro_batch=2 --trace step.trace");
+  command->callback([options, &exit_code] { exit_code = simulate(*options); });
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,209 @@
+#include "sim/predict.h"
+
+#include <algorithm>
+#include <map>
+
+#include "schedules/listing.h"
+#include "schedules/passes/lower.h"
+#include "schedules/registry.h"
+#include "schedules/text.h"
+#include "sim/collective_cost.h"
+#include "sim/event_engine.h"
+#include "sim/program.h"
+#include "sim/sweep.h"
+
+namespace rehearse::sim {
+namespace {
+
+// FLOPs that recomputation really runs again, all ranks, in the convention of model_flops (the
+// attention square in full). Counted on the nodes of the backward bodies.
+double recomputed_flops(const Transformer& model, const Plan& plan) {
+  double flops = 0;
+  for (const bool experts : {false, true}) {
+    std::int64_t layers = 0;
+    for (std::int64_t l = 0; l < model.layers; ++l) layers += model.has_experts(l) == experts ? 1 : 0;
+    if (layers == 0) continue;
+    const Body body = make_body({.segment = SegmentKind::Layer, .experts = experts,
+                                 .direction = Direction::Backward, .model = &model, .plan = &plan});
+    double layer = 0;
+    for (const Node& node : body.nodes) {
+      if (node.phase != NodePhase::Recompute) continue;
+      layer += node.flops * (node.kind == NodeKind::Attention ? 2 : 1);
+    }
+    flops += layer * static_cast<double>(layers);
+  }
+  return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
+         plan.data_parallel;
+}
+
+void add_communication(Prediction& p) {
+  std::map<std::pair<std::string, OpKind>, CommunicationRow> rows;
+  std::map<std::pair<std::string, OpKind>, std::vector<Traffic>> per_row;
+  const Schedule& s = p.schedule;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
+         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
+      const auto& traffic =
+          p.pricing.traffic[static_cast<std::size_t>(p.pricing.table.of_op[static_cast<std::size_t>(i)])];
+      if (traffic.empty()) continue;
+      double total = 0;
+      for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
+      const double exposed = static_cast<double>(p.bubbles.exposed[static_cast<std::size_t>(i)]);
+      for (const Traffic& t : traffic) {
+        const std::pair key{t.group, t.kind};
+        CommunicationRow& row = rows[key];
+        auto& mine = per_row[key];
+        if (mine.empty()) mine.resize(static_cast<std::size_t>(s.num_rows()));
+        Traffic& sum = mine[static_cast<std::size_t>(r)];
+        sum.group = t.group;
+        sum.kind = t.kind;
+        sum.ranks = t.ranks;
+        sum.link = t.link;
+        sum.count += t.count;
+        sum.bytes += t.bytes;
+        sum.time += t.time;
+        if (total > 0) {
+          row.exposed_s += exposed * static_cast<double>(t.time.value) / total * 1e-9 /
+                           static_cast<double>(p.bubbles.ranks);
+        }
+      }
+    }
+  }
+  for (auto& [key, row] : rows) {
+    const auto& mine = per_row[key];
+    row.traffic = *std::max_element(mine.begin(), mine.end(), [](const Traffic& a, const Traffic& b) {
+      return a.time < b.time;
+    });
+    row.bus_bandwidth_gb_per_s = bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks,
+                                               row.traffic.time)
+                                     .value * 1e-9;
+    p.communication.push_back(std::move(row));
+  }
+}
+
+// Shares of all the time that ops of the compute stream and exposed communication take.
+void add_confidence(Prediction& p) {
+  std::array<double, kNumCostLevels> sum{};
+  const Schedule& s = p.schedule;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const double ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
+    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
+         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
+      const bool computes = s.ops[op].stream == Stream::Compute;
+      const double time =
+          computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
+                   : static_cast<double>(p.bubbles.exposed[op]);
+      for (std::size_t l = 0; l < kNumCostLevels; ++l) sum[l] += time * p.pricing.level_share[cost][l];
+    }
+  }
+  double total = 0;
+  for (const double part : sum) total += part;
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    p.confidence[l] = total > 0 ? sum[l] / total : 0;
+    p.error_band += p.confidence[l] * error_band(static_cast<CostLevel>(l));
+  }
+}
+
+Result<MemoryReport> memory_of(const Prediction& p, const Transformer& model,
+                               const Cluster& cluster, const Schedule& order) {
+  if (p.plan.runtime == Runtime::Rehearse) {
+    return arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
+  }
+  return predict_memory(model, p.plan, cluster, order);
+}
+
+Result<Prediction> predict_plan(const Scenario& scenario, const Plan& plan, const Cluster& cluster,
+                                const PredictOptions& options) {
+  const Transformer& model = scenario.model;
+  Prediction p{.plan = plan, .gpus = plan.gpus()};
+  Result<Schedule> order = order_of(model, plan);
+  if (!order) return order.error();
+  Result<Schedule> lowered =
+      lower(order.value(), model, plan, {.plan_arena = plan.runtime == Runtime::Rehearse});
+  if (!lowered) return lowered.error();
+  p.schedule = std::move(lowered).value();
+  Result<MemoryReport> memory = memory_of(p, model, cluster, order.value());
+  if (!memory) return memory.error();
+  p.memory = std::move(memory).value();
+  const bool arena = plan.runtime == Runtime::Rehearse;
+  for (const RankMemory& rank : p.memory.ranks) {
+    p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
+                           : arena     ? op_label(p.schedule, rank.at_op)
+                                       : to_text(order.value(), rank.at_op));
+  }
+  if (!options.timeline) return p;
+
+  const Result<CollectiveTables> tables = shipped_collective_tables();
+  if (!tables) return tables.error();
+  const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
+  const Network network(cluster, collectives, plan, p.schedule.rows);
+  const Result<ComputeModel> compute =
+      ComputeModel::create(cluster, model, plan, body_collectives(network));
+  if (!compute) return compute.error();
+  p.pricing = price(p.schedule, model, plan, compute.value(), network);
+  for (const Link& link : network.links()) {
+    p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
+  }
+  const Program program = compile(p.schedule);
+  EngineOptions engine;
+  engine.record_load = options.record_load;
+  Result<Timeline> timeline = needs_events(p.pricing.table) || options.record_load
+                                  ? simulate(program, p.pricing.table, engine)
+                                  : sweep(program, p.pricing.table);
+  if (!timeline) return timeline.error();
+  p.timeline = std::move(timeline).value();
+  p.bubbles = attribute(program, p.pricing.table, p.timeline);
+  p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
+  p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
+  p.parameters = total_parameters(model);
+  p.model_flops =
+      model_flops(model, plan.global_batch, plan.sequence_length, FlopsConvention::Megatron);
+  p.recomputed_flops = recomputed_flops(model, plan);
+  p.peak_flops = cluster.peak_flops(plan.precision.compute);
+  p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
+  p.energy_j = cluster.gpu.tdp_w * 1e-9 *
+               (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));
+  add_communication(p);
+  add_confidence(p);
+  return p;
+}
+
+}  // namespace
+
+Result<Schedule> order_of(const Transformer&, const Plan& plan) {
+  const Result<ScheduleShape> shape = shape_of(plan);
+  if (!shape) return shape.error();
+  return generate(plan.schedule, shape.value());
+}
+
+// micro_batch auto: the best predicted throughput among those that fit, the smallest where none
+// does. Throughput at a fixed global batch is the inverse of the step time.
+Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
+                           const PredictOptions& options) {
+  if (!scenario.plan.micro_batch_auto) {
+    return predict_plan(scenario, scenario.plan, cluster, options);
+  }
+  std::optional<Prediction> best;
+  std::optional<Error> failed;
+  for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
+    Plan plan = scenario.plan;
+    plan.micro_batch = candidate;
+    plan.micro_batch_auto = false;
+    Result<Prediction> made = predict_plan(scenario, plan, cluster, {});
+    if (!made) {
+      if (!failed) failed = made.error();
+      continue;
+    }
+    const bool first_of_none = !best && !made.value().memory.fits;
+    const bool better = made.value().memory.fits &&
+                        (!best || !best->memory.fits || made.value().step_s < best->step_s);
+    if (first_of_none || better) best = std::move(made).value();
+  }
+  if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
+  if (options.record_load) return predict_plan(scenario, best->plan, cluster, options);
+  return std::move(*best);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,66 @@
+// One training step, predicted: scenario and cluster in, everything that reports show out.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/scenario.h"
+#include "schedules/schedule.h"
+#include "sim/bubbles.h"
+#include "sim/cluster.h"
+#include "sim/memory.h"
+#include "sim/pricing.h"
+#include "sim/timeline.h"
+
+namespace rehearse::sim {
+
+// Row of the report's `communication`. Count, bytes and time are of the rank that has most of them.
+struct CommunicationRow {
+  Traffic traffic;
+  double exposed_s = 0;  // the rank's compute stream idles for it, mean over all ranks
+  double bus_bandwidth_gb_per_s = 0;
+};
+
+struct Prediction {
+  Plan plan;                    // micro-batch chosen
+  Schedule schedule;            // L1
+  Pricing pricing;
+  Timeline timeline;
+  Bubbles bubbles;
+  MemoryReport memory;
+  std::vector<std::string> memory_ops;  // per memory.ranks: the op with the peak, as text
+  std::vector<CommunicationRow> communication;
+  std::vector<std::string> link_names;  // per resource of the pricing's table
+
+  double step_s = 0, tokens_per_s = 0;
+  std::int64_t parameters = 0;
+  double model_flops = 0, recomputed_flops = 0;      // of the whole step
+  std::optional<double> peak_flops;                  // of one GPU in precision.compute
+  std::array<double, kNumCostLevels> confidence{};   // shares, sum 1
+  double error_band = 0;                             // relative
+  std::optional<double> usd_per_gpu_hour;
+  double energy_j = 0;
+  std::int32_t gpus = 1;
+  double wall_s = 0;            // filled by the caller: sim reads no clock
+
+  double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
+  double bubble_ratio() const {
+    return static_cast<double>(bubbles.idle) / static_cast<double>(bubbles.idle + bubbles.busy);
+  }
+};
+
+struct PredictOptions {
+  bool timeline = true;   // false: memory alone
+  bool record_load = false;
+};
+
+// Chooses the micro-batch where the plan leaves it open. Errors: one line, as readers give them.
+Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
+                           const PredictOptions& options = {});
+
+// The L0 order of a plan, planned schedules with durations from the cluster's costs.
+Result<Schedule> order_of(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,307 @@
+#include "sim/pricing.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "schedules/sizes.h"
+#include "sim/collective_cost.h"
+#include "sim/transfer_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+GroupShape shape_of(const Network& network, Row row, Axis axis) { return network.group(row, axis); }
+
+CollectiveCost body_collective(const Network& network, NodeKind kind, Axis axis, Bytes payload) {
+  const GroupShape shape = shape_of(network, Row{0}, axis);
+  return kind == NodeKind::RingExchange
+             ? ring_shift_cost(payload, shape, network)
+             : collective_cost(collective_kind(kind), payload, shape, network);
+}
+
+std::string_view group_name(Axis axis) {
+  switch (axis) {
+    case Axis::Tensor: return "tp";
+    case Axis::Context: return "cp";
+    case Axis::Expert: return "ep";
+    case Axis::Data: return "dp";
+    case Axis::Pipeline: return "pp";
+  }
+  return "";
+}
+
+// A body with its price and what it sends, once per segment kind, direction and experts.
+struct PricedBody {
+  BodyCost cost;
+  std::vector<Traffic> traffic;
+};
+
+class Pricer {
+ public:
+  Pricer(const Schedule& schedule, const Transformer& model, const Plan& plan,
+         const ComputeModel& compute, const Network& network)
+      : s_(schedule), model_(model), plan_(plan), compute_(compute), network_(network) {}
+
+  Pricing run() {
+    out_.table.num_resources = network_.num_resources();
+    out_.table.of_op.reserve(s_.ops.size());
+    for (std::int32_t r = 0; r < s_.num_rows(); ++r) {
+      row_ = {r};
+      for (std::int32_t i = s_.row_begin[row_.index()]; i < s_.row_begin[row_.index() + 1]; ++i) {
+        out_.table.of_op.push_back(cost_of(OpId{i}));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
+  using Key = std::array<std::int64_t, 6>;
+
+  const PricedBody& body(SegmentInfo segment, Direction direction) {
+    const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
+    auto& made = bodies_[static_cast<std::size_t>(segment.kind) * 8 +
+                         static_cast<std::size_t>(direction) * 2 + (experts ? 1 : 0)];
+    if (made.first) return made.second;
+    made.first = true;
+    const Body body = make_body({.segment = segment.kind, .experts = experts,
+                                 .direction = direction, .model = &model_, .plan = &plan_});
+    made.second.cost = compute_.price(body);
+    for (const Node& node : body.nodes) {
+      const OpKind kind = collective_kind(node.kind);
+      if (kind == OpKind::Forward || node.bytes == 0) continue;
+      const CollectiveCost cost = body_collective(network_, node.kind, node.axis, {node.bytes});
+      if (cost.time.value == 0) continue;
+      const GroupShape shape = shape_of(network_, Row{0}, node.axis);
+      made.second.traffic.push_back({.group = std::string(group_name(node.axis)), .kind = kind,
+                                     .ranks = shape.ranks, .count = 1, .bytes = node.bytes,
+                                     .time = cost.time, .link = cost.link});
+    }
+    return made.second;
+  }
+
+  static Direction direction_of(OpKind kind) {
+    switch (kind) {
+      case OpKind::Backward: return Direction::Backward;
+      case OpKind::InputGradient: return Direction::InputGradient;
+      case OpKind::WeightGradient: return Direction::WeightGradient;
+      default: return Direction::Forward;
+    }
+  }
+
+  void collect(const Op& op, std::vector<const BodyCost*>& costs, std::vector<Traffic>& traffic) {
+    const auto& segments = s_.segments[op.stage.index()];
+    const std::size_t end =
+        op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
+    for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
+      const PricedBody& priced = body(segments[g], direction_of(op.kind));
+      costs.push_back(&priced.cost);
+      traffic.insert(traffic.end(), priced.traffic.begin(), priced.traffic.end());
+    }
+  }
+
+  std::int32_t add(Cost cost, std::span<const Demand> demands,
+                   std::array<double, kNumCostLevels> share, std::vector<Traffic> traffic) {
+    cost.demand_begin = static_cast<std::int32_t>(out_.table.demands.size());
+    out_.table.demands.insert(out_.table.demands.end(), demands.begin(), demands.end());
+    cost.demand_end = static_cast<std::int32_t>(out_.table.demands.size());
+    out_.table.costs.push_back(cost);
+    out_.level_share.push_back(share);
+    out_.traffic.push_back(std::move(traffic));
+    return static_cast<std::int32_t>(out_.table.costs.size()) - 1;
+  }
+  static std::array<double, kNumCostLevels> all(CostLevel level) {
+    std::array<double, kNumCostLevels> share{};
+    share[static_cast<std::size_t>(level)] = 1;
+    return share;
+  }
+  std::int32_t add_body(const BodyCost& body, std::vector<Traffic> traffic) {
+    std::array<double, kNumCostLevels> share = body.level_ns;
+    double sum = 0;
+    for (const double part : share) sum += part;
+    for (double& part : share) part = sum > 0 ? part / sum : 0;
+    if (sum <= 0) share = all(body.level);
+    return add({.time = body.time, .communicating = body.communicating, .level = body.level},
+               body.demands, share, std::move(traffic));
+  }
+
+  std::int32_t compute_cost(const Op& op) {
+    std::vector<const BodyCost*> costs;
+    std::vector<Traffic> traffic;
+    if (op.kind != OpKind::Overlap) {
+      collect(op, costs, traffic);
+      return add_body(sum(costs), std::move(traffic));
+    }
+    // A pair runs both bodies at once on one device: kernels one after another, each waiting for
+    // collectives while the other computes. Its time is the makespan of that: what computes, or
+    // what communicates, whichever is longer.
+    const auto child = static_cast<std::size_t>(op.child);
+    collect(s_.children[child], costs, traffic);
+    collect(s_.children[child + 1], costs, traffic);
+    BodyCost both = sum(costs);
+    const std::int64_t computing = both.time.value - both.communicating.value;
+    both.communicating.value = std::max<std::int64_t>(0, both.communicating.value - computing);
+    both.time.value = computing + both.communicating.value;
+    return add_body(both, std::move(traffic));
+  }
+
+  std::int32_t transfer(const Op& op) {
+    const Row to = row_at(op.peer, row_);
+    const bool send = op.kind == OpKind::Send;
+    const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
+    const Bytes local{activation_bytes(model_, plan_)};
+    // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all.
+    const bool scatter = plan_.runtime == Runtime::Megatron && plan_.tensor_parallel > 1 &&
+                         !plan_.sequence_parallel;
+    const TransferCost cost =
+        scatter ? scatter_gather_transfer_cost(local, path,
+                                               network_.group(send ? to : row_, Axis::Tensor), network_)
+                : transfer_cost(local, path, network_);
+    std::vector<Traffic> traffic;
+    const std::int64_t bytes = scatter ? local.value / plan_.tensor_parallel : local.value;
+    if (send) {
+      traffic.push_back({.group = "pp", .kind = OpKind::Send, .ranks = 2, .count = 1,
+                         .bytes = bytes, .time = cost.time, .link = cost.link});
+    }
+    return add({.time = cost.time, .level = cost.level}, send ? cost.send : cost.recv,
+               all(cost.level), std::move(traffic));
+  }
+
+  Row row_at(Position position, Row like) const {
+    const std::int32_t classes = s_.num_rows() / s_.placement.positions;
+    return {position.value * classes + like.value % classes};
+  }
+
+  // Bytes of the whole array that a collective of L1 works on.
+  std::int64_t collective_bytes(const Op& op) const {
+    const bool over_tp = op.group && s_.groups[op.group.index()].name == "tp";
+    if (!op.bucket) return s_.operands_of(current_).empty()
+                               ? 0
+                               : s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
+    const Bucket& bucket = s_.buckets[op.bucket.index()];
+    const std::int64_t element = rank_shape(model_, plan_).element;
+    switch (op.kind) {
+      case OpKind::Unshard:
+      case OpKind::AllGather:
+      case OpKind::Broadcast: return element * bucket.padded;
+      case OpKind::AllReduce:
+        if (over_tp) return plan_.precision.gradients * bucket.partial;
+        // Between the two ends of a tied table gradients are reduced as they lie: maybe a shard.
+        if (op.group && s_.groups[op.group.index()].name != "dp" && plan_.zero_stage >= 1) {
+          return plan_.precision.gradients * bucket.padded /
+                 (static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel);
+        }
+        return plan_.precision.gradients * bucket.padded;
+      default: return plan_.precision.gradients * bucket.padded;
+    }
+  }
+
+  std::int32_t collective(const Op& op) {
+    const std::int64_t bytes = collective_bytes(op);
+    const GroupShape shape = network_.group(row_, s_, op.group);
+    const OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
+    const bool beside = op.stream != Stream::Compute;
+    return add({.time = cost.time,
+                .slowdown = beside ? compute_.scalars().overlap_slowdown : 0.0,
+                .level = cost.level},
+               cost.demands, all(cost.level),
+               {{.group = s_.groups[op.group.index()].name, .kind = kind, .ranks = shape.ranks,
+                 .count = 1, .bytes = bytes, .time = cost.time, .link = cost.link}});
+  }
+
+  std::int64_t updated_elements(const Bucket& bucket) const {
+    const std::int64_t shards =
+        static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel;
+    return plan_.zero_stage >= 1 ? bucket.padded / shards : bucket.padded;
+  }
+
+  std::int32_t local(const Op& op) {
+    Nanoseconds time{};
+    if (op.kind == OpKind::OptimizerStep) {
+      time = compute_.optimizer_step(updated_elements(s_.buckets[op.bucket.index()]));
+    } else if (op.kind == OpKind::GradNorm) {
+      std::int64_t elements = 0;
+      for (const Operand& operand : s_.operands_of(current_)) {
+        const Value& value = s_.values[operand.value.index()];
+        if (value.bucket) elements += updated_elements(s_.buckets[value.bucket.index()]);
+      }
+      time = compute_.gradient_norm(elements);
+    } else if (op.kind == OpKind::Add) {
+      const std::int64_t bytes = s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
+      time = compute_.elementwise({3 * bytes});
+    } else {
+      const Path path = network_.to_host(row_);
+      const std::int64_t bytes = s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
+      const bool out = op.kind == OpKind::Offload;
+      const TransferCost copy = host_copy_cost({bytes}, out, path, network_);
+      return add({.time = copy.time, .level = copy.level}, out ? copy.send : copy.recv,
+                 all(copy.level), {});
+    }
+    return add({.time = time}, {}, all(CostLevel::Formula), {});
+  }
+
+  std::int32_t cost_of(OpId id) {
+    current_ = id;
+    const Op& op = s_.ops[id.index()];
+    Key key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload), row_.value};
+    switch (traits(op.kind).op_class) {
+      case OpClass::Compute:
+        key[1] = op.stage.value;
+        key[2] = op.segment_begin;
+        key[3] = op.segment_end;
+        if (op.kind == OpKind::Overlap) {
+          const auto child = static_cast<std::size_t>(op.child);
+          const Op &a = s_.children[child], &b = s_.children[child + 1];
+          key[1] = a.stage.value;
+          key[2] = b.stage.value;
+          key[3] = static_cast<std::int64_t>(a.kind) * 32 + static_cast<std::int64_t>(b.kind);
+        }
+        break;
+      case OpClass::Transfer: key[2] = op.peer.value; break;
+      case OpClass::Collective:
+        key[2] = op.group.value;
+        key[3] = collective_bytes(op);
+        key[4] = static_cast<std::int64_t>(op.stream);
+        break;
+      default: key[2] = id.value; break;  // few per step: priced one by one
+    }
+    const auto [at, fresh] = known_.try_emplace(key, -1);
+    if (!fresh) return at->second;
+    switch (traits(op.kind).op_class) {
+      case OpClass::Compute: at->second = compute_cost(op); break;
+      case OpClass::Transfer: at->second = transfer(op); break;
+      case OpClass::Collective: at->second = collective(op); break;
+      default: at->second = local(op); break;
+    }
+    return at->second;
+  }
+
+  const Schedule& s_;
+  const Transformer& model_;
+  const Plan& plan_;
+  const ComputeModel& compute_;
+  const Network& network_;
+  Pricing out_;
+  Row row_{0};
+  OpId current_{};
+  std::array<std::pair<bool, PricedBody>, 24> bodies_{};
+  std::map<Key, std::int32_t> known_;
+};
+
+}  // namespace
+
+CollectiveTimes body_collectives(const Network& network) {
+  return [&network](NodeKind kind, Axis axis, Bytes payload) {
+    const CollectiveCost cost = body_collective(network, kind, axis, payload);
+    return CollectiveUse{cost.time, cost.demands, cost.level};
+  };
+}
+
+Pricing price(const Schedule& schedule, const Transformer& model, const Plan& plan,
+              const ComputeModel& compute, const Network& network) {
+  return Pricer(schedule, model, plan, compute, network).run();
+}
+
+}  // namespace rehearse::sim

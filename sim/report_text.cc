@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/report.h"
+
+namespace rehearse::sim {
+namespace {
+
+std::string bytes(std::int64_t value) {
+  const double b = static_cast<double>(value);
+  if (std::fabs(b) >= 1e9) return fmt::format("{:.2f} GB", b * 1e-9);
+  if (std::fabs(b) >= 1e6) return fmt::format("{:.1f} MB", b * 1e-6);
+  return fmt::format("{:.1f} kB", b * 1e-3);
+}
+
+std::string seconds(double s) {
+  if (s >= 1) return fmt::format("{:.3f} s", s);
+  if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
+  return fmt::format("{:.1f} us", s * 1e6);
+}
+
+std::string with_commas(double value) {
+  std::string text = fmt::format("{:.0f}", value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string layout_of(const Plan& plan) {
+  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
+  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
+  if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
+  text += fmt::format(" dp {}", plan.data_parallel);
+  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
+  if (plan.recompute != RecomputeMode::None) {
+    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
+  }
+  return text;
+}
+
+std::string memory_lines(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n",
+                                 p.plan.runtime == Runtime::Rehearse ? "our executor's arena"
+                                 : p.plan.runtime == Runtime::Fsdp   ? "torch FSDP2"
+                                                                     : "Megatron-LM",
+                                 bytes(m.capacity), m.fits ? "fits" : "DOES NOT FIT");
+  text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
+                      "reserved", "device", "peak at", "what fills it");
+  for (std::size_t r = 0; r < m.ranks.size(); ++r) {
+    const RankMemory& rank = m.ranks[r];
+    const std::pair<const char*, std::int64_t> parts[] = {
+        {"parameters", rank.parts.parameters}, {"gradients", rank.parts.gradients},
+        {"optimizer", rank.parts.optimizer},   {"activations", rank.parts.activations},
+        {"buffers", rank.parts.buffers},       {"workspace", rank.parts.workspace}};
+    std::string filled;
+    for (const auto& [name, size] : parts) {
+      const double share = static_cast<double>(size) / static_cast<double>(std::max<std::int64_t>(rank.peak_allocated, 1));
+      if (share >= 0.005) filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
+    }
+    text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
+                        bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  const Plan& plan = p.plan;
+  const double model = p.tflops(p.model_flops);
+  const double ranks = static_cast<double>(p.bubbles.ranks);
+  std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
+  text += fmt::format("  {} parameters on {} x {} ({})\n", with_commas(static_cast<double>(p.parameters)),
+                      p.gpus, cluster.gpu.name, cluster.name.empty() ? cluster.id : cluster.name);
+  text += fmt::format("  {}; {}, {} micro-batches of {} x {} tokens\n\n", layout_of(plan), plan.schedule,
+                      plan.microbatches(), plan.micro_batch, plan.sequence_length);
+  text += fmt::format("step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
+                      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus,
+                      100 * p.error_band);
+  text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
+  if (p.peak_flops) {
+    text += fmt::format(": MFU {:.1f} %", 100 * model * 1e12 / *p.peak_flops);
+    if (p.recomputed_flops > 0) {
+      text += fmt::format(", HFU {:.1f} %",
+                          100 * p.tflops(p.model_flops + p.recomputed_flops) * 1e12 / *p.peak_flops);
+    }
+  }
+  text += fmt::format("\nbubble          {:>12}   of the compute streams' time is idle\n",
+                      fmt::format("{:.1f} %", 100 * p.bubble_ratio()));
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (p.bubbles.causes[c] == 0) continue;
+    const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
+    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
+                        100 * s / p.step_s);
+  }
+  text += memory_lines(p);
+  text += fmt::format("\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  {}\n",
+                      "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+  for (const CommunicationRow& row : p.communication) {
+    text += fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+                        row.traffic.group,
+                        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+                        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+                        seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
+                        seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+  }
+  text += "\nrests on";
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    if (p.confidence[l] >= 0.0005) {
+      text += fmt::format(" {} {:.0f} %", name_of(static_cast<CostLevel>(l)), 100 * p.confidence[l]);
+    }
+  }
+  text += fmt::format("; energy {:.1f} MJ per step", p.energy_j * 1e-6);
+  if (p.usd_per_gpu_hour) {
+    const double usd = p.gpus * p.step_s / 3600 * *p.usd_per_gpu_hour;
+    text += fmt::format("; {:.2f} USD per step, {:.0f} per 10^9 tokens", usd,
+                        usd * 1e9 / static_cast<double>(plan.global_batch * plan.sequence_length));
+  }
+  text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
+                      p.schedule.num_rows(), seconds(p.wall_s));
+  return text;
+}
+
+}  // namespace rehearse::sim
