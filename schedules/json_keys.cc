@@ -167,10 +167,14 @@ std::string schema_of(const KeySpec& spec, const std::string& indent) {
   const std::string inner = indent + "  ";
   std::string text = "{\n";
   if (!spec.about.empty()) text += inner + "\"description\": " + json_quoted(spec.about) + ",\n";
-  if (spec.searchable) {
-    text += inner + "\"anyOf\": [\n" + inner + "  {\n" + schema_lines(spec, inner + "    ", true) +
-            "\n" + inner + "  },\n" + inner + "  {\"type\": \"array\", \"description\": " +
-            "\"a search space, for `rehearse search`\"}\n" + inner + "]";
+  if (spec.searchable || spec.sourced) {
+    const std::string other =
+        spec.searchable
+            ? R"({"type": "array", "description": "a search space, for `rehearse search`"})"
+            : R"({"type": "object", "required": ["value"], "description": "the value and its source"})";
+    text += inner + "\"anyOf\": [\n" + inner + "  {\n" +
+            schema_lines(spec, inner + "    ", !spec.required) + "\n" + inner + "  },\n" + inner +
+            "  " + other + "\n" + inner + "]";
   } else {
     text += schema_lines(spec, inner, !spec.required);
   }
@@ -247,6 +251,20 @@ void check_keys(const JsonValue& value, const KeyTable& table, const std::string
       report.fail(value.line, join_key(key, spec.name), "is required");
     }
   }
+}
+
+void drop_sources(JsonValue& value) {
+  for (JsonValue& item : value.items) drop_sources(item);
+  for (JsonMember& member : value.members) drop_sources(member.value);
+  const JsonMember* inner = value.find("value");
+  if (inner == nullptr) return;
+  for (const JsonMember& member : value.members) {
+    const bool known = member.key == "value" || member.key == "source" || member.key == "sources" ||
+                       member.key == "note";
+    if (!known) return;
+  }
+  JsonValue bare = inner->value;
+  value = std::move(bare);
 }
 
 std::string json_schema(const KeyTable& table) {

@@ -35,6 +35,7 @@ struct KeySpec {
   const KeyTable* items = nullptr;              // of a list of objects
   unsigned item_types = 0;                      // of a list; 0: any
   bool required = false;
+  bool sourced = false;      // may stand as {"value": ..., "source": ...} (drop_sources)
   bool searchable = false;   // a list (of values) is a search space, for `search` alone
   std::string_view about{};  // one sentence: description in the schema
 };
@@ -52,6 +53,8 @@ void check_keys(const JsonValue& value, const KeyTable& table, const std::string
 // The same for one value.
 void check_key(const JsonValue& value, const KeySpec& spec, const std::string& key,
                JsonReport& report);
+// Values that say where they come from, {"value": 2039, "source": "..."}, become the bare value.
+void drop_sources(JsonValue& value);
 const KeySpec* find_key(const KeyTable& table, std::string_view name);
 // "plan.overlap" + "tensor_parallel"
 std::string join_key(const std::string& path, std::string_view key);

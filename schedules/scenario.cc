@@ -210,14 +210,16 @@ class ScenarioReader {
   }
 
   void node_size(const JsonValue& cluster, const std::string& prefix, JsonReport& report) {
-    const JsonValue* count = cluster.given("gpus_per_node");
-    const std::int32_t line = count == nullptr ? cluster.line : count->line;
-    if (!cluster.is(JsonKind::Object)) return report.fail(line, "", "must be an object");
-    if (count == nullptr) return report.fail(line, prefix + "gpus_per_node", "is required");
-    if (!count->is(JsonKind::Integer) || count->integer < 1 || count->integer > 65536) {
-      return report.fail(line, prefix + "gpus_per_node", "must be an integer from 1 to 65536");
+    const JsonValue* given = cluster.given("gpus_per_node");
+    if (!cluster.is(JsonKind::Object)) return report.fail(cluster.line, "", "must be an object");
+    if (given == nullptr) return report.fail(cluster.line, prefix + "gpus_per_node", "is required");
+    JsonValue count = *given;
+    drop_sources(count);
+    if (!count.is(JsonKind::Integer) || count.integer < 1 || count.integer > 65536) {
+      return report.fail(given->line, prefix + "gpus_per_node",
+                         "must be an integer from 1 to 65536");
     }
-    scenario_.cluster.gpus_per_node = static_cast<std::int32_t>(count->integer);
+    scenario_.cluster.gpus_per_node = static_cast<std::int32_t>(count.integer);
   }
 
   void plan() {

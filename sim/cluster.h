@@ -149,5 +149,7 @@ struct Cluster {
 // Reads a cluster file (or inline object) with its fabric and calibration.
 // Errors: one line "FILE:LINE: KEY.PATH: what is wrong".
 Result<Cluster> read_cluster(const ClusterSource& source);
+// Several nodes need NICs: an error where the cluster has none.
+Result<> check_gpus(const Cluster& cluster, std::int32_t gpus);
 
 }  // namespace rehearse::sim
