@@ -134,6 +134,16 @@ std::string schema_types(unsigned types, bool nullable) {
 
 std::string schema_object(const KeyTable& table, const std::string& indent);
 
+std::vector<std::string> schema_bounds(const KeySpec& spec) {
+  std::vector<std::string> bounds;
+  if (std::isfinite(spec.min)) {
+    bounds.push_back((spec.above_min ? "\"exclusiveMinimum\": " : "\"minimum\": ") +
+                     plain(spec.min));
+  }
+  if (std::isfinite(spec.max)) bounds.push_back("\"maximum\": " + plain(spec.max));
+  return bounds;
+}
+
 // The members of one key's schema, without braces, each on a line of its own.
 std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nullable) {
   std::string text;
@@ -141,10 +151,10 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
     text += (text.empty() ? "" : ",\n") + indent + content;
   };
   line("\"type\": " + schema_types(spec.types, nullable));
-  if (std::isfinite(spec.min)) {
-    line((spec.above_min ? "\"exclusiveMinimum\": " : "\"minimum\": ") + plain(spec.min));
+  const bool numbers = (spec.types & (kInteger | kNumber)) != 0;  // else the bounds are its items'
+  if (numbers) {
+    for (const std::string& bound : schema_bounds(spec)) line(bound);
   }
-  if (std::isfinite(spec.max)) line("\"maximum\": " + plain(spec.max));
   // A choice binds strings alone; where other types are allowed too, `pattern` says just that.
   if (!spec.choices.empty()) {
     std::string pattern;
@@ -156,6 +166,9 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
   if (spec.members != nullptr) line(schema_object(*spec.members, indent));
   if (spec.item_types != 0) {
     std::string items = "\"items\": {\"type\": " + schema_types(spec.item_types, false);
+    if (!numbers) {
+      for (const std::string& bound : schema_bounds(spec)) items += ", " + bound;
+    }
     if (spec.items != nullptr)
       items += ",\n" + indent + "  " + schema_object(*spec.items, indent + "  ");
     line(items + "}");
