@@ -44,7 +44,10 @@ void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_
   });
 }
 
-constexpr std::array<AddCommand, 0> kCommands{};
+constexpr std::array kCommands{
+    add_simulate,
+    add_validate,
+};
 
 int run(int argc, char** argv) {
   CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};

@@ -1,0 +1,80 @@
+// rehearse validate: measured cases predicted, and the errors of the predictions.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "sim/validation.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  double max_error = -1;  // < 0: not asked for
+  bool json = false;
+};
+
+// One line that is overwritten, on a terminal alone.
+void show_progress(const sim::ValidationFile& file, std::size_t done) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\033[K%s: %zu of %zu", file.path.c_str(), done, file.cases.size());
+  if (done == file.cases.size()) std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+}
+
+int validate(const Options& options) {
+  std::vector<sim::ValidationFile> files;
+  for (const std::string& path : options.files) {
+    Result<sim::ValidationFile> file = sim::read_validation(path, {});
+    if (!file) {
+      print_error(file.error().message);
+      return kBadInput;
+    }
+    files.push_back(std::move(file).value());
+  }
+  for (sim::ValidationFile& file : files) {
+    for (std::size_t i = 0; i < file.cases.size(); ++i) {
+      const Result<> predicted = sim::predict_case(file.cases[i], file.path);
+      if (!predicted) {
+        print_error(predicted.error().message);
+        return kBadInput;
+      }
+      show_progress(file, i + 1);
+    }
+  }
+  const std::string text = options.json ? sim::validation_json(files) : sim::validation_text(files);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (options.max_error < 0) return kDone;
+  for (const sim::ValidationFile& file : files) {
+    std::vector<const sim::ValidationCase*> cases;
+    for (const sim::ValidationCase& entry : file.cases) cases.push_back(&entry);
+    const sim::FileScore score = sim::score(cases);
+    if (score.missed_tolerances > 0 ||
+        (score.step_time && score.step_time->mean_abs_error > options.max_error)) {
+      return kNo;
+    }
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "validate", "predict measured cases and report the error per file and per case");
+  const auto options = std::make_shared<Options>();
+  command->add_option("CASES", options->files, "files of measured cases")->required();
+  command
+      ->add_option("--max-error", options->max_error,
+                   "exit 1 where a file's mean |error| of step time is above X (0.05 = 5 %), or a "
+                   "tolerance is missed")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->footer("Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");
+  command->callback([options, &exit_code] { exit_code = validate(*options); });
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,176 @@
+// Predicts one measured case, by its kind.
+#include "sim/validation.h"
+
+#include <algorithm>
+
+#include "schedules/compute_timing.h"
+#include "schedules/mesh.h"
+#include "schedules/metrics.h"
+#include "sim/body_cost.h"
+#include "sim/cluster.h"
+#include "sim/predict.h"
+#include "sim/topology.h"
+
+namespace rehearse::sim {
+namespace {
+
+// What is not for this version is a skipped row, what is wrong an error.
+Result<> settle(ValidationCase& entry, const Error& error) {
+  if (!error.unsupported) return Error{error.message + " (case " + entry.id + ")"};
+  entry.skipped = error.message;
+  return {};
+}
+
+Figure* figure_of(std::vector<Figure>& figures, std::string_view key) {
+  const auto found = std::ranges::find(figures, key, &Figure::key);
+  return found == figures.end() ? nullptr : &*found;
+}
+void fill(std::vector<Figure>& figures, std::string_view key, double value) {
+  if (Figure* figure = figure_of(figures, key)) figure->predicted = value;
+}
+
+// --- Orders with given durations ----------------------------------------------------------------
+
+std::int32_t visited(const ScheduleInfo& info, const ScheduleShape& shape) {
+  switch (info.chunks) {
+    case ChunkRule::Many: return std::max(1, shape.chunks);
+    case ChunkRule::V: return 2;
+    case ChunkRule::One:
+    case ChunkRule::Bidirectional: return 1;
+  }
+  return 1;
+}
+
+Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
+  const ScheduleInfo* info = find_schedule(entry.schedule.name);
+  if (info == nullptr) {
+    entry.skipped = "schedule `" + entry.schedule.name + "` is not known";
+    return {};
+  }
+  const auto wrong = [&](const Error& error) {
+    return settle(entry, {path + ":" + std::to_string(entry.line) + ": schedule." + error.message,
+                          error.unsupported});
+  };
+  Result<ScheduleShape> resolved = resolve_shape(*info, entry.schedule.shape);
+  if (!resolved) return wrong(resolved.error());
+  ScheduleShape shape = resolved.value();
+  const std::int32_t chunks = visited(*info, shape), slices = std::max(1, shape.slices);
+  const Result<Ticks> ticks =
+      to_ticks(entry.schedule.times, static_cast<std::int64_t>(chunks) * slices, shape.positions,
+               shape.microbatches);
+  if (!ticks) return wrong(ticks.error());
+  shape.times = ticks.value().times;
+  const Result<Schedule> order = generate(info->name, shape);
+  if (!order) return wrong(order.error());
+  const Result<ComputeTiming> timing =
+      time_compute(order.value(), divide(ticks.value().times, chunks, slices));
+  if (!timing) return wrong(timing.error());
+  const ScheduleMetrics metrics = measure(order.value(), timing.value());
+  const double bubble = entry.measure == "span_bubble_ratio" ? metrics.span_bubble_ratio
+                        : entry.measure == "bubble_overhead" ? metrics.bubble_overhead
+                                                             : metrics.bubble_ratio;
+  fill(entry.figures, "bubble_ratio", bubble);
+  fill(entry.figures, "bubble_overhead", metrics.bubble_overhead);
+  fill(entry.figures, "span_bubble_ratio", metrics.span_bubble_ratio);
+  const double makespan =
+      static_cast<double>(metrics.makespan.value) / ticks.value().per_unit;
+  fill(entry.figures, "makespan", makespan);
+  fill(entry.figures, "step_time_s", makespan);
+  fill(entry.figures, "peak_activations", metrics.largest_peak());
+  return {};
+}
+
+// --- One layer ----------------------------------------------------------------------------------
+
+Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
+  const Scenario& scenario = *entry.scenario;
+  const Result<CollectiveTables> tables = shipped_collective_tables();
+  if (!tables) return settle(entry, tables.error());
+  const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
+  const Network network(cluster, collectives, scenario.plan, {});
+  const Result<ComputeModel> compute = ComputeModel::create(
+      cluster, scenario.model, scenario.plan, body_collectives(network));
+  if (!compute) return settle(entry, {path + ": " + compute.error().message});
+  const auto seconds = [&](Direction direction) {
+    const BodyCost cost = compute.value().price(
+        make_body({.segment = SegmentKind::Layer,
+                   .experts = scenario.model.has_experts(scenario.model.layers - 1),
+                   .direction = direction,
+                   .model = &scenario.model,
+                   .plan = &scenario.plan}));
+    return static_cast<double>(cost.time.value) * 1e-9;
+  };
+  const double forward = seconds(Direction::Forward), backward = seconds(Direction::Backward);
+  fill(entry.figures, "forward_s", forward);
+  fill(entry.figures, "backward_s", backward);
+  fill(entry.figures, "forward_backward_s", forward + backward);
+  return {};
+}
+
+// --- A whole step -------------------------------------------------------------------------------
+
+const RankMemory* memory_of(const Prediction& prediction, std::int32_t rank) {
+  const Coordinates at = Mesh(prediction.plan).coordinates(Rank{rank});
+  const auto& rows = prediction.schedule.rows;
+  for (const RankMemory& memory : prediction.memory.ranks) {
+    if (memory.row.index() >= rows.size()) continue;
+    const RowInfo& row = rows[memory.row.index()];
+    if (row.position.value == at.pipeline && row.data_begin <= at.data && at.data < row.data_end) {
+      return &memory;
+    }
+  }
+  return nullptr;
+}
+
+template <class Memory>
+void fill_memory(std::vector<Figure>& figures, const Memory& memory) {
+  fill(figures, "peak_allocated_bytes", static_cast<double>(memory.peak_allocated));
+  fill(figures, "peak_reserved_bytes", static_cast<double>(memory.peak_reserved));
+  fill(figures, "peak_device_bytes", static_cast<double>(memory.peak_device));
+  fill(figures, "steady_allocated_bytes", static_cast<double>(memory.steady_allocated));
+}
+
+Result<> predict_step(ValidationCase& entry, const Cluster& cluster) {
+  Result<Prediction> predicted = predict(*entry.scenario, cluster);
+  if (!predicted) return settle(entry, predicted.error());
+  const Prediction& p = predicted.value();
+  fill(entry.figures, "step_time_s", p.step_s);
+  fill(entry.figures, "tokens_per_s", p.tokens_per_s);
+  fill(entry.figures, "tokens_per_s_per_gpu", p.tokens_per_s / p.gpus);
+  fill(entry.figures, "bubble_ratio", p.bubble_ratio());
+  fill(entry.figures, "model_tflops_per_gpu", p.tflops(p.model_flops));
+  fill(entry.figures, "hardware_tflops_per_gpu", p.tflops(p.model_flops + p.recomputed_flops));
+  if (p.peak_flops) {
+    const double whole = *p.peak_flops * 1e-12;
+    fill(entry.figures, "mfu", p.tflops(p.model_flops) / whole);
+    fill(entry.figures, "hfu", p.tflops(p.model_flops + p.recomputed_flops) / whole);
+  }
+  fill(entry.figures, "parameters", static_cast<double>(p.parameters));
+  fill_memory(entry.figures, p.memory);
+  entry.predicted_fits = p.memory.fits;
+  for (RankFigures& rank : entry.ranks) {
+    if (const RankMemory* memory = memory_of(p, rank.rank)) fill_memory(rank.figures, *memory);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<> predict_case(ValidationCase& entry, const std::string& path) {
+  if (!entry.skipped.empty()) return {};
+  switch (entry.kind) {
+    case CaseKind::Schedule: return predict_schedule(entry, path);
+    case CaseKind::States:
+    case CaseKind::Formula:
+      entry.skipped = "closed forms are not built yet";
+      return {};
+    case CaseKind::Step:
+    case CaseKind::Layer: break;
+  }
+  const Result<Cluster> cluster = read_cluster(entry.scenario->cluster);
+  if (!cluster) return settle(entry, cluster.error());
+  return entry.kind == CaseKind::Layer ? predict_layer(entry, cluster.value(), path)
+                                       : predict_step(entry, cluster.value());
+}
+
+}  // namespace rehearse::sim
