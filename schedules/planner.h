@@ -1,0 +1,30 @@
+// Searched orders: the best of a portfolio of greedy rules, for given durations and memory.
+#pragma once
+
+#include <span>
+
+#include "schedules/metrics.h"
+#include "schedules/planner_greedy.h"
+
+namespace rehearse {
+
+enum class Objective : std::uint8_t {
+  Makespan,  // then the longest span of a position
+  Span,      // the zero-bubble papers' measure; then the makespan
+};
+
+// What an order is worth; the smaller is the better, compared in the order of the objective.
+struct PlanValue {
+  std::int64_t first = INT64_MAX, second = INT64_MAX;
+  auto operator<=>(const PlanValue&) const = default;
+};
+// REQUIRES: all ops of the task's placement and micro-batches. Worst value where the order waits
+// for itself or needs more memory than the task has.
+PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective objective);
+
+// The best order of the rules; one without ops where none of them gets to the end. Rules are tried
+// on at most `trial_microbatches` micro-batches and the winner runs on all (0: all of them).
+Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
+                     std::int32_t trial_microbatches = 0);
+
+}  // namespace rehearse
