@@ -76,7 +76,7 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const std::string
     if (value.text == choice) return;
     all += (all.empty() ? "" : ", ") + std::string(choice);
   }
-  report.fail(value.line, key, json_quoted(value.text) + " is not one of " + all);
+  report.fail(value.line, key, json_excerpt(value.text) + " is not one of " + all);
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ std::string schema_types(unsigned types, bool nullable) {
   }};
   std::string list;
   for (const auto& [bit, name] : kNames) {
-    if ((types & bit) != 0) list += (list.empty() ? "" : ", ") + json_quoted(name);
+    if ((types & bit) != 0) list += (list.empty() ? "" : ", ") + json_excerpt(name);
   }
   if (nullable) list += ", \"null\"";
   return list.find(',') == std::string::npos ? list : "[" + list + "]";

@@ -51,10 +51,11 @@ class LineIterator {
   Cursor* cursor_ = nullptr;
 };
 
-std::string printable(std::string_view token) {
+// On one line, and not longer than a screen takes.
+std::string printable(std::string_view text, std::size_t limit) {
   std::string out;
-  for (const char c : token) {
-    if (out.size() >= 40) return out + "...";
+  for (const char c : text) {
+    if (out.size() >= limit) return out + "...";
     out += c >= ' ' && c != 0x7f ? c : '?';
   }
   return out;
@@ -63,8 +64,8 @@ std::string printable(std::string_view token) {
 // Builds the document; every handler returns false to stop.
 class Builder {
  public:
-  Builder(const std::string& path, const char* begin, const Cursor& cursor, JsonValue& root)
-      : begin_(begin), cursor_(cursor), report_(path), root_(root) {}
+  Builder(const std::string& path, std::string_view text, const Cursor& cursor, JsonValue& root)
+      : text_(text), cursor_(cursor), report_(path), root_(root) {}
 
   bool null() { return add(JsonKind::Null) != nullptr; }
   bool boolean(bool value) {
@@ -111,22 +112,49 @@ class Builder {
   }
   bool parse_error(std::size_t, const std::string& token, const nlohmann::detail::exception& e) {
     constexpr int kNumberOverflow = 406;
+    const std::string_view what = e.what();
     if (e.id == kNumberOverflow) {
-      report_.fail(line_of_number(), "", "the number " + printable(token) + " is too large");
-    } else if (token.empty() || token == "<EOF>" || token.back() == '\0') {
+      report_.fail(line_of_number(), "", "the number " + printable(token, 40) + " is too large");
+    } else if (what.find("UTF-8") != what.npos) {
+      report_.fail(cursor_.line, "", "not UTF-8 text");
+    } else if (what.find("invalid string") != what.npos) {
+      report_.fail(line_of_number(), "",
+                   "not JSON: a string is not closed on its line, or has a bad escape");
+    } else if (what.find("unexpected end of input") != what.npos) {
       report_.fail(cursor_.line, "", "not JSON: the text ends too early");
     } else {
-      report_.fail(line_of_number(), "", "not JSON: unexpected " + printable(token));
+      report_.fail(line_of_number(), "", "not JSON: unexpected " + stumbled_over(what));
     }
     return false;
   }
   JsonReport& report() { return report_; }
 
  private:
+  // What the parser stumbled over: a word or number (it may have looked one character past it), a
+  // string, or a single mark. `what` is the parser's own description.
+  std::string stumbled_over(std::string_view what) const {
+    std::string_view read = text_.substr(0, static_cast<std::size_t>(cursor_.at - text_.data()));
+    const auto says = [&](std::string_view words) { return what.find(words) != what.npos; };
+    if (says("unexpected string literal")) {
+      const std::size_t quote = read.size() < 2 ? read.npos : read.rfind('"', read.size() - 2);
+      return printable(read.substr(quote == read.npos ? 0 : quote), 40);
+    }
+    const bool word = says("invalid literal") || says("invalid number") || says("number literal");
+    if (word && read.size() > 1 && !in_word(read.back()) && in_word(read[read.size() - 2])) {
+      read.remove_suffix(1);
+    }
+    std::size_t begin = read.size() - 1;
+    while (word && begin > 0 && in_word(read[begin - 1])) --begin;
+    return printable(read.substr(begin), 40);
+  }
+  static bool in_word(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '+' || c == '.' || c == '_';
+  }
   // The parser looks one character past a number (and past what it did not expect): that may be a
   // line break, which does not count yet.
   std::int32_t line_of_number() const {
-    return cursor_.at > begin_ && cursor_.at[-1] == '\n' ? cursor_.line - 1 : cursor_.line;
+    return cursor_.at > text_.data() && cursor_.at[-1] == '\n' ? cursor_.line - 1 : cursor_.line;
   }
   bool add_integer(std::int64_t value) {
     JsonValue* at = add(JsonKind::Integer);
@@ -178,7 +206,7 @@ class Builder {
     return path + (path.empty() ? "" : ".") + last;
   }
 
-  const char* begin_;
+  std::string_view text_;
   const Cursor& cursor_;
   JsonReport report_;
   JsonValue& root_;
@@ -201,10 +229,15 @@ const JsonValue* JsonValue::given(std::string_view key) const {
 
 Error json_error(const std::string& path, std::int32_t line, const std::string& key,
                  const std::string& what) {
-  std::string message = path;
+  std::string message = printable(path, 4096);
   if (line > 0) message += ":" + std::to_string(line);
-  if (!key.empty()) message += ": " + printable(key);
+  if (!key.empty()) message += ": " + printable(key, 200);
   return {message + ": " + what};
+}
+
+std::string json_excerpt(std::string_view text) {
+  constexpr std::size_t kShown = 100;
+  return text.size() <= kShown ? json_quoted(text) : json_quoted(text.substr(0, kShown)) + "...";
 }
 
 void JsonReport::fail(std::int32_t line, const std::string& key, const std::string& what,
@@ -220,7 +253,7 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
   if (blank) return json_error(path, 0, "", "the file is empty");
   JsonValue root;
   Cursor cursor{text.data(), first_line};
-  Builder builder(path, text.data(), cursor, root);
+  Builder builder(path, text, cursor, root);
   const LineIterator begin(text.data(), &cursor), end(text.data() + text.size(), &cursor);
   if (!nlohmann::json::sax_parse(begin, end, &builder)) return builder.report().error();
   return root;
@@ -229,18 +262,20 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
 Result<std::string> read_text_file(const std::string& path, std::int64_t limit) {
   std::error_code problem;
   const std::filesystem::file_status status = std::filesystem::status(path, problem);
-  if (!std::filesystem::exists(status)) return Error{path + ": no such file"};
-  if (std::filesystem::is_directory(status)) return Error{path + ": is a directory, not a file"};
-  if (!std::filesystem::is_regular_file(status)) return Error{path + ": is not a regular file"};
+  if (!std::filesystem::exists(status)) return Error{printable(path, 4096) + ": no such file"};
+  if (std::filesystem::is_directory(status))
+    return Error{printable(path, 4096) + ": is a directory, not a file"};
+  if (!std::filesystem::is_regular_file(status))
+    return Error{printable(path, 4096) + ": is not a regular file"};
   const std::uintmax_t size = std::filesystem::file_size(path, problem);
-  if (problem) return Error{path + ": cannot be read"};
+  if (problem) return Error{printable(path, 4096) + ": cannot be read"};
   if (size > static_cast<std::uintmax_t>(limit)) {
-    return Error{path + ": larger than " + std::to_string(limit) + " bytes"};
+    return Error{printable(path, 4096) + ": larger than " + std::to_string(limit) + " bytes"};
   }
   std::ifstream in(path, std::ios::binary);
   std::string text(size, '\0');
   in.read(text.data(), static_cast<std::streamsize>(size));
-  if (!in) return Error{path + ": cannot be read"};
+  if (!in) return Error{printable(path, 4096) + ": cannot be read"};
   return text;
 }
 

@@ -59,6 +59,8 @@ Result<std::string> read_text_file(const std::string& path, std::int64_t limit);
 std::string to_json_text(const JsonValue& value);
 // One string as JSON, with its quotes.
 std::string json_quoted(std::string_view text);
+// The same for messages: on one line, and cut where it is long.
+std::string json_excerpt(std::string_view text);
 // The shortest text that reads back as the same double; "null" for NaN and infinity.
 std::string json_number(double value);
 

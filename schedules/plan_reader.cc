@@ -184,7 +184,7 @@ void PlanReader::named_schedule(const std::string& name) {
     return fail("schedule",
                 later
                     ? name + " is not built yet"
-                    : "unknown schedule " + json_quoted(name) +
+                    : "unknown schedule " + json_excerpt(name) +
                           (close.empty() ? "" : ", the nearest known one is " + std::string(close)),
                 true);
   }
@@ -225,7 +225,7 @@ void PlanReader::batches() {
   const JsonValue* micro_batch = given("micro_batch");
   if (micro_batch != nullptr && micro_batch->is(JsonKind::String) && micro_batch->text != "auto") {
     return fail("micro_batch",
-                "must be an integer or \"auto\", not " + json_quoted(micro_batch->text));
+                "must be an integer or \"auto\", not " + json_excerpt(micro_batch->text));
   }
   plan_.micro_batch_auto = micro_batch == nullptr || micro_batch->is(JsonKind::String);
   const std::int32_t samples =
@@ -434,7 +434,7 @@ void PlanReader::order() {
     const auto found = std::ranges::find(kAxisNames, word);
     if (found == kAxisNames.end()) {
       return fail("rank_order",
-                  json_quoted(word) + " is not one of tp, cp, ep, dp, pp (as in tp-cp-ep-dp-pp)");
+                  json_excerpt(word) + " is not one of tp, cp, ep, dp, pp (as in tp-cp-ep-dp-pp)");
     }
     const auto axis = static_cast<Axis>(found - kAxisNames.begin());
     if (std::ranges::find(plan_.rank_order, axis) != plan_.rank_order.end()) {

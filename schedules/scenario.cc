@@ -61,7 +61,8 @@ class ScenarioReader {
     if (options_.cluster) {
       // A path of the command line is relative to where the user stands.
       const auto found = find_file(*options_.cluster, "", "clusters");
-      if (!found) return report_.fail(0, "cluster", "no such file: " + *options_.cluster);
+      if (!found)
+        return report_.fail(0, "cluster", "no such file: " + json_excerpt(*options_.cluster));
       JsonValue name;
       name.kind = JsonKind::String;
       name.text = *options_.cluster;
@@ -84,7 +85,7 @@ class ScenarioReader {
   void override_key(const std::string& text) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return report_.fail(0, "", "--set " + json_quoted(text) + ": must be KEY=VALUE");
+      return report_.fail(0, "", "--set " + json_excerpt(text) + ": must be KEY=VALUE");
     }
     std::vector<std::string> keys;
     for (std::size_t at = 0; at <= equals;) {
@@ -140,7 +141,7 @@ class ScenarioReader {
     if (key != "model" && key != "cluster") return;
     std::string& origin = key == "model" ? model_path_ : cluster_path_;
     const auto found = find_named(value.text, key + "s", origin);
-    if (!found) return report_.fail(value.line, key, "no such file: " + value.text);
+    if (!found) return report_.fail(value.line, key, "no such file: " + json_excerpt(value.text));
     const std::int32_t line = value.line;
     Result<JsonValue> inside = read_json(*found);
     if (!inside) {
@@ -172,7 +173,8 @@ class ScenarioReader {
       return;
     }
     const auto found = find_file(model->text, report_.path(), "models");
-    if (!found) return report_.fail(model->line, "model", "no such file: " + model->text);
+    if (!found)
+      return report_.fail(model->line, "model", "no such file: " + json_excerpt(model->text));
     Result<Transformer> read = read_transformer(*found);
     if (read) {
       scenario_.model = std::move(read).value();
@@ -197,7 +199,8 @@ class ScenarioReader {
       return node_size(*cluster, "cluster.", report_);
     }
     const auto found = find_named(cluster->text, "clusters", cluster_path_);
-    if (!found) return report_.fail(cluster->line, "cluster", "no such file: " + cluster->text);
+    if (!found)
+      return report_.fail(cluster->line, "cluster", "no such file: " + json_excerpt(cluster->text));
     source.path = *found;
     const Result<JsonValue> file = read_json(*found);
     JsonReport inside(*found);
@@ -256,7 +259,8 @@ class ScenarioReader {
     const std::string name = scenario_.plan.schedule.substr(5);
     const auto found = find_file(name, report_.path(), "");
     if (!found) {
-      return report_.fail(plan.given("schedule")->line, "plan.schedule", "no such file: " + name);
+      return report_.fail(plan.given("schedule")->line, "plan.schedule",
+                          "no such file: " + json_excerpt(name));
     }
     scenario_.plan.schedule = "file:" + *found;
   }

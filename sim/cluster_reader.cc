@@ -279,7 +279,8 @@ class ClusterReader {
     if (name == nullptr) return;
     const auto found = find_file(name->text, report_.path(), "clusters/fabrics");
     if (!found)
-      return fail(fabric != nullptr ? "fabric" : "fabric_id", "no such file: " + name->text);
+      return fail(fabric != nullptr ? "fabric" : "fabric_id",
+                  "no such file: " + json_excerpt(name->text));
     Result<Fabric> read = read_fabric(*found);
     if (read) {
       cluster_.fabric = std::move(read).value();
@@ -295,7 +296,7 @@ class ClusterReader {
       cluster_.calibration = calibration_of(*from, join_key(key_, "calibration"), report_);
     } else {
       const auto found = find_file(from->text, report_.path(), "clusters");
-      if (!found) return fail("calibration", "no such file: " + from->text);
+      if (!found) return fail("calibration", "no such file: " + json_excerpt(from->text));
       Result<Calibration> read = read_calibration(*found);
       if (!read) {
         nested_error_ = read.error();
