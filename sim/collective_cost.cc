@@ -160,11 +160,23 @@ Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double por
     }
   }
   if (line) {
+    if (shape.siblings == 1) shared = 0;  // the table was measured over these very links
     const double moved = kind == OpKind::AllToAll && line->exact
                              ? bytes * (shape.ranks - 1) / shape.ranks
                              : amount.ring + amount.pairwise;
     Estimate e{.port = moved / line->bandwidth};
     e.seconds = line->alpha + line->root * std::sqrt(bytes) + std::max(e.port, shared);
+    // Below the data a call still takes what NCCL's small protocol does, but no more than the
+    // smallest size that was measured.
+    const auto least = static_cast<double>(line->min_bytes);
+    if (bytes < least || line->max_bytes == 0) {
+      double floor = small_message_alpha(shape, network);
+      if (least > 0) {
+        floor = std::min(floor, line->alpha + line->root * std::sqrt(least) +
+                                    moved * least / bytes / line->bandwidth);
+      }
+      e.seconds = std::max(e.seconds, floor);
+    }
     const bool inside = line->max_bytes == 0 ||
                         (bytes >= static_cast<double>(line->min_bytes) &&
                          bytes <= static_cast<double>(line->max_bytes));
