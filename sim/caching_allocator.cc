@@ -7,7 +7,7 @@ namespace rehearse::sim {
 namespace {
 
 // Address space of one expandable segment; only distances inside a segment matter.
-constexpr std::int64_t kExpandableSpace = std::int64_t{1} << 50;
+constexpr std::int64_t kExpandableSpace = std::int64_t{1} << 41;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -92,13 +92,12 @@ void CachingAllocator::empty_cache() {
   for (const std::int32_t block : pending_) return_to_pool(block);
   pending_.clear();
   for (Pool& pool : pools_) {
-    const std::vector<FreeBlock> candidates = pool.free;
-    for (const FreeBlock& candidate : candidates) {
-      const Block& block = at(candidate.block);
+    const std::vector<std::int32_t> candidates = pool.free.blocks;
+    for (const std::int32_t candidate : candidates) {
       if (options_.expandable_segments) {
-        unmap(candidate.block);
-      } else if (block.previous < 0 && block.next < 0) {
-        release_block(candidate.block);
+        unmap(candidate);
+      } else if (at(candidate).previous < 0 && at(candidate).next < 0) {
+        release_block(candidate);
       }
     }
   }
@@ -135,36 +134,62 @@ std::int32_t CachingAllocator::new_block(const Block& block) {
   return index;
 }
 
+std::uint64_t CachingAllocator::key_of(std::int64_t size, std::int64_t address) {
+  constexpr std::uint64_t kLargest = (std::uint64_t{1} << 28) - 1;
+  const auto units = static_cast<std::uint64_t>(size / kMinBlock);
+  return std::min(units, kLargest) << 36 | static_cast<std::uint64_t>(address / kMinBlock);
+}
+
+// Without branches: the searches are short, many, and unpredictable.
+std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
+  const std::uint64_t* base = keys.data();
+  std::size_t length = keys.size();
+  while (length > 1) {
+    const std::size_t half = length / 2;
+    base += base[half - 1] < key ? half : 0;
+    length -= half;
+  }
+  const auto found = static_cast<std::size_t>(base - keys.data());
+  return length == 1 && *base < key ? found + 1 : found;
+}
+
 void CachingAllocator::insert_free(std::int32_t block) {
-  std::vector<FreeBlock>& free = pools_[at(block).pool].free;
-  const FreeBlock entry{at(block).size, at(block).address, block};
-  free.insert(std::lower_bound(free.begin(), free.end(), entry), entry);
+  FreeList& free = pools_[at(block).pool].free;
+  const std::uint64_t key = key_of(at(block).size, at(block).address);
+  const auto place = static_cast<std::ptrdiff_t>(free.lower_bound(key));
+  free.keys.insert(free.keys.begin() + place, key);
+  free.blocks.insert(free.blocks.begin() + place, block);
 }
 
 void CachingAllocator::erase_free(std::int32_t block) {
-  std::vector<FreeBlock>& free = pools_[at(block).pool].free;
-  const FreeBlock entry{at(block).size, at(block).address, block};
-  free.erase(std::lower_bound(free.begin(), free.end(), entry));
+  FreeList& free = pools_[at(block).pool].free;
+  const auto place =
+      static_cast<std::ptrdiff_t>(free.lower_bound(key_of(at(block).size, at(block).address)));
+  free.keys.erase(free.keys.begin() + place);
+  free.blocks.erase(free.blocks.begin() + place);
 }
 
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
 // segments a block counts as large as it could grow (torch: get_free_block).
 std::int32_t CachingAllocator::take_best_fit(Pool& pool, std::int64_t size) {
-  auto found = std::lower_bound(pool.free.begin(), pool.free.end(), FreeBlock{size, -1, -1});
-  if (found == pool.free.end()) return -1;
+  FreeList& free = pool.free;
+  std::size_t found = free.lower_bound(key_of(size, 0));
+  while (found < free.keys.size() && at(free.blocks[found]).size < size) ++found;  // saturated
+  if (found == free.keys.size()) return -1;
   if (options_.expandable_segments) {
-    const auto could_grow_to = [this](const FreeBlock& entry) {
-      const std::int32_t next = at(entry.block).next;
-      const bool grows = next >= 0 && at(next).state == State::Unmapped;
-      return entry.size + (grows ? at(next).size : 0);
+    const auto could_grow_to = [&](std::size_t place) {
+      const Block& block = at(free.blocks[place]);
+      const bool grows = block.next >= 0 && at(block.next).state == State::Unmapped;
+      return block.size + (grows ? at(block.next).size : 0);
     };
-    for (auto next = found + 1;
-         next != pool.free.end() && could_grow_to(*next) < could_grow_to(*found); ++next) {
+    for (std::size_t next = found + 1;
+         next < free.keys.size() && could_grow_to(next) < could_grow_to(found); ++next) {
       found = next;
     }
   }
-  const std::int32_t block = found->block;
-  pool.free.erase(found);
+  const std::int32_t block = free.blocks[found];
+  free.keys.erase(free.keys.begin() + static_cast<std::ptrdiff_t>(found));
+  free.blocks.erase(free.blocks.begin() + static_cast<std::ptrdiff_t>(found));
   return block;
 }
 

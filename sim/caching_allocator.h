@@ -72,16 +72,17 @@ class CachingAllocator {
     std::uint8_t pool = 0;                  // small_, stream: index into pools_
     State state = State::Free;
   };
-  struct FreeBlock {  // ordered by size, then address: torch's BlockComparatorSize
-    std::int64_t size = 0, address = 0;
-    std::int32_t block = -1;
-    bool operator<(const FreeBlock& other) const {
-      return size != other.size ? size < other.size : address < other.address;
-    }
+  // Free blocks ordered by size, then address (torch's BlockComparatorSize). Both are multiples of
+  // 512, so that one word holds size (28 bits, saturating) and address (36 bits).
+  struct FreeList {
+    std::vector<std::uint64_t> keys;   // ascending
+    std::vector<std::int32_t> blocks;  // parallel to keys
+    std::size_t lower_bound(std::uint64_t key) const;
   };
+  static std::uint64_t key_of(std::int64_t size, std::int64_t address);
   struct Pool {
     bool small = false;
-    std::vector<FreeBlock> free;
+    FreeList free;
     std::vector<std::int32_t> unmapped;  // expandable: address space without memory, by address
     std::int64_t granule() const { return small ? kSmallSegment : kLargeSegment; }
   };

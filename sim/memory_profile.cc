@@ -41,6 +41,7 @@ class ProfileReader {
         small(states, "states", "contiguous_parameters_from_zero_stage");
     profile.gather_units_from = small(states, "states", "gather_units_from_zero_stage");
     profile.fp32_gradients_at_step = boolean(states, "states", "fp32_gradients_at_step");
+    profile.moments_at_first_step = boolean(states, "states", "moments_at_first_step");
     profile.default_dropout = number(states, "states", "default_dropout");
     const JsonValue& constants = object(document, "", "constants");
     for (const JsonValue& row : array(constants, "constants", "workspaces").items) {

@@ -103,7 +103,7 @@ class States {
     }
   }
 
-  // Model and optimizer are built; moments come with the first optimizer step.
+  // Model and optimizer are built, moments are not there yet.
   void build() {
     const Precision& bytes = plan_.precision;
     const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
@@ -126,6 +126,12 @@ class States {
     if (bytes.parameters < 4) optimizer_tensors(std::min(4, bytes.optimizer));
   }
 
+  void create_moments() {
+    const Precision& bytes = plan_.precision;
+    const std::int32_t master = bytes.parameters < 4 ? std::min(4, bytes.optimizer) : 0;
+    optimizer_tensors(bytes.optimizer - master);
+  }
+
   void begin_step() {
     ledger_.free(step_gradients_);
     for (Unit& unit : unit_) ledger_.free(unit.shard);
@@ -141,10 +147,7 @@ class States {
         step_gradients_.push_back(ledger_.allocate(4 * elements, Optimizer));
       });
     }
-    if (first) {
-      optimizer_tensors(bytes.optimizer -
-                        (bytes.parameters < 4 ? std::min(4, bytes.optimizer) : 0));
-    }
+    if (first) create_moments();
     if (gathers_) {  // foreach Adam: one list of square roots
       std::vector<Handle> roots;
       for_owned([&](std::int64_t elements) {
@@ -154,7 +157,9 @@ class States {
     }
   }
 
-  bool gathers() const { return gathers_; }
+  void skip(std::int32_t backwards) {
+    for (std::int32_t& count : backwards_) count += backwards;
+  }
 
   // A segment's pass starts: its unit's parameters are there, the next unit's are on the way.
   void enter(std::size_t u, std::ptrdiff_t next) {
@@ -313,6 +318,7 @@ class RowReplay {
       : setup_(setup),
         row_(row),
         ledger_(capacity),
+        steady_(setup.whole_step ? SteadyPhase{} : steady_phase(*setup.order, row)),
         states_(setup,
                 row_units(*setup.model, *setup.plan, setup.stages[row.index()],
                           setup.order->placement.stages()),
@@ -334,6 +340,8 @@ class RowReplay {
       stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
       stages_.push_back(std::move(plan));
     }
+    // Chunks of equal programs make any two ops of a kind alike; else a whole period must pass.
+    quiet_ops_ = same_programs() ? kQuietOps : steady_.period;
   }
 
   ReplayResult run() {
@@ -345,7 +353,9 @@ class RowReplay {
     for (int i = 0; setup_.order->num_rows() > 1 && i < setup_.profile->transfer_buffers; ++i) {
       transfers.push_back(ledger_.allocate(setup_.handover, Buffers));
     }
+    if (!setup_.profile->moments_at_first_step) states_.create_moments();
     for (const bool first : {true, false}) {
+      if (first && !setup_.profile->moments_at_first_step) continue;
       states_.begin_step();
       step();
       ledger_.op = {};
@@ -360,6 +370,19 @@ class RowReplay {
   }
 
  private:
+  // Ops without growth after which equal ops are taken to bring none.
+  static constexpr std::size_t kQuietOps = 12;
+
+  bool same_programs() const {
+    for (const StagePlan& stage : stages_) {
+      if (stage.parts.size() != stages_.front().parts.size()) return false;
+      for (std::size_t i = 0; i < stage.parts.size(); ++i) {
+        if (stage.parts[i].program != stages_.front().parts[i].program) return false;
+      }
+    }
+    return true;
+  }
+
   std::int64_t stale_transfers() const {
     const auto chunks = static_cast<std::int64_t>(stages_.size());
     if (setup_.order->num_rows() < 2) return 0;
@@ -371,11 +394,36 @@ class RowReplay {
     const Schedule& order = *setup_.order;
     const std::size_t begin = order.first_op(row_);
     const auto program = order.program(row_);
+    const CachingAllocator& allocator = ledger_.allocator();
+    std::int64_t reserved = -1, allocated = -1;
+    std::size_t grown_at = 0;  // last op at which a peak grew
+    bool skipped = steady_.period == 0;
     for (std::size_t i = 0; i < program.size(); ++i) {
+      if (!skipped && i >= std::max(steady_.begin, grown_at) + quiet_ops_ && i < steady_.end) {
+        skipped = true;
+        const std::size_t periods = (steady_.end - i) / steady_.period;
+        skip(static_cast<std::int32_t>(periods) * steady_.microbatches);
+        i += periods * steady_.period;
+      }
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
       for (const Op& work : work_of(order, program[i])) run_op(work);
       if (ledger_.out_of_memory()) return;
+      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated) {
+        reserved = allocator.max_reserved();
+        allocated = allocator.max_allocated();
+        grown_at = i;
+      }
     }
+  }
+
+  // Periods that change nothing are left out: what is in flight is renamed as if they had run.
+  void skip(std::int32_t microbatches) {
+    for (StagePlan& stage : stages_) {
+      const auto by = static_cast<std::size_t>(microbatches * setup_.order->slices);
+      std::rotate(stage.block_of.begin(), stage.block_of.end() - static_cast<std::ptrdiff_t>(by),
+                  stage.block_of.end());
+    }
+    states_.skip(microbatches * setup_.order->slices);
   }
 
   void run_op(const Op& op) {
@@ -490,6 +538,8 @@ class RowReplay {
   const ReplaySetup& setup_;
   Row row_;
   Ledger ledger_;
+  SteadyPhase steady_;
+  std::size_t quiet_ops_ = 0;
   States states_;
   std::vector<std::int32_t> stage_at_;  // per stage: index into stages_
   std::vector<StagePlan> stages_;
@@ -527,6 +577,36 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model,
   setup.handover = handover_bytes(model, plan);
   setup.compute_capability = compute_capability;
   return setup;
+}
+
+SteadyPhase steady_phase(const Schedule& order, Row row) {
+  const auto program = order.program(row);
+  const auto alike = [&](std::size_t i, std::size_t period, std::int32_t microbatches) {
+    const auto now = work_of(order, program[i]), later = work_of(order, program[i + period]);
+    if (program[i].kind != program[i + period].kind) return false;
+    for (std::size_t w = 0; w < now.size(); ++w) {
+      if (now[w].kind != later[w].kind || now[w].stage != later[w].stage ||
+          now[w].slice != later[w].slice ||
+          now[w].microbatch.value + microbatches != later[w].microbatch.value) {
+        return false;
+      }
+    }
+    return true;
+  };
+  if (order.microbatches < 4 || program.size() % static_cast<std::size_t>(order.microbatches)) {
+    return {};
+  }
+  const std::size_t per_microbatch = program.size() / static_cast<std::size_t>(order.microbatches);
+  for (std::int32_t group = 1; 4 * group <= order.microbatches; ++group) {
+    const std::size_t period = per_microbatch * static_cast<std::size_t>(group);
+    std::size_t begin = (program.size() - period) / 2, end = begin;  // [begin, end): alike
+    while (begin > 0 && alike(begin - 1, period, group)) --begin;
+    while (end + period < program.size() && alike(end, period, group)) ++end;
+    if (end - begin >= 2 * period) {
+      return {.begin = begin, .end = end, .period = period, .microbatches = group};
+    }
+  }
+  return {};
 }
 
 ReplayResult replay_row(const ReplaySetup& setup, Row row, std::int64_t capacity) {

@@ -28,11 +28,20 @@ struct ReplaySetup {
   std::vector<std::vector<Stage>> stages;          // per row
   std::int64_t handover = 0;                       // [B] between segments and stages
   std::int32_t compute_capability = 80;
+  bool whole_step = false;  // replay every op, though the steady phase repeats (for tests)
 
   const SegmentProgram& program(const SegmentInfo& segment) const;
 };
 ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
                          std::int32_t compute_capability, const Schedule& order);
+
+// Where a row's program repeats itself: op i + period does what op i does, `microbatches` later,
+// for all i in [begin, end). Period 0: nowhere for long enough.
+struct SteadyPhase {
+  std::size_t begin = 0, end = 0, period = 0;
+  std::int32_t microbatches = 0;
+};
+SteadyPhase steady_phase(const Schedule& order, Row row);
 
 struct ReplayResult {
   bool out_of_memory = false;  // under `capacity`; then the figures are those until then
