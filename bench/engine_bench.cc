@@ -142,7 +142,11 @@ void attribute_bubbles(benchmark::State& state) {
 
 // positions, micro-batches, chunks.
 void sizes(benchmark::internal::Benchmark* b) {
-  b->Args({64, 512, 4})->Args({16, 256, 1})->Args({8, 64, 2})->Unit(benchmark::kMillisecond);
+  b->Args({64, 512, 4})
+      ->Args({64, 64, 1})
+      ->Args({16, 256, 1})
+      ->Args({8, 64, 2})
+      ->Unit(benchmark::kMillisecond);
 }
 BENCHMARK(compile_program)->Apply(sizes);
 BENCHMARK(sweep_reused)->Apply(sizes);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "sim/event_queue.h"
+#include "sim/jitter.h"
 #include "sim/max_min.h"
 #include "sim/node_costs.h"
 #include "sim/sweep.h"
@@ -14,39 +16,37 @@ namespace {
 // What ends may let something else start at the same time; a late host only lets its own op start.
 enum Priority : std::uint64_t { kEnd = 0, kIssued = 1 };
 
+constexpr auto kStreams = static_cast<std::int32_t>(kNumStreams);
+
 // However much runs beside it, compute goes on: bound of the product of all slowdowns.
 constexpr double kLowestBound = 1e-3;
+
+bool any_slowdown(const CostTable& costs) {
+  return std::ranges::any_of(costs.costs, [](const Cost& c) { return c.slowdown > 0; });
+}
 
 class Engine {
  public:
   Engine(const Program& program, const CostTable& costs, const EngineOptions& options)
       : program_(program),
-        costs_(costs),
-        nodes_(node_costs(program, costs, options)),
-        record_load_(options.record_load),
-        shares_(!nodes_.demand_begin.empty()),
+        table_(costs),
+        costs_(program, costs),
+        issued_(issue_times(program, costs)),
+        jitter_(program, options),
+        shares_(options.share && !costs.demands.empty()),
         slows_(options.slow && any_slowdown(costs)),
-        num_slots_(program.most_running),
-        queue_(num_slots_),
-        resources_(shares_ ? costs.num_resources : 0, num_slots_),
-        slots_(at(num_slots_)) {
-    for (std::int32_t s = num_slots_; s-- > 0;) free_slots_.push_back(s);
-    const auto num_nodes = at(program.num_nodes);
-    start_.resize(num_nodes);
-    end_.assign(num_nodes, {-1});
-    cursor_.assign(num_nodes, 0);
-    first_waiting_.assign(num_nodes, -1);
-    next_waiting_.assign(num_nodes, -1);
-    if (shares_ || slows_) {
-      contended_.resize(num_nodes);
-      slowed_.resize(num_nodes);
-    }
+        records_load_(options.record_load),
+        queue_(program.most_running),
+        resources_(shares_ ? costs.num_resources : 0, program.most_running),
+        slots_(at(program.most_running)),
+        nodes_(at(program.num_nodes)) {
+    for (std::int32_t s = program.most_running; s-- > 0;) free_slots_.push_back(s);
     if (slows_) rows_.resize(at(program.num_rows));
-    if (record_load_) loads_.resize(at(costs.num_resources));
+    if (records_load_) loads_.resize(at(costs.num_resources));
   }
 
   Timeline run() {
-    for (std::int32_t n = 0; n < program_.num_nodes; ++n) look({n});
+    hang_all();
     drain();
     share();
     while (!queue_.empty()) {
@@ -56,13 +56,11 @@ class Engine {
         const bool issued = queue_.top().order >> 32 == kIssued;
         queue_.pop();
         ++events_;
-        const NodeId node = slots_[at(slot)].node;
         if (issued) {
           free_slots_.push_back(slot);
-          begin(node);
+          begin(slots_[at(slot)].node);
         } else {
           leave(slot);
-          finish(node);
         }
         drain();
       } while (!queue_.empty() && queue_.top().time == now_);
@@ -72,15 +70,21 @@ class Engine {
   }
 
  private:
+  struct Node {
+    std::int32_t open = 0;            // predecessors before it in the list may not have ended
+    std::int32_t first_waiting = -1;  // list of the nodes that hang on this one
+    std::int32_t next_waiting = -1;
+    std::int64_t start = -1, end = -1;  // -1: not yet
+  };
   struct Slot {
     NodeId node{};
-    Row computes_on{};     // none: it is not compute
-    double remaining = 0;  // [ns] of time alone
+    Row computes_on{};      // none: it is not compute
+    bool shares = false;    // its demands are in resources_
+    std::int64_t time = 0;  // [ns] alone
+    double remaining = 0;   // [ns] of it
     double rate = 0, bound = 1;
-    std::int64_t updated = 0;
-    double slowed = 0,
-           contended = 0;  // [ns] lost so far because of `bound`, and of `rate` below it
-    bool demands = false;
+    std::int64_t updated = 0;          // when `remaining` was true
+    double slowed = 0, contended = 0;  // [ns] lost until then: by the bound, by a rate below it
   };
   struct RowState {
     std::int32_t computing = -1;                      // slot
@@ -90,31 +94,34 @@ class Engine {
   };
 
   static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-  static bool any_slowdown(const CostTable& costs) {
-    return std::ranges::any_of(costs.costs, [](const Cost& c) { return c.slowdown > 0; });
-  }
 
-  // Puts the node in line if all its predecessors have ended; else hangs it on one that has not, to
-  // be looked at again when that ends. The stream is asked before the data: so most nodes are
-  // looked at twice only, first when they come to the head of their stream.
-  void look(NodeId node) {
-    const std::int32_t from = program_.pred_begin[node.index()];
-    std::int32_t& to = cursor_[node.index()];
-    if (to == 0) to = program_.pred_begin[node.index() + 1];
-    NodeId on{};
-    for (; to > from; --to) {
-      const NodeId pred = program_.preds[at(to - 1)];
-      if (end_[pred.index()].value < 0) {
-        on = pred;
-        break;
+  // At first every node that waits at all hangs on its last predecessor: its stream (program.h).
+  void hang_all() {
+    for (std::int32_t n = 0; n < program_.num_nodes; ++n) {
+      nodes_[at(n)].open = program_.pred_begin[at(n) + 1];
+      if (program_.pred_begin[at(n)] == nodes_[at(n)].open) {
+        ready_.push_back({n});
+      } else {
+        hang({n}, program_.preds[at(nodes_[at(n)].open - 1)]);
       }
     }
-    if (!on) {
-      ready_.push_back(node);
-      return;
+    std::ranges::reverse(ready_);
+  }
+
+  void hang(NodeId node, NodeId on) {
+    nodes_[node.index()].next_waiting = nodes_[on.index()].first_waiting;
+    nodes_[on.index()].first_waiting = node.value;
+  }
+
+  // Puts the node in line if all its predecessors have ended, else hangs it on one that has not.
+  // Most nodes are looked at once or twice, when they come to the head of their stream.
+  void look(NodeId node) {
+    const std::int32_t from = program_.pred_begin[node.index()];
+    for (std::int32_t& open = nodes_[node.index()].open; open > from; --open) {
+      const NodeId pred = program_.preds[at(open - 1)];
+      if (nodes_[pred.index()].end < 0) return hang(node, pred);
     }
-    next_waiting_[node.index()] = first_waiting_[on.index()];
-    first_waiting_[on.index()] = node.value;
+    ready_.push_back(node);
   }
 
   // Starts what can start now; what takes no time ends at once and lets more start.
@@ -122,15 +129,15 @@ class Engine {
     while (!ready_.empty()) {
       const NodeId node = ready_.back();
       ready_.pop_back();
-      if (!nodes_.issued.empty() && nodes_.issued[node.index()].value > now_) {
-        const std::int32_t slot = take_slot();
-        slots_[at(slot)].node = node;
-        queue_.put({.time = nodes_.issued[node.index()].value,
-                    .order = kIssued << 32 | static_cast<std::uint64_t>(node.value),
-                    .slot = slot});
-      } else {
+      if (issued_.empty() || issued_[node.index()].value <= now_) {
         begin(node);
+        continue;
       }
+      const std::int32_t slot = take_slot();
+      slots_[at(slot)].node = node;
+      queue_.put({.time = issued_[node.index()].value,
+                  .order = kIssued << 32 | static_cast<std::uint64_t>(node.value),
+                  .slot = slot});
     }
   }
 
@@ -141,53 +148,53 @@ class Engine {
   }
 
   void begin(NodeId node) {
-    start_[node.index()] = {now_};
-    const std::int64_t time = nodes_.time[node.index()].value;
-    if (time == 0) {
-      finish(node);
-      return;
+    const NodeCost& cost = costs_[node];
+    const Row computes_on = program_.computes_on[node.index()];
+    std::int64_t time = cost.time;
+    if (jitter_.any() && computes_on) {
+      time = jitter_.time(program_.members_of(node).front(), cost.time);
+      if (time > cost.time) lose(late_, node, time - cost.time);
     }
+    nodes_[node.index()].start = now_;
+    if (time == 0) return end(node);
+
     const std::int32_t s = take_slot();
     Slot& slot = slots_[at(s)];
-    slot = {.node = node, .remaining = static_cast<double>(time), .rate = 1, .updated = now_};
-    if (slows_) enter_rows(s);
-    const std::span<const Demand> demands = nodes_.demands_of(node);
-    if (!demands.empty()) {
-      slot.demands = true;
-      slot.rate = 0;
-      resources_.add(s, demands, slot.bound);
-      resources_dirty_ = true;
-    } else {
-      put_end(s);
+    slot = {.node = node,
+            .computes_on = computes_on,
+            .time = time,
+            .remaining = static_cast<double>(time),
+            .updated = now_};
+    if (slows_) {
+      if (computes_on) {
+        rows_[computes_on.index()].computing = s;
+        slot.bound = bound_of(rows_[computes_on.index()]);
+      } else if (cost.slows) {
+        count_slow(node, 1);
+      }
     }
+    slot.rate = slot.bound;
+    if (!shares_ || cost.demands.empty()) return put_end(s);
+    slot.shares = true;
+    resources_.add(s, cost.demands, slot.bound);  // its end is known after share()
+    shares_changed_ = true;
   }
 
-  void enter_rows(std::int32_t s) {
-    Slot& slot = slots_[at(s)];
-    const std::span<const OpId> members = program_.members_of(slot.node);
-    if (program_.computes(members.front())) {
-      slot.computes_on = program_.row_of[members.front().index()];
-      RowState& row = rows_[slot.computes_on.index()];
-      row.computing = s;
-      slot.bound = bound_of(row);
-      slot.rate = slot.bound;
-      return;
+  // Counts communication that slows the rows of its members in (+1) or out (-1).
+  void count_slow(NodeId node, std::int32_t change) {
+    for (std::int32_t m = program_.member_begin[node.index()];
+         m < program_.member_begin[node.index() + 1]; ++m) {
+      const double slowdown = table_.cost(program_.members[at(m)]).slowdown;
+      if (slowdown <= 0) continue;
+      const auto [r, stream] = std::div(program_.queues[at(m)], kStreams);
+      RowState& row = rows_[at(r)];
+      row.running[at(stream)] += change;
+      row.slow[at(stream)] =
+          row.running[at(stream)] > 0 ? std::max(row.slow[at(stream)], slowdown) : 0;
+      if (row.dirty) continue;
+      row.dirty = true;
+      dirty_rows_.push_back({r});
     }
-    for (const OpId op : members) count_slow(op, 1);
-  }
-
-  // Counts communication that slows its row in (+1) or out (-1).
-  void count_slow(OpId op, std::int32_t change) {
-    const double slowdown = costs_.cost(op).slowdown;
-    if (slowdown <= 0) return;
-    const Row r = program_.row_of[op.index()];
-    const auto stream = static_cast<std::size_t>(program_.stream[op.index()]);
-    RowState& row = rows_[r.index()];
-    row.running[stream] += change;
-    row.slow[stream] = row.running[stream] > 0 ? std::max(row.slow[stream], slowdown) : 0;
-    if (row.dirty) return;
-    row.dirty = true;
-    dirty_rows_.push_back(r);
   }
 
   static double bound_of(const RowState& row) {
@@ -196,38 +203,43 @@ class Engine {
     return std::max(bound, kLowestBound);
   }
 
-  // The node's slot is given back; what it took is free.
+  // What the slot holds has had its time: books what it lost on the way, frees what it took.
   void leave(std::int32_t s) {
     Slot& slot = slots_[at(s)];
-    if (slot.demands) {
+    if (slot.shares) {
       resources_.remove(s);
-      resources_dirty_ = true;
-    }
-    if (shares_ || slows_) {
-      progress(slot);
-      const std::size_t n = slot.node.index();
-      const std::int64_t lost = now_ - start_[n].value - nodes_.time[n].value;
-      // What rounding added goes to the one reason that there was.
-      const auto contended = static_cast<std::int64_t>(slot.contended + 0.5);
-      contended_[n].value = slot.contended <= 0 ? 0
-                            : slot.slowed <= 0  ? lost
-                                                : std::min(contended, lost);
-      slowed_[n].value = lost - contended_[n].value;
+      shares_changed_ = true;
     }
     if (slows_) {
       if (slot.computes_on) {
         rows_[slot.computes_on.index()].computing = -1;
-      } else {
-        for (const OpId op : program_.members_of(slot.node)) count_slow(op, -1);
+      } else if (costs_[slot.node].slows) {
+        count_slow(slot.node, -1);
       }
     }
+    const std::int64_t lost = now_ - nodes_[slot.node.index()].start - slot.time;
+    if (lost > 0) {
+      progress(slot);
+      // What rounding added goes to the one reason that there was.
+      const auto rounded = std::min(static_cast<std::int64_t>(slot.contended + 0.5), lost);
+      const std::int64_t contended = slot.contended <= 0 ? 0 : slot.slowed <= 0 ? lost : rounded;
+      if (contended > 0) lose(contended_, slot.node, contended);
+      if (lost > contended) lose(slowed_, slot.node, lost - contended);
+    }
     free_slots_.push_back(s);
+    end(slot.node);
   }
 
-  void finish(NodeId node) {
-    end_[node.index()] = {now_};
-    for (std::int32_t n = first_waiting_[node.index()]; n >= 0;) {
-      const std::int32_t after = next_waiting_[at(n)];
+  // A column of what nodes lost exists once one has lost something.
+  void lose(std::vector<Nanoseconds>& column, NodeId node, std::int64_t time) {
+    if (column.empty()) column.resize(nodes_.size());
+    column[node.index()] = {time};
+  }
+
+  void end(NodeId node) {
+    nodes_[node.index()].end = now_;
+    for (std::int32_t n = nodes_[node.index()].first_waiting; n >= 0;) {
+      const std::int32_t after = nodes_[at(n)].next_waiting;
       look({n});
       n = after;
     }
@@ -263,27 +275,27 @@ class Engine {
       if (bound == slot.bound) continue;
       progress(slot);
       slot.bound = bound;
-      if (slot.demands) {
+      if (slot.shares) {
         resources_.set_bound(row.computing, bound);
-        resources_dirty_ = true;
+        shares_changed_ = true;
       } else {
         slot.rate = bound;
         put_end(row.computing);
       }
     }
     dirty_rows_.clear();
-    if (!resources_dirty_) return;
-    resources_dirty_ = false;
+    if (!shares_changed_) return;
+    shares_changed_ = false;
     for (const std::int32_t s : resources_.settle()) {
       Slot& slot = slots_[at(s)];
       progress(slot);
       slot.rate = resources_.rate(s);
       put_end(s);
     }
-    if (record_load_) record();
+    if (records_load_) record_loads();
   }
 
-  void record() {
+  void record_loads() {
     for (const ResourceId id : resources_.touched()) {
       std::vector<LinkSample>& samples = loads_[id.index()];
       const auto ppm = static_cast<std::int32_t>(resources_.load(id) * 1e6 + 0.5);
@@ -292,54 +304,64 @@ class Engine {
     }
   }
 
-  Timeline result() {
-    Timeline timeline = by_op(program_, start_, end_);
+  Timeline result() const {
+    Timeline timeline;
+    timeline.start.resize(at(program_.num_ops));
+    timeline.end.resize(at(program_.num_ops));
+    for (std::size_t i = 0; i < timeline.start.size(); ++i) {
+      const Node& node = nodes_[program_.node_of[i].index()];
+      timeline.start[i] = {node.start};
+      timeline.end[i] = {node.end};
+    }
+    timeline.contended = by_op(contended_);
+    timeline.slowed = by_op(slowed_);
+    timeline.late = by_op(late_);
+    timeline.finish = {now_};
+    timeline.begin = {now_};
+    for (const Node& node : nodes_)
+      timeline.begin.value = std::min(timeline.begin.value, node.start);
     timeline.events = events_;
-    const auto spread = [&](const std::vector<Nanoseconds>& of_node, std::vector<Nanoseconds>& to) {
-      const auto is_positive = [](Nanoseconds t) { return t.value > 0; };
-      if (std::ranges::none_of(of_node, is_positive)) return;
-      to.resize(at(program_.num_ops));
-      for (std::size_t i = 0; i < to.size(); ++i) to[i] = of_node[program_.node_of[i].index()];
-    };
-    spread(contended_, timeline.contended);
-    spread(slowed_, timeline.slowed);
-    spread(nodes_.late, timeline.late);
-    if (record_load_) {
-      timeline.load_begin.push_back(0);
-      for (const std::vector<LinkSample>& samples : loads_) {
-        timeline.load.insert(timeline.load.end(), samples.begin(), samples.end());
-        timeline.load_begin.push_back(static_cast<std::int32_t>(timeline.load.size()));
-      }
+    if (!records_load_) return timeline;
+    timeline.load_begin.push_back(0);
+    for (const std::vector<LinkSample>& samples : loads_) {
+      timeline.load.insert(timeline.load.end(), samples.begin(), samples.end());
+      timeline.load_begin.push_back(static_cast<std::int32_t>(timeline.load.size()));
     }
     return timeline;
   }
 
+  std::vector<Nanoseconds> by_op(const std::vector<Nanoseconds>& of_node) const {
+    if (of_node.empty()) return {};
+    std::vector<Nanoseconds> column(at(program_.num_ops));
+    for (std::size_t i = 0; i < column.size(); ++i)
+      column[i] = of_node[program_.node_of[i].index()];
+    return column;
+  }
+
   const Program& program_;
-  const CostTable& costs_;
-  const NodeCosts nodes_;
-  const bool record_load_, shares_, slows_;
-  const std::int32_t num_slots_;  // for all that runs or waits for its host only
+  const CostTable& table_;
+  const NodeCosts costs_;
+  const std::vector<Nanoseconds> issued_;  // per node
+  const Jitter jitter_;
+  const bool shares_, slows_, records_load_;
   std::int64_t now_ = 0, events_ = 0;
   EventQueue queue_;
   SharedResources resources_;
-  bool resources_dirty_ = false;
-  std::vector<Slot> slots_;
+  bool shares_changed_ = false;
+  std::vector<Slot> slots_;  // what runs, or waits for nothing but its host
   std::vector<std::int32_t> free_slots_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> ready_;
   std::vector<RowState> rows_;
   std::vector<Row> dirty_rows_;
-  std::vector<NodeId> ready_;
-  std::vector<Nanoseconds> start_, end_;         // per node; end -1: not yet
-  std::vector<Nanoseconds> contended_, slowed_;  // per node
-  std::vector<std::int32_t> cursor_;             // per node: predecessors before it may be open
-  std::vector<std::int32_t> first_waiting_, next_waiting_;  // lists of nodes hung on a node
-  std::vector<std::vector<LinkSample>> loads_;              // per resource
+  std::vector<std::vector<LinkSample>> loads_;          // per resource
+  std::vector<Nanoseconds> contended_, slowed_, late_;  // per node; empty: nothing lost
 };
 
 }  // namespace
 
 bool needs_events(const CostTable& costs) {
-  return !costs.demands.empty() ||
-         std::ranges::any_of(costs.costs, [](const Cost& c) { return c.slowdown > 0; });
+  return !costs.demands.empty() || any_slowdown(costs);
 }
 
 Result<Timeline> simulate(const Program& program, const CostTable& costs,

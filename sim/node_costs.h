@@ -1,30 +1,46 @@
-// Costs laid out by node, as the event engine reads them: time alone with jitter, and the demands
-// of all members as one list.
+// Costs by node, as the event engine reads them: nodes whose members have the same costs share one
+// entry, so that what is read while events happen is small.
 #pragma once
 
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/cost.h"
-#include "sim/event_engine.h"
 #include "sim/program.h"
 
 namespace rehearse::sim {
 
-struct NodeCosts {
-  std::vector<Nanoseconds> time;    // per node, jitter included
-  std::vector<Nanoseconds> late;    // of it, what jitter and row factors added; empty: nothing
-  std::vector<Nanoseconds> issued;  // sweep.h: issue_times()
-  std::vector<std::int32_t> demand_begin, demand_end;  // per node, into `demands`; empty: none
-  std::vector<Demand> demands;
-
-  std::span<const Demand> demands_of(NodeId n) const {
-    if (demand_begin.empty()) return {};
-    const auto from = static_cast<std::size_t>(demand_begin[n.index()]);
-    return std::span{demands}.subspan(from, static_cast<std::size_t>(demand_end[n.index()]) - from);
-  }
+struct NodeCost {
+  std::int64_t time = 0;            // [ns] alone: the longest of the members
+  bool slows = false;               // some member slows the compute of its row
+  std::span<const Demand> demands;  // of all members; each cost counts once, and a resource that
+                                    // several costs name counts with the largest share
 };
 
-NodeCosts node_costs(const Program& program, const CostTable& costs, const EngineOptions& options);
+class NodeCosts {
+ public:
+  // REQUIRES: `costs` outlives this.
+  NodeCosts(const Program& program, const CostTable& costs);
+
+  const NodeCost& operator[](NodeId node) const {
+    return entries_[static_cast<std::size_t>(entry_of_[node.index()])];
+  }
+
+ private:
+  struct Pair {
+    std::int32_t second = -1, entry = -1;
+  };
+  std::int32_t entry_of(std::span<const OpId> members, const CostTable& costs);
+  std::int32_t merge(const CostTable& costs);
+
+  std::vector<std::int32_t> entry_of_;      // per node
+  std::vector<NodeCost> entries_;           // first one per cost of the table, then mixtures
+  std::vector<std::vector<Demand>> lists_;  // demands of mixtures
+  std::vector<std::int32_t> distinct_;      // costs of the node in hand
+  std::vector<Pair> last_pair_;             // per first cost: the second it last came with
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> pairs_;  // the others
+};
 
 }  // namespace rehearse::sim

@@ -226,14 +226,23 @@ class Compiler {
     program.node_of.resize(ops_);
     program.member_begin.reserve(order_.size() + 1);
     program.members.reserve(ops_);
+    program.queues.reserve(ops_);
     for (std::size_t n = 0; n < order_.size(); ++n) {
       program.member_begin.push_back(static_cast<std::int32_t>(program.members.size()));
       for (std::int32_t i = order_[n]; i >= 0; i = next_[at(i)]) {
         program.members.push_back({i});
+        program.queues.push_back(program.row_of[at(i)].value *
+                                     static_cast<std::int32_t>(kNumStreams) +
+                                 static_cast<std::int32_t>(program.stream[at(i)]));
         program.node_of[at(i)] = {static_cast<std::int32_t>(n)};
       }
     }
     program.member_begin.push_back(num_ops_);
+    program.computes_on.resize(order_.size());
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const OpId first{order_[n]};
+      if (program.computes(first)) program.computes_on[n] = program.row_of[first.index()];
+    }
 
     const bool any_reuse =
         std::ranges::find(schedule_.wait_is_reuse, 1) != schedule_.wait_is_reuse.end();

@@ -39,6 +39,9 @@ struct Program {
   std::vector<NodeId> preds;             // runnable nodes: every pred < n
   std::vector<Edge> pred_edge;           // parallel to preds
 
+  std::vector<std::int32_t> queues;  // parallel to members: row * kNumStreams + stream
+  std::vector<Row> computes_on;      // per node: where, for a node that computes(); else none
+
   // Per op, what engines and attribution need of the schedule.
   std::vector<Row> row_of;
   std::vector<std::int32_t> row_begin;  // ops of row r, in issue order: [row_begin[r], [r+1])

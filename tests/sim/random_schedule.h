@@ -95,7 +95,7 @@ inline Schedule random_schedule(std::uint64_t seed, std::int32_t num_rows, std::
     if (what < 5 || (num_rows == 1 && what < 7)) {
       constexpr std::array kKinds{OpKind::Forward, OpKind::Backward, OpKind::WeightGradient,
                                   OpKind::Recompute, OpKind::OptimizerStep};
-      put(row, {.kind = kKinds[static_cast<std::size_t>(what)],
+      put(row, {.kind = kKinds[static_cast<std::size_t>(what % 5)],
                 .stage = {static_cast<std::int32_t>(row)},
                 .microbatch = {step}});
     } else if (what < 8) {
