@@ -3,52 +3,26 @@
 #include <algorithm>
 
 #include "schedules/mesh.h"
-#include "schedules/sizes.h"
+#include "sim/arena_memory.h"
 #include "sim/topology.h"
 
 namespace rehearse::sim {
 namespace {
 
-// Bytes alive over time by the report's parts, from the arena's values: changes at the start of the
-// op that defines a value and of the op after the one that it is held until.
+// Bytes alive over time by the report's parts: they change when an op is issued.
 void add_arena_memory(Trace& trace, const Prediction& p) {
   const Schedule& s = p.schedule;
-  trace.memory_parts = {"parameters", "gradients", "optimizer", "activations", "buffers", "workspace"};
-  const std::size_t parts = trace.memory_parts.size();
-  const auto part_of = [](const Value& value) -> std::size_t {
-    switch (value.kind) {
-      case ValueKind::FullParameter: return value.persistent ? 0 : 4;
-      case ValueKind::ParameterShard: return 0;
-      case ValueKind::Gradient: return 1;
-      case ValueKind::OptimizerState: return 2;
-      case ValueKind::Workspace: return 5;
-      case ValueKind::Input:
-      case ValueKind::Metrics: return 4;
-      default: return 3;
-    }
-  };
+  for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::vector<std::int64_t> begin{0}, time, bytes;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const auto first = s.row_begin[static_cast<std::size_t>(r)];
-    const auto last = s.row_begin[static_cast<std::size_t>(r) + 1];
-    std::vector<std::vector<std::int64_t>> change(static_cast<std::size_t>(last - first) + 1,
-                                                  std::vector<std::int64_t>(parts, 0));
-    for (const Value& value : s.values) {
-      if (value.row.value != r || value.home == Home::Host) continue;
-      const std::size_t part = part_of(value);
-      const std::int64_t size = aligned(value.bytes.value);
-      change[static_cast<std::size_t>(value.define ? value.define.value - first : 0)][part] += size;
-      if (value.hold_until) change[static_cast<std::size_t>(value.hold_until.value - first) + 1][part] -= size;
-    }
-    std::vector<std::int64_t> now(parts, 0);
+    const auto alive = alive_bytes(s, Row{r});
+    const auto first = static_cast<std::size_t>(s.row_begin[static_cast<std::size_t>(r)]);
     std::int64_t at = p.timeline.begin.value;
-    for (std::int32_t i = first; i < last; ++i) {
-      const auto& delta = change[static_cast<std::size_t>(i - first)];
-      at = std::max(at, p.timeline.start[static_cast<std::size_t>(i)].value);
-      if (std::all_of(delta.begin(), delta.end(), [](std::int64_t d) { return d == 0; })) continue;
-      for (std::size_t k = 0; k < parts; ++k) now[k] += delta[k];
+    for (std::size_t i = 0; i < alive.size(); ++i) {
+      at = std::max(at, p.timeline.start[first + i].value);
+      if (i > 0 && alive[i] == alive[i - 1]) continue;
       time.push_back(at);
-      bytes.insert(bytes.end(), now.begin(), now.end());
+      bytes.insert(bytes.end(), alive[i].begin(), alive[i].end());
     }
     begin.push_back(static_cast<std::int64_t>(time.size()));
   }
