@@ -18,16 +18,29 @@ constexpr std::array<std::string_view, kNumLinkKinds> kLinkNames{"scale_up", "pc
 
 std::string_view name_of(LinkKind kind) { return kLinkNames[static_cast<std::size_t>(kind)]; }
 
-// What a row's ranks put on the links of one level, per byte; only touched blocks are not zero.
+// What a row's ranks put on the links of one level, per byte: one entry per instance and block.
+// Sparse, because a row touches few of the blocks of a large machine.
 struct Network::Loads {
-  std::vector<double> ring, pairwise;
-  std::vector<std::int32_t> touched;
+  struct Entry {
+    std::int32_t block = 0;
+    double ring = 0, pairwise = 0;
+  };
+  std::vector<Entry> entries;
 
-  void add(std::int32_t block, double ring_load, double pairwise_load) {
-    const auto at = static_cast<std::size_t>(block);
-    if (ring[at] == 0 && pairwise[at] == 0) touched.push_back(block);
-    ring[at] += ring_load;
-    pairwise[at] += pairwise_load;
+  // Sums the entries of each block; afterwards blocks are ascending and there once.
+  void merge() {
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const Entry& a, const Entry& b) { return a.block < b.block; });
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (kept > 0 && entries[kept - 1].block == entries[i].block) {
+        entries[kept - 1].ring += entries[i].ring;
+        entries[kept - 1].pairwise += entries[i].pairwise;
+      } else {
+        entries[kept++] = entries[i];
+      }
+    }
+    entries.resize(kept);
   }
 };
 
@@ -230,24 +243,24 @@ void Network::account(std::span<const std::int32_t> members, Row row, std::vecto
         if (!own) continue;
         const double share = 1.0 / ports;
         const double leaving = static_cast<double>(inside) * (n - inside) / n;
-        loads[level].add(block, share, share * leaving);
+        loads[level].entries.push_back({block, share, share * leaving});
       }
     }
   }
 }
 
 // Of equal links (one resource) the most loaded one counts.
-void Network::append_links(std::span<const Loads> loads, std::vector<LinkUse>& links, bool out,
+void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out,
                            bool in) const {
   for (std::size_t level = 0; level < loads.size(); ++level) {
     const Cut& cut = cuts_[level];
     const std::size_t first = links.size();
-    for (const std::int32_t block : loads[level].touched) {
-      const auto at = static_cast<std::size_t>(block);
-      const LinkUse use{{cut.resource_of[at]},
+    loads[level].merge();
+    for (const Loads::Entry& load : loads[level].entries) {
+      const LinkUse use{{cut.resource_of[static_cast<std::size_t>(load.block)]},
                         cut.kind,
-                        loads[level].ring[at] / cut.capacity,
-                        loads[level].pairwise[at] / cut.capacity};
+                        load.ring / cut.capacity,
+                        load.pairwise / cut.capacity};
       const auto same = std::find_if(
           links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
           [&](const LinkUse& other) { return other.resource == use.resource; });
@@ -284,10 +297,6 @@ GroupShape Network::group(Row row, const GroupAxes& axes) const {
   if (shape.ranks <= 1) return shape;
 
   std::vector<Loads> loads(cuts_.size());
-  for (std::size_t level = 0; level < cuts_.size(); ++level) {
-    loads[level].ring.assign(cuts_[level].resource_of.size(), 0);
-    loads[level].pairwise.assign(cuts_[level].resource_of.size(), 0);
-  }
   std::vector<std::int32_t> instances_on(static_cast<std::size_t>(nodes_), 0);
   std::vector<std::int32_t> members;
   const std::int32_t own_begin = data_begin_[row.index()], own_end = data_end_[row.index()];
@@ -382,12 +391,6 @@ GroupShape Network::group(Row row, const Schedule& schedule, GroupId id) const {
 Path Network::path(Row from, Row to) const {
   Path path;
   std::vector<Loads> out(cuts_.size()), in(cuts_.size());
-  for (std::size_t level = 0; level < cuts_.size(); ++level) {
-    for (Loads* loads : {&out[level], &in[level]}) {
-      loads->ring.assign(cuts_[level].resource_of.size(), 0);
-      loads->pairwise.assign(cuts_[level].resource_of.size(), 0);
-    }
-  }
   const std::span<const std::int32_t> senders = ranks_of(from);
   const std::int32_t shift = (position_[to.index()] - position_[from.index()]) *
                              mesh_.stride(Axis::Pipeline);
@@ -405,8 +408,8 @@ Path Network::path(Row from, Row to) const {
       if (!cut.for_groups || a / cut.block == b / cut.block) continue;
       if (cut.kind == LinkKind::Nic && !crosses) continue;
       if (cut.kind == LinkKind::Pod) path.crosses_pod = true;
-      out[level].add(a / cut.block, 1, 0);
-      in[level].add(b / cut.block, 1, 0);
+      out[level].entries.push_back({a / cut.block, 1, 0});
+      in[level].entries.push_back({b / cut.block, 1, 0});
     }
   }
   if (inside) {
@@ -434,11 +437,9 @@ Path Network::to_host(Row row) const {
   path.link = LinkKind::Pcie;
   std::vector<Loads> loads(cuts_.size());
   for (std::size_t level = 0; level < cuts_.size(); ++level) {
-    loads[level].ring.assign(cuts_[level].resource_of.size(), 0);
-    loads[level].pairwise.assign(cuts_[level].resource_of.size(), 0);
     if (cuts_[level].kind != LinkKind::Pcie) continue;
     for (const std::int32_t rank : ranks_of(row)) {
-      loads[level].add(rank / cuts_[level].block, 1, 0);
+      loads[level].entries.push_back({rank / cuts_[level].block, 1, 0});
     }
   }
   append_links(loads, path.out, true, false);

@@ -130,7 +130,7 @@ class Network {
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
   void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
                GroupShape& shape) const;
-  void append_links(std::span<const Loads> loads, std::vector<LinkUse>& links, bool out,
+  void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out,
                     bool in) const;
 
   const Cluster* cluster_;
