@@ -73,7 +73,8 @@ void add_validate(CLI::App& app, int& exit_code) {
                    "tolerance is missed")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->footer("Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");
+  command->footer(
+      "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");
   command->callback([options, &exit_code] { exit_code = validate(*options); });
 }
 

@@ -71,11 +71,13 @@ std::vector<Node> nodes_of(const BodyShape& shape) {
   const FrameworkNodes nodes(*shape.model, *shape.plan);
   const bool forward = shape.direction == Direction::Forward;
   switch (shape.segment) {
-    case SegmentKind::Embedding: return forward ? embedding_forward(nodes) : embedding_backward(nodes);
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(nodes) : embedding_backward(nodes);
     case SegmentKind::Layer:
       return forward ? framework_layer_forward(nodes, shape.experts)
                      : framework_layer_backward(nodes, shape.experts);
-    case SegmentKind::Head: return forward ? head_forward(nodes) : head_backward(nodes);
+    case SegmentKind::Head:
+      return forward ? head_forward(nodes) : head_backward(nodes);
   }
   return {};
 }
@@ -118,11 +120,13 @@ Body make_framework_body(const BodyShape& shape) {
   return body;
 }
 
-// 4 + 4 + 4 + 4 read, 4 + 4 + 4 + 2 written; FSDP's fp32 shard is its own master and the 16-bit copy
-// is made by the next gather.
+// 4 + 4 + 4 + 4 read, 4 + 4 + 4 + 2 written; FSDP's fp32 shard is its own master and the 16-bit
+// copy is made by the next gather.
 std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
   return plan.runtime == Runtime::Fsdp ? 26 : 30;
 }
-std::int64_t gradient_norm_bytes_per_parameter(const Plan&) { return 4; }
+std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
+  return 4;
+}
 
 }  // namespace rehearse

@@ -1,7 +1,8 @@
 // The kernels of one transformer layer as Megatron-LM and PyTorch FSDP launch them.
 //
 // Kernel counts are those of the eager frameworks (views and small copies of an operation are
-// counted with it): 27 for a forward with unfused attention. Bytes per element: docs/cost_models.md.
+// counted with it): 27 for a forward with unfused attention. Bytes per element:
+// docs/cost_models.md.
 #include "schedules/framework_nodes.h"
 
 namespace rehearse {
@@ -16,14 +17,16 @@ struct Product {
   std::int64_t rows = 0, n = 0, k = 0, batch = 1;
 };
 
-constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 struct Layer {
   FrameworkNodes& b;
   std::vector<Product> before, up, down;  // what feeds attention; MLP in; MLP out
   Product projection;
-  std::int64_t activation_columns = 0;    // of the activation's output, all experts together
-  std::int64_t expert_rows = 0;           // tokens times top-k; 0: dense
+  std::int64_t activation_columns = 0;  // of the activation's output, all experts together
+  std::int64_t expert_rows = 0;         // tokens times top-k; 0: dense
 
   bool fsdp() const { return b.plan.runtime == Runtime::Fsdp; }
   bool unfused() const { return b.plan.attention_kernel == AttentionKernel::Unfused; }
@@ -35,10 +38,10 @@ void add_attention_products(Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
   if (mla.kv_lora_rank == 0) {
-    layer.before.push_back({"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv,
-                            s.hidden});
-    layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens, s.hidden,
-                        s.heads * s.head_dim};
+    layer.before.push_back(
+        {"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv, s.hidden});
+    layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens,
+                        s.hidden,    s.heads * s.head_dim};
     return;
   }
   const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
@@ -52,21 +55,22 @@ void add_attention_products(Layer& layer) {
                           mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
   layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
                           s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
-  layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens, s.hidden,
-                      s.heads * mla.v_head_dim};
+  layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
+                      s.hidden,    s.heads * mla.v_head_dim};
 }
 
 void add_expert_products(Layer& layer) {
   const RankShape& s = layer.b.s;
   const Experts& experts = layer.b.model.experts;
-  const std::int64_t local = std::max<std::int64_t>(1, experts.count / layer.b.plan.expert_parallel);
+  const std::int64_t local =
+      std::max<std::int64_t>(1, experts.count / layer.b.plan.expert_parallel);
   const std::int64_t width = ceil_divide(experts.ffn_hidden, layer.b.plan.expert_tensor_parallel);
   layer.expert_rows = s.tokens * experts.per_token;
   const std::int64_t rows = ceil_divide(layer.expert_rows, local);
   layer.up.push_back({"gemm router", "gemm d_router input", "gemm d_router weight", s.tokens,
                       experts.count, s.hidden});
-  layer.up.push_back({"gemm experts up", "gemm d_experts up input", "gemm d_experts up weight", rows,
-                      layer.gated() ? 2 * width : width, s.hidden, local});
+  layer.up.push_back({"gemm experts up", "gemm d_experts up input", "gemm d_experts up weight",
+                      rows, layer.gated() ? 2 * width : width, s.hidden, local});
   layer.down.push_back({"gemm experts down", "gemm d_experts down input",
                         "gemm d_experts down weight", rows, s.hidden, width, local});
   layer.activation_columns = experts.per_token * width;
@@ -88,9 +92,10 @@ Layer describe(FrameworkNodes& nodes, bool experts) {
     return layer;
   }
   const RankShape& s = nodes.s;
-  layer.up.push_back({"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens, s.up, s.hidden});
-  layer.down.push_back({"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden,
-                        s.ffn});
+  layer.up.push_back(
+      {"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens, s.up, s.hidden});
+  layer.down.push_back(
+      {"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden, s.ffn});
   layer.activation_columns = s.ffn;
   return layer;
 }
@@ -101,8 +106,8 @@ void forward_product(Layer& layer, const Product& p, P phase) {
 void input_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(p.input, GemmRole::InputGradient, p.rows, p.k, p.n, P::Main, p.batch);
 }
-// Megatron adds every micro-batch's weight gradient to the one it keeps (traffic beyond the product's
-// own output); FSDP reduces it at once.
+// Megatron adds every micro-batch's weight gradient to the one it keeps (traffic beyond the
+// product's own output); FSDP reduces it at once.
 void weight_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(p.weight, GemmRole::WeightGradient, p.k, p.n, p.rows, P::Weight, p.batch);
   if (!layer.fsdp()) {
@@ -124,14 +129,14 @@ double causal_pairs(const Layer& layer) {
 double fused_flops(const Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
-  const double widths = mla.kv_lora_rank > 0
-                            ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim +
-                                                  mla.v_head_dim)
-                            : static_cast<double>(2 * s.head_dim);
+  const double widths =
+      mla.kv_lora_rank > 0
+          ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
+          : static_cast<double>(2 * s.head_dim);
   const double context = layer.b.plan.context_parallel;
   const double imbalance = layer.fsdp() ? (2 * context - 1) / context : 1;
-  const double samples = static_cast<double>(s.tokens) * context /
-                         static_cast<double>(layer.b.plan.sequence_length);
+  const double samples =
+      static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
   return 2 * samples * causal_pairs(layer) / context * imbalance * widths *
          static_cast<double>(s.heads);
 }
@@ -198,7 +203,8 @@ std::int64_t rope_bytes(const Layer& layer) {
   return 4 * s.tokens * (s.heads + s.kv_heads) * s.head_dim;
 }
 void rope(Layer& layer, std::string_view name, P phase) {
-  if (layer.b.model.positions == PositionKind::Rope) layer.b.add(K::Rope, name, rope_bytes(layer), phase, 2);
+  if (layer.b.model.positions == PositionKind::Rope)
+    layer.b.add(K::Rope, name, rope_bytes(layer), phase, 2);
 }
 void norm(Layer& layer, std::string_view name, P phase) {
   layer.b.add(K::Norm, name, 4 * layer.b.local_elements(), phase);
@@ -259,7 +265,8 @@ void recompute_operator_selective(Layer& layer) {
   }
   rope(layer, "rope", phase);
   forward_product(layer, layer.projection, phase);
-  if (!s.gather) layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
+  if (!s.gather)
+    layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
   residual(layer, phase);
   norm(layer, "norm2", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
@@ -275,7 +282,8 @@ void recompute_operator_selective(Layer& layer) {
 void recompute(Layer& layer) {
   const P phase = P::Recompute;
   switch (layer.b.plan.recompute) {
-    case RecomputeMode::None: return;
+    case RecomputeMode::None:
+      return;
     case RecomputeMode::Selective:
       if (layer.fsdp()) {
         recompute_operator_selective(layer);

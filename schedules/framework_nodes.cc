@@ -2,8 +2,8 @@
 
 namespace rehearse {
 
-Node& FrameworkNodes::add(NodeKind kind, std::string_view name, std::int64_t bytes,
-                          NodePhase phase, std::int32_t launches) {
+Node& FrameworkNodes::add(NodeKind kind, std::string_view name, std::int64_t bytes, NodePhase phase,
+                          std::int32_t launches) {
   return nodes_.emplace_back(
       Node{.kind = kind, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
 }
@@ -21,8 +21,8 @@ Node& FrameworkNodes::gemm(std::string_view name, GemmRole role, std::int64_t m,
   node.n = n;
   node.k = k;
   node.batch = batch;
-  node.flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) *
-               static_cast<double>(n) * static_cast<double>(k);
+  node.flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
+               static_cast<double>(k);
   return node;
 }
 
@@ -37,7 +37,8 @@ void FrameworkNodes::collective(NodeKind kind, std::string_view name, std::int64
 
 void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.gather) {
-    collective(NodeKind::ReduceScatter, "reduce_scatter tp", array_bytes(), hiding, phase, launches);
+    collective(NodeKind::ReduceScatter, "reduce_scatter tp", array_bytes(), hiding, phase,
+               launches);
   } else {
     collective(NodeKind::AllReduce, "all_reduce tp", array_bytes(), hiding, phase, launches);
   }

@@ -18,14 +18,16 @@ bool is_collective(NodeKind kind) {
          kind == NodeKind::RingExchange;
 }
 
-Nanoseconds rounded(double ns) { return {static_cast<std::int64_t>(std::llround(ns))}; }
+Nanoseconds rounded(double ns) {
+  return {static_cast<std::int64_t>(std::llround(ns))};
+}
 
 // (a^n + b^n)^(1/n): host-bound and device-bound stretches alternate inside a layer.
 double soft_maximum(double a, double b, double exponent) {
   const double larger = std::max(a, b);
   if (larger <= 0) return 0;
-  return larger * std::pow(std::pow(a / larger, exponent) + std::pow(b / larger, exponent),
-                           1 / exponent);
+  return larger *
+         std::pow(std::pow(a / larger, exponent) + std::pow(b / larger, exponent), 1 / exponent);
 }
 
 // What a hidden collective may run beside: tensor-parallel ones beside the products of the same
@@ -109,7 +111,8 @@ class Pricer {
 
   void hide_ring(std::span<const Node> nodes, std::size_t at) {
     double room = 0;
-    for (std::size_t i = at + 1; i < nodes.size() && in_stretch(nodes[i], true); ++i) room += ns_[i];
+    for (std::size_t i = at + 1; i < nodes.size() && in_stretch(nodes[i], true); ++i)
+      room += ns_[i];
     expose(at, std::max(0.0, ns_[at] - room));
   }
 
@@ -206,9 +209,8 @@ double clock_of(const Cluster& cluster, const Transformer& model, const Plan& pl
     const auto ns = [&](NodeKind kind, std::int64_t bytes) {
       return static_cast<double>(collectives(kind, Axis::Data, Bytes{bytes}).time.value);
     };
-    use.other_ns += costs.scalars.overlap_slowdown *
-                    (2 * ns(NodeKind::AllGather, 2 * parameters) +
-                     ns(NodeKind::ReduceScatter, 4 * parameters));
+    use.other_ns += costs.scalars.overlap_slowdown * (2 * ns(NodeKind::AllGather, 2 * parameters) +
+                                                      ns(NodeKind::ReduceScatter, 4 * parameters));
   }
   return sustained_clock(costs.scalars, use, cluster.gpu.tdp_w);
 }
@@ -268,8 +270,11 @@ Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transfor
 }
 
 BodyCost ComputeModel::price(const Body& body) const {
-  Totals totals =
-      Pricer(costs_, collectives_, issue_us(costs_.scalars, plan_)).price(body.nodes);
+  return price(body, collectives_);
+}
+
+BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collectives) const {
+  Totals totals = Pricer(costs_, collectives, issue_us(costs_.scalars, plan_)).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
   const double time = soft_maximum(device, totals.host_us * 1e3, costs_.scalars.host_exponent);
   BodyCost cost{.time = rounded(time),
@@ -294,8 +299,8 @@ Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
 }
 
 Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {
-  const double bytes =
-      static_cast<double>(gradient_norm_bytes_per_parameter(plan_)) * static_cast<double>(parameters);
+  const double bytes = static_cast<double>(gradient_norm_bytes_per_parameter(plan_)) *
+                       static_cast<double>(parameters);
   return rounded(memory_bound_cost(costs_, MemoryClass::Optimizer, bytes).ns);
 }
 

@@ -33,10 +33,10 @@ struct BodyCost {
   Nanoseconds time{};           // alone: soft maximum of device and host time
   Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
   Nanoseconds communicating{};  // of `time`: waiting for its own collectives (idle, not busy)
-  Nanoseconds host{};           // the host thread's work. Already inside `time`: a Cost made of this
-                                //   has host = 0
-  Nanoseconds collectives{};    // all of its own collectives, hidden ones too
-  CostLevel level = CostLevel::Formula;  // the level that most of the time rests on
+  Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
+                              //   has host = 0
+  Nanoseconds collectives{};  // all of its own collectives, hidden ones too
+  CostLevel level = CostLevel::Formula;           // the level that most of the time rests on
   std::array<double, kNumCostLevels> level_ns{};  // `device` by level [ns]
   double flops = 0;             // of matrix products and attention, recomputation included
   std::vector<Demand> demands;  // shares averaged over `time`
@@ -57,12 +57,15 @@ class ComputeModel {
                                      KernelScalars scalars);
 
   BodyCost price(const Body& body) const;
+  // With the collectives of another row: its links, its group shapes.
+  BodyCost price(const Body& body, const CollectiveTimes& collectives) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
   Nanoseconds gradient_norm(std::int64_t parameters) const;
-  Nanoseconds elementwise(Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
+  Nanoseconds elementwise(
+      Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
 
-  double clock() const { return costs_.clock; }      // share of the full tensor clock, (0, 1]
+  double clock() const { return costs_.clock; }  // share of the full tensor clock, (0, 1]
   const KernelScalars& scalars() const { return costs_.scalars; }
 
  private:

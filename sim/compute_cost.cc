@@ -8,9 +8,11 @@ namespace rehearse::sim {
 
 NodeCost price_node(const ComputeCosts& costs, const Node& node) {
   switch (node.kind) {
-    case NodeKind::Gemm: return gemm_cost(costs, node);
+    case NodeKind::Gemm:
+      return gemm_cost(costs, node);
     case NodeKind::Attention:
-    case NodeKind::AttentionBackward: return attention_cost(costs, node);
+    case NodeKind::AttentionBackward:
+      return attention_cost(costs, node);
     default:
       return memory_bound_cost(costs, memory_class(node.kind), static_cast<double>(node.bytes));
   }

@@ -7,22 +7,25 @@
 namespace rehearse::sim {
 namespace {
 
-double ceil_divide(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
+double ceil_divide(std::int64_t a, std::int64_t b) {
+  return static_cast<double>((a + b - 1) / b);
+}
 
-bool same_kind(const GemmPoint& point, const Node& node, bool fp8) {
-  const bool point_fp8 = point.type == ComputeType::Fp8;
-  return point_fp8 == fp8 && point.accumulate == (node.role == GemmRole::WeightGradient) &&
-         (point.batch == 1) == (node.batch == 1);
+bool same_kind(const GemmEfficiency& point, const Node& node, bool fp8) {
+  return point.fp8 == fp8 && point.accumulate == (node.role == GemmRole::WeightGradient) &&
+         point.batched == (node.batch > 1);
 }
 
 }  // namespace
 
 double tile_wave_efficiency(const KernelScalars& scalars, std::int32_t sms, std::int64_t m,
                             std::int64_t n, std::int64_t k, std::int64_t batch) {
-  const double output = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(batch);
+  const double output =
+      static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(batch);
   double best = 0;
   for (const GemmTile& tile : scalars.tiles) {
-    const double tiles = ceil_divide(m, tile.m) * ceil_divide(n, tile.n) * static_cast<double>(batch);
+    const double tiles =
+        ceil_divide(m, tile.m) * ceil_divide(n, tile.n) * static_cast<double>(batch);
     const double waves = std::ceil(tiles / sms);
     const double covered = waves * sms * static_cast<double>(tile.m) * static_cast<double>(tile.n);
     best = std::max(best, output / covered * tile.rate);
@@ -39,19 +42,19 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
   std::size_t count = 0;
   const auto log_of = [](std::int64_t x) { return std::log(static_cast<double>(x)); };
   const double m = log_of(node.m), n = log_of(node.n), k = log_of(node.k);
-  for (const GemmPoint& point : scalars.gemm_points) {
+  for (const GemmEfficiency& point : scalars.gemm_points) {
     if (!same_kind(point, node, fp8)) continue;
-    const double dm = m - log_of(point.m), dn = n - log_of(point.n), dk = k - log_of(point.k);
+    const double dm = m - point.ln_m, dn = n - point.ln_n, dk = k - point.ln_k;
     const double distance = dm * dm + dn * dn + dk * dk;
     if (distance >= scalars.near_distance) continue;
-    if (distance == 0) return {.fraction = point.fraction_of_peak, .exact = true};
+    if (distance == 0) return {.fraction = point.fraction, .exact = true};
     // Insert into the sorted few; equal distances keep the order of the table.
     std::size_t at = count;
     while (at > 0 && near[at - 1].distance > distance) --at;
     if (at == kNeighbours) continue;
     count = std::min(count + 1, kNeighbours);
     for (std::size_t i = count - 1; i > at; --i) near[i] = near[i - 1];
-    near[at] = {distance, point.fraction_of_peak};
+    near[at] = {distance, point.fraction};
   }
   double weights = 0, sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -65,10 +68,9 @@ TableEfficiency table_efficiency(const KernelScalars& scalars, const Node& node,
 NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
   const KernelScalars& scalars = costs.scalars;
   const bool fp8 = node.fp8 && costs.fp8;
-  const double memory_ns = static_cast<double>(node.bytes) /
-                           (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
-  NodeCost cost{.level = scalars.level,
-                .flops16 = node.flops * (fp8 ? scalars.fp8_energy : 1)};
+  const double memory_ns =
+      static_cast<double>(node.bytes) / (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
+  NodeCost cost{.level = scalars.level, .flops16 = node.flops * (fp8 ? scalars.fp8_energy : 1)};
   double peak = costs.peak_flops * (fp8 ? scalars.fp8_rate : 1);
   double fraction = 0;
   if (!costs.tensor_cores) {
@@ -87,7 +89,8 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
                  tile_wave_efficiency(scalars, costs.sms, node.m, node.n, node.k, node.batch);
     }
     // Tables with accumulation hold weight gradients themselves.
-    if (node.role == GemmRole::WeightGradient && table.fraction <= 0) peak /= scalars.weight_gradient;
+    if (node.role == GemmRole::WeightGradient && table.fraction <= 0)
+      peak /= scalars.weight_gradient;
   }
   const double tensor_ns = node.flops / (peak * fraction) * 1e9;
   cost.tensor_ns = std::max(tensor_ns, memory_ns);

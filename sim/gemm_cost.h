@@ -14,7 +14,8 @@ namespace rehearse::sim {
 double tile_wave_efficiency(const KernelScalars& scalars, std::int32_t sms, std::int64_t m,
                             std::int64_t n, std::int64_t k, std::int64_t batch);
 
-// Efficiency read from measured points of the same kind (role, 8 or 16 bit); `fraction` 0: none near.
+// Efficiency read from measured points of the same kind (role, 8 or 16 bit); `fraction` 0: none
+// near.
 struct TableEfficiency {
   double fraction = 0;
   bool exact = false;

@@ -1,4 +1,5 @@
-// Reads scenarios/kernels/: default.json, then the architecture's file, then its GPU type's members.
+// Reads scenarios/kernels/: default.json, then the architecture's file, then its GPU type's
+// members.
 #include "sim/kernel_scalars.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 struct ScalarRow {
   std::string_view section, key;
-  double KernelScalars::* member;
+  double KernelScalars::*member;
   double low, high;  // what the value can mean
 };
 
@@ -42,9 +43,20 @@ constexpr ScalarRow kScalars[] = {
 };
 
 constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
-    "elementwise", "dropout", "activation", "norm", "rope", "softmax", "cross_entropy", "optimizer"};
+    "elementwise", "dropout", "activation",    "norm",
+    "rope",        "softmax", "cross_entropy", "optimizer"};
 // By AttentionKernel; unfused attention has no rate of its own.
 constexpr std::string_view kKernelNames[4] = {"unfused", "flash1", "flash2", "flash3"};
+
+GemmEfficiency efficiency_of(const GemmPoint& point) {
+  return {.ln_m = std::log(static_cast<double>(point.m)),
+          .ln_n = std::log(static_cast<double>(point.n)),
+          .ln_k = std::log(static_cast<double>(point.k)),
+          .fraction = point.fraction_of_peak,
+          .fp8 = point.type == ComputeType::Fp8,
+          .accumulate = point.accumulate,
+          .batched = point.batch > 1};
+}
 
 class Reader {
  public:
@@ -178,18 +190,17 @@ class Reader {
         report_.fail(row.line, path.filename().string(), "a row needs six columns");
         return;
       }
-      out_.gemm_points.push_back(
-          {.m = row.items[0].integer,
-           .n = row.items[1].integer,
-           .k = row.items[2].integer,
-           .accumulate = row.items[4].boolean,
-           .layout = row.items[3].text,
-           .fraction_of_peak = factor * number(row.items[5], path.filename().string(), 1e-6, 1)});
-      const GemmPoint& point = out_.gemm_points.back();
+      const std::string name = path.filename().string();
+      const GemmPoint point{.m = row.items[0].integer,
+                            .n = row.items[1].integer,
+                            .k = row.items[2].integer,
+                            .accumulate = row.items[4].boolean,
+                            .fraction_of_peak = factor * number(row.items[5], name, 1e-6, 1)};
       if (point.m < 1 || point.n < 1 || point.k < 1) {
-        report_.fail(row.line, path.filename().string(), "m, n and k must be at least 1");
+        report_.fail(row.line, name, "m, n and k must be at least 1");
         return;
       }
+      out_.gemm_points.push_back(efficiency_of(point));
     }
   }
 
@@ -231,8 +242,8 @@ Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::str
   const Result<bool> defaults = apply_file(folder + "default.json", cluster.gpu.name, scalars);
   if (!defaults) return defaults.error();
   if (!defaults.value()) return Error{folder + "default.json: cannot read"};
-  const Result<bool> own = apply_file(folder + cluster.gpu.architecture_name + ".json",
-                                      cluster.gpu.name, scalars);
+  const Result<bool> own =
+      apply_file(folder + cluster.gpu.architecture_name + ".json", cluster.gpu.name, scalars);
   if (!own) return own.error();
   scalars.level = own.value() ? CostLevel::Formula : CostLevel::Datasheet;
   if (!own.value() && cluster.gpu.calibration.gemm_typical_fraction) {
@@ -240,9 +251,14 @@ Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::str
   }
   if (cluster.calibration) {
     Reader(scalars, cluster.calibration->path).calibration(*cluster.calibration);
-    if (!cluster.calibration->gemm.empty()) scalars.gemm_points = cluster.calibration->gemm;
-    // Measured on this very machine: as far as interpolation of efficiency holds.
-    if (!cluster.calibration->gemm.empty()) scalars.near_distance = 0.5;
+    if (!cluster.calibration->gemm.empty()) {
+      // Measured on this very machine: as far as interpolation of efficiency holds.
+      scalars.near_distance = 0.5;
+      scalars.gemm_points.clear();
+      for (const GemmPoint& point : cluster.calibration->gemm) {
+        scalars.gemm_points.push_back(efficiency_of(point));
+      }
+    }
     if (cluster.calibration->launch_us) scalars.executor_issue_us = *cluster.calibration->launch_us;
   }
   return scalars;

@@ -5,13 +5,19 @@ namespace rehearse::sim {
 MemoryClass memory_class(NodeKind kind) {
   switch (kind) {
     case NodeKind::Norm:
-    case NodeKind::NormBackward: return MemoryClass::Norm;
+    case NodeKind::NormBackward:
+      return MemoryClass::Norm;
     case NodeKind::Activation:
-    case NodeKind::ActivationBackward: return MemoryClass::Activation;
-    case NodeKind::Dropout: return MemoryClass::Dropout;
-    case NodeKind::Rope: return MemoryClass::Rope;
-    case NodeKind::Softmax: return MemoryClass::Softmax;
-    case NodeKind::CrossEntropy: return MemoryClass::CrossEntropy;
+    case NodeKind::ActivationBackward:
+      return MemoryClass::Activation;
+    case NodeKind::Dropout:
+      return MemoryClass::Dropout;
+    case NodeKind::Rope:
+      return MemoryClass::Rope;
+    case NodeKind::Softmax:
+      return MemoryClass::Softmax;
+    case NodeKind::CrossEntropy:
+      return MemoryClass::CrossEntropy;
     case NodeKind::Elementwise:
     case NodeKind::Embedding:
     case NodeKind::EmbeddingBackward:
@@ -22,7 +28,8 @@ MemoryClass memory_class(NodeKind kind) {
     case NodeKind::AllGather:
     case NodeKind::ReduceScatter:
     case NodeKind::AllToAll:
-    case NodeKind::RingExchange: return MemoryClass::Elementwise;
+    case NodeKind::RingExchange:
+      return MemoryClass::Elementwise;
   }
   return MemoryClass::Elementwise;
 }

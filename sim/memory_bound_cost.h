@@ -6,7 +6,8 @@
 
 namespace rehearse::sim {
 
-MemoryClass memory_class(NodeKind kind);  // REQUIRES: neither a product, nor fused attention, nor a collective
+MemoryClass memory_class(
+    NodeKind kind);  // REQUIRES: neither a product, nor fused attention, nor a collective
 NodeCost memory_bound_cost(const ComputeCosts& costs, MemoryClass memory_class, double bytes);
 
 }  // namespace rehearse::sim

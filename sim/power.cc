@@ -5,9 +5,9 @@
 namespace rehearse::sim {
 
 double power_w(const KernelScalars& scalars, const PowerUse& use, double clock) {
-  const double joule = 1e-12 * (scalars.pj_per_flop * use.flops16 *
-                                    std::pow(clock, scalars.clock_exponent) +
-                                scalars.pj_per_byte * use.hbm_bytes);
+  const double joule =
+      1e-12 * (scalars.pj_per_flop * use.flops16 * std::pow(clock, scalars.clock_exponent) +
+               scalars.pj_per_byte * use.hbm_bytes);
   const double seconds = 1e-9 * (use.tensor_ns / clock + use.other_ns);
   return scalars.power_idle_w + (seconds > 0 ? joule / seconds : 0);
 }

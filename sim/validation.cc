@@ -33,10 +33,13 @@ void fill(std::vector<Figure>& figures, std::string_view key, double value) {
 
 std::int32_t visited(const ScheduleInfo& info, const ScheduleShape& shape) {
   switch (info.chunks) {
-    case ChunkRule::Many: return std::max(1, shape.chunks);
-    case ChunkRule::V: return 2;
+    case ChunkRule::Many:
+      return std::max(1, shape.chunks);
+    case ChunkRule::V:
+      return 2;
     case ChunkRule::One:
-    case ChunkRule::Bidirectional: return 1;
+    case ChunkRule::Bidirectional:
+      return 1;
   }
   return 1;
 }
@@ -72,8 +75,7 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   fill(entry.figures, "bubble_ratio", bubble);
   fill(entry.figures, "bubble_overhead", metrics.bubble_overhead);
   fill(entry.figures, "span_bubble_ratio", metrics.span_bubble_ratio);
-  const double makespan =
-      static_cast<double>(metrics.makespan.value) / ticks.value().per_unit;
+  const double makespan = static_cast<double>(metrics.makespan.value) / ticks.value().per_unit;
   fill(entry.figures, "makespan", makespan);
   fill(entry.figures, "step_time_s", makespan);
   fill(entry.figures, "peak_activations", metrics.largest_peak());
@@ -88,8 +90,8 @@ Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std:
   if (!tables) return settle(entry, tables.error());
   const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
   const Network network(cluster, collectives, scenario.plan, {});
-  const Result<ComputeModel> compute = ComputeModel::create(
-      cluster, scenario.model, scenario.plan, body_collectives(network));
+  const Result<ComputeModel> compute =
+      ComputeModel::create(cluster, scenario.model, scenario.plan, body_collectives(network));
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
   const auto seconds = [&](Direction direction) {
     const BodyCost cost = compute.value().price(
@@ -159,13 +161,15 @@ Result<> predict_step(ValidationCase& entry, const Cluster& cluster) {
 Result<> predict_case(ValidationCase& entry, const std::string& path) {
   if (!entry.skipped.empty()) return {};
   switch (entry.kind) {
-    case CaseKind::Schedule: return predict_schedule(entry, path);
+    case CaseKind::Schedule:
+      return predict_schedule(entry, path);
     case CaseKind::States:
     case CaseKind::Formula:
       entry.skipped = "closed forms are not built yet";
       return {};
     case CaseKind::Step:
-    case CaseKind::Layer: break;
+    case CaseKind::Layer:
+      break;
   }
   const Result<Cluster> cluster = read_cluster(entry.scenario->cluster);
   if (!cluster) return settle(entry, cluster.error());

@@ -55,11 +55,11 @@ struct ValidationCase {
   std::optional<Scenario> scenario;  // Step, Formula, Layer
   ScheduleCase schedule;
   StatesCase states;
-  std::string measure;               // which ratio the source calls bubble_ratio; empty: ours
-  std::vector<Figure> figures;       // of `measured` but fits and ranks, in file order
+  std::string measure;          // which ratio the source calls bubble_ratio; empty: ours
+  std::vector<Figure> figures;  // of `measured` but fits and ranks, in file order
   std::vector<RankFigures> ranks;
   std::optional<bool> measured_fits, predicted_fits;
-  std::string skipped;               // why it is not predicted; empty: it is
+  std::string skipped;  // why it is not predicted; empty: it is
   std::int32_t line = 0;
 };
 
@@ -77,7 +77,7 @@ Result<> predict_case(ValidationCase& entry, const std::string& path);
 struct ErrorStats {
   std::int32_t cases = 0;
   double mean_abs_error = 0, max_abs_error = 0, bias = 0;
-  std::optional<double> spearman;     // of step times, from 3 cases on
+  std::optional<double> spearman;  // of step times, from 3 cases on
 };
 struct FileScore {
   std::int32_t cases = 0, skipped = 0, fit_errors = 0, missed_tolerances = 0;

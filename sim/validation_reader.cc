@@ -20,38 +20,77 @@ constexpr KeyTable kTimes{.title = "times", .keys = kTimeKeys};
 
 constexpr KeySpec kScheduleKeys[] = {
     {.name = "name", .types = kString, .required = true, .about = "A schedule's name"},
-    {.name = "stages", .types = kInteger, .min = 1, .max = 65536, .required = true,
+    {.name = "stages",
+     .types = kInteger,
+     .min = 1,
+     .max = 65536,
+     .required = true,
      .about = "Pipeline positions"},
-    {.name = "microbatches", .types = kInteger, .min = 1, .max = 1048576, .required = true,
+    {.name = "microbatches",
+     .types = kInteger,
+     .min = 1,
+     .max = 1048576,
+     .required = true,
      .about = "Per step"},
     {.name = "chunks", .types = kInteger, .min = 1, .max = 1024, .about = "Per position"},
     {.name = "group_size", .types = kInteger, .min = 1, .max = 1048576, .about = "N, interleaved"},
     {.name = "extra_warmup", .types = kInteger, .min = 0, .max = 1048576, .about = "Interleaved"},
     {.name = "slices", .types = kInteger, .min = 1, .max = 65536, .about = "seq_1f1b"},
-    {.name = "memory_limit", .types = kNumber, .min = 0, .above_min = true,
+    {.name = "memory_limit",
+     .types = kNumber,
+     .min = 0,
+     .above_min = true,
      .about = "Times 1F1B's peak activations"},
     {.name = "times", .types = kObject, .members = &kTimes, .about = "Of one position"},
 };
 constexpr KeyTable kSchedule{.title = "schedule", .keys = kScheduleKeys};
 
 constexpr KeySpec kPrecisionKeys[] = {
-    {.name = "parameters", .types = kInteger, .min = 0, .max = 64, .required = true,
+    {.name = "parameters",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
      .about = "Bytes per parameter"},
-    {.name = "gradients", .types = kInteger, .min = 0, .max = 64, .required = true,
+    {.name = "gradients",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
      .about = "Bytes per parameter"},
-    {.name = "optimizer", .types = kInteger, .min = 0, .max = 64, .required = true,
+    {.name = "optimizer",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
      .about = "Bytes per parameter"},
     {.name = "compute", .types = kString, .about = "Type of the matrix products"},
 };
 constexpr KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
 
 constexpr KeySpec kStatesKeys[] = {
-    {.name = "parameters", .types = kInteger, .min = 1, .max = 1e15, .required = true,
+    {.name = "parameters",
+     .types = kInteger,
+     .min = 1,
+     .max = 1e15,
+     .required = true,
      .about = "Of the whole model"},
-    {.name = "data_parallel", .types = kInteger, .min = 1, .max = 16777216, .required = true,
+    {.name = "data_parallel",
+     .types = kInteger,
+     .min = 1,
+     .max = 16777216,
+     .required = true,
      .about = "Ranks"},
-    {.name = "zero_stage", .types = kInteger, .min = 0, .max = 3, .required = true, .about = "ZeRO"},
-    {.name = "precision", .types = kObject, .members = &kPrecision, .required = true,
+    {.name = "zero_stage",
+     .types = kInteger,
+     .min = 0,
+     .max = 3,
+     .required = true,
+     .about = "ZeRO"},
+    {.name = "precision",
+     .types = kObject,
+     .members = &kPrecision,
+     .required = true,
      .about = "Bytes per parameter"},
 };
 constexpr KeyTable kStates{.title = "states", .keys = kStatesKeys};
@@ -161,7 +200,8 @@ class CaseReader {
     for (const std::string_view name : forms) {
       if (value.given(name) == nullptr) continue;
       if (form != nullptr) {
-        report_.fail(value.find(name)->line, std::string(name), "stands beside `" + form->key + "`");
+        report_.fail(value.find(name)->line, std::string(name),
+                     "stands beside `" + form->key + "`");
         return;
       }
       form = value.find(name);
@@ -175,7 +215,7 @@ class CaseReader {
       entry.kind = CaseKind::States;
       entry.states = states_case(form->value);
     } else {
-      entry.kind = form->key == "layer"                      ? CaseKind::Layer
+      entry.kind = form->key == "layer"                        ? CaseKind::Layer
                    : text_or_empty(value, "kind") == "formula" ? CaseKind::Formula
                                                                : CaseKind::Step;
       scenario(form->value, entry);

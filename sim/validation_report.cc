@@ -18,10 +18,10 @@ std::string boolean(const std::optional<bool>& value) {
 
 std::string stats_json(const std::optional<ErrorStats>& stats, bool spearman) {
   if (!stats) return "null";
-  std::string text = fmt::format(
-      R"({{"cases": {}, "mean_abs_error": {}, "max_abs_error": {}, "bias": {})", stats->cases,
-      json_number(stats->mean_abs_error), json_number(stats->max_abs_error),
-      json_number(stats->bias));
+  std::string text =
+      fmt::format(R"({{"cases": {}, "mean_abs_error": {}, "max_abs_error": {}, "bias": {})",
+                  stats->cases, json_number(stats->mean_abs_error),
+                  json_number(stats->max_abs_error), json_number(stats->bias));
   if (spearman) text += ", \"spearman\": " + number(stats->spearman);
   return text + "}";
 }
@@ -55,8 +55,8 @@ std::string side_json(const ValidationCase& entry, bool predicted) {
 }
 
 std::string score_json(const FileScore& score, const std::string& indent) {
-  std::string text = fmt::format("{0}\"cases\": {1},\n{0}\"skipped\": {2},\n", indent, score.cases,
-                                 score.skipped);
+  std::string text =
+      fmt::format("{0}\"cases\": {1},\n{0}\"skipped\": {2},\n", indent, score.cases, score.skipped);
   text += indent + "\"step_time\": " + stats_json(score.step_time, true) + ",\n";
   text += indent + "\"memory\": " + stats_json(score.memory, false) + ",\n";
   text += indent + "\"other\": {";
@@ -83,8 +83,12 @@ std::vector<const ValidationCase*> pointers(const std::vector<ValidationFile>& f
   return cases;
 }
 
-std::string percent(double value) { return fmt::format("{:.1f} %", 100 * value); }
-std::string signed_percent(double value) { return fmt::format("{:+.1f} %", 100 * value); }
+std::string percent(double value) {
+  return fmt::format("{:.1f} %", 100 * value);
+}
+std::string signed_percent(double value) {
+  return fmt::format("{:+.1f} %", 100 * value);
+}
 
 std::string stats_text(const std::string& name, const ErrorStats& stats) {
   std::string text = fmt::format("  {:<28} {:>4} cases   mean {:>7}   max {:>7}   bias {:>8}", name,
@@ -133,9 +137,11 @@ std::string case_text(const ValidationCase& entry) {
       text += figure_text(fmt::format("{} rank {}", entry.id, rank.rank), figure);
     }
   }
-  if (entry.measured_fits && entry.predicted_fits && *entry.measured_fits != *entry.predicted_fits) {
-    text += fmt::format("  {:<52} {}\n", entry.id,
-                        *entry.measured_fits ? "fitted, predicted not to" : "did not fit, predicted to");
+  if (entry.measured_fits && entry.predicted_fits &&
+      *entry.measured_fits != *entry.predicted_fits) {
+    text += fmt::format(
+        "  {:<52} {}\n", entry.id,
+        *entry.measured_fits ? "fitted, predicted not to" : "did not fit, predicted to");
   }
   return text;
 }

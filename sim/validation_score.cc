@@ -53,7 +53,8 @@ std::optional<Figure> over_ranks(const ValidationCase& entry, std::string_view k
       largest = *figure;
       continue;
     }
-    if (figure->measured) largest->measured = std::max(largest->measured.value_or(0), *figure->measured);
+    if (figure->measured)
+      largest->measured = std::max(largest->measured.value_or(0), *figure->measured);
     if (figure->predicted) {
       largest->predicted = std::max(largest->predicted.value_or(0), *figure->predicted);
     }
@@ -93,7 +94,8 @@ std::int32_t missed(const std::vector<Figure>& figures) {
 std::vector<double> ranks_of(std::vector<double> values) {
   std::vector<std::size_t> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
   std::vector<double> ranks(values.size());
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;

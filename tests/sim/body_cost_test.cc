@@ -26,10 +26,8 @@ ComputeModel model_of(const Transformer& model, const Plan& plan,
 BodyCost layer_cost(const Transformer& model, const Plan& plan, Direction direction,
                     const CollectiveTimes& collectives = a100_collective) {
   return model_of(model, plan, collectives)
-      .price(make_body({.segment = SegmentKind::Layer,
-                        .direction = direction,
-                        .model = &model,
-                        .plan = &plan}));
+      .price(make_body(
+          {.segment = SegmentKind::Layer, .direction = direction, .model = &model, .plan = &plan}));
 }
 
 Plan one_gpu(std::int32_t micro_batch, std::int64_t sequence) {
@@ -58,8 +56,8 @@ TEST(BodyCost, ALargeLayerDoesNotFeelTheHost) {
 TEST(BodyCost, HostAndDeviceMeetInASoftMaximum) {
   const BodyCost cost = layer_cost(gpt(1, 1024, 16), one_gpu(2, 1024), Direction::Forward);
   const double a = static_cast<double>(cost.host.value), b = static_cast<double>(cost.device.value);
-  EXPECT_NEAR(static_cast<double>(cost.time.value),
-              std::pow(std::pow(a, 4) + std::pow(b, 4), 0.25), 1);
+  EXPECT_NEAR(static_cast<double>(cost.time.value), std::pow(std::pow(a, 4) + std::pow(b, 4), 0.25),
+              1);
 }
 
 TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
@@ -86,11 +84,12 @@ TEST(BodyCost, ACollectiveThatDoesNotFitBehindItsProductsIsExposed) {
   const BodyCost slow_cost = layer_cost(model, plan, Direction::Backward, slow);
   EXPECT_EQ(fast_cost.communicating.value, 0);
   // Two all-reduces of 8.57 ms behind 1.96 and 2.75 ms of products (d_qkv and d_fc1, both halves).
-  EXPECT_NEAR(static_cast<double>(slow_cost.communicating.value), 17.14e6 - (1.96e6 + 2.75e6), 0.3e6);
+  EXPECT_NEAR(static_cast<double>(slow_cost.communicating.value), 17.14e6 - (1.96e6 + 2.75e6),
+              0.3e6);
 }
 
-// Two all-reduces of 0.857 ms. Beside fc2 (1.34 ms) 0.65 of one hides: 0.300 ms stay; the projection
-// takes 0.357 ms, less than 0.65 of the other: 0.500 ms stay.
+// Two all-reduces of 0.857 ms. Beside fc2 (1.34 ms) 0.65 of one hides: 0.300 ms stay; the
+// projection takes 0.357 ms, less than 0.65 of the other: 0.500 ms stay.
 TEST(BodyCost, ChunkedOverlapHidesItsShareAsFarAsTheProductReaches) {
   const Transformer model = gpt(1, 6144, 64);
   Plan plan = megatron_plan(4);
@@ -121,10 +120,10 @@ TEST(BodyCost, DemandsAreAveragedOverTheBody) {
       layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Forward, with_port);
   ASSERT_EQ(cost.demands.size(), 1U);
   EXPECT_EQ(cost.demands[0].resource, ResourceId{3});
-  EXPECT_NEAR(cost.demands[0].share,
-              0.5 * static_cast<double>(cost.collectives.value) /
-                  static_cast<double>(cost.time.value),
-              1e-6);
+  EXPECT_NEAR(
+      cost.demands[0].share,
+      0.5 * static_cast<double>(cost.collectives.value) / static_cast<double>(cost.time.value),
+      1e-6);
 }
 
 TEST(BodyCost, ASumOfBodiesIsTheirTimesOneAfterAnother) {
@@ -142,10 +141,8 @@ TEST(BodyCost, ExpertsCountAtTheirTopK) {
   model.experts = {.count = 8, .per_token = 2, .ffn_hidden = model.ffn_hidden};
   const Plan plan = one_gpu(1, 2048);
   const auto flops = [&](bool experts) {
-    return make_body({.segment = SegmentKind::Layer,
-                      .experts = experts,
-                      .model = &model,
-                      .plan = &plan})
+    return make_body(
+               {.segment = SegmentKind::Layer, .experts = experts, .model = &model, .plan = &plan})
         .flops();
   };
   const double mlp = 2.0 * 2 * 2048 * 4096 * 4 * 4096, router = 2.0 * 2048 * 4096 * 8;
@@ -174,7 +171,8 @@ TEST(BodyCost, TheHeadIsDearerThanALayerWhereTheVocabularyIsLarge) {
   plan.padded_vocabulary = 128256;
   const ComputeModel compute = model_of(model, plan);
   const auto time = [&](SegmentKind segment) {
-    return compute.price(make_body({.segment = segment, .model = &model, .plan = &plan})).device.value;
+    return compute.price(make_body({.segment = segment, .model = &model, .plan = &plan}))
+        .device.value;
   };
   // 128256 columns against 12 x 4096 of a layer: 2.6 times its products.
   EXPECT_GT(time(SegmentKind::Head), time(SegmentKind::Layer));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/sim/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -108,21 +110,23 @@ TEST(Gemm, LeftOutPointsOfTheTableAreFoundWithinTheStatedBands) {
   double interpolated = 0, formula = 0;
   int near = 0, count = 0;
   for (std::size_t i = 0; i < all.scalars.gemm_points.size(); ++i) {
-    const GemmPoint& point = all.scalars.gemm_points[i];
-    if (point.m < 512) continue;  // training shapes
+    const GemmEfficiency& point = all.scalars.gemm_points[i];
+    const auto whole = [](double ln) { return std::llround(std::exp(ln)); };
+    const std::int64_t m = whole(point.ln_m), n = whole(point.ln_n), k = whole(point.ln_k);
+    if (m < 512) continue;  // training shapes
     KernelScalars without = all.scalars;
     without.near_distance = 0.5;
-    std::erase_if(without.gemm_points, [&](const GemmPoint& other) {
-      return other.m == point.m && other.n == point.n && other.k == point.k;
+    std::erase_if(without.gemm_points, [&](const GemmEfficiency& other) {
+      return other.ln_m == point.ln_m && other.ln_n == point.ln_n && other.ln_k == point.ln_k;
     });
-    const Node node = product(point.m, point.n, point.k);
+    const Node node = product(m, n, k);
     const TableEfficiency table = table_efficiency(without, node, false);
     if (table.fraction > 0) {
-      interpolated += std::abs(table.fraction / point.fraction_of_peak - 1);
+      interpolated += std::abs(table.fraction / point.fraction - 1);
       ++near;
     }
-    const double sustained = 0.82 * tile_wave_efficiency(without, 108, point.m, point.n, point.k, 1);
-    formula += std::abs(sustained / point.fraction_of_peak - 1);
+    const double sustained = 0.82 * tile_wave_efficiency(without, 108, m, n, k, 1);
+    formula += std::abs(sustained / point.fraction - 1);
     ++count;
   }
   ASSERT_GT(near, 50);

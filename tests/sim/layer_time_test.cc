@@ -31,10 +31,8 @@ KernelScalars scalars(bool table) {
 BodyCost price_layer(const Plan& plan, Direction direction, bool table = true) {
   const Result<ComputeModel> model =
       ComputeModel::create(a100_node(), gpt_22b(), plan, a100_collective, scalars(table));
-  const Body body = make_body({.segment = SegmentKind::Layer,
-                               .direction = direction,
-                               .model = &gpt_22b(),
-                               .plan = &plan});
+  const Body body = make_body(
+      {.segment = SegmentKind::Layer, .direction = direction, .model = &gpt_22b(), .plan = &plan});
   return model.value().price(body);
 }
 
@@ -47,10 +45,8 @@ double sum_ms(const Plan& plan, Direction direction, Select select) {
                      .sms = 108,
                      .attention = plan.attention_kernel,
                      .sequence = plan.sequence_length};
-  const Body body = make_body({.segment = SegmentKind::Layer,
-                               .direction = direction,
-                               .model = &gpt_22b(),
-                               .plan = &plan});
+  const Body body = make_body(
+      {.segment = SegmentKind::Layer, .direction = direction, .model = &gpt_22b(), .plan = &plan});
   double ns = 0;
   for (const Node& node : body.nodes) {
     if (select(node)) ns += price_node(costs, node).ns;

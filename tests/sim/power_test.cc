@@ -26,12 +26,12 @@ TEST(Power, TheClockFallsUntilTheLimitHolds) {
 }
 
 TEST(Power, ALightLoadKeepsTheFullClock) {
-  EXPECT_EQ(sustained_clock(hopper(), {.flops16 = 6e14, .tensor_ns = 1e9, .other_ns = 1e9}, 700), 1);
+  EXPECT_EQ(sustained_clock(hopper(), {.flops16 = 6e14, .tensor_ns = 1e9, .other_ns = 1e9}, 700),
+            1);
 }
 
 TEST(Power, AnA100DoesNotThrottle) {
-  const KernelScalars ampere =
-      read_kernel_scalars(testing::a100_node(), testing::kKernels).value();
+  const KernelScalars ampere = read_kernel_scalars(testing::a100_node(), testing::kKernels).value();
   EXPECT_EQ(sustained_clock(ampere, {.flops16 = 2.5e14, .tensor_ns = 1e9}, 400), 1);
 }
 
