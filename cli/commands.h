@@ -16,8 +16,11 @@ enum ExitCode : int {
 // `exit_code` outlives the parse; a command's callback writes it.
 using AddCommand = void (*)(CLI::App& app, int& exit_code);
 
+void add_check(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_validate(CLI::App& app, int& exit_code);
+void add_render(CLI::App& app, int& exit_code);
+void add_export(CLI::App& app, int& exit_code);
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);

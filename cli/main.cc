@@ -45,8 +45,11 @@ void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_
 }
 
 constexpr std::array kCommands{
+    add_check,
     add_simulate,
     add_validate,
+    add_render,
+    add_export,
 };
 
 int run(int argc, char** argv) {

@@ -229,6 +229,8 @@ Result<> write_trace(const Trace& trace, const std::string& path);
 // Maps the file and proves every offset, index and order that the columns promise.
 // Error: one line, "FILE: what is wrong".
 Result<Trace> read_trace(const std::string& path);
+// What of these promises a trace breaks, for traces made elsewhere; empty: none.
+std::string trace_fault(const Trace& trace);
 // True if the file begins like a trace of ours (else: foreign, see viz/import.h).
 bool is_trace_file(const std::string& path);
 

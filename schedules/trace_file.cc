@@ -350,14 +350,6 @@ Fault check_waits(const Trace& trace) {
   return {};
 }
 
-Fault check_trace(const Trace& trace) {
-  for (const auto check : {check_tables, check_ops, check_times, check_idle, check_samples,
-                           check_waits}) {
-    if (Fault fault = check(trace); !fault.empty()) return fault;
-  }
-  return {};
-}
-
 // Texts out of their block; false where it is cut short.
 class TextReader {
  public:
@@ -447,6 +439,14 @@ Result<Mapping> map_file(const std::string& path) {
 
 }  // namespace
 
+std::string trace_fault(const Trace& trace) {
+  for (const auto check : {check_tables, check_ops, check_times, check_idle, check_samples,
+                           check_waits}) {
+    if (Fault fault = check(trace); !fault.empty()) return fault;
+  }
+  return {};
+}
+
 Result<> write_trace(const Trace& trace, const std::string& path) {
   const std::string texts = text_block(trace);
   std::vector<Section> table{{.id = SectionId::Strings, .element_bytes = 1, .count = texts.size()}};
@@ -513,7 +513,7 @@ Result<Trace> read_trace(const std::string& path) {
     return Error{path + ": " + fault};
   }
   if (header.num_ops != trace.start_ns.size()) return Error{path + ": wrong number of ops"};
-  if (Fault fault = check_trace(trace); !fault.empty()) return Error{path + ": " + fault};
+  if (Fault fault = trace_fault(trace); !fault.empty()) return Error{path + ": " + fault};
   return trace;
 }
 

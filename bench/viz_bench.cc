@@ -1,0 +1,168 @@
+// The viewer's core at ten million ops over 64 lanes: open, index, lay out while panning and
+// zooming. Goals (issue 6): open 300 ms, index 100 ms, layout 4 ms at the 99th percentile.
+#include <benchmark/benchmark.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "schedules/trace.h"
+#include "viz/layout.h"
+
+namespace rehearse::viz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// The shape of 1F1B without a schedule behind it: warm-up staircase, then F and B in turn with
+// small random gaps, each with a cause, then cool-down.
+Trace big_trace(std::int64_t ops, std::int32_t rows) {
+  std::mt19937 random(1);
+  Trace trace;
+  trace.slots = 1;
+  const std::int64_t per_row = ops / rows;
+  std::vector<TraceRow> row_info;
+  std::vector<TraceLane> lanes(static_cast<std::size_t>(rows));
+  std::vector<TraceClass> classes;
+  std::vector<std::int64_t> row_begin{0}, start, end, idle_begin{0};
+  std::vector<std::int32_t> op_class, microbatch, partner(static_cast<std::size_t>(per_row * rows), -1);
+  std::vector<IdleSpan> idle;
+  for (auto* column : {&start, &end}) column->reserve(static_cast<std::size_t>(per_row * rows));
+  for (std::int32_t row = 0; row < rows; ++row) {
+    row_info.push_back({.position = {row}, .multiplicity = 1, .first_rank = {row}});
+    for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
+      classes.push_back({.kind = kind, .stage = {row}});
+    }
+    std::int64_t now = row * 1100;
+    if (now > 0) idle.push_back({.begin = 0, .end = now, .cause = IdleCause::Warmup});
+    for (std::int64_t i = 0; i < per_row; ++i) {
+      const bool backward = i % 2 == 1;
+      if (random() % 16 == 0) {
+        const std::int64_t gap = 1 + static_cast<std::int64_t>(random() % 800);
+        idle.push_back({.begin = now, .end = now + gap,
+                        .cause = random() % 2 ? IdleCause::Communication : IdleCause::Dependency});
+        now += gap;
+      }
+      start.push_back(now);
+      now += (backward ? 2000 : 1000) + static_cast<std::int64_t>(random() % 100);
+      end.push_back(now);
+      op_class.push_back(2 * row + (backward ? 1 : 0));
+      microbatch.push_back(static_cast<std::int32_t>(i / 2));
+    }
+    trace.end = std::max(trace.end, Nanoseconds{now});
+    row_begin.push_back(static_cast<std::int64_t>(start.size()));
+    idle_begin.push_back(static_cast<std::int64_t>(idle.size()));
+  }
+  trace.rows = std::move(row_info);
+  trace.lanes = std::move(lanes);
+  trace.classes = std::move(classes);
+  trace.row_begin = std::move(row_begin);
+  trace.start_ns = std::move(start);
+  trace.end_ns = std::move(end);
+  trace.op_class = std::move(op_class);
+  trace.microbatch = std::move(microbatch);
+  trace.partner = std::move(partner);
+  trace.idle_begin = std::move(idle_begin);
+  trace.idle = std::move(idle);
+  return trace;
+}
+
+std::string big_file(std::int64_t ops) {
+  static std::vector<std::pair<std::int64_t, std::string>> made;  // removed by main
+  const std::string path = "/tmp/viz_bench_" + std::to_string(ops) + ".trace";
+  for (const auto& [size, file] : made) {
+    if (size == ops) return file;
+  }
+  if (!write_trace(big_trace(ops, 64), path)) std::abort();
+  made.emplace_back(ops, path);
+  return path;
+}
+
+void OpenTrace(benchmark::State& state) {
+  const std::string path = big_file(state.range(0));
+  for (auto _ : state) {
+    Result<Trace> trace = read_trace(path);
+    if (!trace) std::abort();
+    benchmark::DoNotOptimize(trace.value().num_ops());
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+void BuildIndex(benchmark::State& state) {
+  const Trace trace = std::move(read_trace(big_file(state.range(0)))).value();
+  std::size_t bytes = 0;
+  for (auto _ : state) {
+    const TraceIndex index(trace);
+    bytes = index.bytes();
+    benchmark::DoNotOptimize(bytes);
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+  state.counters["index_bytes_per_op"] =
+      static_cast<double>(bytes) / static_cast<double>(state.range(0));
+}
+
+// A person's session: zoom in by wheel steps at a wandering point, pan, zoom out; over and over.
+void LayoutFrames(benchmark::State& state) {
+  const Trace trace = std::move(read_trace(big_file(state.range(0)))).value();
+  const TraceIndex index(trace);
+  const auto lanes = shown_lanes(index, 0, trace.num_rows(), true);
+  const bool snap = state.range(1) != 0;
+  Frame frame;
+  std::vector<double> times;
+  std::size_t most_boxes = 0;
+  std::mt19937 random(2);
+  for (auto _ : state) {
+    double begin = 0, end = static_cast<double>(trace.end.value);
+    const double whole = end;
+    bool inward = true;
+    for (int step = 0; step < 400; ++step) {
+      const double span = end - begin;
+      if (span < 20000) inward = false;
+      if (span > whole) inward = true;
+      if (step % 5 == 4) {  // pan
+        const double by = span * (static_cast<double>(random() % 100) / 100 - 0.5) * 0.2;
+        begin += by;
+        end += by;
+      } else {
+        const double at = begin + span * static_cast<double>(random() % 100) / 100;
+        const double factor = inward ? 0.8 : 1.25;
+        begin = at - (at - begin) * factor;
+        end = at + (end - at) * factor;
+      }
+      const View view{.begin = {static_cast<std::int64_t>(begin)},
+                      .end = {static_cast<std::int64_t>(end) + 1}, .width_px = 1500, .snap = snap};
+      const auto start = Clock::now();
+      layout(index, view, lanes, frame);
+      times.push_back(ms_since(start));
+      most_boxes = std::max(most_boxes, frame.boxes.size());
+    }
+  }
+  std::ranges::sort(times);
+  const auto at = [&](double share) {
+    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
+  };
+  state.counters["p50_ms"] = at(0.5);
+  state.counters["p99_ms"] = at(0.99);
+  state.counters["max_ms"] = times.back();
+  state.counters["boxes"] = static_cast<double>(most_boxes);
+}
+
+BENCHMARK(OpenTrace)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BuildIndex)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(LayoutFrames)->Args({10'000'000, 1})->Args({10'000'000, 0})->Unit(benchmark::kMillisecond)->Iterations(1);
+
+}  // namespace
+}  // namespace rehearse::viz
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  std::remove("/tmp/viz_bench_10000000.trace");
+}

@@ -1,0 +1,93 @@
+// rehearse render: a trace as a picture, without a display.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/commands.h"
+#include "cli/trace_options.h"
+#include "viz/analysis.h"
+#include "viz/figure.h"
+#include "viz/import.h"
+#include "viz/png.h"
+#include "viz/svg.h"
+#include "viz/terminal.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string trace, svg, png, range, ranks, title;
+  std::int32_t width = 1600;
+  bool text = false, dark = false;
+};
+
+// What the terminal has; a pipe gets a fixed width, so that its bytes do not depend on the window.
+std::int32_t terminal_columns() {
+  constexpr std::int32_t kLabels = 34;
+  const char* columns = isatty(STDOUT_FILENO) != 0 ? std::getenv("COLUMNS") : nullptr;
+  const std::int32_t width = columns != nullptr ? std::atoi(columns) : 0;
+  return width > kLabels + 20 ? width - kLabels : 100;
+}
+
+int fail(const std::string& message) {
+  print_error(message);
+  return kBadInput;
+}
+
+int render(const Options& options) {
+  if (options.svg.empty() && options.png.empty() && !options.text) {
+    return fail("render: say what to make: --svg FILE, --png FILE or --text");
+  }
+  Result<Trace> loaded = viz::load_trace(options.trace);
+  if (!loaded) return fail(loaded.error().message);
+  Trace trace = std::move(loaded).value();
+  if (trace.idle.empty()) viz::attribute_idle(trace);
+  if (!options.title.empty()) trace.title = options.title;
+
+  viz::FigureOptions figure{.theme = options.dark ? viz::Theme::Dark : viz::Theme::Light,
+                            .width = options.width};
+  if (!options.range.empty()) {
+    if (const auto done = parse_range(options.range, trace, figure.begin, figure.end); !done) {
+      return fail(done.error().message);
+    }
+  }
+  if (!options.ranks.empty()) {
+    if (const auto done = parse_ranks(options.ranks, trace, figure.first_row, figure.last_row); !done) {
+      return fail(done.error().message);
+    }
+  }
+  const viz::TraceIndex index(trace);
+  if (options.text) {
+    const std::string text = viz::terminal_chart(
+        index, {.columns = terminal_columns(), .color = isatty(STDOUT_FILENO) != 0,
+                .begin = figure.begin, .end = figure.end, .first_row = figure.first_row,
+                .last_row = figure.last_row});
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  if (options.svg.empty() && options.png.empty()) return kDone;
+  const viz::Scene scene = viz::figure(index, figure);
+  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
+  if (!options.png.empty() && !write_file(options.png, viz::png(scene))) return kBadInput;
+  return kDone;
+}
+
+}  // namespace
+
+void add_render(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("render", "draw a trace: SVG, PNG, or text");
+  auto options = std::make_shared<Options>();
+  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")->required();
+  command->add_option("--svg", options->svg, "write a vector picture");
+  command->add_option("--png", options->png, "write a pixel picture");
+  command->add_flag("--text", options->text, "draw in the terminal");
+  command->add_option("--range", options->range, "part of the step, for example 0:50ms");
+  command->add_option("--ranks", options->ranks, "ranks to draw, for example 0-15");
+  command->add_option("--width", options->width, "of the picture in pixels")->check(CLI::Range(400, 16000));
+  command->add_option("--title", options->title, "instead of the scenario's name");
+  command->add_flag("--dark", options->dark, "light on dark");
+  command->footer("Example: rehearse render step.trace --svg step.svg --range 0:50ms --ranks 0-15");
+  command->callback([options, &exit_code] { exit_code = render(*options); });
+}
+
+}  // namespace rehearse::cli

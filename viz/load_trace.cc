@@ -1,0 +1,90 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "viz/import.h"
+
+#ifdef REHEARSE_ZLIB
+#include <zlib.h>
+#endif
+
+namespace rehearse::viz {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+Result<std::string> read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
+  if (file == nullptr) return Error{path + ": cannot read: " + std::strerror(errno)};
+  std::string text;
+  constexpr std::size_t kPiece = std::size_t{1} << 22;
+  for (std::size_t size = 0;;) {
+    text.resize(size + kPiece);
+    const std::size_t got = std::fread(text.data() + size, 1, kPiece, file.get());
+    size += got;
+    if (got < kPiece) {
+      text.resize(size);
+      break;
+    }
+  }
+  if (std::ferror(file.get()) != 0) return Error{path + ": cannot read: " + std::strerror(errno)};
+  return text;
+}
+
+bool is_gzip(std::string_view bytes) { return bytes.substr(0, 2) == "\x1f\x8b"; }
+
+#ifdef REHEARSE_ZLIB
+Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 34;  // 16 GiB: more is no trace
+  z_stream stream{};
+  if (inflateInit2(&stream, 15 + 16) != Z_OK) return Error{path + ": cannot inflate"};
+  std::string out;
+  std::size_t fed = 0;
+  int state = Z_OK;
+  while (state == Z_OK && out.size() < kMost) {
+    if (stream.avail_in == 0) {  // avail_in has 32 bits
+      const std::size_t piece = std::min<std::size_t>(bytes.size() - fed, 1u << 30);
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + fed));
+      stream.avail_in = static_cast<uInt>(piece);
+      fed += piece;
+    }
+    const std::size_t before = out.size();
+    const std::size_t room = std::max<std::size_t>(std::size_t{1} << 22, std::min<std::size_t>(before, 1u << 30));
+    out.resize(before + room);
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+    stream.avail_out = static_cast<uInt>(room);
+    state = inflate(&stream, Z_NO_FLUSH);
+    out.resize(out.size() - stream.avail_out);
+    if (state == Z_BUF_ERROR || (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0)) break;
+  }
+  inflateEnd(&stream);
+  if (state != Z_STREAM_END) return Error{path + ": the gzip stream is broken or cut short"};
+  return out;
+}
+#else
+Result<std::string> gunzip(const std::string&, const std::string& path) {
+  return Error{path + ": this build has no zlib and cannot read gzipped files"};
+}
+#endif
+
+}  // namespace
+
+Result<Trace> load_trace(const std::string& path) {
+  if (is_trace_file(path)) return read_trace(path);
+  Result<std::string> text = read_file(path);
+  if (!text) return text.error();
+  if (is_gzip(text.value())) {
+    text = gunzip(text.value(), path);
+    if (!text) return text.error();
+  }
+  const std::size_t first = text.value().find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || (text.value()[first] != '{' && text.value()[first] != '[')) {
+    return Error{path + ": neither a trace of rehearse nor Chrome JSON"};
+  }
+  return import_chrome(text.value(), path);
+}
+
+}  // namespace rehearse::viz

@@ -1,0 +1,17 @@
+// Lane frames -> colours and shapes. What figure.cc and the window share.
+#pragma once
+
+#include "viz/layout.h"
+#include "viz/scene.h"
+
+namespace rehearse::viz {
+
+struct LanePlace {
+  double x = 0, y = 0, height = 0;  // [px]; the width is the view's
+};
+
+// Adds the lane's background, strip, boxes and labels to the scene.
+void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
+                const LanePlace& place, Theme theme, Scene& scene);
+
+}  // namespace rehearse::viz

@@ -1,0 +1,22 @@
+// PNG files from pixels. Own encoder: signature, IHDR, IDAT, IEND; compressed by zlib where the
+// build found it, stored otherwise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "viz/scene.h"
+
+namespace rehearse::viz {
+
+// Pixels 0xAABBGGRR, row by row. REQUIRES: pixels.size() == width * height, both > 0.
+std::string encode_png(std::int32_t width, std::int32_t height,
+                       std::span<const std::uint32_t> pixels, bool with_alpha);
+
+// Draws a scene: edges are smoothed, hatches are tied to the picture's own grid.
+std::vector<std::uint32_t> rasterize(const Scene& scene);
+std::string png(const Scene& scene);
+
+}  // namespace rehearse::viz

@@ -1,0 +1,13 @@
+// Scene -> SVG 1.1: shapes and text as such, strips as small embedded pictures. Equal scenes give
+// equal bytes.
+#pragma once
+
+#include <string>
+
+#include "viz/scene.h"
+
+namespace rehearse::viz {
+
+std::string svg(const Scene& scene);
+
+}  // namespace rehearse::viz
