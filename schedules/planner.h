@@ -18,13 +18,19 @@ struct PlanValue {
   std::int64_t first = INT64_MAX, second = INT64_MAX;
   auto operator<=>(const PlanValue&) const = default;
 };
+PlanValue value_of(const Schedule& schedule, const ComputeTiming& timing, Objective objective);
 // REQUIRES: all ops of the task's placement and micro-batches. Worst value where the order waits
 // for itself or needs more memory than the task has.
 PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective objective);
 
 // The best order of the rules; one without ops where none of them gets to the end. Rules are tried
-// on at most `trial_microbatches` micro-batches and the winner runs on all (0: all of them).
+// on at most `trial_microbatches` micro-batches and the best few then run on all (0: all of them).
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
                      std::int32_t trial_microbatches = 0);
+
+// The best order that the planner knows for the task: every rule of planner_rules.h, the best of
+// them improved by shifting (planner_shift.h), and for small pipelines the proved optimum of the
+// makespan (planner_exact.h). One without ops where the limit is below what one micro-batch needs.
+Schedule plan_order(const PlanTask& task, Objective objective);
 
 }  // namespace rehearse

@@ -41,6 +41,18 @@ constexpr std::array kTable{
                  .aliases = {"zbh2", "zero_bubble_h2"},
                  .splits_backward = true,
                  .generate = order::zero_bubble_h2},
+    ScheduleInfo{.name = "zb_1p",
+                 .aliases = {"zb1", "zero_bubble_1p"},
+                 .splits_backward = true,
+                 .planned = true,
+                 .default_memory = 1,
+                 .generate = order::zero_bubble_1p},
+    ScheduleInfo{.name = "zb_2p",
+                 .aliases = {"zb2p", "zb2", "zero_bubble_2p"},
+                 .splits_backward = true,
+                 .planned = true,
+                 .default_memory = 2,
+                 .generate = order::zero_bubble_2p},
     ScheduleInfo{.name = "zb_v",
                  .aliases = {"zbv", "zero_bubble_v", "zbvzerobubble"},
                  .chunks = V,
@@ -85,6 +97,13 @@ constexpr std::array kTable{
                  .splits_backward = true,
                  .grouped = true,
                  .generate = order::interleaved_zero_bubble},
+    ScheduleInfo{.name = "auto",
+                 .aliases = {"automatic", "best"},
+                 .chunks = Any,
+                 .splits_backward = true,
+                 .planned = true,
+                 .default_memory = 1,
+                 .generate = order::automatic},
     ScheduleInfo{.name = "seq_1f1b",
                  .aliases = {"seq1f1b", "sequence_1f1b"},
                  .sliced = true,
@@ -178,7 +197,7 @@ std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
 // One position: its chunks in order and back, one micro-batch after another.
 Schedule one_position(const ScheduleInfo& info, const ScheduleShape& shape) {
   Schedule schedule;
-  const std::int32_t stages = info.chunks == Bidirectional ? 1 : shape.chunks;
+  const std::int32_t stages = info.chunks == V || info.chunks == Many ? shape.chunks : 1;
   schedule.placement = loop_placement(1, stages);
   for (Microbatch b{0}; b.value < shape.microbatches; ++b.value) {
     for (Stage stage{0}; stage.value < stages; ++stage.value) {
@@ -247,6 +266,8 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
       if (full.chunks > 2) return wrong("chunks", name + " has 2, not " + text(full.chunks));
       full.chunks = 2;
       break;
+    case Any:
+      break;
     case One:
     case Bidirectional:
       if (full.chunks > 1) return wrong("chunks", name + " has 1, not " + text(full.chunks));
@@ -264,12 +285,18 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
   if (full.extra_warmup < 0) {
     return wrong("extra_warmup", text(full.extra_warmup) + " is less than 0");
   }
+  if (info.planned) {
+    if (full.memory_limit == 0) full.memory_limit = info.default_memory;
+    if (!(full.memory_limit > 0) || full.memory_limit > 1e6) {
+      return wrong("memory_limit", "it must be a number above 0");
+    }
+  }
   if (info.sliced) {
     if (full.slices == 0) full.slices = kDefaultSlices;
     if (full.slices < 1 || full.slices > 127) {
       return wrong("slices", text(full.slices) + " is not between 1 and 127");
     }
-  } else {
+  } else if (info.chunks != Any) {
     full.slices = 1;
   }
   return full;
@@ -286,8 +313,8 @@ Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   }
   Result<ScheduleShape> full = resolve_shape(*info, shape);
   if (!full) return full.error();
-  const bool alone =
-      full.value().positions == 1 && (info->chunks != Many || full.value().chunks == 1);
+  const bool looped = (info->chunks == Many || info->chunks == Any) && full.value().chunks > 1;
+  const bool alone = full.value().positions == 1 && !looped;
   if (alone && !info->sliced) {
     Schedule schedule = one_position(*info, full.value());
     schedule.microbatches = shape.microbatches;

@@ -35,6 +35,7 @@ enum class ChunkRule : std::uint8_t {
   Many,           // p * v stages, stage s on position s mod p
   V,              // 2p stages, stage s on positions s and then 2p-1-s
   Bidirectional,  // p stages, each on two positions; half of the micro-batches runs upward
+  Any,            // whichever is best (auto); chunks left out: any of the above
 };
 
 struct ScheduleInfo {
@@ -45,6 +46,7 @@ struct ScheduleInfo {
   bool sliced = false;           // takes `slices`
   bool grouped = false;          // takes `group_size` (N)
   bool planned = false;          // takes durations and `memory_limit`
+  double default_memory = 0;     // of planned ones: memory_limit where it is left out
   // What p and m must satisfy beyond >= 1 (at p = 1 every shape is legal).
   bool even_positions = false;     // p even
   bool even_microbatches = false;  // m even
