@@ -239,7 +239,11 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
     alpha = std::max(alpha, k.call_overhead + ring * kMicro);
   }
   double far = 0;
-  if (shape.crosses_pod && c.fabric) far = rounds * c.fabric->between_pods_latency_us * kMicro;
+  if (shape.pods > 1 && c.fabric) {  // a tree goes up and down, a ring enters every pod once
+    const double crossings = kind == OpKind::AllReduce ? 2 * std::ceil(std::log2(shape.pods))
+                                                       : shape.pods;
+    far = crossings * c.fabric->between_pods_latency_us * kMicro;
+  }
   e.seconds = alpha + far + slowest;
   if (model.nic.step < 0 && !is_pairwise(kind)) {
     for (const Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree}) {

@@ -221,7 +221,13 @@ void Network::account(std::span<const std::int32_t> members, Row row, std::vecto
     const bool nic = cut.kind == LinkKind::Nic;
     if (!cut.for_groups || (nic && nodes == 1)) continue;
     if (members.front() / cut.block == members.back() / cut.block) continue;
-    if (cut.kind == LinkKind::Pod) shape.crosses_pod = true;
+    if (cut.kind == LinkKind::Pod) {
+      std::int32_t pods = 1;
+      for (std::size_t i = 1; i < members.size(); ++i) {
+        pods += members[i] / cut.block != members[i - 1] / cut.block ? 1 : 0;
+      }
+      shape.pods = std::max(shape.pods, pods);
+    }
     for (std::size_t i = 0; i < members.size();) {
       // All members of the block; for NICs first the ports that the members of the node use.
       const std::int32_t scope = nic ? g : cut.block;
@@ -430,6 +436,30 @@ Path Network::path(Row from, Row to) const {
     }
   }
   return path;
+}
+
+std::vector<Demand> Network::moved(std::span<const Demand> demands, Row from, Row to) const {
+  std::vector<Demand> out(demands.begin(), demands.end());
+  if (from == to) return out;
+  std::vector<std::pair<ResourceId, ResourceId>> names;
+  for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
+    const GroupShape a = group(from, axis), b = group(to, axis);
+    for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there
+      const auto is_kind = [&](const LinkUse& other) { return other.kind == use.kind; };
+      const auto k = std::count_if(a.links.data(), &use, is_kind);
+      std::ptrdiff_t seen = 0;
+      for (const LinkUse& other : b.links) {
+        if (is_kind(other) && seen++ == k) names.push_back({use.resource, other.resource});
+      }
+    }
+  }
+  for (Demand& demand : out) {
+    const auto name = std::find_if(names.begin(), names.end(), [&](const auto& pair) {
+      return pair.first == demand.resource;
+    });
+    if (name != names.end()) demand.resource = name->second;
+  }
+  return out;
 }
 
 Path Network::to_host(Row row) const {

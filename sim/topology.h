@@ -55,7 +55,7 @@ struct GroupShape {
   std::int32_t ranks_per_node = 1;  // g: most members on one node
   std::int32_t siblings = 1;        // instances of this row with members on one node, at most
   double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
-  bool crosses_pod = false;
+  std::int32_t pods = 1;            // pods (data centres) that hold a member
   std::vector<LinkUse> links;       // bandwidth terms; empty for one rank
   bool operator==(const GroupShape&) const = default;
 };
@@ -100,6 +100,10 @@ class Network {
   // host. Capacity shared by the GPUs of one switch is counted.
   Path to_host(Row row) const;
 
+  // Demands that were priced on the groups (tp, cp, dp) of row `from`, on those of row `to`: each row
+  // has its own ports, so a body priced once for all rows must not load one row's. What `to` has no
+  // counterpart of stays as it is.
+  std::vector<Demand> moved(std::span<const Demand> demands, Row from, Row to) const;
   // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
   double ring_bandwidth(std::int32_t members) const;
   double pair_bandwidth() const;

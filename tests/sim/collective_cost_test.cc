@@ -256,6 +256,26 @@ TEST(CollectiveCost, PaysForEverySiblingThatSharesALink) {
   EXPECT_NEAR(seconds(8) / alone, 8, .01);
 }
 
+TEST(CollectiveCost, PaysTheDistanceBetweenDataCentres) {
+  auto dgx = machine("dgx-h100");
+  Fabric fabric;
+  fabric.pod_gpus = 16;
+  const auto milliseconds = [&](double latency_us, double oversubscription, std::int64_t bytes) {
+    fabric.between_pods_latency_us = latency_us;
+    fabric.oversubscription_aggregation_to_core = oversubscription;
+    dgx->cluster.fabric = fabric;
+    const Network network = make_network(*dgx, make_plan({.t = 8, .d = 4}));
+    const GroupShape shape = network.group({0}, Axis::Data);
+    return static_cast<double>(
+               collective_cost(OpKind::AllReduce, {bytes}, shape, network).time.value) * 1e-6;
+  };
+  // Up and down once: two crossings of 5 ms for a message without weight.
+  EXPECT_NEAR(milliseconds(5000, 1, 64) - milliseconds(.001, 1, 64), 10, .001);
+  // 8 rings of 2 * 3/4 * 1 GiB through 1/64 of 16 NICs of 50 GB/s * 0.95.
+  const double wire = 8 * 1.5 * (1 << 30) / (16 * 47.5e9 / 64) * 1e3;
+  EXPECT_NEAR(milliseconds(.001, 64, 1 << 30), wire, wire * .001);
+}
+
 TEST(CollectiveCost, DemandsNoMoreThanItsLinksHave) {
   const OpKind kinds[] = {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,
                           OpKind::Broadcast, OpKind::Reduce,    OpKind::Gather,

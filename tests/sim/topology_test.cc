@@ -169,7 +169,7 @@ TEST(Topology, MarksWhatCrossesDataCentres) {
   const Network network = make_network(*dgx, make_plan({.t = 8, .p = 2, .d = 2}, kDataOutside));
   EXPECT_FALSE(network.path({0}, {1}).crosses_pod);
   const GroupShape data = network.group({0}, Axis::Data);
-  EXPECT_TRUE(data.crosses_pod);
+  EXPECT_EQ(data.pods, 2);
   EXPECT_NEAR(use_of(data.links, LinkKind::Pod).ring, 8 / (16 * 50e9 * .95 / 100), 1e-15);
 }
 
@@ -186,6 +186,23 @@ TEST(Topology, FindsGroupsOfASchedule) {
     const GroupShape shape = network.group({0}, schedule, {g});
     EXPECT_EQ(shape.ranks, ranks[g]) << g;
     EXPECT_EQ(shape.nodes, nodes[g]) << g;
+  }
+}
+
+TEST(Topology, MovesABodysDemandsToTheRowThatRunsIt) {
+  const auto dgx = machine("dgx-a100-80gb");
+  const Network network = make_network(*dgx, make_plan({.t = 2, .p = 4, .d = 2}, kDataOutside));
+  for (const Axis axis : {Axis::Tensor, Axis::Data}) {
+    const GroupShape first = network.group({0}, axis), third = network.group({2}, axis);
+    std::vector<Demand> demands;
+    for (const LinkUse& use : first.links) demands.push_back({use.resource, .25});
+    const std::vector<Demand> moved = network.moved(demands, {0}, {2});
+    ASSERT_EQ(moved.size(), third.links.size());
+    for (std::size_t i = 0; i < moved.size(); ++i) {
+      EXPECT_EQ(moved[i].resource, third.links[i].resource);
+      EXPECT_NE(moved[i].resource, demands[i].resource);
+      EXPECT_EQ(moved[i].share, .25);
+    }
   }
 }
 
