@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m"};
-constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout", "flash",   "unfused",   "gated",
-                                                         "rope",    "learned", "layernorm", "sp",
-                                                         "experts", "mla",     "fused_loss"};
+constexpr std::array<std::string_view, kNumFlags> kFlags{
+    "dropout",   "flash", "unfused", "gated", "rope", "learned",
+    "layernorm", "sp",    "experts", "mla",   "tp",   "fused_loss"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;

@@ -53,9 +53,10 @@ enum class Flag : std::uint8_t {
   SequenceParallel,
   Experts,
   Latent,
+  TensorParallel,
   FusedLoss,  // the loss of the software generation that attention_kernel flash1 stands for
 };
-inline constexpr std::size_t kNumFlags = 11;
+inline constexpr std::size_t kNumFlags = 12;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;

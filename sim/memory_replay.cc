@@ -232,7 +232,7 @@ class States {
     if (!unit.gathered.empty()) return;
     start_gather(u);
     for (const std::int64_t elements : units_[u].elements) {
-      unit.gathered.push_back(ledger_.allocate(element() * elements, Parameters));
+      unit.gathered.push_back(ledger_.allocate(element() * elements, Buffers));
     }
     ledger_.free(gather_buffer_);  // held until the next copy-out
     std::swap(gather_buffer_, unit.in_flight);
@@ -243,8 +243,7 @@ class States {
     const std::int64_t elements = root ? root_elements_ : units_[u].total;
     if (root) root_elements_ = 0;
     const std::int64_t shard = divide_up(elements, shards_);
-    const Handle input =
-        ledger_.allocate(shard * shards_ * plan_.precision.gradients, Buffers, kReduce);
+    const Handle input = ledger_.allocate(shard * shards_ * plan_.precision.gradients, Buffers);
     ledger_.free(gradients);
     ledger_.free(reduce_buffer_);  // held until the next reduction
     reduce_buffer_ = input;

@@ -206,6 +206,7 @@ Flags script_flags(const MemoryProfile& profile, const Transformer& model, const
   set(Flag::SequenceParallel, plan.sequence_parallel && plan.tensor_parallel > 1);
   set(Flag::Experts, experts);
   set(Flag::Latent, model.latent.kv_lora_rank > 0);
+  set(Flag::TensorParallel, plan.tensor_parallel > 1);
   set(Flag::FusedLoss, plan.attention_kernel == AttentionKernel::Flash1);
   return flags;
 }
