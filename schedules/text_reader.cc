@@ -125,6 +125,8 @@ class Reader {
     }
     if (ok()) expect(")");
     if (ok()) expect(kOverlap);
+    pair.op.stage = pair.children[0].stage;  // a pair is filed under its forward
+    pair.op.microbatch = pair.children[0].microbatch;
     return pair;
   }
 

@@ -326,8 +326,8 @@ std::vector<std::int32_t> partners_of(const Schedule& schedule) {
   return partner;
 }
 
-// Gives equal Op::instance to transfers that stand together on both of their rows, all between
-// these two. Either side of the group starts when what its SENDs carry is there.
+// Makes a group (equal Op::instance) of transfers that stand together on both of their rows, all
+// between these two. Either side of the group starts when what its SENDs carry is there.
 void group_exchanges(Schedule& schedule) {
   constexpr std::int32_t kLargest = 32;  // NCCL plans large groups differently (pytorch#174942)
   const std::vector<std::int32_t> partner = partners_of(schedule);
@@ -349,6 +349,7 @@ void group_exchanges(Schedule& schedule) {
       ++groups;
     }
   }
+  number_groups(schedule);
 }
 
 }  // namespace

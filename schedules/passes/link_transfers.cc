@@ -98,8 +98,22 @@ class RowWaits {
 
 }  // namespace
 
+void number_groups(Schedule& schedule) {
+  std::int32_t groups = 0;
+  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    std::int32_t before = -1;  // the number that the transfer before it had
+    for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
+      Op& op = schedule.ops[i];
+      const std::int32_t number = is_transfer(op.kind) ? op.instance : -1;
+      if (number >= 0) op.instance = number == before ? groups - 1 : groups++;
+      before = number;
+    }
+  }
+}
+
 Schedule link_transfers(Schedule schedule) {
   fill_peers(schedule);
+  number_groups(schedule);
   const StageIndex index(schedule);
   fill_matches(schedule, index);
   schedule.waits.clear();

@@ -9,10 +9,15 @@ namespace rehearse {
 //   Op::peer    position of the other end, from the placement (where it is none)
 //   Op::match   the k-th SEND, counted row after row, and the RECV of the same payload, micro-batch
 //               and slice on the neighbouring stage; an end without the other keeps none
+//   instance    groups of transfers are numbered as they stand (number_groups)
 //   waits       op <- transfer that brings its input; SEND <- op that made it; op <- UNSHARD of its
 //               stage. Left out where an earlier op of the same stream already waited for as much.
 // So an engine needs stream order, waits and match, and no knowledge of stages. It repairs nothing:
 // a transfer that is missing, doubled or out of order is what the validator reports.
 Schedule link_transfers(Schedule schedule);
+
+// Renumbers the groups of transfers (Op::instance) from 0 in the order in which they stand, each
+// row's own: what link_transfers does, so that equal programs have equal hashes.
+void number_groups(Schedule& schedule);
 
 }  // namespace rehearse
