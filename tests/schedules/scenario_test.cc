@@ -55,6 +55,23 @@ TEST(Scenario, TheExampleOfTheContractSaysWhatItSays) {
   EXPECT_EQ(s.train.weight_decay, 0.01);
 }
 
+// The first JSON of a page.
+std::string example_of(const std::string& page) {
+  const Result<std::string> text = read_text_file(page, 1 << 20);
+  if (!text) return text.error().message;
+  const std::string fence = "```json\n";
+  const std::size_t begin = text.value().find(fence) + fence.size();
+  return text.value().substr(begin, text.value().find("```", begin) - begin);
+}
+
+TEST(Scenario, TheExampleOfItsPageIsTheShippedOne) {
+  const Result<Scenario> page =
+      parse_scenario(example_of("docs/scenario.md"), "scenarios/page.json", 1, {});
+  ASSERT_TRUE(page) << page.error().message;
+  EXPECT_EQ(page.value().plan, read(kGpt3).plan);
+  EXPECT_EQ(page.value().model, read(kGpt3).model);
+}
+
 TEST(Scenario, EveryShippedOneIsRead) {
   const std::vector<std::string> paths = json_files("scenarios");
   EXPECT_GE(paths.size(), 20u);

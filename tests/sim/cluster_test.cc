@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "schedules/json_reader.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -147,6 +149,17 @@ TEST(Cluster, InlineFabricAndCalibrationAreRead) {
   EXPECT_EQ(calibration.launch_us, 5.5);
   EXPECT_EQ(calibration.scalar("memory.norm"), 0.4);
   EXPECT_FALSE(calibration.scalar("memory.add"));
+}
+
+TEST(Cluster, TheCalibrationOfThePageIsRead) {
+  const Result<std::string> page = read_text_file("docs/add_a_cluster.md", 1 << 20);
+  ASSERT_TRUE(page) << page.error().message;
+  const std::size_t begin = page.value().find("```json\n") + 8;
+  const std::string example = page.value().substr(begin, page.value().find("```", begin) - begin);
+  const Result<Cluster> cluster = inline_cluster(", \"calibration\": " + example);
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_EQ(cluster.value().calibration->gemm.size(), 2u);
+  EXPECT_EQ(cluster.value().calibration->collectives.size(), 1u);
 }
 
 TEST(Cluster, SeveralNodesNeedNics) {
