@@ -4,21 +4,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <random>
 
 #include "schedules/trace.h"
-#include "viz/layout.h"
+#include "viz/export.h"
+#include "viz/figure.h"
+#include "viz/import.h"
+#include "viz/paint.h"
+#include "viz/png.h"
+#include "viz/svg.h"
 
 namespace rehearse::viz {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+// Of this thread: what a frame costs, however busy the machine is.
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
 // The shape of 1F1B without a schedule behind it: warm-up staircase, then F and B in turn with
@@ -109,11 +115,12 @@ void BuildIndex(benchmark::State& state) {
 }
 
 // A person's session: zoom in by wheel steps at a wandering point, pan, zoom out; over and over.
+// Arguments: ops; columns on a grid (what the window uses); with colours and shapes.
 void LayoutFrames(benchmark::State& state) {
   const Trace trace = std::move(read_trace(big_file(state.range(0)))).value();
   const TraceIndex index(trace);
   const auto lanes = shown_lanes(index, 0, trace.num_rows(), true);
-  const bool snap = state.range(1) != 0;
+  const bool snap = state.range(1) != 0, paint = state.range(2) != 0;
   Frame frame;
   std::vector<double> times;
   std::size_t most_boxes = 0;
@@ -138,9 +145,16 @@ void LayoutFrames(benchmark::State& state) {
       }
       const View view{.begin = {static_cast<std::int64_t>(begin)},
                       .end = {static_cast<std::int64_t>(end) + 1}, .width_px = 1500, .snap = snap};
-      const auto start = Clock::now();
+      const double start = cpu_ms();
       layout(index, view, lanes, frame);
-      times.push_back(ms_since(start));
+      if (paint) {
+        Scene scene;
+        for (const LaneFrame& lane : frame.lanes) {
+          paint_lane(index, frame, lane, {.y = lane.lane * 14.0, .height = 13}, Theme::Dark, scene);
+        }
+        benchmark::DoNotOptimize(scene.rects.data());
+      }
+      times.push_back(cpu_ms() - start);
       most_boxes = std::max(most_boxes, frame.boxes.size());
     }
   }
@@ -154,9 +168,70 @@ void LayoutFrames(benchmark::State& state) {
   state.counters["boxes"] = static_cast<double>(most_boxes);
 }
 
+// 64 ranks with 512 ops each, from the trace to the file's text.
+template <std::string (*kDraw)(const Scene&)>
+void render(benchmark::State& state) {
+  const Trace trace = big_trace(state.range(0) * 512, static_cast<std::int32_t>(state.range(0)));
+  std::size_t bytes = 0;
+  for (auto _ : state) {
+    const TraceIndex index(trace);
+    bytes = kDraw(figure(index, {})).size();
+  }
+  state.counters["bytes"] = static_cast<double>(bytes);
+}
+void RenderSvg(benchmark::State& state) { render<svg>(state); }
+void RenderPng(benchmark::State& state) { render<png>(state); }
+
+// A profiler's file in the shape of Kineto's: host and device events with long arguments.
+void ReadChrome(benchmark::State& state) {
+  std::string text = "{\"schemaVersion\": 1, \"traceEvents\": [\n";
+  for (std::int64_t i = 0; i < state.range(0); ++i) {
+    const bool device = i % 3 == 0;
+    text += "  {\n    \"ph\": \"X\", \"cat\": \"" + std::string(device ? "kernel" : "cpu_op") +
+            "\", \"name\": \"" + (device ? "void at::native::vectorized_elementwise_kernel<4, at::native::" : "aten::") +
+            "op" + std::to_string(i % 700) + "\", \"pid\": " + (device ? "0" : "4711") +
+            ", \"tid\": " + std::to_string(device ? 7 : 4711) + ",\n    \"ts\": " +
+            std::to_string(1689153433512000 + i * 13) + ".250, \"dur\": 11.125,\n    \"args\": {\n      "
+            "\"External id\": " + std::to_string(i) + ", \"device\": 0, \"context\": 1, \"stream\": 7, "
+            "\"correlation\": " + std::to_string(i * 3) + ", \"grid\": [1024, 1, 1], \"block\": [128, 1, 1], "
+            "\"registers per thread\": 32, \"est. achieved occupancy %\": 83\n    }\n  },\n";
+  }
+  text += "  {\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {\"name\": \"python\"}}\n]}\n";
+  for (auto _ : state) {
+    const Result<Trace> trace = import_chrome(text, "bench");
+    if (!trace) std::abort();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(text.size()));
+}
+
+void write(benchmark::State& state, Result<> (*write)(const Trace&, const std::string&)) {
+  const Trace trace = big_trace(state.range(0), 64);
+  const std::string path = "/tmp/viz_bench_export";
+  std::int64_t bytes = 0;
+  for (auto _ : state) {
+    if (!write(trace, path)) std::abort();
+    std::FILE* file = std::fopen(path.c_str(), "rb");
+    std::fseek(file, 0, SEEK_END);
+    bytes = std::ftell(file);
+    std::fclose(file);
+  }
+  std::remove(path.c_str());
+  state.SetBytesProcessed(state.iterations() * bytes);
+  state.counters["bytes_per_op"] = static_cast<double>(bytes) / static_cast<double>(state.range(0));
+}
+void WriteChrome(benchmark::State& state) { write(state, export_chrome); }
+void WritePerfetto(benchmark::State& state) { write(state, export_perfetto); }
+
 BENCHMARK(OpenTrace)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(BuildIndex)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
-BENCHMARK(LayoutFrames)->Args({10'000'000, 1})->Args({10'000'000, 0})->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(LayoutFrames)
+    ->Args({10'000'000, 1, 0})->Args({10'000'000, 1, 1})->Args({10'000'000, 0, 0})
+    ->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(RenderSvg)->Arg(64)->Unit(benchmark::kMillisecond);
+BENCHMARK(RenderPng)->Arg(64)->Unit(benchmark::kMillisecond);
+BENCHMARK(ReadChrome)->Arg(200'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(WriteChrome)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(WritePerfetto)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace rehearse::viz

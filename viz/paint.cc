@@ -6,67 +6,121 @@
 namespace rehearse::viz {
 namespace {
 
-struct Light {
-  float red = 0, green = 0, blue = 0;
-  void add(const Light& other, float share) {
-    red += other.red * share;
-    green += other.green * share;
-    blue += other.blue * share;
-  }
-};
+// Linear light; the fourth lane counts the share that is covered.
+using Light = float __attribute__((vector_size(16)));
 
-Light light_of(Color c) { return {to_linear(c.red), to_linear(c.green), to_linear(c.blue)}; }
+Light light_of(Color c) { return Light{to_linear(c.red), to_linear(c.green), to_linear(c.blue), 1.0f}; }
 
 // 12 bits of linear light per channel tell neighbouring sRGB levels apart.
-std::uint32_t srgb_of(const Light& light) {
-  static const auto kTable = [] {
-    std::array<std::uint8_t, 4097> table{};
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      table[i] = to_srgb(static_cast<float>(i) / 4096.0f);
+class SrgbTable {
+ public:
+  SrgbTable() {
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      levels_[i] = to_srgb(static_cast<float>(i) / 4096.0f);
     }
-    return table;
-  }();
-  const auto level = [](float value) {
-    return static_cast<std::uint32_t>(
-        kTable[static_cast<std::size_t>(std::clamp(value, 0.0f, 1.0f) * 4096.0f + 0.5f)]);
-  };
-  return 0xFF000000u | level(light.blue) << 16 | level(light.green) << 8 | level(light.red);
+  }
+  // Channels are sums of shares: 0 to 1, and what rounding adds.
+  std::uint32_t pack(const Light& light) const {
+    const Level at = __builtin_convertvector(light * 4096.0f + 0.5f, Level);
+    const auto level = [&](int channel) {
+      return static_cast<std::uint32_t>(levels_[static_cast<std::size_t>(at[channel])]);
+    };
+    return 0xFF000000u | level(2) << 16 | level(1) << 8 | level(0);
+  }
+
+ private:
+  using Level = std::int32_t __attribute__((vector_size(16)));
+  std::array<std::uint8_t, 4098> levels_{};
+};
+
+// Finds runs of columns that idle nearly all the time. Narrow idle spans that follow one another
+// read as one bubble: the hatch of what most of it waits for lies over the mixed colour.
+class IdleRuns {
+ public:
+  IdleRuns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme, Scene& scene)
+      : frame_(frame), lane_(lane), place_(place), theme_(theme), scene_(scene) {}
+
+  void add(std::size_t column, bool idles) {
+    if (!idles) {
+      end(column);
+      begin_ = column + 1;
+    }
+  }
+  void end(std::size_t column) {
+    constexpr std::size_t kShortest = 6;  // columns
+    if (column < begin_ + kShortest) return;
+    std::array<std::int64_t, kNumKinds> sums{};
+    for (std::size_t c = begin_; c < column; ++c) {
+      const auto times = frame_.column(lane_.idle, c);
+      for (std::size_t k = 0; k < times.size(); ++k) sums[lane_.idle.kinds[k]] += times[k];
+    }
+    const auto most = std::ranges::max_element(sums) - sums.begin();
+    const KindStyle style = style_of(static_cast<Kind>(most), theme_);
+    const double x = place_.x + frame_.view.x_of(frame_.edges[begin_]);
+    scene_.rects.push_back({.x = x, .y = place_.y,
+                            .width = place_.x + frame_.view.x_of(frame_.edges[column]) - x,
+                            .height = place_.height, .fill = style.fill, .alpha = 0,
+                            .hatch = style.hatch, .ink = style.ink});
+  }
+
+ private:
+  const Frame& frame_;
+  const LaneFrame& lane_;
+  const LanePlace& place_;
+  Theme theme_;
+  Scene& scene_;
+  std::size_t begin_ = 0;
+};
+
+// Adds time * light over the kinds of a column; returns the time.
+std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* lights, float scale, Light& sum) {
+  std::int64_t time = 0;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    sum += lights[k] * (static_cast<float>(times[k]) * scale);
+    time += times[k];
+  }
+  return time;
+}
+
+std::vector<Light> lights_of(const ColumnTable& table, Theme theme) {
+  std::vector<Light> lights;
+  for (const Kind kind : table.kinds) lights.push_back(light_of(style_of(kind, theme).fill));
+  return lights;
 }
 
 // Colour of each column: the mix of what is in it, by its exact share of time, in linear light.
 void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
                    Scene& scene) {
   if (!lane.ops.any && !lane.idle.any) return;
-  std::array<Light, kNumKinds> lights;
-  for (const ColumnTable* table : {&lane.ops, &lane.idle}) {
-    for (const Kind kind : table->kinds) lights[kind] = light_of(style_of(kind, theme).fill);
-  }
+  const std::vector<Light> op_lights = lights_of(lane.ops, theme), idle_lights = lights_of(lane.idle, theme);
   const Light background = light_of(palette(theme).lane);
-  Strip strip{.y = place.y, .height = place.height};
   const std::size_t count = frame.num_columns();
-  strip.colors.assign(count, 0);
+  const std::size_t num_ops = lane.ops.any ? op_lights.size() : 0;
+  const std::size_t num_idle = lane.idle.any ? idle_lights.size() : 0;
+  const std::int64_t* ops = frame.time.data() + lane.ops.offset;
+  const std::int64_t* idle = frame.time.data() + lane.idle.offset;
+  Strip strip{.y = place.y, .height = place.height};
+  strip.colors.resize(count);
+  static const SrgbTable kTable;
+  const SrgbTable& table = kTable;
+  IdleRuns runs(frame, lane, place, theme, scene);
   std::size_t first = count, last = 0;
-  for (std::size_t c = 0; c < count; ++c) {
-    const float scale = 1.0f / static_cast<float>(frame.edges[c + 1] - frame.edges[c]);
-    Light mix;
-    float covered = 0;
-    for (const ColumnTable* table : {&lane.ops, &lane.idle}) {
-      const auto times = frame.column(*table, c);
-      for (std::size_t k = 0; k < times.size(); ++k) {
-        if (times[k] == 0) continue;
-        const float share = static_cast<float>(times[k]) * scale;
-        mix.add(lights[table->kinds[k]], share);
-        covered += share;
-      }
-    }
-    if (covered <= 0) continue;
-    mix.add(background, std::max(0.0f, 1.0f - covered));
-    strip.colors[c] = srgb_of(mix);
+  for (std::size_t c = 0; c < count; ++c, ops += num_ops, idle += num_idle) {
+    const std::int64_t width = frame.edges[c + 1] - frame.edges[c];
+    const float scale = 1.0f / static_cast<float>(width);
+    Light sum{};
+    const std::int64_t busy = mix(ops, num_ops, op_lights.data(), scale, sum);
+    const std::int64_t waits = mix(idle, num_idle, idle_lights.data(), scale, sum);
+    runs.add(c, waits * 10 >= width * 9);
+    if (busy + waits == 0) continue;
+    sum += background * std::max(0.0f, 1.0f - sum[3]);
+    strip.colors[c] = table.pack(sum);
     first = std::min(first, c);
     last = c;
   }
+  runs.end(count);
   if (first == count) return;
-  strip.colors.erase(strip.colors.begin() + static_cast<std::ptrdiff_t>(last) + 1, strip.colors.end());
+  strip.colors.resize(last + 1);
   strip.colors.erase(strip.colors.begin(), strip.colors.begin() + static_cast<std::ptrdiff_t>(first));
   // Columns of a snapped grid are equal but for the two that the view cuts.
   const View& view = frame.view;
@@ -78,39 +132,6 @@ void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& p
     strip.width = column * static_cast<double>(last + 1 - first);
   }
   scene.strips.push_back(std::move(strip));
-}
-
-// Where narrow idle spans follow one another, they read as one bubble: the hatch of what most of it
-// waits for lies over the mixed colour.
-void hatch_idle_runs(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
-                     Scene& scene) {
-  constexpr std::size_t kShortest = 6;  // columns
-  if (!lane.idle.any) return;
-  std::array<std::int64_t, kNumKinds> sums{};
-  std::size_t begin = 0;
-  const auto end_run = [&](std::size_t end) {
-    if (end - begin >= kShortest) {
-      const auto most = std::ranges::max_element(sums) - sums.begin();
-      const KindStyle style = style_of(static_cast<Kind>(most), theme);
-      const double x = place.x + frame.view.x_of(frame.edges[begin]);
-      scene.rects.push_back({.x = x, .y = place.y,
-                             .width = place.x + frame.view.x_of(frame.edges[end]) - x,
-                             .height = place.height, .fill = style.fill, .alpha = 0,
-                             .hatch = style.hatch, .ink = style.ink});
-    }
-    sums.fill(0);
-    begin = end + 1;
-  };
-  for (std::size_t c = 0; c < frame.num_columns(); ++c) {
-    const auto times = frame.column(lane.idle, c);
-    std::int64_t idle = 0;
-    for (std::size_t k = 0; k < times.size(); ++k) {
-      sums[lane.idle.kinds[k]] += times[k];
-      idle += times[k];
-    }
-    if (idle * 10 < (frame.edges[c + 1] - frame.edges[c]) * 9) end_run(c);
-  }
-  end_run(frame.num_columns());
 }
 
 Color darker(Color c) {
@@ -172,7 +193,6 @@ void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& la
                           .width = static_cast<double>(frame.view.width_px), .height = place.height,
                           .fill = palette(theme).lane});
   paint_columns(frame, lane, place, theme, scene);
-  hatch_idle_runs(frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
     paint_box(index.trace(), box, frame.view, place, theme, scene);
   }
