@@ -17,8 +17,7 @@ double layer_activation_bytes(const ActivationShape& x, RecomputeMode recompute,
                               bool sequence_parallel) {
   const double sbh = x.sequence * x.micro_batch * x.hidden, t = x.tensor_parallel;
   if (recompute == RecomputeMode::Full) return 2 * sbh;
-  const double core =
-      recompute == RecomputeMode::None ? 5 * x.heads * x.sequence / x.hidden : 0;
+  const double core = recompute == RecomputeMode::None ? 5 * x.heads * x.sequence / x.hidden : 0;
   if (sequence_parallel) return sbh / t * (34 + core);
   return sbh * (10 + (24 + core) / t);
 }
@@ -44,8 +43,7 @@ double output_tensor_bytes(const ActivationShape& x, double positions) {
   return 2 * x.sequence * x.micro_batch * x.hidden * positions;
 }
 
-double figure1_state_bytes(double hidden, double layers, double tensor_parallel,
-                           double positions) {
+double figure1_state_bytes(double hidden, double layers, double tensor_parallel, double positions) {
   return 18 * 12 * layers * hidden * hidden / (tensor_parallel * positions);
 }
 
@@ -155,7 +153,9 @@ double parameter_server_seconds(double bytes, double ranks, double bandwidth) {
   return 2 * (ranks - 1) * bytes / bandwidth;
 }
 
-double checkpoint_interval(double save, double mtbf) { return std::sqrt(2 * save * mtbf); }
+double checkpoint_interval(double save, double mtbf) {
+  return std::sqrt(2 * save * mtbf);
+}
 
 double goodput_loss(double interval, double save, double restart, double mtbf) {
   return save / interval + (interval / 2 + restart) / mtbf;

@@ -21,7 +21,8 @@ namespace rehearse::sim {
 double zero_model_state_bytes(double parameters, std::int32_t replicas, std::int32_t stage,
                               double optimizer_bytes = 12);
 
-// --- Activations ----------------------------------------------------------------------------------
+// --- Activations
+// ----------------------------------------------------------------------------------
 
 // Korthikanti et al., Reducing Activation Recomputation, arXiv 2205.05198 (GPT layers, 16-bit,
 // dropout, unfused attention).
@@ -52,7 +53,8 @@ double output_tensor_bytes(const ActivationShape& shape, double positions);
 // 12 L h^2 / (tp) parameters, without embedding and biases. [B]
 double figure1_state_bytes(double hidden, double layers, double tensor_parallel, double positions);
 
-// --- FLOPs of one step ----------------------------------------------------------------------------
+// --- FLOPs of one step
+// ----------------------------------------------------------------------------
 
 // Narayanan et al., Efficient Large-Scale Language Model Training, arXiv 2104.04473, Section 5.1:
 // with full recomputation, 96 B s L h^2 (1 + s/6h + V/16Lh); B samples per step.
@@ -70,7 +72,8 @@ double selective_hardware_flops(double samples, double sequence, double layers, 
 double palm_mfu(double tokens_per_second, double parameters, double layers, double heads,
                 double head_dim, double sequence, double peak_flops);
 
-// --- Pipelines ------------------------------------------------------------------------------------
+// --- Pipelines
+// ------------------------------------------------------------------------------------
 
 // Times of one position for one micro-batch, all its chunks together; any unit.
 struct PositionTimes {
@@ -88,9 +91,9 @@ std::optional<double> pipeline_bubble(std::string_view schedule, std::int32_t po
 std::optional<double> pipeline_bubble_overhead(std::string_view schedule, std::int32_t positions,
                                                std::int32_t microbatches, std::int32_t chunks,
                                                const PositionTimes& times);
-// Longest span of a rank with transfers of `comm`, in the closed forms that reproduce Tables 5 and 9
-// of Zero Bubble (data/validation/zero_bubble_bubbles.json): 1f1b, interleaved_1f1b, zb_h1, zb_h2.
-// 1f1b REQUIRES m to be a multiple of p.
+// Longest span of a rank with transfers of `comm`, in the closed forms that reproduce Tables 5 and
+// 9 of Zero Bubble (data/validation/zero_bubble_bubbles.json): 1f1b, interleaved_1f1b, zb_h1,
+// zb_h2. 1f1b REQUIRES m to be a multiple of p.
 std::optional<double> pipeline_span(std::string_view schedule, std::int32_t positions,
                                     std::int32_t microbatches, std::int32_t chunks,
                                     const PositionTimes& times, double comm);
@@ -102,7 +105,8 @@ std::optional<std::int32_t> peak_activations(std::string_view schedule, std::int
                                              std::int32_t positions, std::int32_t microbatches,
                                              std::int32_t chunks);
 
-// --- Collectives ----------------------------------------------------------------------------------
+// --- Collectives
+// ----------------------------------------------------------------------------------
 
 // Ring all-reduce and ring all-gather (= reduce-scatter) of S bytes over n ranks, a step taking
 // `latency` [s] and `bandwidth` [B/s]: 2(n-1) a + 2(n-1)/n S/B, and half of it. [s]
@@ -114,9 +118,11 @@ double ring_broadcast_seconds(double bytes, double ranks, double latency, double
 // through the link of the root. [s]
 double parameter_server_seconds(double bytes, double ranks, double bandwidth);
 
-// --- Long runs ------------------------------------------------------------------------------------
+// --- Long runs
+// ------------------------------------------------------------------------------------
 
-// Young/Daly: interval between checkpoints that take `save`, at one failure per `mtbf`: sqrt(2 d M).
+// Young/Daly: interval between checkpoints that take `save`, at one failure per `mtbf`: sqrt(2 d
+// M).
 double checkpoint_interval(double save, double mtbf);
 // Share of time lost to saving, to lost work and to restarts: d/T + (T/2 + r)/M.
 double goodput_loss(double interval, double save, double restart, double mtbf);

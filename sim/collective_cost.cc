@@ -12,24 +12,35 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-bool is_parts(OpKind kind) { return kind == OpKind::AllGather || kind == OpKind::ReduceScatter; }
+bool is_parts(OpKind kind) {
+  return kind == OpKind::AllGather || kind == OpKind::ReduceScatter;
+}
 bool is_pairwise(OpKind kind) {
   return kind == OpKind::AllToAll || kind == OpKind::Gather || kind == OpKind::Scatter;
 }
-OpKind normalised(OpKind kind) { return kind == OpKind::Unshard ? OpKind::AllGather : kind; }
+OpKind normalised(OpKind kind) {
+  return kind == OpKind::Unshard ? OpKind::AllGather : kind;
+}
 bool is_priced(OpKind kind) {
   return kind >= OpKind::AllReduce && kind <= OpKind::AllToAll;
 }
 
 std::optional<CollectiveOp> calibrated_op(OpKind kind) {
   switch (kind) {
-    case OpKind::AllReduce: return CollectiveOp::AllReduce;
-    case OpKind::AllGather: return CollectiveOp::AllGather;
-    case OpKind::ReduceScatter: return CollectiveOp::ReduceScatter;
-    case OpKind::AllToAll: return CollectiveOp::AllToAll;
-    case OpKind::Broadcast: return CollectiveOp::Broadcast;
-    case OpKind::Reduce: return CollectiveOp::Reduce;
-    default: return std::nullopt;
+    case OpKind::AllReduce:
+      return CollectiveOp::AllReduce;
+    case OpKind::AllGather:
+      return CollectiveOp::AllGather;
+    case OpKind::ReduceScatter:
+      return CollectiveOp::ReduceScatter;
+    case OpKind::AllToAll:
+      return CollectiveOp::AllToAll;
+    case OpKind::Broadcast:
+      return CollectiveOp::Broadcast;
+    case OpKind::Reduce:
+      return CollectiveOp::Reduce;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -121,17 +132,21 @@ struct Amount {
 Amount amount_of(OpKind kind, double bytes, std::int32_t ranks) {
   const double share = static_cast<double>(ranks - 1) / ranks;
   switch (kind) {
-    case OpKind::AllReduce: return {2 * share * bytes, 0};
-    case OpKind::AllToAll: return {0, bytes};
+    case OpKind::AllReduce:
+      return {2 * share * bytes, 0};
+    case OpKind::AllToAll:
+      return {0, bytes};
     case OpKind::Broadcast:
-    case OpKind::Reduce: return {bytes, 0};
-    default: return {share * bytes, 0};
+    case OpKind::Reduce:
+      return {bytes, 0};
+    default:
+      return {share * bytes, 0};
   }
 }
 
 struct Estimate {
   double seconds = 0;
-  double port = 0;      // of it, the ports' transfer time
+  double port = 0;  // of it, the ports' transfer time
   CostLevel level = CostLevel::Formula;
   std::optional<Protocol> protocol;
 };
@@ -140,7 +155,8 @@ struct Estimate {
 double small_message_alpha(const GroupShape& shape, const Network& network) {
   const TunerInput in = tuner_input(shape, network);
   double best = tuner_time(in, OpKind::AllReduce, 0, Algorithm::Ring, Protocol::Ll).time_us;
-  best = std::min(best, tuner_time(in, OpKind::AllReduce, 0, Algorithm::Tree, Protocol::Ll).time_us);
+  best =
+      std::min(best, tuner_time(in, OpKind::AllReduce, 0, Algorithm::Tree, Protocol::Ll).time_us);
   return best * kMicro + network.model().constants.call_overhead;
 }
 
@@ -177,9 +193,8 @@ Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double por
       }
       e.seconds = std::max(e.seconds, floor);
     }
-    const bool inside = line->max_bytes == 0 ||
-                        (bytes >= static_cast<double>(line->min_bytes) &&
-                         bytes <= static_cast<double>(line->max_bytes));
+    const bool inside = line->max_bytes == 0 || (bytes >= static_cast<double>(line->min_bytes) &&
+                                                 bytes <= static_cast<double>(line->max_bytes));
     e.level = line->exact && inside ? CostLevel::Interpolated : CostLevel::Formula;
     if (model.system.small_bandwidth > 0 && kind == OpKind::AllReduce) {
       const double transfer = std::max(amount.ring / model.system.small_bandwidth, shared);
@@ -227,8 +242,8 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
     }
   }
   const double nic_latency = c.nics.one_way_latency_us * kMicro;
-  const double step = model.nic.step >= 0 ? model.nic.step
-                                          : k.latency_hops * nic_latency + k.step_fixed;
+  const double step =
+      model.nic.step >= 0 ? model.nic.step : k.latency_hops * nic_latency + k.step_fixed;
   const double rounds = kind == OpKind::AllReduce ? 2 : 1;
   double alpha = rounds * (std::log2(shape.nodes) + 1) * step + k.multi_node_fixed;
   const TunerInput in = tuner_input(shape, network);
@@ -240,8 +255,8 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
   }
   double far = 0;
   if (shape.pods > 1 && c.fabric) {  // a tree goes up and down, a ring enters every pod once
-    const double crossings = kind == OpKind::AllReduce ? 2 * std::ceil(std::log2(shape.pods))
-                                                       : shape.pods;
+    const double crossings =
+        kind == OpKind::AllReduce ? 2 * std::ceil(std::log2(shape.pods)) : shape.pods;
     far = crossings * c.fabric->between_pods_latency_us * kMicro;
   }
   e.seconds = alpha + far + slowest;
@@ -249,9 +264,10 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
     for (const Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree}) {
       const double latency = tuner_time(in, kind, 0, algorithm, Protocol::Ll).time_us;
       if (latency < 0) continue;
-      const double transfer = tuner_time(in, kind, bytes, algorithm, Protocol::Ll).time_us - latency;
-      const double small = k.call_overhead + far + latency * kMicro +
-                           std::max(transfer * kMicro, slowest);
+      const double transfer =
+          tuner_time(in, kind, bytes, algorithm, Protocol::Ll).time_us - latency;
+      const double small =
+          k.call_overhead + far + latency * kMicro + std::max(transfer * kMicro, slowest);
       if (small >= e.seconds) continue;
       e.seconds = small;
       e.protocol = Protocol::Ll;
@@ -284,8 +300,8 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
                         : between_nodes(kind, bytes, slowest, port, shape, network);
   const std::optional<CollectiveOp> op = calibrated_op(kind);
   if (op) {
-    const std::optional<CurveTime> measured = read_collectives(
-        network.model().measured, *op, shape.ranks, shape.nodes, size.value);
+    const std::optional<CurveTime> measured =
+        read_collectives(network.model().measured, *op, shape.ranks, shape.nodes, size.value);
     if (measured) {  // siblings were idle when it was measured: the shared links still bound it
       e = {.seconds = std::max(measured->seconds, shared),
            .port = std::min(e.port, measured->seconds),
@@ -310,12 +326,18 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
 
 OpKind collective_kind(NodeKind node) {
   switch (node) {
-    case NodeKind::AllReduce: return OpKind::AllReduce;
-    case NodeKind::AllGather: return OpKind::AllGather;
-    case NodeKind::ReduceScatter: return OpKind::ReduceScatter;
-    case NodeKind::AllToAll: return OpKind::AllToAll;
-    case NodeKind::RingExchange: return OpKind::Send;
-    default: return OpKind::Forward;
+    case NodeKind::AllReduce:
+      return OpKind::AllReduce;
+    case NodeKind::AllGather:
+      return OpKind::AllGather;
+    case NodeKind::ReduceScatter:
+      return OpKind::ReduceScatter;
+    case NodeKind::AllToAll:
+      return OpKind::AllToAll;
+    case NodeKind::RingExchange:
+      return OpKind::Send;
+    default:
+      return OpKind::Forward;
   }
 }
 
@@ -340,8 +362,8 @@ CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Networ
       cost.link = use.kind;
     }
   }
-  double alpha = model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha
-                                                  : k.send_recv_alpha;
+  double alpha =
+      model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
   if (shape.nodes > 1) {
     alpha = k.transfer_alpha +
             k.transfer_latency_hops * network.cluster().nics.one_way_latency_us * kMicro;
@@ -357,13 +379,16 @@ CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Networ
 double bus_bandwidth_factor(OpKind kind, std::int32_t ranks) {
   const double share = ranks > 0 ? static_cast<double>(ranks - 1) / ranks : 0;
   switch (normalised(kind)) {
-    case OpKind::AllReduce: return 2 * share;
+    case OpKind::AllReduce:
+      return 2 * share;
     case OpKind::AllGather:
     case OpKind::ReduceScatter:
     case OpKind::AllToAll:
     case OpKind::Gather:
-    case OpKind::Scatter: return share;
-    default: return 1;
+    case OpKind::Scatter:
+      return share;
+    default:
+      return 1;
   }
 }
 

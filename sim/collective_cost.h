@@ -20,12 +20,12 @@
 namespace rehearse::sim {
 
 struct CollectiveCost {
-  Nanoseconds time{};               // alone; 0 for one rank or no bytes
+  Nanoseconds time{};  // alone; 0 for one rank or no bytes
   CostLevel level = CostLevel::Formula;
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
-  LinkKind link = LinkKind::Port;   // the slowest one (report key `link`)
-  std::vector<Demand> demands;      // per resource once; out and in are two resources
+  LinkKind link = LinkKind::Port;  // the slowest one (report key `link`)
+  std::vector<Demand> demands;     // per resource once; out and in are two resources
 };
 
 // `kind`: AllReduce, AllGather (= Unshard), ReduceScatter, Broadcast, Reduce, Gather, Scatter,

@@ -67,17 +67,25 @@ class Reader {
   JsonReport& report_;
 };
 
-constexpr std::array<std::pair<std::string_view, Architecture>, 6> kArchitectures{{
-    {"volta", Architecture::Volta}, {"ampere", Architecture::Ampere}, {"ada", Architecture::Ada},
-    {"hopper", Architecture::Hopper}, {"blackwell", Architecture::Blackwell},
-    {"cdna3", Architecture::Cdna3}}};
-constexpr std::array<std::pair<std::string_view, ScaleUpKind>, 4> kScaleUps{{
-    {"nvswitch", ScaleUpKind::NvSwitch}, {"full_mesh", ScaleUpKind::FullMesh},
-    {"hybrid_cube_mesh", ScaleUpKind::HybridCubeMesh}, {"pcie_tree", ScaleUpKind::PcieTree}}};
-constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOps{{
-    {"all_reduce", OpKind::AllReduce}, {"all_gather", OpKind::AllGather},
-    {"reduce_scatter", OpKind::ReduceScatter}, {"all_to_all", OpKind::AllToAll},
-    {"broadcast", OpKind::Broadcast}, {"reduce", OpKind::Reduce}}};
+constexpr std::array<std::pair<std::string_view, Architecture>, 6> kArchitectures{
+    {{"volta", Architecture::Volta},
+     {"ampere", Architecture::Ampere},
+     {"ada", Architecture::Ada},
+     {"hopper", Architecture::Hopper},
+     {"blackwell", Architecture::Blackwell},
+     {"cdna3", Architecture::Cdna3}}};
+constexpr std::array<std::pair<std::string_view, ScaleUpKind>, 4> kScaleUps{
+    {{"nvswitch", ScaleUpKind::NvSwitch},
+     {"full_mesh", ScaleUpKind::FullMesh},
+     {"hybrid_cube_mesh", ScaleUpKind::HybridCubeMesh},
+     {"pcie_tree", ScaleUpKind::PcieTree}}};
+constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOps{
+    {{"all_reduce", OpKind::AllReduce},
+     {"all_gather", OpKind::AllGather},
+     {"reduce_scatter", OpKind::ReduceScatter},
+     {"all_to_all", OpKind::AllToAll},
+     {"broadcast", OpKind::Broadcast},
+     {"reduce", OpKind::Reduce}}};
 
 CollectiveConstants read_constants(const Reader& in) {
   return {.call_overhead = in.number("call_overhead_us") * kMicro,

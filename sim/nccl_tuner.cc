@@ -7,9 +7,9 @@
 namespace rehearse::sim {
 namespace {
 
-using PerProtocol = std::array<double, kNumProtocols>;                  // LL, LL128, Simple
-using PerAlgorithm = std::array<PerProtocol, kNumTunerAlgorithms>;      // Tree Ring NVLS NVLSTree PAT
-using PerNodes = std::array<double, 3>;                                 // 1, 2, more nodes
+using PerProtocol = std::array<double, kNumProtocols>;              // LL, LL128, Simple
+using PerAlgorithm = std::array<PerProtocol, kNumTunerAlgorithms>;  // Tree Ring NVLS NVLSTree PAT
+using PerNodes = std::array<double, 3>;                             // 1, 2, more nodes
 constexpr double kNever = -1;
 
 // Latencies [us]: of a call, and of one step over a kind of link.
@@ -187,8 +187,8 @@ TunerChoice choose(const TunerInput& in, OpKind kind, double bytes) {
   TunerChoice best{.time_us = kNever};
   for (std::size_t a = 0; a < kNumTunerAlgorithms; ++a) {
     for (std::size_t p = 0; p < kNumProtocols; ++p) {
-      const TunerChoice choice = tuner_time(in, kind, bytes, static_cast<Algorithm>(a),
-                                            static_cast<Protocol>(p));
+      const TunerChoice choice =
+          tuner_time(in, kind, bytes, static_cast<Algorithm>(a), static_cast<Protocol>(p));
       if (choice.time_us < 0) continue;
       if (best.time_us < 0 || choice.time_us < best.time_us) best = choice;
     }

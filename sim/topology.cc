@@ -10,13 +10,17 @@
 namespace rehearse::sim {
 namespace {
 
-std::int32_t ceil_div(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
+std::int32_t ceil_div(std::int32_t a, std::int32_t b) {
+  return (a + b - 1) / b;
+}
 
 constexpr std::array<std::string_view, kNumLinkKinds> kLinkNames{"scale_up", "pcie", "socket",
                                                                  "nic",      "leaf", "pod"};
 }  // namespace
 
-std::string_view name_of(LinkKind kind) { return kLinkNames[static_cast<std::size_t>(kind)]; }
+std::string_view name_of(LinkKind kind) {
+  return kLinkNames[static_cast<std::size_t>(kind)];
+}
 
 // What a row's ranks put on the links of one level, per byte: one entry per instance and block.
 // Sparse, because a row touches few of the blocks of a large machine.
@@ -124,11 +128,12 @@ void Network::add_node_cuts() {
   const std::int32_t below = c.pcie.coherent ? c.pcie.gpus_per_cpu : c.pcie.gpus_per_switch;
   add_cut(LinkKind::Pcie, std::max(below, 1), pcie * k.pcie_fraction, through_pcie && below > 1);
   if (through_pcie && c.host.sockets > 1 && c.gpus_per_node > 1) {
-    const double socket = c.host.inter_socket ? c.host.inter_socket->value
-                                              : pcie * k.socket_fraction;
+    const double socket =
+        c.host.inter_socket ? c.host.inter_socket->value : pcie * k.socket_fraction;
     add_cut(LinkKind::Socket, ceil_div(c.gpus_per_node, c.host.sockets), socket, true);
   }
-  // NIC ports: what one GPU has where there are at least as many NICs, else the GPUs that share one.
+  // NIC ports: what one GPU has where there are at least as many NICs, else the GPUs that share
+  // one.
   const std::int32_t nics = std::max(c.nics.count, 1);
   const std::int32_t ports = std::min(nics, c.gpus_per_node);
   const double rate = c.nics.bandwidth_each.value * nics / ports * model_->nic.achievable_fraction;
@@ -146,8 +151,8 @@ void Network::add_fabric_cuts() {
     std::int32_t nodes = fabric.nodes_per_scalable_unit;
     if (nodes <= 0) {  // down-ports of a leaf: o of o + 1; a rail's leaf takes one NIC per node
       const double down = fabric.leaf_ports * leaf / (1 + leaf);
-      const std::int32_t nics_on_leaf = ceil_div(std::max(cluster_->nics.count, 1),
-                                                 std::max(fabric.rails, 1));
+      const std::int32_t nics_on_leaf =
+          ceil_div(std::max(cluster_->nics.count, 1), std::max(fabric.rails, 1));
       nodes = std::max(1, static_cast<std::int32_t>(down) / nics_on_leaf);
     }
     add_cut(LinkKind::Leaf, nodes * g, nodes * node / leaf, true);
@@ -199,9 +204,9 @@ double Network::pair_bandwidth() const {
   return ring_bandwidth(2);
 }
 
-// Adds one instance to the loads. A ring enters and leaves each block once, whoever is in it. Where an
-// instance has members of several rows (embed, world), each of them carries the whole load: the event
-// engine takes the largest demand of ops that happen together, not their sum.
+// Adds one instance to the loads. A ring enters and leaves each block once, whoever is in it. Where
+// an instance has members of several rows (embed, world), each of them carries the whole load: the
+// event engine takes the largest demand of ops that happen together, not their sum.
 void Network::account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
                       GroupShape& shape) const {
   const auto n = static_cast<std::int32_t>(members.size());
@@ -267,9 +272,9 @@ void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, 
                         cut.kind,
                         load.ring / cut.capacity,
                         load.pairwise / cut.capacity};
-      const auto same = std::find_if(
-          links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
-          [&](const LinkUse& other) { return other.resource == use.resource; });
+      const auto same =
+          std::find_if(links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
+                       [&](const LinkUse& other) { return other.resource == use.resource; });
       if (same == links.end()) {
         links.push_back(use);
       } else {
@@ -313,10 +318,10 @@ GroupShape Network::group(Row row, const GroupAxes& axes) const {
         members.clear();
         for (const Position p : positions) {
           for (std::int32_t d = axes.data ? 0 : d0; d < (axes.data ? size.data : d0 + 1); ++d) {
-            for (std::int32_t c = axes.context ? 0 : c0;
-                 c < (axes.context ? size.context : c0 + 1); ++c) {
-              for (std::int32_t t = axes.tensor ? 0 : t0;
-                   t < (axes.tensor ? size.tensor : t0 + 1); ++t) {
+            for (std::int32_t c = axes.context ? 0 : c0; c < (axes.context ? size.context : c0 + 1);
+                 ++c) {
+              for (std::int32_t t = axes.tensor ? 0 : t0; t < (axes.tensor ? size.tensor : t0 + 1);
+                   ++t) {
                 members.push_back(mesh_.rank({t, c, d, p.value}).value);
               }
             }
@@ -337,8 +342,7 @@ GroupShape Network::group(Row row, const GroupAxes& axes) const {
     const double port = ring_bandwidth(shape.ranks_per_node);
     const double inside = static_cast<double>(shape.ranks_per_node - 1) / shape.ranks;
     for (std::int32_t direction = 0; direction < 2; ++direction) {
-      shape.links.push_back(
-          {{2 * row.value + direction}, LinkKind::Port, 1 / port, inside / port});
+      shape.links.push_back({{2 * row.value + direction}, LinkKind::Port, 1 / port, inside / port});
     }
   }
   append_links(loads, shape.links, true, true);
@@ -352,9 +356,8 @@ GroupShape Network::group(Row row, const GroupAxes& axes) const {
 }
 
 GroupShape Network::group(Row row, Axis axis) const {
-  GroupAxes axes{.tensor = axis == Axis::Tensor,
-                 .context = axis == Axis::Context,
-                 .data = axis == Axis::Data};
+  GroupAxes axes{
+      .tensor = axis == Axis::Tensor, .context = axis == Axis::Context, .data = axis == Axis::Data};
   if (axis == Axis::Pipeline) {
     for (std::int32_t p = 0; p < mesh_.size(Axis::Pipeline); ++p) axes.positions.push_back({p});
   }
@@ -367,8 +370,8 @@ GroupShape Network::group(Row row, const Schedule& schedule, GroupId id) const {
   std::int32_t size = 1;
   for (const Row member : group.rows) {  // the positions of its rows, where it spans several
     const Position at{position_[member.index()]};
-    const bool known = std::find(axes.positions.begin(), axes.positions.end(), at) !=
-                       axes.positions.end();
+    const bool known =
+        std::find(axes.positions.begin(), axes.positions.end(), at) != axes.positions.end();
     if (!known) axes.positions.push_back(at);
   }
   // A group along tp, cp or dp lists every position's row, yet stays on one position.
@@ -398,8 +401,8 @@ Path Network::path(Row from, Row to) const {
   Path path;
   std::vector<Loads> out(cuts_.size()), in(cuts_.size());
   const std::span<const std::int32_t> senders = ranks_of(from);
-  const std::int32_t shift = (position_[to.index()] - position_[from.index()]) *
-                             mesh_.stride(Axis::Pipeline);
+  const std::int32_t shift =
+      (position_[to.index()] - position_[from.index()]) * mesh_.stride(Axis::Pipeline);
   if (shift == 0) {
     path.same_device = true;
     return path;
@@ -454,9 +457,8 @@ std::vector<Demand> Network::moved(std::span<const Demand> demands, Row from, Ro
     }
   }
   for (Demand& demand : out) {
-    const auto name = std::find_if(names.begin(), names.end(), [&](const auto& pair) {
-      return pair.first == demand.resource;
-    });
+    const auto name = std::find_if(names.begin(), names.end(),
+                                   [&](const auto& pair) { return pair.first == demand.resource; });
     if (name != names.end()) demand.resource = name->second;
   }
   return out;

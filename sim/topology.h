@@ -22,12 +22,12 @@ namespace rehearse::sim {
 
 // Where a link stands; `Out` and `In` are its two directions, which do not share.
 enum class LinkKind : std::uint8_t {
-  Port,     // a GPU's scale-up links: NVLink, xGMI; its PCIe link where there are none
-  Pcie,     // up-link of a PCIe switch
-  Socket,   // between the sockets of a node (GPU traffic of PCIe-only nodes)
-  Nic,      // what one or several GPUs of a node have of its NICs
-  Leaf,     // leaf switch (scalable unit) to spine, where oversubscribed
-  Pod,      // pod or data centre to core, where oversubscribed
+  Port,    // a GPU's scale-up links: NVLink, xGMI; its PCIe link where there are none
+  Pcie,    // up-link of a PCIe switch
+  Socket,  // between the sockets of a node (GPU traffic of PCIe-only nodes)
+  Nic,     // what one or several GPUs of a node have of its NICs
+  Leaf,    // leaf switch (scalable unit) to spine, where oversubscribed
+  Pod,     // pod or data centre to core, where oversubscribed
 };
 inline constexpr std::size_t kNumLinkKinds = 6;
 std::string_view name_of(LinkKind kind);  // "scale_up", "pcie", "socket", "nic", "leaf", "pod"
@@ -47,8 +47,8 @@ struct LinkUse {
   double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
 };
 
-// What is known of a group before an operation and a size are chosen: the same for all its instances
-// (the worst of them where they differ).
+// What is known of a group before an operation and a size are chosen: the same for all its
+// instances (the worst of them where they differ).
 struct GroupShape {
   std::int32_t ranks = 1;           // n
   std::int32_t nodes = 1;           // N: nodes that hold a member
@@ -68,11 +68,11 @@ inline bool operator==(const LinkUse& a, const LinkUse& b) {
 // The way from one row's ranks to the equal ranks of another (pipeline neighbours).
 struct Path {
   bool between_nodes = false;
-  bool same_device = false;       // both stages on one position: no link at all
+  bool same_device = false;  // both stages on one position: no link at all
   bool crosses_pod = false;
-  std::vector<LinkUse> out, in;   // `ring` [s per byte that each rank sends]; for SEND, for RECV
-  double seconds_per_byte = 0;    // of the slowest link, siblings counted
-  LinkKind link = LinkKind::Port; // that link
+  std::vector<LinkUse> out, in;    // `ring` [s per byte that each rank sends]; for SEND, for RECV
+  double seconds_per_byte = 0;     // of the slowest link, siblings counted
+  LinkKind link = LinkKind::Port;  // that link
 };
 
 // The mesh coordinates that vary inside one instance of a group.
@@ -100,9 +100,9 @@ class Network {
   // host. Capacity shared by the GPUs of one switch is counted.
   Path to_host(Row row) const;
 
-  // Demands that were priced on the groups (tp, cp, dp) of row `from`, on those of row `to`: each row
-  // has its own ports, so a body priced once for all rows must not load one row's. What `to` has no
-  // counterpart of stays as it is.
+  // Demands that were priced on the groups (tp, cp, dp) of row `from`, on those of row `to`: each
+  // row has its own ports, so a body priced once for all rows must not load one row's. What `to`
+  // has no counterpart of stays as it is.
   std::vector<Demand> moved(std::span<const Demand> demands, Row from, Row to) const;
   // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
   double ring_bandwidth(std::int32_t members) const;
@@ -120,9 +120,9 @@ class Network {
   // A level of the machine: GPUs in blocks of equal size, each block with a link to the rest.
   struct Cut {
     LinkKind kind{};
-    std::int32_t block = 1;    // GPUs below one link
-    double capacity = 0;       // [B/s] per direction, what collectives reach
-    bool for_groups = true;    // false: host copies only
+    std::int32_t block = 1;                 // GPUs below one link
+    double capacity = 0;                    // [B/s] per direction, what collectives reach
+    bool for_groups = true;                 // false: host copies only
     std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
   };
   struct Loads;  // topology.cc
@@ -134,17 +134,16 @@ class Network {
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
   void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
                GroupShape& shape) const;
-  void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out,
-                    bool in) const;
+  void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;
 
   const Cluster* cluster_;
   const CollectiveModel* model_;
   Mesh mesh_;
-  std::vector<std::int32_t> row_begin_;    // ranks of row r: row_ranks_[row_begin_[r] ..]
+  std::vector<std::int32_t> row_begin_;  // ranks of row r: row_ranks_[row_begin_[r] ..]
   std::vector<std::int32_t> row_ranks_;
   std::vector<std::int32_t> row_of_rank_;
   std::vector<Cut> cuts_;
-  std::vector<Link> links_;                // index = ResourceId
+  std::vector<Link> links_;                                     // index = ResourceId
   std::vector<std::int32_t> data_begin_, data_end_, position_;  // per row
   std::int32_t nodes_ = 1;
 };

@@ -32,8 +32,8 @@ TransferCost transfer_cost(Bytes size, const Path& path, const Network& network)
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;
   const Cluster& c = network.cluster();
-  double alpha = model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha
-                                                  : k.send_recv_alpha;
+  double alpha =
+      model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
   if (path.between_nodes) {
     alpha = k.transfer_alpha + k.transfer_latency_hops * c.nics.one_way_latency_us * kMicro;
     if (path.crosses_pod && c.fabric) alpha += c.fabric->between_pods_latency_us * kMicro;
@@ -95,8 +95,8 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
   if (network.cluster().calibration) {
     std::vector<std::int64_t> sizes;
     std::vector<double> time_us;
-    const CopyDirection direction = to_host ? CopyDirection::DeviceToHost
-                                            : CopyDirection::HostToDevice;
+    const CopyDirection direction =
+        to_host ? CopyDirection::DeviceToHost : CopyDirection::HostToDevice;
     for (const CopyPoint& point : network.cluster().calibration->copies) {
       if (point.direction != direction) continue;
       if (!sizes.empty() && point.bytes <= sizes.back()) continue;  // ascending sizes only
@@ -105,8 +105,8 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
     }
     const std::optional<CurveTime> measured = read_curve(sizes, time_us, size.value);
     if (measured) {  // of one copy alone: GPUs behind one switch share its link
-      const double link = network.cluster().gpu.pcie.bandwidth.value *
-                          network.model().constants.host_copy_fraction;
+      const double link =
+          network.cluster().gpu.pcie.bandwidth.value * network.model().constants.host_copy_fraction;
       const double sharing = std::max(1.0, path.seconds_per_byte * link);
       seconds = measured->seconds * sharing;
       cost.level = measured->level;

@@ -10,7 +10,7 @@
 namespace rehearse::sim {
 
 struct TransferCost {
-  Nanoseconds time{};            // from both ends ready to the data's arrival, alone
+  Nanoseconds time{};  // from both ends ready to the data's arrival, alone
   CostLevel level = CostLevel::Formula;
   LinkKind link = LinkKind::Port;
   std::vector<Demand> send, recv;  // what each end demands; together they are the flow

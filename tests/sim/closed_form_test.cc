@@ -23,8 +23,11 @@ TEST(ZeroTable, GivesThePapersModelStatesOf7Point5BOn64Ranks) {
 }
 
 TEST(ZeroTable, GivesTheOtherRowsOfTable1) {
-  const double expected[4][3] = {  // Nd = 4, 16, 256, 1024; stages 1 to 3, GB as printed
-      {52.5, 41.25, 30}, {35.6, 21.6, 7.5}, {30.4, 15.4, .47}, {30.1, 15.1, .12}};
+  const double expected[4][3] = {// Nd = 4, 16, 256, 1024; stages 1 to 3, GB as printed
+                                 {52.5, 41.25, 30},
+                                 {35.6, 21.6, 7.5},
+                                 {30.4, 15.4, .47},
+                                 {30.1, 15.1, .12}};
   const std::int32_t replicas[4] = {4, 16, 256, 1024};
   for (int row = 0; row < 4; ++row) {
     for (std::int32_t stage = 1; stage <= 3; ++stage) {
@@ -83,20 +86,18 @@ TEST(Korthikanti, GivesFigure1ToATenthOfAPercentAndFigure7AsReadOffThePlot) {
   int bytes = 0, fractions = 0;
   for (const FormulaCase& c : formula_cases()) {
     if (c.measured.contains("activation_bytes")) {
-      const double ours =
-          first_position_activation_bytes(c.shape, c.recompute, c.sequence_parallel, c.layers,
-                                          c.positions, c.chunks);
+      const double ours = first_position_activation_bytes(c.shape, c.recompute, c.sequence_parallel,
+                                                          c.layers, c.positions, c.chunks);
       EXPECT_NEAR(ours / c.measured["activation_bytes"].get<double>(), 1, 0.001) << c.id;
-      const double states = figure1_state_bytes(c.shape.hidden, c.layers, c.shape.tensor_parallel,
-                                                c.positions);
+      const double states =
+          figure1_state_bytes(c.shape.hidden, c.layers, c.shape.tensor_parallel, c.positions);
       EXPECT_NEAR(states / c.measured["parameter_gradient_optimizer_bytes"].get<double>(), 1, 0.001)
           << c.id;
       ++bytes;
     }
     if (c.measured.contains("activation_fraction_of_tp_baseline")) {
-      const double fraction =
-          layer_activation_bytes(c.shape, c.recompute, c.sequence_parallel) /
-          layer_activation_bytes(c.shape, RecomputeMode::None, false);
+      const double fraction = layer_activation_bytes(c.shape, c.recompute, c.sequence_parallel) /
+                              layer_activation_bytes(c.shape, RecomputeMode::None, false);
       const double read = c.measured["activation_fraction_of_tp_baseline"];
       EXPECT_NEAR(fraction / read, 1, 0.015) << c.id;
       ++fractions;
@@ -159,19 +160,22 @@ TEST(Flops, FollowNarayananKorthikantiAndPalm) {
   EXPECT_NEAR(recomputed, 1.8796e17, 0.00005e17);
   EXPECT_NEAR(recomputed / model, 1.3322, 0.00005);
   EXPECT_NEAR(korthikanti_model_flops(280, 2048, 105, 20480, 51200), 1.8522e18, 0.00005e18);
-  // Four forward passes of the layers and three of the logits: 8 B s L (12 h^2 + 2 s h) + 6 B s h V.
+  // Four forward passes of the layers and three of the logits: 8 B s L (12 h^2 + 2 s h) + 6 B s h
+  // V.
   const double layers = 64.0 * 2048 * 96 * (24.0 * 12288 * 12288 + 4.0 * 2048 * 12288);
   EXPECT_NEAR(recomputed / (4 * layers + 6.0 * 64 * 2048 * 12288 * 51200), 1, 1e-12);
   // Selective recomputation: +0.90 % and +0.55 %; the paper's equation +2.69 % and +1.64 %.
   const auto more = [](double B, double L, double h, bool paper) {
     return selective_hardware_flops(B, 2048, L, h, 51200, paper) /
-               korthikanti_model_flops(B, 2048, L, h, 51200) - 1;
+               korthikanti_model_flops(B, 2048, L, h, 51200) -
+           1;
   };
   EXPECT_NEAR(more(64, 96, 12288, false), .0090, .00005);
   EXPECT_NEAR(more(280, 105, 20480, false), .0055, .00005);
   EXPECT_NEAR(more(64, 96, 12288, true), .0269, .00005);
   EXPECT_NEAR(more(280, 105, 20480, true), .0164, .00006);
-  // PaLM 540B: 238.3k tokens/s on 6144 TPU v4 of 275 TFLOP/s = 46.2 % (118 layers, 48 heads of 256).
+  // PaLM 540B: 238.3k tokens/s on 6144 TPU v4 of 275 TFLOP/s = 46.2 % (118 layers, 48 heads of
+  // 256).
   EXPECT_NEAR(palm_mfu(238.3e3, 540.35e9, 118, 48, 256, 2048, 6144 * 275e12), .462, .0005);
 }
 

@@ -1,4 +1,5 @@
-// Collectives against published tables (within the errors that docs/network.md states), and by hand.
+// Collectives against published tables (within the errors that docs/network.md states), and by
+// hand.
 #include "sim/collective_cost.h"
 
 #include <algorithm>
@@ -42,7 +43,8 @@ TEST(BusBandwidth, HasTheFactorsOfNcclTests) {
   }
   EXPECT_DOUBLE_EQ(bus_bandwidth_factor(OpKind::AllReduce, 2), 1);
   // 8 GB all-reduced by 8 ranks in 0.1 s: 80 * 1.75 GB/s.
-  EXPECT_DOUBLE_EQ(bus_bandwidth(OpKind::AllReduce, {8'000'000'000}, 8, {100'000'000}).value, 140e9);
+  EXPECT_DOUBLE_EQ(bus_bandwidth(OpKind::AllReduce, {8'000'000'000}, 8, {100'000'000}).value,
+                   140e9);
   EXPECT_DOUBLE_EQ(bus_bandwidth(OpKind::AllReduce, {8}, 8, {0}).value, 0);
 }
 
@@ -144,8 +146,8 @@ TEST(CollectiveCost, ReachesTheMeasuredBandwidthOfRingsThatTheSwitchDoesNotReduc
 }
 
 TEST(CollectiveCost, GivesTheReferenceLayersCollectives) {
-  // 22B layer (t 8, b 4, s 2048, h 6144; prediction-recipe, section 4): two all-reduces 1.71 ms, two
-  // all-gathers and two reduce-scatters 1.74 ms.
+  // 22B layer (t 8, b 4, s 2048, h 6144; prediction-recipe, section 4): two all-reduces 1.71 ms,
+  // two all-gathers and two reduce-scatters 1.74 ms.
   const auto selene = machine("selene-a100-80gb");
   const double bytes = 2.0 * 4 * 2048 * 6144;
   const double reduce = microseconds(*selene, 8, OpKind::AllReduce, bytes);
@@ -267,7 +269,8 @@ TEST(CollectiveCost, PaysTheDistanceBetweenDataCentres) {
     const Network network = make_network(*dgx, make_plan({.t = 8, .d = 4}));
     const GroupShape shape = network.group({0}, Axis::Data);
     return static_cast<double>(
-               collective_cost(OpKind::AllReduce, {bytes}, shape, network).time.value) * 1e-6;
+               collective_cost(OpKind::AllReduce, {bytes}, shape, network).time.value) *
+           1e-6;
   };
   // Up and down once: two crossings of 5 ms for a message without weight.
   EXPECT_NEAR(milliseconds(5000, 1, 64) - milliseconds(.001, 1, 64), 10, .001);
@@ -280,8 +283,9 @@ TEST(CollectiveCost, DemandsNoMoreThanItsLinksHave) {
   const OpKind kinds[] = {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,
                           OpKind::Broadcast, OpKind::Reduce,    OpKind::Gather,
                           OpKind::Scatter,   OpKind::AllToAll};
-  for (const char* id : {"dgx-a100-80gb", "dgx-h200", "gb200-nvl72", "mi300x-8", "dgx1-v100-32gb",
-                         "pcie-a100-80gb-8", "rtx4090-8", "gcp-a2-highgpu-8g", "llama3-h100-80gb"}) {
+  for (const char* id :
+       {"dgx-a100-80gb", "dgx-h200", "gb200-nvl72", "mi300x-8", "dgx1-v100-32gb",
+        "pcie-a100-80gb-8", "rtx4090-8", "gcp-a2-highgpu-8g", "llama3-h100-80gb"}) {
     const auto node = machine(id);
     for (const Sizes sizes : {Sizes{.t = 2, .d = 8}, Sizes{.t = 8, .d = 4}, Sizes{.d = 64}}) {
       const Network network = make_network(*node, make_plan(sizes));
@@ -316,8 +320,8 @@ TEST(CollectiveCost, DemandsNoMoreThanItsLinksHave) {
 TEST(CollectiveCost, TakesTheClustersOwnMeasurementFirst) {
   auto dgx = machine("dgx-a100-80gb");
   dgx->cluster.calibration = Calibration{};
-  dgx->cluster.calibration->collectives = {
-      {CollectiveOp::AllReduce, 8, 1, 1 << 20, 50}, {CollectiveOp::AllReduce, 8, 1, 1 << 22, 200}};
+  dgx->cluster.calibration->collectives = {{CollectiveOp::AllReduce, 8, 1, 1 << 20, 50},
+                                           {CollectiveOp::AllReduce, 8, 1, 1 << 22, 200}};
   const Result<CollectiveTables> tables =
       read_collective_tables("scenarios/kernels/collectives.json");
   ASSERT_TRUE(tables);

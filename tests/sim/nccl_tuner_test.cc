@@ -11,12 +11,18 @@ namespace {
 constexpr double kMiB = 1 << 20;
 
 TunerInput a100(std::int32_t ranks) {  // 12 NVLinks of 20 GB/s through NVSwitch
-  return {.ranks = ranks, .nodes = 1, .compute_capability = 80, .channels = 12,
+  return {.ranks = ranks,
+          .nodes = 1,
+          .compute_capability = 80,
+          .channels = 12,
           .channel_intra = nvlink_channel_gb_per_s(80)};
 }
 
 TunerInput h100(std::int32_t ranks) {
-  return {.ranks = ranks, .nodes = 1, .compute_capability = 90, .channels = 18,
+  return {.ranks = ranks,
+          .nodes = 1,
+          .compute_capability = 90,
+          .channels = 18,
           .channel_intra = nvlink_channel_gb_per_s(90)};
 }
 
@@ -71,8 +77,13 @@ TEST(NcclTuner, UsesTheSwitchWhereItReduces) {
 }
 
 TEST(NcclTuner, PrefersATreeToARingOfManyNodesForSmallMessages) {
-  TunerInput in{.ranks = 512, .nodes = 64, .compute_capability = 80, .channels = 16,
-                .channel_intra = 12.5, .channel_inter = 12.5, .nic_latency_us = 1.5};
+  TunerInput in{.ranks = 512,
+                .nodes = 64,
+                .compute_capability = 80,
+                .channels = 16,
+                .channel_intra = 12.5,
+                .channel_inter = 12.5,
+                .nic_latency_us = 1.5};
   EXPECT_EQ(choose(in, OpKind::AllReduce, kMiB).algorithm, Algorithm::Tree);
   // By hand, tree, LL: 6.8 + 2 (7 * 0.6 + 6 * (5 + 1.5)) = 93.2 us of latency.
   EXPECT_NEAR(tuner_time(in, OpKind::AllReduce, 0, Algorithm::Tree, Protocol::Ll).time_us, 93.2,

@@ -1,4 +1,5 @@
-// Groups on nodes: shapes by hand for known layouts, and against a brute-force count for random ones.
+// Groups on nodes: shapes by hand for known layouts, and against a brute-force count for random
+// ones.
 #include "sim/topology.h"
 
 #include <map>
@@ -45,8 +46,7 @@ TEST(Topology, LetsOneRingUseAllNicsOfANode) {
 TEST(Topology, HalvesANicThatTwoGroupsShare) {
   // 4 NICs for 8 GPUs, tensor parallel 8: the rings of GPUs 0 and 1 share NIC 0.
   const auto four = machine("a100-80gb-4x-hdr200");
-  const GroupShape data =
-      make_network(*four, make_plan({.t = 8, .d = 4})).group({0}, Axis::Data);
+  const GroupShape data = make_network(*four, make_plan({.t = 8, .d = 4})).group({0}, Axis::Data);
   EXPECT_NEAR(data.nics, .5, 1e-12);
   // One NIC for 8 GPUs: an eighth.
   const auto a2 = machine("gcp-a2-highgpu-8g");
@@ -54,8 +54,7 @@ TEST(Topology, HalvesANicThatTwoGroupsShare) {
               1e-12);
   // 32 NICs for 8 GPUs: four each.
   const auto p5 = machine("aws-p5-48xlarge");
-  EXPECT_NEAR(make_network(*p5, make_plan({.t = 8, .d = 4})).group({0}, Axis::Data).nics, 4,
-              1e-12);
+  EXPECT_NEAR(make_network(*p5, make_plan({.t = 8, .d = 4})).group({0}, Axis::Data).nics, 4, 1e-12);
 }
 
 TEST(Topology, SharesAResourceBetweenRowsOnlyWhereTheyShareTheLink) {
@@ -127,11 +126,9 @@ TEST(Topology, LetsInterleavedRingsShareTheLinkBetweenSockets) {
   // SimuMax: on 8 PCIe GPUs, four pairs across the sockets reach 4 GB/s each and two rings of four
   // 7.65, though one such pair or ring alone reaches 20.
   const auto pcie = machine("pcie-a100-80gb-8");
-  const GroupShape pairs =
-      make_network(*pcie, make_plan({.t = 4, .d = 2})).group({0}, Axis::Data);
+  const GroupShape pairs = make_network(*pcie, make_plan({.t = 4, .d = 2})).group({0}, Axis::Data);
   EXPECT_NEAR(1e-9 / use_of(pairs.links, LinkKind::Socket).ring, 4, .4);
-  const GroupShape fours =
-      make_network(*pcie, make_plan({.t = 2, .d = 4})).group({0}, Axis::Data);
+  const GroupShape fours = make_network(*pcie, make_plan({.t = 2, .d = 4})).group({0}, Axis::Data);
   EXPECT_NEAR(1e-9 / use_of(fours.links, LinkKind::Socket).ring, 7.65, .4);
   const GroupShape near = make_network(*pcie, make_plan({.t = 2})).group({0}, Axis::Tensor);
   EXPECT_EQ(use_of(near.links, LinkKind::Socket).resource, ResourceId{});
@@ -178,8 +175,8 @@ TEST(Topology, FindsGroupsOfASchedule) {
   const Network network = make_network(*dgx, make_plan({.t = 2, .p = 2, .c = 2, .d = 4}));
   Schedule schedule;
   const std::vector<Row> both{{0}, {1}};
-  schedule.groups = {{"tp", 2, both}, {"dp", 4, both}, {"dp", 8, both},
-                     {"pp", 2, both}, {"embed", 2, both}, {"world", 32, both}, {"cp", 2, both}};
+  schedule.groups = {{"tp", 2, both},    {"dp", 4, both},     {"dp", 8, both}, {"pp", 2, both},
+                     {"embed", 2, both}, {"world", 32, both}, {"cp", 2, both}};
   const std::int32_t ranks[] = {2, 4, 8, 2, 2, 32, 2};
   const std::int32_t nodes[] = {1, 2, 2, 2, 2, 4, 1};
   for (std::int32_t g = 0; g < 7; ++g) {
@@ -260,8 +257,10 @@ TEST(Topology, CountsTheLoadOfNicsAsAnUnfoldedCountDoes) {
   int loaded = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const Machine& m = *machines[random() % machines.size()];
-    const Plan plan = make_plan({.t = pick({1, 2, 3, 4, 8}), .p = pick({1, 2, 3, 4}),
-                                 .c = pick({1, 2}), .d = pick({1, 2, 3, 5, 8})},
+    const Plan plan = make_plan({.t = pick({1, 2, 3, 4, 8}),
+                                 .p = pick({1, 2, 3, 4}),
+                                 .c = pick({1, 2}),
+                                 .d = pick({1, 2, 3, 5, 8})},
                                 orders[random() % orders.size()]);
     const Network network = make_network(m, plan);
     const double port = m.cluster.nics.bandwidth_each.value * m.cluster.nics.count /

@@ -8,7 +8,9 @@
 namespace rehearse::sim {
 namespace {
 
-double microseconds(const TransferCost& cost) { return static_cast<double>(cost.time.value) * 1e-3; }
+double microseconds(const TransferCost& cost) {
+  return static_cast<double>(cost.time.value) * 1e-3;
+}
 
 TEST(TransferCost, IsTheNicOfOneRankBetweenNodes) {
   // Recipe 3.10: 20 us + S / (0.9 NIC) on InfiniBand of 1.5 us; 50 MB over 8 rails of 25 GB/s.
