@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "schedules/deadlock.h"
+#include "schedules/passes/add_transfers.h"
+#include "schedules/registry.h"
 #include "tests/sim/random_schedule.h"
 
 namespace rehearse::sim {
@@ -99,6 +102,73 @@ TEST(Sweep, ReportsADeadlockInsteadOfTimes) {
       sweep(compile(writer.finish()), {.costs = {{.time = {1}}}, .of_op = {0}});
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("has no other end"), std::string::npos);
+}
+
+Schedule lowered(std::string_view name, ScheduleShape shape, TransferPolicy policy) {
+  const Schedule l0 = generate(name, shape).value();
+  return add_transfers(l0, time_compute(l0, {}).value().end, policy);
+}
+
+CostTable costs_by_kind(const Schedule& schedule, std::int64_t forward, std::int64_t backward,
+                        std::int64_t transfer) {
+  CostTable costs{.costs = {{.time = {forward}}, {.time = {backward}}, {.time = {transfer}}}};
+  for (const Op& op : schedule.ops) {
+    const bool transfers = traits(op.kind).op_class == OpClass::Transfer;
+    costs.of_op.push_back(transfers ? 2 : op.kind == OpKind::Forward ? 0 : 1);
+  }
+  return costs;
+}
+
+// The validator's longest path is another implementation of the same rules: it hangs where we hang,
+// naive orders included, and gives the same end of every op.
+TEST(Sweep, AgreesWithTheProofOnEveryScheduleAndTransferPolicy) {
+  std::int32_t hanging = 0, running = 0;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (info.planned) continue;
+    const Result<ScheduleShape> shape = resolve_shape(info, {.positions = 4, .microbatches = 8});
+    if (!shape) continue;
+    for (const TransferPolicyInfo& transfers : kTransferPolicies) {
+      const Schedule schedule = lowered(info.name, shape.value(), transfers.policy);
+      const CostTable costs = costs_by_kind(schedule, 100, 170, 13);
+      std::vector<Nanoseconds> times;
+      for (std::int32_t i = 0; i < schedule.num_ops(); ++i) times.push_back(costs.cost({i}).time);
+      const DeadlockProof proof = prove_no_deadlock(schedule, StreamModel::One, {.per_op = times});
+      const Result<Timeline> swept = sweep(compile(schedule), costs);
+      ASSERT_EQ(static_cast<bool>(swept), proof.complete) << info.name << ", " << transfers.name;
+      ++(swept ? running : hanging);
+      if (!swept) continue;
+      ASSERT_EQ(swept.value().finish, proof.makespan) << info.name << ", " << transfers.name;
+      ASSERT_EQ(swept.value().end, proof.finish) << info.name << ", " << transfers.name;
+    }
+  }
+  EXPECT_GT(running, 40);
+  EXPECT_GT(hanging, 4);
+}
+
+// GPipe and 1F1B: (m + p - 1)(F + B). Interleaved, v chunks of F/v and B/v each: m(F + B) +
+// (p - 1)(F + B)/v (Narayanan et al., Efficient Large-Scale Language Model Training, 2.2).
+TEST(Sweep, GivesTheClosedFormsInIntegers) {
+  constexpr std::int64_t kF = 120, kB = 240;
+  for (const std::int32_t p : {2, 4, 8}) {
+    for (const std::int32_t m : {p, 2 * p, 4 * p}) {
+      for (const std::string_view name : {"gpipe", "1f1b"}) {
+        const Schedule schedule =
+            lowered(name, {.positions = p, .microbatches = m}, TransferPolicy::TimeSorted);
+        EXPECT_EQ(sweep(compile(schedule), costs_by_kind(schedule, kF, kB, 0)).value().step(),
+                  Nanoseconds{(m + p - 1) * (kF + kB)})
+            << name << " p " << p << " m " << m;
+      }
+      for (const std::int32_t v : {2, 3}) {
+        const Schedule schedule =
+            lowered("interleaved_1f1b", {.positions = p, .microbatches = m, .chunks = v},
+                    TransferPolicy::TimeSorted);
+        EXPECT_EQ(
+            sweep(compile(schedule), costs_by_kind(schedule, kF / v, kB / v, 0)).value().step(),
+            Nanoseconds{m * (kF + kB) + (p - 1) * (kF + kB) / v})
+            << "p " << p << " m " << m << " v " << v;
+      }
+    }
+  }
 }
 
 }  // namespace
