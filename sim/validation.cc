@@ -31,19 +31,6 @@ void fill(std::vector<Figure>& figures, std::string_view key, double value) {
 
 // --- Orders with given durations ----------------------------------------------------------------
 
-std::int32_t visited(const ScheduleInfo& info, const ScheduleShape& shape) {
-  switch (info.chunks) {
-    case ChunkRule::Many:
-      return std::max(1, shape.chunks);
-    case ChunkRule::V:
-      return 2;
-    case ChunkRule::One:
-    case ChunkRule::Bidirectional:
-      return 1;
-  }
-  return 1;
-}
-
 Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   const ScheduleInfo* info = find_schedule(entry.schedule.name);
   if (info == nullptr) {
@@ -57,16 +44,17 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   Result<ScheduleShape> resolved = resolve_shape(*info, entry.schedule.shape);
   if (!resolved) return wrong(resolved.error());
   ScheduleShape shape = resolved.value();
-  const std::int32_t chunks = visited(*info, shape), slices = std::max(1, shape.slices);
+  // V shapes visit two chunks per position whatever `chunks` says: divisible by both.
+  const std::int64_t parts = 2LL * std::max(1, shape.chunks) * std::max(1, shape.slices);
   const Result<Ticks> ticks =
-      to_ticks(entry.schedule.times, static_cast<std::int64_t>(chunks) * slices, shape.positions,
-               shape.microbatches);
+      to_ticks(entry.schedule.times, parts, shape.positions, shape.microbatches);
   if (!ticks) return wrong(ticks.error());
   shape.times = ticks.value().times;
   const Result<Schedule> order = generate(info->name, shape);
   if (!order) return wrong(order.error());
-  const Result<ComputeTiming> timing =
-      time_compute(order.value(), divide(ticks.value().times, chunks, slices));
+  const Result<ComputeTiming> timing = time_compute(
+      order.value(),
+      divide(ticks.value().times, visited_chunks(order.value()), std::max(1, shape.slices)));
   if (!timing) return wrong(timing.error());
   const ScheduleMetrics metrics = measure(order.value(), timing.value());
   const double bubble = entry.measure == "span_bubble_ratio" ? metrics.span_bubble_ratio
