@@ -122,8 +122,9 @@ class Pricer {
     for (const double part : share) sum += part;
     for (double& part : share) part = sum > 0 ? part / sum : 0;
     if (sum <= 0) share = all(body.level);
+    // Bodies are priced on row 0's links; every row has links of its own.
     return add({.time = body.time, .communicating = body.communicating, .level = body.level},
-               body.demands, share, std::move(traffic));
+               network_.moved(body.demands, Row{0}, row_), share, std::move(traffic));
   }
 
   std::int32_t compute_cost(const Op& op) {
@@ -248,15 +249,15 @@ class Pricer {
     Key key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload), row_.value};
     switch (traits(op.kind).op_class) {
       case OpClass::Compute:
-        key[1] = op.stage.value;
         key[2] = op.segment_begin;
         key[3] = op.segment_end;
+        key[4] = op.stage.value;
         if (op.kind == OpKind::Overlap) {
           const auto child = static_cast<std::size_t>(op.child);
           const Op &a = s_.children[child], &b = s_.children[child + 1];
-          key[1] = a.stage.value;
           key[2] = b.stage.value;
           key[3] = static_cast<std::int64_t>(a.kind) * 32 + static_cast<std::int64_t>(b.kind);
+          key[4] = a.stage.value;
         }
         break;
       case OpClass::Transfer: key[2] = op.peer.value; break;
