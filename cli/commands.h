@@ -17,6 +17,7 @@ enum ExitCode : int {
 using AddCommand = void (*)(CLI::App& app, int& exit_code);
 
 void add_check(CLI::App& app, int& exit_code);
+void add_schedule(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_validate(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);

@@ -46,6 +46,7 @@ void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_
 
 constexpr std::array kCommands{
     add_check,
+    add_schedule,
     add_simulate,
     add_validate,
     add_render,

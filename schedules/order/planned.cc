@@ -32,7 +32,8 @@ ComputeTimes times_of(const ScheduleShape& shape, std::int32_t stages, std::int3
 
 Error needs_more(const ScheduleShape& shape) {
   return {.message = "memory_limit: " + std::to_string(limit_of(shape)) +
-                     " activations per position are not enough for any order that is known"};
+                     " activations per position are not enough for any order that is known",
+          .infeasible = true};
 }
 
 // The best order seen so far, of any placement. Times are comparable: all are in the ticks of the

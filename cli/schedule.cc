@@ -1,0 +1,362 @@
+// rehearse schedule: an order by name or from a scenario; proved, timed, drawn.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "cli/commands.h"
+#include "schedules/csv.h"
+#include "schedules/durations.h"
+#include "schedules/evaluation.h"
+#include "schedules/registry.h"
+#include "schedules/scenario.h"
+#include "schedules/schedule_file.h"
+#include "schedules/text.h"
+#include "schedules/validate.h"
+#include "viz/chart.h"
+#include "viz/svg.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string scenario, name, times, transfers, format = "chart", level = "compute";
+  std::vector<std::string> overrides;
+  ScheduleShape shape{.positions = 0, .microbatches = 0};
+  bool limited = false;  // --memory-limit was given
+  std::int32_t width = 0;
+};
+
+// What is asked for, wherever it came from.
+struct Request {
+  std::string name;
+  ScheduleShape shape;
+  Ticks ticks;
+};
+
+// "group_size: ..." of the registry as the flag it came from: "--group-size: ...".
+std::string as_flag(std::string message) {
+  const std::size_t colon = message.find(':');
+  for (std::size_t i = 0; i < std::min(colon, message.size()); ++i) {
+    if (message[i] == '_') message[i] = '-';
+  }
+  return "--" + message;
+}
+
+Error flagged(const Error& error) {
+  Error said = error;
+  said.message = as_flag(error.message);
+  return said;
+}
+
+Result<Schedule> order_of_file(const std::string& path) {
+  Result<ScheduleFile> file = read_schedule_file(path);
+  if (!file) return file.error();
+  return compute_order_of(file.value().schedule);
+}
+
+// Ticks that every number of chunks in question divides.
+Result<Ticks> ticks_for(const Durations& durations, const ScheduleShape& shape) {
+  const std::int64_t parts =
+      std::lcm<std::int64_t>(2, std::max(1, shape.chunks)) * std::max(1, shape.slices);
+  return to_ticks(durations, parts, shape.positions, shape.microbatches);
+}
+
+// Schedules beyond this many compute ops are refused (INTERFACE: 2^28).
+constexpr std::int64_t kMostOps = std::int64_t{1} << 28;
+
+Result<> check_size(const ScheduleShape& shape) {
+  const double ops = 3.0 * shape.positions * shape.microbatches * std::max(1, shape.chunks) *
+                     std::max(1, shape.slices);
+  if (ops <= static_cast<double>(kMostOps)) return {};
+  return Error{
+      fmt::format("microbatches: {} positions with {} micro-batches are {:.0f} ops, more "
+                  "than {}",
+                  shape.positions, shape.microbatches, ops, kMostOps)};
+}
+
+// The request and the order of flags alone: `--schedule NAME --stages P --microbatches M`.
+Result<Schedule> order_of_flags(const Options& options, const Durations& durations,
+                                Request& request) {
+  if (options.name.empty()) return Error{"schedule: give a SCENARIO, or --schedule NAME"};
+  if (options.name.starts_with("file:")) {
+    Result<Schedule> order = order_of_file(options.name.substr(5));
+    if (!order) return order.error();
+    request.shape = {.positions = order.value().placement.positions,
+                     .microbatches = order.value().microbatches,
+                     .chunks = visited_chunks(order.value()),
+                     .slices = order.value().slices};
+    const Result<Ticks> ticks = ticks_for(durations, request.shape);
+    if (!ticks) return flagged(ticks.error());
+    request.ticks = ticks.value();
+    return order;
+  }
+  const ScheduleInfo* info = find_schedule(options.name);
+  if (info == nullptr) return flagged(generate(options.name, options.shape).error());
+  if (options.shape.positions == 0) return Error{"--stages: left out"};
+  if (options.shape.microbatches == 0) return Error{"--microbatches: left out"};
+  const Result<ScheduleShape> shape = resolve_shape(*info, options.shape);
+  if (!shape) return flagged(shape.error());
+  if (const Result<> size = check_size(shape.value()); !size) return flagged(size.error());
+  const Result<Ticks> ticks = ticks_for(durations, shape.value());
+  if (!ticks) return flagged(ticks.error());
+  request = {.name = std::string(info->name), .shape = shape.value(), .ticks = ticks.value()};
+  request.shape.times = request.ticks.times;
+  const Result<Schedule> made = generate(info->name, request.shape);
+  return made ? made : Result<Schedule>(flagged(made.error()));
+}
+
+// The order of a scenario's plan. The durations are those of --times: no cluster is asked.
+Result<Schedule> order_of_scenario(const Options& options, const Durations& durations,
+                                   Request& request) {
+  const Result<Scenario> read =
+      read_scenario(options.scenario,
+                    {.overrides = options.overrides, .needs_model = false, .needs_cluster = false});
+  if (!read) return read.error();
+  for (const std::string& warning : read.value().warnings) print_error(warning);
+  const Plan& plan = read.value().plan;
+  const auto in_file = [&](const Error& error) {
+    Error said = error;
+    said.message = options.scenario + ": plan." + error.message;
+    return said;
+  };
+  if (plan.schedule.starts_with("file:")) {
+    Options file = options;
+    file.name = plan.schedule;
+    return order_of_flags(file, durations, request);
+  }
+  const Result<ScheduleShape> shape = shape_of(plan);
+  if (!shape) return in_file(shape.error());
+  if (const Result<> size = check_size(shape.value()); !size) return in_file(size.error());
+  const Result<Ticks> ticks = ticks_for(durations, shape.value());
+  if (!ticks) return in_file(ticks.error());
+  request = {.name = plan.schedule, .shape = shape.value(), .ticks = ticks.value()};
+  request.shape.times = request.ticks.times;
+  const Result<Schedule> made = generate(plan.schedule, request.shape);
+  return made ? made : Result<Schedule>(in_file(made.error()));
+}
+
+nlohmann::ordered_json number(double value) {
+  if (value == std::floor(value) && std::abs(value) < 0x1p53) {
+    return static_cast<std::int64_t>(value);
+  }
+  return value;
+}
+
+nlohmann::ordered_json numbers(const std::vector<double>& values) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const double value : values) list.push_back(number(value));
+  return list;
+}
+
+struct Report {
+  const Schedule& order;
+  const Schedule& shown;  // the order, or the same with transfers
+  const Evaluation& evaluation;
+  double per_unit;
+
+  double makespan() const {
+    return static_cast<double>(evaluation.metrics.makespan.value) / per_unit;
+  }
+};
+
+std::string to_json(const Report& report) {
+  nlohmann::ordered_json json;
+  const Schedule& shown = report.shown;
+  const ScheduleMetrics& metrics = report.evaluation.metrics;
+  json["schedule"] = shown.name;
+  json["stages"] = shown.placement.stages();
+  json["microbatches"] = shown.microbatches;
+  nlohmann::ordered_json orders = nlohmann::ordered_json::array();
+  for (Row row{0}; row.value < shown.num_rows(); ++row.value) {
+    nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+    for (std::size_t i = shown.first_op(row); i < shown.first_op({row.value + 1}); ++i) {
+      ops.push_back(to_text(shown, OpId{static_cast<std::int32_t>(i)}));
+    }
+    orders.push_back(std::move(ops));
+  }
+  json["orders"] = std::move(orders);
+  const bool timed = report.evaluation.deadlock_free;
+  const bool spent = timed && metrics.makespan.value > 0;
+  const auto known = [](bool is, double value) {
+    return is ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  json["makespan"] = timed ? number(report.makespan()) : nlohmann::ordered_json(nullptr);
+  json["bubble_ratio"] = known(spent, metrics.bubble_ratio);
+  json["bubble_overhead"] = known(spent, metrics.bubble_overhead);
+  json["span_bubble_ratio"] = known(spent, metrics.span_bubble_ratio);
+  json["peak_activations"] = numbers(metrics.peak_activations);
+  json["peak_activations_weighted"] = numbers(metrics.peak_activations_weighted);
+  json["deadlock_free"] = timed;
+  json["hash"] = content_hash(shown);
+  return json.dump() + "\n";
+}
+
+// The width of the terminal; a pipe gets 100 columns, whatever the window is.
+std::int32_t line_columns(const Options& options) {
+  if (options.width > 0) return options.width;
+  if (isatty(STDOUT_FILENO) == 0) return 100;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const int width = columns != nullptr ? std::atoi(columns) : 0;
+  return width > 0 ? width : 80;
+}
+
+std::string per_rank(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += fmt::format(" {:g}", value);
+  return text;
+}
+
+std::string to_chart(const Report& report, const Options& options) {
+  const ScheduleMetrics& metrics = report.evaluation.metrics;
+  std::string text = report.shown.name + '\n';
+  if (!report.evaluation.deadlock_free) {
+    for (const std::string& line : explain(report.evaluation.full, report.evaluation.proof)) {
+      text += line + '\n';
+    }
+    return text;
+  }
+  text += viz::chart(report.order, report.evaluation.timing,
+                     {.columns = line_columns(options), .color = isatty(STDOUT_FILENO) != 0});
+  text += fmt::format(
+      "makespan {:g}, bubble {:.4f} of it, {:.4f} of busy time; {:.4f} of the longest own span\n",
+      report.makespan(), metrics.bubble_ratio, metrics.bubble_overhead, metrics.span_bubble_ratio);
+  text += fmt::format("activations at most, per rank:{}\n", per_rank(metrics.peak_activations));
+  if (metrics.peak_activations != metrics.peak_activations_weighted) {
+    text += fmt::format("with I freeing half of one:   {}\n",
+                        per_rank(metrics.peak_activations_weighted));
+  }
+  return text + fmt::format("free of deadlock; hash {}\n", content_hash(report.shown));
+}
+
+Result<std::string> formatted(const Report& report, const Options& options) {
+  if (options.format == "json") return to_json(report);
+  if (options.format == "csv") return to_csv(report.shown);
+  if (options.format == "svg" && report.evaluation.deadlock_free) {
+    const std::string title =
+        fmt::format("{}: makespan {:g}, bubble {:.1f} %", report.shown.name, report.makespan(),
+                    100 * report.evaluation.metrics.bubble_ratio);
+    return viz::svg(viz::chart_scene(report.order, report.evaluation.timing, title,
+                                     options.width > 0 ? options.width : 960));
+  }
+  return to_chart(report, options);
+}
+
+// Transfers that cost nothing and whose order nobody asked about do not time the schedule: they
+// could only add the waiting behind one another that `--transfers` is there to show.
+Result<Evaluation> evaluated(const Schedule& order, const Request& request,
+                             const Options& options) {
+  const ComputeTimes times =
+      divide(request.ticks.times, visited_chunks(order), std::max(1, order.slices));
+  const TransferPolicy policy = options.transfers.empty()
+                                    ? TransferPolicy::TimeSorted
+                                    : *find_transfer_policy(options.transfers);
+  Result<Evaluation> made = evaluate(order, times, policy);
+  if (!made || !options.transfers.empty() || times.transfer.value > 0) return made;
+  Result<ComputeTiming> timing = time_compute(order, times);
+  if (!timing) return timing.error();
+  Evaluation evaluation = std::move(made).value();
+  evaluation.timing = std::move(timing).value();
+  evaluation.metrics = measure(order, evaluation.timing);
+  return evaluation;
+}
+
+int run(const Options& options) {
+  const auto fail = [](const Error& error) {
+    print_error(error.message);
+    return error.infeasible ? kNo : kBadInput;
+  };
+  const Result<Durations> durations = parse_durations(options.times);
+  if (!durations) return fail(flagged(durations.error()));
+  if (!options.scenario.empty() && !options.name.empty()) {
+    return fail({"schedule: give a SCENARIO or --schedule, not both (--set changes a scenario)"});
+  }
+  if (options.limited && !(options.shape.memory_limit > 0)) {
+    return fail({"--memory-limit: it must be a number above 0"});
+  }
+  Request request;
+  const Result<Schedule> made = options.scenario.empty()
+                                    ? order_of_flags(options, durations.value(), request)
+                                    : order_of_scenario(options, durations.value(), request);
+  if (!made) return fail(made.error());
+  const Schedule& order = made.value();
+  const Validation validation = validate(order);
+  if (!validation.sound()) {
+    print_error(order.name + ": " + validation.violations.front().message);
+    return kNo;
+  }
+  const Result<Evaluation> evaluation = evaluated(order, request, options);
+  if (!evaluation) {
+    print_error(order.name + ": " + evaluation.error().message);
+    return kNo;
+  }
+  const Schedule& shown = options.level == "full" ? evaluation.value().full : order;
+  const Report report{order, shown, evaluation.value(), request.ticks.per_unit};
+  const Result<std::string> text = formatted(report, options);
+  if (!text) return fail(text.error());
+  std::fwrite(text.value().data(), 1, text.value().size(), stdout);
+  if (evaluation.value().deadlock_free) return kDone;
+  if (options.format != "chart") {
+    print_error(order.name +
+                ": hangs: " + cycle_in_one_line(evaluation.value().full, evaluation.value().proof));
+  }
+  return kNo;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const TransferPolicyInfo& info : kTransferPolicies) names.emplace_back(info.name);
+  return names;
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "schedule", "generate a pipeline schedule, prove it, time it with given durations");
+  const auto o = std::make_shared<Options>();
+  const CLI::Range count(1, 1 << 20);
+  command->add_option("SCENARIO", o->scenario, "take the schedule of this scenario's plan");
+  command->add_option("--schedule", o->name, "its name (docs/schedules.md), or file:PATH");
+  command->add_option("--stages", o->shape.positions, "positions of the pipeline")->check(count);
+  command->add_option("--microbatches", o->shape.microbatches, "micro-batches per step")
+      ->check(count);
+  command->add_option("--chunks", o->shape.chunks, "virtual stages per position")->check(count);
+  command->add_option("--group-size", o->shape.group_size, "micro-batches per group (interleaved)")
+      ->check(count);
+  command
+      ->add_option("--extra-warmup", o->shape.extra_warmup,
+                   "forwards more before the first backward (interleaved_1f1b)")
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--slices", o->shape.slices, "sequence slices per micro-batch (seq_1f1b)")
+      ->check(CLI::Range(1, 127));
+  command
+      ->add_option("--memory-limit", o->shape.memory_limit,
+                   "planned schedules: activations as a multiple of 1F1B's peak")
+      ->each([o](const std::string&) { o->limited = true; });
+  command->add_option("--times", o->times,
+                      "durations of one position, all its chunks: F=1,I=1,W=1,comm=0,FB=2");
+  command->add_option("--transfers", o->transfers, "order of the transfers")
+      ->check(CLI::IsMember(policy_names()));
+  command->add_option("--format", o->format, "chart, json, csv or svg")
+      ->check(CLI::IsMember({"chart", "json", "csv", "svg"}));
+  command->add_option("--level", o->level, "compute, or full: with the transfers")
+      ->check(CLI::IsMember({"compute", "full"}));
+  command->add_option("--width", o->width, "columns of the chart, pixels of the picture")
+      ->check(CLI::Range(20, 20000));
+  command->add_option("--set", o->overrides, "KEY=VALUE of the scenario (repeatable)");
+  command->footer(
+      "Example: rehearse schedule --schedule zb_h1 --stages 4 --microbatches 8 --times "
+      "F=2,I=3,W=1");
+  command->callback([o, &exit_code] { exit_code = run(*o); });
+}
+
+}  // namespace rehearse::cli
