@@ -309,6 +309,8 @@ struct StagePlan {
   std::vector<std::int32_t> block_of;  // per micro-batch and slice: block of `handles`
   std::vector<Handle> handles;         // blocks of `slots` handles
   std::vector<std::int32_t> unused;    // blocks
+  std::vector<std::int64_t>
+      offloaded;  // bytes per slot of what a forward keeps, where it is offloaded
 };
 
 class RowReplay {
@@ -339,8 +341,10 @@ class RowReplay {
       stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
       stages_.push_back(std::move(plan));
     }
-    // Chunks of equal programs make any two ops of a kind alike; else a whole period must pass.
-    quiet_ops_ = same_programs() ? kQuietOps : steady_.period;
+    quiet_ops_ = std::max(kQuietOps, steady_.period);
+    std::size_t work = 0;  // short steps are replayed whole
+    for (const StagePlan& stage : stages_) work += stage.parts.size() * stage.block_of.size();
+    if (work < kLongStep) steady_.period = 0;
   }
 
   ReplayResult run() {
@@ -370,17 +374,9 @@ class RowReplay {
 
  private:
   // Ops without growth after which equal ops are taken to bring none.
-  static constexpr std::size_t kQuietOps = 12;
-
-  bool same_programs() const {
-    for (const StagePlan& stage : stages_) {
-      if (stage.parts.size() != stages_.front().parts.size()) return false;
-      for (std::size_t i = 0; i < stage.parts.size(); ++i) {
-        if (stage.parts[i].program != stages_.front().parts[i].program) return false;
-      }
-    }
-    return true;
-  }
+  static constexpr std::size_t kQuietOps = 48;
+  // Passes of segments below which it is not worth leaving any out.
+  static constexpr std::size_t kLongStep = 512;
 
   std::int64_t stale_transfers() const {
     const auto chunks = static_cast<std::int64_t>(stages_.size());
@@ -478,12 +474,28 @@ class RowReplay {
       states_.leave_forward(part.unit);
     }
     ledger_.free(carried);  // sent
+    if (setup_.plan->offload == OffloadMode::Activations) offload(stage, handles);
+  }
+
+  // What a forward keeps goes to the host and comes back when its backward starts.
+  void offload(StagePlan& stage, Handle* handles) {
+    stage.offloaded.resize(stage.slots);
+    for (std::size_t s = 0; s < stage.slots; ++s) {
+      stage.offloaded[s] = ledger_.allocator().block_size(handles[s]);
+      ledger_.free(handles[s]);
+    }
+  }
+  void fetch(StagePlan& stage, Handle* handles) {
+    for (std::size_t s = 0; s < stage.offloaded.size(); ++s) {
+      if (stage.offloaded[s] > 0) handles[s] = ledger_.allocate(stage.offloaded[s], Activations);
+    }
   }
 
   void backward(StagePlan& stage, const Op& op, bool split) {
     const std::int32_t block = block_of(stage, op);
     if (block < 0) return;
     Handle* const handles = slots(stage, block);
+    fetch(stage, handles);
     Handle carried = kNone;
     if (!stage.last) carried = ledger_.allocate(setup_.handover, Activations);
     for (std::size_t i = stage.parts.size(); i-- > 0;) {
