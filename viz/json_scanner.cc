@@ -190,9 +190,7 @@ std::int64_t JsonScanner::number(int decimals) {
   for (; at_ != end_ && is_digit(*at_); ++at_) take(*at_, false);
   if (at_ != end_ && *at_ == '.') {
     ++at_;
-    for (; at_ != end_ && is_digit(*at_); ++at_) {
-      if (places < 9) take(*at_, true);
-    }
+    for (; at_ != end_ && is_digit(*at_); ++at_) take(*at_, true);
   }
   int exponent = 0;
   if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
