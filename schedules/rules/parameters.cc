@@ -11,9 +11,10 @@ namespace {
 // --- V9 in text (torch's UNSHARD and RESHARD of a stage) ---------------------------------------
 
 bool check_gathers_of_stages(const Facts& facts, Report& report) {
+  if (!facts.index.has(OpKind::Unshard) && !facts.index.has(OpKind::Reshard)) return false;
   const Schedule& s = facts.schedule;
   const auto stages = static_cast<std::size_t>(s.placement.stages());
-  std::vector<std::int32_t> gathered(stages, -1), drops(stages, -1);
+  std::vector<std::int32_t> gathered(stages, -1);
   std::vector<bool> gathers(stages, false);  // stages that are gathered at all
   for (const Op& op : s.ops) {
     const bool about = op.kind == OpKind::Unshard || op.kind == OpKind::Reshard;
@@ -83,6 +84,7 @@ bool check_gathers_of_buckets(const Facts& facts, Report& report) {
 // --- V10 in text ---------------------------------------------------------------------------------
 
 bool check_reductions_of_stages(const Facts& facts, Report& report) {
+  if (!facts.index.has(OpKind::ReduceGrad) && !facts.index.has(OpKind::OptimizerStep)) return false;
   const Schedule& s = facts.schedule;
   const auto stages = static_cast<std::size_t>(s.placement.stages());
   bool any = false;
@@ -134,10 +136,13 @@ class Sums {
       : facts_(facts), s_(facts.schedule), report_(report), of_bucket_(s_.buckets.size()) {}
 
   bool run() {
-    // Single ops say which stage adds to which bucket; then pairs can be told apart.
-    for (const bool pairs : {false, true}) {
+    // F, I and W say which stage adds to which bucket; then B and pairs can be told apart.
+    const auto turn_of = [](OpKind kind) {
+      return kind == OpKind::Overlap ? 2 : kind == OpKind::Backward ? 1 : 0;
+    };
+    for (const int turn : {0, 1, 2}) {
       facts_.each_op([&](Row row, std::int32_t id, const Op& op) {
-        if (!is_compute(op.kind) || (op.kind == OpKind::Overlap) != pairs) return;
+        if (!is_compute(op.kind) || turn_of(op.kind) != turn) return;
         for (const Operand& operand : s_.operands_of({id})) {
           const Value& value = s_.values[operand.value.index()];
           const bool adds = value.kind == ValueKind::Gradient && operand.access != Access::Read;
@@ -174,7 +179,8 @@ class Sums {
         if (sum == nullptr && pair) continue;
         if (sum == nullptr) {
           // B alone does not say whether I or W adds: it counts for what others have shown, else W.
-          if (work.kind == OpKind::Backward && way == Way::Input) continue;
+          const bool shown = known(row, bucket, work.stage, Way::Input) != nullptr;
+          if (work.kind == OpKind::Backward && (way == Way::Input || shown)) continue;
           const std::size_t units = facts_.index.stage_stride();
           of_bucket_[bucket.index()].push_back(sums_.size());
           sums_.push_back({row, bucket, work.stage, way, std::vector<bool>(units, false), id});
