@@ -1,6 +1,7 @@
 #include "schedules/deadlock.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "schedules/stage_index.h"
 #include "schedules/where.h"
@@ -86,29 +87,25 @@ void fill_queues(const Schedule& schedule, StreamModel model, Graph& graph) {
 
 // Ops of equal match, linked in a ring in program order.
 void fill_rings(const Schedule& schedule, Graph& graph) {
-  std::int32_t matches = 0;
-  for (const Op& op : schedule.ops) matches = std::max(matches, op.match.value + 1);
-  std::vector<std::int32_t> first(static_cast<std::size_t>(matches), kNobody), last(first);
+  std::vector<std::int32_t> first, last;  // by match
   graph.ring.resize(schedule.ops.size());
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
     const auto id = static_cast<std::int32_t>(i);
-    if (!op.match) {
-      graph.ring[i] = is_transfer(op.kind) ? kNobody : id;
-      continue;
+    graph.ring[i] = is_transfer(op.kind) ? kNobody : id;
+    if (!op.match) continue;
+    if (op.match.index() >= last.size()) {
+      first.resize(std::max(op.match.index() + 1, 2 * last.size()), kNobody);
+      last.resize(first.size(), kNobody);
     }
     std::int32_t& end = last[op.match.index()];
     if (end == kNobody) {
-      first[op.match.index()] = graph.ring[i] = id;
+      first[op.match.index()] = id;
     } else {
       graph.ring[i] = first[op.match.index()];
       graph.ring[static_cast<std::size_t>(end)] = id;
     }
     end = id;
-  }
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const bool alone = graph.ring[i] == static_cast<std::int32_t>(i);
-    if (alone && is_transfer(schedule.ops[i].kind)) graph.ring[i] = kNobody;
   }
 }
 
@@ -152,16 +149,20 @@ void derive_waits(const Schedule& schedule, Graph& graph) {
 
 // Topological order of the quotient graph with longest path. A queue is tried when the one thing
 // that its head waits for happens, so every edge is looked at a bounded number of times.
+// Time: int64, or int8 where only the verdict is asked for: no durations, an eighth of the memory.
+template <class Time>
 class Walk {
+  static constexpr bool kTimed = sizeof(Time) > 1;
+
  public:
-  Walk(const Schedule& schedule, const Graph& graph, const OpDurations& durations)
+  Walk(const Schedule& schedule, Graph graph, const OpDurations& durations)
       : schedule_(schedule),
-        graph_(graph),
+        graph_(std::move(graph)),
         durations_(durations),
-        when_(schedule.ops.size(), kNotBegun),
+        when_(schedule.ops.size(), Time{kNotBegun}),
         waiting_queue_(schedule.ops.size(), kNobody),
-        queues_(graph.queue_begin.size() - 1),
-        place_(graph.queue_begin.begin(), graph.queue_begin.end() - 1),
+        queues_(graph_.queue_begin.size() - 1),
+        place_(graph_.queue_begin.begin(), graph_.queue_begin.end() - 1),
         clock_(queues_, 0),
         blocked_on_(queues_, kNobody),
         next_waiting_(queues_, kNobody) {}
@@ -180,15 +181,21 @@ class Walk {
     proof.complete = true;
     for (std::size_t q = 0; q < queues_; ++q) proof.complete &= place_[q] == end_of(q);
     if (!proof.complete) find_cycle(proof);
-    proof.finish.resize(when_.size());
-    for (std::size_t i = 0; i < when_.size(); ++i) proof.finish[i] = {std::max(when_[i], kNotBegun)};
-    for (const std::int64_t clock : clock_) proof.makespan.value = std::max(proof.makespan.value, clock);
+    if constexpr (kTimed) {
+      proof.finish.resize(when_.size());
+      for (std::size_t i = 0; i < when_.size(); ++i) {
+        proof.finish[i] = {std::max<std::int64_t>(when_[i], kNotBegun)};
+      }
+      for (const Time clock : clock_) {
+        proof.makespan.value = std::max<std::int64_t>(proof.makespan.value, clock);
+      }
+    }
     return proof;
   }
 
  private:
   // State of an op in when_: finished at t: t; begun at t: kBegun - t.
-  static constexpr std::int64_t kNotBegun = -1, kBegun = -2;
+  static constexpr Time kNotBegun = -1, kBegun = -2;
 
   std::size_t at(std::int32_t id) const { return static_cast<std::size_t>(id); }
   std::int32_t end_of(std::size_t queue) const { return graph_.queue_begin[queue + 1]; }
@@ -203,15 +210,15 @@ class Walk {
   bool advance(std::size_t queue) {
     const std::int32_t begin = place_[queue], end = group_end(queue, begin);
     if (when_[at(member(begin))] == kNotBegun) {
-      std::int64_t start = clock_[queue];
+      Time start = clock_[queue];
       for (std::int32_t k = begin; k < end; ++k) {
         const std::int32_t late = latest_input(member(k), start);
         if (late != kNobody) return block(queue, late);
       }
-      for (std::int32_t k = begin; k < end; ++k) when_[at(member(k))] = kBegun - start;
+      for (std::int32_t k = begin; k < end; ++k) when_[at(member(k))] = static_cast<Time>(kBegun - start);
       for (std::int32_t k = begin; k < end; ++k) meet(member(k));
     }
-    std::int64_t finish = clock_[queue];
+    Time finish = clock_[queue];
     for (std::int32_t k = begin; k < end; ++k) {
       if (when_[at(member(k))] < 0) return block(queue, member(k));
       finish = std::max(finish, when_[at(member(k))]);
@@ -222,12 +229,14 @@ class Walk {
   }
 
   // Raises `start` to when all inputs are there; an unfinished one, or kNobody.
-  std::int32_t latest_input(std::int32_t id, std::int64_t& start) const {
+  std::int32_t latest_input(std::int32_t id, Time& start) const {
     for (std::int32_t w = graph_.wait_begin[at(id)]; w < graph_.wait_begin[at(id) + 1]; ++w) {
       const std::int32_t wait = graph_.waits[at(w)];
       const std::int32_t other = wait < 0 ? ~wait : wait;
       if (when_[at(other)] < 0) return other;
-      start = std::max(start, when_[at(other)] + (wait < 0 ? durations_.transfer.value : 0));
+      if constexpr (kTimed) {
+        start = std::max(start, when_[at(other)] + (wait < 0 ? durations_.transfer.value : 0));
+      }
     }
     return kNobody;
   }
@@ -235,16 +244,19 @@ class Walk {
   // Completes an op that has begun, with those it meets, once they all have begun.
   void meet(std::int32_t id) {
     if (graph_.ring[at(id)] == kNobody || when_[at(id)] >= 0) return;
-    std::int64_t start = 0;
+    Time start = 0;
     std::int32_t lead = id;  // whose duration counts: the SEND, or the first member
     std::int32_t other = id;
     do {
       if (when_[at(other)] == kNotBegun) return;
-      start = std::max(start, kBegun - when_[at(other)]);
-      if (schedule_.ops[at(other)].kind == OpKind::Send) lead = other;
+      if constexpr (kTimed) {
+        start = std::max(start, kBegun - when_[at(other)]);
+        if (schedule_.ops[at(other)].kind == OpKind::Send) lead = other;
+      }
       other = graph_.ring[at(other)];
     } while (other != id);
-    const std::int64_t finish = start + duration(lead);
+    Time finish = 0;
+    if constexpr (kTimed) finish = start + duration(lead);
     do {
       when_[at(other)] = finish;
       wake(other);
@@ -348,7 +360,7 @@ class Walk {
       return {{id}, {own ? blocked : member(begin)}, WaitReason::Order};
     }
     if (when_[at(id)] == kNotBegun) {
-      std::int64_t start = 0;
+      Time start = 0;
       if (latest_input(id, start) == blocked) return {{id}, {blocked}, WaitReason::Data};
       for (std::int32_t k = begin; k < end; ++k) {
         if (latest_input(member(k), start) == blocked) {
@@ -364,13 +376,13 @@ class Walk {
   }
 
   const Schedule& schedule_;
-  const Graph& graph_;
-  const OpDurations& durations_;
-  std::vector<std::int64_t> when_;
+  const Graph graph_;
+  const OpDurations durations_;
+  std::vector<Time> when_;
   std::vector<std::int32_t> waiting_queue_;  // per op: a queue that waits for it; more: next_waiting_
   std::size_t queues_;
   std::vector<std::int32_t> place_;
-  std::vector<std::int64_t> clock_;
+  std::vector<Time> clock_;
   std::vector<std::int32_t> blocked_on_, next_waiting_, ready_;
 };
 
@@ -383,8 +395,8 @@ std::optional<StreamModel> find_stream_model(std::string_view name) {
   return std::nullopt;
 }
 
-DeadlockProof prove_no_deadlock(const Schedule& schedule, StreamModel model,
-                                const OpDurations& durations) {
+namespace {
+Graph graph_of(const Schedule& schedule, StreamModel model) {
   Graph graph;
   fill_queues(schedule, model, graph);
   fill_rings(schedule, graph);
@@ -393,7 +405,17 @@ DeadlockProof prove_no_deadlock(const Schedule& schedule, StreamModel model,
   } else {
     copy_waits(schedule, graph);
   }
-  return Walk(schedule, graph, durations).run();
+  return graph;
+}
+}  // namespace
+
+DeadlockProof prove_no_deadlock(const Schedule& schedule, StreamModel model,
+                                const OpDurations& durations) {
+  return Walk<std::int64_t>(schedule, graph_of(schedule, model), durations).run();
+}
+
+DeadlockProof prove_no_deadlock_untimed(const Schedule& schedule, StreamModel model) {
+  return Walk<std::int8_t>(schedule, graph_of(schedule, model), {}).run();
 }
 
 std::vector<std::string> explain(const Schedule& schedule, const DeadlockProof& proof) {

@@ -84,6 +84,9 @@ struct DeadlockProof {
 DeadlockProof prove_no_deadlock(const Schedule& schedule, StreamModel model,
                                 const OpDurations& durations = {});
 
+// The verdict and the cycle alone: `finish` is empty, `makespan` 0. What the validator asks.
+DeadlockProof prove_no_deadlock_untimed(const Schedule& schedule, StreamModel model);
+
 // One line per step: "rank 0: 0SEND_F3 meets 1RECV_F3 on rank 1, which is not reached".
 std::vector<std::string> explain(const Schedule& schedule, const DeadlockProof& proof);
 // Where a cycle of one step or more is said in one line, for lists of violations.

@@ -53,6 +53,7 @@ StageIndex::StageIndex(const Schedule& schedule)
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::int32_t data_class = class_of(row);
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
+      has_[static_cast<std::size_t>(schedule.ops[i].kind)] = true;
       for (const Op& work : work_of(schedule, schedule.ops[i])) {
         if (!is_compute(work.kind) && !is_transfer(work.kind)) continue;
         if (holds(work)) enter(table_[key(data_class, work)], work, static_cast<std::int32_t>(i));
@@ -84,6 +85,14 @@ std::int32_t StageIndex::source(std::int32_t data_class, const Op& send) const {
   if (!holds(send)) return -1;
   const StageOps& own = table_[key(data_class, send)];
   return send.payload == Payload::Gradient ? own.backward_last : own.forward_last;
+}
+
+std::int32_t StageIndex::first_of(std::int32_t data_class, const Op& transfer) const {
+  if (!holds(transfer)) return -1;
+  const StageOps& own = table_[key(data_class, transfer)];
+  const bool gradient = transfer.payload == Payload::Gradient;
+  if (transfer.kind == OpKind::Send) return gradient ? own.send_gradient : own.send_activation;
+  return gradient ? own.recv_gradient : own.recv_activation;
 }
 
 std::int32_t StageIndex::partner(std::int32_t data_class, const Op& transfer) const {

@@ -4,6 +4,7 @@
 // passes, validator and proofs all look ops up by them.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -89,11 +90,16 @@ class StageIndex {
   std::int32_t source(std::int32_t data_class, const Op& send) const;
   // The other end of a transfer; -1 where there is none.
   std::int32_t partner(std::int32_t data_class, const Op& transfer) const;
+  // The first transfer of its stage, micro-batch and payload: itself, unless it is a double.
+  std::int32_t first_of(std::int32_t data_class, const Op& transfer) const;
+  // Whether any op is of the kind (children of an OVERLAP do not count).
+  bool has(OpKind kind) const { return has_[static_cast<std::size_t>(kind)]; }
 
  private:
   std::int32_t stages_, microbatches_, slices_, classes_ = 1;
   std::vector<std::int32_t> class_of_row_;
   std::vector<StageOps> table_;
+  std::array<bool, kNumOpKinds> has_{};
 };
 
 }  // namespace rehearse

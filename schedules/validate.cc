@@ -18,7 +18,6 @@ static_assert(kChecks.size() + 1 == kRules.size());
 }  // namespace
 
 HappensBefore::HappensBefore(const Schedule& schedule) {
-  if (schedule.level != Level::Full) return;
   const bool waits = schedule.wait_begin.size() == schedule.ops.size() + 1;
   stream_.resize(schedule.ops.size());
   before_.resize(schedule.ops.size());
@@ -54,7 +53,8 @@ Validation validate(const Schedule& schedule, const ValidateOptions& options) {
   validation.applied[0] = check_form(schedule, form, readable);
   if (!readable) return validation;
   const StageIndex index(schedule);
-  const Facts facts{schedule, options, index, Survey(schedule, index), HappensBefore(schedule)};
+  const Facts facts{schedule, options, index, Survey(schedule, index),
+                    schedule.values.empty() ? HappensBefore() : HappensBefore(schedule)};
   for (std::size_t r = 0; r < kChecks.size(); ++r) {
     Report report(kRules[r + 1].name, options.most, validation);
     validation.applied[r + 1] = kChecks[r](facts, report);

@@ -10,11 +10,14 @@
 namespace rehearse {
 namespace {
 
-// A transfer is known by the key of the stage that makes it (StageIndex) and what it carries.
 struct Transfer {
   std::int64_t place = 0;  // in the global order
   std::int32_t producer = -1, consumer = -1;  // ops of L0
-  std::int32_t key = -1;
+  Row from{}, to{};
+  std::int32_t key = -1;  // of the stage that makes it (StageIndex)
+  Stage stage{};          // the same stage
+  Microbatch microbatch{};
+  std::int8_t slice = -1;
   Payload payload{};
 };
 
@@ -80,44 +83,62 @@ std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds
                                    TransferPolicy policy) {
   std::vector<Transfer> transfers;
   transfers.reserve(2 * plan.index.size());
-  const std::size_t stride = plan.index.stage_stride();
-  const std::int32_t last_stage = plan.index.stages() - 1;
-  const auto add = [&](std::int32_t producer, std::int32_t consumer, std::size_t key,
-                       Payload payload) {
-    if (producer < 0 || consumer < 0) return;
-    const auto from = static_cast<std::size_t>(producer), to = static_cast<std::size_t>(consumer);
-    if (plan.row_of[from] == plan.row_of[to]) return;
-    const std::int64_t place =
-        policy == TransferPolicy::ConsumerOrder ? plan.place[to] : finish[from].value;
-    transfers.push_back({place, producer, consumer, static_cast<std::int32_t>(key), payload});
-  };
-  for (std::size_t key = 0; key < plan.index.size(); ++key) {
-    if (plan.index.stage_of(key).value == last_stage) continue;
-    add(plan.index.at(key).forward_last, plan.index.at(key + stride).forward_first, key,
-        Payload::Activation);
-  }
-  for (std::size_t key = 0; key < plan.index.size(); ++key) {
-    if (plan.index.stage_of(key).value == 0) continue;
-    add(plan.index.at(key).backward_last, plan.index.at(key - stride).backward_first, key,
-        Payload::Gradient);
+  const std::int32_t slices = plan.index.slices();
+  for (const Payload payload : {Payload::Activation, Payload::Gradient}) {
+    const bool up = payload == Payload::Activation;
+    for (std::int32_t data_class = 0; data_class < plan.index.classes(); ++data_class) {
+      const Stage begin{up ? 0 : 1}, end{plan.index.stages() - (up ? 1 : 0)};
+      for (Stage stage = begin; stage < end; ++stage.value) {
+        for (Microbatch microbatch{0}; microbatch.value < plan.l0.microbatches; ++microbatch.value) {
+          for (std::int32_t slice = 0; slice < slices; ++slice) {
+            const std::size_t key = plan.index.key(data_class, stage, microbatch, slice);
+            const std::size_t stride = plan.index.stage_stride();
+            const StageOps& makes = plan.index.at(key);
+            const StageOps& takes = plan.index.at(up ? key + stride : key - stride);
+            const std::int32_t producer = up ? makes.forward_last : makes.backward_last;
+            const std::int32_t consumer = up ? takes.forward_first : takes.backward_first;
+            if (producer < 0 || consumer < 0) continue;
+            const auto p = static_cast<std::size_t>(producer), c = static_cast<std::size_t>(consumer);
+            if (plan.row_of[p] == plan.row_of[c]) continue;
+            transfers.push_back(
+                {.place = policy == TransferPolicy::ConsumerOrder ? plan.place[c] : finish[p].value,
+                 .producer = producer,
+                 .consumer = consumer,
+                 .from = {plan.row_of[p]},
+                 .to = {plan.row_of[c]},
+                 .key = static_cast<std::int32_t>(key),
+                 .stage = stage,
+                 .microbatch = microbatch,
+                 .slice = slices == 1 ? std::int8_t{-1} : static_cast<std::int8_t>(slice),
+                 .payload = payload});
+          }
+        }
+      }
+    }
   }
   return transfers;
 }
 
-// Indices of the transfers by place, ties in the order given: a stable radix sort, because half a
-// million comparisons would cost more than all the rest.
-std::vector<std::int32_t> by_place(const std::vector<Transfer>& transfers) {
-  struct Entry {
-    std::uint64_t place = 0;
-    std::int32_t index = 0;
-  };
+// A transfer on its way through the sort, with what is needed to hand it to its rows: the transfers
+// themselves stay where the rows will look for them.
+struct Entry {
+  std::uint64_t place = 0;
+  std::int32_t index = 0;
+  Row from{}, to{};
+};
+
+// By place, ties in the order given: a stable radix sort, because half a million comparisons would
+// cost more than all the rest.
+std::vector<Entry> by_place(const std::vector<Transfer>& transfers) {
   constexpr std::uint32_t kBits = 11;
   constexpr std::uint64_t kMask = (1U << kBits) - 1;
   std::vector<Entry> from(transfers.size()), to(transfers.size());
   std::uint64_t largest = 0;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    assert(transfers[i].place >= 0);
-    from[i] = {static_cast<std::uint64_t>(transfers[i].place), static_cast<std::int32_t>(i)};
+    const Transfer& transfer = transfers[i];
+    assert(transfer.place >= 0);
+    from[i] = {static_cast<std::uint64_t>(transfer.place), static_cast<std::int32_t>(i),
+               transfer.from, transfer.to};
     largest = std::max(largest, from[i].place);
   }
   for (std::uint32_t shift = 0; shift < 64 && (largest >> shift) != 0; shift += kBits) {
@@ -127,24 +148,25 @@ std::vector<std::int32_t> by_place(const std::vector<Transfer>& transfers) {
     for (const Entry& entry : from) to[begin[(entry.place >> shift) & kMask]++] = entry;
     std::swap(from, to);
   }
-  std::vector<std::int32_t> order(transfers.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = from[i].index;
-  return order;
+  return from;
 }
 
 using Rows = std::vector<std::vector<Item>>;
 
 // Each row's share of the one global order.
 Rows in_global_order(const Plan& plan) {
+  const std::vector<Entry> sorted = by_place(plan.transfers);
   const auto num_rows = static_cast<std::size_t>(plan.l0.num_rows());
+  std::vector<std::size_t> count(num_rows, 0);
+  for (const Entry& entry : sorted) {
+    ++count[entry.from.index()];
+    ++count[entry.to.index()];
+  }
   std::vector<std::vector<Item>> ends(num_rows);
-  for (const std::int32_t id : by_place(plan.transfers)) {
-    const Transfer& transfer = plan.transfers[static_cast<std::size_t>(id)];
-    const auto row = [&](std::int32_t op) {
-      return static_cast<std::size_t>(plan.row_of[static_cast<std::size_t>(op)]);
-    };
-    ends[row(transfer.producer)].push_back({id, OpKind::Send});
-    ends[row(transfer.consumer)].push_back({id, OpKind::Recv});
+  for (std::size_t row = 0; row < num_rows; ++row) ends[row].reserve(count[row]);
+  for (const Entry& entry : sorted) {
+    ends[entry.from.index()].push_back({entry.index, OpKind::Send});
+    ends[entry.to.index()].push_back({entry.index, OpKind::Recv});
   }
   Rows rows(num_rows);
   for (std::size_t row = 0; row < num_rows; ++row) {
@@ -257,8 +279,7 @@ Rows taking_turns(const Plan& plan) {
         const Transfer& transfer = plan.transfers[static_cast<std::size_t>(t)];
         sent[static_cast<std::size_t>(t)] = 1;
         rows[row].push_back({t, OpKind::Send});
-        const std::int32_t to = plan.row_of[static_cast<std::size_t>(transfer.consumer)];
-        rows[static_cast<std::size_t>(to)].push_back({t, OpKind::Recv});
+        rows[transfer.to.index()].push_back({t, OpKind::Recv});
       });
     }
   }
@@ -267,18 +288,15 @@ Rows taking_turns(const Plan& plan) {
 
 Op end_of(const Plan& plan, const Item& item) {
   const Transfer& transfer = plan.transfers[static_cast<std::size_t>(item.id)];
-  const auto key = static_cast<std::size_t>(transfer.key);
   const bool recv = item.kind == OpKind::Recv;
-  const bool up = transfer.payload == Payload::Activation;
-  const std::int32_t to = plan.row_of[static_cast<std::size_t>(transfer.consumer)];
-  const std::int32_t from = plan.row_of[static_cast<std::size_t>(transfer.producer)];
+  const std::int32_t step = transfer.payload == Payload::Activation ? 1 : -1;
   return {.kind = item.kind,
           .stream = Stream::P2p,
           .payload = transfer.payload,
-          .slice = plan.index.slice_of(key),
-          .stage = {plan.index.stage_of(key).value + (recv ? (up ? 1 : -1) : 0)},
-          .microbatch = plan.index.microbatch_of(key),
-          .peer = plan.l0.position_of({recv ? from : to}),
+          .slice = transfer.slice,
+          .stage = {transfer.stage.value + (recv ? step : 0)},
+          .microbatch = transfer.microbatch,
+          .peer = plan.l0.position_of(recv ? transfer.from : transfer.to),
           .key = transfer.place};
 }
 
@@ -367,10 +385,10 @@ Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
   Plan plan{l0, StageIndex(l0), rows_of_ops(l0), {}, {}};
   plan.place = places_of_ops(l0, plan.index, finish);
   plan.transfers = transfers_of(plan, finish, policy);
-  Schedule lowered = link_transfers(emit(plan, policy == TransferPolicy::Naive ? naive(plan)
-                                               : policy == TransferPolicy::ProducerOrder
-                                                   ? taking_turns(plan)
-                                                   : in_global_order(plan)));
+  const Rows rows = policy == TransferPolicy::Naive           ? naive(plan)
+                    : policy == TransferPolicy::ProducerOrder ? taking_turns(plan)
+                                                              : in_global_order(plan);
+  Schedule lowered = link_transfers(emit(plan, rows));
   if (policy == TransferPolicy::Grouped) group_exchanges(lowered);
   return lowered;
 }

@@ -8,34 +8,44 @@
 namespace rehearse {
 namespace {
 
-void fill_peers(Schedule& schedule) {
-  const std::int32_t stages = schedule.placement.stages();
-  for (Op& op : schedule.ops) {
-    if (!is_transfer(op.kind) || op.peer || !op.microbatch) continue;
-    const bool up = (op.payload == Payload::Gradient) == (op.kind == OpKind::Recv);
-    const Stage other{op.stage.value + (up ? 1 : -1)};
-    if (op.stage.value < 0 || other.value < 0 || other.value >= stages) continue;
-    op.peer = schedule.placement.position(other, op.microbatch);
-  }
+bool goes_up(const Op& transfer) {  // its other end is the next stage's
+  return (transfer.payload == Payload::Gradient) == (transfer.kind == OpKind::Recv);
 }
 
-// SENDs are numbered as they stand; each RECV takes the number of the SEND that it is the first to
-// name.
+void fill_peer(const Schedule& schedule, Op& op) {
+  if (op.peer || !op.microbatch || op.stage.value < 0) return;
+  const Stage other{op.stage.value + (goes_up(op) ? 1 : -1)};
+  if (other.value < 0 || other.value >= schedule.placement.stages()) return;
+  op.peer = schedule.placement.position(other, op.microbatch);
+}
+
+// SENDs that meet a RECV are numbered as they stand; each RECV takes the number of its SEND. Doubles
+// meet nobody. Numbers by key of the sender, so that no op is visited out of order.
 void fill_matches(Schedule& schedule, const StageIndex& index) {
+  std::vector<MatchId> number(2 * index.size());
+  const auto slot = [&](const Op& send, std::size_t key) -> MatchId& {
+    return number[2 * key + (send.payload == Payload::Gradient ? 1 : 0)];
+  };
   MatchId next{0};
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
-    const std::int32_t data_class = index.class_of(row);
-    for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
-      Op& send = schedule.ops[i];
-      if (send.kind != OpKind::Send) continue;
-      const std::int32_t recv = index.partner(data_class, send);
-      if (recv < 0) continue;
-      Op& other = schedule.ops[static_cast<std::size_t>(recv)];
-      if (index.partner(data_class, other) != static_cast<std::int32_t>(i)) continue;  // doubled
-      send.match = other.match = next;
-      ++next.value;
+  const auto each = [&](OpKind kind, auto visit) {
+    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+      const std::int32_t data_class = index.class_of(row);
+      for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
+        Op& op = schedule.ops[i];
+        if (op.kind != kind || index.partner(data_class, op) < 0) continue;
+        if (index.first_of(data_class, op) != static_cast<std::int32_t>(i)) continue;
+        visit(op, index.key(data_class, op));
+      }
     }
-  }
+  };
+  each(OpKind::Send, [&](Op& send, std::size_t key) {
+    send.match = slot(send, key) = next;
+    ++next.value;
+  });
+  const std::size_t stride = index.stage_stride();
+  each(OpKind::Recv, [&](Op& recv, std::size_t key) {
+    recv.match = slot(recv, goes_up(recv) ? key + stride : key - stride);
+  });
 }
 
 // The waits of one row, in program order.
@@ -98,7 +108,8 @@ class RowWaits {
 
 }  // namespace
 
-void number_groups(Schedule& schedule) {
+namespace {
+void number_groups_and(Schedule& schedule, auto visit) {
   std::int32_t groups = 0;
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::int32_t before = -1;  // the number that the transfer before it had
@@ -107,13 +118,18 @@ void number_groups(Schedule& schedule) {
       const std::int32_t number = is_transfer(op.kind) ? op.instance : -1;
       if (number >= 0) op.instance = number == before ? groups - 1 : groups++;
       before = number;
+      if (is_transfer(op.kind)) visit(op);
     }
   }
 }
+}  // namespace
+
+void number_groups(Schedule& schedule) {
+  number_groups_and(schedule, [](Op&) {});
+}
 
 Schedule link_transfers(Schedule schedule) {
-  fill_peers(schedule);
-  number_groups(schedule);
+  number_groups_and(schedule, [&](Op& op) { fill_peer(schedule, op); });
   const StageIndex index(schedule);
   fill_matches(schedule, index);
   schedule.waits.clear();

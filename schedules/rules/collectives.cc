@@ -38,6 +38,7 @@ std::int32_t members(const Facts& facts, const Group& group, const std::vector<s
 
 bool check_collectives(const Facts& facts, Report& report) {
   const Schedule& s = facts.schedule;
+  if (s.groups.empty()) return false;
   std::vector<std::vector<std::int32_t>> of_match;  // ops, by match, in program order of rows
   bool any = false;
   facts.each_op([&](Row row, std::int32_t id, const Op& op) {

@@ -120,6 +120,16 @@ std::string out_of_range(const Schedule& s, const Op& op) {
   return "";
 }
 
+bool within(const Schedule& s, const Op& op) {
+  const bool by_microbatch = is_transfer(op.kind) || is_compute(op.kind);
+  if (op.stage.value >= s.placement.stages() || op.microbatch.value >= s.microbatches) return false;
+  if (op.slice >= s.slices) return false;
+  if (by_microbatch && (!op.stage || !op.microbatch || (s.slices > 1 && op.slice < 0))) return false;
+  if (!op.stage || s.segments.empty() || op.segment_end < 0) return true;
+  return op.segment_begin >= 0 &&
+         op.segment_end <= static_cast<std::int32_t>(s.segments[op.stage.index()].size());
+}
+
 }  // namespace
 
 bool check_form(const Schedule& s, Report& report, bool& readable) {
@@ -155,9 +165,8 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
         continue;
       }
       for (const Op& work : work_of(s, op)) {
-        std::string range = out_of_range(s, work);
-        if (range.empty()) continue;
-        report.add(id, [&] { return where(s, {id}) + ": " + range; });
+        if (within(s, work)) continue;
+        report.add(id, [&] { return where(s, {id}) + ": " + out_of_range(s, work); });
       }
       for (const OpId wait : s.waits_of({id})) {
         const bool here = wait.index() >= s.first_op(row) && wait.index() < end;

@@ -127,11 +127,31 @@ class Lives {
 // Without values: an op may start only when the transfer that brings its input has ended, a SEND
 // when what it carries is made. Waits must say so, an engine knows nothing of stages.
 void check_waits(const Facts& facts, Report& report) {
+  // Per stream of the row, the latest op of every other one that it has waited for so far. What a
+  // third stream implies is looked up only where that is not enough.
+  std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> waited{};
+  HappensBefore before;
+  bool looked_up = false;
+  Row now{};
   facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+    if (row != now) {
+      for (auto& stream : waited) stream.fill(-1);
+      now = row;
+    }
+    auto& known = waited[static_cast<std::size_t>(op.stream)];
+    for (const OpId wait : facts.schedule.waits_of({id})) {
+      auto& latest = known[static_cast<std::size_t>(facts.op(wait.value).stream)];
+      if (wait.value < id) latest = std::max(latest, wait.value);
+    }
     const std::int32_t data_class = facts.index.class_of(row);
     const auto begin = static_cast<std::int32_t>(facts.schedule.first_op(row));
     const auto follows = [&](std::int32_t other) {
-      if (other < begin || other >= id || facts.before(other, id)) return;  // later ones: V3
+      if (other < begin || other >= id) return;  // later ones: V3
+      const Stream stream = facts.op(other).stream;
+      if (stream == op.stream || other <= known[static_cast<std::size_t>(stream)]) return;
+      if (!looked_up) before = HappensBefore(facts.schedule);
+      looked_up = true;
+      if (before(other, id)) return;
       report.add(id, [&] {
         return facts.where(id) + " does not wait for " + to_text(facts.schedule, {other}) +
                ", whose result it uses";

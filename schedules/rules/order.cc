@@ -9,6 +9,9 @@ namespace {
 constexpr bool is_about_completeness(Fault fault) {
   return fault == Fault::Twice || fault == Fault::BothForms;
 }
+constexpr bool is_about_order(Fault fault) {
+  return !is_about_completeness(fault) && fault != Fault::Elsewhere;
+}
 
 std::string tell(const Facts& facts, const Finding& finding) {
   const Row row = facts.schedule.row_of({finding.op});
@@ -38,13 +41,15 @@ std::string tell(const Facts& facts, const Finding& finding) {
     case Fault::SendBeforeSource:
       return who + " is listed before " + to_text(facts.schedule, {finding.other}) +
              ", which makes what it carries";
+    case Fault::Elsewhere:
+      break;  // V13 tells it
   }
   return who;
 }
 
-void tell_findings(const Facts& facts, bool completeness, Report& report) {
+void tell_findings(const Facts& facts, bool (*about)(Fault), Report& report) {
   for (const Finding& finding : facts.survey.findings) {
-    if (is_about_completeness(finding.fault) != completeness) continue;
+    if (!about(finding.fault)) continue;
     report.add(finding.op, [&] { return tell(facts, finding); });
   }
 }
@@ -71,7 +76,7 @@ std::int16_t heads(const Facts& facts, Stage stage) {
 }  // namespace
 
 bool check_completeness(const Facts& facts, Report& report) {
-  tell_findings(facts, true, report);
+  tell_findings(facts, is_about_completeness, report);
   // Forwards alone (inference) are complete without backwards.
   const bool trains = std::ranges::any_of(facts.survey.progress, [](const Progress& p) {
     return p.backward >= 0 || p.weight > 0;
@@ -96,7 +101,7 @@ bool check_completeness(const Facts& facts, Report& report) {
 }
 
 bool check_order(const Facts& facts, Report& report) {
-  tell_findings(facts, false, report);
+  tell_findings(facts, is_about_order, report);
   return !facts.survey.progress.empty();
 }
 

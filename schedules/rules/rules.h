@@ -17,6 +17,7 @@ namespace rehearse {
 // last op of its row on that stream, by index; -1: none.
 class HappensBefore {
  public:
+  HappensBefore() = default;
   explicit HappensBefore(const Schedule& schedule);
   // Whether `first` has ended when `second`, of the same row, starts.
   bool operator()(std::int32_t first, std::int32_t second) const {
@@ -35,7 +36,7 @@ struct Facts {
   const ValidateOptions& options;
   StageIndex index;
   Survey survey;
-  HappensBefore before;  // Level::Full; else empty
+  HappensBefore before{};  // Level::Full with values; else empty
 
   bool full() const { return schedule.level == Level::Full; }
   bool has_values() const { return !schedule.values.empty(); }

@@ -8,10 +8,9 @@ namespace rehearse {
 // A backward follows every forward of its micro-batch, so two ops of one micro-batch always depend
 // on one another. A way through other ops of the ranks is a cycle through the pair: V6 finds it.
 bool check_pairs(const Facts& facts, Report& report) {
-  bool any = false;
+  if (!facts.index.has(OpKind::Overlap)) return false;
   facts.each_op([&](Row, std::int32_t id, const Op& op) {
     if (op.kind != OpKind::Overlap) return;
-    any = true;
     const auto pair = work_of(facts.schedule, op);
     if (pair[0].kind != OpKind::Forward || !is_backward(pair[1].kind)) {
       return report.add(id, [&] {
@@ -25,7 +24,7 @@ bool check_pairs(const Facts& facts, Report& report) {
       });
     }
   });
-  return any;
+  return true;
 }
 
 bool check_placement(const Facts& facts, Report& report) {
@@ -40,21 +39,17 @@ bool check_placement(const Facts& facts, Report& report) {
       });
     }
   }
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
-    if (!is_compute(op.kind) && !is_transfer(op.kind)) return;
-    for (const Op& work : work_of(facts.schedule, op)) {
-      if (!facts.index.holds(work)) continue;
+  for (const Finding& finding : facts.survey.findings) {
+    if (finding.fault != Fault::Elsewhere) continue;
+    report.add(finding.op, [&] {
+      const Op& work = finding.work;
       const Position home = placement.position(work.stage, work.microbatch);
-      if (home == facts.schedule.position_of(row)) continue;
-      report.add(id, [&] {
-        return facts.where(id) + ": stage " + std::to_string(work.stage.value) + " lies on rank " +
-               std::to_string(home.value) +
-               (placement.up.empty()
-                    ? ""
-                    : " for micro-batch " + std::to_string(work.microbatch.value));
-      });
-    }
-  });
+      return facts.where(finding.op) + ": stage " + std::to_string(work.stage.value) +
+             " lies on rank " + std::to_string(home.value) +
+             (placement.up.empty() ? ""
+                                   : " for micro-batch " + std::to_string(work.microbatch.value));
+    });
+  }
   return true;
 }
 

@@ -26,14 +26,21 @@ class Walker {
 
   void row(Row row) {
     data_class_ = index_.class_of(row);
+    const Position here = schedule_.position_of(row);
     begin_ = static_cast<std::int32_t>(schedule_.first_op(row));
     end_ = static_cast<std::int32_t>(schedule_.first_op({row.value + 1}));
     for (id_ = begin_; id_ < end_; ++id_) {
       const Op& op = schedule_.ops[static_cast<std::size_t>(id_)];
-      if (op.kind == OpKind::Send) send(op);
-      if (!is_compute(op.kind)) continue;
-      for (const Op& work : work_of(schedule_, op)) {
-        if (index_.holds(work)) compute(work);
+      if (is_transfer(op.kind)) {
+        if (!index_.holds(op)) continue;
+        if (home(op) != here) find(Fault::Elsewhere, op);
+        if (op.kind == OpKind::Send) send(op);
+      } else if (is_compute(op.kind)) {
+        for (const Op& work : work_of(schedule_, op)) {
+          if (!index_.holds(work)) continue;
+          if (home(work) != here) find(Fault::Elsewhere, work);
+          compute(work);
+        }
       }
     }
   }
@@ -41,6 +48,10 @@ class Walker {
  private:
   void find(Fault fault, const Op& work, std::int32_t other = -1) {
     survey_.findings.push_back({fault, id_, other, work});
+  }
+
+  Position home(const Op& work) const {
+    return schedule_.placement.position(work.stage, work.microbatch);
   }
 
   void send(const Op& op) {

@@ -1,5 +1,5 @@
 // One walk over the compute ops of every row: how far each stage, micro-batch and slice came, and
-// what stands in the wrong order or twice. V2 and V3 read it.
+// what stands in the wrong order or twice. V2, V3 and V13 read it.
 #pragma once
 
 #include <vector>
@@ -18,6 +18,7 @@ enum class Fault : std::uint8_t {
   RecomputeLate,     // V3: R after its B or I
   BeforeArrival,     // V3: op before the RECV that brings its input
   SendBeforeSource,  // V3: SEND before the op that makes what it carries
+  Elsewhere,         // V13: op on another position than its stage's
 };
 struct Finding {
   Fault fault{};

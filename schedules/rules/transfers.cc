@@ -1,5 +1,7 @@
 // V4: every hand-over between positions has one SEND and one RECV, and the k-th SEND of a channel
 // is the k-th RECV: NCCL has no tags, a channel is all that one rank sends another.
+#include <algorithm>
+
 #include "schedules/rules/rules.h"
 
 namespace rehearse {
@@ -34,7 +36,9 @@ Bytes bytes_of(const Schedule& schedule, std::int32_t id) {
   return sum;
 }
 
-void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op, Report& report) {
+// `meets`: by match, what the first op with that number transfers.
+void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op,
+               std::vector<std::int64_t>& meets, Report& report) {
   const Schedule& s = facts.schedule;
   const std::int32_t data_class = facts.index.class_of(row);
   const bool up = (op.payload == Payload::Gradient) == (op.kind == OpKind::Recv);
@@ -67,11 +71,20 @@ void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op, Repor
              (op.kind == OpKind::Send ? "RECV" : "SEND");
     });
   }
-  const Op& partner = facts.op(other);
-  if (facts.index.partner(data_class, partner) != id) {
+  if (facts.index.first_of(data_class, op) != id) {
     return report.add(id, [&] { return facts.where(id) + " stands twice"; });
   }
-  if (!op.match || op.match != partner.match) {
+  // Who meets is said by the number of the match: both ends must have it, and nobody else.
+  const std::size_t key = facts.index.key(data_class, op);
+  const std::size_t stride = facts.index.stage_stride();
+  const std::size_t maker = op.kind == OpKind::Send ? key : (up ? key + stride : key - stride);
+  const auto identity =
+      static_cast<std::int64_t>(2 * maker + (op.payload == Payload::Gradient ? 1 : 0));
+  if (op.match && meets.size() <= op.match.index()) {
+    meets.resize(std::max(op.match.index() + 1, 2 * meets.size()), -1);
+  }
+  if (op.match && meets[op.match.index()] < 0) meets[op.match.index()] = identity;
+  if (!op.match || meets[op.match.index()] != identity) {
     return report.add(id, [&] {
       return facts.where(id) + " and " + facts.where(other) + " have different matches";
     });
@@ -116,65 +129,76 @@ void check_input(const Facts& facts, Row row, std::int32_t id, const Op& work, R
 
 // SENDs in program order; per destination the RECVs must ascend. Channels of one payload each
 // (peerdir, fb) are told apart.
-void check_channels(const Facts& facts, Report& report) {
-  const bool by_payload = facts.options.streams == StreamModel::PeerDirection ||
-                          facts.options.streams == StreamModel::Payload;
-  const auto rows = static_cast<std::size_t>(facts.schedule.num_rows());
-  const RowTable table(facts);
-  std::vector<std::int32_t> last(2 * rows, -1);  // SEND whose RECV is the latest, by channel
-  std::vector<std::size_t> used;
-  for (Row row{0}; row.value < facts.schedule.num_rows(); ++row.value) {
-    const std::int32_t data_class = facts.index.class_of(row);
-    for (std::size_t i = facts.schedule.first_op(row);
-         i < facts.schedule.first_op({row.value + 1}); ++i) {
-      const Op& op = facts.schedule.ops[i];
-      if (op.kind != OpKind::Send || !op.peer) continue;
-      const auto id = static_cast<std::int32_t>(i);
-      const Row to = table.at(op.peer, data_class);
-      const std::int32_t recv = facts.index.partner(data_class, op);
-      if (!to || recv < 0) continue;
-      const bool second = by_payload && op.payload == Payload::Gradient;
-      const std::size_t channel = 2 * to.index() + (second ? 1 : 0);
-      const std::int32_t before = last[channel];
-      if (before >= 0) {
-        const std::int32_t recv_before = facts.index.partner(data_class, facts.op(before));
-        if (recv < recv_before) {
-          report.add(id, [&] {
-            return "channel " + row_name(facts.schedule, row) + " -> " +
-                   row_name(facts.schedule, to) + ": " + to_text(facts.op(before)) +
-                   " is sent before " + to_text(op) + ", but received after it: list both in the " +
-                   "same order on both ranks";
-          });
-          continue;
-        }
-      }
-      last[channel] = id;
-      used.push_back(channel);
-    }
-    for (const std::size_t channel : used) last[channel] = -1;
-    used.clear();
+class Channels {
+ public:
+  explicit Channels(const Facts& facts)
+      : facts_(facts),
+        rows_(facts),
+        last_(2 * static_cast<std::size_t>(facts.schedule.num_rows())),
+        by_payload_(facts.options.streams == StreamModel::PeerDirection ||
+                    facts.options.streams == StreamModel::Payload) {}
+
+  void begin_row() {
+    for (const std::size_t channel : used_) last_[channel] = {};
+    used_.clear();
   }
-}
+  void send(Row row, std::int32_t id, const Op& op, Report& report) {
+    const std::int32_t data_class = facts_.index.class_of(row);
+    const std::int32_t recv = facts_.index.partner(data_class, op);
+    if (!op.peer || recv < 0) return;
+    const Row to = rows_.at(op.peer, data_class);
+    if (!to) return;
+    const bool second = by_payload_ && op.payload == Payload::Gradient;
+    const std::size_t channel = 2 * to.index() + (second ? 1 : 0);
+    Last& last = last_[channel];
+    if (recv < last.recv) {
+      report.add(id, [&] {
+        return "channel " + row_name(facts_.schedule, row) + " -> " + row_name(facts_.schedule, to) +
+               ": " + to_text(facts_.op(last.send)) + " is sent before " + to_text(op) +
+               ", but received after it: list both in the same order on both ranks";
+      });
+      return;
+    }
+    if (last.send < 0) used_.push_back(channel);
+    last = {id, recv};
+  }
+
+ private:
+  struct Last {
+    std::int32_t send = -1, recv = -1;
+  };
+  const Facts& facts_;
+  RowTable rows_;
+  std::vector<Last> last_;  // by channel of the present row
+  std::vector<std::size_t> used_;
+  bool by_payload_;
+};
 
 }  // namespace
 
 bool check_transfers(const Facts& facts, Report& report) {
   if (!facts.full()) return false;
+  Channels channels(facts);
+  std::vector<std::int64_t> meets;
+  Row now{};
   facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+    if (row != now) channels.begin_row();
+    now = row;
     if (is_transfer(op.kind)) {
-      if (facts.index.holds(op)) check_end(facts, row, id, op, report);
+      if (!facts.index.holds(op)) return;
+      check_end(facts, row, id, op, meets, report);
+      if (op.kind == OpKind::Send) channels.send(row, id, op, report);
     } else if (is_compute(op.kind)) {
       for (const Op& work : work_of(facts.schedule, op)) {
         check_input(facts, row, id, work, report);
       }
     }
   });
-  check_channels(facts, report);
   return true;
 }
 
 bool check_deadlock(const Facts& facts, Report& report) {
-  report.deadlock() = prove_no_deadlock(facts.schedule, facts.options.streams);
+  report.deadlock() = prove_no_deadlock_untimed(facts.schedule, facts.options.streams);
   const DeadlockProof& proof = report.deadlock();
   if (proof.complete) return true;
   if (!proof.cycle.empty()) {

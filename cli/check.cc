@@ -1,0 +1,266 @@
+// rehearse check: proves a schedule, or says what is wrong with it.
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "schedules/json_reader.h"
+#include "schedules/passes/add_transfers.h"
+#include "schedules/schedule_file.h"
+#include "schedules/text.h"
+#include "schedules/validate.h"
+#include "schedules/where.h"
+#include "sim/cluster.h"
+#include "sim/predict.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  StreamModel streams = StreamModel::One;
+  TransferPolicy transfers = TransferPolicy::TimeSorted;
+  std::int32_t stages = 0;
+  bool json = false;
+};
+
+struct Checked {
+  std::string path;
+  Schedule schedule;      // what was proved
+  bool lowered_here = false;
+  Validation validation;
+  std::string note;       // about the file, for stderr
+};
+
+// An order of compute ops, and the same with our transfers if it is sound itself.
+Checked check_order(const Schedule& order, const Options& options) {
+  Checked checked{.schedule = order, .validation = validate(order, {.streams = options.streams})};
+  if (!checked.validation.sound() || order.level == Level::Full) return checked;
+  // F = I = W = 1: the order of transfers is the same for all durations in that proportion.
+  const DeadlockProof timed =
+      prove_no_deadlock(order, options.streams, {.other = {1}});
+  checked.schedule = add_transfers(order, timed.finish, options.transfers);
+  checked.lowered_here = true;
+  checked.validation =
+      validate(checked.schedule, {.streams = options.streams, .compute_order = &order});
+  return checked;
+}
+
+bool is_scenario(const JsonValue& document) {
+  return document.find("model") != nullptr || document.find("plan") != nullptr ||
+         document.find("cluster") != nullptr;
+}
+
+Result<Checked> check_scenario(const std::string& path, const Options& options) {
+  const Result<Scenario> scenario = read_scenario(path, {});
+  if (!scenario) return scenario.error();
+  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.value().cluster);
+  if (!cluster) return cluster.error();
+  Result<sim::Prediction> made =
+      sim::predict(scenario.value(), cluster.value(), {.timeline = false});
+  if (!made) return Error{path + ": " + made.error().message};
+  sim::Prediction prediction = std::move(made).value();
+  const Result<Schedule> order = sim::order_of(scenario.value().model, prediction.plan);
+  if (!order) return Error{path + ": " + order.error().message};
+  Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
+  const std::vector<Bytes> capacity{cluster.value().capacity()};
+  checked.validation = validate(checked.schedule, {.streams = options.streams,
+                                                   .compute_order = &order.value(),
+                                                   .capacity = capacity});
+  // A framework's allocator needs more than what is alive.
+  for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
+    const sim::RankMemory& rank = prediction.memory.ranks[r];
+    if (rank.fits || !checked.validation.sound()) continue;
+    checked.validation.violations.push_back(
+        {"V11", {}, row_name(checked.schedule, rank.row) + " needs " +
+                        std::to_string(rank.peak_device) + " bytes, at " +
+                        prediction.memory_ops[r] + ": it has " +
+                        std::to_string(prediction.memory.capacity)});
+  }
+  return checked;
+}
+
+Result<Checked> check_file(const std::string& path, const Options& options) {
+  constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
+  const Result<std::string> text = read_text_file(path, kLargestFile);
+  if (!text) return text.error();
+  const std::size_t first = text.value().find_first_not_of(" \t\r\n");
+  Result<ScheduleFile> file = Error{};
+  if (first != std::string::npos && text.value()[first] == '{') {
+    const Result<JsonValue> document = parse_json(text.value(), path);
+    if (!document) return document.error();
+    if (is_scenario(document.value())) return check_scenario(path, options);
+    file = schedule_from_json(document.value(), path);
+  } else {
+    file = parse_schedule_file(text.value(), path);
+  }
+  if (!file) return file.error();
+  const Schedule& schedule = file.value().schedule;
+  if (options.stages > 0 && schedule.num_rows() != options.stages) {
+    return Error{path + ": has " + std::to_string(schedule.num_rows()) +
+                 " ranks, --stages asks for " + std::to_string(options.stages)};
+  }
+  Checked checked = check_order(schedule, options);
+  checked.note = file.value().note;
+  if (!file.value().hash_matches) {
+    checked.note += (checked.note.empty() ? "" : "; ");
+    checked.note += "its hash is " + content_hash(schedule) + ", not " +
+                    file.value().declared_hash + ": it was edited since it was generated";
+  }
+  return checked;
+}
+
+// "4 ranks, 4 stages, 8 micro-batches, 112 ops".
+std::string sizes(const Schedule& schedule) {
+  const auto count = [](std::int64_t n, const std::string& what, const char* plural = "s") {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : plural);
+  };
+  return (schedule.rows.empty() ? count(schedule.num_rows(), "rank")
+                                : count(schedule.num_rows(), "rank class", "es")) +
+         ", " + count(schedule.placement.stages(), "stage") + ", " +
+         count(schedule.microbatches, "micro-batch", "es") + ", " +
+         count(schedule.num_ops(), "op");
+}
+
+std::string text_of(const Checked& checked, const Options& options) {
+  const Validation& validation = checked.validation;
+  std::string text = checked.path + ": ";
+  if (validation.sound()) {
+    text += "sound: " + sizes(checked.schedule) + "\n  proved:";
+    for (std::size_t r = 0; r < kRules.size(); ++r) {
+      if (!validation.applied[r]) continue;
+      text += " " + std::string(kRules[r].name) + " " + std::string(kRules[r].title);
+    }
+    text += "\n  cannot hang with " + std::string(info(options.streams).what) + " (--streams " +
+            std::string(info(options.streams).name) + ")";
+    return text + (checked.lowered_here ? ", transfers are ours\n" : ", transfers as listed\n");
+  }
+  text += "not sound: " + sizes(checked.schedule) + "\n";
+  for (const Violation& violation : validation.violations) {
+    std::string_view title;
+    for (const RuleInfo& rule : kRules) {
+      if (rule.name == violation.rule) title = rule.title;
+    }
+    text += "  " + std::string(violation.rule) + " " + std::string(title) + ": ";
+    const std::vector<CycleStep>& cycle = validation.deadlock.cycle;
+    if (violation.rule != "V6" || cycle.empty()) {
+      text += violation.message + "\n";
+      continue;
+    }
+    text += "it hangs with " + std::string(info(options.streams).what) + ": " +
+            std::to_string(cycle.size()) + " ops wait in a circle\n";
+    for (const std::string& line : explain(checked.schedule, validation.deadlock)) {
+      text += "      " + line + "\n";
+    }
+  }
+  if (validation.unreported > 0) {
+    text += "  and " + std::to_string(validation.unreported) + " more\n";
+  }
+  return text;
+}
+
+std::string cycle_json(const Checked& checked) {
+  constexpr std::array<std::string_view, 4> kReasons{"order", "data", "partner", "group"};
+  std::string text = "[";
+  for (const CycleStep& step : checked.validation.deadlock.cycle) {
+    if (text.size() > 1) text += ", ";
+    const Schedule& s = checked.schedule;
+    text += "{\"rank\": " + std::to_string(s.row_of(step.op).value) + ", \"op\": " +
+            json_quoted(to_text(s, step.op)) + ", \"waits_for\": " +
+            json_quoted(to_text(s, step.other)) + ", \"on_rank\": " +
+            std::to_string(s.row_of(step.other).value) + ", \"reason\": \"" +
+            std::string(kReasons[static_cast<std::size_t>(step.reason)]) + "\"}";
+  }
+  return text + "]";
+}
+
+std::string json_of(const Checked& checked, const Options& options) {
+  const Validation& validation = checked.validation;
+  const Schedule& s = checked.schedule;
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  std::string text = "{\"file\": " + json_quoted(checked.path) + ", \"sound\": " +
+                     truth(validation.sound()) + ", \"deadlock_free\": " +
+                     truth(validation.deadlock.complete) + ", \"streams\": \"" +
+                     std::string(info(options.streams).name) + "\", \"transfers\": \"" +
+                     (checked.lowered_here ? "ours" : "as listed") + "\", \"ranks\": " +
+                     std::to_string(s.num_rows()) + ", \"stages\": " +
+                     std::to_string(s.placement.stages()) + ", \"microbatches\": " +
+                     std::to_string(s.microbatches) + ", \"ops\": " + std::to_string(s.num_ops()) +
+                     ", \"hash\": \"" + content_hash(s) + "\", \"violations\": [";
+  for (const Violation& violation : validation.violations) {
+    if (&violation != &validation.violations.front()) text += ", ";
+    text += "{\"rule\": \"" + std::string(violation.rule) + "\", \"rank\": " +
+            (violation.op ? std::to_string(s.row_of(violation.op).value) : "null") + ", \"op\": " +
+            (violation.op ? json_quoted(to_text(s, violation.op)) : "null") + ", \"message\": " +
+            json_quoted(violation.message) + "}";
+  }
+  return text + "], \"unreported\": " + std::to_string(validation.unreported) +
+         ", \"cycle\": " + cycle_json(checked) + "}";
+}
+
+int check(const Options& options) {
+  int worst = kDone;
+  bool all_sound = true;
+  std::string text;
+  for (const std::string& path : options.files) {
+    Result<Checked> checked = check_file(path, options);
+    if (!checked) {
+      print_error(checked.error().message);
+      worst = kBadInput;
+      continue;
+    }
+    Checked result = std::move(checked).value();
+    result.path = path;
+    if (!result.note.empty()) print_error(path + ": " + result.note);
+    if (!result.validation.sound()) {
+      worst = std::max<int>(worst, kNo);
+      all_sound = false;
+    }
+    if (!options.json) {
+      text += text_of(result, options);
+    } else {
+      text += (text.empty() ? "" : ",\n  ") + json_of(result, options);
+    }
+  }
+  if (options.json) {
+    text = std::string("{\"sound\": ") + (all_sound && worst == kDone ? "true" : "false") +
+           ", \"files\": [\n  " + text + "]}\n";
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return worst;
+}
+
+// Names of a table with a `name` column, for CLI11.
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& row : table) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_code) {
+  const auto options = std::make_shared<Options>();
+  const auto streams = std::make_shared<std::string>("one");
+  const auto transfers = std::make_shared<std::string>("time_sorted");
+  CLI::App* command = app.add_subcommand(
+      "check", "prove a scenario's schedule, or somebody's own (CSV or JSON)");
+  command->add_option("FILE", options->files, "schedule or scenario files")->required();
+  command->add_option("--streams", *streams, "how transfers share in-order queues")
+      ->check(CLI::IsMember(names_of(kStreamModels)));
+  command->add_option("--transfers", *transfers, "order of our transfers, for compute orders")
+      ->check(CLI::IsMember(names_of(kTransferPolicies)));
+  command->add_option("--stages", options->stages, "pipeline positions that the file must have")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->footer(
+      "Exit code 0: sound, 1: not sound (the reason is on stdout), 2: unreadable.\n"
+      "Example: rehearse check my_schedule.csv --streams peer");
+  command->callback([options, streams, transfers, &exit_code] {
+    options->streams = *find_stream_model(*streams);
+    options->transfers = *find_transfer_policy(*transfers);
+    exit_code = check(*options);
+  });
+}
+
+}  // namespace rehearse::cli
