@@ -100,8 +100,8 @@ Layer describe(FrameworkNodes& nodes, bool experts) {
   return layer;
 }
 
-void forward_product(Layer& layer, const Product& p, P phase) {
-  layer.b.gemm(p.forward, GemmRole::Forward, p.rows, p.n, p.k, phase, p.batch);
+void forward_product(Layer& layer, const Product& p, P phase, bool after_norm = false) {
+  layer.b.gemm(p.forward, GemmRole::Forward, p.rows, p.n, p.k, phase, p.batch, true, after_norm);
 }
 void input_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(p.input, GemmRole::InputGradient, p.rows, p.k, p.n, P::Main, p.batch);
@@ -231,7 +231,7 @@ void permute(Layer& layer, std::string_view name, P phase) {
 void attention_part(Layer& layer, P phase) {
   norm(layer, "norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
-  for (const Product& p : layer.before) forward_product(layer, p, phase);
+  for (const Product& p : layer.before) forward_product(layer, p, phase, true);
   rope(layer, "rope", phase);
   core(layer, false, phase);
   forward_product(layer, layer.projection, phase);
@@ -242,7 +242,7 @@ void mlp_front(Layer& layer, P phase) {
   norm(layer, "norm2", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   permute(layer, "dispatch to experts", phase);
-  for (const Product& p : layer.up) forward_product(layer, p, phase);
+  for (const Product& p : layer.up) forward_product(layer, p, phase, true);
   activation(layer, phase);
 }
 void mlp_back(Layer& layer, P phase) {

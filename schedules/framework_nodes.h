@@ -30,9 +30,11 @@ class FrameworkNodes {
 
   Node& add(NodeKind kind, std::string_view name, std::int64_t bytes,
             NodePhase phase = NodePhase::Main, std::int32_t launches = 1);
-  // C[m,n] += A[m,k] B[k,n], in 8 bit with the casts of both operands where the plan says fp8.
+  // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8; `fused`: the
+  // kernel before it (a norm) already writes its input in 8 bit where the framework can do so.
   Node& gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
-             NodePhase phase = NodePhase::Main, std::int64_t batch = 1, bool layer = true);
+             NodePhase phase = NodePhase::Main, std::int64_t batch = 1, bool layer = true,
+             bool fused = false);
   // A collective over the tensor-parallel axis; nothing where t = 1.
   void collective(NodeKind kind, std::string_view name, std::int64_t bytes, Hiding hiding,
                   NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
@@ -44,6 +46,8 @@ class FrameworkNodes {
   std::vector<Node> take() { return std::move(nodes_); }
 
  private:
+  std::int64_t cast_bytes(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+                          bool fused) const;
   std::vector<Node> nodes_;
 };
 
