@@ -165,7 +165,7 @@ Result<> check_counts(const ScheduleInfo& info, const ScheduleShape& shape) {
   }
   if (info.rounds && m % p != 0) {
     return wrong("microbatches",
-                 name + " needs a multiple of " + text(p) + " positions, not " + text(m));
+                 name + " needs a multiple of the " + text(p) + " positions, not " + text(m));
   }
   return {};
 }
@@ -191,6 +191,11 @@ std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   if (info.grouped) name += ",N=" + text(shape.group_size);
   if (shape.extra_warmup > 0) name += ",extra_warmup=" + text(shape.extra_warmup);
   if (info.sliced) name += ",slices=" + text(shape.slices);
+  if (info.planned) {
+    name += ",limit=" + std::to_string(shape.memory_limit);
+    name.erase(name.find_last_not_of('0') + 1);  // 1.500000 is 1.5, 2.000000 is 2
+    if (name.back() == '.') name.pop_back();
+  }
   return name + ")";
 }
 
@@ -315,6 +320,11 @@ Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   if (!full) return full.error();
   const bool looped = (info->chunks == Many || info->chunks == Any) && full.value().chunks > 1;
   const bool alone = full.value().positions == 1 && !looped;
+  if (alone && info->planned && full.value().memory_limit < 1) {
+    return Error{.message = "memory_limit: one micro-batch needs 1, not " +
+                            std::to_string(full.value().memory_limit),
+                 .infeasible = true};
+  }
   if (alone && !info->sliced) {
     Schedule schedule = one_position(*info, full.value());
     schedule.microbatches = shape.microbatches;

@@ -16,6 +16,8 @@ Result<Schedule> interleaved_one_f_one_b(const ScheduleShape& shape) {
   const std::int32_t p = shape.positions, v = shape.chunks;
   Schedule schedule;
   schedule.placement = loop_placement(p, v);
+  schedule.ops.reserve(2 * static_cast<std::size_t>(p) * static_cast<std::size_t>(v) *
+                       static_cast<std::size_t>(shape.microbatches));
   for (std::int32_t r = 0; r < p; ++r) {
     const Interleaved lists = interleaved_lists(p, r, shape.microbatches, v, shape.group_size);
     // With one chunk there is no way around the loop: plain 1F1B.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "schedules/metrics.h"
+#include "schedules/evaluation.h"
 #include "schedules/order/orders.h"
 #include "schedules/planner.h"
 
@@ -47,11 +47,20 @@ class Best {
     const std::int32_t chunks = visited_chunks(schedule);
     const ComputeTimes times =
         times_of(shape_, schedule.placement.stages(), chunks, schedule.slices);
-    const Result<ComputeTiming> timing = time_compute(schedule, times);
-    if (!timing) return;
-    const ScheduleMetrics metrics = measure(schedule, timing.value());
+    // With transfers that take time, their order counts: the figures are those of the command.
+    ComputeTiming timing;
+    if (times.transfer.value > 0) {
+      Result<Evaluation> evaluation = evaluate(schedule, times);
+      if (!evaluation || !evaluation.value().deadlock_free) return;
+      timing = std::move(evaluation).value().timing;
+    } else {
+      Result<ComputeTiming> alone = time_compute(schedule, times);
+      if (!alone) return;
+      timing = std::move(alone).value();
+    }
+    const ScheduleMetrics metrics = measure(schedule, timing);
     if (metrics.largest_weighted_peak() > limit_of(shape_) * chunks + 1e-9) return;
-    const PlanValue value = value_of(schedule, timing.value(), objective_);
+    const PlanValue value = value_of(schedule, timing, objective_);
     if (value >= value_) return;
     value_ = value;
     schedule_ = std::move(schedule);
