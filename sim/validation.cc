@@ -7,6 +7,7 @@
 #include "schedules/mesh.h"
 #include "schedules/metrics.h"
 #include "sim/body_cost.h"
+#include "sim/closed_form.h"
 #include "sim/cluster.h"
 #include "sim/predict.h"
 #include "sim/topology.h"
@@ -68,6 +69,44 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   fill(entry.figures, "step_time_s", makespan);
   fill(entry.figures, "peak_activations", metrics.largest_peak());
   return {};
+}
+
+// --- Closed forms -------------------------------------------------------------------------------
+
+// ZeRO: each stage shards one more of optimizer state, gradients and parameters.
+void predict_states(ValidationCase& entry) {
+  const StatesCase& states = entry.states;
+  const double parameters = static_cast<double>(states.parameters);
+  const auto bytes = [&](std::int32_t per_parameter, std::int32_t sharded_from) {
+    const double shards = states.zero_stage >= sharded_from ? states.data_parallel : 1;
+    return per_parameter * parameters / shards;
+  };
+  fill(entry.figures, "model_state_bytes",
+       bytes(states.precision.optimizer, 1) + bytes(states.precision.gradients, 2) +
+           bytes(states.precision.parameters, 3));
+  fill(entry.figures, "parameters", parameters);
+}
+
+void predict_formula(ValidationCase& entry, const Cluster& cluster) {
+  const Transformer& model = entry.scenario->model;
+  const Plan& plan = entry.scenario->plan;
+  const ActivationShape shape{.sequence = static_cast<double>(plan.sequence_length),
+                              .micro_batch = static_cast<double>(plan.micro_batch),
+                              .hidden = static_cast<double>(model.hidden),
+                              .heads = static_cast<double>(model.heads),
+                              .tensor_parallel = static_cast<double>(plan.tensor_parallel)};
+  const double layers = static_cast<double>(model.layers);
+  const double activations =
+      first_position_activation_bytes(shape, plan.recompute, plan.sequence_parallel, layers,
+                                      plan.pipeline_parallel, plan.virtual_stages);
+  const double states = figure1_state_bytes(static_cast<double>(model.hidden), layers,
+                                            plan.tensor_parallel, plan.pipeline_parallel);
+  fill(entry.figures, "activation_bytes", activations);
+  fill(entry.figures, "parameter_gradient_optimizer_bytes", states);
+  fill(entry.figures, "activation_fraction_of_tp_baseline",
+       layer_activation_bytes(shape, plan.recompute, plan.sequence_parallel) /
+           layer_activation_bytes(shape, RecomputeMode::None, false));
+  entry.predicted_fits = activations + states <= static_cast<double>(cluster.capacity().value);
 }
 
 // --- One layer ----------------------------------------------------------------------------------
@@ -152,15 +191,19 @@ Result<> predict_case(ValidationCase& entry, const std::string& path) {
     case CaseKind::Schedule:
       return predict_schedule(entry, path);
     case CaseKind::States:
-    case CaseKind::Formula:
-      entry.skipped = "closed forms are not built yet";
+      predict_states(entry);
       return {};
     case CaseKind::Step:
+    case CaseKind::Formula:
     case CaseKind::Layer:
       break;
   }
   const Result<Cluster> cluster = read_cluster(entry.scenario->cluster);
   if (!cluster) return settle(entry, cluster.error());
+  if (entry.kind == CaseKind::Formula) {
+    predict_formula(entry, cluster.value());
+    return {};
+  }
   return entry.kind == CaseKind::Layer ? predict_layer(entry, cluster.value(), path)
                                        : predict_step(entry, cluster.value());
 }

@@ -91,7 +91,7 @@ std::string signed_percent(double value) {
 }
 
 std::string stats_text(const std::string& name, const ErrorStats& stats) {
-  std::string text = fmt::format("  {:<28} {:>4} cases   mean {:>7}   max {:>7}   bias {:>8}", name,
+  std::string text = fmt::format("  {:<34} {:>4} cases   mean {:>7}   max {:>7}   bias {:>8}", name,
                                  stats.cases, percent(stats.mean_abs_error),
                                  percent(stats.max_abs_error), signed_percent(stats.bias));
   if (stats.spearman) text += fmt::format("   rank correlation {:.3f}", *stats.spearman);

@@ -104,6 +104,28 @@ TEST(Accuracy, ContextParallelAnd405BRowsOfTorchtitan) {
       0.18);
 }
 
+// Figure 1 prints bytes of the formulas; Figure 7 was read off a plot.
+TEST(Accuracy, FormulasOfKorthikanti) {
+  const FileScore result = score_group("korthikanti_seqsel", all);
+  EXPECT_EQ(result.skipped, 0);
+  for (const auto& [key, stats] : result.other) {
+    if (key == "activation_bytes" || key == "parameter_gradient_optimizer_bytes") {
+      EXPECT_EQ(stats.cases, 8) << key;
+      EXPECT_LE(stats.max_abs_error, 0.001) << key;
+    } else if (key == "activation_fraction_of_tp_baseline") {
+      EXPECT_EQ(stats.cases, 20);
+      EXPECT_LE(stats.max_abs_error, 0.015);
+    }
+  }
+}
+
+TEST(Accuracy, ModelStatesOfZero) {
+  const FileScore result = score_group("zero_model_states", all);
+  EXPECT_EQ(result.cases, 4);
+  EXPECT_EQ(result.skipped, 0);
+  EXPECT_EQ(result.missed_tolerances, 0);
+}
+
 // Faster and slower plans are told apart: ranks within a file, ties and noise included.
 TEST(Accuracy, PlansAreRankedAsMeasured) {
   for (const char* file : {"korthikanti_seqsel", "llm_foundry", "vtrain_single", "torchtitan"}) {
