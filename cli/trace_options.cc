@@ -57,8 +57,13 @@ Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& b
   if (!(a < b) || std::fabs(a) > 1e15 || std::fabs(b) > 1e15) {
     return Error{"--range: \"" + text + "\" does not end after it begins"};
   }
-  begin = trace.begin + Nanoseconds{std::llround(a)};
-  end = trace.begin + Nanoseconds{std::max(std::llround(a) + 1, std::llround(b))};
+  const std::int64_t step = trace.step().value;
+  const std::int64_t first = std::max<std::int64_t>(0, std::llround(a)), last = std::min<std::int64_t>(step, std::llround(b));
+  if (first >= last) {
+    return Error{"--range: \"" + text + "\" lies outside the step, which takes " + std::to_string(step) + " ns"};
+  }
+  begin = trace.begin + Nanoseconds{first};
+  end = trace.begin + Nanoseconds{last};
   return {};
 }
 

@@ -199,15 +199,10 @@ std::string op_name(const Trace& trace, OpId id) {
 std::string row_name(const Trace& trace, Row row) {
   const TraceRow& info = trace.rows[row.index()];
   if (info.name >= 0) return std::string(trace.text(info.name));
-  std::string name;
-  if (info.first_rank) {
-    name = info.multiplicity == 1 ? "rank " : "ranks ";
-    name += std::to_string(info.first_rank.value);
-  } else {
-    name = (info.position ? "position " + std::to_string(info.position.value)
-                          : "row " + std::to_string(row.value));
-  }
-  if (info.multiplicity > 1) name.append(" x").append(std::to_string(info.multiplicity));
+  std::string name = info.first_rank   ? "rank " + std::to_string(info.first_rank.value)
+                     : info.position ? "position " + std::to_string(info.position.value)
+                                     : "row " + std::to_string(row.value);
+  if (info.multiplicity > 1) name += " (x" + std::to_string(info.multiplicity) + ")";
   return name;
 }
 

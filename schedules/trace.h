@@ -205,7 +205,7 @@ struct Trace {
 
 // In torch's notation (text.h), or the foreign name.
 std::string op_name(const Trace& trace, OpId op);
-// "rank 0", "ranks 0-7 (8)", "position 3".
+// "rank 0", "rank 0 (x8)" where it stands for eight, "position 3".
 std::string row_name(const Trace& trace, Row row);
 // "compute", "p2p", "dp", ... or the foreign lane's name.
 std::string lane_name(const Trace& trace, std::int32_t lane);

@@ -16,7 +16,8 @@ std::size_t group_of(const TraceClass& c) {
 }  // namespace
 
 std::int64_t Summary::busy() const {
-  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0}) - in_body;
+  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0}) -
+         std::accumulate(in_body.begin(), in_body.end(), std::int64_t{0});
 }
 
 Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
@@ -49,7 +50,8 @@ Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
           std::min(lane.items.end(i), end) - std::max(lane.items.start(i), begin);
       const std::int64_t waits = trace.communicating_ns[static_cast<std::size_t>(lane.items.op(i))];
       // An op cut by the range: its waiting is taken as spread evenly over it.
-      sum.in_body += times * (whole == inside ? waits
+      sum.in_body[lane.items.kind(i)] +=
+          times * (whole == inside ? waits
                                               : static_cast<std::int64_t>(std::llround(
                                                     static_cast<double>(waits) *
                                                     static_cast<double>(inside) /

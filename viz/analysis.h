@@ -12,12 +12,13 @@
 namespace rehearse::viz {
 
 // Where the time of rows [first_row, last_row) went within [begin, end), on their compute lanes.
-// Rows count as often as they stand for ranks. busy + in_body + idle = span * ranks, exactly.
+// Rows count as often as they stand for ranks. busy + idle = span * ranks, exactly.
 struct Summary {
   std::int64_t span = 0, ranks = 0;                     // [ns], ranks
   std::array<std::int64_t, kNumOpKinds> kinds{};        // time under ops of each kind
   std::array<std::int64_t, kNumIdleCauses> causes{};    // idle between ops, by cause
-  std::int64_t in_body = 0;      // of `kinds`: bodies that wait for their own collectives (idle)
+  std::array<std::int64_t, kNumOpKinds> in_body{};      // of `kinds`: bodies that wait for their
+                                                        //   own collectives (idle)
   std::int64_t unexplained = 0;  // idle between ops for which the trace has no cause
 
   std::int64_t total() const { return span * ranks; }

@@ -44,7 +44,7 @@ constexpr std::string_view long_name(OpKind kind) {
     case OpKind::Send: return "send";
     case OpKind::Recv: return "receive";
     case OpKind::OptimizerStep: return "optimizer";
-    case OpKind::GradNorm: return "gradient norm";
+    case OpKind::GradNorm: return "optimizer";
     case OpKind::AllReduce: return "all-reduce";
     case OpKind::ReduceScatter: return "reduce-scatter";
     case OpKind::AllGather: return "all-gather";
@@ -52,6 +52,7 @@ constexpr std::string_view long_name(OpKind kind) {
     case OpKind::Offload: return "offload";
     case OpKind::Fetch: return "fetch";
     case OpKind::Pass: return "hand over";
+    case OpKind::Add: return "other work";
     default: return traits(kind).name;
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "viz/analysis.h"
 #include "viz/paint.h"
@@ -23,10 +24,11 @@ class Figure {
     last_row_ = options.last_row < 0 ? trace_.num_rows() : std::min(options.last_row, trace_.num_rows());
     first_row_ = std::clamp(options.first_row, 0, last_row_);
     rows_ = last_row_ - first_row_;
+    streams_ = streams_in_view();
     for (std::int32_t row = first_row_; row < last_row_; ++row) {
       label_width_ = std::max(label_width_, static_cast<double>(text_width(row_name(trace_, {row}), TextSize::Normal)));
     }
-    left_ = kMargin + std::min(220.0, std::max(60.0, label_width_)) + (shows_streams() ? 56 : 10);
+    left_ = kMargin + std::min(220.0, std::max(60.0, label_width_)) + (streams_.size() > 1 ? 56 : 10);
     view_ = {.begin = begin_, .end = end_,
              .width_px = std::max(50, static_cast<std::int32_t>(options.width - left_ - kRight))};
   }
@@ -44,7 +46,6 @@ class Figure {
   }
 
  private:
-  bool shows_streams() const { return rows_ <= 16 && trace_.slots > 1; }
   bool shows_memory() const { return options_.memory && rows_ <= 16 && !trace_.memory_begin.empty(); }
   double lane_height() const {
     static constexpr std::array<std::pair<std::int32_t, double>, 5> kHeights{
@@ -100,33 +101,55 @@ class Figure {
       text(x + 24, y_ + 10, std::move(name), TextSize::Small, colors_.text);
       x += width;
     };
-    const auto total = static_cast<double>(std::max<std::int64_t>(1, summary_.total()));
-    const auto share = [&](std::int64_t time) { return " " + percent_text(static_cast<double>(time) / total); };
+    const std::int64_t total = std::max<std::int64_t>(1, summary_.total());
+    const auto share_text = [&](std::int64_t time) {
+      return " " + percent_text(static_cast<double>(time) / static_cast<double>(total));
+    };
+    const auto seen = [&](std::int64_t time) { return time * 2000 >= total; };  // 0.05 %
+    std::int64_t in_body = 0;
+    std::array<std::int64_t, kNumOpKinds> kinds{};  // those of one name together
     for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
-      if (summary_.kinds[kind] == 0) continue;
+      const std::string_view name = style_of(static_cast<Kind>(kind), options_.theme).name;
+      std::size_t as = 0;
+      while (style_of(static_cast<Kind>(as), options_.theme).name != name) ++as;
+      kinds[as] += summary_.kinds[kind] - summary_.in_body[kind];
+      in_body += summary_.in_body[kind];
+    }
+    for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
+      if (!seen(kinds[kind])) continue;
       const KindStyle style = style_of(static_cast<Kind>(kind), options_.theme);
-      entry(style, std::string(style.name) + share(summary_.kinds[kind]));
+      entry(style, std::string(style.name) + share_text(kinds[kind]));
     }
-    if (transfers_in_view()) {
-      entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
-    }
+    if (streams_.size() > 1) entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
     for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
-      if (summary_.causes[cause] == 0) continue;
+      if (!seen(summary_.causes[cause])) continue;
       const KindStyle style = style_of(kind_of(static_cast<IdleCause>(cause)), options_.theme);
-      entry(style, "bubble: " + std::string(style.name) + share(summary_.causes[cause]));
+      entry(style, "bubble: " + std::string(style.name) + share_text(summary_.causes[cause]));
     }
-    if (summary_.unexplained > 0) {
-      entry({.fill = colors_.lane, .ink = colors_.faint_text}, "idle" + share(summary_.unexplained));
+    if (seen(in_body)) {
+      entry({.fill = in_body_color(), .ink = in_body_color()},
+            "bar in an op: waits for its own collectives" + share_text(in_body));
+    }
+    if (seen(summary_.unexplained)) {
+      entry({.fill = colors_.lane, .ink = colors_.faint_text}, "idle" + share_text(summary_.unexplained));
     }
     y_ += 12;
   }
 
-  bool transfers_in_view() const {
-    if (!shows_streams()) return false;
-    for (std::int32_t lane = first_row_ * trace_.slots; lane < last_row_ * trace_.slots; ++lane) {
-      if (lane % trace_.slots != 0 && index_.lane(lane).items.count > 0) return true;
+  // Streams worth a lane in this view: the compute stream, and those busy for 1/400 of it somewhere.
+  std::vector<std::int32_t> streams_in_view() const {
+    std::vector<std::int32_t> streams;
+    for (std::int32_t slot = 0; slot < trace_.slots; ++slot) {
+      std::int64_t most = 0;
+      for (std::int32_t row = first_row_; row < last_row_ && slot > 0; ++row) {
+        const LaneIndex& lane = index_.lane(row * trace_.slots + slot);
+        std::array<std::int64_t, kNumKinds> time;
+        lane.busy(begin_.value, end_.value, time.data());
+        most = std::max(most, std::accumulate(time.begin(), time.begin() + lane.num_kinds, std::int64_t{0}));
+      }
+      if (slot == 0 || (rows_ <= 16 && most * 400 >= end_.value - begin_.value)) streams.push_back(slot);
     }
-    return false;
+    return streams;
   }
 
   void axis() {
@@ -147,8 +170,10 @@ class Figure {
 
   void lanes() {
     const double height = lane_height();
-    const std::vector<std::int32_t> shown =
-        shown_lanes(index_, first_row_, last_row_, shows_streams());
+    std::vector<std::int32_t> shown;
+    for (std::int32_t row = first_row_; row < last_row_; ++row) {
+      for (const std::int32_t slot : streams_) shown.push_back(row * trace_.slots + slot);
+    }
     Frame frame;
     layout(index_, view_, shown, frame);
     for (const LaneFrame& lane : frame.lanes) {
@@ -162,7 +187,7 @@ class Figure {
         text(left_ - 8, y_ + lane_px / 2 + 4, lane_name(trace_, lane.lane), TextSize::Small,
              colors_.faint_text, Anchor::End);
       }
-      y_ += lane_px + (slot == 0 && shows_streams() ? 1 : slot != 0 ? 1 : 0);
+      y_ += lane_px + (streams_.size() > 1 ? 1 : 0);
       const bool last_of_row = &lane == &frame.lanes.back() || (&lane + 1)->lane / trace_.slots != row;
       if (last_of_row && shows_memory()) memory(row);
     }
@@ -255,6 +280,7 @@ class Figure {
   const Palette& colors_;
   Nanoseconds begin_{}, end_{};
   std::int32_t first_row_ = 0, last_row_ = 0, rows_ = 0;
+  std::vector<std::int32_t> streams_;
   double label_width_ = 0, left_ = 0, y_ = 0, axis_y_ = 0;
   View view_;
   Summary summary_;

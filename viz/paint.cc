@@ -167,6 +167,16 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
     rect.outline = darker(style.fill);
   }
   scene.rects.push_back(rect);
+  if (op && !trace.communicating_ns.empty() && width >= 5 && place.height >= 8) {
+    const auto i = op.index();
+    const auto whole = static_cast<double>(trace.end_ns[i] - trace.start_ns[i]);
+    const double waits = width * static_cast<double>(trace.communicating_ns[i]) / whole;
+    const double bar = std::max(3.0, place.height / 8);
+    if (waits >= 0.5) {
+      scene.rects.push_back({.x = x, .y = place.y + place.height - bar, .width = std::min(waits, width),
+                             .height = bar, .fill = in_body_color()});
+    }
+  }
   if (place.height < 11 || width < 9) return;
   const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
   if (op) {
@@ -175,17 +185,37 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
       scene.texts.push_back({.x = middle, .y = base, .anchor = Anchor::Middle,
                              .size = TextSize::Small, .color = text_on(rect.fill), .text = label});
     }
-    return;
   }
-  const std::int32_t text = text_width(style.name, TextSize::Small);
-  if (text + 12 > width || place.height < 15) return;
-  scene.rects.push_back({.x = middle - text / 2.0 - 4, .y = place.y + place.height / 2 - 7,
-                         .width = text + 8.0, .height = 14, .fill = style.fill, .alpha = 235});
-  scene.texts.push_back({.x = middle, .y = base, .anchor = Anchor::Middle, .size = TextSize::Small,
-                         .color = palette(theme).text, .text = std::string(style.name)});
+}
+
+// Bubbles of one cause with slivers of others between them have one label.
+void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace& place, Theme theme,
+                   Scene& scene) {
+  constexpr double kSliver = 4;  // [px]
+  if (place.height < 15) return;
+  for (std::size_t i = 0; i < boxes.size() && boxes[i].idle;) {
+    std::size_t j = i + 1;
+    while (j < boxes.size() && boxes[j].idle && boxes[j].kind == boxes[i].kind &&
+           view.x_of(boxes[j].begin) - view.x_of(boxes[j - 1].end) <= kSliver) {
+      ++j;
+    }
+    const double begin = place.x + view.x_of(boxes[i].begin), end = place.x + view.x_of(boxes[j - 1].end);
+    const KindStyle style = style_of(boxes[i].kind, theme);
+    i = j;
+    const std::int32_t text = text_width(style.name, TextSize::Small);
+    if (text + 12 > end - begin) continue;
+    const double middle = (begin + end) / 2;
+    scene.rects.push_back({.x = middle - text / 2.0 - 4, .y = place.y + place.height / 2 - 7,
+                           .width = text + 8.0, .height = 14, .fill = style.fill, .alpha = 235});
+    scene.texts.push_back({.x = middle, .y = place.y + place.height / 2 + 4, .anchor = Anchor::Middle,
+                           .size = TextSize::Small, .color = palette(theme).text,
+                           .text = std::string(style.name)});
+  }
 }
 
 }  // namespace
+
+Color in_body_color() { return color_of(OpKind::AllReduce); }
 
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
                 const LanePlace& place, Theme theme, Scene& scene) {
@@ -196,6 +226,7 @@ void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& la
   for (const Box& box : frame.boxes_of(lane)) {
     paint_box(index.trace(), box, frame.view, place, theme, scene);
   }
+  label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }
 
 }  // namespace rehearse::viz

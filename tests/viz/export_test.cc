@@ -351,7 +351,7 @@ TEST(Csv, HasALinePerOp) {
   EXPECT_EQ(std::ranges::count(text, '\n'), trace.num_ops() + 1);
   EXPECT_EQ(text.substr(0, text.find('\n')),
             "op,name,row,lane,kind,stage,microbatch,slice,match,group,bucket,bytes,start_ns,end_ns,duration_ns");
-  EXPECT_NE(text.find("\n0,0F0,ranks 0 x8,compute,F,0,0,,,,,,0,1001,1001\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n0,0F0,rank 0 (x8),compute,F,0,0,,,,,,0,1001,1001\n"), std::string::npos) << text;
 }
 
 TEST(Export, SaysWhereItCannotWrite) {
