@@ -84,7 +84,10 @@ class RowEmitter {
         row_(row),
         position_(s_.rows[row.index()].position),
         transfers_(transfers),
-        m_(order.microbatches * std::max(order.slices, 1)) {}
+        m_(order.microbatches * std::max(order.slices, 1)),
+        shape_(rank_shape(draft.model, draft.plan)),
+        activation_(shape_.element * shape_.local * shape_.hidden),
+        pipeline_(group("pp")) {}
 
   void run();
 
@@ -209,6 +212,9 @@ class RowEmitter {
   Position position_;
   const std::vector<MatchId>& transfers_;
   std::int32_t m_;
+  RankShape shape_;
+  std::int64_t activation_;  // bytes of (local, hidden)
+  GroupId pipeline_;
 
   std::vector<Part> parts_;                 // the row's compute ops, cut
   std::vector<std::size_t> op_begin_;       // parts of the i-th issued op: [i], [i+1])
@@ -238,7 +244,7 @@ BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
     sum.left_for_weight += body.left_for_weight;
     sum.workspace = std::max(sum.workspace, body.workspace);
   }
-  const std::int64_t activation = aligned(activation_bytes(d_.model, d_.plan));
+  const std::int64_t activation = aligned(activation_);
   const auto inner = static_cast<std::int64_t>(covered.size()) - 1;
   sum.saved_for_input += inner * activation;  // inputs of the segments after the first
   if (direction == Direction::InputGradient || direction == Direction::WeightGradient) {
@@ -349,7 +355,7 @@ void RowEmitter::contributions(const Part& part, Visit visit) const {
 // Parameters, shards and optimizer state in backward order, then counts of contributions.
 void RowEmitter::prepare_states() {
   const Precision& precision = d_.plan.precision;
-  const std::int64_t element = rank_shape(d_.model, d_.plan).element;
+  const std::int64_t element = shape_.element;
   const std::size_t n = s_.buckets.size();
   parameter_.assign(n, {});
   shard_.assign(n, {});
@@ -432,7 +438,7 @@ void RowEmitter::prepare_windows() {
 
 void RowEmitter::open_window(std::size_t part) {
   for (const BucketId id : window_[part]) {
-    const std::int64_t element = rank_shape(d_.model, d_.plan).element;
+    const std::int64_t element = shape_.element;
     const OpId op = collective(OpKind::Unshard, "dp", Stream::Dp, id);
     d_.ops[op.index()].instance = ++gathers_[id.index()];
     d_.after[op.index()] = last_compute_;
@@ -457,7 +463,7 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
                                            : sender;
   Op op{.kind = kind, .stream = Stream::P2p, .payload = payload, .slice = about.slice,
         .stage = issuing, .microbatch = about.microbatch,
-        .peer = s_.placement.position(other, about.microbatch), .group = group("pp"),
+        .peer = s_.placement.position(other, about.microbatch), .group = pipeline_,
         .match = transfers_[((gradient ? slots : 0) + at) * classes + replica]};
   d_.add(row_, op, d_.estimates.transfer);
   d_.tie.back() = static_cast<std::int32_t>((gradient ? slots : 0) + at);
@@ -466,7 +472,7 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
 
 void RowEmitter::receive_inputs(const Part& part) {
   const Op& op = part.op;
-  const std::int64_t bytes = activation_bytes(d_.model, d_.plan);
+  const std::int64_t bytes = activation_;
   if (op.kind == OpKind::Forward && part.index == 0 && !first_stage(op.stage)) {
     const Stage before{op.stage.value - 1};
     Op sent = op;
@@ -562,7 +568,7 @@ void RowEmitter::forward_operands(const Part& part) {
   if (loss && loss_) d_.operand(loss_, Access::Update);
   if (!loss) {
     state.x[part.index + 1] =
-        value(ValueKind::Activation, activation_bytes(d_.model, d_.plan), op);
+        value(ValueKind::Activation, activation_, op);
     if (!covers_end(part)) {
       s_.values[state.x[part.index + 1].index()].segment_begin =
           static_cast<std::int16_t>(end_of(part));
@@ -614,7 +620,7 @@ void RowEmitter::backward_operands(const Part& part) {
   const BodySizes bytes = sizes(part, direction);
   if (!weight && !embedding) {
     state.d[part.index] =
-        value(ValueKind::ActivationGradient, activation_bytes(d_.model, d_.plan), op);
+        value(ValueKind::ActivationGradient, activation_, op);
     if (part.index > 0) {
       s_.values[state.d[part.index].index()].segment_begin =
           static_cast<std::int16_t>(begin_of(part));
@@ -820,9 +826,8 @@ void RowEmitter::run() {
   prepare_parts();
   prepare_states();
   prepare_windows();
-  const RankShape shape = rank_shape(d_.model, d_.plan);
   const std::int64_t bytes =
-      4 * static_cast<std::int64_t>(m_) * shape.tokens;
+      4 * static_cast<std::int64_t>(m_) * shape_.tokens;
   for (const bool targets : {false, true}) {
     const Stage stage{targets ? s_.placement.stages() - 1 : 0};
     const bool here = s_.placement.down[stage.index()] == position_ ||

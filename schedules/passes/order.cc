@@ -9,36 +9,35 @@
 namespace rehearse {
 namespace {
 
-// Edges between matched nodes (the ops of one match start together), as CSR of predecessors.
-struct Graph {
-  std::vector<std::int32_t> node_of;          // per op
-  std::vector<std::int32_t> begin, from;      // successors: from[begin[n] .. begin[n+1])
-  std::vector<std::int32_t> open;             // predecessors still to come
-  std::vector<std::int64_t> duration;         // of the op whose end the successors wait for
-};
-
 // Reads follow the last write; a write follows the last write and every read since.
 std::vector<std::pair<std::int32_t, std::int32_t>> edges_of(const Draft& draft) {
   std::vector<std::pair<std::int32_t, std::int32_t>> edges;
   edges.reserve(4 * draft.ops.size());
+  // Readers since the last write, as a list through the operands: newest[value], older[operand].
   std::vector<std::int32_t> writer(draft.schedule.values.size(), -1);
-  std::vector<std::vector<std::int32_t>> readers(draft.schedule.values.size());
+  std::vector<std::int32_t> newest(draft.schedule.values.size(), -1);
+  std::vector<std::int32_t> older(draft.operands.size(), -1), reader(draft.operands.size(), -1);
   std::vector<std::int32_t> previous(draft.schedule.rows.size(), -1);  // on the compute stream
   for (std::size_t i = 0; i < draft.ops.size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
     for (std::int32_t k = draft.operand_begin[i]; k < draft.operand_begin[i + 1]; ++k) {
-      const Operand& operand = draft.operands[static_cast<std::size_t>(k)];
+      const auto at = static_cast<std::size_t>(k);
+      const Operand& operand = draft.operands[at];
       const std::size_t v = operand.value.index();
       if (operand.access == Access::Workspace) continue;
       if (writer[v] >= 0) edges.emplace_back(writer[v], id);
       if (operand.access == Access::Read) {
-        readers[v].push_back(id);
+        reader[at] = id;
+        older[at] = newest[v];
+        newest[v] = k;
         continue;
       }
-      for (const std::int32_t reader : readers[v]) {
-        if (reader != id) edges.emplace_back(reader, id);
+      for (std::int32_t r = newest[v]; r >= 0; r = older[static_cast<std::size_t>(r)]) {
+        if (reader[static_cast<std::size_t>(r)] != id) {
+          edges.emplace_back(reader[static_cast<std::size_t>(r)], id);
+        }
       }
-      readers[v].clear();
+      newest[v] = -1;
       writer[v] = id;
     }
     if (draft.after[i]) edges.emplace_back(draft.after[i].value, id);
