@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "sim/event_queue.h"
 #include "sim/jitter.h"
@@ -14,7 +13,7 @@ namespace rehearse::sim {
 namespace {
 
 // What ends may let something else start at the same time; a late host only lets its own op start.
-enum Priority : std::uint64_t { kEnd = 0, kIssued = 1 };
+enum Priority : std::uint32_t { kEnd = 0, kIssued = 1u << 31 };
 
 constexpr auto kStreams = static_cast<std::int32_t>(kNumStreams);
 
@@ -52,15 +51,13 @@ class Engine {
     while (!queue_.empty()) {
       now_ = queue_.top().time;
       do {
-        const std::int32_t slot = queue_.top().slot;
-        const bool issued = queue_.top().order >> 32 == kIssued;
-        queue_.pop();
+        const Event event = queue_.pop();
         ++events_;
-        if (issued) {
-          free_slots_.push_back(slot);
-          begin(slots_[at(slot)].node);
+        if (event.order & kIssued) {
+          free_slots_.push_back(event.slot);
+          begin(slots_[at(event.slot)].node);
         } else {
-          leave(slot);
+          leave(event.slot);
         }
         drain();
       } while (!queue_.empty() && queue_.top().time == now_);
@@ -136,7 +133,7 @@ class Engine {
       const std::int32_t slot = take_slot();
       slots_[at(slot)].node = node;
       queue_.put({.time = issued_[node.index()].value,
-                  .order = kIssued << 32 | static_cast<std::uint64_t>(node.value),
+                  .order = kIssued | static_cast<std::uint32_t>(node.value),
                   .slot = slot});
     }
   }
@@ -169,8 +166,8 @@ class Engine {
       if (computes_on) {
         rows_[computes_on.index()].computing = s;
         slot.bound = bound_of(rows_[computes_on.index()]);
-      } else if (cost.slows) {
-        count_slow(node, 1);
+      } else if (cost.slowdown > 0) {
+        count_slow(node, cost, 1);
       }
     }
     slot.rate = slot.bound;
@@ -181,19 +178,20 @@ class Engine {
   }
 
   // Counts communication that slows the rows of its members in (+1) or out (-1).
-  void count_slow(NodeId node, std::int32_t change) {
+  void count_slow(NodeId node, const NodeCost& cost, std::int32_t change) {
     for (std::int32_t m = program_.member_begin[node.index()];
          m < program_.member_begin[node.index() + 1]; ++m) {
-      const double slowdown = table_.cost(program_.members[at(m)]).slowdown;
+      const double slowdown =
+          cost.mixed ? table_.cost(program_.members[at(m)]).slowdown : cost.slowdown;
       if (slowdown <= 0) continue;
-      const auto [r, stream] = std::div(program_.queues[at(m)], kStreams);
-      RowState& row = rows_[at(r)];
-      row.running[at(stream)] += change;
-      row.slow[at(stream)] =
-          row.running[at(stream)] > 0 ? std::max(row.slow[at(stream)], slowdown) : 0;
+      const Row r{program_.queues[at(m)] / kStreams};
+      const std::size_t stream = at(program_.queues[at(m)] % kStreams);
+      RowState& row = rows_[r.index()];
+      row.running[stream] += change;
+      row.slow[stream] = row.running[stream] > 0 ? std::max(row.slow[stream], slowdown) : 0;
       if (row.dirty) continue;
       row.dirty = true;
-      dirty_rows_.push_back({r});
+      dirty_rows_.push_back(r);
     }
   }
 
@@ -211,10 +209,11 @@ class Engine {
       shares_changed_ = true;
     }
     if (slows_) {
+      const NodeCost& cost = costs_[slot.node];
       if (slot.computes_on) {
         rows_[slot.computes_on.index()].computing = -1;
-      } else if (costs_[slot.node].slows) {
-        count_slow(slot.node, -1);
+      } else if (cost.slowdown > 0) {
+        count_slow(slot.node, cost, -1);
       }
     }
     const std::int64_t lost = now_ - nodes_[slot.node.index()].start - slot.time;
@@ -260,7 +259,7 @@ class Engine {
     auto left = static_cast<std::int64_t>(exact);
     left += exact - 1e-3 > static_cast<double>(left);
     queue_.put({.time = now_ + std::max<std::int64_t>(1, left),
-                .order = kEnd << 32 | static_cast<std::uint64_t>(slot.node.value),
+                .order = kEnd | static_cast<std::uint32_t>(slot.node.value),
                 .slot = s});
   }
 

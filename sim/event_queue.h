@@ -13,13 +13,16 @@ namespace rehearse::sim {
 
 struct Event {
   std::int64_t time = 0;    // [ns]
-  std::uint64_t order = 0;  // priority << 32 | sequence; unique among equal times
+  std::uint32_t order = 0;  // priority << 31 | sequence; unique among equal times
   std::int32_t slot = -1;
 
+  // Without branches: equal times are common, and a guess would be wrong half of the time.
   bool before(const Event& other) const {
-    return time != other.time ? time < other.time : order < other.order;
+    return static_cast<int>(time < other.time) |
+           (static_cast<int>(time == other.time) & static_cast<int>(order < other.order));
   }
 };
+static_assert(sizeof(Event) == 16);
 
 class EventQueue {
  public:
@@ -27,27 +30,40 @@ class EventQueue {
     heap_.reserve(place_.size());
   }
 
-  bool empty() const { return heap_.empty(); }
-  const Event& top() const { return heap_.front(); }
+  bool empty() const { return heap_.size() == static_cast<std::size_t>(hole_); }
 
-  // Puts the event in its slot, in place of what was there.
-  void put(const Event& event) {
-    std::int32_t at = place_[index(event.slot)];
-    if (at < 0) {
-      at = static_cast<std::int32_t>(heap_.size());
-      heap_.push_back(event);
-    } else if (heap_[index(at)].before(event)) {
-      sink(at, event);
-      return;
+  // REQUIRES: not empty(). Takes the first event out.
+  Event pop() {
+    const Event& first = top();
+    place_[index(first.slot)] = -1;
+    hole_ = true;
+    return first;
+  }
+  // REQUIRES: not empty().
+  const Event& top() {
+    if (hole_) {
+      hole_ = false;
+      const Event last = heap_.back();
+      heap_.pop_back();
+      if (!heap_.empty()) sink(0, last);
     }
-    rise(at, event);
+    return heap_.front();
   }
 
-  void pop() {
-    place_[index(heap_.front().slot)] = -1;
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink(0, last);
+  // Puts the event in its slot, in place of what was there. What is put after a pop takes its place
+  // at once: most ops that end let one begin.
+  void put(const Event& event) {
+    const std::int32_t at = place_[index(event.slot)];
+    if (at >= 0) {
+      if (heap_[index(at)].before(event)) return sink(at, event);
+      return rise(at, event);
+    }
+    if (hole_) {
+      hole_ = false;
+      return sink(0, event);
+    }
+    heap_.push_back(event);
+    rise(static_cast<std::int32_t>(heap_.size()) - 1, event);
   }
 
  private:
@@ -58,10 +74,12 @@ class EventQueue {
     place_[index(event.slot)] = at;
   }
 
+  // While there is a hole at the top nothing may rise into it: what is there is not in the heap.
   void rise(std::int32_t at, const Event& event) {
+    const std::int32_t highest = hole_ ? 1 : 0;
     while (at > 0) {
       const std::int32_t parent = (at - 1) / 4;
-      if (!event.before(heap_[index(parent)])) break;
+      if (parent < highest || !event.before(heap_[index(parent)])) break;
       set(at, heap_[index(parent)]);
       at = parent;
     }
@@ -73,7 +91,7 @@ class EventQueue {
     for (std::int32_t child = 4 * at + 1; child < size; child = 4 * at + 1) {
       std::int32_t first = child;
       for (std::int32_t c = child + 1; c < std::min(child + 4, size); ++c) {
-        if (heap_[index(c)].before(heap_[index(first)])) first = c;
+        first = heap_[index(c)].before(heap_[index(first)]) ? c : first;
       }
       if (!heap_[index(first)].before(event)) break;
       set(at, heap_[index(first)]);
@@ -84,6 +102,7 @@ class EventQueue {
 
   std::vector<Event> heap_;
   std::vector<std::int32_t> place_;  // per slot: where in the heap, -1: not in it
+  bool hole_ = false;                // heap_[0] has been taken out and nothing put there yet
 };
 
 }  // namespace rehearse::sim

@@ -7,7 +7,7 @@ namespace rehearse::sim {
 NodeCosts::NodeCosts(const Program& program, const CostTable& costs)
     : entry_of_(static_cast<std::size_t>(program.num_nodes)), last_pair_(costs.costs.size()) {
   for (const Cost& cost : costs.costs) {
-    entries_.push_back({cost.time.value, cost.slowdown > 0, costs.demands_of(cost)});
+    entries_.push_back({cost.time.value, cost.slowdown, false, costs.demands_of(cost)});
   }
   for (std::int32_t n = 0; n < program.num_nodes; ++n) {
     entry_of_[static_cast<std::size_t>(n)] = entry_of(program.members_of({n}), costs);
@@ -35,12 +35,12 @@ std::int32_t NodeCosts::entry_of(std::span<const OpId> members, const CostTable&
 }
 
 std::int32_t NodeCosts::merge(const CostTable& costs) {
-  NodeCost merged;
+  NodeCost merged{.mixed = true};
   std::vector<Demand>& list = lists_.emplace_back();
   for (const std::int32_t c : distinct_) {
     const Cost& cost = costs.costs[static_cast<std::size_t>(c)];
     merged.time = std::max(merged.time, cost.time.value);
-    merged.slows |= cost.slowdown > 0;
+    merged.slowdown = std::max(merged.slowdown, cost.slowdown);
     for (const Demand& demand : costs.demands_of(cost)) {
       const auto same = std::ranges::find(list, demand.resource, &Demand::resource);
       if (same == list.end()) {

@@ -14,7 +14,8 @@ namespace rehearse::sim {
 
 struct NodeCost {
   std::int64_t time = 0;            // [ns] alone: the longest of the members
-  bool slows = false;               // some member slows the compute of its row
+  double slowdown = 0;              // the largest of the members
+  bool mixed = false;               // the members have different costs
   std::span<const Demand> demands;  // of all members; each cost counts once, and a resource that
                                     // several costs name counts with the largest share
 };
