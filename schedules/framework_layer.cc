@@ -111,7 +111,7 @@ void input_gradient(Layer& layer, const Product& p) {
 void weight_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(p.weight, GemmRole::WeightGradient, p.k, p.n, p.rows, P::Weight, p.batch);
   if (!layer.fsdp()) {
-    layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 1);
+    layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 0);
   }
 }
 
