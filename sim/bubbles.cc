@@ -190,7 +190,10 @@ class Attribution {
         const std::int64_t late =
             timeline_.late.empty() ? 0 : std::min(timeline_.late[first.index()].value, ran);
         book_back(now, now - late, IdleCause::Straggler);
-        book_back(now, start, in_phase(IdleCause::Dependency));
+        // An ADD on a communication stream neither fills nor drains the pipeline.
+        book_back(
+            now, start,
+            program_.computes(first) ? in_phase(IdleCause::Dependency) : IdleCause::Dependency);
         break;
       }
     }

@@ -10,7 +10,7 @@
 //   event that only lets memory be used again        resource (as far as it came after all others)
 //   transfer that stood behind another transfer      contention (from when its data was there)
 //   communication or copy, as long as alone          communication; what sharing added: contention
-//   what computes elsewhere                          dependency; what jitter added: straggler
+//   what computes elsewhere (or adds, on dp)         dependency; what jitter added: straggler
 //   after the row's last op, until the step's end    cooldown
 //
 // Before a row's first pipeline op (F B I W R OVERLAP) transfers and computing elsewhere count as

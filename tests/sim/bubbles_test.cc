@@ -94,6 +94,20 @@ TEST(Bubbles, AnExposedCollectiveIsCommunicationOnItsOp) {
   EXPECT_EQ(bubbles.busy, 200);
 }
 
+// A tied gradient is added on `dp` (15) after its reduction (40): the optimizer depends on it, and
+// a single row has no pipeline to drain.
+TEST(Bubbles, AnAddOnTheReducingStreamIsDependency) {
+  ScheduleWriter writer(1);
+  writer.add(0, forward(0));
+  writer.add(0, {.kind = OpKind::ReduceScatter, .stream = Stream::Dp}, {{0, false}});
+  writer.add(0, {.kind = OpKind::Add, .stream = Stream::Dp});
+  writer.add(0, {.kind = OpKind::OptimizerStep}, {{2, false}});
+  const CostTable costs{.costs = {{.time = {100}}, {.time = {40}}, {.time = {15}}},
+                        .of_op = {0, 1, 2, 0}};
+  EXPECT_EQ(simulated(writer.finish(), costs).causes,
+            only({{IdleCause::Communication, 40}, {IdleCause::Dependency, 15}}));
+}
+
 // The same on the compute stream: booked alike, though no gap is drawn under it.
 TEST(Bubbles, ACollectiveOnTheComputeStreamIsIdleTimeButNoGap) {
   ScheduleWriter writer(1);
