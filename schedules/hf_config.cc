@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWidth = 1 << 20;  // hidden, heads x head size and the like
 constexpr double kMlpWidth = 1 << 24;
-constexpr double kLayers = 1 << 16;
+constexpr double kLayers = 1 << 14;
 constexpr double kVocabulary = 1 << 27;
 constexpr double kPositions = 1 << 30;
 constexpr double kExperts = 1 << 14;

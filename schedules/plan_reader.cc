@@ -10,7 +10,7 @@
 namespace rehearse {
 namespace {
 
-constexpr std::int64_t kMaxRanks = 1 << 24;
+constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxOps = 1LL << 28;  // of a schedule, after folding
 constexpr double kMaxScores = 0x1p58;        // attention probabilities of a micro-batch
 
@@ -131,14 +131,14 @@ void PlanReader::sizes() {
   }
   const std::int64_t t = plan_.tensor_parallel, p = plan_.pipeline_parallel,
                      c = plan_.context_parallel;
-  std::int64_t inner = t * p;  // each at most 2^24
+  std::int64_t inner = t * p;  // each at most 2^20
   if (inner <= kMaxRanks) inner *= c;
   if (inner > kMaxRanks) {
-    return fail("tensor_parallel", product({t, p, c}) + " GPUs of one replica are beyond 2^24");
+    return fail("tensor_parallel", product({t, p, c}) + " GPUs of one replica are beyond 2^20");
   }
   const std::int64_t d = integer("data_parallel", 0);
   if (d * inner > kMaxRanks) {
-    return fail("data_parallel", product({t, p, c, d}) + " GPUs are beyond 2^24");
+    return fail("data_parallel", product({t, p, c, d}) + " GPUs are beyond 2^20");
   }
   const std::int64_t gpus = context_.gpus ? *context_.gpus
                             : d > 0       ? d * inner
@@ -504,8 +504,10 @@ Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch) {
   chosen.micro_batch = micro_batch;
   chosen.micro_batch_auto = false;
   const std::int64_t m = plan.global_batch / (std::int64_t{plan.data_parallel} * micro_batch);
-  const std::int64_t per_microbatch =
-      std::int64_t{2} * plan.pipeline_parallel * plan.virtual_stages * plan.sequence_slices;
+  // Per micro-batch each chunk runs a forward and a backward, and each boundary between two has two
+  // sends and two receives.
+  const std::int64_t chunks = std::int64_t{plan.pipeline_parallel} * plan.virtual_stages;
+  const std::int64_t per_microbatch = (2 * chunks + 4 * (chunks - 1)) * plan.sequence_slices;
   if (m > kMaxOps / per_microbatch) {
     return Error{"global_batch: " + number(m) +
                  " micro-batches make a schedule of more than 2^28 ops"};

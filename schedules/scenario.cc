@@ -250,7 +250,7 @@ class ScenarioReader {
     std::int64_t product = 1;
     for (const char* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
       const JsonValue* size = plan.given(key);
-      if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 24);
+      if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 20);
     }
     return static_cast<std::int32_t>(product);
   }

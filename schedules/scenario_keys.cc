@@ -7,18 +7,16 @@
 namespace rehearse {
 namespace {
 
-constexpr double kMaxRanks = 1 << 24;
-constexpr double kMaxTokens = 1 << 26;  // of one sequence
+constexpr double kMaxRanks = 1 << 20;       // ten times the largest cluster
+constexpr double kMaxPositions = 4096;      // of a pipeline
+constexpr double kMaxMicrobatch = 1 << 24;  // samples, and micro-batches of a schedule alone
+constexpr double kMaxTokens = 1 << 26;      // of one sequence
 constexpr double kMaxBatch = 1LL << 40;
 constexpr double kMaxBytes = 1LL << 50;
 
-constexpr KeySpec size(std::string_view name, std::string_view about) {
-  return {.name = name,
-          .types = kInteger,
-          .min = 1,
-          .max = kMaxRanks,
-          .searchable = true,
-          .about = about};
+constexpr KeySpec size(std::string_view name, std::string_view about, double max = kMaxRanks) {
+  return {
+      .name = name, .types = kInteger, .min = 1, .max = max, .searchable = true, .about = about};
 }
 constexpr KeySpec flag(std::string_view name, std::string_view about) {
   return {.name = name, .types = kBool, .searchable = true, .about = about};
@@ -60,7 +58,7 @@ constexpr KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
 
 constexpr std::array kPlanKeys{
     size("tensor_parallel", "t: ranks that share each matrix"),
-    size("pipeline_parallel", "p: positions of the pipeline"),
+    size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
     size("context_parallel", "c: ranks that share each sequence"),
     size("expert_parallel", "e: ranks that share the experts; lies within cp and dp"),
     size("data_parallel", "d: replicas; left out: gpus / (t p c)"),
@@ -92,13 +90,13 @@ constexpr std::array kPlanKeys{
     KeySpec{.name = "microbatch_group_size",
             .types = kInteger,
             .min = 1,
-            .max = kMaxRanks,
+            .max = kMaxMicrobatch,
             .searchable = true,
             .about = "N of the interleaved orders"},
     KeySpec{.name = "extra_warmup",
             .types = kInteger,
             .min = 0,
-            .max = kMaxRanks,
+            .max = kMaxMicrobatch,
             .searchable = true,
             .about = "forwards more before the first backward (interleaved_1f1b)"},
     KeySpec{.name = "sequence_slices",
@@ -117,7 +115,7 @@ constexpr std::array kPlanKeys{
     KeySpec{.name = "micro_batch",
             .types = kInteger | kString,
             .min = 1,
-            .max = kMaxRanks,
+            .max = kMaxMicrobatch,
             .searchable = true,
             .about = "samples per micro-batch and replica, or \"auto\""},
     KeySpec{.name = "global_batch",
@@ -268,11 +266,14 @@ constexpr KeyTable kTimes{.title = "times", .keys = kTimesKeys};
 constexpr std::array kScheduleKeys{
     KeySpec{.name = "name", .types = kString, .required = true},
     KeySpec{.name = "stages", .types = kInteger, .min = 1, .max = 65536, .required = true},
-    KeySpec{
-        .name = "microbatches", .types = kInteger, .min = 1, .max = kMaxRanks, .required = true},
+    KeySpec{.name = "microbatches",
+            .types = kInteger,
+            .min = 1,
+            .max = kMaxMicrobatch,
+            .required = true},
     KeySpec{.name = "chunks", .types = kInteger, .min = 1, .max = 65536},
-    KeySpec{.name = "group_size", .types = kInteger, .min = 1, .max = kMaxRanks},
-    KeySpec{.name = "extra_warmup", .types = kInteger, .min = 0, .max = kMaxRanks},
+    KeySpec{.name = "group_size", .types = kInteger, .min = 1, .max = kMaxMicrobatch},
+    KeySpec{.name = "extra_warmup", .types = kInteger, .min = 0, .max = kMaxMicrobatch},
     KeySpec{.name = "slices", .types = kInteger, .min = 1, .max = 127},
     KeySpec{.name = "memory_limit", .types = kNumber, .min = 0, .above_min = true},
     KeySpec{.name = "times", .types = kObject, .members = &kTimes},
