@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/json_reader.h"
 #include "schedules/scenario.h"
 #include "sim/cluster.h"
 
@@ -116,6 +117,54 @@ TEST(BrokenFile, CutOrChangedAnywhereIsReadToTheEnd) {
     }
   }
   EXPECT_GT(errors, static_cast<int>(text.size()));
+}
+
+// All values of a document, in order.
+void collect(JsonValue& value, std::vector<JsonValue*>& to) {
+  to.push_back(&value);
+  for (JsonValue& item : value.items) collect(item, to);
+  for (JsonMember& member : value.members) collect(member.value, to);
+}
+
+// Any value of a sound document replaced by a wrong, odd or extreme one: a result or an error,
+// never a crash, and an error is one line. (xorshift64, fixed seed: the same values on each run.)
+TEST(BrokenFile, WithAnyValueReplacedIsReadToTheEnd) {
+  const std::vector<std::string> odd{
+      "0",        "-1",      "1",    "3",    "1e18",    "1e300",
+      "0.5",      "null",    "true", "[]",   "[1,2]",   "{}",
+      "\"\"",     "\"x\"",   "7",    "4096", "1048576", "9223372036854775807",
+      "\"auto\"", "\"1f1b\""};
+  const Result<JsonValue> scenario = read_json("scenarios/gpt3-175b-1024.json");
+  const Result<JsonValue> model = read_json("scenarios/models/mixtral-8x7b.json");
+  const Result<JsonValue> cluster = read_json("scenarios/clusters/two-data-centres-h100.json");
+  ASSERT_TRUE(scenario && model && cluster);
+  std::uint64_t state = 88172645463325252ULL;
+  const auto below = [&](std::size_t n) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return static_cast<std::size_t>(state % n);
+  };
+  for (int i = 0; i < 3000; ++i) {
+    JsonValue root = scenario.value();
+    for (JsonMember& member : root.members) {
+      if (member.key == "model" && i % 2 == 0) member.value = model.value();
+      if (member.key == "cluster" && i % 3 == 0) member.value = cluster.value();
+    }
+    for (std::size_t edits = 1 + below(3); edits > 0; --edits) {
+      std::vector<JsonValue*> values;
+      collect(root, values);
+      *values[below(values.size())] = parse_json(odd[below(odd.size())], "").value();
+    }
+    const Result<Scenario> read = parse_scenario(to_json_text(root), "x.json", 1, {});
+    if (!read) {
+      EXPECT_EQ(read.error().message.find('\n'), std::string::npos) << read.error().message;
+      continue;
+    }
+    EXPECT_EQ(read.value().gpus, read.value().plan.gpus());
+    const Result<sim::Cluster> described = sim::read_cluster(read.value().cluster);
+    EXPECT_TRUE(!described || described.value().capacity().value >= 0);
+  }
 }
 
 }  // namespace
