@@ -71,7 +71,9 @@ void add_validate(CLI::App& app, int& exit_code) {
       ->add_option("--max-error", options->max_error,
                    "exit 1 where a file's mean |error| of step time is above X (0.05 = 5 %), or a "
                    "tolerance is missed")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        return text.starts_with("-") ? std::string("must be at least 0") : std::string();
+      });
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer(
       "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");
