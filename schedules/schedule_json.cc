@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedules/assemble.h"
+#include "schedules/passes/link_transfers.h"
 #include "schedules/text.h"
 
 namespace rehearse {
@@ -252,15 +253,21 @@ std::string placement_text(const Schedule& schedule) {
 
 // One cell; transfers of one group in one pair of brackets. `i` ends at its last op.
 std::string cell_text(const Schedule& schedule, std::size_t& i, std::size_t end) {
+  const auto is_end = [](const Op& op) {
+    return op.kind == OpKind::Send || op.kind == OpKind::Recv;
+  };
   const auto text = [&](std::size_t at) {
-    return to_text(schedule, OpId{static_cast<std::int32_t>(at)});
+    const Op& end_or_op = schedule.ops[at];
+    std::string written = to_text(schedule, OpId{static_cast<std::int32_t>(at)});
+    if (!is_end(end_or_op) || !end_or_op.peer) return written;
+    if (end_or_op.peer == other_end(schedule, end_or_op)) return written;
+    return written + (end_or_op.kind == OpKind::Send ? ">r" : "<r") +
+           std::to_string(end_or_op.peer.value);
   };
   const Op& op = schedule.ops[i];
-  const bool transfer = op.kind == OpKind::Send || op.kind == OpKind::Recv;
-  if (!transfer || op.instance < 0) return text(i);
+  if (!is_end(op) || op.instance < 0) return text(i);
   std::string cell = "[" + text(i);
-  while (i + 1 < end && schedule.ops[i + 1].instance == op.instance &&
-         (schedule.ops[i + 1].kind == OpKind::Send || schedule.ops[i + 1].kind == OpKind::Recv)) {
+  while (i + 1 < end && schedule.ops[i + 1].instance == op.instance && is_end(schedule.ops[i + 1])) {
     cell += " " + text(++i);
   }
   return cell + "]";

@@ -12,13 +12,6 @@ bool goes_up(const Op& transfer) {  // its other end is the next stage's
   return (transfer.payload == Payload::Gradient) == (transfer.kind == OpKind::Recv);
 }
 
-void fill_peer(const Schedule& schedule, Op& op) {
-  if (op.peer || !op.microbatch || op.stage.value < 0) return;
-  const Stage other{op.stage.value + (goes_up(op) ? 1 : -1)};
-  if (other.value < 0 || other.value >= schedule.placement.stages()) return;
-  op.peer = schedule.placement.position(other, op.microbatch);
-}
-
 // SENDs that meet a RECV are numbered as they stand; each RECV takes the number of its SEND. Doubles
 // meet nobody. Numbers by key of the sender, so that no op is visited out of order.
 void fill_matches(Schedule& schedule, const StageIndex& index) {
@@ -108,6 +101,13 @@ class RowWaits {
 
 }  // namespace
 
+Position other_end(const Schedule& schedule, const Op& transfer) {
+  if (!transfer.microbatch || transfer.stage.value < 0) return {};
+  const Stage other{transfer.stage.value + (goes_up(transfer) ? 1 : -1)};
+  if (other.value < 0 || other.value >= schedule.placement.stages()) return {};
+  return schedule.placement.position(other, transfer.microbatch);
+}
+
 namespace {
 void number_groups_and(Schedule& schedule, auto visit) {
   std::int32_t groups = 0;
@@ -129,7 +129,9 @@ void number_groups(Schedule& schedule) {
 }
 
 Schedule link_transfers(Schedule schedule) {
-  number_groups_and(schedule, [&](Op& op) { fill_peer(schedule, op); });
+  number_groups_and(schedule, [&](Op& op) {
+    if (!op.peer) op.peer = other_end(schedule, op);
+  });
   const StageIndex index(schedule);
   fill_matches(schedule, index);
   schedule.waits.clear();

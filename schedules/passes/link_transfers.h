@@ -16,6 +16,9 @@ namespace rehearse {
 // a transfer that is missing, doubled or out of order is what the validator reports.
 Schedule link_transfers(Schedule schedule);
 
+// Where the stage that a transfer goes to, or comes from, lies; none where there is no such stage.
+Position other_end(const Schedule& schedule, const Op& transfer);
+
 // Renumbers the groups of transfers (Op::instance) from 0 in the order in which they stand, each
 // row's own: what link_transfers does, so that equal programs have equal hashes.
 void number_groups(Schedule& schedule);

@@ -61,33 +61,36 @@ const char* broken_value(const Schedule& s, const Value& value) {
   return nullptr;
 }
 
-// What an op's own fields may be; `readable` turns false where following them would go astray.
-const char* broken_op(const Schedule& s, Row row, const Op& op, bool& readable) {
-  readable = false;
-  if (static_cast<std::size_t>(op.kind) >= kNumOpKinds) return "has no known kind";
-  if (static_cast<std::size_t>(op.stream) >= kNumStreams) return "has no known stream";
+// What an op's own fields may be. Readable: the rules may follow them; named: they can be printed.
+struct OpForm {
+  const char* broken = nullptr;
+  bool readable = true, named = true;
+};
+OpForm form_of(const Schedule& s, Row row, const Op& op) {
+  if (static_cast<std::size_t>(op.kind) >= kNumOpKinds) return {"has no known kind", false, false};
+  if (static_cast<std::size_t>(op.stream) >= kNumStreams) return {"has no known stream", false};
   if (op.kind == OpKind::Overlap) {
     if (op.child < 0 || static_cast<std::size_t>(op.child) + 2 > s.children.size()) {
-      return "has no children";
+      return {"has no children", false, false};
     }
     for (const Op& child : work_of(s, op)) {
       if (!is_compute(child.kind) || child.kind == OpKind::Overlap) {
-        return "has a child that is not F, B, I or W";
+        return {"has a child that is not F, B, I or W", false, false};
       }
     }
   }
-  if (op.group && !inside(op.group, s.groups.size())) return "names no group";
-  if (op.bucket && !inside(op.bucket, s.buckets.size())) return "names no bucket";
-  if (op.match.value >= s.num_ops()) return "has a match beyond the number of ops";
-  if (op.peer && op.peer.value >= s.placement.positions) return "has a peer beyond the positions";
-  readable = true;
-  if (is_transfer(op.kind)) {
-    if (op.payload == Payload::None) return "carries neither activation nor gradient";
-    if (op.stream != Stream::P2p) return "is not on the p2p stream";
-    if (s.level == Level::Compute) return "is a transfer in a compute order";
-    if (op.peer == s.position_of(row)) return "is addressed to its own position";
+  if (op.group && !inside(op.group, s.groups.size())) return {"names no group", false};
+  if (op.bucket && !inside(op.bucket, s.buckets.size())) return {"names no bucket", false};
+  if (op.match.value >= s.num_ops()) return {"has a match beyond the number of ops", false};
+  if (op.peer && op.peer.value >= s.placement.positions) {
+    return {"names a peer beyond the ranks", false};
   }
-  return nullptr;
+  if (!is_transfer(op.kind)) return {};
+  if (op.payload == Payload::None) return {"carries neither activation nor gradient"};
+  if (op.stream != Stream::P2p) return {"is not on the p2p stream"};
+  if (s.level == Level::Compute) return {"is a transfer in a compute order"};
+  if (op.peer == s.position_of(row)) return {"is addressed to its own position"};
+  return {};
 }
 
 // Stage, micro-batch, slice and segments of a compute op or transfer.
@@ -155,12 +158,11 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
     for (std::size_t i = s.first_op(row); i < end; ++i) {
       const Op& op = s.ops[i];
       const auto id = static_cast<std::int32_t>(i);
-      bool op_readable = true;
-      const char* what = broken_op(s, row, op, op_readable);
-      if (what != nullptr) {
-        readable &= op_readable;
+      const OpForm form = form_of(s, row, op);
+      if (form.broken != nullptr) {
+        readable &= form.readable;
         report.add(id, [&] {
-          return (op_readable ? where(s, {id}) : "op " + std::to_string(i)) + " " + what;
+          return (form.named ? where(s, {id}) : "op " + std::to_string(i)) + " " + form.broken;
         });
         continue;
       }
