@@ -25,33 +25,48 @@ class Compiler {
     program.num_rows = schedule_.num_rows();
     program.row_begin = schedule_.row_begin;
     copy_columns(program);
+    link_queues(program);
     link_members();
+    kinds_ = program.kind.data();
     order(program);
     lay_out(program);
     return program;
   }
 
  private:
+  // The one pass over the ops themselves, which are large; all else reads columns.
   void copy_columns(Program& program) {
     program.row_of.resize(ops_);
     program.kind.resize(ops_);
     program.stream.resize(ops_);
     program.group.resize(ops_);
-    program.multiplicity.assign(at(program.num_rows), 1);
-    previous_.resize(ops_);
-    find_units();
+    place_.resize(ops_);
+    bool any_grouped = false;
+    for (std::size_t i = 0; i < ops_; ++i) {
+      const Op& op = schedule_.ops[i];
+      program.kind[i] = op.kind;
+      program.stream[i] = op.stream;
+      program.group[i] = op.group;
+      place_[i] = op.match.value;
+      any_grouped |= is_grouped(op);
+    }
     for (std::int32_t r = 0; r < program.num_rows; ++r) {
-      if (!schedule_.rows.empty()) program.multiplicity[at(r)] = schedule_.rows[at(r)].multiplicity;
+      std::fill(program.row_of.begin() + schedule_.row_begin[at(r)],
+                program.row_of.begin() + schedule_.row_begin[at(r) + 1], Row{r});
+      program.multiplicity.push_back(schedule_.rows.empty() ? 1
+                                                            : schedule_.rows[at(r)].multiplicity);
+    }
+    if (any_grouped) find_units();
+  }
+
+  void link_queues(Program& program) {
+    previous_.resize(ops_);
+    for (std::int32_t r = 0; r < program.num_rows; ++r) {
       std::array<std::int32_t, kNumStreams> last, widest;
       last.fill(-1);
       widest.fill(0);
       for (std::int32_t i = schedule_.row_begin[at(r)]; i < schedule_.row_begin[at(r) + 1]; ++i) {
-        const Op& op = schedule_.ops[at(i)];
-        program.row_of[at(i)] = {r};
-        program.kind[at(i)] = op.kind;
-        program.stream[at(i)] = op.stream;
-        program.group[at(i)] = op.group;
-        const auto stream = static_cast<std::size_t>(op.stream);
+        const auto stream = static_cast<std::size_t>(program.stream[at(i)]);
         const Unit unit = unit_of(i);
         previous_[at(i)] = i == unit.first ? last[stream] : previous_[at(unit.first)];
         last[stream] = i;
@@ -68,24 +83,22 @@ class Compiler {
   };
   Unit unit_of(std::int32_t op) const { return units_.empty() ? Unit{op, op} : units_[at(op)]; }
 
-  bool is_grouped(std::int32_t op) const {
-    return schedule_.ops[at(op)].instance >= 0 &&
-           traits(schedule_.ops[at(op)].kind).op_class == OpClass::Transfer;
+  static bool is_grouped(const Op& op) {
+    return op.instance >= 0 && traits(op.kind).op_class == OpClass::Transfer;
   }
 
   void find_units() {
-    std::int32_t first_grouped = 0;
-    while (first_grouped < num_ops_ && !is_grouped(first_grouped)) ++first_grouped;
-    if (first_grouped == num_ops_) return;
     units_.resize(ops_);
     for (std::int32_t r = 0; r < schedule_.num_rows(); ++r) {
       const std::int32_t end = schedule_.row_begin[at(r) + 1];
       for (std::int32_t i = schedule_.row_begin[at(r)]; i < end;) {
+        const Op& first = schedule_.ops[at(i)];
         std::int32_t last = i;
-        while (is_grouped(i) && last + 1 < end && is_grouped(last + 1) &&
-               schedule_.ops[at(last + 1)].instance == schedule_.ops[at(i)].instance &&
-               schedule_.ops[at(last + 1)].stream == schedule_.ops[at(i)].stream) {
-          ++last;
+        for (; is_grouped(first) && last + 1 < end; ++last) {
+          const Op& next = schedule_.ops[at(last + 1)];
+          if (!is_grouped(next) || next.instance != first.instance || next.stream != first.stream) {
+            break;
+          }
         }
         for (std::int32_t k = i; k <= last; ++k) units_[at(k)] = {i, last};
         i = last + 1;
@@ -93,38 +106,29 @@ class Compiler {
     }
   }
 
-  // Places of the match numbers, which are dense unless somebody's file says otherwise.
-  std::vector<std::int32_t> places() const {
-    std::vector<std::int32_t> place(ops_, -1);
-    std::int32_t largest = -1;
-    for (std::size_t i = 0; i < ops_; ++i) {
-      place[i] = schedule_.ops[i].match.value;
-      largest = std::max(largest, place[i]);
-    }
-    if (largest < 2 * num_ops_) return place;
-    std::vector<std::int32_t> sorted = place;
-    std::ranges::sort(sorted);
-    for (std::int32_t& p : place) {
-      if (p < 0) continue;
-      p = static_cast<std::int32_t>(std::ranges::lower_bound(sorted, p) - sorted.begin());
-    }
-    return place;
-  }
-
   void link_members() {
+    // Match numbers are dense unless somebody's file says otherwise.
+    std::int32_t largest = -1;
+    for (const std::int32_t p : place_) largest = std::max(largest, p);
+    if (largest >= 2 * num_ops_) {
+      std::vector<std::int32_t> sorted = place_;
+      std::ranges::sort(sorted);
+      for (std::int32_t& p : place_) {
+        if (p < 0) continue;
+        p = static_cast<std::int32_t>(std::ranges::lower_bound(sorted, p) - sorted.begin());
+      }
+      largest = num_ops_ - 1;
+    }
     leader_.resize(ops_);
     next_.assign(ops_, -1);
-    const std::vector<std::int32_t> place = places();
-    std::int32_t largest = -1;
-    for (const std::int32_t p : place) largest = std::max(largest, p);
     struct Meeting {
       std::int32_t first = -1, last = -1;
     };
     std::vector<Meeting> meetings(at(largest + 1));
     for (std::int32_t i = 0; i < num_ops_; ++i) {
       leader_[at(i)] = i;
-      if (place[at(i)] < 0) continue;
-      Meeting& meeting = meetings[at(place[at(i)])];
+      if (place_[at(i)] < 0) continue;
+      Meeting& meeting = meetings[at(place_[at(i)])];
       if (meeting.first < 0) {
         meeting.first = i;
       } else {
@@ -137,11 +141,11 @@ class Compiler {
 
   // A transfer has both ends; all other kinds are complete as they are.
   bool is_complete(std::int32_t leader) const {
-    if (traits(schedule_.ops[at(leader)].kind).op_class != OpClass::Transfer) return true;
+    if (traits(kinds_[leader]).op_class != OpClass::Transfer) return true;
     std::int32_t sends = 0, recvs = 0;
     for (std::int32_t i = leader; i >= 0; i = next_[at(i)]) {
-      sends += schedule_.ops[at(i)].kind == OpKind::Send;
-      recvs += schedule_.ops[at(i)].kind == OpKind::Recv;
+      sends += kinds_[i] == OpKind::Send;
+      recvs += kinds_[i] == OpKind::Recv;
     }
     return sends == recvs;
   }
@@ -343,6 +347,8 @@ class Compiler {
   const Schedule& schedule_;
   const std::int32_t num_ops_;
   const std::size_t ops_;
+  const OpKind* kinds_ = nullptr;
+  std::vector<std::int32_t> place_;       // per op: its match, numbered densely; -1: none
   std::vector<Unit> units_;               // per op; empty: every op is one
   std::vector<std::int32_t> previous_;    // per op: last op of the unit before on its stream, or -1
   std::vector<std::int32_t> leader_;      // per op
