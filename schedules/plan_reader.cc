@@ -14,10 +14,6 @@ constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxOps = 1LL << 28;  // of a schedule, after folding
 constexpr double kMaxScores = 0x1p58;        // attention probabilities of a micro-batch
 
-// Names of the contract whose orders come with a later version.
-constexpr std::array<std::string_view, 7> kLaterSchedules{"zb_h2", "v_half", "v_min", "1f1b_v",
-                                                          "zb_1p", "zb_2p",  "auto"};
-
 std::string number(std::int64_t value) {
   return std::to_string(value);
 }
@@ -179,13 +175,10 @@ void PlanReader::named_schedule(const std::string& name) {
   const std::int32_t p = plan_.pipeline_parallel;
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr) {
-    const bool later = std::ranges::find(kLaterSchedules, name) != kLaterSchedules.end();
     const std::string_view close = nearest_schedule(name);
     return fail("schedule",
-                later
-                    ? name + " is not built yet"
-                    : "unknown schedule " + json_excerpt(name) +
-                          (close.empty() ? "" : ", the nearest known one is " + std::string(close)),
+                "unknown schedule " + json_excerpt(name) +
+                    (close.empty() ? "" : ", the nearest known one is " + std::string(close)),
                 true);
   }
   plan_.schedule = info->name;
