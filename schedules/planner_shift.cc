@@ -21,6 +21,11 @@ class TimeLine {
       for (const std::int32_t id : ids) row_of_[index(id)] = row.index();
       rows_.push_back(std::move(ids));
     }
+    place_.resize(ops_.size());
+    alive_.resize(ops_.size());
+    for (const std::vector<std::int32_t>& row : rows_) {
+      if (!row.empty()) renumber(row, 0, row.size() - 1);
+    }
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       start_.push_back(timing.start[i].value);
       length_.push_back(timing.end[i].value - timing.start[i].value);
@@ -38,10 +43,10 @@ class TimeLine {
       const std::int64_t earliest = earliest_start(id);
       if (earliest >= start_[index(id)]) continue;
       std::vector<std::int32_t>& row = rows_[row_of_[index(id)]];
-      const std::size_t here = place_of(row, id);
+      const std::size_t here = place_[index(id)];
       const std::int64_t change = change_of(id);
       std::size_t best = here;
-      std::int64_t best_start = start_[index(id)], most = alive_after(row, here) - change;
+      std::int64_t best_start = start_[index(id)], most = alive_after(id) - change;
       std::int64_t alive = most;  // behind the op that `id` would stand before, without `id`
       for (std::size_t j = here;; --j) {
         // `id` moves before row[j]: what is alive from there to its old place changes with it.
@@ -61,6 +66,7 @@ class TimeLine {
       if (best_start == start_[index(id)]) continue;
       std::rotate(row.begin() + step(best), row.begin() + step(here), row.begin() + step(here) + 1);
       start_[index(id)] = best_start;
+      renumber(row, best, here);
     }
   }
 
@@ -72,10 +78,10 @@ class TimeLine {
       const std::int64_t latest = latest_end(id, last);
       if (latest <= end_of(id)) continue;
       std::vector<std::int32_t>& row = rows_[row_of_[index(id)]];
-      const std::size_t here = place_of(row, id);
+      const std::size_t here = place_[index(id)];
       const std::int64_t change = change_of(id);
       std::size_t best = here;
-      std::int64_t best_end = end_of(id), alive = alive_after(row, here), most = INT64_MIN;
+      std::int64_t best_end = end_of(id), alive = alive_after(id), most = INT64_MIN;
       for (std::size_t j = here; j < row.size(); ++j) {
         // `id` moves behind row[j]: what it frees stays alive until then.
         if (j > here) {
@@ -96,6 +102,7 @@ class TimeLine {
       std::rotate(row.begin() + step(here), row.begin() + step(here) + 1,
                   row.begin() + step(best) + 1);
       start_[index(id)] = best_end - length_[index(id)];
+      renumber(row, here, best);
     }
     const std::int64_t first = *std::ranges::min_element(start_);
     for (std::int64_t& start : start_) start -= first;
@@ -131,13 +138,15 @@ class TimeLine {
         return task_.held_until_weight ? -2 : -1;
     }
   }
-  std::int64_t alive_after(const std::vector<std::int32_t>& row, std::size_t place) const {
-    std::int64_t alive = 0;
-    for (std::size_t i = 0; i <= place; ++i) alive += change_of(row[i]);
-    return alive;
-  }
-  std::size_t place_of(const std::vector<std::int32_t>& row, std::int32_t id) const {
-    return static_cast<std::size_t>(std::ranges::find(row, id) - row.begin());
+  std::int64_t alive_after(std::int32_t id) const { return alive_[index(id)]; }
+  // Places, and what is alive behind them, of row[first ... last].
+  void renumber(const std::vector<std::int32_t>& row, std::size_t first, std::size_t last) {
+    std::int64_t alive = first == 0 ? 0 : alive_[index(row[first - 1])];
+    for (std::size_t place = first; place <= last; ++place) {
+      alive += change_of(row[place]);
+      alive_[index(row[place])] = alive;
+      place_[index(row[place])] = place;
+    }
   }
   std::int64_t delay(std::int32_t from, std::int32_t to) const {
     const auto at = [&](std::int32_t s) { return task_.placement.down[index(s)]; };
@@ -200,7 +209,8 @@ class TimeLine {
   std::vector<Op> ops_;
   std::int32_t stages_, m_;
   std::vector<std::vector<std::int32_t>> rows_;
-  std::vector<std::size_t> row_of_;
+  std::vector<std::size_t> row_of_, place_;  // of each op: its row, and its place in it
+  std::vector<std::int64_t> alive_;          // behind each op on its row, in halves
   std::vector<std::int64_t> start_, length_;
   std::vector<std::int32_t> forward_, backward_, weight_;  // op by (stage, micro-batch)
 };
@@ -211,7 +221,8 @@ Schedule shift_ops(const Schedule& schedule, const PlanTask& task, Objective obj
                    std::int32_t rounds) {
   Schedule best = schedule, current = schedule;
   PlanValue best_value = value_of(schedule, task, objective);
-  for (std::int32_t round = 0; round < rounds; ++round) {
+  constexpr std::int32_t kPatience = 2;  // rounds without gain that a gain may still follow
+  for (std::int32_t round = 0, idle = 0; round < rounds && idle <= kPatience; ++round, ++idle) {
     const Result<ComputeTiming> timing = time_compute(current, task.times);
     if (!timing) break;
     TimeLine line(current, task, timing.value());
@@ -225,6 +236,7 @@ Schedule shift_ops(const Schedule& schedule, const PlanTask& task, Objective obj
     if (value < best_value) {
       best_value = value;
       best = current;
+      idle = 0;
     }
   }
   return best;

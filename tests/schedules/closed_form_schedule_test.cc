@@ -281,5 +281,20 @@ TEST(ClosedForms, OfVHalfAndVMinAreReached) {
   }
 }
 
+// 1F1B-V with F = 1, B = 2 and m >= 2p: 15 at p = 4, 33 at p = 8 (the orders of the paper's code);
+// alive at most 2 floor(2p/3) + 2 chunks, two thirds of 1F1B's 2p.
+TEST(ClosedForms, Of1f1bVAreReached) {
+  for (const auto& [p, bubble] : {std::pair{4, 15}, std::pair{8, 33}}) {
+    for (const std::int32_t m : {2 * p, 2 * p + 1, 3 * p, 5 * p, 128}) {
+      const Measured x = measured("1f1b_v", {.positions = p, .microbatches = m}, {1, 1, 1});
+      EXPECT_LE(x.bubble(), bubble) << "p=" << p << " m=" << m;
+    }
+  }
+  for (std::int32_t p = 2; p <= 20; ++p) {
+    const Measured x = measured("1f1b_v", {.positions = p, .microbatches = 2 * p}, {1, 1, 1});
+    EXPECT_LE(x.peak(), 2 * (2 * p / 3) + 2) << "p=" << p;
+  }
+}
+
 }  // namespace
 }  // namespace rehearse

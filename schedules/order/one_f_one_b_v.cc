@@ -1,0 +1,154 @@
+// 1F1B-V: 1F1B with two chunks per position in a V and whole backwards, for two thirds of 1F1B's
+// activation memory.
+// Source: Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024 (arXiv
+// 2405.15362), appendix; sail-sg/zero-bubble-pipeline-parallelism v1f1b.py.
+//
+// Without W there is nothing to fill gaps with, so what counts is a block that fits together on
+// every position: the best of a few, with strides found by trying, and of blocks packed op by op.
+#include <algorithm>
+
+#include "schedules/order/orders.h"
+#include "schedules/order/v_block.h"
+#include "schedules/planner.h"
+#include "schedules/planner_shift.h"
+
+namespace rehearse::order {
+namespace {
+
+// Found by trying all strides up to 5 at p = 2 ... 14.
+constexpr std::array kBlocks{
+    Block{{1, 1, 3, 3}, {3, 6, 3}, 6},  Block{{1, 1, 2, 3}, {1, 4, 4}, 12},
+    Block{{1, 1, 3, 4}, {1, 2, 3}, 18}, Block{{1, 2, 3, 4}, {1, 1, 2}, 18},
+    Block{{1, 2, 2, 5}, {2, 4, 3}, 18}, Block{{1, 1, 2, 4}, {3, 7, 4}, 18},
+    Block{{2, 1, 3, 3}, {2, 3, 2}, 12}, Block{{1, 1, 4, 3}, {3, 8, 3}, 18},
+};
+
+constexpr std::int32_t kBackward = 2;         // units of one backward
+constexpr std::int32_t kShiftOps = 12'000;    // larger orders are not improved
+constexpr std::int32_t kShiftAllOps = 3'000;  // up to here every candidate is
+constexpr std::int32_t kShiftRounds = 8;
+constexpr std::size_t kFinalists = 3;
+
+using Slots = std::array<bool, kInterval>;  // units of the interval that a position has taken
+
+bool free_at(const Slots& slots, std::int64_t time, std::int32_t length) {
+  for (std::int64_t t = time; t < time + length; ++t) {
+    if (slots[static_cast<std::size_t>(t % kInterval)]) return false;
+  }
+  return true;
+}
+void take(Slots& slots, std::int64_t time, std::int32_t length) {
+  for (std::int64_t t = time; t < time + length; ++t) {
+    slots[static_cast<std::size_t>(t % kInterval)] = true;
+  }
+}
+
+// Every op of the chain at the first time that its position has free in the interval; a position's
+// first backward leaves two units side by side for the second. The block is then what it is: the
+// strides follow from the packing.
+GreedyRule packed_block(std::int32_t p, std::int32_t first_turn) {
+  GreedyRule rule;
+  rule.interval = kInterval;
+  rule.forward_place.resize(static_cast<std::size_t>(2 * p));
+  rule.backward_place = rule.forward_place;
+  std::vector<Slots> taken(static_cast<std::size_t>(p), Slots{});
+  std::int64_t time = 0;
+  for (std::int32_t i = 0; i < 4 * p; ++i) {
+    const bool forward = i < 2 * p;
+    const std::int32_t stage = forward ? i : 4 * p - 1 - i;
+    Slots& slots = taken[static_cast<std::size_t>(stage < p ? stage : 2 * p - 1 - stage)];
+    const std::int32_t length = forward ? 1 : kBackward;
+    const auto fits = [&](std::int64_t at) {
+      if (!free_at(slots, at, length)) return false;
+      if (forward || stage < p) return true;
+      Slots then = slots;
+      take(then, at, length);
+      for (std::int64_t t = 0; t < kInterval; ++t) {
+        if (free_at(then, t, kBackward)) return true;
+      }
+      return false;
+    };
+    if (i == p) time += first_turn - 1;
+    for (std::int32_t tries = 0; tries < kInterval && !fits(time); ++tries) ++time;
+    take(slots, time, length);
+    (forward ? rule.forward_place : rule.backward_place)[static_cast<std::size_t>(stage)] = time;
+    time += length;
+  }
+  return rule;
+}
+
+// Each position's ops in the order of the repeated block.
+Schedule in_order(const PlanTask& task, const GreedyRule& rule) {
+  struct Placed {
+    std::int64_t time;
+    Op op;
+  };
+  std::vector<std::vector<Placed>> rows(static_cast<std::size_t>(task.placement.positions));
+  for (Stage s{0}; s.value < task.placement.stages(); ++s.value) {
+    std::vector<Placed>& row = rows[task.placement.down[s.index()].index()];
+    for (Microbatch b{0}; b.value < task.microbatches; ++b.value) {
+      const std::int64_t base = kInterval * b.value;
+      row.push_back({base + rule.forward_place[s.index()], compute_op(OpKind::Forward, s, b)});
+      row.push_back({base + rule.backward_place[s.index()], compute_op(OpKind::Backward, s, b)});
+    }
+  }
+  Schedule schedule;
+  schedule.placement = task.placement;
+  schedule.microbatches = task.microbatches;
+  for (std::vector<Placed>& row : rows) {
+    std::ranges::stable_sort(row, {}, &Placed::time);
+    for (const Placed& placed : row) schedule.ops.push_back(placed.op);
+    schedule.end_row();
+  }
+  return schedule;
+}
+
+// Candidate k of the task: the blocks' greedy orders, then the packed ones.
+constexpr std::size_t kCandidates = kBlocks.size() + 2;
+Schedule candidate(const PlanTask& task, std::size_t k) {
+  const std::int32_t p = task.placement.positions;
+  if (k < kBlocks.size()) return greedy_order(task, rule_of(kBlocks[k], p));
+  return in_order(task, packed_block(p, k == kBlocks.size() ? 1 : 3));
+}
+
+Schedule improved(Schedule order, const PlanTask& task) {
+  if (order.ops.empty() || order.num_ops() > kShiftOps) return order;
+  return shift_ops(order, task, Objective::Makespan, kShiftRounds);
+}
+
+}  // namespace
+
+Result<Schedule> one_f_one_b_v(const ScheduleShape& shape) {
+  const std::int32_t p = shape.positions;
+  const std::int64_t peak = 2 * (2 * p / 3) + 2;  // stage-chunks; 1F1B has 2p
+  const PlanTask task{.placement = v_placement(p),
+                      .microbatches = shape.microbatches,
+                      .limit_halves = 2 * peak,
+                      .split = false};
+  // Micro-batches enough to see the block repeat, few enough to try all candidates.
+  PlanTask trial = task;
+  trial.microbatches = std::min(task.microbatches, 2 * p + 4);
+  struct Entry {
+    PlanValue value;
+    std::size_t candidate = 0;
+    Schedule order;
+  };
+  std::vector<Entry> entries;
+  for (std::size_t k = 0; k < kCandidates; ++k) {
+    Schedule order = improved(candidate(trial, k), trial);
+    const PlanValue value = value_of(order, trial, Objective::Makespan);
+    if (value != PlanValue{}) entries.push_back({value, k, std::move(order)});
+  }
+  if (entries.empty()) return Schedule{};
+  std::ranges::stable_sort(entries, {}, &Entry::value);
+  if (trial.microbatches == task.microbatches) return std::move(entries.front().order);
+  // A block that does not fit together loses a little with every micro-batch: so the best two.
+  entries.resize(std::min<std::size_t>(entries.size(), 2));
+  for (Entry& entry : entries) {
+    entry.order = improved(candidate(task, entry.candidate), task);
+    entry.value = value_of(entry.order, task, Objective::Makespan);
+  }
+  return std::move(std::ranges::min_element(entries, {}, &Entry::value)->order);
+}
+
+}  // namespace rehearse::order
