@@ -1,9 +1,13 @@
 // ZB-V: zero bubble with two chunks per position in a V, in the memory of 1F1B.
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024 (arXiv 2401.10241), section 6;
-// the order for m >= 2p is that of torch.distributed.pipelining ScheduleZBVZeroBubble.
-#include <array>
+// the order for m >= 2p - 1 is that of torch.distributed.pipelining ScheduleZBVZeroBubble; below,
+// where that one idles, it is searched.
+#include <algorithm>
 
 #include "schedules/order/orders.h"
+#include "schedules/planner.h"
+#include "schedules/planner_rules.h"
+#include "schedules/planner_shift.h"
 
 namespace rehearse::order {
 namespace {
@@ -30,15 +34,14 @@ class Leg {  // one chunk of a position: its next F, I, W
   std::int32_t forwards_ = 0, inputs_ = 0, weights_ = 0;
 };
 
-}  // namespace
-
-Result<Schedule> zero_bubble_v(const ScheduleShape& shape) {
-  const std::int32_t p = shape.positions;
-  const std::int32_t n = std::max(2 * p - 1, shape.microbatches);
+// torch's order: right for m >= 2p - 1. With fewer micro-batches it leaves ops out and idles.
+Schedule steady_order(std::int32_t p, std::int32_t m) {
+  const std::int32_t n = std::max(2 * p - 1, m);
   Schedule schedule;
   schedule.placement = v_placement(p);
+  schedule.microbatches = m;
   for (std::int32_t r = 0; r < p; ++r) {
-    Leg down(schedule, {r}, shape.microbatches), up(schedule, {2 * p - 1 - r}, shape.microbatches);
+    Leg down(schedule, {r}, m), up(schedule, {2 * p - 1 - r}, m);
     for (std::int32_t k = 0; k < 2 * (p - r) - 1; ++k) down.f();
     for (std::int32_t k = 0; k < r; ++k) up.f(), down.f();
     for (std::int32_t k = 0; k < p - r; ++k) up.f(), up.i(), up.w();
@@ -53,6 +56,30 @@ Result<Schedule> zero_bubble_v(const ScheduleShape& shape) {
     schedule.end_row();
   }
   return schedule;
+}
+
+}  // namespace
+
+Result<Schedule> zero_bubble_v(const ScheduleShape& shape) {
+  const std::int32_t p = shape.positions, m = shape.microbatches;
+  Schedule best = steady_order(p, m);
+  if (m >= 2 * p - 1) return best;
+  // F = I = W, activations held until W in the 2p chunks of 1F1B: what the schedule is made for.
+  constexpr std::int32_t kShiftRounds = 8;
+  const PlanTask task{.placement = v_placement(p),
+                      .microbatches = m,
+                      .limit_halves = 4 * p,
+                      .held_until_weight = true};
+  const auto consider = [&](const Schedule& order) {
+    if (order.ops.empty()) return;
+    Schedule shifted = shift_ops(order, task, Objective::Makespan, kShiftRounds);
+    if (value_of(shifted, task, Objective::Makespan) < value_of(best, task, Objective::Makespan)) {
+      best = std::move(shifted);
+    }
+  };
+  consider(best);
+  for (const GreedyRule& rule : rules_for(task)) consider(greedy_order(task, rule));
+  return best;
 }
 
 }  // namespace rehearse::order

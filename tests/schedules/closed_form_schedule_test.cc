@@ -281,6 +281,21 @@ TEST(ClosedForms, OfVHalfAndVMinAreReached) {
   }
 }
 
+// ZB-V with fewer micro-batches than fill it: (p-1) F from m = p on, where torch's order has twice
+// that. A position idles from its last forward until the first micro-batch comes back: span m ...
+// 2p-1.
+TEST(ClosedForms, OfZbVWithFewMicrobatchesAreReached) {
+  for (const std::int32_t p : {2, 3, 4, 5, 8, 12, 16}) {
+    for (std::int32_t m = p; m < 2 * p; ++m) {
+      const Measured x = measured("zb_v", {.positions = p, .microbatches = m}, {1, 1, 1});
+      EXPECT_LE(x.bubble(), p - 1) << "p=" << p << " m=" << m;
+      EXPECT_LE(x.peak(), 2 * p) << "p=" << p << " m=" << m;
+      EXPECT_LE(x.span_bubble, p - 1) << "p=" << p << " m=" << m;
+      EXPECT_GE(x.span_bubble, 2 * p - 1 - m) << "p=" << p << " m=" << m;
+    }
+  }
+}
+
 // 1F1B-V with F = 1, B = 2 and m >= 2p: 15 at p = 4, 33 at p = 8 (the orders of the paper's code);
 // alive at most 2 floor(2p/3) + 2 chunks, two thirds of 1F1B's 2p.
 TEST(ClosedForms, Of1f1bVAreReached) {
