@@ -2,9 +2,12 @@
 #include "schedules/plan.h"
 
 #include <algorithm>
+#include <array>
 
 #include "schedules/json_reader.h"
 #include "schedules/plan_names.h"
+#include "schedules/plan_reader.h"
+#include "schedules/registry.h"
 #include "schedules/scenario.h"
 
 namespace rehearse {
@@ -122,6 +125,53 @@ std::vector<std::int32_t> micro_batch_candidates(const Plan& plan) {
   }
   small.insert(small.end(), large.rbegin(), large.rend());
   return small;
+}
+
+Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch) {
+  constexpr std::int64_t kMaxOps = 1LL << 28;  // of a schedule, after folding
+  Plan chosen = plan;
+  chosen.micro_batch = micro_batch;
+  chosen.micro_batch_auto = false;
+  const std::int64_t m = plan.global_batch / (std::int64_t{plan.data_parallel} * micro_batch);
+  // Per micro-batch each chunk runs a forward and a backward, and each boundary between two has two
+  // sends and two receives.
+  const std::int64_t chunks = std::int64_t{plan.pipeline_parallel} * plan.virtual_stages;
+  const std::int64_t per_microbatch = (2 * chunks + 4 * (chunks - 1)) * plan.sequence_slices;
+  if (m > kMaxOps / per_microbatch) {
+    return Error{"global_batch: " + std::to_string(m) +
+                 " micro-batches make a schedule of more than 2^28 ops"};
+  }
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  if (info == nullptr || plan.pipeline_parallel == 1) {
+    chosen.microbatch_group_size = 0;
+    return chosen;
+  }
+  Result<ScheduleShape> shape = resolve_shape(*info, {.positions = plan.pipeline_parallel,
+                                                      .microbatches = static_cast<std::int32_t>(m),
+                                                      .chunks = plan.virtual_stages,
+                                                      .group_size = plan.microbatch_group_size,
+                                                      .extra_warmup = plan.extra_warmup,
+                                                      .slices = plan.sequence_slices,
+                                                      .memory_limit = plan.memory_limit});
+  if (shape) {
+    chosen.microbatch_group_size = info->grouped ? shape.value().group_size : 0;
+    return chosen;
+  }
+  // The registry names what the command line calls it; a plan has other words.
+  constexpr std::array<std::array<std::string_view, 2>, 5> kWords{{
+      {"stages", "pipeline_parallel"},
+      {"microbatches", "global_batch"},
+      {"chunks", "virtual_stages"},
+      {"group_size", "microbatch_group_size"},
+      {"slices", "sequence_slices"},
+  }};
+  std::string what = shape.error().message;
+  for (const auto& [word, key] : kWords) {
+    if (!what.starts_with(std::string(word) + ": ")) continue;
+    what.replace(0, word.size(), key);
+    break;
+  }
+  return Error{what};
 }
 
 }  // namespace rehearse
