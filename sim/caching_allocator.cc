@@ -35,8 +35,9 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   const auto pool_index = static_cast<std::uint8_t>(2 * stream + (size <= kSmallSize ? 0 : 1));
   Pool& pool = pools_[pool_index];
 
-  std::int32_t found = take_best_fit(pool, size);
-  if (found < 0) found = new_segment(pool_index, size);
+  const std::size_t place = best_fit(pool, size);
+  const bool cached = place < pool.free.keys.size();
+  std::int32_t found = cached ? pool.free.blocks[place] : new_segment(pool_index, size);
   if (found < 0) {
     ++retries_;
     empty_cache();
@@ -45,20 +46,17 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stre
   if (found < 0) return kOutOfMemory;
 
   const std::int64_t rest = at(found).size - size;
-  const bool split =
+  const bool splits =
       pool.small || options_.expandable_segments ? rest >= kMinBlock : rest > kSmallSize;
-  if (split) {
-    const Block whole = at(found);
-    const std::int32_t tail = new_block({.address = whole.address + size,
-                                         .size = rest,
-                                         .segment = whole.segment,
-                                         .previous = found,
-                                         .next = whole.next,
-                                         .pool = pool_index});
-    if (whole.next >= 0) at(whole.next).previous = tail;
-    at(found).next = tail;
-    at(found).size = size;
-    insert_free(tail);
+  if (splits) {
+    const std::int32_t tail = split(found, size);
+    if (cached) {
+      pool.free.replace(place, key_of(tail), tail);
+    } else {
+      insert_free(tail);
+    }
+  } else if (cached) {
+    pool.free.erase(place);
   }
   at(found).state = State::Used;
   allocated_ += at(found).size;
@@ -153,44 +151,86 @@ std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
   return length == 1 && *base < key ? found + 1 : found;
 }
 
+void CachingAllocator::FreeList::insert(std::uint64_t key, std::int32_t block) {
+  const auto place = static_cast<std::ptrdiff_t>(lower_bound(key));
+  keys.insert(keys.begin() + place, key);
+  blocks.insert(blocks.begin() + place, block);
+}
+
+void CachingAllocator::FreeList::erase(std::size_t place) {
+  keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(place));
+  blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(place));
+}
+
+void CachingAllocator::FreeList::replace(std::size_t place, std::uint64_t key, std::int32_t block) {
+  std::size_t to = lower_bound(key);
+  if (to > place) --to;  // its own place is given up
+  const auto move = [place, to](auto& list, auto value) {
+    const auto at = list.begin() + static_cast<std::ptrdiff_t>(place);
+    const auto target = list.begin() + static_cast<std::ptrdiff_t>(to);
+    if (to < place) {
+      std::move_backward(target, at, at + 1);
+    } else {
+      std::move(at + 1, target + 1, at);
+    }
+    *target = value;
+  };
+  move(keys, key);
+  move(blocks, block);
+}
+
 void CachingAllocator::insert_free(std::int32_t block) {
-  FreeList& free = pools_[at(block).pool].free;
-  const std::uint64_t key = key_of(at(block).size, at(block).address);
-  const auto place = static_cast<std::ptrdiff_t>(free.lower_bound(key));
-  free.keys.insert(free.keys.begin() + place, key);
-  free.blocks.insert(free.blocks.begin() + place, block);
+  pools_[at(block).pool].free.insert(key_of(block), block);
 }
 
 void CachingAllocator::erase_free(std::int32_t block) {
   FreeList& free = pools_[at(block).pool].free;
-  const auto place =
-      static_cast<std::ptrdiff_t>(free.lower_bound(key_of(at(block).size, at(block).address)));
-  free.keys.erase(free.keys.begin() + place);
-  free.blocks.erase(free.blocks.begin() + place);
+  free.erase(free.lower_bound(key_of(block)));
 }
 
 // The smallest free block of at least `size`, the lowest address among equals. With expandable
 // segments a block counts as large as it could grow (torch: get_free_block).
-std::int32_t CachingAllocator::take_best_fit(Pool& pool, std::int64_t size) {
-  FreeList& free = pool.free;
+std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
+  const FreeList& free = pool.free;
   std::size_t found = free.lower_bound(key_of(size, 0));
   while (found < free.keys.size() && at(free.blocks[found]).size < size) ++found;  // saturated
-  if (found == free.keys.size()) return -1;
-  if (options_.expandable_segments) {
-    const auto could_grow_to = [&](std::size_t place) {
-      const Block& block = at(free.blocks[place]);
-      const bool grows = block.next >= 0 && at(block.next).state == State::Unmapped;
-      return block.size + (grows ? at(block.next).size : 0);
-    };
-    for (std::size_t next = found + 1;
-         next < free.keys.size() && could_grow_to(next) < could_grow_to(found); ++next) {
-      found = next;
-    }
+  if (found == free.keys.size() || !options_.expandable_segments) return found;
+  const auto could_grow_to = [&](std::size_t place) {
+    const Block& block = at(free.blocks[place]);
+    const bool grows = block.next >= 0 && at(block.next).state == State::Unmapped;
+    return block.size + (grows ? at(block.next).size : 0);
+  };
+  for (std::size_t next = found + 1;
+       next < free.keys.size() && could_grow_to(next) < could_grow_to(found); ++next) {
+    found = next;
   }
-  const std::int32_t block = free.blocks[found];
-  free.keys.erase(free.keys.begin() + static_cast<std::ptrdiff_t>(found));
-  free.blocks.erase(free.blocks.begin() + static_cast<std::ptrdiff_t>(found));
-  return block;
+  return found;
+}
+
+std::int32_t CachingAllocator::split(std::int32_t block, std::int64_t size) {
+  Block rest = at(block);
+  rest.address += size;
+  rest.size -= size;
+  rest.previous = block;
+  const std::int32_t tail = new_block(rest);
+  if (rest.next >= 0) at(rest.next).previous = tail;
+  at(block).next = tail;
+  at(block).size = size;
+  return tail;
+}
+
+void CachingAllocator::absorb(std::int32_t block, std::int32_t neighbour) {
+  const Block gone = at(neighbour);
+  if (gone.next == block) {
+    at(block).address = gone.address;
+    at(block).previous = gone.previous;
+    if (gone.previous >= 0) at(gone.previous).next = block;
+  } else {
+    at(block).next = gone.next;
+    if (gone.next >= 0) at(gone.next).previous = block;
+  }
+  at(block).size += gone.size;
+  unused_.push_back(neighbour);
 }
 
 std::int32_t CachingAllocator::new_segment(std::uint8_t pool, std::int64_t size) {
@@ -249,15 +289,8 @@ bool CachingAllocator::map(std::int32_t block, std::int64_t size) {
   pool.unmapped.erase(std::find(pool.unmapped.begin(), pool.unmapped.end(), block));
   at(block).state = State::Free;
   if (bytes < at(block).size) {
-    Block rest = at(block);
-    rest.address += bytes;
-    rest.size -= bytes;
-    rest.previous = block;
-    rest.state = State::Unmapped;
-    const std::int32_t tail = new_block(rest);
-    if (rest.next >= 0) at(rest.next).previous = tail;
-    at(block).next = tail;
-    at(block).size = bytes;
+    const std::int32_t tail = split(block, bytes);
+    at(tail).state = State::Unmapped;
     pool.unmapped.push_back(tail);
     std::sort(pool.unmapped.begin(), pool.unmapped.end(),
               [this](std::int32_t a, std::int32_t b) { return at(a).address < at(b).address; });
@@ -277,21 +310,10 @@ void CachingAllocator::unmap(std::int32_t block) {
   const std::int64_t end = base + (at(block).address + at(block).size - base) / granule * granule;
   if (begin >= end) return;
   erase_free(block);
-  const auto cut = [&](std::int32_t from, std::int64_t address) {  // [from | returned block]
-    Block rest = at(from);
-    rest.size -= address - rest.address;
-    rest.address = address;
-    rest.previous = from;
-    const std::int32_t tail = new_block(rest);
-    if (rest.next >= 0) at(rest.next).previous = tail;
-    at(from).size = address - at(from).address;
-    at(from).next = tail;
-    return tail;
-  };
-  if (end < at(block).address + at(block).size) insert_free(cut(block, end));
+  if (end < at(block).address + at(block).size) insert_free(split(block, end - at(block).address));
   if (begin > at(block).address) {
     const std::int32_t front = block;
-    block = cut(block, begin);
+    block = split(block, begin - at(block).address);
     insert_free(front);
   }
   const std::int64_t bytes = at(block).size;
@@ -310,11 +332,21 @@ void CachingAllocator::release_block(std::int32_t block) {
   unused_.push_back(block);
 }
 
+// Joined with free neighbours; one of their entries becomes its own.
 void CachingAllocator::return_to_pool(std::int32_t block) {
+  FreeList& free = pools_[at(block).pool].free;
   at(block).state = State::Free;
-  block = merge(block, at(block).previous);
-  block = merge(block, at(block).next);
-  insert_free(block);
+  const auto is_free = [this](std::int32_t b) { return b >= 0 && at(b).state == State::Free; };
+  const std::int32_t before = at(block).previous, after = at(block).next;
+  if (is_free(before) && is_free(after)) erase_free(before);
+  if (!is_free(before) && !is_free(after)) {
+    insert_free(block);
+    return;
+  }
+  const std::size_t place = free.lower_bound(key_of(is_free(after) ? after : before));
+  if (is_free(before)) absorb(block, before);
+  if (is_free(after)) absorb(block, after);
+  free.replace(place, key_of(block), block);
 }
 
 // Joins `block`, which is in no list, with a neighbour of equal state; the result is in no list.
@@ -326,16 +358,7 @@ std::int32_t CachingAllocator::merge(std::int32_t block, std::int32_t neighbour)
     std::vector<std::int32_t>& unmapped = pools_[at(block).pool].unmapped;
     unmapped.erase(std::find(unmapped.begin(), unmapped.end(), neighbour));
   }
-  if (at(block).previous == neighbour) {
-    at(block).address = at(neighbour).address;
-    at(block).previous = at(neighbour).previous;
-    if (at(block).previous >= 0) at(at(block).previous).next = block;
-  } else {
-    at(block).next = at(neighbour).next;
-    if (at(block).next >= 0) at(at(block).next).previous = block;
-  }
-  at(block).size += at(neighbour).size;
-  unused_.push_back(neighbour);
+  absorb(block, neighbour);
   return block;
 }
 

@@ -78,6 +78,10 @@ class CachingAllocator {
     std::vector<std::uint64_t> keys;   // ascending
     std::vector<std::int32_t> blocks;  // parallel to keys
     std::size_t lower_bound(std::uint64_t key) const;
+    void insert(std::uint64_t key, std::int32_t block);
+    void erase(std::size_t place);
+    void replace(std::size_t place, std::uint64_t key,
+                 std::int32_t block);  // moves what is between
   };
   static std::uint64_t key_of(std::int64_t size, std::int64_t address);
   struct Pool {
@@ -88,16 +92,23 @@ class CachingAllocator {
   };
 
   Block& at(std::int32_t block) { return blocks_[static_cast<std::size_t>(block)]; }
+  const Block& at(std::int32_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
+  std::uint64_t key_of(std::int32_t block) const {
+    return key_of(at(block).size, at(block).address);
+  }
   std::int32_t new_block(const Block& block);
   void insert_free(std::int32_t block);
   void erase_free(std::int32_t block);
-  std::int32_t take_best_fit(Pool& pool, std::int64_t size);
+  std::size_t best_fit(const Pool& pool,
+                       std::int64_t size) const;  // place in pool.free; or its size
   std::int32_t new_segment(std::uint8_t pool, std::int64_t size);
   std::int32_t expand(std::uint8_t pool, std::int64_t size);
   bool map(std::int32_t block, std::int64_t size);
   void unmap(std::int32_t block);
   void release_block(std::int32_t block);
   void return_to_pool(std::int32_t block);
+  std::int32_t split(std::int32_t block, std::int64_t size);  // the rest, in no list
+  void absorb(std::int32_t block, std::int32_t neighbour);    // which is in no list
   std::int32_t merge(std::int32_t block, std::int32_t neighbour);
   void grow(std::int64_t bytes);
 

@@ -41,6 +41,7 @@ class ProfileReader {
         small(states, "states", "contiguous_parameters_from_zero_stage");
     profile.gather_units_from = small(states, "states", "gather_units_from_zero_stage");
     profile.fp32_gradients_at_step = boolean(states, "states", "fp32_gradients_at_step");
+    profile.optimizer_list = states_condition(states, "optimizer_list_if");
     profile.moments_at_first_step = boolean(states, "states", "moments_at_first_step");
     profile.default_dropout = number(states, "states", "default_dropout");
     const JsonValue& constants = object(document, "", "constants");
@@ -116,6 +117,14 @@ class ProfileReader {
     const std::string newer = key + "_from_sm90";
     if (in.given(newer) != nullptr) bytes.from_sm90 = integer(in, path, newer);
     return bytes;
+  }
+
+  // Left out: never.
+  Condition states_condition(const JsonValue& states, std::string_view key) {
+    for (const JsonMember& member : states.members) {
+      if (member.key == key) return condition(member, "states." + member.key);
+    }
+    return {.all = 1, .none = 1};
   }
 
   SegmentScript segment(const JsonValue& document, const std::string& key) {

@@ -112,6 +112,7 @@ struct MemoryProfile {
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
   std::int32_t gather_units_from = 9;   // ZeRO stage from which units are gathered and resharded
   bool fp32_gradients_at_step = false;  // 16-bit gradients are copied to fp32 for the optimizer
+  Condition optimizer_list;             // where it holds: the update makes a list of 4-byte copies
   bool moments_at_first_step = false;   // they then lie where activations were: fragmentation
   double default_dropout = 0;           // where neither model nor plan says, for LayerNorm models
 };

@@ -2,7 +2,8 @@
 //
 // The program is the order of compute ops (L0); what an op allocates and frees is its segments'
 // scripts; around them stand what the rank holds all the time and, under ZeRO-3 / FSDP, gathers
-// and reductions of units. Two steps are replayed: moments are born at the end of the first.
+// and reductions of units. Where moments are born at the end of the first step, two are replayed.
+// Long steps are replayed until the steady phase changes nothing any more, and from its end on.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +35,6 @@ struct ReplaySetup {
 };
 ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
                          std::int32_t compute_capability, const Schedule& order);
-
-// Where a row's program repeats itself: op i + period does what op i does, `microbatches` later,
-// for all i in [begin, end). Period 0: nowhere for long enough.
-struct SteadyPhase {
-  std::size_t begin = 0, end = 0, period = 0;
-  std::int32_t microbatches = 0;
-};
-SteadyPhase steady_phase(const Schedule& order, Row row);
 
 struct ReplayResult {
   bool out_of_memory = false;  // under `capacity`; then the figures are those until then

@@ -13,7 +13,7 @@
 #include "schedules/scenario.h"
 #include "sim/closed_form.h"
 #include "sim/memory_replay.h"
-#include "sim/memory_states.h"
+#include "sim/memory_steady.h"
 #include "sim/predict.h"
 #include "sim/validation.h"
 
