@@ -278,9 +278,10 @@ class ClusterReader {
     const JsonValue* name = fabric != nullptr ? fabric : id;
     if (name == nullptr) return;
     const auto found = find_file(name->text, report_.path(), "clusters/fabrics");
-    if (!found)
+    if (!found) {
       return fail(fabric != nullptr ? "fabric" : "fabric_id",
                   "no such file: " + json_excerpt(name->text));
+    }
     Result<Fabric> read = read_fabric(*found);
     if (read) {
       cluster_.fabric = std::move(read).value();
