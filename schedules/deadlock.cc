@@ -119,6 +119,32 @@ void copy_waits(const Schedule& schedule, Graph& graph) {
   for (const OpId wait : schedule.waits) graph.waits.push_back(wait.value);
 }
 
+// The same with the waits that the order of the one stream p2p implies and other queues do not:
+// every op for the transfer that feeds it, every SEND for what it carries.
+void complete_waits(const Schedule& schedule, Graph& graph) {
+  const StageIndex index(schedule);
+  graph.wait_begin.assign(1, 0);
+  graph.wait_begin.reserve(schedule.ops.size() + 1);
+  graph.waits.reserve(schedule.ops.size());
+  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    const std::int32_t data_class = index.class_of(row);
+    const auto begin = static_cast<std::int32_t>(schedule.first_op(row));
+    const auto end = static_cast<std::int32_t>(schedule.first_op({row.value + 1}));
+    for (std::int32_t id = begin; id < end; ++id) {
+      const auto need = [&](std::int32_t other) {
+        if (other >= begin && other < end && other != id) graph.waits.push_back(other);
+      };
+      const Op& op = schedule.ops[static_cast<std::size_t>(id)];
+      for (const OpId wait : schedule.waits_of({id})) graph.waits.push_back(wait.value);
+      if (op.kind == OpKind::Send) need(index.source(data_class, op));
+      if (is_compute(op.kind)) {
+        for (const Op& work : work_of(schedule, op)) need(index.arrival(data_class, work));
+      }
+      graph.wait_begin.push_back(static_cast<std::int32_t>(graph.waits.size()));
+    }
+  }
+}
+
 // Level::Compute: an op needs what the neighbouring stage made, and its own forward or backward
 // where the row does not list that before it anyway.
 void derive_waits(const Schedule& schedule, Graph& graph) {
@@ -400,10 +426,14 @@ Graph graph_of(const Schedule& schedule, StreamModel model) {
   Graph graph;
   fill_queues(schedule, model, graph);
   fill_rings(schedule, graph);
+  const bool in_order = model == StreamModel::One || model == StreamModel::Host;
+  const bool groups = std::ranges::find(graph.joins, 1) != graph.joins.end();
   if (schedule.level == Level::Compute) {
     derive_waits(schedule, graph);
-  } else {
+  } else if (in_order && !groups) {
     copy_waits(schedule, graph);
+  } else {
+    complete_waits(schedule, graph);
   }
   return graph;
 }

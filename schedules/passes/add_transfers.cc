@@ -300,34 +300,81 @@ Op end_of(const Plan& plan, const Item& item) {
           .key = transfer.place};
 }
 
-Schedule emit(const Plan& plan, const Rows& rows) {
-  Schedule lowered;
-  lowered.level = Level::Full;
-  lowered.name = plan.l0.name;
-  lowered.microbatches = plan.l0.microbatches;
-  lowered.slices = plan.l0.slices;
-  lowered.placement = plan.l0.placement;
-  lowered.rows = plan.l0.rows;
-  lowered.segments = plan.l0.segments;
-  lowered.children = plan.l0.children;
-  std::size_t count = 0;
-  for (const std::vector<Item>& row : rows) count += row.size();
-  lowered.ops.reserve(count);
-  for (const std::vector<Item>& row : rows) {
-    for (const Item& item : row) {
-      if (is_transfer(item.kind)) {
-        lowered.ops.push_back(end_of(plan, item));
-        continue;
+// The ops of all rows with matches and waits: what link_transfers finds out, while it is known.
+class Emitter {
+ public:
+  Emitter(const Plan& plan, const Rows& rows)
+      : plan_(plan),
+        rows_(rows),
+        number_(plan.transfers.size()),
+        place_of_(plan.l0.ops.size(), -1),
+        feed_of_(plan.l0.ops.size(), -1) {}
+
+  Schedule run() {
+    const Schedule& l0 = plan_.l0;
+    out_ = {.level = Level::Full, .name = l0.name, .microbatches = l0.microbatches,
+            .slices = l0.slices, .placement = l0.placement, .children = l0.children,
+            .rows = l0.rows, .segments = l0.segments};
+    std::size_t count = 0;
+    MatchId next{0};
+    for (const std::vector<Item>& row : rows_) {
+      count += row.size();
+      for (const Item& item : row) {
+        if (item.kind != OpKind::Send) continue;
+        number_[static_cast<std::size_t>(item.id)] = next;
+        ++next.value;
       }
-      Op op = plan.l0.ops[static_cast<std::size_t>(item.id)];
-      op.stream = traits(op.kind).stream;
-      op.key = plan.place[static_cast<std::size_t>(item.id)];
-      lowered.ops.push_back(op);
     }
-    lowered.end_row();
+    out_.ops.reserve(count);
+    out_.wait_begin.reserve(count + 1);
+    out_.waits.reserve(count);
+    for (const std::vector<Item>& row : rows_) {
+      sent_after_ = fed_by_ = -1;
+      for (const Item& item : row) emit(item);
+      out_.end_row();
+    }
+    out_.wait_is_reuse.assign(out_.waits.size(), 0);
+    return std::move(out_);
   }
-  return lowered;
-}
+
+ private:
+  void emit(const Item& item) {
+    const auto here = static_cast<std::int32_t>(out_.ops.size());
+    const auto id = static_cast<std::size_t>(item.id);
+    if (!is_transfer(item.kind)) {
+      Op op = plan_.l0.ops[id];
+      op.stream = traits(op.kind).stream;
+      op.key = plan_.place[id];
+      out_.ops.push_back(op);
+      wait_for(feed_of_[id], fed_by_);
+      place_of_[id] = here;
+    } else {
+      const Transfer& transfer = plan_.transfers[id];
+      out_.ops.push_back(end_of(plan_, item));
+      out_.ops.back().match = number_[id];
+      if (item.kind == OpKind::Send) {
+        wait_for(place_of_[static_cast<std::size_t>(transfer.producer)], sent_after_);
+      } else {
+        feed_of_[static_cast<std::size_t>(transfer.consumer)] = here;
+      }
+    }
+    out_.wait_begin.push_back(static_cast<std::int32_t>(out_.waits.size()));
+  }
+  void wait_for(std::int32_t op, std::int32_t& known) {
+    if (op <= known) return;
+    known = op;
+    out_.waits.push_back({op});
+  }
+
+  const Plan& plan_;
+  const Rows& rows_;
+  Schedule out_;
+  std::vector<MatchId> number_;         // per transfer: SENDs as they stand
+  std::vector<std::int32_t> place_of_;  // per op of L0: where it stands now
+  std::vector<std::int32_t> feed_of_;   // per op of L0: the last RECV that feeds it
+  std::int32_t sent_after_ = -1;        // latest compute op that a SEND of the row has waited for
+  std::int32_t fed_by_ = -1;            // latest RECV that a compute op of the row has waited for
+};
 
 // The other end of each transfer, -1 for all else.
 std::vector<std::int32_t> partners_of(const Schedule& schedule) {
@@ -367,7 +414,6 @@ void group_exchanges(Schedule& schedule) {
       ++groups;
     }
   }
-  number_groups(schedule);
 }
 
 }  // namespace
@@ -388,9 +434,11 @@ Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
   const Rows rows = policy == TransferPolicy::Naive           ? naive(plan)
                     : policy == TransferPolicy::ProducerOrder ? taking_turns(plan)
                                                               : in_global_order(plan);
-  Schedule lowered = link_transfers(emit(plan, rows));
+  Schedule lowered = Emitter(plan, rows).run();
   if (policy == TransferPolicy::Grouped) group_exchanges(lowered);
-  return lowered;
+  // Parameter gathers in text, and members of groups, have waits of their own.
+  const bool relink = policy == TransferPolicy::Grouped || plan.index.has(OpKind::Unshard);
+  return relink ? link_transfers(std::move(lowered)) : lowered;
 }
 
 }  // namespace rehearse

@@ -59,42 +59,50 @@ class RowWaits {
       count_ = 0;
       if (is_compute(op.kind)) {
         for (const Op& work : work_of(schedule_, op)) {
-          need(id, op, index_.arrival(data_class_, work));
+          need(id, index_.arrival(data_class_, work));
           if (!unshards_.empty() && work.stage && work.stage.index() < unshards_.size()) {
-            need(id, op, unshards_[work.stage.index()]);
+            need(id, unshards_[work.stage.index()]);
           }
         }
       } else if (op.kind == OpKind::Send) {
-        need(id, op, index_.source(data_class_, op));
+        need(id, index_.source(data_class_, op));
       } else if (op.kind == OpKind::Unshard && op.stage) {
         unshards_.resize(std::max(unshards_.size(), op.stage.index() + 1), -1);
         unshards_[op.stage.index()] = id;
       }
-      std::sort(needed_.begin(), needed_.begin() + count_);
-      for (std::int32_t k = 0; k < count_; ++k) {
-        schedule_.waits.push_back({needed_[static_cast<std::size_t>(k)]});
-      }
+      add_waits(op.stream);
       schedule_.wait_begin.push_back(static_cast<std::int32_t>(schedule_.waits.size()));
     }
   }
 
  private:
-  void need(std::int32_t id, const Op& op, std::int32_t other) {
+  void need(std::int32_t id, std::int32_t other) {
     if (other < begin_ || other >= end_ || other == id) return;  // nobody, or another row's
-    const Stream stream = schedule_.ops[static_cast<std::size_t>(other)].stream;
-    if (stream == op.stream) return;  // the order says it
-    std::int32_t& known =
-        seen_[static_cast<std::size_t>(op.stream)][static_cast<std::size_t>(stream)];
-    if (other <= known) return;
-    known = other;
     needed_[static_cast<std::size_t>(count_++)] = other;
+  }
+  // Ascending, without what the order of the other stream implies. Members of a group end each by
+  // itself: one that has ended says nothing of the others.
+  void add_waits(Stream own) {
+    auto& known = seen_[static_cast<std::size_t>(own)];
+    std::sort(needed_.begin(), needed_.begin() + count_);
+    const std::size_t first = schedule_.waits.size();
+    for (std::int32_t k = count_ - 1; k >= 0; --k) {
+      const std::int32_t other = needed_[static_cast<std::size_t>(k)];
+      const Op& op = schedule_.ops[static_cast<std::size_t>(other)];
+      const bool in_group = is_transfer(op.kind) && op.instance >= 0;
+      std::int32_t& latest = known[static_cast<std::size_t>(op.stream)];
+      if (op.stream == own || (other <= latest && !in_group)) continue;
+      latest = std::max(latest, other);
+      schedule_.waits.push_back({other});
+    }
+    std::reverse(schedule_.waits.begin() + static_cast<std::ptrdiff_t>(first), schedule_.waits.end());
   }
 
   Schedule& schedule_;
   const StageIndex& index_;
   std::int32_t data_class_, begin_, end_;
   std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> seen_{};
-  std::array<std::int32_t, 4> needed_{};  // two halves of a pair, two needs each
+  std::array<std::int32_t, 4> needed_{};  // by the present op: two halves of a pair, two needs each
   std::int32_t count_ = 0;
   std::vector<std::int32_t> unshards_;  // per stage
 };

@@ -11,7 +11,8 @@ namespace rehearse {
 //               and slice on the neighbouring stage; an end without the other keeps none
 //   instance    groups of transfers are numbered as they stand (number_groups)
 //   waits       op <- transfer that brings its input; SEND <- op that made it; op <- UNSHARD of its
-//               stage. Left out where an earlier op of the same stream already waited for as much.
+//               stage. Left out where an earlier op of the same stream already waited for as much,
+//               transfers being in one stream (p2p)
 // So an engine needs stream order, waits and match, and no knowledge of stages. It repairs nothing:
 // a transfer that is missing, doubled or out of order is what the validator reports.
 Schedule link_transfers(Schedule schedule);

@@ -3,6 +3,7 @@
 
 #include "schedules/deadlock.h"
 #include "schedules/passes/add_transfers.h"
+#include "schedules/passes/link_transfers.h"
 #include "tests/schedules/random_order.h"
 #include "tests/schedules/rendezvous.h"
 
@@ -37,6 +38,12 @@ TEST(RandomOrders, LoweredOnesNeverHang) {
     for (const TransferPolicyInfo& policy : kTransferPolicies) {
       if (policy.policy == TransferPolicy::Naive) continue;
       const Schedule lowered = add_transfers(l0, finish, policy.policy);
+      if (k % 16 == 0) {  // the pass writes what a reader of its text would find out
+        const Schedule linked = link_transfers(lowered);
+        ASSERT_EQ(linked.ops, lowered.ops) << program(lowered);
+        ASSERT_EQ(linked.waits, lowered.waits) << program(lowered);
+        ASSERT_EQ(linked.wait_begin, lowered.wait_begin);
+      }
       for (const StreamModelInfo& model : kStreamModels) {
         const DeadlockProof proof = prove_no_deadlock(lowered, model.model);
         ASSERT_TRUE(proof.complete) << policy.name << " " << model.name << "\n"
