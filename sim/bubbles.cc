@@ -220,9 +220,12 @@ class Attribution {
 
   void expose(NodeId node, std::int64_t time, bool fills) {
     if (time <= 0) return;
-    const OpId first = program_.members[at(program_.member_begin[node.index()])];
-    result_.exposed[first.index()] += ranks_ * time;
-    if (fills) result_.exposed_in_fill[first.index()] += ranks_ * time;
+    const std::span<const OpId> members = program_.members_of(node);
+    const auto sends = [&](OpId op) { return program_.kind[op.index()] == OpKind::Send; };
+    const auto send = std::ranges::find_if(members, sends);
+    const OpId on = send == members.end() ? members.front() : *send;
+    result_.exposed[on.index()] += ranks_ * time;
+    if (fills) result_.exposed_in_fill[on.index()] += ranks_ * time;
   }
 
   // Books from `now` back to `to`, but no further than the gap's beginning; moves `now`.

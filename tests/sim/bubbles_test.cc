@@ -81,6 +81,18 @@ TEST(Bubbles, BetweenOpsASlowProducerIsDependencyAndItsTransferCommunication) {
                                        {IdleCause::Communication, 10}}));
 }
 
+// A gradient comes down: the RECV, on row 0, has the lower number, but the time stands at the SEND.
+TEST(Bubbles, ExposedTimeOfATransferStandsAtItsSend) {
+  ScheduleWriter writer(2);
+  writer.add(0, forward(0));
+  writer.add(0, send_or_recv(OpKind::Recv, 0));
+  writer.add(0, compute_op(OpKind::Backward, {0}, {0}), {{1, false}});
+  writer.add(1, forward(0));
+  writer.add(1, send_or_recv(OpKind::Send, 0), {{0, false}});
+  const CostTable costs{.costs = {{.time = {50}}, {.time = {20}}}, .of_op = {0, 1, 0, 0, 1}};
+  EXPECT_EQ(simulated(writer.finish(), costs).exposed, (std::vector<std::int64_t>{0, 0, 0, 0, 40}));
+}
+
 // One row: F (100), its reduction (40) on `dp`, the optimizer: 40 of communication.
 TEST(Bubbles, AnExposedCollectiveIsCommunicationOnItsOp) {
   ScheduleWriter writer(1);
