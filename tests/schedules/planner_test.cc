@@ -222,7 +222,7 @@ TEST(PlanOrder, IsOptimalOnSmallPipelines) {
       }
     }
   }
-  EXPECT_GE(cases, 300);
+  EXPECT_EQ(cases, 436);
 }
 
 // p = 3, m = 4 has 462^3 orders. A last and a middle row are timed with forwards that arrive as
