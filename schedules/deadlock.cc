@@ -50,11 +50,41 @@ std::size_t queues_per_row(const Schedule& schedule, StreamModel model) {
   return kNumStreams + 2;
 }
 
-void fill_queues(const Schedule& schedule, StreamModel model, Graph& graph) {
+// Links ops of equal match in a ring, in program order; a transfer alone has none.
+class Rings {
+ public:
+  explicit Rings(std::vector<std::int32_t>& ring) : ring_(ring) {}
+  void add(std::int32_t id, const Op& op) {
+    const auto at = static_cast<std::size_t>(id);
+    ring_[at] = is_transfer(op.kind) ? kNobody : id;
+    if (!op.match) return;
+    if (op.match.index() >= last_.size()) {
+      first_.resize(std::max(op.match.index() + 1, 2 * last_.size()), kNobody);
+      last_.resize(first_.size(), kNobody);
+    }
+    std::int32_t& end = last_[op.match.index()];
+    if (end == kNobody) {
+      first_[op.match.index()] = id;
+    } else {
+      ring_[at] = first_[op.match.index()];
+      ring_[static_cast<std::size_t>(end)] = id;
+    }
+    end = id;
+  }
+
+ private:
+  std::vector<std::int32_t>& ring_;
+  std::vector<std::int32_t> first_, last_;  // by match
+};
+
+void fill_queues_and_rings(const Schedule& schedule, StreamModel model, Graph& graph) {
   std::vector<std::int32_t> queue_of(schedule.ops.size());
   std::vector<std::int32_t> slot(queues_per_row(schedule, model), kNobody);  // queues of one row
   std::vector<std::size_t> used;
   std::vector<std::int32_t> count{0};
+  graph.ring.resize(schedule.ops.size());
+  Rings rings(graph.ring);
+  bool may_join = model == StreamModel::Fuse;
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       const std::size_t in_row = queue_in_row(schedule.ops[i], model);
@@ -64,7 +94,9 @@ void fill_queues(const Schedule& schedule, StreamModel model, Graph& graph) {
         count.push_back(0);
       }
       queue_of[i] = slot[in_row];
+      rings.add(static_cast<std::int32_t>(i), schedule.ops[i]);
       ++count[static_cast<std::size_t>(queue_of[i]) + 1];
+      may_join |= schedule.ops[i].instance >= 0;
     }
     for (const std::size_t in_row : used) slot[in_row] = kNobody;
     used.clear();
@@ -76,36 +108,12 @@ void fill_queues(const Schedule& schedule, StreamModel model, Graph& graph) {
   for (std::size_t i = 0; i < queue_of.size(); ++i) {
     const auto place = static_cast<std::size_t>(count[static_cast<std::size_t>(queue_of[i])]++);
     graph.order[place] = static_cast<std::int32_t>(i);
+    if (!may_join || i == 0 || queue_of[i] != queue_of[i - 1]) continue;
     const Op& op = schedule.ops[i];
-    if (i == 0 || !is_transfer(op.kind)) continue;
     const Op& before = schedule.ops[i - 1];
-    if (!is_transfer(before.kind) || queue_of[i] != queue_of[i - 1]) continue;
+    if (!is_transfer(op.kind) || !is_transfer(before.kind)) continue;
     const bool listed = op.instance >= 0 && op.instance == before.instance;
     graph.joins[place] = listed || model == StreamModel::Fuse ? 1 : 0;
-  }
-}
-
-// Ops of equal match, linked in a ring in program order.
-void fill_rings(const Schedule& schedule, Graph& graph) {
-  std::vector<std::int32_t> first, last;  // by match
-  graph.ring.resize(schedule.ops.size());
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const Op& op = schedule.ops[i];
-    const auto id = static_cast<std::int32_t>(i);
-    graph.ring[i] = is_transfer(op.kind) ? kNobody : id;
-    if (!op.match) continue;
-    if (op.match.index() >= last.size()) {
-      first.resize(std::max(op.match.index() + 1, 2 * last.size()), kNobody);
-      last.resize(first.size(), kNobody);
-    }
-    std::int32_t& end = last[op.match.index()];
-    if (end == kNobody) {
-      first[op.match.index()] = id;
-    } else {
-      graph.ring[i] = first[op.match.index()];
-      graph.ring[static_cast<std::size_t>(end)] = id;
-    }
-    end = id;
   }
 }
 
@@ -424,8 +432,7 @@ std::optional<StreamModel> find_stream_model(std::string_view name) {
 namespace {
 Graph graph_of(const Schedule& schedule, StreamModel model) {
   Graph graph;
-  fill_queues(schedule, model, graph);
-  fill_rings(schedule, graph);
+  fill_queues_and_rings(schedule, model, graph);
   const bool in_order = model == StreamModel::One || model == StreamModel::Host;
   const bool groups = std::ranges::find(graph.joins, 1) != graph.joins.end();
   if (schedule.level == Level::Compute) {

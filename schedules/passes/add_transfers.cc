@@ -438,7 +438,8 @@ Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
   if (policy == TransferPolicy::Grouped) group_exchanges(lowered);
   // Parameter gathers in text, and members of groups, have waits of their own.
   const bool relink = policy == TransferPolicy::Grouped || plan.index.has(OpKind::Unshard);
-  return relink ? link_transfers(std::move(lowered)) : lowered;
+  if (relink) return link_transfers(std::move(lowered));
+  return lowered;
 }
 
 }  // namespace rehearse
