@@ -57,9 +57,14 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& mod
   return report;
 }
 
+Runtime profile_runtime(const Plan& plan) {
+  const bool sixteen_bit_shards = plan.zero_stage == 3 && plan.precision.parameters < 4;
+  return sixteen_bit_shards ? Runtime::Megatron : plan.runtime;
+}
+
 Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
                                     const Cluster& cluster, const Schedule& order) {
-  Result<MemoryProfile> profile = shipped_memory_profile(plan.runtime);
+  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(plan));
   if (!profile) return profile.error();
   return predict_memory(profile.value(), model, plan, cluster, order);
 }

@@ -55,7 +55,11 @@ struct MemoryReport {
 // entry per stage of the order.
 MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
                             const Plan& plan, const Cluster& cluster, const Schedule& order);
-// The same with the shipped profile of plan.runtime.
+// Whose profile a plan needs: its runtime's, but Megatron's where ZeRO-3 shards 16-bit parameters
+// beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own FSDP and DeepSpeed
+// (which train Megatron's model code) do not.
+Runtime profile_runtime(const Plan& plan);
+// The same with the shipped profile of profile_runtime(plan).
 Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
                                     const Cluster& cluster, const Schedule& order);
 

@@ -12,10 +12,11 @@
 namespace rehearse::sim {
 namespace {
 
-// Ops without growth after which equal ops are taken to bring none; passes of segments below which
-// a step is replayed whole.
+// Ops without growth after which equal ops are taken to bring none.
 constexpr std::size_t kQuietOps = 32;
-constexpr std::size_t kLongStep = 512;
+// Passes of segments below which a step is replayed whole. Split backwards leave holes that drift
+// for long: their steps are shortened only where they are very long.
+constexpr std::size_t kLongStep = 512, kLongSplitStep = 8192;
 
 // A stage as this row runs it: its segments' programs and, per micro-batch in flight, a block of
 // handles, one per slot.
@@ -90,6 +91,7 @@ class RowReplay {
     }
     ledger_.free(transfers);
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
+    result.left_out = left_out_;
     result.memory.row = row_;
     result.memory.steady_allocated = ledger_.allocator().allocated() + stale_transfers();
     return result;
@@ -124,10 +126,11 @@ class RowReplay {
       passes += stage.parts.size() * stage.block_of.size();
       alike &= stage.same_programs(stages_.front());
     }
-    if (setup_.whole_step || passes < kLongStep) return;
+    std::vector<std::int32_t> counts = in_flight_counts(order_, row_);
+    if (setup_.whole_step || passes < (counts.empty() ? kLongSplitStep : kLongStep)) return;
     steady_ = steady_phase(order_, row_);
-    if (alike) in_flight_ = in_flight_counts(order_, row_);
-    quiet_ops_ = in_flight_.empty() ? std::max(kQuietOps, steady_.period) : kQuietOps;
+    if (alike) in_flight_ = std::move(counts);
+    quiet_ops_ = in_flight_.empty() ? std::max(3 * kQuietOps, 2 * steady_.period) : kQuietOps;
   }
 
   std::int64_t stale_transfers() const {
@@ -146,7 +149,9 @@ class RowReplay {
     for (std::size_t i = 0; i < program.size(); ++i) {
       if (!skipped && i >= std::max(steady_.begin, grown_at) + quiet_ops_ && i < steady_.end) {
         skipped = true;
-        i = in_flight_.empty() ? skip_periods(i) : skip_to_cooldown(i);
+        const std::size_t to = in_flight_.empty() ? skip_periods(i) : skip_to_cooldown(i);
+        left_out_ = to - i;
+        i = to;
       }
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
       for (const Op& work : work_of(order_, program[i])) run_op(work);
@@ -324,7 +329,7 @@ class RowReplay {
   std::vector<StagePlan> stages_;
   SteadyPhase steady_;
   std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
-  std::size_t quiet_ops_ = 0;
+  std::size_t quiet_ops_ = 0, left_out_ = 0;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 // Long steps are replayed until the steady phase changes nothing any more, and from its end on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +39,7 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model,
 
 struct ReplayResult {
   bool out_of_memory = false;  // under `capacity`; then the figures are those until then
+  std::size_t left_out = 0;    // ops of the last step that changed nothing and were not replayed
   RankMemory memory;           // allocator figures alone: no context, no communicators
 };
 // capacity [B]: of the allocator's segments; -1: unlimited.

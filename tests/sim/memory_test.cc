@@ -226,11 +226,14 @@ struct GridPlan {
   RandomPlan made;
   Schedule order;
 };
-void for_random_plans(std::uint32_t seed, int plans, const std::function<void(GridPlan&)>& visit) {
+// longer: factor on the micro-batches of a step.
+void for_random_plans(std::uint32_t seed, int plans, int longer,
+                      const std::function<void(GridPlan&)>& visit) {
   std::mt19937 random(seed);
   for (int done = 0; done < plans;) {
     GridPlan grid{random_plan(random), {}};
     Plan& plan = grid.made.plan;
+    plan.global_batch *= longer;
     Result<ScheduleShape> shape = shape_of(plan);
     if (!shape) continue;
     Result<Schedule> order = generate(plan.schedule, shape.value());
@@ -248,7 +251,7 @@ void for_random_plans(std::uint32_t seed, int plans, const std::function<void(Gr
 
 TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
   std::map<std::string, int> seen;
-  for_random_plans(7, 300, [&](GridPlan& grid) {
+  for_random_plans(7, 300, /*longer=*/1, [&](GridPlan& grid) {
     const Plan& plan = grid.made.plan;
     ++seen[plan.schedule];
     const MemoryProfile profile = profile_of(plan.runtime);
@@ -269,32 +272,31 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
   EXPECT_GE(seen.size(), 12u);
 }
 
-// The steady phase of a step is replayed until it changes nothing; replaying it all gives the same
-// peak, and reserves the same to a per cent.
-TEST(Memory, LeavesOutOnlyPeriodsThatChangeNothing) {
+// The steady phase of a long step is replayed until it changes nothing; replaying it all gives the
+// same peak, but for blocks that fit differently.
+TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
   int skipped = 0;
-  for_random_plans(11, 200, [&](GridPlan& grid) {
+  const auto ratio = [](std::int64_t a, std::int64_t b) {
+    return static_cast<double>(a) / static_cast<double>(b);
+  };
+  for_random_plans(11, 120, /*longer=*/8, [&](GridPlan& grid) {
     const Plan& plan = grid.made.plan;
     const MemoryProfile profile = profile_of(plan.runtime);
     ReplaySetup setup = replay_setup(profile, grid.made.model, plan, 80, grid.order);
     for (std::int32_t row = 0; row < grid.order.num_rows(); ++row) {
       setup.whole_step = false;
-      const RankMemory quick = replay_row(setup, {row}, -1).memory;
+      const ReplayResult quick = replay_row(setup, {row}, -1);
       setup.whole_step = true;
       const RankMemory whole = replay_row(setup, {row}, -1).memory;
-      ASSERT_NEAR(
-          static_cast<double>(quick.peak_allocated) / static_cast<double>(whole.peak_allocated),
-          1.0, 0.002)
+      ASSERT_NEAR(ratio(quick.memory.peak_allocated, whole.peak_allocated), 1.0, 0.002)
           << plan.schedule;
-      ASSERT_NEAR(
-          static_cast<double>(quick.peak_reserved) / static_cast<double>(whole.peak_reserved), 1.0,
-          0.01)
+      ASSERT_NEAR(ratio(quick.memory.peak_reserved, whole.peak_reserved), 1.0, 0.01)
           << plan.schedule;
-      ASSERT_EQ(quick.steady_allocated, whole.steady_allocated);
-      skipped += steady_phase(grid.order, {row}).period > 0;
+      ASSERT_EQ(quick.memory.steady_allocated, whole.steady_allocated) << plan.schedule;
+      skipped += quick.left_out > 0;
     }
   });
-  EXPECT_GT(skipped, 100);
+  EXPECT_GE(skipped, 20);
 }
 
 TEST(Memory, NamesWhatIsWrongInAProfile) {
@@ -359,7 +361,7 @@ TEST(MemoryAccuracy, MeetsMegatronsGoldenValues) {
     Errors* group = &tiny_peak;
     if (large) group = &large_peak;
     if (local) group = &local_peak;
-    if (scenario.plan.zero_stage == 3) group = &own_fsdp;  // Megatron's own, predicted as torch's
+    if (scenario.plan.zero_stage == 3) group = &own_fsdp;
     group->add(static_cast<double>(rank.peak_allocated), figure(figures, "peak_allocated_bytes"));
     if (large) {
       large_steady.add(static_cast<double>(rank.steady_allocated),
@@ -372,6 +374,7 @@ TEST(MemoryAccuracy, MeetsMegatronsGoldenValues) {
   EXPECT_EQ(tiny_peak.cases, 87);
   EXPECT_LE(tiny_peak.mean(), 0.035);
   EXPECT_EQ(own_fsdp.cases, 2);
+  EXPECT_LE(own_fsdp.worst, 0.05);
   EXPECT_EQ(local_peak.cases, 13);
   EXPECT_LE(local_peak.mean(), 0.025);
 }
