@@ -70,14 +70,9 @@ Result<Sizes> measure(const WrittenSchedule& written) {
     std::ranges::sort(last_of);
     sizes.microbatches = last_of.empty() ? 1 : last_of[(last_of.size() - 1) / 2] + 1;
   }
-  const std::int64_t keys =
-      static_cast<std::int64_t>(sizes.stages) * sizes.microbatches;  // each below 2^31
-  if (keys * sizes.slices > 4 * sizes.ops + kSpareKeys) {
-    return Error{std::to_string(sizes.stages) + " stages and " +
-                 std::to_string(sizes.microbatches) + " micro-batches need at least " +
-                 std::to_string(keys * sizes.slices) + " ops: the file has " +
-                 std::to_string(sizes.ops)};
-  }
+  std::string problem =
+      too_few_ops(sizes.ops, sizes.stages, sizes.microbatches, sizes.slices);
+  if (!problem.empty()) return Error{std::move(problem)};
   return sizes;
 }
 
@@ -158,6 +153,15 @@ Placement infer_placement(const WrittenSchedule& written, const Sizes& sizes) {
 }
 
 }  // namespace
+
+std::string too_few_ops(std::int64_t ops, std::int64_t stages, std::int64_t microbatches,
+                        std::int64_t slices) {
+  const std::int64_t keys = stages * microbatches * slices;
+  if (keys <= 4 * ops + kSpareKeys) return "";
+  return std::to_string(stages) + " stages and " + std::to_string(microbatches) +
+         " micro-batches need at least " + std::to_string(keys) + " ops: the file has " +
+         std::to_string(ops);
+}
 
 Result<Schedule> assemble(const WrittenSchedule& written) {
   const Result<Sizes> sizes = measure(written);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "schedules/result.h"
@@ -26,5 +27,10 @@ struct WrittenSchedule {
 // the validator names it.
 // Errors: no op at all; numbers so large that the file cannot hold the ops they imply.
 Result<Schedule> assemble(const WrittenSchedule& written);
+
+// What is wrong where so few ops are to fill so many stages, micro-batches and slices that the
+// tables about them would dwarf the file; empty where nothing is. REQUIRES: numbers below 10^8.
+std::string too_few_ops(std::int64_t ops, std::int64_t stages, std::int64_t microbatches,
+                        std::int64_t slices);
 
 }  // namespace rehearse

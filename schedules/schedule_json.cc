@@ -6,7 +6,9 @@
 
 #include "schedules/assemble.h"
 #include "schedules/passes/link_transfers.h"
+#include "schedules/schedule_columns.h"
 #include "schedules/text.h"
+#include "schedules/validate.h"
 
 namespace rehearse {
 namespace {
@@ -14,10 +16,10 @@ namespace {
 constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
 constexpr std::int64_t kLargestCount = 99'999'999;
 
-constexpr std::array<std::string_view, 18> kKeys{
+constexpr std::array<std::string_view, 19> kKeys{
     "format", "version", "generator", "hash", "microbatches", "slices", "stage_to_rank",
     "placements", "orders", "orders_with_comms", "schema", "schedule", "p", "m", "v",
-    "num_stages", "seq_splits", "columns"};
+    "num_stages", "seq_splits", "columns", "positions"};
 
 class FileReader {
  public:
@@ -35,7 +37,11 @@ class FileReader {
     written.name = text_of("generator", text_of("schedule", ""));
     written.microbatches = count_of("microbatches", count_of("m", 0));
     written.slices = count_of("slices", count_of("seq_splits", 0), 127);
-    read_orders(written);
+    if (document_.given("columns") == nullptr) {
+      read_orders(written);
+    } else {
+      read_row_count(written);
+    }
     read_placement(written);
     if (!report_.ok()) return report_.error();
     const std::int32_t positions = count_of("p", static_cast<std::int32_t>(written.rows.size()));
@@ -44,12 +50,20 @@ class FileReader {
                                           "` has " + std::to_string(written.rows.size()));
       return report_.error();
     }
+    if (const JsonValue* columns = document_.given("columns"); columns != nullptr) {
+      return with_columns(*columns, written);
+    }
     Result<Schedule> schedule = assemble(written);
     if (!schedule) {
       report_.fail(line_of(orders_key_), orders_key_, schedule.error().message);
       return report_.error();
     }
-    ScheduleFile file{std::move(schedule).value(), text_of("hash", ""), true, note_};
+    return finished(std::move(schedule).value());
+  }
+
+ private:
+  Result<ScheduleFile> finished(Schedule schedule) {
+    ScheduleFile file{std::move(schedule), text_of("hash", ""), true, note_};
     if (!report_.ok()) return report_.error();
     if (!file.declared_hash.empty()) {
       file.hash_matches = content_hash(file.schedule) == file.declared_hash;
@@ -57,7 +71,60 @@ class FileReader {
     return file;
   }
 
- private:
+  // A full L1: the columns are the schedule, `orders` is what people read of it.
+  Result<ScheduleFile> with_columns(const JsonValue& columns, const WrittenSchedule& written) {
+    if (!written.placement || written.microbatches == 0) {
+      report_.fail(columns.line, "columns", "needs `microbatches` and `stage_to_rank` beside it");
+      return report_.error();
+    }
+    Schedule schedule;
+    schedule.level = Level::Full;
+    schedule.name = written.name;
+    schedule.microbatches = written.microbatches;
+    schedule.slices = std::max(written.slices, 1);
+    schedule.placement = *written.placement;
+    columns_from_json(columns, report_, schedule);
+    if (!report_.ok()) return report_.error();
+    const std::string sparse =
+        too_few_ops(schedule.num_ops(), schedule.placement.stages(), schedule.microbatches,
+                    static_cast<std::int64_t>(schedule.slices) * schedule.num_rows());
+    if (!sparse.empty()) {
+      report_.fail(columns.line, "columns", sparse);
+      return report_.error();
+    }
+    const Validation validation = validate(schedule, {.most = 1});
+    if (!validation.applied[1]) {  // V1 found an index that leads nowhere
+      report_.fail(columns.line, "columns", validation.violations.front().message);
+      return report_.error();
+    }
+    compare_with_orders(schedule);
+    if (!report_.ok()) return report_.error();
+    return finished(std::move(schedule));
+  }
+
+  void compare_with_orders(const Schedule& schedule) {
+    const JsonValue& orders = *document_.given("orders");
+    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+      const std::string key = "orders[" + std::to_string(row.value) + "]";
+      const std::size_t begin = schedule.first_op(row);
+      const std::size_t count = schedule.program(row).size();
+      const bool there = row.index() < orders.items.size() &&
+                         orders.items[row.index()].items.size() == count;
+      if (!there) {
+        return report_.fail(orders.line, key, "does not list the " + std::to_string(count) +
+                                                  " ops of `columns`");
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        const JsonValue& item = orders.items[row.index()].items[i];
+        const OpId id{static_cast<std::int32_t>(begin + i)};
+        if (item.is(JsonKind::String) && item.text == to_text(schedule, id)) continue;
+        return report_.fail(item.line, key + "[" + std::to_string(i) + "]",
+                            "is " + to_text(schedule, id) +
+                                " in `columns`: remove `columns` to change the order by hand");
+      }
+    }
+  }
+
   std::int32_t line_of(const std::string& key) const {
     const JsonMember* member = document_.find(key);
     return member == nullptr ? 0 : member->line;
@@ -102,6 +169,21 @@ class FileReader {
       return fallback;
     }
     return static_cast<std::int32_t>(value->integer);
+  }
+
+  void read_row_count(WrittenSchedule& written) {
+    orders_key_ = "orders";
+    const JsonValue* orders = document_.given("orders");
+    if (orders == nullptr || !orders->is(JsonKind::Array) || orders->items.empty()) {
+      return report_.fail(document_.line, "orders", "must list every rank's ops beside `columns`");
+    }
+    // Several rows may stand for replicas of one position: ranks are positions.
+    const JsonValue* positions = document_.given("positions");
+    const std::int32_t count = count_of("positions", static_cast<std::int32_t>(orders->items.size()));
+    if (positions != nullptr && count > static_cast<std::int32_t>(orders->items.size())) {
+      return report_.fail(positions->line, "positions", "is more than there are rows");
+    }
+    written.rows.resize(static_cast<std::size_t>(count));
   }
 
   void read_orders(WrittenSchedule& written) {
@@ -292,22 +374,27 @@ Result<ScheduleFile> read_schedule_json(const std::string& path) {
 }
 
 std::string to_schedule_json(const Schedule& schedule) {
+  const bool columns = needs_columns(schedule);
   std::string text = "{\n  \"format\": \"rehearse.schedule\", \"version\": \"1.0\",\n";
   text += "  \"generator\": " + json_quoted(schedule.name) + ",\n";
   text += "  \"hash\": \"" + content_hash(schedule) + "\",\n";
   text += "  \"microbatches\": " + std::to_string(schedule.microbatches) + ", \"slices\": " +
           std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
+  if (columns) text += "  \"positions\": " + std::to_string(schedule.placement.positions) + ",\n";
   text += "  \"orders\": [";
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
     text += row.value == 0 ? "\n    [" : ",\n    [";
     const std::size_t begin = schedule.first_op(row), end = schedule.first_op({row.value + 1});
     for (std::size_t i = begin; i < end; ++i) {
       if (i != begin) text += ", ";
-      text += '"' + cell_text(schedule, i, end) + '"';
+      const OpId id{static_cast<std::int32_t>(i)};
+      text += '"' + (columns ? to_text(schedule, id) : cell_text(schedule, i, end)) + '"';
     }
     text += "]";
   }
-  return text + "\n  ]\n}\n";
+  text += "\n  ]";
+  if (columns) text += ",\n  \"columns\": " + columns_to_json(schedule);
+  return text + "\n}\n";
 }
 
 }  // namespace rehearse

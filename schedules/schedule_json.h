@@ -11,7 +11,8 @@
 // [{"microbatches": [first, last], "stage_to_rank": [...]}, {...}]. Keys of fixtures p, m, v,
 // num_stages, seq_splits are read as what they are. Unknown keys are passed over, as versions to
 // come may add some, but one within two edits of a key that is missing is an error.
-// A full L1 of a scenario has its columns besides (schedule_columns.h).
+// A full L1 of a scenario has its columns besides (schedule_columns.h); `orders` then lists what they
+// hold, and both must agree.
 #pragma once
 
 #include <string>
@@ -35,7 +36,7 @@ Result<ScheduleFile> parse_schedule_json(std::string_view text, const std::strin
 Result<ScheduleFile> schedule_from_json(const JsonValue& document, const std::string& path);
 Result<ScheduleFile> read_schedule_json(const std::string& path);
 
-// One document, a row per line. REQUIRES: every op has op text with its stage (text_reader.h).
+// One document, a row per line.
 std::string to_schedule_json(const Schedule& schedule);
 
 }  // namespace rehearse

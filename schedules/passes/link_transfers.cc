@@ -60,6 +60,7 @@ class RowWaits {
       if (is_compute(op.kind)) {
         for (const Op& work : work_of(schedule_, op)) {
           need(id, index_.arrival(data_class_, work));
+          need_later(id, work);
           if (!unshards_.empty() && work.stage && work.stage.index() < unshards_.size()) {
             need(id, unshards_[work.stage.index()]);
           }
@@ -80,6 +81,18 @@ class RowWaits {
     if (other < begin_ || other >= end_ || other == id) return;  // nobody, or another row's
     needed_[static_cast<std::size_t>(count_++)] = other;
   }
+  // What the row itself makes for the op, but only afterwards: such a schedule hangs, and the wait
+  // shows in which circle.
+  void need_later(std::int32_t id, const Op& work) {
+    if (!index_.holds(work)) return;
+    const StageOps& own = index_.at(index_.key(data_class_, work));
+    const std::int32_t before = work.kind == OpKind::WeightGradient ? own.backward_first
+                                : work.kind != OpKind::Forward      ? own.forward_first
+                                                                    : -1;
+    for (const std::int32_t other : {index_.producer(data_class_, work), before}) {
+      if (other > id) need(id, other);
+    }
+  }
   // Ascending, without what the order of the other stream implies. Members of a group end each by
   // itself: one that has ended says nothing of the others.
   void add_waits(Stream own) {
@@ -91,7 +104,7 @@ class RowWaits {
       const Op& op = schedule_.ops[static_cast<std::size_t>(other)];
       const bool in_group = is_transfer(op.kind) && op.instance >= 0;
       std::int32_t& latest = known[static_cast<std::size_t>(op.stream)];
-      if (op.stream == own || (other <= latest && !in_group)) continue;
+      if (other <= latest && !in_group) continue;
       latest = std::max(latest, other);
       schedule_.waits.push_back({other});
     }
@@ -102,7 +115,7 @@ class RowWaits {
   const StageIndex& index_;
   std::int32_t data_class_, begin_, end_;
   std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> seen_{};
-  std::array<std::int32_t, 4> needed_{};  // by the present op: two halves of a pair, two needs each
+  std::array<std::int32_t, 8> needed_{};  // by the present op: two halves of a pair, four needs each
   std::int32_t count_ = 0;
   std::vector<std::int32_t> unshards_;  // per stage
 };

@@ -12,7 +12,8 @@ namespace rehearse {
 //   instance    groups of transfers are numbered as they stand (number_groups)
 //   waits       op <- transfer that brings its input; SEND <- op that made it; op <- UNSHARD of its
 //               stage. Left out where an earlier op of the same stream already waited for as much,
-//               transfers being in one stream (p2p)
+//               transfers being in one stream (p2p). Also what its own stream has only later: then
+//               the schedule hangs in a circle that this wait closes
 // So an engine needs stream order, waits and match, and no knowledge of stages. It repairs nothing:
 // a transfer that is missing, doubled or out of order is what the validator reports.
 Schedule link_transfers(Schedule schedule);

@@ -16,22 +16,22 @@ Bytes largest_bytes(const Schedule& schedule, std::int32_t id) {
 }
 
 // Ranks of one instance of the group that these rows stand for.
-std::int32_t members(const Facts& facts, const Group& group, const std::vector<std::int32_t>& ops) {
+std::int64_t members(const Facts& facts, const Group& group, const std::vector<std::int32_t>& ops) {
   const Schedule& s = facts.schedule;
   const auto row_of = [&](std::int32_t op) { return s.rows[s.row_of({op}).index()]; };
   if (group.name == "dp") {
-    std::int32_t ranks = 0;
+    std::int64_t ranks = 0;
     for (const std::int32_t op : ops) ranks += row_of(op).data_end - row_of(op).data_begin;
     return ranks;
   }
   if (group.name == "world") {
-    std::int32_t ranks = 0;
+    std::int64_t ranks = 0;
     for (const std::int32_t op : ops) ranks += row_of(op).multiplicity;
     return ranks;
   }
   // tp, cp, ep: all members are folded into the one row; else one member for every row.
   const bool folded = group.name == "tp" || group.name == "cp" || group.name == "ep";
-  return folded ? (ops.size() == 1 ? group.size : 0) : static_cast<std::int32_t>(ops.size());
+  return folded ? (ops.size() == 1 ? group.size : 0) : static_cast<std::int64_t>(ops.size());
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ bool check_collectives(const Facts& facts, Report& report) {
       }
     }
     if (s.rows.empty()) continue;
-    const std::int32_t there = members(facts, group, ops);
+    const std::int64_t there = members(facts, group, ops);
     if (there != group.size) {
       report.add(lead, [&] {
         return facts.where(lead) + " on group " + group.name + " is listed by " +

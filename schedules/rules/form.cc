@@ -172,7 +172,8 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
       }
       for (const OpId wait : s.waits_of({id})) {
         const bool here = wait.index() >= s.first_op(row) && wait.index() < end;
-        if (here && s.ops[wait.index()].stream != op.stream) continue;
+        const bool implied = s.ops[wait.index()].stream == op.stream && wait.value < id;
+        if (here && !implied && wait.value != id) continue;
         report.add(id, [&] {
           return where(s, {id}) + " waits for op " + std::to_string(wait.value) + (here
                      ? ", which is on its own stream: order says it"

@@ -38,6 +38,9 @@ std::string tell(const Facts& facts, const Finding& finding) {
     case Fault::BeforeArrival:
       return who + " is listed before " + to_text(facts.schedule, {finding.other}) +
              ", which brings its input";
+    case Fault::BeforeProducer:
+      return who + " is listed before " + to_text(facts.schedule, {finding.other}) +
+             ", which makes its input";
     case Fault::SendBeforeSource:
       return who + " is listed before " + to_text(facts.schedule, {finding.other}) +
              ", which makes what it carries";

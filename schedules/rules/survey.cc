@@ -107,10 +107,12 @@ class Walker {
     }
   }
 
-  // Its RECV stands later in the same row.
+  // What brings or makes its input stands later in the same row.
   void arrival(const Op& work) {
     const std::int32_t recv = index_.arrival(data_class_, work);
     if (recv > id_ && recv < end_) find(Fault::BeforeArrival, work, recv);
+    const std::int32_t producer = index_.producer(data_class_, work);
+    if (producer > id_ && producer < end_) find(Fault::BeforeProducer, work, producer);
   }
 
   // A causal slice needs keys and values of the earlier ones, a backward the gradients of later.

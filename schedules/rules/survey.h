@@ -17,6 +17,7 @@ enum class Fault : std::uint8_t {
   SliceOrder,        // V3: slices of F ascend, of B and I descend
   RecomputeLate,     // V3: R after its B or I
   BeforeArrival,     // V3: op before the RECV that brings its input
+  BeforeProducer,    // V3: op before that of the neighbouring stage, on the same row, that feeds it
   SendBeforeSource,  // V3: SEND before the op that makes what it carries
   Elsewhere,         // V13: op on another position than its stage's
 };

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "schedules/compute_timing.h"
+#include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "tests/schedules/example_case.h"
 
 namespace rehearse {
 namespace {
@@ -30,6 +32,11 @@ std::vector<std::string> seeds() {
       seeds.push_back(to_csv(schedule).value());
       seeds.push_back(to_schedule_json(schedule));
     }
+  }
+  for (const std::int32_t zero_stage : {1, 3}) {  // a full L1, with its columns
+    const Plan plan = example_plan(zero_stage);
+    const Schedule order = generate("interleaved_1f1b", rehearse::shape_of(plan).value()).value();
+    seeds.push_back(to_schedule_json(lower(order, example_model(), plan).value()));
   }
   return seeds;
 }

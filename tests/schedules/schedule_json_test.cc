@@ -4,9 +4,12 @@
 
 #include "schedules/compute_timing.h"
 #include "schedules/passes/add_transfers.h"
+#include "schedules/passes/lower.h"
 #include "schedules/registry.h"
 #include "schedules/schedule_file.h"
 #include "schedules/text.h"
+#include "schedules/validate.h"
+#include "tests/schedules/example_case.h"
 
 namespace rehearse {
 namespace {
@@ -46,6 +49,38 @@ std::vector<std::string_view> names() {
 INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()), [](const auto& test) {
   return "schedule_" + std::string(test.param);
 });
+
+// A full L1, values and all: ZeRO-1 and ZeRO-3 of docs/ir.md, and an odd replica.
+TEST(ScheduleJson, AFullLoweringReadsBackColumnByColumn) {
+  for (const std::int32_t zero_stage : {1, 3}) {
+    const Plan plan = example_plan(zero_stage);
+    const Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
+    const Schedule full = lower(l0, example_model(), plan).value();
+    const std::string text = to_schedule_json(full);
+    const Result<ScheduleFile> file = parse_schedule_json(text, "x.json");
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_TRUE(file.value().hash_matches);
+    const Schedule& back = file.value().schedule;
+    EXPECT_EQ(back.ops, full.ops);
+    EXPECT_EQ(back.waits, full.waits);
+    EXPECT_EQ(back.wait_is_reuse, full.wait_is_reuse);
+    EXPECT_EQ(back.operand_begin, full.operand_begin);
+    EXPECT_EQ(back.values.size(), full.values.size());
+    EXPECT_EQ(to_schedule_json(back), text);
+    EXPECT_TRUE(validate(back, {.compute_order = &l0}).sound());
+  }
+}
+
+TEST(ScheduleJson, OrdersMustAgreeWithTheColumns) {
+  const Plan plan = example_plan(1);
+  const Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
+  std::string text = to_schedule_json(lower(l0, example_model(), plan).value());
+  const std::size_t at = text.find("\"0F0\"");
+  text.replace(at, 5, "\"0F1\"");
+  EXPECT_EQ(parse_schedule_json(text, "x.json").error().message,
+            "x.json:9: orders[0][5]: is 0F0 in `columns`: remove `columns` to change the order by "
+            "hand");
+}
 
 TEST(ScheduleJson, AnEditedFileIsReadAndSaysSo) {
   std::string text = to_schedule_json(order("1f1b"));

@@ -222,6 +222,16 @@ TEST(Order, AnOpBeforeTheRecvThatFeedsItIsNamed) {
             (Lines{"V3: 1F0 on rank 1 is listed before 1RECV_F0, which brings its input"}));
 }
 
+// Stages 1 and 2 lie on rank 1: nothing is sent between them, the order alone must be right.
+TEST(Order, AnOpBeforeItsProducerOnTheSameRankIsNamed) {
+  const Lines lines = violations(
+      csv("0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
+          "1RECV_F0,2F0,1F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n"));
+  EXPECT_EQ(lines, (Lines{"V3: 2F0 on rank 1 is listed before 1F0, which makes its input",
+                          "V6: it hangs with one in-order transfer stream per rank: 2F0 on rank 1 "
+                          "-> 1F0 on rank 1 -> 2F0 on rank 1"}));
+}
+
 // --- V4, V6 --------------------------------------------------------------------------------------
 
 TEST(Transfers, ASendThatIsMissingLeavesItsRecvAlone) {
