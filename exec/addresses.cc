@@ -1,0 +1,177 @@
+// From operands to addresses, once before the first step.
+#include <algorithm>
+
+#include "exec/rank_state.h"
+
+namespace rehearse::exec {
+namespace {
+
+class Resolver {
+ public:
+  Resolver(const Transformer& model, const Plan& plan, const Schedule& schedule,
+           const std::vector<TensorPlace>& places, InProcess::RankState& rank)
+      : model_(model), plan_(plan), s_(schedule), places_(places), rank_(rank) {
+    const Placement& placement = s_.placement;
+    const Position here = s_.position_of(rank_.row);
+    both_ends_ = placement.down.front() == here && placement.down.back() == here;
+  }
+
+  void run() {
+    const std::int32_t first = s_.row_begin[rank_.row.index()];
+    const std::int32_t last = s_.row_begin[rank_.row.index() + 1];
+    rank_.compute.resize(static_cast<std::size_t>(last - first));
+    for (std::int32_t i = first; i < last; ++i) {
+      const Op& op = s_.ops[static_cast<std::size_t>(i)];
+      if (!is_compute(op.kind)) continue;
+      auto& made = rank_.compute[static_cast<std::size_t>(i - first)];
+      if (op.kind == OpKind::Overlap) {
+        made.push_back(resolve({i}, s_.children[static_cast<std::size_t>(op.child)]));
+        made.push_back(resolve({i}, s_.children[static_cast<std::size_t>(op.child) + 1]));
+        made.front().clear.insert(made.front().clear.end(), made.back().clear.begin(),
+                                  made.back().clear.end());  // before either half adds to them
+        made.back().clear.clear();
+        std::sort(made.front().clear.begin(), made.front().clear.end());
+        made.front().clear.erase(
+            std::unique(made.front().clear.begin(), made.front().clear.end()),
+            made.front().clear.end());
+      } else {
+        made.push_back(resolve({i}, op));
+      }
+    }
+  }
+
+ private:
+  std::byte* address(const Value& value) const { return rank_.arena.get() + value.offset.value; }
+  float* floats(const Value& value) const { return reinterpret_cast<float*>(address(value)); }
+
+  ComputeOp resolve(OpId id, const Op& leaf) {
+    ComputeOp out{.kind = leaf.kind};
+    const auto& all = s_.segments[leaf.stage.index()];
+    const bool whole = leaf.segment_end < 0;
+    const std::int16_t begin = whole ? std::int16_t{0} : leaf.segment_begin;
+    const auto end = whole ? static_cast<std::int16_t>(all.size()) : leaf.segment_end;
+    const bool covers_end = static_cast<std::size_t>(end) == all.size();
+    out.segments.assign(all.begin() + begin, all.begin() + end);
+    const RankShape shape = rank_shape(model_, plan_);
+    const std::int64_t tokens_at = leaf.microbatch.value * shape.tokens;
+
+    std::vector<float*> parameter(s_.buckets.size(), nullptr);
+    std::vector<float*> gradient(2 * s_.buckets.size(), nullptr);
+    for (const Operand& operand : s_.operands_of(id)) {
+      const Value& value = s_.values[operand.value.index()];
+      const bool mine = value.microbatch == leaf.microbatch;
+      const bool of_stage = mine && value.stage == leaf.stage;
+      const bool written = operand.access == Access::Write;
+      switch (value.kind) {
+        case ValueKind::Input: {
+          const auto* tokens = reinterpret_cast<const std::int32_t*>(address(value)) + tokens_at;
+          (value.instance == 1 ? out.at.targets : out.at.tokens) = tokens;
+          break;
+        }
+        case ValueKind::Activation: {
+          const bool in = begin == 0 ? mine && value.stage.value == leaf.stage.value - 1 &&
+                                           value.segment_begin == 0
+                                     : of_stage && value.segment_begin == begin;
+          const bool produced = of_stage && value.segment_begin == (covers_end ? 0 : end);
+          if (written && produced && leaf.kind == OpKind::Forward) out.at.x_out = floats(value);
+          if (!written && in) out.at.x_in = floats(value);
+          break;
+        }
+        case ValueKind::ActivationGradient: {
+          const bool in = covers_end ? mine && value.stage.value == leaf.stage.value + 1 &&
+                                           value.segment_begin == 0
+                                     : of_stage && value.segment_begin == end;
+          const bool produced = of_stage && value.segment_begin == begin;
+          if (leaf.kind == OpKind::Forward) break;
+          if (written && produced) out.at.d_out = floats(value);
+          if (!written && in) out.at.d_in = floats(value);
+          break;
+        }
+        case ValueKind::SavedForInput:
+          if (of_stage) out.at.slab_input = address(value);
+          break;
+        case ValueKind::SavedForWeight:
+          if (of_stage) out.at.slab_weight = address(value);
+          break;
+        case ValueKind::LeftForWeight:
+          if (of_stage) out.at.left = address(value);
+          break;
+        case ValueKind::Workspace:
+          if (of_stage) out.at.workspace = address(value);
+          break;
+        case ValueKind::FullParameter: parameter[value.bucket.index()] = floats(value); break;
+        case ValueKind::Gradient: {
+          gradient[2 * value.bucket.index() + (value.instance == 1 ? 1 : 0)] = floats(value);
+          if (written) out.clear.emplace_back(address(value), static_cast<std::size_t>(value.bytes.value));
+          break;
+        }
+        case ValueKind::Metrics:
+          out.at.loss = floats(value);
+          if (written) out.clear.emplace_back(address(value), sizeof(float));
+          break;
+        case ValueKind::ParameterShard:
+        case ValueKind::OptimizerState: break;
+      }
+    }
+    for (std::int16_t g = begin; g < end; ++g) {
+      const SegmentInfo& info = all[static_cast<std::size_t>(g)];
+      const auto tensors = segment_parameters(model_, plan_, info.kind, info.layer);
+      std::vector<const float*> values;
+      std::vector<float*> gradients;
+      for (std::size_t k = 0; k < tensors.size(); ++k) {
+        add(find(leaf.stage, g, static_cast<std::int32_t>(k)), 0, parameter, gradient, values, gradients);
+      }
+      if (info.kind == SegmentKind::Head && model_.tied_embedding) {
+        add(find_table(), both_ends_ ? 1 : 0, parameter, gradient, values, gradients);
+      }
+      out.at.parameter.push_back(std::move(values));
+      out.at.gradient.push_back(std::move(gradients));
+    }
+    return out;
+  }
+
+  static void add(const TensorPlace* place, std::size_t use, const std::vector<float*>& parameter,
+                  const std::vector<float*>& gradient, std::vector<const float*>& values,
+                  std::vector<float*>& gradients) {
+    float* p = place == nullptr ? nullptr : parameter[place->bucket.index()];
+    float* g = place == nullptr ? nullptr : gradient[2 * place->bucket.index() + use];
+    values.push_back(p == nullptr ? nullptr : p + place->offset);
+    gradients.push_back(g == nullptr ? nullptr : g + place->offset);
+  }
+  bool here(const TensorPlace& place) const {
+    return s_.buckets[place.bucket.index()].position == s_.position_of(rank_.row);
+  }
+  const TensorPlace* find(Stage stage, std::int32_t segment, std::int32_t tensor) const {
+    for (const TensorPlace& place : places_) {
+      const bool table = place.what.table && model_.tied_embedding;
+      if (here(place) && place.tensor == tensor &&
+          ((place.stage == stage && place.segment == segment) ||
+           (table && stage.value == 0 && segment == 0 && tensor == 0))) {
+        return &place;
+      }
+    }
+    return nullptr;
+  }
+  const TensorPlace* find_table() const {
+    for (const TensorPlace& place : places_) {
+      if (here(place) && place.what.table) return &place;
+    }
+    return nullptr;
+  }
+
+  const Transformer& model_;
+  const Plan& plan_;
+  const Schedule& s_;
+  const std::vector<TensorPlace>& places_;
+  InProcess::RankState& rank_;
+  bool both_ends_ = false;
+};
+
+}  // namespace
+
+void resolve_addresses(const Transformer& model, const Plan& plan, const Schedule& schedule,
+                       const std::vector<TensorPlace>& places, InProcess::RankState& rank) {
+  Resolver(model, plan, schedule, places, rank).run();
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,33 @@
+// Matrix products of fp32 row-major arrays, in the three forms that a linear layer needs.
+//
+// One source compiled for several instruction sets (gemm_impl.inc), chosen once at run time: the
+// baseline, AVX2 + FMA, AVX-512. Single-threaded; on one machine equal inputs give equal bits.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rehearse::exec {
+
+// y(m, n) = x(m, k) w(n, k)^T
+void linear(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w, float* y);
+// dx(m, k) = dy(m, n) w(n, k)
+void linear_input(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, const float* w,
+                  float* dx);
+// dw(n, k) += dy(m, n)^T x(m, k)
+void linear_weight(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, const float* x,
+                   float* dw);
+// c(m, n) = alpha a(m, k) b(n, k)^T, rows `lda`, `ldb`, `ldc` apart: scores of a tile
+void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
+                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha);
+// c(m, n) += a(m, k) b(k, n)
+void tile_add(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
+              const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
+// c(m, n) += a(k, m)^T b(k, n)
+void tile_add_transposed(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                         std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+                         std::int64_t ldc);
+
+std::string_view instruction_set();  // "avx512", "avx2", "baseline"
+
+}  // namespace rehearse::exec

@@ -1,0 +1,3 @@
+#define REHEARSE_EIGEN eigen_baseline
+#define REHEARSE_GEMM gemm_baseline
+#include "exec/kernels/gemm_impl.inc"
