@@ -19,9 +19,11 @@ using AddCommand = void (*)(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_schedule(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
+void add_search(CLI::App& app, int& exit_code);
 void add_validate(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);
+void add_view(CLI::App& app, int& exit_code);
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);

@@ -48,9 +48,11 @@ constexpr std::array kCommands{
     add_check,
     add_schedule,
     add_simulate,
+    add_search,
     add_validate,
     add_render,
     add_export,
+    add_view,
 };
 
 int run(int argc, char** argv) {
@@ -61,9 +63,7 @@ int run(int argc, char** argv) {
   for (const AddCommand add : kCommands) add(app, exit_code);
   add_not_built(app, "run", "really train with the scenario's schedule", exit_code);
   add_not_built(app, "compare", "two timelines of the same schedule", exit_code);
-  add_not_built(app, "search", "the best plans for a model on a cluster", exit_code);
   add_not_built(app, "calibrate", "measure this machine", exit_code);
-  add_not_built(app, "view", "open the timeline window", exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here

@@ -26,16 +26,18 @@ class Causality {
   // Calls visit(op) for every op that some member of the node comes after.
   template <class Visit>
   void for_each_before(std::int32_t node, Visit visit) const {
-    for (const std::int32_t member : members(node)) {
-      const auto m = static_cast<std::size_t>(member);
-      if (on_lane_before_[m] >= 0) visit(OpId{on_lane_before_[m]});
-      if (trace_->wait_begin.empty()) continue;
-      for (std::int32_t w = trace_->wait_begin[m]; w < trace_->wait_begin[m + 1]; ++w) {
-        visit(OpId{trace_->waits[static_cast<std::size_t>(w)]});
-      }
+    for (const std::int32_t member : members(node)) for_each_before_op({member}, visit);
+  }
+  // The same for one op, whatever happens together with it.
+  template <class Visit>
+  void for_each_before_op(OpId op, Visit visit) const {
+    const auto m = op.index();
+    if (on_lane_before_[m] >= 0) visit(OpId{on_lane_before_[m]});
+    if (trace_->wait_begin.empty()) return;
+    for (std::int32_t w = trace_->wait_begin[m]; w < trace_->wait_begin[m + 1]; ++w) {
+      visit(OpId{trace_->waits[static_cast<std::size_t>(w)]});
     }
   }
-  OpId before_on_lane(OpId op) const { return {on_lane_before_[op.index()]}; }
 
  private:
   const Trace* trace_;

@@ -15,6 +15,10 @@ namespace rehearse::viz {
 std::string encode_png(std::int32_t width, std::int32_t height,
                        std::span<const std::uint32_t> pixels, bool with_alpha);
 
+// Ink of a hatch at a pixel of the picture, 0 to 255. Repeats every kHatchPeriod pixels.
+inline constexpr std::int32_t kHatchPeriod = 40;
+std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y);
+
 // Draws a scene: edges are smoothed, hatches are tied to the picture's own grid.
 std::vector<std::uint32_t> rasterize(const Scene& scene);
 std::string png(const Scene& scene);

@@ -17,11 +17,25 @@ class Canvas {
   Canvas(std::int32_t width, std::int32_t height, Color background)
       : width_(width), height_(height),
         pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height),
-                pack(background)) {}
+                pack(background)) {
+    clip({});
+  }
+
+  // To the whole pixels of the scene's bound.
+  void clip(const Scene& scene) {
+    const bool bound = scene.clip_width > 0;
+    const auto pixel = [](double value, std::int32_t most) {
+      return std::clamp(static_cast<std::int32_t>(std::lround(value)), 0, most);
+    };
+    x0_ = bound ? pixel(scene.clip_x, width_) : 0;
+    y0_ = bound ? pixel(scene.clip_y, height_) : 0;
+    x1_ = bound ? pixel(scene.clip_x + scene.clip_width, width_) : width_;
+    y1_ = bound ? pixel(scene.clip_y + scene.clip_height, height_) : height_;
+  }
 
   // coverage: 0 to 255
   void blend(std::int32_t x, std::int32_t y, Color color, std::uint32_t coverage) {
-    if (x < 0 || y < 0 || x >= width_ || y >= height_ || coverage == 0) return;
+    if (x < x0_ || y < y0_ || x >= x1_ || y >= y1_ || coverage == 0) return;
     std::uint32_t& pixel = at(x, y);
     const auto mix = [coverage](std::uint32_t below, std::uint32_t above) {
       return (below * (255 - coverage) + above * coverage + 127) / 255;
@@ -39,34 +53,13 @@ class Canvas {
 
  private:
   std::int32_t width_, height_;
+  std::int32_t x0_ = 0, y0_ = 0, x1_ = 0, y1_ = 0;  // drawn within
   std::vector<std::uint32_t> pixels_;
 };
 
 // How much of pixel [i, i+1) lies within [low, high), 0 to 1.
 double cover(std::int32_t i, double low, double high) {
   return std::clamp(std::min<double>(i + 1, high) - std::max<double>(i, low), 0.0, 1.0);
-}
-
-// Ink of a hatch at a pixel, 0 to 255. Lines repeat every 6 or 8 px of the picture.
-std::uint32_t hatch_at(Hatch hatch, std::int32_t x, std::int32_t y) {
-  const auto line = [](std::int32_t distance) -> std::uint32_t {
-    return distance == 0 ? 255 : distance == 1 ? 90 : 0;
-  };
-  const auto diagonal = [&](std::int32_t sum, std::int32_t period) {
-    const std::int32_t d = ((sum % period) + period) % period;
-    return line(std::min(d, period - d));
-  };
-  switch (hatch) {
-    case Hatch::None: return 0;
-    case Hatch::Slash: return diagonal(x + y, 8);
-    case Hatch::Backslash: return diagonal(x - y, 8);
-    case Hatch::Dense: return diagonal(x + y, 5);
-    case Hatch::Cross: return std::max(diagonal(x + y, 8), diagonal(x - y, 8));
-    case Hatch::Dots: return (x % 4 < 2 && (y + (x / 4) % 2 * 2) % 4 < 2) ? 230 : 0;
-    case Hatch::Horizontal: return y % 4 == 0 ? 220 : 0;
-    case Hatch::Vertical: return x % 4 == 0 ? 220 : 0;
-  }
-  return 0;
 }
 
 void draw(Canvas& canvas, const Rect& rect) {
@@ -81,7 +74,7 @@ void draw(Canvas& canvas, const Rect& rect) {
       const double whole = cover_y * cover(x, rect.x, right) * rect.alpha;
       canvas.blend(x, y, rect.fill, static_cast<std::uint32_t>(whole + 0.5));
       if (rect.hatch != Hatch::None) {  // the ink is opaque, whatever the fill is
-        const double ink = cover_y * cover(x, rect.x, right) * hatch_at(rect.hatch, x, y);
+        const double ink = cover_y * cover(x, rect.x, right) * hatch_ink(rect.hatch, x, y);
         canvas.blend(x, y, rect.ink, static_cast<std::uint32_t>(ink + 0.5));
       }
       if (rect.outlined) {  // one pixel inside the edges
@@ -176,16 +169,43 @@ void draw(Canvas& canvas, const Text& text) {
   }
 }
 
-}  // namespace
-
-std::vector<std::uint32_t> rasterize(const Scene& scene) {
-  Canvas canvas(scene.width, scene.height, scene.background);
+void draw_all(Canvas& canvas, const Scene& scene) {
+  canvas.clip(scene);
   for (const Rect& plate : scene.plates) draw(canvas, plate);
   for (const Strip& strip : scene.strips) draw(canvas, strip);
   for (const Area& area : scene.areas) draw(canvas, area);
   for (const Rect& rect : scene.rects) draw(canvas, rect);
   for (const Line& line : scene.lines) draw(canvas, line);
   for (const Text& text : scene.texts) draw(canvas, text);
+  for (const Scene& layer : scene.layers) draw_all(canvas, layer);
+}
+
+}  // namespace
+
+std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y) {
+  const auto line = [](std::int32_t distance) -> std::uint32_t {
+    return distance == 0 ? 255 : distance == 1 ? 90 : 0;
+  };
+  const auto diagonal = [&](std::int32_t sum, std::int32_t period) {
+    const std::int32_t d = ((sum % period) + period) % period;
+    return line(std::min(d, period - d));
+  };
+  switch (hatch) {
+    case Hatch::None: return 0;
+    case Hatch::Slash: return diagonal(x + y, 8);
+    case Hatch::Backslash: return diagonal(x - y, 8);
+    case Hatch::Dense: return diagonal(x + y, 5);
+    case Hatch::Cross: return std::max(diagonal(x + y, 8), diagonal(x - y, 8));
+    case Hatch::Dots: return (x % 4 < 2 && (y + (x / 4) % 2 * 2) % 4 < 2) ? 230 : 0;
+    case Hatch::Horizontal: return y % 4 == 0 ? 220 : 0;
+    case Hatch::Vertical: return x % 4 == 0 ? 220 : 0;
+  }
+  return 0;
+}
+
+std::vector<std::uint32_t> rasterize(const Scene& scene) {
+  Canvas canvas(scene.width, scene.height, scene.background);
+  draw_all(canvas, scene);
   return canvas.take();
 }
 

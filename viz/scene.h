@@ -61,6 +61,10 @@ struct Scene {
   std::vector<Rect> rects;
   std::vector<Line> lines;
   std::vector<Text> texts;
+  // Nothing of this scene is drawn outside; width 0: no bound. Layers are drawn after the rest, each
+  // in the same coordinates and with its own bound; their size and background are not used.
+  double clip_x = 0, clip_y = 0, clip_width = 0, clip_height = 0;
+  std::vector<Scene> layers;
 };
 
 }  // namespace rehearse::viz

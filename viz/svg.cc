@@ -115,9 +115,9 @@ void define_pattern(Writer& out, Hatch hatch, Color ink) {
   out << "</pattern>\n";
 }
 
-void define_patterns(Writer& out, const Scene& scene) {
-  std::vector<std::pair<Hatch, Color>> defined;
-  out << "<defs>\n";
+using Patterns = std::vector<std::pair<Hatch, Color>>;
+
+void define_patterns(Writer& out, const Scene& scene, Patterns& defined) {
   for (const Rect& rect : scene.rects) {
     if (rect.hatch == Hatch::None) continue;
     const std::pair key{rect.hatch, rect.ink};
@@ -127,7 +127,7 @@ void define_patterns(Writer& out, const Scene& scene) {
     defined.push_back(key);
     define_pattern(out, rect.hatch, rect.ink);
   }
-  out << "</defs>\n";
+  for (const Scene& layer : scene.layers) define_patterns(out, layer, defined);
 }
 
 void place(Writer& out, double x, double y, double width, double height) {
@@ -193,6 +193,24 @@ void draw(Writer& out, const Text& text) {
   out.escaped(text.text) << "</text>\n";
 }
 
+void draw_all(Writer& out, const Scene& scene, int& clips) {
+  const bool bound = scene.clip_width > 0;
+  if (bound) {
+    const double id = ++clips;
+    out << "<clipPath id=\"c" << id << "\"><rect";
+    place(out, scene.clip_x, scene.clip_y, scene.clip_width, scene.clip_height);
+    out << "/></clipPath>\n<g clip-path=\"url(#c" << id << ")\">\n";
+  }
+  for (const Rect& plate : scene.plates) draw(out, plate);
+  for (const Strip& strip : scene.strips) draw(out, strip);
+  for (const Area& area : scene.areas) draw(out, area);
+  for (const Rect& rect : scene.rects) draw(out, rect);
+  for (const Line& line : scene.lines) draw(out, line);
+  for (const Text& text : scene.texts) draw(out, text);
+  if (bound) out << "</g>\n";
+  for (const Scene& layer : scene.layers) draw_all(out, layer, clips);
+}
+
 }  // namespace
 
 std::string svg(const Scene& scene) {
@@ -204,14 +222,13 @@ std::string svg(const Scene& scene) {
       << width << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << " " << height
       << "\" font-family=\"DejaVu Sans,Verdana,sans-serif\">\n<title>";
   out.escaped(scene.title) << "</title>\n";
-  define_patterns(out, scene);
+  Patterns patterns;
+  out << "<defs>\n";
+  define_patterns(out, scene, patterns);
+  out << "</defs>\n";
   draw(out, Rect{.width = width, .height = height, .fill = scene.background});
-  for (const Rect& plate : scene.plates) draw(out, plate);
-  for (const Strip& strip : scene.strips) draw(out, strip);
-  for (const Area& area : scene.areas) draw(out, area);
-  for (const Rect& rect : scene.rects) draw(out, rect);
-  for (const Line& line : scene.lines) draw(out, line);
-  for (const Text& text : scene.texts) draw(out, text);
+  int clips = 0;
+  draw_all(out, scene, clips);
   out << "</svg>\n";
   return out.take();
 }

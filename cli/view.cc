@@ -1,0 +1,98 @@
+// rehearse view: the timeline window; or, with a script, what it would show, without one.
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "cli/commands.h"
+#include "viz/import.h"
+#include "viz/png.h"
+#include "viz/script.h"
+#include "viz/svg.h"
+#include "viz/view_scene.h"
+#include "viz/window.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> traces;
+  std::string script, record, svg, png, screenshot;
+  std::int32_t width = 1440, height = 900;
+  double linger = 0;
+};
+
+int fail(const std::string& message) {
+  print_error(message);
+  return kBadInput;
+}
+
+// Where a person's window remembers itself (XDG base directory specification).
+std::string state_file() {
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
+    return std::string(state) + "/rehearse-view";
+  }
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? std::string{} : std::string(home) + "/.local/state/rehearse-view";
+}
+
+Result<std::vector<viz::Event>> events_of(const std::string& path) {
+  if (path.empty()) return std::vector<viz::Event>{};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{path + ": cannot read"};
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return viz::parse_script(text, path);
+}
+
+int replay(const viz::Session& session, const Options& options, const std::vector<viz::Event>& events) {
+  viz::ViewState state = viz::initial_state(session, options.width, options.height);
+  for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
+  const viz::Scene scene = viz::view_scene(session, state);
+  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
+  if (!options.png.empty() && !write_file(options.png, viz::png(scene))) return kBadInput;
+  return kDone;
+}
+
+int view(const Options& options) {
+  if (options.traces.size() > 2) return fail("view: one trace, or two to lay side by side");
+  std::vector<viz::Document> documents;
+  for (const std::string& path : options.traces) {
+    Result<Trace> trace = viz::load_trace(path);
+    if (!trace) return fail(trace.error().message);
+    if (trace.value().num_ops() == 0) return fail(path + ": the trace is empty");
+    documents.emplace_back(std::move(trace).value());
+  }
+  const viz::Session session(std::move(documents));
+  Result<std::vector<viz::Event>> events = events_of(options.script);
+  if (!events) return fail(events.error().message);
+  if (!options.svg.empty() || !options.png.empty()) return replay(session, options, events.value());
+  const bool test = !options.screenshot.empty();
+  const Result<viz::WindowResult> done = viz::run_window(
+      session, {.width = options.width, .height = options.height, .record = options.record,
+                .state_file = test ? std::string{} : state_file(), .events = std::move(events).value(),
+                .capture = test, .linger_s = options.linger});
+  if (!done) return fail("view: " + done.error().message);
+  const viz::WindowResult& shown = done.value();
+  const bool written = !test || write_file(options.screenshot, viz::encode_png(shown.width, shown.height, shown.pixels, false));
+  return written ? kDone : kBadInput;
+}
+
+}  // namespace
+
+void add_view(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("view", "open the timeline window");
+  auto options = std::make_shared<Options>();
+  command->add_option("TRACE", options->traces, "one trace, or two on one time axis")->required();
+  command->add_option("--script", options->script, "replay recorded events; with --svg or --png without a window");
+  command->add_option("--svg", options->svg, "write what the window would show");
+  command->add_option("--png", options->png, "the same as pixels");
+  command->add_option("--record", options->record, "write the window's events to FILE");
+  command->add_option("--width", options->width, "of the window")->check(CLI::Range(320, 8000));
+  command->add_option("--height", options->height, "of the window")->check(CLI::Range(240, 8000));
+  command->add_option("--screenshot", options->screenshot, "write the window's pixels as PNG and close");
+  command->add_option("--linger", options->linger, "take input for so many seconds before the screenshot")
+      ->check(CLI::NonNegativeNumber);
+  command->footer("Example: rehearse view predicted.trace measured.trace   (press ? for the keys)");
+  command->callback([options, &exit_code] { exit_code = view(*options); });
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,86 @@
+#include "viz/describe.h"
+
+#include <algorithm>
+
+#include "viz/colors.h"
+#include "viz/units_text.h"
+
+namespace rehearse::viz {
+namespace {
+
+// Names of sim::CostLevel, by its numbers.
+constexpr std::array<std::string_view, 4> kLevels{"measured", "interpolated", "formula", "datasheet"};
+
+std::string signed_percent(double share) {
+  return (share >= 0 ? "+" : "") + percent_text(share);
+}
+
+}  // namespace
+
+std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
+  const Document& document = session.at(ref.document);
+  const Trace& trace = document.trace();
+  const std::size_t i = ref.op.index();
+  const TraceClass& c = trace.class_of(ref.op);
+  const Row row = trace.row_of(ref.op);
+  const std::int64_t begin = trace.begin.value;
+  const std::int64_t duration = trace.end_ns[i] - trace.start_ns[i];
+  std::vector<Fact> facts;
+  facts.push_back({op_name(trace, ref.op), std::string(style_of(kind_of(c.kind), Theme::Light).name)});
+  facts.push_back({"on", row_name(trace, row) + ", " + lane_name(trace, trace.lane_of(ref.op))});
+  facts.push_back({"takes", time_text(duration)});
+  facts.push_back({"from, to", time_text(trace.start_ns[i] - begin) + ", " + time_text(trace.end_ns[i] - begin)});
+  if (!trace.communicating_ns.empty() && trace.communicating_ns[i] > 0) {
+    facts.push_back({"of it waits", time_text(trace.communicating_ns[i]) + " for its own collectives"});
+  }
+  if (c.bytes > 0) {
+    std::string bytes = bytes_text(c.bytes);
+    if (duration > 0) {
+      bytes += " (" + fixed_text(static_cast<double>(c.bytes) / static_cast<double>(duration), 1) + " GB/s)";
+    }
+    facts.push_back({"moves", bytes});
+  }
+  if (c.group >= 0) facts.push_back({"group", std::string(trace.text(c.group))});
+  if (!trace.cost_level.empty() && trace.cost_level[i] < kLevels.size()) {
+    facts.push_back({"its time is", std::string(kLevels[trace.cost_level[i]])});
+  }
+  if (!trace.expected_start_ns.empty()) {
+    facts.push_back({"expected at", time_text(trace.expected_start_ns[i] - begin)});
+  }
+  if (session.same_schedule()) {
+    const Trace& other = session.at(1 - ref.document).trace();
+    const std::int64_t there = other.end_ns[i] - other.start_ns[i];
+    std::string text = time_text(there);
+    if (there > 0) {
+      text += " (here " + signed_percent(static_cast<double>(duration) / static_cast<double>(there) - 1) + ")";
+    }
+    facts.push_back({other.label == TraceLabel::Measured ? "measured" : "in the other", text});
+  }
+  if (!deep) return facts;
+  OpId last;
+  std::int64_t latest = -1;
+  const Causality& causes = document.causality();
+  causes.for_each_before(causes.node_of(ref.op), [&](OpId op) {
+    if (trace.end_ns[op.index()] > latest) {
+      latest = trace.end_ns[op.index()];
+      last = op;
+    }
+  });
+  if (last) {
+    const std::int64_t after = trace.start_ns[i] - latest;
+    facts.push_back({"last came", op_name(trace, last) + (after > 0 ? ", " + time_text(after) + " before" : "")});
+  }
+  facts.push_back({"slack", time_text(document.critical().slack[i])});
+  return facts;
+}
+
+std::vector<Fact> describe_idle(const Document& document, std::int32_t idle) {
+  const Trace& trace = document.trace();
+  const IdleSpan& span = trace.idle[static_cast<std::size_t>(idle)];
+  std::vector<Fact> facts{{"bubble", std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)])},
+                          {"lasts", time_text(span.end - span.begin)}};
+  facts.push_back({"ended by", span.op ? op_name(trace, span.op) : std::string("the step's end")});
+  return facts;
+}
+
+}  // namespace rehearse::viz

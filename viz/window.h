@@ -1,0 +1,35 @@
+// The timeline window: the only place that knows GLFW, OpenGL and Dear ImGui. Thin: it turns input
+// into events, hands them to reduce(), and draws the scene that view_scene() makes.
+#pragma once
+
+#include <string>
+
+#include "schedules/result.h"
+#include "viz/session.h"
+
+namespace rehearse::viz {
+
+struct WindowOptions {
+  std::int32_t width = 1440, height = 900;
+  std::string record;          // write the events there, as a script
+  std::string state_file;      // where the window's size and switches are kept; empty: not kept
+  std::string export_file = "rehearse-view.svg";  // of Ctrl + E
+  // Handled before the first frame, as if a person had made them.
+  std::vector<Event> events;
+  // For tests: take input for so long, hand over the window's pixels, close.
+  bool capture = false;
+  double linger_s = 0;
+};
+
+// False where the build has no window (libimgui-dev and libglfw3-dev were not there).
+bool has_window();
+struct WindowResult {
+  ViewState state;                    // when it closed
+  std::vector<std::uint32_t> pixels;  // with capture: what it showed, 0xAABBGGRR
+  std::int32_t width = 0, height = 0;
+  std::int64_t frames = 0;            // drawn
+};
+// Runs until the window is closed. Errors: no display, no OpenGL 3.3.
+Result<WindowResult> run_window(const Session& session, const WindowOptions& options);
+
+}  // namespace rehearse::viz
