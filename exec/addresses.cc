@@ -13,7 +13,11 @@ class Resolver {
       : model_(model), plan_(plan), s_(schedule), places_(places), rank_(rank) {
     const Placement& placement = s_.placement;
     const Position here = s_.position_of(rank_.row);
-    both_ends_ = placement.down.front() == here && placement.down.back() == here;
+    const auto holds = [&](Stage stage) {  // in either direction
+      return placement.down[stage.index()] == here ||
+             (!placement.up.empty() && placement.up[stage.index()] == here);
+    };
+    both_ends_ = holds({0}) && holds({placement.stages() - 1});
   }
 
   void run() {

@@ -1,0 +1,61 @@
+#include "exec/train.h"
+
+#include "exec/optimizer.h"
+#include "schedules/passes/lower.h"
+#include "schedules/registry.h"
+
+namespace rehearse::exec {
+
+Result<Schedule> lower_for_run(const Transformer& model, const Plan& plan) {
+  const Result<ScheduleShape> shape = shape_of(plan);
+  if (!shape) return shape.error();
+  const Result<Schedule> order = generate(plan.schedule, shape.value());
+  if (!order) return order.error();
+  return lower(order.value(), model, plan);
+}
+
+std::int64_t arena_bytes(const Schedule& schedule) {
+  std::int64_t sum = 0;
+  for (std::size_t row = 0; row < schedule.arena_bytes.size(); ++row) {
+    sum += schedule.rows[row].multiplicity * schedule.arena_bytes[row].value;
+  }
+  return sum;
+}
+
+void load_batch(InProcess& process, const Plan& plan, const Data& data, std::int64_t step) {
+  const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
+  for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
+    std::int32_t* inputs = process.inputs(replica).data();
+    std::int32_t* targets = process.targets(replica).data();
+    for (std::int32_t j = 0; j < plan.microbatches(); ++j) {
+      const std::int64_t first = step * plan.global_batch +
+                                 (j * plan.data_parallel + replica) * samples;
+      for (std::int64_t i = 0; i < samples; ++i, inputs += sequence, targets += sequence) {
+        data.sample(first + i, sequence, inputs, targets);
+      }
+    }
+  }
+}
+
+Result<std::vector<StepReport>> train(InProcess& process, const Plan& plan, const TrainOptions& options,
+                                      const Data& data,
+                                      const std::function<void(const StepReport&)>& after_step) {
+  const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  std::vector<StepReport> reports;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    load_batch(process, plan, data, step);
+    const double rate = learning_rate(options, step);
+    const Result<StepResult> ran =
+        process.run({.step = step, .learning_rate = rate, .train = options});
+    if (!ran) return ran.error();
+    const StepResult& result = ran.value();
+    const double seconds = static_cast<double>(result.wall_ns) * 1e-9;
+    reports.push_back({.step = step, .loss = result.loss, .grad_norm = result.grad_norm,
+                       .learning_rate = rate, .seconds = seconds,
+                       .tokens_per_s = tokens / seconds});
+    if (after_step) after_step(reports.back());
+  }
+  return reports;
+}
+
+}  // namespace rehearse::exec

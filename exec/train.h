@@ -1,0 +1,41 @@
+// The training loop over an executor: batches, learning rate, and what every step came to.
+//
+// Not here: files, progress and reports (cli/run.cc).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "exec/data.h"
+#include "exec/in_process.h"
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "schedules/result.h"
+#include "schedules/schedule.h"
+
+namespace rehearse::exec {
+
+// The schedule that the executor performs, with its arena; the simulator's, op for op.
+Result<Schedule> lower_for_run(const Transformer& model, const Plan& plan);
+// Of all ranks together [B].
+std::int64_t arena_bytes(const Schedule& schedule);
+
+// Fills inputs and targets of step `step`. Sample step B + j d b + r b + i is number i of
+// micro-batch j of replica r: which samples a step has does not depend on the layout.
+// REQUIRES: context_parallel 1.
+void load_batch(InProcess& process, const Plan& plan, const Data& data, std::int64_t step);
+
+struct StepReport {
+  std::int64_t step = 0;  // 0, 1, ...
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double seconds = 0, tokens_per_s = 0;
+};
+
+// Runs train.steps steps; `after_step` sees each. Error: diverged (`infeasible`), or the executor's
+// own failure; steps that were reported before it have run.
+Result<std::vector<StepReport>> train(InProcess& process, const Plan& plan, const TrainOptions& options,
+                                      const Data& data,
+                                      const std::function<void(const StepReport&)>& after_step);
+
+}  // namespace rehearse::exec
