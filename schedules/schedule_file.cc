@@ -1,6 +1,8 @@
 #include "schedules/schedule_file.h"
 
 #include "schedules/csv.h"
+#include "schedules/stage_layers.h"
+#include "schedules/validate.h"
 
 namespace rehearse {
 namespace {
@@ -57,6 +59,42 @@ Schedule compute_order_of(const Schedule& schedule) {
       order.ops.push_back(whole);
     }
     order.end_row();
+  }
+  return order;
+}
+
+Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
+  const std::string path = plan.schedule.substr(plan.schedule.find(':') + 1);
+  const Result<ScheduleFile> file = read_schedule_file(path);
+  if (!file) return Error{"plan.schedule: " + file.error().message};
+  Schedule order = compute_order_of(file.value().schedule);
+  const auto misfit = [&](std::int32_t has, const char* what, const char* key, std::int32_t wanted) {
+    return Error{"plan.schedule: " + path + ": has " + std::to_string(has) + what + ", " + key +
+                 " is " + std::to_string(wanted)};
+  };
+  if (order.num_rows() != plan.pipeline_parallel) {
+    return misfit(order.num_rows(), " ranks", "pipeline_parallel", plan.pipeline_parallel);
+  }
+  if (order.microbatches != plan.microbatches()) {
+    return misfit(order.microbatches, " micro-batches", "micro-batches per step",
+                  plan.microbatches());
+  }
+  if (order.slices != plan.sequence_slices && order.slices > 1) {
+    return misfit(order.slices, " slices", "sequence_slices", plan.sequence_slices);
+  }
+  const Validation proof = validate(order, {.most = 1});
+  if (!proof.sound()) {
+    return Error{"plan.schedule: " + path + ": " + proof.violations.front().message};
+  }
+  const std::int32_t stages = order.placement.stages();
+  if (stages > model_layers + 2) {
+    return misfit(stages, " stages", "the number of layers, embedding and head",
+                  model_layers + 2);
+  }
+  if (plan.stage_layers.empty()) plan.stage_layers = default_stage_layers(model_layers, stages);
+  if (static_cast<std::int32_t>(plan.stage_layers.size()) != stages) {
+    return misfit(stages, " stages", "the length of stage_layers",
+                  static_cast<std::int32_t>(plan.stage_layers.size()));
   }
   return order;
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "schedules/compute_timing.h"
 #include "schedules/passes/add_transfers.h"
 #include "schedules/passes/lower.h"
@@ -116,6 +118,27 @@ TEST(ScheduleFile, ComputeOrderIsWhatIsLeftWithoutTransfersAndParts) {
   EXPECT_EQ(l0.level, Level::Compute);
   EXPECT_EQ(row_to_text(l0, {0}), "0F0 0B0");
   EXPECT_EQ(row_to_text(l0, {1}), "1F0 1B0");
+}
+
+// `schedule: "file:PATH"`: the order must fit the plan, and lowers like one of ours.
+TEST(ScheduleFile, APlanTakesAnOrderThatFitsIt) {
+  Plan plan = example_plan(1);
+  const Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
+  const std::string path = ::testing::TempDir() + "own_order.json";
+  std::ofstream(path) << to_schedule_json(l0);
+  plan.schedule = "file:" + path;
+  plan.stage_layers.clear();
+  const Schedule order = order_of_file(plan, 4).value();
+  EXPECT_EQ(order.ops, l0.ops);
+  EXPECT_EQ(plan.stage_layers, (std::vector<std::int32_t>{1, 1, 1, 1}));
+  EXPECT_TRUE(validate(lower(order, example_model(), plan).value()).sound());
+  plan.global_batch = 8;
+  EXPECT_EQ(order_of_file(plan, 4).error().message,
+            "plan.schedule: " + path + ": has 2 micro-batches, micro-batches per step is 4");
+  std::ofstream(path) << R"({"orders": [["0F0", "0F1", "0B1", "0B0", "0B1"], ["1F0", "1F1"]]})";
+  plan.global_batch = 4;
+  EXPECT_EQ(order_of_file(plan, 4).error().message,
+            "plan.schedule: " + path + ": 0B1 on rank 0 is run twice");
 }
 
 TEST(ScheduleJson, BrokenFilesAreOneLineWithTheirPlace) {
