@@ -106,6 +106,18 @@ void add_confidence(Prediction& p) {
   }
 }
 
+// Measured curves of groups inside a node, as if its links were `factor` times as fast.
+void scale_links(CollectiveModel& model, double factor) {
+  for (CollectiveFit& fit : model.fits) {
+    if (fit.nodes == 1) fit.bus_bandwidth *= factor;
+  }
+  model.system.small_bandwidth *= factor;
+  model.system.send_recv_bandwidth *= factor;
+  for (CollectivePoint& point : model.measured) {
+    if (point.nodes == 1) point.time_us /= factor;
+  }
+}
+
 Result<MemoryReport> memory_of(const Prediction& p, const Transformer& model,
                                const Cluster& cluster, const Schedule& order) {
   if (p.plan.runtime == Runtime::Rehearse) {
@@ -137,7 +149,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, const Plan& plan, cons
 
   const Result<CollectiveTables> tables = shipped_collective_tables();
   if (!tables) return tables.error();
-  const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
+  CollectiveModel collectives = make_collective_model(tables.value(), cluster);
+  if (options.scale_up_factor != 1) scale_links(collectives, options.scale_up_factor);
   const Network network(cluster, collectives, plan, p.schedule.rows);
   const Result<ComputeModel> compute =
       ComputeModel::create(cluster, model, plan, body_collectives(network));

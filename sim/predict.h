@@ -54,6 +54,7 @@ struct Prediction {
 struct PredictOptions {
   bool timeline = true;   // false: memory alone
   bool record_load = false;
+  double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
 };
 
 // Chooses the micro-batch where the plan leaves it open. Errors: one line, as readers give them.

@@ -1,0 +1,220 @@
+// rehearse search: the best plans for a model on a cluster, or on several.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "cli/commands.h"
+#include "sim/cluster.h"
+#include "sim/search_report.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string scenario, save, svg;
+  std::vector<std::string> set, clusters;
+  std::vector<std::int32_t> gpus;
+  std::vector<double> prices;
+  std::int32_t top = 10, threads = 0;
+  double tokens = 0, change = 20;
+  bool json = false, csv = false;
+};
+
+std::atomic<bool> stop_asked{false};
+extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+
+// Ctrl-C ends the search, not the command; as it was before once the search is over.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() : before_(std::signal(SIGINT, ask_to_stop)) {}
+  ~StopOnInterrupt() { std::signal(SIGINT, before_); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+class ProgressLine {
+ public:
+  using Clock = std::chrono::steady_clock;
+  ProgressLine() : shown_(isatty(STDERR_FILENO) == 1), begin_(Clock::now()), last_(begin_) {}
+  ~ProgressLine() {
+    if (drawn_) std::fputs("\r\033[K", stderr);
+  }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const sim::SearchProgress& progress) {
+    const auto now = Clock::now();
+    if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    std::string text = std::to_string(progress.plans) + " plans (" +
+                       std::to_string(static_cast<std::int64_t>(
+                           static_cast<double>(progress.plans) / seconds)) + "/s), mesh " +
+                       std::to_string(progress.meshes_done) + "/" +
+                       std::to_string(progress.meshes);
+    if (progress.best != nullptr) {
+      char step[32];
+      std::snprintf(step, sizeof step, "%.3f s", progress.best->step_s);
+      text += ", " + std::to_string(progress.confirmed) + " simulated, best " + step + " (" +
+              sim::layout_text(progress.best->plan) + ")";
+    }
+    std::fprintf(stderr, "\r\033[K%.110s", text.c_str());
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+
+ private:
+  bool shown_, drawn_ = false;
+  Clock::time_point begin_, last_;
+};
+
+// DIR/plan-01.json ..., with cluster and GPUs in the name where there are several.
+bool save_plans(const Options& options, const sim::Space& space, const sim::SearchCase& one,
+                bool single) {
+  std::error_code failed;
+  std::filesystem::create_directories(options.save, failed);
+  std::int32_t number = 0;
+  for (const sim::FoundPlan& found : one.result.best) {
+    char rank[16];
+    std::snprintf(rank, sizeof rank, "%02d", ++number);
+    const std::string prefix =
+        single ? "plan-"
+               : std::filesystem::path(space.base.cluster.path).stem().string() + "-" +
+                     std::to_string(one.gpus) + "-plan-";
+    const std::string path = options.save + "/" + prefix + rank + ".json";
+    const std::string name = space.base.name + ": " + sim::layout_text(found.plan);
+    if (!write_file(path, sim::scenario_text(space, found, name))) return false;
+  }
+  return true;
+}
+
+int search(const Options& options) {
+  if (options.json && options.csv) {
+    print_error("--json and --csv exclude each other");
+    return kBadInput;
+  }
+  if (!options.prices.empty() && options.prices.size() != 1 &&
+      options.prices.size() != options.clusters.size()) {
+    print_error("--price takes one price, or one for each --cluster");
+    return kBadInput;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const StopOnInterrupt interrupt;
+  stop_asked.store(false);
+  sim::SearchOptions how{.top = options.top, .threads = options.threads,
+                         .change = 1 + options.change / 100, .stop = &stop_asked};
+  if (how.threads <= 0) {
+    how.threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
+  }
+  const std::size_t clusters = std::max<std::size_t>(options.clusters.size(), 1);
+  const std::size_t counts = std::max<std::size_t>(options.gpus.size(), 1);
+  const bool single = clusters * counts == 1;
+  how.explain = single;
+  sim::SearchReport report{.tokens = options.tokens};
+  std::optional<sim::Space> first;
+  {
+    ProgressLine line;
+    how.progress = [&line](const sim::SearchProgress& progress) { line.show(progress); };
+    for (std::size_t c = 0; c < clusters; ++c) {
+      for (std::size_t g = 0; g < counts; ++g) {
+        if (stop_asked.load() && !report.cases.empty()) break;
+        ScenarioOptions read{.overrides = options.set};
+        if (!options.clusters.empty()) read.cluster = options.clusters[c];
+        if (!options.gpus.empty()) read.gpus = options.gpus[g];
+        const Result<sim::Space> space = sim::read_space(options.scenario, read);
+        if (!space) {
+          print_error(space.error().message);
+          return kBadInput;
+        }
+        Result<sim::Cluster> cluster = sim::read_cluster(space.value().base.cluster);
+        if (!cluster) {
+          print_error(cluster.error().message);
+          return kBadInput;
+        }
+        sim::Cluster hardware = std::move(cluster).value();
+        if (!options.prices.empty()) {
+          hardware.price_usd_per_gpu_hour = options.prices[options.prices.size() == 1 ? 0 : c];
+        }
+        Result<sim::SearchResult> found = sim::search(space.value(), hardware, how);
+        if (!found) {
+          print_error(found.error().message);
+          return kBadInput;
+        }
+        sim::SearchCase one{.cluster = hardware.name, .gpus = found.value().gpus,
+                            .result = std::move(found).value(),
+                            .usd_per_gpu_hour = hardware.price_usd_per_gpu_hour};
+        if (!one.result.best.empty()) {
+          const sim::FoundPlan& best = one.result.best.front();
+          one.goodput = sim::goodput_of(hardware, space.value().base.model, best.plan);
+          if (options.tokens > 0) {
+            one.train = sim::time_to_train(options.tokens, best.tokens_per_s, best.plan.gpus(),
+                                           one.goodput, one.usd_per_gpu_hour);
+          }
+        }
+        if (!options.save.empty() && !save_plans(options, space.value(), one, single)) {
+          return kBadInput;
+        }
+        if (report.cases.empty()) {
+          report.name = space.value().base.name;
+          first = space.value();
+          for (const std::string& warning : one.result.warnings) {
+            std::fprintf(stderr, "rehearse: warning: %s\n", warning.c_str());
+          }
+        }
+        report.cases.push_back(std::move(one));
+      }
+    }
+  }
+  report.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::int64_t plans = 0;
+  for (const sim::SearchCase& one : report.cases) plans += one.result.plans;
+  report.plans_per_s = static_cast<double>(plans) / report.wall_s;
+  if (!options.svg.empty() && !write_file(options.svg, sim::search_svg(report))) return kBadInput;
+  const std::string text = options.json  ? sim::search_json(report, *first)
+                           : options.csv ? sim::search_csv(report)
+                                         : sim::search_text(report);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kDone;
+}
+
+}  // namespace
+
+void add_search(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("search", "the best plans for a model on a cluster, and why");
+  const auto options = std::make_shared<Options>();
+  command->add_option("SCENARIO", options->scenario,
+                      "scenario file; keys left out or lists of values are searched")
+      ->required();
+  command->add_option("--top", options->top, "how many plans to list")
+      ->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option("--gpus", options->gpus, "numbers of GPUs instead of the scenario's")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--cluster", options->clusters, "cluster files instead of the scenario's");
+  command->add_option("--price", options->prices, "USD per GPU and hour, one or one per cluster")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--tokens", options->tokens, "budget: time to train and cost for so many")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--change", options->change, "per cent, of the better hardware under `why`")
+      ->check(CLI::Range(1.0, 1000.0))->capture_default_str();
+  command->add_option("--set", options->set, "override a key: --set plan.tensor_parallel=[1,2,4]")
+      ->take_all()->allow_extra_args(false);
+  command->add_option("--save", options->save, "write every plan listed as a scenario into DIR");
+  command->add_option("--svg", options->svg, "write throughput and cost against GPUs to FILE");
+  command->add_option("--threads", options->threads, "default: all cores; the result is the same")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->add_flag("--csv", options->csv, "one row per plan");
+  command->footer("Example: rehearse search gpt3-175b-1024.json --gpus 512 1024 2048 --top 3");
+  command->callback([options, &exit_code] { exit_code = search(*options); });
+}
+
+}  // namespace rehearse::cli

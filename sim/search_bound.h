@@ -1,0 +1,65 @@
+// memory_lower_bound for thousands of plans that share most of their numbers: equal to it (a test
+// holds them so) plus what lies outside the allocator, at a fraction of the time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "sim/cluster.h"
+#include "sim/memory_profile.h"
+
+namespace rehearse::sim {
+
+// What the bound needs of a core, before micro-batch and recomputation are chosen.
+struct CoreBound {
+  struct Group {  // stages that are counted together: a position's, or one
+    std::int64_t states = 0;
+    std::int32_t fewest = 0;  // layers of its smallest stage
+    bool last = false;        // holds the loss
+  };
+  std::vector<Group> groups;
+  std::int32_t stages = 1, chunks = 1;
+  bool may_count = false;  // the number of micro-batches in flight may be known
+};
+
+// REQUIRES: all plans given have the same sizes but ZeRO stages below 3, schedule and what follows
+// from it, micro-batch and recomputation. `profile` may be null (runtime rehearse): bound 0.
+class BoundTables {
+ public:
+  BoundTables(const MemoryProfile* profile, const Transformer& model, const Cluster& cluster);
+
+  CoreBound core(const Plan& plan);
+  // [B] of the whole device: allocator, communicators, context. REQUIRES: `core` is the plan's.
+  std::int64_t lower_bound(const CoreBound& core, const Plan& plan);
+
+  // The same of one row that holds these stages and keeps `layers` layers of activations at once.
+  std::int64_t row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
+                         std::int64_t layers);
+
+  // Parameters of one rank [elements]; REQUIRES: core() was called.
+  std::int64_t stage_parameters(const Plan& plan, std::int32_t stage, std::int32_t stages) const;
+  std::int64_t layer_parameters() const { return layer_[1] > 0 ? layer_[1] : layer_[0]; }
+
+ private:
+  struct Kept {
+    std::int64_t per_layer = 0, head_peak = 0;
+  };
+  std::int64_t outside(const Plan& plan) const;  // communicators and context
+  const Kept& kept(const Plan& plan);
+  void count(const Plan& plan);
+
+  const MemoryProfile* profile_;
+  const Transformer& model_;
+  std::int32_t capability_;
+  bool counted_ = false;
+  std::int64_t embedding_ = 0, head_ = 0, table_ = 0;
+  std::array<std::int64_t, 2> layer_{};      // dense, with experts
+  std::vector<std::int64_t> layers_before_;  // parameters of layers [0, l)
+  std::map<std::pair<std::int32_t, RecomputeMode>, Kept> kept_;
+};
+
+}  // namespace rehearse::sim
