@@ -135,7 +135,7 @@ class Greedy {
 
   // The earliest op of the pattern that the position has not run.
   std::int64_t next_place(const Lane& lane) const {
-    std::int64_t place = INT64_MAX;
+    std::int64_t place = kNever;  // only W's are left
     for (const Stage s : lane.stages) {
       const Done& done = done_[s.index()];
       if (done.forwards < m_) place = std::min(place, forward_place(s, done.forwards));
@@ -148,8 +148,8 @@ class Greedy {
   bool step(Lane& lane) {
     const std::int64_t now = lane.wake;
     lane.wake = kNever;
-    const bool bounded = rule_.ahead != INT64_MAX;
-    const std::int64_t horizon = bounded ? next_place(lane) + rule_.ahead : INT64_MAX;
+    std::int64_t horizon = INT64_MAX;
+    if (rule_.ahead < kNever) horizon = next_place(lane) + rule_.ahead;
     candidates_.clear();
     bool blocked = false;  // something is ready and only memory is missing
     for (const Stage s : lane.stages) {
