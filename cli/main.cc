@@ -52,7 +52,9 @@ constexpr std::array kCommands{
     add_validate,
     add_render,
     add_export,
+    add_run,
     add_view,
+    add_compare,
 };
 
 int run(int argc, char** argv) {
@@ -61,8 +63,6 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = kDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
-  add_not_built(app, "run", "really train with the scenario's schedule", exit_code);
-  add_not_built(app, "compare", "two timelines of the same schedule", exit_code);
   add_not_built(app, "calibrate", "measure this machine", exit_code);
   try {
     app.parse(argc, argv);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "viz/analysis.h"
+#include "viz/legend.h"
 #include "viz/paint.h"
 #include "viz/units_text.h"
 
@@ -102,37 +103,11 @@ class Figure {
       x += width;
     };
     const std::int64_t total = std::max<std::int64_t>(1, summary_.total());
-    const auto share_text = [&](std::int64_t time) {
-      return " " + percent_text(static_cast<double>(time) / static_cast<double>(total));
-    };
-    const auto seen = [&](std::int64_t time) { return time * 2000 >= total; };  // 0.05 %
-    std::int64_t in_body = 0;
-    std::array<std::int64_t, kNumOpKinds> kinds{};  // those of one name together
-    for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
-      const std::string_view name = style_of(static_cast<Kind>(kind), options_.theme).name;
-      std::size_t as = 0;
-      while (style_of(static_cast<Kind>(as), options_.theme).name != name) ++as;
-      kinds[as] += summary_.kinds[kind] - summary_.in_body[kind];
-      in_body += summary_.in_body[kind];
-    }
-    for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
-      if (!seen(kinds[kind])) continue;
-      const KindStyle style = style_of(static_cast<Kind>(kind), options_.theme);
-      entry(style, std::string(style.name) + share_text(kinds[kind]));
+    for (const LegendEntry& one : viz::legend(summary_, options_.theme)) {
+      if (one.time * 2000 < total) continue;  // 0.05 %
+      entry(one.style, one.name + " " + percent_text(static_cast<double>(one.time) / static_cast<double>(total)));
     }
     if (streams_.size() > 1) entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
-    for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
-      if (!seen(summary_.causes[cause])) continue;
-      const KindStyle style = style_of(kind_of(static_cast<IdleCause>(cause)), options_.theme);
-      entry(style, "bubble: " + std::string(style.name) + share_text(summary_.causes[cause]));
-    }
-    if (seen(in_body)) {
-      entry({.fill = in_body_color(), .ink = in_body_color()},
-            "bar in an op: waits for its own collectives" + share_text(in_body));
-    }
-    if (seen(summary_.unexplained)) {
-      entry({.fill = colors_.lane, .ink = colors_.faint_text}, "idle" + share_text(summary_.unexplained));
-    }
     y_ += 12;
   }
 

@@ -154,7 +154,7 @@ std::string label_for(const Trace& trace, OpId op, double width) {
 }
 
 void paint_box(const Trace& trace, const Box& box, const View& view, const LanePlace& place,
-               Theme theme, Scene& scene) {
+               Theme theme, bool op_labels, Scene& scene) {
   const double x = place.x + view.x_of(box.begin);
   const double width = place.x + view.x_of(box.end) - x;
   const KindStyle style = style_of(box.kind, theme);
@@ -177,7 +177,7 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
                              .height = bar, .fill = in_body_color()});
     }
   }
-  if (place.height < 11 || width < 9) return;
+  if (!op_labels || place.height < 11 || width < 9) return;
   const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
   if (op) {
     const std::string label = label_for(trace, op, width - 4);
@@ -218,13 +218,13 @@ void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace
 Color in_body_color() { return color_of(OpKind::AllReduce); }
 
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
-                const LanePlace& place, Theme theme, Scene& scene) {
+                const LanePlace& place, Theme theme, Scene& scene, bool op_labels) {
   scene.plates.push_back({.x = place.x, .y = place.y,
                           .width = static_cast<double>(frame.view.width_px), .height = place.height,
                           .fill = palette(theme).lane});
   paint_columns(frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {
-    paint_box(index.trace(), box, frame.view, place, theme, scene);
+    paint_box(index.trace(), box, frame.view, place, theme, op_labels, scene);
   }
   label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
 }

@@ -13,8 +13,8 @@ struct LanePlace {
 // The bar along an op's lower edge, as long as its body waits for its own collectives.
 Color in_body_color();
 
-// Adds the lane's background, strip, boxes and labels to the scene.
+// Adds the lane's background, strip, boxes and labels to the scene. `op_labels`: names of ops.
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
-                const LanePlace& place, Theme theme, Scene& scene);
+                const LanePlace& place, Theme theme, Scene& scene, bool op_labels = true);
 
 }  // namespace rehearse::viz
