@@ -53,6 +53,7 @@ constexpr std::array kCommands{
     add_render,
     add_export,
     add_run,
+    add_run,
     add_view,
     add_compare,
 };

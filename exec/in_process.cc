@@ -655,8 +655,9 @@ Result<StepResult> InProcess::run(const StepOptions& options) {
   result.grad_norm = std::sqrt(squares);
   result.loss = norms.back();
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    return Error{"diverged at step " + std::to_string(options.step) + ": the " +
-                 (std::isfinite(result.loss) ? "gradient norm" : "loss") + " is not a number"};
+    return Error{.message = "diverged at step " + std::to_string(options.step + 1) + ": the " +
+                     (std::isfinite(result.loss) ? "gradient norm" : "loss") + " is not a number",
+                 .infeasible = true};
   }
   return result;
 }

@@ -3,10 +3,16 @@
 #include "exec/optimizer.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "schedules/schedule_file.h"
 
 namespace rehearse::exec {
 
-Result<Schedule> lower_for_run(const Transformer& model, const Plan& plan) {
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
+  if (plan.schedule.starts_with("file:")) {
+    const Result<Schedule> order = order_of_file(plan, static_cast<std::int32_t>(model.layers));
+    if (!order) return order.error();
+    return lower(order.value(), model, plan);
+  }
   const Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return shape.error();
   const Result<Schedule> order = generate(plan.schedule, shape.value());

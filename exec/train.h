@@ -16,8 +16,9 @@
 
 namespace rehearse::exec {
 
-// The schedule that the executor performs, with its arena; the simulator's, op for op.
-Result<Schedule> lower_for_run(const Transformer& model, const Plan& plan);
+// The schedule that the executor performs, with its arena; the simulator's, op for op. An order
+// from a file (plan.schedule "file:PATH") fills in what the plan left to it.
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
 // Of all ranks together [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 

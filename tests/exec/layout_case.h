@@ -55,7 +55,7 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
   const Result<Scenario> scenario = layout_scenario(family, plan_keys);
   if (!scenario) return fail(scenario.error());
   const Transformer& model = scenario.value().model;
-  const Plan& plan = scenario.value().plan;
+  Plan plan = scenario.value().plan;
   const Result<Schedule> lowered = lower_for_run(model, plan);
   if (!lowered) return fail(lowered.error());
   const Schedule& schedule = lowered.value();

@@ -1,0 +1,229 @@
+// rehearse run: the scenario's schedule, really performed: all ranks in this process, on its CPU.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/run_report.h"
+#include "exec/data.h"
+#include "exec/initial.h"
+#include "exec/in_process.h"
+#include "exec/kernels/gemm.h"
+#include "exec/train.h"
+#include "sim/cluster.h"
+#include "sim/predict.h"
+#include "sim/report.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string scenario, device = "auto", trace, metrics, data, cluster, checkpoint, resume;
+  std::vector<std::string> set;
+  std::int64_t steps = 0;
+  std::int32_t processes = 1, gpus = 0;
+  int threads = 0;
+  double timeout = 600;
+  bool dry_run = false, json = false;
+};
+
+int fail(const std::string& message, int code = kBadInput) {
+  print_error(message);
+  return code;
+}
+
+// With our runtime and in fp32: what this backend runs. A plan of another precision is read again.
+Result<Scenario> read(const Options& options) {
+  ScenarioOptions how{.overrides = options.set, .runtime = Runtime::Rehearse};
+  if (!options.cluster.empty()) how.cluster = options.cluster;
+  if (options.gpus > 0) how.gpus = options.gpus;
+  Result<Scenario> first = read_scenario(options.scenario, how);
+  if (!first) return first;
+  const Plan& plan = first.value().plan;
+  const Precision fp32{"fp32", 4, 4, 8, ComputeType::Fp32};
+  if (plan.runtime == Runtime::Rehearse && plan.precision == fp32) return first;
+  std::string said;
+  if (!(plan.precision == fp32)) {
+    said = "plan.precision: " + plan.precision.name + " is run as fp32 (4+4+8 bytes per parameter)";
+    how.overrides.push_back("plan.precision=fp32");
+  }
+  how.overrides.push_back("plan.runtime=rehearse");
+  Result<Scenario> again = read_scenario(options.scenario, how);
+  if (!again || said.empty()) return again;
+  Scenario scenario = std::move(again).value();
+  scenario.warnings.push_back(said);
+  return scenario;
+}
+
+// What this machine has; 0 where it does not say.
+std::int64_t physical_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? static_cast<std::int64_t>(pages) * size : 0;
+}
+
+Result<sim::Prediction> predict(const Scenario& scenario) {
+  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
+  if (!cluster) return cluster.error();
+  return sim::predict(scenario, cluster.value());
+}
+
+int dry_run(const Options& options, const Scenario& scenario) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
+  if (!cluster) return fail(cluster.error().message);
+  Result<sim::Prediction> made = sim::predict(scenario, cluster.value());
+  if (!made) return fail(options.scenario + ": " + made.error().message);
+  sim::Prediction prediction = std::move(made).value();
+  prediction.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::string text = options.json ? sim::report_json(prediction, scenario, cluster.value())
+                                        : sim::report_text(prediction, scenario, cluster.value());
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kDone;
+}
+
+// The lines of --metrics appear as steps end, each whole.
+class Metrics {
+ public:
+  explicit Metrics(const std::string& path) : path_(path) {
+    if (!path_.empty()) out_.open(path_, std::ios::binary | std::ios::trunc);
+  }
+  bool good() const { return path_.empty() || out_.good(); }
+  void add(const std::string& line) {
+    if (path_.empty()) return;
+    out_ << line << std::flush;
+  }
+
+ private:
+  std::string path_;
+  std::ofstream out_;
+};
+
+// Planned is used: what the executor counted over the addresses of its ops is the plan's figure.
+bool memory_as_planned(const Measurement& measurement) {
+  for (std::size_t row = 0; row < measurement.counted.size(); ++row) {
+    if (measurement.counted[row] == measurement.schedule->live_peak_bytes[row].value) continue;
+    print_error("rank class " + std::to_string(row) + " used " +
+                std::to_string(measurement.counted[row]) + " bytes, its plan says " +
+                std::to_string(measurement.schedule->live_peak_bytes[row].value));
+    return false;
+  }
+  return true;
+}
+
+int perform(const Options& options, const Scenario& scenario, const Schedule& schedule) {
+  const std::string where = options.scenario + ": ";
+  const std::int64_t needed = exec::arena_bytes(schedule), there = physical_memory();
+  if (there > 0 && needed > there) {
+    return fail(where + "the arenas of its " + std::to_string(scenario.plan.gpus()) + " ranks take " +
+                    std::to_string(needed) + " bytes, this machine has " + std::to_string(there),
+                kRunFailed);
+  }
+  const Result<exec::Data> data =
+      exec::Data::open(scenario.train.data, scenario.model.vocabulary, scenario.train.seed);
+  if (!data) return fail(where + "train.data: " + data.error().message);
+  Metrics metrics(options.metrics);
+  if (!metrics.good()) return fail(options.metrics + ": cannot write");
+
+  const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int workers = options.threads > 0 ? options.threads : std::min(hardware, scenario.plan.gpus());
+  Result<std::unique_ptr<exec::InProcess>> made =
+      exec::InProcess::create(scenario.model, scenario.plan, schedule, workers);
+  if (!made) return fail(where + made.error().message);
+  exec::InProcess& process = *made.value();
+  process.initialise(exec::initial_values(scenario.model, scenario.train.seed));
+
+  Measurement measurement{.scenario = &scenario, .schedule = &schedule,
+                          .instruction_set = std::string(exec::instruction_set()), .workers = workers};
+  for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
+    measurement.counted.push_back(process.peak_bytes({row}));
+  }
+  const std::int64_t peak = measurement.peak_counted();
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  Result<std::vector<exec::StepReport>> steps = exec::train(
+      process, scenario.plan, scenario.train, data.value(), [&](const exec::StepReport& step) {
+        metrics.add(metrics_line(step, peak));
+        if (terminal) {
+          std::fprintf(stderr, "\r\033[K%s", progress_line(step, scenario.train.steps, peak).c_str());
+        }
+      });
+  if (terminal) std::fprintf(stderr, "\r\033[K");
+  if (!steps) {
+    const bool diverged = steps.error().infeasible;
+    return fail(where + (diverged ? "training " : "") + steps.error().message,
+                diverged ? kNo : kRunFailed);
+  }
+  if (!metrics.good()) return fail(options.metrics + ": cannot write");
+  measurement.steps = std::move(steps).value();
+  if (!memory_as_planned(measurement)) return kRunFailed;
+
+  const Trace trace = measured_trace(measurement, process);
+  if (!options.trace.empty()) {
+    const Result<> written = write_trace(trace, options.trace);
+    if (!written) return fail(written.error().message);
+  }
+  const std::string text =
+      options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kDone;
+}
+
+int run(const Options& options) {
+  if (options.device == "cuda") {
+    return fail("run: --device cuda: this build has no CUDA backend", kRunFailed);
+  }
+  if (options.processes > 1) return fail("run: --processes: not built yet (all ranks run in this process)");
+  if (!options.checkpoint.empty()) return fail("run: --checkpoint: not built yet");
+  if (!options.resume.empty()) return fail("run: --resume: not built yet");
+  Result<Scenario> scenario_read = read(options);
+  if (!scenario_read) return fail(scenario_read.error().message);
+  Scenario scenario = std::move(scenario_read).value();
+  for (const std::string& warning : scenario.warnings) print_error(warning);
+  if (options.steps > 0) scenario.train.steps = options.steps;
+  if (!options.data.empty()) scenario.train.data = options.data;
+  if (options.dry_run) return dry_run(options, scenario);
+
+  if (scenario.plan.micro_batch_auto) {  // the one that the prediction would choose
+    Result<sim::Prediction> predicted = predict(scenario);
+    if (!predicted) return fail(options.scenario + ": " + predicted.error().message);
+    scenario.plan = predicted.value().plan;
+  }
+  const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
+  if (!schedule) return fail(options.scenario + ": " + schedule.error().message);
+  return perform(options, scenario, schedule.value());
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("run", "really train with the scenario's schedule, on this machine");
+  const auto options = std::make_shared<Options>();
+  command->add_option("SCENARIO", options->scenario, "scenario file")->required();
+  command->add_option("--device", options->device, "cpu, cuda or auto")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  command->add_option("--steps", options->steps, "instead of train.steps")->check(CLI::PositiveNumber);
+  command->add_option("--processes", options->processes, "processes to start")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "workers; default: the machine's, at most one per rank")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--trace", options->trace, "write the measured timeline of the last step to FILE");
+  command->add_option("--metrics", options->metrics, "write a JSON line per step to FILE");
+  command->add_option("--checkpoint", options->checkpoint, "write checkpoints to DIR");
+  command->add_option("--resume", options->resume, "go on from the checkpoint in DIR");
+  command->add_option("--data", options->data, "instead of train.data: a file of bytes, .bin, or synthetic");
+  command->add_option("--timeout", options->timeout, "seconds that one op may take")->check(CLI::PositiveNumber);
+  command->add_flag("--dry-run", options->dry_run, "print the prediction for exactly this run, and stop");
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
+      ->take_all()->allow_extra_args(false);
+  command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's (prediction only)");
+  command->add_option("--gpus", options->gpus, "number of ranks instead of the scenario's")
+      ->check(CLI::PositiveNumber);
+  command->footer("Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,237 @@
+#include "cli/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "schedules/mesh.h"
+#include "sim/arena_memory.h"
+#include "viz/analysis.h"
+
+namespace rehearse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+std::string bytes_text(std::int64_t value) {
+  const double b = static_cast<double>(value);
+  return b >= 1e9 ? fmt::format("{:.2f} GB", b * 1e-9) : fmt::format("{:.2f} MB", b * 1e-6);
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+// Rank numbers that a row stands for.
+std::vector<std::int32_t> ranks_of(const Plan& plan, const RowInfo& row) {
+  const Mesh mesh(plan);
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const Coordinates at = mesh.coordinates({rank});
+    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    if (at.pipeline == row.position.value && replica >= row.data_begin && replica < row.data_end) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// Bytes alive by the report's parts: they change when an op is issued.
+void add_memory(Trace& trace, const Schedule& s, const std::vector<Nanoseconds>& start) {
+  for (const std::string_view name : sim::kAllocatedParts) trace.memory_parts.emplace_back(name);
+  std::vector<std::int64_t> begin{0}, time, bytes;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const auto alive = sim::alive_bytes(s, Row{r});
+    const auto first = static_cast<std::size_t>(s.row_begin[static_cast<std::size_t>(r)]);
+    std::int64_t at = trace.begin.value;
+    for (std::size_t i = 0; i < alive.size(); ++i) {
+      at = std::max(at, start[first + i].value);
+      if (i > 0 && alive[i] == alive[i - 1]) continue;
+      time.push_back(at);
+      bytes.insert(bytes.end(), alive[i].begin(), alive[i].end());
+    }
+    begin.push_back(static_cast<std::int64_t>(time.size()));
+  }
+  trace.memory_begin = std::move(begin);
+  trace.memory_time = std::move(time);
+  trace.memory_bytes = std::move(bytes);
+}
+
+viz::Summary summary_of(const Trace& trace) {
+  const viz::TraceIndex index(trace);
+  return viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
+}
+
+std::string layout_text(const Plan& plan) {
+  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
+  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
+  text += fmt::format(" dp {}", plan.data_parallel);
+  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
+  if (plan.recompute != RecomputeMode::None) {
+    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
+  }
+  return fmt::format("{}; {}, {} micro-batches of {} x {} tokens", text, plan.schedule,
+                     plan.microbatches(), plan.micro_batch, plan.sequence_length);
+}
+
+}  // namespace
+
+double Measurement::step_seconds() const {
+  if (steps.empty()) return 0;
+  const std::size_t first = steps.size() > 1 ? 1 : 0;
+  double sum = 0;
+  for (std::size_t i = first; i < steps.size(); ++i) sum += steps[i].seconds;
+  return sum / static_cast<double>(steps.size() - first);
+}
+
+std::int64_t Measurement::peak_counted() const { return *std::ranges::max_element(counted); }
+
+std::int64_t Measurement::peak_planned() const {
+  return std::ranges::max_element(schedule->live_peak_bytes)->value;
+}
+
+Trace measured_trace(const Measurement& m, const exec::InProcess& process) {
+  const Plan& plan = m.scenario->plan;
+  TraceOptions options{.label = TraceLabel::Measured, .title = m.scenario->name,
+                       .caption = fmt::format("measured on this machine's CPU ({}, {} {})",
+                                              m.instruction_set, m.workers,
+                                              m.workers == 1 ? "thread" : "threads")};
+  const Mesh mesh(plan);
+  for (const RowInfo& row : m.schedule->rows) {
+    const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
+                                  .data = row.data_begin / plan.context_parallel,
+                                  .pipeline = row.position.value});
+    options.rows.push_back({.position = row.position, .multiplicity = row.multiplicity,
+                            .first_rank = first});
+  }
+  Trace trace = make_trace(*m.schedule, process.start(), process.end(), options);
+  add_memory(trace, *m.schedule, process.start());
+  viz::attribute_idle(trace);
+  return trace;
+}
+
+std::string measurement_json(const Measurement& m, const Trace& trace) {
+  const Scenario& scenario = *m.scenario;
+  const Plan& plan = scenario.plan;
+  const double step = m.step_seconds();
+  const auto ranks = static_cast<double>(plan.gpus());
+  const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  const double model = model_flops(scenario.model, plan.global_batch, plan.sequence_length,
+                                   FlopsConvention::Megatron) / (ranks * step) * 1e-12;
+  Json json = {{"schema", "rehearse.measurement/1"},
+               {"name", scenario.name},
+               {"device", "cpu"},
+               {"backend", "cpu"},
+               {"instruction_set", m.instruction_set},
+               {"threads", m.workers},
+               {"gpus", plan.gpus()},
+               {"parameters", total_parameters(scenario.model)},
+               {"microbatches", plan.microbatches()},
+               {"steps", m.steps.size()},
+               {"step_time_s", step},
+               {"tokens_per_s", tokens / step},
+               {"tokens_per_s_per_gpu", tokens / step / ranks},
+               {"model_tflops_per_gpu", model},
+               {"hardware_tflops_per_gpu",
+                plan.recompute == RecomputeMode::None ? Json(model) : Json(nullptr)},
+               {"mfu", nullptr},
+               {"hfu", nullptr},
+               {"flops_convention", "megatron"}};
+  const viz::Summary sum = summary_of(trace);
+  json["bubble_ratio"] = sum.bubble_ratio();
+  json["bubble_overhead"] = finite(static_cast<double>(sum.idle()) / static_cast<double>(sum.busy()));
+  json["idle_ns"] = sum.idle();
+  Json seconds = Json::object(), nanoseconds = Json::object();
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    const std::string name(kIdleCauseNames[c]);
+    seconds[name] = static_cast<double>(sum.causes[c]) * 1e-9 / ranks;
+    nanoseconds[name] = sum.causes[c];
+  }
+  json["bubble_causes_s"] = std::move(seconds);
+  json["bubble_causes_ns"] = std::move(nanoseconds);
+  json["peak_planned_bytes"] = m.peak_planned();
+  Json rows = Json::array();
+  std::int64_t arena = 0;
+  for (std::size_t r = 0; r < m.counted.size(); ++r) {
+    arena = std::max(arena, m.schedule->arena_bytes[r].value);
+    rows.push_back({{"ranks", ranks_of(plan, m.schedule->rows[r])},
+                    {"peak_allocated_bytes", m.counted[r]},
+                    {"peak_planned_bytes", m.schedule->live_peak_bytes[r].value},
+                    {"peak_reserved_bytes", m.schedule->arena_bytes[r].value}});
+  }
+  json["memory"] = {{"runtime", "rehearse"},
+                    {"fits", true},
+                    {"capacity_bytes", nullptr},
+                    {"peak_allocated_bytes", m.peak_counted()},
+                    {"peak_reserved_bytes", arena},
+                    {"peak_device_bytes", arena},
+                    {"ranks", std::move(rows)}};
+  Json losses = Json::array(), norms = Json::array(), times = Json::array(), rates = Json::array();
+  for (const exec::StepReport& one : m.steps) {
+    losses.push_back(one.loss);
+    norms.push_back(one.grad_norm);
+    times.push_back(one.seconds);
+    rates.push_back(one.learning_rate);
+  }
+  json["losses"] = std::move(losses);
+  json["grad_norms"] = std::move(norms);
+  json["learning_rates"] = std::move(rates);
+  json["step_times_s"] = std::move(times);
+  json["schedule_hash"] = content_hash(*m.schedule);
+  json["plan"] = Json::parse(plan_json(plan, 0));
+  return json.dump(2) + "\n";
+}
+
+std::string measurement_text(const Measurement& m, const Trace& trace) {
+  const Scenario& scenario = *m.scenario;
+  const Plan& plan = scenario.plan;
+  std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
+  text += fmt::format("  {} parameters on {} {} of this machine's CPU ({}, {} {}), fp32\n  {}\n\n",
+                      with_commas(total_parameters(scenario.model)), plan.gpus(),
+                      plan.gpus() == 1 ? "rank" : "ranks", m.instruction_set, m.workers,
+                      m.workers == 1 ? "thread" : "threads", layout_text(plan));
+  text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm", "lr",
+                      "time", "tokens/s");
+  const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);
+  for (std::size_t i = 0; i <= last; ++i) {
+    if (i % every != 0 && i != last) continue;
+    const exec::StepReport& s = m.steps[i];
+    text += fmt::format("{:>6} {:>10.5f} {:>10.4f} {:>10.2e} {:>9.1f} ms {:>10.0f}\n", s.step + 1, s.loss,
+                        s.grad_norm, s.learning_rate, s.seconds * 1e3, s.tokens_per_s);
+  }
+  const double step = m.step_seconds();
+  text += fmt::format("\nstep time {:.1f} ms ({:.0f} tokens/s), mean of {}; bubble {:.1f} %\n", step * 1e3,
+                      static_cast<double>(plan.global_batch * plan.sequence_length) / step,
+                      m.steps.size() > 1 ? "the steps after the first" : "one step",
+                      100 * summary_of(trace).bubble_ratio());
+  text += fmt::format("memory per rank\n  {:<10} {:>16} {:>16} {:>16}\n", "position", "planned [B]",
+                      "counted [B]", "arena [B]");
+  for (std::size_t r = 0; r < m.counted.size(); ++r) {
+    text += fmt::format("  {:<10} {:>16} {:>16} {:>16}\n", m.schedule->rows[r].position.value,
+                        with_commas(m.schedule->live_peak_bytes[r].value), with_commas(m.counted[r]),
+                        with_commas(m.schedule->arena_bytes[r].value));
+  }
+  return text;
+}
+
+std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes) {
+  const Json line = {{"step", step.step}, {"loss", step.loss}, {"grad_norm", step.grad_norm},
+                     {"lr", step.learning_rate}, {"step_time_s", step.seconds},
+                     {"tokens_per_s", step.tokens_per_s}, {"peak_allocated_bytes", peak_bytes}};
+  return line.dump() + "\n";
+}
+
+std::string progress_line(const exec::StepReport& step, std::int64_t steps, std::int64_t peak_bytes) {
+  return fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.1e}  {:.0f} ms  {:.0f} tokens/s  {}",
+                     step.step + 1, steps, step.loss, step.grad_norm, step.learning_rate,
+                     step.seconds * 1e3, step.tokens_per_s, bytes_text(peak_bytes));
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,39 @@
+// What a training run came to: its timeline, for scripts (rehearse.measurement/1) and for people.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/in_process.h"
+#include "exec/train.h"
+#include "schedules/scenario.h"
+#include "schedules/trace.h"
+
+namespace rehearse::cli {
+
+struct Measurement {
+  const Scenario* scenario = nullptr;  // with the plan that ran; REQUIRES: outlives it
+  const Schedule* schedule = nullptr;
+  std::vector<exec::StepReport> steps;
+  std::vector<std::int64_t> counted;   // per row: largest live sum that the executor counted [B]
+  std::string instruction_set;
+  int workers = 1;
+
+  double step_seconds() const;         // mean of the steps after the first (of the only one)
+  std::int64_t peak_counted() const;   // the largest over rows [B]
+  std::int64_t peak_planned() const;
+};
+
+// The last step, with the op ids of the prediction, why compute streams were idle, and the bytes
+// alive as ops were issued.
+Trace measured_trace(const Measurement& measurement, const exec::InProcess& process);
+
+std::string measurement_json(const Measurement& measurement, const Trace& trace);
+std::string measurement_text(const Measurement& measurement, const Trace& trace);
+// One object per line: step, loss, grad_norm, lr, step_time_s, tokens_per_s, peak_allocated_bytes.
+std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes);
+// What a terminal shows while it runs, without a line's end.
+std::string progress_line(const exec::StepReport& step, std::int64_t steps, std::int64_t peak_bytes);
+
+}  // namespace rehearse::cli
