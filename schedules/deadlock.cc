@@ -203,7 +203,8 @@ class Walk {
 
   DeadlockProof run() {
     ready_.resize(queues_);
-    for (std::size_t q = 0; q < queues_; ++q) ready_[q] = static_cast<std::int32_t>(queues_ - 1 - q);
+    for (std::size_t q = 0; q < queues_; ++q)
+      ready_[q] = static_cast<std::int32_t>(queues_ - 1 - q);
     while (!ready_.empty()) {
       const auto queue = static_cast<std::size_t>(ready_.back());
       ready_.pop_back();
@@ -249,7 +250,8 @@ class Walk {
         const std::int32_t late = latest_input(member(k), start);
         if (late != kNobody) return block(queue, late);
       }
-      for (std::int32_t k = begin; k < end; ++k) when_[at(member(k))] = static_cast<Time>(kBegun - start);
+      for (std::int32_t k = begin; k < end; ++k)
+        when_[at(member(k))] = static_cast<Time>(kBegun - start);
       for (std::int32_t k = begin; k < end; ++k) meet(member(k));
     }
     Time finish = clock_[queue];
@@ -413,7 +415,8 @@ class Walk {
   const Graph graph_;
   const OpDurations durations_;
   std::vector<Time> when_;
-  std::vector<std::int32_t> waiting_queue_;  // per op: a queue that waits for it; more: next_waiting_
+  std::vector<std::int32_t>
+      waiting_queue_;  // per op: a queue that waits for it; more: next_waiting_
   std::size_t queues_;
   std::vector<std::int32_t> place_;
   std::vector<Time> clock_;
@@ -463,12 +466,18 @@ std::vector<std::string> explain(const Schedule& schedule, const DeadlockProof& 
     std::string line = row_name(schedule, row) + ": " + text(step.op);
     const std::string there = row == other ? "" : " on " + row_name(schedule, other);
     switch (step.reason) {
-      case WaitReason::Order: line += " stands behind " + text(step.other); break;
-      case WaitReason::Data: line += " needs " + text(step.other) + there; break;
+      case WaitReason::Order:
+        line += " stands behind " + text(step.other);
+        break;
+      case WaitReason::Data:
+        line += " needs " + text(step.other) + there;
+        break;
       case WaitReason::Partner:
         line += " meets " + text(step.other) + there + ", which is not reached";
         break;
-      case WaitReason::Group: line += " is grouped with " + text(step.other); break;
+      case WaitReason::Group:
+        line += " is grouped with " + text(step.other);
+        break;
     }
     lines.push_back(std::move(line));
   }

@@ -109,9 +109,13 @@ constexpr std::array<Field<Value>, 16> kValueFields{{
     {"hold_until", [](const Value& x) { return std::int64_t{x.hold_until.value}; },
      [](Value& x, std::int64_t v) { return set_id(x.hold_until, v); }},
     {"bytes", [](const Value& x) { return x.bytes.value; },
-     [](Value& x, std::int64_t v) { return v >= 0 && v <= kMostBytes && set_number(x.bytes.value, v); }},
+     [](Value& x, std::int64_t v) {
+       return v >= 0 && v <= kMostBytes && set_number(x.bytes.value, v);
+     }},
     {"offset", [](const Value& x) { return x.offset.value; },
-     [](Value& x, std::int64_t v) { return v >= -1 && v <= kMostBytes && set_number(x.offset.value, v); }},
+     [](Value& x, std::int64_t v) {
+       return v >= -1 && v <= kMostBytes && set_number(x.offset.value, v);
+     }},
 }};
 
 // An operand and the op that it belongs to.
@@ -250,7 +254,8 @@ class TableReader {
       const JsonValue& row = rows->items[r];
       const auto at = [&] { return key + ".rows[" + std::to_string(r) + "]"; };
       if (!row.is(JsonKind::Array) || row.items.size() != order.size()) {
-        report_.fail(row.line, at(), "must be a list of " + std::to_string(order.size()) + " numbers");
+        report_.fail(row.line, at(),
+                     "must be a list of " + std::to_string(order.size()) + " numbers");
         break;
       }
       for (std::size_t f = 0; f < order.size() && report_.ok(); ++f) {
@@ -279,7 +284,8 @@ void cut_by_op(const std::vector<Pair>& pairs, std::size_t ops, const std::strin
     }
     begin.push_back(static_cast<std::int32_t>(next));
   }
-  if (next < pairs.size()) report.fail(0, key, "does not ascend by op, or names an op that is not there");
+  if (next < pairs.size())
+    report.fail(0, key, "does not ascend by op, or names an op that is not there");
 }
 
 std::vector<Group> read_groups(const JsonValue& columns, JsonReport& report) {
@@ -400,8 +406,9 @@ void columns_from_json(const JsonValue& columns, JsonReport& report, Schedule& s
     if (row.live_peak >= 0) s.live_peak_bytes.push_back({row.live_peak});
   }
   if (ops != static_cast<std::int64_t>(s.ops.size())) {
-    report.fail(columns.line, "columns.rows", "counts " + std::to_string(ops) + " ops, `ops` has " +
-                                                  std::to_string(s.ops.size()));
+    report.fail(
+        columns.line, "columns.rows",
+        "counts " + std::to_string(ops) + " ops, `ops` has " + std::to_string(s.ops.size()));
     return;
   }
   for (const SegmentOf& segment : segments) {

@@ -68,7 +68,8 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
   const Result<ScheduleFile> file = read_schedule_file(path);
   if (!file) return Error{"plan.schedule: " + file.error().message};
   Schedule order = compute_order_of(file.value().schedule);
-  const auto misfit = [&](std::int32_t has, const char* what, const char* key, std::int32_t wanted) {
+  const auto misfit = [&](std::int32_t has, const char* what, const char* key,
+                          std::int32_t wanted) {
     return Error{"plan.schedule: " + path + ": has " + std::to_string(has) + what + ", " + key +
                  " is " + std::to_string(wanted)};
   };
@@ -88,8 +89,7 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
   }
   const std::int32_t stages = order.placement.stages();
   if (stages > model_layers + 2) {
-    return misfit(stages, " stages", "the number of layers, embedding and head",
-                  model_layers + 2);
+    return misfit(stages, " stages", "the number of layers, embedding and head", model_layers + 2);
   }
   if (plan.stage_layers.empty()) plan.stage_layers = default_stage_layers(model_layers, stages);
   if (static_cast<std::int32_t>(plan.stage_layers.size()) != stages) {

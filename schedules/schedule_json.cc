@@ -17,9 +17,10 @@ constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
 constexpr std::int64_t kLargestCount = 99'999'999;
 
 constexpr std::array<std::string_view, 19> kKeys{
-    "format", "version", "generator", "hash", "microbatches", "slices", "stage_to_rank",
-    "placements", "orders", "orders_with_comms", "schema", "schedule", "p", "m", "v",
-    "num_stages", "seq_splits", "columns", "positions"};
+    "format",     "version",       "generator",  "hash",     "microbatches",
+    "slices",     "stage_to_rank", "placements", "orders",   "orders_with_comms",
+    "schema",     "schedule",      "p",          "m",        "v",
+    "num_stages", "seq_splits",    "columns",    "positions"};
 
 class FileReader {
  public:
@@ -46,8 +47,9 @@ class FileReader {
     if (!report_.ok()) return report_.error();
     const std::int32_t positions = count_of("p", static_cast<std::int32_t>(written.rows.size()));
     if (positions != static_cast<std::int32_t>(written.rows.size())) {
-      report_.fail(line_of("p"), "p", std::to_string(positions) + " ranks, but `" + orders_key_ +
-                                          "` has " + std::to_string(written.rows.size()));
+      report_.fail(line_of("p"), "p",
+                   std::to_string(positions) + " ranks, but `" + orders_key_ + "` has " +
+                       std::to_string(written.rows.size()));
       return report_.error();
     }
     if (const JsonValue* columns = document_.given("columns"); columns != nullptr) {
@@ -108,11 +110,11 @@ class FileReader {
       const std::string key = "orders[" + std::to_string(row.value) + "]";
       const std::size_t begin = schedule.first_op(row);
       const std::size_t count = schedule.program(row).size();
-      const bool there = row.index() < orders.items.size() &&
-                         orders.items[row.index()].items.size() == count;
+      const bool there =
+          row.index() < orders.items.size() && orders.items[row.index()].items.size() == count;
       if (!there) {
-        return report_.fail(orders.line, key, "does not list the " + std::to_string(count) +
-                                                  " ops of `columns`");
+        return report_.fail(orders.line, key,
+                            "does not list the " + std::to_string(count) + " ops of `columns`");
       }
       for (std::size_t i = 0; i < count; ++i) {
         const JsonValue& item = orders.items[row.index()].items[i];
@@ -137,7 +139,8 @@ class FileReader {
       const std::int32_t edits = meant.size() < 6 ? 1 : 2;
       const bool close = meant.size() > 3 && edit_distance(member.key, meant) <= edits;
       if (close && document_.find(meant) == nullptr) {
-        report_.fail(member.line, member.key, "unknown key; is `" + std::string(meant) + "` meant?");
+        report_.fail(member.line, member.key,
+                     "unknown key; is `" + std::string(meant) + "` meant?");
       }
     }
   }
@@ -179,7 +182,8 @@ class FileReader {
     }
     // Several rows may stand for replicas of one position: ranks are positions.
     const JsonValue* positions = document_.given("positions");
-    const std::int32_t count = count_of("positions", static_cast<std::int32_t>(orders->items.size()));
+    const std::int32_t count =
+        count_of("positions", static_cast<std::int32_t>(orders->items.size()));
     if (positions != nullptr && count > static_cast<std::int32_t>(orders->items.size())) {
       return report_.fail(positions->line, "positions", "is more than there are rows");
     }
@@ -242,7 +246,8 @@ class FileReader {
   }
 
   // A list of ranks, one per stage.
-  std::vector<Position> stage_map(const JsonValue& list, const std::string& key, std::size_t ranks) {
+  std::vector<Position> stage_map(const JsonValue& list, const std::string& key,
+                                  std::size_t ranks) {
     std::vector<Position> map;
     if (!list.is(JsonKind::Array) || list.items.empty()) {
       report_.fail(list.line, key, "must be a list with the rank of every stage");
@@ -349,7 +354,8 @@ std::string cell_text(const Schedule& schedule, std::size_t& i, std::size_t end)
   const Op& op = schedule.ops[i];
   if (!is_end(op) || op.instance < 0) return text(i);
   std::string cell = "[" + text(i);
-  while (i + 1 < end && schedule.ops[i + 1].instance == op.instance && is_end(schedule.ops[i + 1])) {
+  while (i + 1 < end && schedule.ops[i + 1].instance == op.instance &&
+         is_end(schedule.ops[i + 1])) {
     cell += " " + text(++i);
   }
   return cell + "]";
@@ -378,8 +384,8 @@ std::string to_schedule_json(const Schedule& schedule) {
   std::string text = "{\n  \"format\": \"rehearse.schedule\", \"version\": \"1.0\",\n";
   text += "  \"generator\": " + json_quoted(schedule.name) + ",\n";
   text += "  \"hash\": \"" + content_hash(schedule) + "\",\n";
-  text += "  \"microbatches\": " + std::to_string(schedule.microbatches) + ", \"slices\": " +
-          std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
+  text += "  \"microbatches\": " + std::to_string(schedule.microbatches) +
+          ", \"slices\": " + std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
   if (columns) text += "  \"positions\": " + std::to_string(schedule.placement.positions) + ",\n";
   text += "  \"orders\": [";
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {

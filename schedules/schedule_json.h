@@ -6,13 +6,14 @@
 //    "orders": [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]}
 //
 // `orders` lists what every rank does, in op text (text_reader.h), with or without transfers;
-// `orders_with_comms`, where it stands in this notation, is read instead. Needed is only one of the two: what else
-// is left out is inferred (assemble.h). Bidirectional: `stage_to_rank` null and `placements`
+// `orders_with_comms`, where it stands in this notation, is read instead. Needed is only one of the
+// two: what else is left out is inferred (assemble.h). Bidirectional: `stage_to_rank` null and
+// `placements`
 // [{"microbatches": [first, last], "stage_to_rank": [...]}, {...}]. Keys of fixtures p, m, v,
 // num_stages, seq_splits are read as what they are. Unknown keys are passed over, as versions to
 // come may add some, but one within two edits of a key that is missing is an error.
-// A full L1 of a scenario has its columns besides (schedule_columns.h); `orders` then lists what they
-// hold, and both must agree.
+// A full L1 of a scenario has its columns besides (schedule_columns.h); `orders` then lists what
+// they hold, and both must agree.
 #pragma once
 
 #include <string>
@@ -28,7 +29,7 @@ struct ScheduleFile {
   Schedule schedule;
   std::string declared_hash;  // empty: the file has none
   bool hash_matches = true;   // false: edited since it was generated
-  std::string note;          // what the reader passed over; empty: nothing
+  std::string note;           // what the reader passed over; empty: nothing
 };
 
 // Errors: "PATH:LINE: KEY: what is wrong". A version 2.x is refused.

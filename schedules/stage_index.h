@@ -18,7 +18,9 @@ inline std::span<const Op> work_of(const Schedule& schedule, const Op& op) {
   return std::span{schedule.children}.subspan(static_cast<std::size_t>(op.child), 2);
 }
 
-constexpr bool is_transfer(OpKind kind) { return kind == OpKind::Send || kind == OpKind::Recv; }
+constexpr bool is_transfer(OpKind kind) {
+  return kind == OpKind::Send || kind == OpKind::Recv;
+}
 
 // Ops by index in Schedule::ops, -1 where there is none. First and last in program order: they
 // differ where the op is cut into parts. A child of an OVERLAP counts as the OVERLAP op.

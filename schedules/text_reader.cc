@@ -92,8 +92,10 @@ class Reader {
       }
     }
     if (word == nullptr) {
-      fail("expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, "
-           "REDUCE_GRAD or OPTIMIZER_STEP" + found());
+      fail(
+          "expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, "
+          "REDUCE_GRAD or OPTIMIZER_STEP" +
+          found());
       return {};
     }
     op.kind = word->kind;
@@ -131,12 +133,8 @@ class Reader {
   }
 
  private:
-  static bool is_transfer_word(OpKind kind) {
-    return kind == OpKind::Send || kind == OpKind::Recv;
-  }
-  std::string found() const {
-    return at_end() ? ", found the end" : ", found " + quoted(rest());
-  }
+  static bool is_transfer_word(OpKind kind) { return kind == OpKind::Send || kind == OpKind::Recv; }
+  std::string found() const { return at_end() ? ", found the end" : ", found " + quoted(rest()); }
   void segments(Op& op) {
     constexpr std::int32_t kMost = std::numeric_limits<std::int16_t>::max() - 1;
     const std::int32_t begin = number("a segment number", kMost);

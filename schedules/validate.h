@@ -56,10 +56,21 @@ struct RuleInfo {
   std::string_view name, title;
 };
 inline constexpr std::array<RuleInfo, 15> kRules{{
-    {"V1", "form"}, {"V2", "completeness"}, {"V3", "order"}, {"V4", "transfers"},
-    {"V5", "collectives"}, {"V6", "deadlock"}, {"V7", "lives"}, {"V8", "arena"},
-    {"V9", "gathers"}, {"V10", "gradients"}, {"V11", "memory"}, {"V12", "pairs"},
-    {"V13", "placement"}, {"V14", "folding"}, {"V15", "lowering"},
+    {"V1", "form"},
+    {"V2", "completeness"},
+    {"V3", "order"},
+    {"V4", "transfers"},
+    {"V5", "collectives"},
+    {"V6", "deadlock"},
+    {"V7", "lives"},
+    {"V8", "arena"},
+    {"V9", "gathers"},
+    {"V10", "gradients"},
+    {"V11", "memory"},
+    {"V12", "pairs"},
+    {"V13", "placement"},
+    {"V14", "folding"},
+    {"V15", "lowering"},
 }};
 
 // All rules. Where V1 finds an index that leads nowhere, the others are not asked: they could not

@@ -11,7 +11,7 @@ namespace rehearse {
 namespace {
 
 struct Transfer {
-  std::int64_t place = 0;  // in the global order
+  std::int64_t place = 0;                     // in the global order
   std::int32_t producer = -1, consumer = -1;  // ops of L0
   Row from{}, to{};
   std::int32_t key = -1;  // of the stage that makes it (StageIndex)
@@ -37,8 +37,8 @@ struct RowRange {
 struct Plan {
   const Schedule& l0;
   StageIndex index;
-  std::vector<std::int32_t> row_of;      // per op
-  std::vector<std::int64_t> place;       // per op: its own place in the global order
+  std::vector<std::int32_t> row_of;  // per op
+  std::vector<std::int64_t> place;   // per op: its own place in the global order
   std::vector<Transfer> transfers;
 
   RowRange range(Row row) const {
@@ -89,7 +89,8 @@ std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds
     for (std::int32_t data_class = 0; data_class < plan.index.classes(); ++data_class) {
       const Stage begin{up ? 0 : 1}, end{plan.index.stages() - (up ? 1 : 0)};
       for (Stage stage = begin; stage < end; ++stage.value) {
-        for (Microbatch microbatch{0}; microbatch.value < plan.l0.microbatches; ++microbatch.value) {
+        for (Microbatch microbatch{0}; microbatch.value < plan.l0.microbatches;
+             ++microbatch.value) {
           for (std::int32_t slice = 0; slice < slices; ++slice) {
             const std::size_t key = plan.index.key(data_class, stage, microbatch, slice);
             const std::size_t stride = plan.index.stage_stride();
@@ -98,7 +99,8 @@ std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds
             const std::int32_t producer = up ? makes.forward_last : makes.backward_last;
             const std::int32_t consumer = up ? takes.forward_first : takes.backward_first;
             if (producer < 0 || consumer < 0) continue;
-            const auto p = static_cast<std::size_t>(producer), c = static_cast<std::size_t>(consumer);
+            const auto p = static_cast<std::size_t>(producer),
+                       c = static_cast<std::size_t>(consumer);
             if (plan.row_of[p] == plan.row_of[c]) continue;
             transfers.push_back(
                 {.place = policy == TransferPolicy::ConsumerOrder ? plan.place[c] : finish[p].value,
@@ -312,9 +314,14 @@ class Emitter {
 
   Schedule run() {
     const Schedule& l0 = plan_.l0;
-    out_ = {.level = Level::Full, .name = l0.name, .microbatches = l0.microbatches,
-            .slices = l0.slices, .placement = l0.placement, .children = l0.children,
-            .rows = l0.rows, .segments = l0.segments};
+    out_ = {.level = Level::Full,
+            .name = l0.name,
+            .microbatches = l0.microbatches,
+            .slices = l0.slices,
+            .placement = l0.placement,
+            .children = l0.children,
+            .rows = l0.rows,
+            .segments = l0.segments};
     std::size_t count = 0;
     MatchId next{0};
     for (const std::vector<Item>& row : rows_) {
@@ -396,7 +403,9 @@ std::vector<std::int32_t> partners_of(const Schedule& schedule) {
 void group_exchanges(Schedule& schedule) {
   constexpr std::int32_t kLargest = 32;  // NCCL plans large groups differently (pytorch#174942)
   const std::vector<std::int32_t> partner = partners_of(schedule);
-  const auto at = [&](std::int32_t id) -> Op& { return schedule.ops[static_cast<std::size_t>(id)]; };
+  const auto at = [&](std::int32_t id) -> Op& {
+    return schedule.ops[static_cast<std::size_t>(id)];
+  };
   const auto other = [&](std::int32_t id) { return partner[static_cast<std::size_t>(id)]; };
   std::int32_t groups = 0;
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {

@@ -14,8 +14,8 @@ namespace rehearse {
 // every dependency goes forward in, and restrict it to the row: no deadlock, by construction.
 enum class TransferPolicy : std::uint8_t {
   TimeSorted,     // by the estimated finish of the producer: nobody queues behind what is not ready
-  ProducerOrder,  // torch's lowering: rows take turns, op by op; a SEND follows its producer at once
-                  // and its RECV enters the other row's list at that moment
+  ProducerOrder,  // torch's lowering: rows take turns, op by op; a SEND follows its producer at
+                  // once and its RECV enters the other row's list at that moment
   ConsumerOrder,  // by the estimated start of the consumer: buffers arrive as late as they may
   Grouped,        // time-sorted; what two rows exchange back to back is one group (ncclGroupStart)
   Naive,          // RECV before its consumer, SEND after its producer. Hangs for most schedules on

@@ -12,8 +12,8 @@ bool goes_up(const Op& transfer) {  // its other end is the next stage's
   return (transfer.payload == Payload::Gradient) == (transfer.kind == OpKind::Recv);
 }
 
-// SENDs that meet a RECV are numbered as they stand; each RECV takes the number of its SEND. Doubles
-// meet nobody. Numbers by key of the sender, so that no op is visited out of order.
+// SENDs that meet a RECV are numbered as they stand; each RECV takes the number of its SEND.
+// Doubles meet nobody. Numbers by key of the sender, so that no op is visited out of order.
 void fill_matches(Schedule& schedule, const StageIndex& index) {
   std::vector<MatchId> number(2 * index.size());
   const auto slot = [&](const Op& send, std::size_t key) -> MatchId& {
@@ -108,14 +108,16 @@ class RowWaits {
       latest = std::max(latest, other);
       schedule_.waits.push_back({other});
     }
-    std::reverse(schedule_.waits.begin() + static_cast<std::ptrdiff_t>(first), schedule_.waits.end());
+    std::reverse(schedule_.waits.begin() + static_cast<std::ptrdiff_t>(first),
+                 schedule_.waits.end());
   }
 
   Schedule& schedule_;
   const StageIndex& index_;
   std::int32_t data_class_, begin_, end_;
   std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> seen_{};
-  std::array<std::int32_t, 8> needed_{};  // by the present op: two halves of a pair, four needs each
+  std::array<std::int32_t, 8>
+      needed_{};  // by the present op: two halves of a pair, four needs each
   std::int32_t count_ = 0;
   std::vector<std::int32_t> unshards_;  // per stage
 };

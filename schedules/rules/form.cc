@@ -127,7 +127,8 @@ bool within(const Schedule& s, const Op& op) {
   const bool by_microbatch = is_transfer(op.kind) || is_compute(op.kind);
   if (op.stage.value >= s.placement.stages() || op.microbatch.value >= s.microbatches) return false;
   if (op.slice >= s.slices) return false;
-  if (by_microbatch && (!op.stage || !op.microbatch || (s.slices > 1 && op.slice < 0))) return false;
+  if (by_microbatch && (!op.stage || !op.microbatch || (s.slices > 1 && op.slice < 0)))
+    return false;
   if (!op.stage || s.segments.empty() || op.segment_end < 0) return true;
   return op.segment_begin >= 0 &&
          op.segment_end <= static_cast<std::int32_t>(s.segments[op.stage.index()].size());
@@ -175,9 +176,9 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
         const bool implied = s.ops[wait.index()].stream == op.stream && wait.value < id;
         if (here && !implied && wait.value != id) continue;
         report.add(id, [&] {
-          return where(s, {id}) + " waits for op " + std::to_string(wait.value) + (here
-                     ? ", which is on its own stream: order says it"
-                     : ", which is on another row: only a match crosses rows");
+          return where(s, {id}) + " waits for op " + std::to_string(wait.value) +
+                 (here ? ", which is on its own stream: order says it"
+                       : ", which is on another row: only a match crosses rows");
         });
       }
     }

@@ -176,7 +176,8 @@ class Owners {
     const auto first = std::ranges::lower_bound(spans_, begin + 1, {}, &Span::end);
     auto last = first;
     kept_.clear();
-    if (first != spans_.end() && first->begin < begin) kept_.push_back({first->begin, begin, first->value});
+    if (first != spans_.end() && first->begin < begin)
+      kept_.push_back({first->begin, begin, first->value});
     kept_.push_back({begin, end, value});
     for (; last != spans_.end() && last->begin < end; ++last) {
       visit(last->value);
@@ -252,7 +253,8 @@ bool check_arena(const Facts& facts, Report& report) {
                  value_name(s, {before}) + why;
         });
       };
-      if (old.persistent || !old.last_use || !value.define) return say(", which is alive all along");
+      if (old.persistent || !old.last_use || !value.define)
+        return say(", which is alive all along");
       for (const std::int32_t use : uses[static_cast<std::size_t>(before)]) {
         if (use < 0 || facts.before(use, value.define.value)) continue;
         say(", and " + facts.where(value.define.value) + " does not wait for its use by " +

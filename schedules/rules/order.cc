@@ -81,9 +81,8 @@ std::int16_t heads(const Facts& facts, Stage stage) {
 bool check_completeness(const Facts& facts, Report& report) {
   tell_findings(facts, is_about_completeness, report);
   // Forwards alone (inference) are complete without backwards.
-  const bool trains = std::ranges::any_of(facts.survey.progress, [](const Progress& p) {
-    return p.backward >= 0 || p.weight > 0;
-  });
+  const bool trains = std::ranges::any_of(
+      facts.survey.progress, [](const Progress& p) { return p.backward >= 0 || p.weight > 0; });
   for (std::size_t key = 0; key < facts.survey.progress.size(); ++key) {
     const Progress& progress = facts.survey.progress[key];
     const Stage stage = facts.index.stage_of(key);

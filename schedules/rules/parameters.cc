@@ -192,9 +192,12 @@ class Sums {
   }
   static bool takes(OpKind kind, Way way) {
     switch (way) {
-      case Way::Forward: return kind == OpKind::Forward;
-      case Way::Input: return is_backward(kind);
-      case Way::Weight: return kind == OpKind::Backward || kind == OpKind::WeightGradient;
+      case Way::Forward:
+        return kind == OpKind::Forward;
+      case Way::Input:
+        return is_backward(kind);
+      case Way::Weight:
+        return kind == OpKind::Backward || kind == OpKind::WeightGradient;
     }
     return false;
   }
@@ -207,10 +210,9 @@ class Sums {
         const auto at = static_cast<std::size_t>(b * facts_.index.slices() + k);
         if (sum.units[at] || by_another_way(sum, at)) continue;
         report_.add(sum.example, [&] {
-          return "bucket " + s_.buckets[sum.bucket.index()].name + " on " +
-                 row_name(s_, sum.row) + " lacks micro-batch " + std::to_string(b) +
-                 " of stage " + std::to_string(sum.stage.value) + ", unlike that of " +
-                 facts_.where(sum.example);
+          return "bucket " + s_.buckets[sum.bucket.index()].name + " on " + row_name(s_, sum.row) +
+                 " lacks micro-batch " + std::to_string(b) + " of stage " +
+                 std::to_string(sum.stage.value) + ", unlike that of " + facts_.where(sum.example);
         });
       }
     }
@@ -224,8 +226,8 @@ class Sums {
 
   // What each value has been through, and where it goes.
   struct Flow {
-    std::int32_t last_sum = -1;      // compute op that added last
-    std::int32_t collective = -1;    // first reduction over more than tp
+    std::int32_t last_sum = -1;    // compute op that added last
+    std::int32_t collective = -1;  // first reduction over more than tp
     bool over_dp = false, over_embed = false, used = false;
   };
 
@@ -322,8 +324,7 @@ bool check_gathers(const Facts& facts, Report& report) {
 }
 
 bool check_gradients(const Facts& facts, Report& report) {
-  return facts.has_values() ? Sums(facts, report).run()
-                            : check_reductions_of_stages(facts, report);
+  return facts.has_values() ? Sums(facts, report).run() : check_reductions_of_stages(facts, report);
 }
 
 }  // namespace rehearse

@@ -13,9 +13,8 @@ bool check_pairs(const Facts& facts, Report& report) {
     if (op.kind != OpKind::Overlap) return;
     const auto pair = work_of(facts.schedule, op);
     if (pair[0].kind != OpKind::Forward || !is_backward(pair[1].kind)) {
-      return report.add(id, [&] {
-        return facts.where(id) + ": a pair is a forward and then a backward";
-      });
+      return report.add(
+          id, [&] { return facts.where(id) + ": a pair is a forward and then a backward"; });
     }
     if (pair[0].microbatch == pair[1].microbatch) {
       report.add(id, [&] {
@@ -85,7 +84,8 @@ bool check_folding(const Facts& facts, Report& report) {
       }
       next = info.data_end;
       const RowInfo& first = s.rows.front();
-      const std::int64_t mine = std::int64_t{info.multiplicity} * (first.data_end - first.data_begin);
+      const std::int64_t mine =
+          std::int64_t{info.multiplicity} * (first.data_end - first.data_begin);
       const std::int64_t like =
           std::int64_t{first.multiplicity} * (info.data_end - info.data_begin);
       if (mine != like) {
@@ -138,8 +138,8 @@ bool check_lowering(const Facts& facts, Report& report) {
   const Schedule* order = facts.options.compute_order;
   if (order == nullptr || !facts.full()) return false;
   const Schedule& s = facts.schedule;
-  const bool has_recompute = std::ranges::any_of(
-      order->ops, [](const Op& op) { return op.kind == OpKind::Recompute; });
+  const bool has_recompute =
+      std::ranges::any_of(order->ops, [](const Op& op) { return op.kind == OpKind::Recompute; });
   for (Row row{0}; row.value < s.num_rows(); ++row.value) {
     const Row home{s.position_of(row).value};
     if (home.value < 0 || home.value >= order->num_rows()) {
@@ -159,13 +159,15 @@ bool check_lowering(const Facts& facts, Report& report) {
       part = op.segment_end >= 0 ? &op : nullptr;
       if (!same) {
         report.add(static_cast<std::int32_t>(i), [&] {
-          return facts.where(static_cast<std::int32_t>(i)) + " stands where the compute order has " +
+          return facts.where(static_cast<std::int32_t>(i)) +
+                 " stands where the compute order has " +
                  (next < end ? to_text(*order, {next}) : std::string("nothing more"));
         });
       }
       ++next;
     }
-    while (same && next < end && !is_compute(order->ops[static_cast<std::size_t>(next)].kind)) ++next;
+    while (same && next < end && !is_compute(order->ops[static_cast<std::size_t>(next)].kind))
+      ++next;
     if (same && next < end) {
       report.add(-1, [&] {
         return row_name(s, row) + " lacks " + to_text(*order, {next}) + " of the compute order";

@@ -120,8 +120,8 @@ class Walker {
     const std::int32_t other = work.slice + step;
     if (index_.slices() == 1 || other < 0 || other >= index_.slices()) return;
     const Progress& before = survey_.progress[key + static_cast<std::size_t>(step)];
-    const bool there = step < 0 ? before.forward == survey_.segments[work.stage.index()]
-                                : before.backward == 0;
+    const bool there =
+        step < 0 ? before.forward == survey_.segments[work.stage.index()] : before.backward == 0;
     if (!there) find(Fault::SliceOrder, work);
   }
 

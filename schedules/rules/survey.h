@@ -9,14 +9,14 @@
 namespace rehearse {
 
 enum class Fault : std::uint8_t {
-  Twice,             // V2: again what is done already
-  BothForms,         // V2: B beside I or W of the same micro-batch
-  BeforeForward,     // V3: B, I or R before its F
-  WeightBeforeInput, // V3: W before its I
-  PartOrder,         // V3: parts of F ascend, of B and I descend
-  SliceOrder,        // V3: slices of F ascend, of B and I descend
-  RecomputeLate,     // V3: R after its B or I
-  BeforeArrival,     // V3: op before the RECV that brings its input
+  Twice,              // V2: again what is done already
+  BothForms,          // V2: B beside I or W of the same micro-batch
+  BeforeForward,      // V3: B, I or R before its F
+  WeightBeforeInput,  // V3: W before its I
+  PartOrder,          // V3: parts of F ascend, of B and I descend
+  SliceOrder,         // V3: slices of F ascend, of B and I descend
+  RecomputeLate,      // V3: R after its B or I
+  BeforeArrival,      // V3: op before the RECV that brings its input
   BeforeProducer,    // V3: op before that of the neighbouring stage, on the same row, that feeds it
   SendBeforeSource,  // V3: SEND before the op that makes what it carries
   Elsewhere,         // V13: op on another position than its stage's
@@ -37,9 +37,9 @@ struct Progress {
 struct Survey {
   Survey(const Schedule& schedule, const StageIndex& index);
 
-  std::vector<Progress> progress;       // by key of StageIndex
-  std::vector<std::int16_t> segments;   // per stage: parts are counted in these (1: never cut)
-  std::vector<Finding> findings;        // in program order
+  std::vector<Progress> progress;      // by key of StageIndex
+  std::vector<std::int16_t> segments;  // per stage: parts are counted in these (1: never cut)
+  std::vector<Finding> findings;       // in program order
 };
 
 }  // namespace rehearse

@@ -65,8 +65,8 @@ void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op,
   const std::int32_t other = facts.index.partner(data_class, op);
   if (other < 0) {
     return report.add(id, [&] {
-      return facts.where(id) + (op.kind == OpKind::Send ? " is never received: rank "
-                                                        : " is never sent: rank ") +
+      return facts.where(id) +
+             (op.kind == OpKind::Send ? " is never received: rank " : " is never sent: rank ") +
              std::to_string(there.value) + " has no such " +
              (op.kind == OpKind::Send ? "RECV" : "SEND");
     });
@@ -117,8 +117,11 @@ void check_input(const Facts& facts, Row row, std::int32_t id, const Op& work, R
   const StageOps& maker = facts.index.at(forward ? key - stride : key + stride);
   if ((forward ? maker.send_activation : maker.send_gradient) >= 0) return;  // named by its SEND
   report.add(id, [&] {
-    Op send{.kind = OpKind::Send, .payload = forward ? Payload::Activation : Payload::Gradient,
-            .slice = work.slice, .stage = from, .microbatch = work.microbatch};
+    Op send{.kind = OpKind::Send,
+            .payload = forward ? Payload::Activation : Payload::Gradient,
+            .slice = work.slice,
+            .stage = from,
+            .microbatch = work.microbatch};
     Op recv = send;
     recv.kind = OpKind::Recv;
     recv.stage = work.stage;
@@ -153,8 +156,9 @@ class Channels {
     Last& last = last_[channel];
     if (recv < last.recv) {
       report.add(id, [&] {
-        return "channel " + row_name(facts_.schedule, row) + " -> " + row_name(facts_.schedule, to) +
-               ": " + to_text(facts_.op(last.send)) + " is sent before " + to_text(op) +
+        return "channel " + row_name(facts_.schedule, row) + " -> " +
+               row_name(facts_.schedule, to) + ": " + to_text(facts_.op(last.send)) +
+               " is sent before " + to_text(op) +
                ", but received after it: list both in the same order on both ranks";
       });
       return;
@@ -208,9 +212,8 @@ bool check_deadlock(const Facts& facts, Report& report) {
     });
   }
   for (const OpId lonely : proof.lonely) {
-    report.add(lonely.value, [&] {
-      return facts.where(lonely.value) + " waits for ever: it has no partner";
-    });
+    report.add(lonely.value,
+               [&] { return facts.where(lonely.value) + " waits for ever: it has no partner"; });
   }
   return true;
 }

@@ -18,8 +18,8 @@ struct Outcome {
 };
 // Both outputs together where `errors` asks for it.
 Outcome run(const std::string& arguments, bool errors = false) {
-  const std::string command = std::string(REHEARSE_COMMAND) + " " + arguments +
-                              (errors ? " 2>&1" : " 2>/dev/null");
+  const std::string command =
+      std::string(REHEARSE_COMMAND) + " " + arguments + (errors ? " 2>&1" : " 2>/dev/null");
   Outcome result;
   std::FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 4096> buffer{};
@@ -55,13 +55,14 @@ TEST(CheckCommand, NegativeFixturesAreRefusedWhereTheyHangAndAcceptedWhereTheyDo
 TEST(CheckCommand, TellsTheCycleOpByOp) {
   const Outcome check = run("check " + kFixtures + "negative/pytorch-172668-deadlock.p2.json");
   EXPECT_EQ(check.exit_code, 1);
-  EXPECT_NE(check.out.find("  V6 deadlock: it hangs with one in-order transfer stream per rank: 4 ops "
-                           "wait in a circle\n"
-                           "      rank 0: 0SEND_F1 meets 1RECV_F1 on rank 1, which is not reached\n"
-                           "      rank 1: 1RECV_F1 stands behind 1SEND_F0\n"
-                           "      rank 1: 1SEND_F0 meets 2RECV_F0 on rank 0, which is not reached\n"
-                           "      rank 0: 2RECV_F0 stands behind 0SEND_F1\n"),
-            std::string::npos)
+  EXPECT_NE(
+      check.out.find("  V6 deadlock: it hangs with one in-order transfer stream per rank: 4 ops "
+                     "wait in a circle\n"
+                     "      rank 0: 0SEND_F1 meets 1RECV_F1 on rank 1, which is not reached\n"
+                     "      rank 1: 1RECV_F1 stands behind 1SEND_F0\n"
+                     "      rank 1: 1SEND_F0 meets 2RECV_F0 on rank 0, which is not reached\n"
+                     "      rank 0: 2RECV_F0 stands behind 0SEND_F1\n"),
+      std::string::npos)
       << check.out;
 }
 
@@ -82,7 +83,8 @@ TEST(CheckCommand, AcceptsAllSchedulesThatProjectsShip) {
 }
 
 TEST(CheckCommand, JsonHasVerdictViolationsAndCycle) {
-  const Outcome check = run("check --json " + kFixtures + "negative/pytorch-172668-deadlock.p2.json");
+  const Outcome check =
+      run("check --json " + kFixtures + "negative/pytorch-172668-deadlock.p2.json");
   const JsonValue document = parse_json(check.out, "stdout").value();
   EXPECT_FALSE(document.given("sound")->boolean);
   const JsonValue& file = document.given("files")->items.at(0);

@@ -31,8 +31,8 @@ inline void prove_in_all_models(const Schedule& schedule, const Schedule* order)
     if (schedule.level != Level::Full) continue;
     // Sliced, cut or with other ops besides: the oracle plays plain schedules only.
     const bool plain = std::ranges::all_of(schedule.ops, [](const Op& op) {
-      return op.segment_end < 0 && (is_compute(op.kind) || op.kind == OpKind::Send ||
-                                    op.kind == OpKind::Recv);
+      return op.segment_end < 0 &&
+             (is_compute(op.kind) || op.kind == OpKind::Send || op.kind == OpKind::Recv);
     });
     if (plain) must(Rendezvous(schedule, model.model).run(), "proved, but it hangs");
   }

@@ -62,13 +62,22 @@ class Mutator {
     return {from, end == std::string::npos ? text.size() : end};
   }
   void edit(std::string& text) {
-    static constexpr std::string_view kBytes = "0123456789FBIWR_SENDRCV.,;:()[]{}<>\"\n\r \t-+exn\\\0\xFF";
+    static constexpr std::string_view kBytes =
+        "0123456789FBIWR_SENDRCV.,;:()[]{}<>\"\n\r \t-+exn\\\0\xFF";
     if (text.empty()) text = "0F0";
     switch (below(7)) {
-      case 0: text[below(text.size())] = kBytes[below(kBytes.size())]; break;
-      case 1: text.insert(below(text.size()), 1, kBytes[below(kBytes.size())]); break;
-      case 2: text.erase(below(text.size()), 1 + below(8)); break;
-      case 3: text.resize(below(text.size())); break;
+      case 0:
+        text[below(text.size())] = kBytes[below(kBytes.size())];
+        break;
+      case 1:
+        text.insert(below(text.size()), 1, kBytes[below(kBytes.size())]);
+        break;
+      case 2:
+        text.erase(below(text.size()), 1 + below(8));
+        break;
+      case 3:
+        text.resize(below(text.size()));
+        break;
       case 4: {  // two cells change places: the order is what proofs are about
         const auto [a, a_end] = cell(text);
         const auto [b, b_end] = cell(text);

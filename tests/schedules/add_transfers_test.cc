@@ -76,12 +76,14 @@ struct Cost {
 };
 // Makespan with F=1, B=2 per stage in tenths or hundredths of a unit.
 Cost makespan(const Schedule& l0, TransferPolicy policy, std::int64_t unit, std::int64_t comm) {
-  ComputeTimes times{.stages = {{.forward = {unit}, .input_gradient = {unit},
-                                 .weight_gradient = {unit}, .backward = {2 * unit}}},
+  ComputeTimes times{.stages = {{.forward = {unit},
+                                 .input_gradient = {unit},
+                                 .weight_gradient = {unit},
+                                 .backward = {2 * unit}}},
                      .transfer = {comm}};
   const Schedule lowered = add_transfers(l0, time_compute(l0, times).value().end, policy);
-  const OpDurations durations{.forward = {unit}, .input_gradient = {unit},
-                              .weight_gradient = {unit}, .transfer = {comm}};
+  const OpDurations durations{
+      .forward = {unit}, .input_gradient = {unit}, .weight_gradient = {unit}, .transfer = {comm}};
   const auto of = [&](StreamModel model) {
     return static_cast<double>(prove_no_deadlock(lowered, model, durations).makespan.value) /
            static_cast<double>(unit);
@@ -98,10 +100,11 @@ TEST(AddTransfers, TimeSortedLosesNothingToHeadOfLineBlockingAndTorchsOrderDoes)
     std::int32_t p, m, v;
     std::array<double, 3> sorted, torch;
   };
-  for (const Case& c : {Case{"interleaved_1f1b", 4, 8, 2, {57.0, 58.4, 60.5}, {67.0, 71.0, 77.0}},
-                        Case{"interleaved_1f1b", 8, 16, 2, {117, 120, 124.5}, {168, 178.4, 195.5}},
-                        Case{"looped_bfs", 4, 8, 2, {57.0, 57.6, 58.5}, {73.0, 81.2, 93.5}},
-                        Case{"interleaved_zb1p", 4, 8, 2, {51.0, 52.6, 55.0}, {59.0, 61.8, 66.0}}}) {
+  for (const Case& c :
+       {Case{"interleaved_1f1b", 4, 8, 2, {57.0, 58.4, 60.5}, {67.0, 71.0, 77.0}},
+        Case{"interleaved_1f1b", 8, 16, 2, {117, 120, 124.5}, {168, 178.4, 195.5}},
+        Case{"looped_bfs", 4, 8, 2, {57.0, 57.6, 58.5}, {73.0, 81.2, 93.5}},
+        Case{"interleaved_zb1p", 4, 8, 2, {51.0, 52.6, 55.0}, {59.0, 61.8, 66.0}}}) {
     const Schedule l0 = order(c.name, c.p, c.m, c.v);
     for (std::size_t k = 0; k < 3; ++k) {
       const std::int64_t comm = std::array<std::int64_t, 3>{0, 10, 25}[k];
@@ -139,9 +142,8 @@ TEST_P(EverySchedule, KeepsItsComputeOrder) {
   const std::vector<Nanoseconds> finish = unit_finish(l0);
   for (const TransferPolicyInfo& row : kTransferPolicies) {
     Schedule lowered = add_transfers(l0, finish, row.policy);
-    std::erase_if(lowered.ops, [](const Op& op) {
-      return op.kind == OpKind::Send || op.kind == OpKind::Recv;
-    });
+    std::erase_if(lowered.ops,
+                  [](const Op& op) { return op.kind == OpKind::Send || op.kind == OpKind::Recv; });
     for (Op& op : lowered.ops) op.key = 0;
     EXPECT_EQ(lowered.ops, l0.ops) << row.name;
   }
@@ -165,9 +167,8 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, EverySchedule, ::testing::ValuesIn(names()), [](const auto& test) {
-  return "schedule_" + std::string(test.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, EverySchedule, ::testing::ValuesIn(names()),
+                         [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 }  // namespace
 }  // namespace rehearse

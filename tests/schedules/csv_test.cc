@@ -56,9 +56,8 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()), [](const auto& test) {
-  return "schedule_" + std::string(test.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()),
+                         [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 TEST(Csv, BrokenFilesAreOneLineWithRowAndCell) {
   for (const auto& [text, error] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -37,10 +37,14 @@ class RandomOrder {
 
   Placement placement(std::int32_t positions, std::int32_t microbatches) {
     switch (between(0, 3)) {
-      case 0: return loop_placement(positions, between(1, 3));
-      case 1: return v_placement(positions);
-      case 2: return bidirectional_placement(positions, between(0, microbatches));
-      default: break;
+      case 0:
+        return loop_placement(positions, between(1, 3));
+      case 1:
+        return v_placement(positions);
+      case 2:
+        return bidirectional_placement(positions, between(0, microbatches));
+      default:
+        break;
     }
     Placement arbitrary{.positions = positions};
     const std::int32_t stages = positions * between(1, 3);
@@ -70,10 +74,10 @@ class RandomOrder {
             if (schedule.slices > 1) op.slice = static_cast<std::int8_t>(k);
             const bool forward_ready = !own.forward && (s == 0 || at(s - 1, b, k).forward) &&
                                        (k == 0 || at(s, b, k - 1).forward);
-            const bool backward_ready =
-                own.forward && !own.backward && (s + 1 == stages || at(s + 1, b, k).backward) &&
-                at(s, b, schedule.slices - 1).forward &&
-                (k + 1 == schedule.slices || at(s, b, k + 1).backward);
+            const bool backward_ready = own.forward && !own.backward &&
+                                        (s + 1 == stages || at(s + 1, b, k).backward) &&
+                                        at(s, b, schedule.slices - 1).forward &&
+                                        (k + 1 == schedule.slices || at(s, b, k + 1).backward);
             if (forward_ready) ready.push_back(op);
             op.kind = split_ ? OpKind::InputGradient : OpKind::Backward;
             if (backward_ready) ready.push_back(op);
@@ -84,14 +88,16 @@ class RandomOrder {
       }
       const Op& first = draw(ready);
       const auto row_of = [&](const Op& op) {
-        return static_cast<std::size_t>(
-            schedule.placement.position(op.stage, op.microbatch).value);
+        return static_cast<std::size_t>(schedule.placement.position(op.stage, op.microbatch).value);
       };
       const auto run = [&](const Op& op) {
         State& own = at(op.stage.value, op.microbatch.value, op.slice < 0 ? 0 : op.slice);
-        if (op.kind == OpKind::Forward) own.forward = true;
-        else if (op.kind == OpKind::WeightGradient) own.weight = true;
-        else own.backward = true;
+        if (op.kind == OpKind::Forward)
+          own.forward = true;
+        else if (op.kind == OpKind::WeightGradient)
+          own.weight = true;
+        else
+          own.backward = true;
         --left;
       };
       std::vector<Op> partners;
@@ -104,7 +110,8 @@ class RandomOrder {
       if (!partners.empty()) {
         const Op& second = draw(partners);
         rows[row_of(first)].push_back(
-            {.kind = OpKind::Overlap, .child = static_cast<std::int32_t>(schedule.children.size())});
+            {.kind = OpKind::Overlap,
+             .child = static_cast<std::int32_t>(schedule.children.size())});
         schedule.children.insert(schedule.children.end(), {first, second});
         run(second);
       } else {

@@ -62,8 +62,7 @@ TEST(RandomOrders, NaiveOnesAreCaughtWhereTheyHangAndNowhereElse) {
   std::array<std::int32_t, kStreamModels.size()> hang{};
   for (std::int32_t k = 0; k < kOrders; ++k) {
     const Schedule l0 = random.next();
-    const Schedule lowered =
-        add_transfers(l0, random_finish(l0, random), TransferPolicy::Naive);
+    const Schedule lowered = add_transfers(l0, random_finish(l0, random), TransferPolicy::Naive);
     for (std::size_t m = 0; m < kStreamModels.size(); ++m) {
       const bool ran = testing::Rendezvous(lowered, kStreamModels[m].model).run();
       const DeadlockProof proof = prove_no_deadlock(lowered, kStreamModels[m].model);
@@ -83,8 +82,7 @@ TEST(RandomOrders, EveryStepOfACycleIsTrue) {
   std::int32_t steps = 0;
   for (std::int32_t k = 0; k < 1000; ++k) {
     const Schedule l0 = random.next();
-    const Schedule lowered =
-        add_transfers(l0, random_finish(l0, random), TransferPolicy::Naive);
+    const Schedule lowered = add_transfers(l0, random_finish(l0, random), TransferPolicy::Naive);
     const auto op = [&](OpId id) -> const Op& { return lowered.ops[id.index()]; };
     for (const StreamModelInfo& model : kStreamModels) {
       const DeadlockProof proof = prove_no_deadlock(lowered, model.model);

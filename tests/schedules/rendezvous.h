@@ -38,7 +38,7 @@ class Rendezvous {
         }
         if (transfer) {
           home_[thing(op.kind, op.payload, op.stage.value, op)] = {row.value, number,
-                                                                  queue.groups.size() - 1};
+                                                                   queue.groups.size() - 1};
         }
         after_transfer = transfer;
       }
@@ -112,10 +112,14 @@ class Rendezvous {
     const std::string peer = std::to_string(op.peer.value);
     switch (model) {
       case StreamModel::One:
-      case StreamModel::Fuse: return "N";
-      case StreamModel::Host: return "C";
-      case StreamModel::Peer: return "N" + peer;
-      case StreamModel::Payload: return op.payload == Payload::Gradient ? "Nb" : "Nf";
+      case StreamModel::Fuse:
+        return "N";
+      case StreamModel::Host:
+        return "C";
+      case StreamModel::Peer:
+        return "N" + peer;
+      case StreamModel::Payload:
+        return op.payload == Payload::Gradient ? "Nb" : "Nf";
       case StreamModel::PeerDirection:
         return "N" + peer + (op.kind == OpKind::Send ? "S" : "R") +
                (op.payload == Payload::Gradient ? "b" : "f");
@@ -152,8 +156,10 @@ class Rendezvous {
         if (s == last) return true;
         return remote(s, s + 1, op) ? done(OpKind::Recv, Payload::Gradient, s, op)
                                     : done(OpKind::Backward, Payload::None, s + 1, op);
-      case OpKind::WeightGradient: return done(OpKind::Backward, Payload::None, s, op);
-      default: return true;
+      case OpKind::WeightGradient:
+        return done(OpKind::Backward, Payload::None, s, op);
+      default:
+        return true;
     }
   }
   // All of a group's members become ready together, once what its sends carry is there.

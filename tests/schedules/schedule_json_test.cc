@@ -48,9 +48,8 @@ std::vector<std::string_view> names() {
   }
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()), [](const auto& test) {
-  return "schedule_" + std::string(test.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(names()),
+                         [](const auto& test) { return "schedule_" + std::string(test.param); });
 
 // A full L1, values and all: ZeRO-1 and ZeRO-3 of docs/ir.md, and an odd replica.
 TEST(ScheduleJson, AFullLoweringReadsBackColumnByColumn) {
@@ -111,8 +110,8 @@ TEST(ScheduleJson, IdleSlotsMayBeEmptyOrNull) {
 
 TEST(ScheduleFile, ComputeOrderIsWhatIsLeftWithoutTransfersAndParts) {
   const ScheduleFile file =
-      parse_schedule_file("0F0[0],0F0[1],0SEND_F0,0RECV_B0,0B0[1],0B0[0]\n1RECV_F0,1F0,1B0,1SEND_B0\n",
-                          "x.csv")
+      parse_schedule_file(
+          "0F0[0],0F0[1],0SEND_F0,0RECV_B0,0B0[1],0B0[0]\n1RECV_F0,1F0,1B0,1SEND_B0\n", "x.csv")
           .value();
   const Schedule l0 = compute_order_of(file.schedule);
   EXPECT_EQ(l0.level, Level::Compute);

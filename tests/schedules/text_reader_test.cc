@@ -12,8 +12,8 @@ namespace {
 
 TEST(OpText, EveryFormReadsBackAsItIsWritten) {
   for (const char* text : {"2F0", "0B3", "11I2", "0W127", "3R1", "0F1.2", "3F1[0]", "3F1[0:2]",
-                           "0F1.2[1:4]", "0SEND_F1", "1RECV_F1", "1SEND_B1.3", "0RECV_B1", "0UNSHARD",
-                           "0RESHARD", "5REDUCE_GRAD", "2OPTIMIZER_STEP"}) {
+                           "0F1.2[1:4]", "0SEND_F1", "1RECV_F1", "1SEND_B1.3", "0RECV_B1",
+                           "0UNSHARD", "0RESHARD", "5REDUCE_GRAD", "2OPTIMIZER_STEP"}) {
     const Result<ParsedOp> parsed = parse_op(text);
     ASSERT_TRUE(parsed) << text << ": " << parsed.error().message;
     EXPECT_EQ(to_text(parsed.value().op), text);
@@ -45,10 +45,12 @@ TEST(OpText, WhatIsNotAnOpToTheLastCharacterIsRefusedWithItsColumn) {
            {"-1F0", "column 1: expected a stage number, found \"-1F0\""},
            {"2F", "column 3: expected a micro-batch number, found the end"},
            {"2FORWARD0", "column 3: expected a micro-batch number, found \"ORWARD0\""},
-           {"2X0", "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
-                   "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"X0\""},
-           {"2SEND0", "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
-                      "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"SEND0\""},
+           {"2X0",
+            "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
+            "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"X0\""},
+           {"2SEND0",
+            "column 2: expected F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
+            "RESHARD, REDUCE_GRAD or OPTIMIZER_STEP, found \"SEND0\""},
            {"0UNSHARD3", "column 9: unexpected \"3\""},
            {"99999999999F0", "column 1: a stage number is larger than 99999999"},
            {"0F999999999999999999999", "column 3: a micro-batch number is larger than 99999999"},

@@ -24,7 +24,9 @@ Schedule order(std::string_view name, ScheduleShape shape) {
 Schedule transfers_of(const Schedule& l0, TransferPolicy policy = TransferPolicy::TimeSorted) {
   return add_transfers(l0, time_compute(l0, {}).value().end, policy);
 }
-Schedule csv(std::string_view text) { return parse_csv(text, "test.csv").value(); }
+Schedule csv(std::string_view text) {
+  return parse_csv(text, "test.csv").value();
+}
 
 struct Lowered {
   Schedule order, full;
@@ -49,8 +51,8 @@ using Lines = std::vector<std::string>;
 
 // Some breaks are seen by several rules: this one must be among them.
 void expect_among(const std::vector<std::string>& lines, const std::string& wanted) {
-  EXPECT_NE(std::ranges::find(lines, wanted), lines.end())
-      << wanted << "\nis not among\n" << ::testing::PrintToString(lines);
+  EXPECT_NE(std::ranges::find(lines, wanted), lines.end()) << wanted << "\nis not among\n"
+                                                           << ::testing::PrintToString(lines);
 }
 
 std::int32_t find(const Schedule& schedule, const std::string& text, std::int32_t row = 0) {
@@ -112,8 +114,8 @@ TEST(Validate, EverySchedulesLoweringIsSoundUnderEveryPolicyAndModel) {
 // What lower() makes of the example, in every stage of ZeRO and order of stages.
 TEST(Validate, FullLoweringsAreSoundAndEveryRuleHasSomethingToLookAt) {
   for (const std::int32_t zero_stage : {0, 1, 2, 3}) {
-    for (const char* name : {"interleaved_1f1b", "gpipe", "zb_h1", "zb_v", "chimera", "dualpipe",
-                             "dualpipev"}) {
+    for (const char* name :
+         {"interleaved_1f1b", "gpipe", "zb_h1", "zb_v", "chimera", "dualpipe", "dualpipev"}) {
       Plan plan = example_plan(zero_stage, ComputeType::Bf16, 8);
       plan.schedule = name;
       const ChunkRule chunks = find_schedule(name)->chunks;
@@ -171,9 +173,10 @@ TEST(Form, AWaitForTheOwnStreamIsNamed) {
 
 TEST(Completeness, AMissingBackwardIsNamed) {
   EXPECT_EQ(violations(csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n")),
-            (Lines{"V2: 1B1 is missing: it belongs on rank 1",
-                   // 0B1 waits for it, which no cycle explains: V6 has nothing to add
-                   }));
+            (Lines{
+                "V2: 1B1 is missing: it belongs on rank 1",
+                // 0B1 waits for it, which no cycle explains: V6 has nothing to add
+            }));
 }
 
 TEST(Completeness, AnOpThatRunsTwiceIsNamed) {
@@ -197,11 +200,13 @@ TEST(Completeness, ForwardsAloneAreComplete) {
 }
 
 TEST(Order, ABackwardBeforeItsForwardIsNamed) {
-  expect_among(violations(csv("0F0,0B1,0B0,0F1\n")), "V3: 0B1 on rank 0 runs before its forward 0F1");
+  expect_among(violations(csv("0F0,0B1,0B0,0F1\n")),
+               "V3: 0B1 on rank 0 runs before its forward 0F1");
 }
 
 TEST(Order, ALateInputGradientIsNamed) {
-  expect_among(violations(csv("0F0,0W0,0I0\n")), "V3: 0W0 on rank 0 runs before its input gradient");
+  expect_among(violations(csv("0F0,0W0,0I0\n")),
+               "V3: 0W0 on rank 0 runs before its input gradient");
 }
 
 TEST(Order, SlicesOutOfOrderAreNamed) {
@@ -224,9 +229,9 @@ TEST(Order, AnOpBeforeTheRecvThatFeedsItIsNamed) {
 
 // Stages 1 and 2 lie on rank 1: nothing is sent between them, the order alone must be right.
 TEST(Order, AnOpBeforeItsProducerOnTheSameRankIsNamed) {
-  const Lines lines = violations(
-      csv("0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
-          "1RECV_F0,2F0,1F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n"));
+  const Lines lines =
+      violations(csv("0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
+                     "1RECV_F0,2F0,1F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n"));
   EXPECT_EQ(lines, (Lines{"V3: 2F0 on rank 1 is listed before 1F0, which makes its input",
                           "V6: it hangs with one in-order transfer stream per rank: 2F0 on rank 1 "
                           "-> 1F0 on rank 1 -> 2F0 on rank 1"}));
@@ -241,15 +246,16 @@ TEST(Transfers, ASendThatIsMissingLeavesItsRecvAlone) {
 }
 
 TEST(Transfers, BothEndsMissingAreNamedAtTheirConsumer) {
-  EXPECT_EQ(violations(csv("0F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n")),
-            (Lines{"V4: nothing brings 1F0 on rank 1 its input: 0SEND_F0 and 1RECV_F0 are missing"}));
+  EXPECT_EQ(
+      violations(csv("0F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n")),
+      (Lines{"V4: nothing brings 1F0 on rank 1 its input: 0SEND_F0 and 1RECV_F0 are missing"}));
 }
 
 // The k-th SEND meets the k-th RECV: swap two and the wrong micro-batch arrives.
 TEST(Transfers, AChannelThatIsNotFirstInFirstOutIsNamed) {
-  const Schedule schedule = csv(
-      "0F0,0F1,0SEND_F1,0SEND_F0,0RECV_B0,0B0,0RECV_B1,0B1\n"
-      "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+  const Schedule schedule =
+      csv("0F0,0F1,0SEND_F1,0SEND_F0,0RECV_B0,0B0,0RECV_B1,0B1\n"
+          "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
   expect_among(violations(schedule),
                "V4: channel rank 0 -> rank 1: 0SEND_F1 is sent before 0SEND_F0, but received after "
                "it: list both in the same order on both ranks");
@@ -274,7 +280,8 @@ TEST(Transfers, BytesThatDifferAreNamed) {
   Schedule full = example(1).full;
   const std::int32_t recv = find(full, "1RECV_F0", 1);
   full.values[operands(full, recv)[0].value.index()].bytes = {4096};
-  expect_among(violations(full), "V4: 0SEND_F0 on row 0 sends 2048 bytes, 1RECV_F0 on row 1 expects 4096");
+  expect_among(violations(full),
+               "V4: 0SEND_F0 on row 0 sends 2048 bytes, 1RECV_F0 on row 1 expects 4096");
 }
 
 TEST(Deadlock, TheCycleIsTheMessage) {
@@ -287,9 +294,10 @@ TEST(Deadlock, TheCycleIsTheMessage) {
 
 // 1F1B that begins with a backward's forward too late: the compute order itself waits in a circle.
 TEST(Deadlock, AComputeOrderCanHangToo) {
-  EXPECT_EQ(violations(csv("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")),
-            (Lines{"V6: it hangs with one in-order transfer stream per rank: 0B0 on rank 0 -> 1B0 on "
-                   "rank 1 -> 1F1 on rank 1 -> 0F1 on rank 0 -> 0B0 on rank 0"}));
+  EXPECT_EQ(
+      violations(csv("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")),
+      (Lines{"V6: it hangs with one in-order transfer stream per rank: 0B0 on rank 0 -> 1B0 on "
+             "rank 1 -> 1F1 on rank 1 -> 0F1 on rank 0 -> 0B0 on rank 0"}));
 }
 
 // --- V5 ------------------------------------------------------------------------------------------
@@ -366,8 +374,9 @@ TEST(Lives, AValueThatIsNeverFreedIsNamed) {
   Schedule full = example(1).full;
   const std::int32_t send = find(full, "0SEND_F0");
   operands(full, send)[0].last = false;
-  EXPECT_EQ(violations(full), (Lines{"V7: x0.0 is never freed: its last use, 0SEND_F0 on row 0, does "
-                                     "not say so"}));
+  EXPECT_EQ(violations(full),
+            (Lines{"V7: x0.0 is never freed: its last use, 0SEND_F0 on row 0, does "
+                   "not say so"}));
 }
 
 TEST(Lives, AStaleVersionIsNamed) {
@@ -397,8 +406,9 @@ TEST(Arena, MemoryThatIsGivenOnTooEarlyIsNamed) {
   const std::vector<std::string> lines = violations(full);
   EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
     return line.starts_with("V8: ") &&
-           line.ends_with("takes memory of g.L2.0, and 2B1 on row 0 does not wait for its use by "
-                          "REDUCE_SCATTER L2 on row 0");
+           line.ends_with(
+               "takes memory of g.L2.0, and 2B1 on row 0 does not wait for its use by "
+               "REDUCE_SCATTER L2 on row 0");
   })) << ::testing::PrintToString(lines);
 }
 
@@ -445,8 +455,9 @@ TEST(Gathers, AGatherThatIsStillInUseIsNamed) {
 }
 
 TEST(Gradients, ALateWeightGradientIsNamed) {
-  EXPECT_EQ(violations(csv("0F0,0F1,0I0,0W0,0I1,0REDUCE_GRAD,0W1\n")),
-            (Lines{"V10: 0W1 on rank 0 adds to a gradient that 0REDUCE_GRAD has used: it is late"}));
+  EXPECT_EQ(
+      violations(csv("0F0,0F1,0I0,0W0,0I1,0REDUCE_GRAD,0W1\n")),
+      (Lines{"V10: 0W1 on rank 0 adds to a gradient that 0REDUCE_GRAD has used: it is late"}));
 }
 
 TEST(Gradients, AMicrobatchThatIsLeftOutOfTheSumIsNamed) {
@@ -457,8 +468,9 @@ TEST(Gradients, AMicrobatchThatIsLeftOutOfTheSumIsNamed) {
       operand.access = Access::Read;  // reads G.L2 and adds nothing
     }
   }
-  expect_among(violations(full),
-               "V10: bucket L2 on row 0 lacks micro-batch 1 of stage 2, unlike that of 2B0 on row 0");
+  expect_among(
+      violations(full),
+      "V10: bucket L2 on row 0 lacks micro-batch 1 of stage 2, unlike that of 2B0 on row 0");
 }
 
 TEST(Gradients, ASumThatIsNotReducedIsNamed) {
@@ -481,9 +493,10 @@ TEST(Gradients, ATiedSumThatIsNotExchangedIsNamed) {
 // --- V12 to V15 ----------------------------------------------------------------------------------
 
 TEST(Pairs, OpsOfOneMicrobatchCannotOverlap) {
-  expect_among(violations(csv("(0F0;0B0)OVERLAP_F_B\n")),
-               "V12: (0F0;0B0)OVERLAP_F_B on rank 0: 0B0 depends on 0F0, they cannot run at the same "
-               "time");
+  expect_among(
+      violations(csv("(0F0;0B0)OVERLAP_F_B\n")),
+      "V12: (0F0;0B0)OVERLAP_F_B on rank 0: 0B0 depends on 0F0, they cannot run at the same "
+      "time");
 }
 
 TEST(PlacementRule, AnOpOnAnotherRankIsNamed) {
