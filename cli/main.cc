@@ -53,7 +53,6 @@ constexpr std::array kCommands{
     add_render,
     add_export,
     add_run,
-    add_run,
     add_view,
     add_compare,
 };
