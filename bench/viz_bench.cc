@@ -15,7 +15,9 @@
 #include "viz/import.h"
 #include "viz/paint.h"
 #include "viz/png.h"
+#include "viz/session.h"
 #include "viz/svg.h"
+#include "viz/view_scene.h"
 
 namespace rehearse::viz {
 namespace {
@@ -168,6 +170,33 @@ void LayoutFrames(benchmark::State& state) {
   state.counters["boxes"] = static_cast<double>(most_boxes);
 }
 
+// The window's whole frame, from an event to the scene: what a person waits for but the drawing.
+void WindowFrames(benchmark::State& state) {
+  std::vector<Document> documents;
+  documents.emplace_back(std::move(read_trace(big_file(state.range(0)))).value());
+  const Session session(std::move(documents));
+  std::vector<double> times;
+  std::mt19937 random(3);
+  for (auto _ : state) {
+    SceneCache cache;
+    ViewState view = initial_state(session, 1650, 1000);
+    for (int step = 0; step < 200; ++step) {
+      const Event event{.type = Event::Type::Wheel, .shift = step % 4 == 3, .control = step % 4 != 3,
+                        .x = 0, .y = step % 80 < 50 ? 1.0 : -1.5};
+      view.mouse_x = 200 + static_cast<double>(random() % 1300);
+      view.mouse_y = 300;
+      const double start = cpu_ms();
+      view = reduce(session, std::move(view), event);
+      const Scene scene = view_scene(session, view, cache);
+      benchmark::DoNotOptimize(scene.layers.data());
+      times.push_back(cpu_ms() - start);
+    }
+  }
+  std::ranges::sort(times);
+  state.counters["p50_ms"] = times[times.size() / 2];
+  state.counters["p99_ms"] = times[times.size() * 99 / 100];
+}
+
 // 64 ranks with 512 ops each, from the trace to the file's text.
 template <std::string (*kDraw)(const Scene&)>
 void render(benchmark::State& state) {
@@ -227,6 +256,7 @@ BENCHMARK(BuildIndex)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(LayoutFrames)
     ->Args({10'000'000, 1, 0})->Args({10'000'000, 1, 1})->Args({10'000'000, 0, 0})
     ->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(WindowFrames)->Arg(10'000'000)->Unit(benchmark::kMillisecond)->Iterations(1);
 BENCHMARK(RenderSvg)->Arg(64)->Unit(benchmark::kMillisecond);
 BENCHMARK(RenderPng)->Arg(64)->Unit(benchmark::kMillisecond);
 BENCHMARK(ReadChrome)->Arg(200'000)->Unit(benchmark::kMillisecond);

@@ -1,7 +1,7 @@
 #include "viz/chart.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <numeric>
 
 namespace rehearse::viz {
@@ -43,6 +43,9 @@ std::string background(Color color) {
          ";38;2;" + number(ink.red) + ';' + number(ink.green) + ';' + number(ink.blue) + 'm';
 }
 
+// The picture, in pixels.
+constexpr double kLeft = 34, kTop = 30, kRow = 20, kGap = 3, kMargin = 8, kNarrow = 1.2;
+
 // Times to columns: a whole number of columns per unit where the line has room for it, so that
 // equal ops look equal; else in proportion.
 class Scale {
@@ -58,10 +61,8 @@ class Scale {
   }
   std::int64_t column(Nanoseconds time) const {
     if (total_ == 0) return 0;
-    return static_cast<std::int64_t>(static_cast<double>(time.value) *
-                                         static_cast<double>(columns_) /
-                                         static_cast<double>(total_) +
-                                     0.5);
+    return std::llround(static_cast<double>(time.value) * static_cast<double>(columns_) /
+                        static_cast<double>(total_));
   }
   std::int64_t columns() const { return columns_; }
 
@@ -81,7 +82,9 @@ std::string chart(const Schedule& schedule, const ComputeTiming& timing,
   std::string text;
   for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::string number = std::to_string(row.value);
-    text += 'r' + number + std::string(digits - number.size() + 1, ' ');
+    text += 'r';
+    text += number;
+    text.append(digits - number.size() + 1, ' ');
     std::int64_t at = 0;
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       const Op& op = schedule.ops[i];
@@ -108,7 +111,6 @@ std::string chart(const Schedule& schedule, const ComputeTiming& timing,
 
 Scene chart_scene(const Schedule& schedule, const ComputeTiming& timing, const std::string& title,
                   std::int32_t width) {
-  constexpr double kLeft = 34, kTop = 30, kRow = 20, kGap = 3, kMargin = 8, kNarrow = 1.2;
   const Palette& colors = palette(Theme::Light);
   Scene scene{
       .width = width,

@@ -7,6 +7,7 @@
 
 #include "viz/geometry.h"
 #include "viz/scene.h"
+#include "viz/view_scene.h"
 
 namespace rehearse::viz {
 
@@ -38,7 +39,7 @@ std::string clipped(std::string what, TextSize size, double width);
 
 // The parts, each added to `scene`.
 void draw_bar(const ViewContext& c, Scene& scene);      // title, step time, live bubble ratio
-void draw_minimap(const ViewContext& c, Scene& scene);
+void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
 void draw_panel(const ViewContext& c, Scene& scene);    // the selected op; where the time went
 Scene top_layer(const ViewContext& c);                  // tooltip, search, statistics, help
 

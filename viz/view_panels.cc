@@ -62,42 +62,57 @@ void draw_bar(const ViewContext& c, Scene& scene) {
 }
 
 // The whole step: each row a line of pixels, as far as there is room for them.
-void draw_minimap(const ViewContext& c, Scene& scene) {
+static Scene whole_step(const ViewContext& c) {
   const Document& document = c.session.at(0);
   const Trace& trace = document.trace();
   constexpr std::int32_t kMost = 64;
   std::vector<std::int32_t> lanes;
-  const std::int32_t rows = std::max(1, trace.num_rows());
-  for (std::int32_t i = 0; i < std::min(rows, kMost) && trace.slots > 0; ++i) {
-    lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / std::min(rows, kMost)) * trace.slots);
+  const std::int32_t rows = std::max(1, trace.num_rows()), lines = std::min(rows, kMost);
+  for (std::int32_t i = 0; i < lines && trace.slots > 0; ++i) {
+    lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / lines) * trace.slots);
   }
   Frame frame;
-  // At a twelfth of the width per pixel boxes are rare: lines of colour are what is wanted.
-  layout(document.index(), {.begin = trace.begin, .end = {std::max(trace.begin.value + 1, trace.begin.value + c.session.longest_step())},
-                            .width_px = static_cast<std::int32_t>(c.at.width), .snap = true}, lanes, frame);
+  layout(document.index(),
+         {.begin = trace.begin,
+          .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
+          .width_px = static_cast<std::int32_t>(c.at.width), .snap = true},
+         lanes, frame);
   Scene layer;
   layer.clip_x = c.at.left;
   layer.clip_y = c.at.minimap_y;
   layer.clip_width = c.at.width;
   layer.clip_height = c.at.minimap_height;
-  const double height = (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
+  const double height =
+      (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
   double y = c.at.minimap_y + 2;
   for (const LaneFrame& lane : frame.lanes) {
     paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme, layer);
     y += height;
   }
   layer.texts.clear();
+  return layer;
+}
+
+void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
+  if (cache.minimap_width != c.state.width || cache.minimap_theme != c.theme) {
+    cache.minimap = whole_step(c);
+    cache.minimap_width = c.state.width;
+    cache.minimap_theme = c.theme;
+  }
   const double scale = c.at.width / static_cast<double>(c.session.longest_step());
   const double from = c.at.left + std::max(0.0, c.state.begin) * scale;
   const double to = c.at.left + std::min(static_cast<double>(c.session.longest_step()), c.state.end) * scale;
-  Scene frame_layer;
+  Scene frame;
   for (const auto& [a, b] : {std::pair{c.at.left, from}, {to, c.at.left + c.at.width}}) {
-    if (b > a) frame_layer.rects.push_back({.x = a, .y = c.at.minimap_y, .width = b - a, .height = c.at.minimap_height, .fill = c.colors.background, .alpha = 150});
+    if (b <= a) continue;
+    frame.rects.push_back({.x = a, .y = c.at.minimap_y, .width = b - a, .height = c.at.minimap_height,
+                           .fill = c.colors.background, .alpha = 150});
   }
-  frame_layer.rects.push_back({.x = from, .y = c.at.minimap_y, .width = std::max(3.0, to - from), .height = c.at.minimap_height,
-                               .fill = c.colors.text, .alpha = 0, .outlined = true, .outline = c.colors.text});
-  layer.layers.push_back(std::move(frame_layer));
-  scene.layers.push_back(std::move(layer));
+  frame.rects.push_back({.x = from, .y = c.at.minimap_y, .width = std::max(3.0, to - from),
+                         .height = c.at.minimap_height, .fill = c.colors.text, .alpha = 0,
+                         .outlined = true, .outline = c.colors.text});
+  scene.layers.push_back(cache.minimap);
+  scene.layers.push_back(std::move(frame));
 }
 
 namespace {

@@ -26,7 +26,7 @@ Color error_color(double error) {
 
 class Composer {
  public:
-  explicit Composer(const ViewContext& context) : c(context) {}
+  Composer(const ViewContext& context, SceneCache& cache) : c(context), cache_(cache) {}
 
   Scene draw() {
     scene_.width = c.state.width;
@@ -36,7 +36,7 @@ class Composer {
     Scene lanes = lane_layer();
     Scene over = overlay_layer();
     draw_bar(c, scene_);
-    draw_minimap(c, scene_);
+    draw_minimap(c, scene_, cache_);
     axis();
     row_labels();
     draw_panel(c, scene_);
@@ -65,6 +65,7 @@ class Composer {
 
   Scene lane_layer() {
     Scene layer = bounded();
+    cache_.frames.resize(c.session.documents().size());
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(c.session.documents().size()); ++d) {
       const Document& document = c.session.at(d);
       std::vector<std::int32_t> lanes;
@@ -74,7 +75,7 @@ class Composer {
         lanes.push_back(spot.lane);
         spots.push_back(&spot);
       }
-      Frame frame;
+      Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
       layout(document.index(), view_of(document.trace()), lanes, frame);
       if (!c.state.causes) hide_causes(frame);
       const bool errors = d == 1 && c.state.difference && c.session.same_schedule();
@@ -338,14 +339,20 @@ class Composer {
   }
 
   const ViewContext& c;  // short: it is in every line
+  SceneCache& cache_;
   Scene scene_;
 };
 
 }  // namespace
 
-Scene view_scene(const Session& session, const ViewState& state) {
+Scene view_scene(const Session& session, const ViewState& state, SceneCache& cache) {
   const ViewContext context(session, state);
-  return Composer(context).draw();
+  return Composer(context, cache).draw();
+}
+
+Scene view_scene(const Session& session, const ViewState& state) {
+  SceneCache cache;
+  return view_scene(session, state, cache);
 }
 
 }  // namespace rehearse::viz

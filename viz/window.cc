@@ -400,7 +400,7 @@ class Window {
     ++frames_;
     ImGui_ImplOpenGL3_NewFrame();
     ImGui::NewFrame();
-    const Scene scene = view_scene(session_, state_);
+    const Scene scene = view_scene(session_, state_, cache_);
     painter.draw(scene, *ImGui::GetBackgroundDrawList());
     ImGui::Render();
     glViewport(0, 0, width, height);
@@ -433,6 +433,7 @@ class Window {
   const Session& session_;
   WindowOptions options_;
   ViewState state_;
+  SceneCache cache_;
   Input input_;
   GLFWwindow* window_ = nullptr;
   bool started_ = false, drawing_ = false, capturing_ = false;

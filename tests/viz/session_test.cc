@@ -199,6 +199,7 @@ TEST(Session, AnyScriptReplays) {
   std::mt19937 random(4);
   const auto pick = [&](std::uint32_t below) { return static_cast<std::int32_t>(random() % below); };
   std::string script;
+  SceneCache cache;
   ViewState state = start(session);
   for (int i = 0; i < 600; ++i) {
     Event event{.type = static_cast<Event::Type>(pick(9)), .key = static_cast<Key>(1 + pick(34)),
@@ -213,6 +214,7 @@ TEST(Session, AnyScriptReplays) {
     ASSERT_TRUE(std::isfinite(state.begin) && std::isfinite(state.scroll));
     if (i % 60 == 0) {
       const std::string text = svg(view_scene(session, state));
+      ASSERT_EQ(svg(view_scene(session, state, cache)), text) << "the cache changes the picture";
       ASSERT_EQ(text.find("nan"), std::string::npos) << script;
     }
   }
