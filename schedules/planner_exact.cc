@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kStages = 3, kMicrobatches = 4;
 
 struct Counts {
-  std::array<std::int8_t, kStages> forward{}, input{}, weight{};
+  std::array<std::int32_t, kStages> forward{}, input{}, weight{};
   auto operator<=>(const Counts&) const = default;
 };
 
@@ -27,7 +27,7 @@ class Search {
   Search(const PlanTask& task, std::int64_t bound)
       : task_(task),
         p_(static_cast<std::size_t>(task.placement.positions)),
-        m_(static_cast<std::int8_t>(task.microbatches)),
+        m_(task.microbatches),
         bound_(bound) {}
 
   Schedule run() {
@@ -44,6 +44,7 @@ class Search {
   }
 
  private:
+  static std::size_t index(std::int32_t number) { return static_cast<std::size_t>(number); }
   const StageTimes& times(std::size_t s) const {
     return task_.times.of({static_cast<std::int32_t>(s)});
   }
@@ -52,38 +53,38 @@ class Search {
   void expand(const State& from, std::int32_t parent, std::vector<State>& next) const {
     const Counts& done = from.done;
     for (std::size_t s = 0; s < p_; ++s) {
-      const std::int8_t f = done.forward[s], i = done.input[s], w = done.weight[s];
+      const std::int32_t f = done.forward[s], i = done.input[s], w = done.weight[s];
       const std::int64_t alive = 2 * f - (task_.held_until_weight ? 2 * w : i + w);
       if (f < m_ && (s == 0 || f < done.forward[s - 1]) && alive + 2 <= task_.limit_halves) {
-        const auto b = static_cast<std::size_t>(f);
+        const auto b = index(f);
         const std::int64_t ready = s == 0 ? 0 : from.forward[s - 1][b] + transfer();
         State to = after(from, parent, s, OpKind::Forward, f, ready, times(s).forward.value);
         ++to.done.forward[s];
         to.forward[s][b] = to.free[s];
         if (s > 0) to.forward[s - 1][b] = 0;
-        add(std::move(to), next);
+        add(to, next);
       }
       if (i < f && (s + 1 == p_ || i < done.input[s + 1])) {
-        const auto b = static_cast<std::size_t>(i);
+        const auto b = index(i);
         const std::int64_t ready = s + 1 == p_ ? 0 : from.input[s + 1][b] + transfer();
         State to =
             after(from, parent, s, OpKind::InputGradient, i, ready, times(s).input_gradient.value);
         ++to.done.input[s];
         to.input[s][b] = to.free[s];
         if (s + 1 < p_) to.input[s + 1][b] = 0;
-        add(std::move(to), next);
+        add(to, next);
       }
       if (w < i) {
         State to =
             after(from, parent, s, OpKind::WeightGradient, w, 0, times(s).weight_gradient.value);
         ++to.done.weight[s];
-        add(std::move(to), next);
+        add(to, next);
       }
     }
   }
 
   State after(const State& from, std::int32_t parent, std::size_t s, OpKind kind,
-              std::int8_t microbatch, std::int64_t ready, std::int64_t duration) const {
+              std::int32_t microbatch, std::int64_t ready, std::int64_t duration) const {
     State to = from;
     to.parent = parent;
     to.op = compute_op(kind, {static_cast<std::int32_t>(s)}, {microbatch});
@@ -91,7 +92,7 @@ class Search {
     return to;
   }
 
-  void add(State state, std::vector<State>& next) const {
+  void add(State& state, std::vector<State>& next) const {
     if (at_least(state) >= bound_) return;
     // What waits for a position that is busy until later might as well end later: fewer states.
     for (std::size_t s = 0; s < p_; ++s) {
@@ -104,7 +105,7 @@ class Search {
         if (s == 0) end = 0;
       }
     }
-    next.push_back(std::move(state));
+    next.push_back(state);
   }
 
   // No completion of the state ends before this.
@@ -147,7 +148,7 @@ class Search {
       const auto from = kept.begin() + static_cast<std::ptrdiff_t>(group);
       const bool dominated = std::any_of(
           from, kept.end(), [&](const State& other) { return nowhere_later(other, state); });
-      if (!dominated) kept.push_back(std::move(state));
+      if (!dominated) kept.push_back(state);
     }
     return kept;
   }
@@ -176,7 +177,7 @@ class Search {
 
   const PlanTask& task_;
   std::size_t p_;
-  std::int8_t m_;
+  std::int32_t m_;
   std::int64_t bound_;
   std::vector<std::vector<State>> layers_;  // by the number of ops done
 };

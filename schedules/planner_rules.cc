@@ -59,6 +59,7 @@ std::vector<std::int32_t> in_flight(const PlanTask& task, const Choice& row) {
       : row.under == Under::Round
           ? 2 * p
           : static_cast<std::int32_t>(std::min<std::int64_t>(task.limit_halves / 2, 1 << 20));
+  most.reserve(static_cast<std::size_t>(p));
   for (std::int32_t r = 0; r < p; ++r) most.push_back(std::max(1, first - row.step * r));
   return most;
 }

@@ -6,6 +6,8 @@
 namespace rehearse {
 namespace {
 
+constexpr std::int32_t kPatience = 2;  // rounds without gain that a gain may still follow
+
 // Ops on a time line: indices into the schedule that was given; rows change, starts move.
 class TimeLine {
  public:
@@ -221,7 +223,6 @@ Schedule shift_ops(const Schedule& schedule, const PlanTask& task, Objective obj
                    std::int32_t rounds) {
   Schedule best = schedule, current = schedule;
   PlanValue best_value = value_of(schedule, task, objective);
-  constexpr std::int32_t kPatience = 2;  // rounds without gain that a gain may still follow
   for (std::int32_t round = 0, idle = 0; round < rounds && idle <= kPatience; ++round, ++idle) {
     const Result<ComputeTiming> timing = time_compute(current, task.times);
     if (!timing) break;

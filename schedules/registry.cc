@@ -158,10 +158,10 @@ Result<> check_counts(const ScheduleInfo& info, const ScheduleShape& shape) {
   if (info.even_microbatches && m % 2 != 0) {
     return wrong("microbatches", name + " needs an even number, not " + text(m));
   }
-  if (m < info.least_rounds * p) {
+  const std::int64_t least = std::int64_t{info.least_rounds} * p;
+  if (m < least) {
     return wrong("microbatches", name + " needs at least " + text(info.least_rounds) +
-                                     " per position (" + text(info.least_rounds * p) + "), not " +
-                                     text(m));
+                                     " per position (" + text(least) + "), not " + text(m));
   }
   if (info.rounds && m % p != 0) {
     return wrong("microbatches",

@@ -98,7 +98,8 @@ std::string chart(const Schedule& schedule, const ComputeTiming& timing,
       if (options.color) {
         std::ranges::replace(cell, '-', ' ');
         const Color color = shade(color_of(work_of(schedule, op, 0).kind), op.microbatch.value);
-        cell = background(color) + cell + "\x1b[0m";
+        text += background(color);
+        cell += "\x1b[0m";
       }
       text += cell;
       at = end;

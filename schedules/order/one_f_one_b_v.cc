@@ -49,7 +49,7 @@ void take(Slots& slots, std::int64_t time, std::int32_t length) {
 GreedyRule packed_block(std::int32_t p, std::int32_t first_turn) {
   GreedyRule rule;
   rule.interval = kInterval;
-  rule.forward_place.resize(static_cast<std::size_t>(2 * p));
+  rule.forward_place.resize(2 * static_cast<std::size_t>(p));
   rule.backward_place = rule.forward_place;
   std::vector<Slots> taken(static_cast<std::size_t>(p), Slots{});
   std::int64_t time = 0;

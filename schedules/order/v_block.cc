@@ -7,7 +7,7 @@ GreedyRule rule_of(const Block& block, std::int32_t positions) {
   rule.interval = kInterval;
   rule.ahead = block.ahead;
   const auto leg = [&](std::vector<std::int64_t>& places, std::int64_t first, std::int32_t stride) {
-    for (std::int32_t i = 0; i < positions; ++i) places.push_back(first + i * stride);
+    for (std::int32_t i = 0; i < positions; ++i) places.push_back(first + std::int64_t{i} * stride);
     return places.back();
   };
   std::vector<std::int64_t> backward;  // in the order in which they run

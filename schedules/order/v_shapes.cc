@@ -37,7 +37,7 @@ Result<Schedule> repeat(const ScheduleShape& shape, std::span<const Block> block
   const std::int32_t p = shape.positions;
   const PlanTask task{.placement = v_placement(p),
                       .microbatches = shape.microbatches,
-                      .limit_halves = 2 * peak,
+                      .limit_halves = 2 * std::int64_t{peak},
                       .held_until_weight = true};
   std::vector<GreedyRule> rules;
   for (const Block& block : blocks) rules.push_back(rule_of(block, p));

@@ -12,6 +12,8 @@
 namespace rehearse::order {
 namespace {
 
+constexpr std::int32_t kShiftRounds = 8;
+
 class Leg {  // one chunk of a position: its next F, I, W
  public:
   Leg(Schedule& schedule, Stage stage, std::int32_t microbatches)
@@ -65,10 +67,9 @@ Result<Schedule> zero_bubble_v(const ScheduleShape& shape) {
   Schedule best = steady_order(p, m);
   if (m >= 2 * p - 1) return best;
   // F = I = W, activations held until W in the 2p chunks of 1F1B: what the schedule is made for.
-  constexpr std::int32_t kShiftRounds = 8;
   const PlanTask task{.placement = v_placement(p),
                       .microbatches = m,
-                      .limit_halves = 4 * p,
+                      .limit_halves = 4 * std::int64_t{p},
                       .held_until_weight = true};
   const auto consider = [&](const Schedule& order) {
     if (order.ops.empty()) return;
