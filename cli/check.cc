@@ -15,6 +15,9 @@
 namespace rehearse::cli {
 namespace {
 
+constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
+constexpr std::array<std::string_view, 4> kReasons{"order", "data", "partner", "group"};
+
 struct Options {
   std::vector<std::string> files;
   StreamModel streams = StreamModel::One;
@@ -25,10 +28,10 @@ struct Options {
 
 struct Checked {
   std::string path;
-  Schedule schedule;      // what was proved
+  Schedule schedule;  // what was proved
   bool lowered_here = false;
   Validation validation;
-  std::string note;       // about the file, for stderr
+  std::string note;  // about the file, for stderr
 };
 
 // An order of compute ops, and the same with our transfers if it is sound itself.
@@ -36,8 +39,7 @@ Checked check_order(const Schedule& order, const Options& options) {
   Checked checked{.schedule = order, .validation = validate(order, {.streams = options.streams})};
   if (!checked.validation.sound() || order.level == Level::Full) return checked;
   // F = I = W = 1: the order of transfers is the same for all durations in that proportion.
-  const DeadlockProof timed =
-      prove_no_deadlock(order, options.streams, {.other = {1}});
+  const DeadlockProof timed = prove_no_deadlock(order, options.streams, {.other = {1}});
   checked.schedule = add_transfers(order, timed.finish, options.transfers);
   checked.lowered_here = true;
   checked.validation =
@@ -63,24 +65,24 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
   if (!order) return Error{path + ": " + order.error().message};
   Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
   const std::vector<Bytes> capacity{cluster.value().capacity()};
-  checked.validation = validate(checked.schedule, {.streams = options.streams,
-                                                   .compute_order = &order.value(),
-                                                   .capacity = capacity});
+  checked.validation =
+      validate(checked.schedule,
+               {.streams = options.streams, .compute_order = &order.value(), .capacity = capacity});
   // A framework's allocator needs more than what is alive.
   for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
     const sim::RankMemory& rank = prediction.memory.ranks[r];
     if (rank.fits || !checked.validation.sound()) continue;
-    checked.validation.violations.push_back(
-        {"V11", {}, row_name(checked.schedule, rank.row) + " needs " +
-                        std::to_string(rank.peak_device) + " bytes, at " +
-                        prediction.memory_ops[r] + ": it has " +
-                        std::to_string(prediction.memory.capacity)});
+    checked.validation.violations.push_back({"V11",
+                                             {},
+                                             row_name(checked.schedule, rank.row) + " needs " +
+                                                 std::to_string(rank.peak_device) + " bytes, at " +
+                                                 prediction.memory_ops[r] + ": it has " +
+                                                 std::to_string(prediction.memory.capacity)});
   }
   return checked;
 }
 
 Result<Checked> check_file(const std::string& path, const Options& options) {
-  constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
   const Result<std::string> text = read_text_file(path, kLargestFile);
   if (!text) return text.error();
   const std::size_t first = text.value().find_first_not_of(" \t\r\n");
@@ -117,8 +119,7 @@ std::string sizes(const Schedule& schedule) {
   return (schedule.rows.empty() ? count(schedule.num_rows(), "rank")
                                 : count(schedule.num_rows(), "rank class", "es")) +
          ", " + count(schedule.placement.stages(), "stage") + ", " +
-         count(schedule.microbatches, "micro-batch", "es") + ", " +
-         count(schedule.num_ops(), "op");
+         count(schedule.microbatches, "micro-batch", "es") + ", " + count(schedule.num_ops(), "op");
 }
 
 std::string text_of(const Checked& checked, const Options& options) {
@@ -159,15 +160,14 @@ std::string text_of(const Checked& checked, const Options& options) {
 }
 
 std::string cycle_json(const Checked& checked) {
-  constexpr std::array<std::string_view, 4> kReasons{"order", "data", "partner", "group"};
   std::string text = "[";
   for (const CycleStep& step : checked.validation.deadlock.cycle) {
     if (text.size() > 1) text += ", ";
     const Schedule& s = checked.schedule;
-    text += "{\"rank\": " + std::to_string(s.row_of(step.op).value) + ", \"op\": " +
-            json_quoted(to_text(s, step.op)) + ", \"waits_for\": " +
-            json_quoted(to_text(s, step.other)) + ", \"on_rank\": " +
-            std::to_string(s.row_of(step.other).value) + ", \"reason\": \"" +
+    text += "{\"rank\": " + std::to_string(s.row_of(step.op).value) +
+            ", \"op\": " + json_quoted(to_text(s, step.op)) +
+            ", \"waits_for\": " + json_quoted(to_text(s, step.other)) +
+            ", \"on_rank\": " + std::to_string(s.row_of(step.other).value) + ", \"reason\": \"" +
             std::string(kReasons[static_cast<std::size_t>(step.reason)]) + "\"}";
   }
   return text + "]";
@@ -177,21 +177,22 @@ std::string json_of(const Checked& checked, const Options& options) {
   const Validation& validation = checked.validation;
   const Schedule& s = checked.schedule;
   const auto truth = [](bool value) { return value ? "true" : "false"; };
-  std::string text = "{\"file\": " + json_quoted(checked.path) + ", \"sound\": " +
-                     truth(validation.sound()) + ", \"deadlock_free\": " +
-                     truth(validation.deadlock.complete) + ", \"streams\": \"" +
-                     std::string(info(options.streams).name) + "\", \"transfers\": \"" +
-                     (checked.lowered_here ? "ours" : "as listed") + "\", \"ranks\": " +
-                     std::to_string(s.num_rows()) + ", \"stages\": " +
-                     std::to_string(s.placement.stages()) + ", \"microbatches\": " +
-                     std::to_string(s.microbatches) + ", \"ops\": " + std::to_string(s.num_ops()) +
-                     ", \"hash\": \"" + content_hash(s) + "\", \"violations\": [";
+  std::string text = "{\"file\": " + json_quoted(checked.path) +
+                     ", \"sound\": " + truth(validation.sound()) +
+                     ", \"deadlock_free\": " + truth(validation.deadlock.complete) +
+                     ", \"streams\": \"" + std::string(info(options.streams).name) +
+                     "\", \"transfers\": \"" + (checked.lowered_here ? "ours" : "as listed") +
+                     "\", \"ranks\": " + std::to_string(s.num_rows()) +
+                     ", \"stages\": " + std::to_string(s.placement.stages()) +
+                     ", \"microbatches\": " + std::to_string(s.microbatches) +
+                     ", \"ops\": " + std::to_string(s.num_ops()) + ", \"hash\": \"" +
+                     content_hash(s) + "\", \"violations\": [";
   for (const Violation& violation : validation.violations) {
     if (&violation != &validation.violations.front()) text += ", ";
     text += "{\"rule\": \"" + std::string(violation.rule) + "\", \"rank\": " +
-            (violation.op ? std::to_string(s.row_of(violation.op).value) : "null") + ", \"op\": " +
-            (violation.op ? json_quoted(to_text(s, violation.op)) : "null") + ", \"message\": " +
-            json_quoted(violation.message) + "}";
+            (violation.op ? std::to_string(s.row_of(violation.op).value) : "null") +
+            ", \"op\": " + (violation.op ? json_quoted(to_text(s, violation.op)) : "null") +
+            ", \"message\": " + json_quoted(violation.message) + "}";
   }
   return text + "], \"unreported\": " + std::to_string(validation.unreported) +
          ", \"cycle\": " + cycle_json(checked) + "}";
@@ -233,6 +234,7 @@ int check(const Options& options) {
 template <class Table>
 std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
+  names.reserve(table.size());
   for (const auto& row : table) names.emplace_back(row.name);
   return names;
 }
@@ -243,8 +245,8 @@ void add_check(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<Options>();
   const auto streams = std::make_shared<std::string>("one");
   const auto transfers = std::make_shared<std::string>("time_sorted");
-  CLI::App* command = app.add_subcommand(
-      "check", "prove a scenario's schedule, or somebody's own (CSV or JSON)");
+  CLI::App* command =
+      app.add_subcommand("check", "prove a scenario's schedule, or somebody's own (CSV or JSON)");
   command->add_option("FILE", options->files, "schedule or scenario files")->required();
   command->add_option("--streams", *streams, "how transfers share in-order queues")
       ->check(CLI::IsMember(names_of(kStreamModels)));

@@ -30,6 +30,7 @@ constexpr std::array<Word, 13> kWords{{
     {"R", OpKind::Recompute, Payload::None, true},
 }};
 
+constexpr std::int32_t kMostSegments = std::numeric_limits<std::int16_t>::max() - 1;
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 
 std::string quoted(std::string_view text) {
@@ -136,10 +137,9 @@ class Reader {
   static bool is_transfer_word(OpKind kind) { return kind == OpKind::Send || kind == OpKind::Recv; }
   std::string found() const { return at_end() ? ", found the end" : ", found " + quoted(rest()); }
   void segments(Op& op) {
-    constexpr std::int32_t kMost = std::numeric_limits<std::int16_t>::max() - 1;
-    const std::int32_t begin = number("a segment number", kMost);
+    const std::int32_t begin = number("a segment number", kMostSegments);
     std::int32_t end = begin + 1;
-    if (ok() && take(":")) end = number("a segment number", kMost);
+    if (ok() && take(":")) end = number("a segment number", kMostSegments);
     if (ok() && end <= begin) fail("the part ends before it begins");
     if (ok()) expect("]");
     op.segment_begin = static_cast<std::int16_t>(begin);

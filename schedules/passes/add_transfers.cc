@@ -121,6 +121,12 @@ std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds
   return transfers;
 }
 
+// Digits of the radix sort.
+constexpr std::uint32_t kBits = 11;
+constexpr std::uint64_t kMask = (1U << kBits) - 1;
+// Transfers in one group: NCCL plans large groups differently on each side (pytorch#174942).
+constexpr std::int32_t kLargestGroup = 32;
+
 // A transfer on its way through the sort, with what is needed to hand it to its rows: the transfers
 // themselves stay where the rows will look for them.
 struct Entry {
@@ -132,8 +138,6 @@ struct Entry {
 // By place, ties in the order given: a stable radix sort, because half a million comparisons would
 // cost more than all the rest.
 std::vector<Entry> by_place(const std::vector<Transfer>& transfers) {
-  constexpr std::uint32_t kBits = 11;
-  constexpr std::uint64_t kMask = (1U << kBits) - 1;
   std::vector<Entry> from(transfers.size()), to(transfers.size());
   std::uint64_t largest = 0;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
@@ -401,7 +405,6 @@ std::vector<std::int32_t> partners_of(const Schedule& schedule) {
 // Makes a group (equal Op::instance) of transfers that stand together on both of their rows, all
 // between these two. Either side of the group starts when what its SENDs carry is there.
 void group_exchanges(Schedule& schedule) {
-  constexpr std::int32_t kLargest = 32;  // NCCL plans large groups differently (pytorch#174942)
   const std::vector<std::int32_t> partner = partners_of(schedule);
   const auto at = [&](std::int32_t id) -> Op& {
     return schedule.ops[static_cast<std::size_t>(id)];
@@ -414,8 +417,8 @@ void group_exchanges(Schedule& schedule) {
     for (auto id = static_cast<std::int32_t>(schedule.first_op(row)); id < end; id = last + 1) {
       last = id;  // [id, last] stands together on both rows
       if (other(id) < 0 || at(id).instance >= 0) continue;
-      while (last + 1 < end && last - id + 1 < kLargest && other(last + 1) == other(last) + 1 &&
-             at(last + 1).peer == at(id).peer) {
+      while (last + 1 < end && last - id + 1 < kLargestGroup &&
+             other(last + 1) == other(last) + 1 && at(last + 1).peer == at(id).peer) {
         ++last;
       }
       if (last == id) continue;

@@ -67,7 +67,7 @@ class RowWaits {
         }
       } else if (op.kind == OpKind::Send) {
         need(id, index_.source(data_class_, op));
-      } else if (op.kind == OpKind::Unshard && op.stage) {
+      } else if (op.kind == OpKind::Unshard && op.stage && op.stage.value < index_.stages()) {
         unshards_.resize(std::max(unshards_.size(), op.stage.index() + 1), -1);
         unshards_[op.stage.index()] = id;
       }

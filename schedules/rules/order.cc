@@ -15,7 +15,7 @@ constexpr bool is_about_order(Fault fault) {
 
 std::string tell(const Facts& facts, const Finding& finding) {
   const Row row = facts.schedule.row_of({finding.op});
-  const std::string who = to_text(finding.work) + " on " + row_name(facts.schedule, row);
+  std::string who = to_text(finding.work) + " on " + row_name(facts.schedule, row);
   Op forward = finding.work;
   forward.kind = OpKind::Forward;
   const bool none = finding.other < 0;

@@ -8,6 +8,11 @@
 namespace rehearse {
 namespace {
 
+// torch's words name a stage that there is (V1 says so of others), ours a bucket.
+bool is_about_stage(const Facts& facts, const Op& op) {
+  return op.stage && op.stage.value < facts.schedule.placement.stages() && !op.bucket;
+}
+
 // --- V9 in text (torch's UNSHARD and RESHARD of a stage) ---------------------------------------
 
 bool check_gathers_of_stages(const Facts& facts, Report& report) {
@@ -18,11 +23,11 @@ bool check_gathers_of_stages(const Facts& facts, Report& report) {
   std::vector<bool> gathers(stages, false);  // stages that are gathered at all
   for (const Op& op : s.ops) {
     const bool about = op.kind == OpKind::Unshard || op.kind == OpKind::Reshard;
-    if (about && op.stage && !op.bucket) gathers[op.stage.index()] = true;
+    if (about && is_about_stage(facts, op)) gathers[op.stage.index()] = true;
   }
   if (std::ranges::find(gathers, true) == gathers.end()) return false;
   facts.each_op([&](Row, std::int32_t id, const Op& op) {
-    const auto is = [&](OpKind kind) { return op.kind == kind && op.stage && !op.bucket; };
+    const auto is = [&](OpKind kind) { return op.kind == kind && is_about_stage(facts, op); };
     if (is(OpKind::Unshard)) {
       if (gathered[op.stage.index()] >= 0) {
         report.add(id, [&] { return facts.where(id) + ": the stage is gathered already"; });
@@ -90,13 +95,13 @@ bool check_reductions_of_stages(const Facts& facts, Report& report) {
   bool any = false;
   std::vector<std::int32_t> reduced(stages, -1), stepped(stages, -1);
   facts.each_op([&](Row, std::int32_t id, const Op& op) {
-    if (op.kind == OpKind::ReduceGrad && op.stage) {
+    if (op.kind == OpKind::ReduceGrad && is_about_stage(facts, op)) {
       any = true;
       if (reduced[op.stage.index()] >= 0) {
         report.add(id, [&] { return facts.where(id) + " reduces a second time"; });
       }
       reduced[op.stage.index()] = id;
-    } else if (op.kind == OpKind::OptimizerStep && op.stage && !op.bucket) {
+    } else if (op.kind == OpKind::OptimizerStep && is_about_stage(facts, op)) {
       any = true;
       stepped[op.stage.index()] = id;
     } else if (is_compute(op.kind)) {
@@ -207,7 +212,7 @@ class Sums {
     for (std::int32_t b = 0; b < s_.microbatches; ++b) {
       if (s_.placement.position(sum.stage, {b}) != here) continue;
       for (std::int32_t k = 0; k < facts_.index.slices(); ++k) {
-        const auto at = static_cast<std::size_t>(b * facts_.index.slices() + k);
+        const auto at = static_cast<std::size_t>(std::int64_t{b} * facts_.index.slices() + k);
         if (sum.units[at] || by_another_way(sum, at)) continue;
         report_.add(sum.example, [&] {
           return "bucket " + s_.buckets[sum.bucket.index()].name + " on " + row_name(s_, sum.row) +

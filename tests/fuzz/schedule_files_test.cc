@@ -19,8 +19,12 @@ namespace {
 
 // Small schedules in both forms and at both levels: mutations of them are nearly schedules.
 std::vector<std::string> seeds() {
-  std::vector<std::string> seeds{"", "{}", "{\"orders\": [[\"0F0\"]]}", "0F0,0B0\n",
-                                 "[0SEND_F0>r1 0RECV_B0<r1]\n"};
+  std::vector<std::string> seeds{"",
+                                 "{}",
+                                 "{\"orders\": [[\"0F0\"]]}",
+                                 "0F0,0B0\n",
+                                 "[0SEND_F0>r1 0RECV_B0<r1]\n",
+                                 "0UNSHARD,0F0,0B0,0RESHARD,0REDUCE_GRAD,0OPTIMIZER_STEP\n"};
   for (const ScheduleInfo& info : schedule_table()) {
     const Result<Schedule> made = generate(info.name, {.positions = 2, .microbatches = 4});
     if (!made) continue;

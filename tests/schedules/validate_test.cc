@@ -151,6 +151,11 @@ TEST(Form, AMicrobatchOutOfRangeIsNamed) {
                    "V3: 3B0 on rank 3 runs before its forward 3F0, which is never run"}));
 }
 
+TEST(Form, AStageOutOfRangeIsNamedInTextOpsToo) {
+  expect_among(violations(csv("0F0,0B0,9REDUCE_GRAD\n")),
+               "V1: 9REDUCE_GRAD on rank 0: stage 9 is out of range: there are 1 (0 ... 0)");
+}
+
 TEST(Form, AnIndexThatLeadsNowhereStopsAllOtherRules) {
   Schedule schedule = transfers_of(order("1f1b", {.positions = 2, .microbatches = 2}));
   schedule.waits[0] = {999};
