@@ -33,6 +33,12 @@ int simulate(const Options& options) {
     print_error(cluster.error().message);
     return kBadInput;
   }
+  for (const std::string& warning : scenario.value().warnings) print_error(warning);
+  const Result<> enough = sim::check_gpus(cluster.value(), scenario.value().gpus);
+  if (!enough) {
+    print_error(enough.error().message);
+    return kBadInput;
+  }
   Result<sim::Prediction> made = sim::predict(scenario.value(), cluster.value(),
                                               {.record_load = !options.trace.empty()});
   if (!made) {

@@ -37,34 +37,46 @@ double recomputed_flops(const Transformer& model, const Plan& plan) {
 }
 
 void add_communication(Prediction& p) {
+  const Schedule& s = p.schedule;
+  const std::size_t num_rows = static_cast<std::size_t>(s.num_rows());
+  // Ops of one cost send the same: count them and what was exposed, per row.
+  struct Use {
+    std::int64_t count = 0, exposed = 0;
+  };
+  std::vector<Use> uses(p.pricing.traffic.size() * num_rows);
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    for (std::int32_t i = s.row_begin[r]; i < s.row_begin[r + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      Use& use = uses[static_cast<std::size_t>(p.pricing.table.of_op[op]) * num_rows + r];
+      ++use.count;
+      use.exposed += p.bubbles.exposed[op];
+    }
+  }
   std::map<std::pair<std::string, OpKind>, CommunicationRow> rows;
   std::map<std::pair<std::string, OpKind>, std::vector<Traffic>> per_row;
-  const Schedule& s = p.schedule;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
-         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
-      const auto& traffic =
-          p.pricing.traffic[static_cast<std::size_t>(p.pricing.table.of_op[static_cast<std::size_t>(i)])];
-      if (traffic.empty()) continue;
-      double total = 0;
-      for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
-      const double exposed = static_cast<double>(p.bubbles.exposed[static_cast<std::size_t>(i)]);
-      for (const Traffic& t : traffic) {
-        const std::pair key{t.group, t.kind};
-        CommunicationRow& row = rows[key];
-        auto& mine = per_row[key];
-        if (mine.empty()) mine.resize(static_cast<std::size_t>(s.num_rows()));
-        Traffic& sum = mine[static_cast<std::size_t>(r)];
+  for (std::size_t cost = 0; cost < p.pricing.traffic.size(); ++cost) {
+    const auto& traffic = p.pricing.traffic[cost];
+    double total = 0;
+    for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
+    for (const Traffic& t : traffic) {
+      const std::pair key{t.group, t.kind};
+      CommunicationRow& row = rows[key];
+      auto& mine = per_row[key];
+      if (mine.empty()) mine.resize(num_rows);
+      for (std::size_t r = 0; r < num_rows; ++r) {
+        const Use& use = uses[cost * num_rows + r];
+        if (use.count == 0) continue;
+        Traffic& sum = mine[r];
         sum.group = t.group;
         sum.kind = t.kind;
         sum.ranks = t.ranks;
         sum.link = t.link;
-        sum.count += t.count;
-        sum.bytes += t.bytes;
-        sum.time += t.time;
+        sum.count += use.count * t.count;
+        sum.bytes += use.count * t.bytes;
+        sum.time += use.count * t.time;
         if (total > 0) {
-          row.exposed_s += exposed * static_cast<double>(t.time.value) / total * 1e-9 /
-                           static_cast<double>(p.bubbles.ranks);
+          row.exposed_s += static_cast<double>(use.exposed) * static_cast<double>(t.time.value) /
+                           total * 1e-9 / static_cast<double>(p.bubbles.ranks);
         }
       }
     }

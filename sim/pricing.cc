@@ -199,9 +199,16 @@ class Pricer {
   }
 
   std::int32_t collective(const Op& op) {
-    const std::int64_t bytes = collective_bytes(op);
     const GroupShape shape = network_.group(row_, s_, op.group);
-    const OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    std::int64_t bytes = collective_bytes(op);
+    // A parameter server receives every replica's gradients, and sends every replica the parameters:
+    // all of it through the links of one GPU (Li et al., OSDI 2014).
+    if (plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+        (kind == OpKind::Reduce || kind == OpKind::Broadcast)) {
+      kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
+      bytes *= shape.ranks;
+    }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
     const bool beside = op.stream != Stream::Compute;
     return add({.time = cost.time,
