@@ -140,6 +140,13 @@ int search(const Options& options) {
           return kBadInput;
         }
         sim::Cluster hardware = std::move(cluster).value();
+        const std::int32_t wanted =
+            space.value().gpus.value_or(space.value().base.cluster.gpus_per_node);
+        const Result<> enough = sim::check_gpus(hardware, wanted);
+        if (!enough) {
+          print_error(enough.error().message);
+          return kBadInput;
+        }
         if (!options.prices.empty()) {
           hardware.price_usd_per_gpu_hour = options.prices[options.prices.size() == 1 ? 0 : c];
         }

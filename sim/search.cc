@@ -170,7 +170,7 @@ class Searcher {
 
   void confirm_best() {
     const auto top = static_cast<std::size_t>(std::max(options_.top, 1));
-    const std::size_t wanted = 3 * top;
+    const std::size_t wanted = std::max<std::size_t>(3 * top, kBatch);
     std::size_t next = 0;
     while (next < entries_.size()) {
       if (stopped() && !confirmed_.empty()) break;

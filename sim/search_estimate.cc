@@ -56,10 +56,9 @@ class MeshEstimator {
 
   MeshCandidates run() {
     out_.cores = cores_of(*setup_.space, out_.mesh, out_.error);
-    const std::vector<RecomputeMode> recomputes = recomputes_of(*setup_.space);
     for (std::size_t i = 0; i < out_.cores.size(); ++i) {
       if (setup_.stop != nullptr && setup_.stop->load(std::memory_order_relaxed)) break;
-      core(static_cast<std::int32_t>(i), recomputes);
+      core(static_cast<std::int32_t>(i));
     }
     if (refused_.size() > keep_) trim();
     out_.refused = std::move(refused_);
@@ -75,6 +74,7 @@ class MeshEstimator {
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
     GroupShape replicas;               // context x data
     std::vector<std::int32_t> micro_batches;
+    std::vector<RecomputeMode> recomputes;
     std::unique_ptr<BoundTables> bound;
   };
 
@@ -97,6 +97,7 @@ class MeshEstimator {
     kind->replicas = kind->network->group(
         Row{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
+    kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
         plan.runtime == Runtime::Rehearse ? nullptr : &setup_.profile(plan);
     kind->bound = std::make_unique<BoundTables>(profile, model_, *setup_.cluster);
@@ -104,7 +105,7 @@ class MeshEstimator {
     return *kinds_.back();
   }
 
-  void core(std::int32_t index, const std::vector<RecomputeMode>& recomputes) {
+  void core(std::int32_t index) {
     const Core& core = out_.cores[static_cast<std::size_t>(index)];
     Kind& kind = kind_of(core);
     const CoreBound bound = kind.bound->core(core.plan);
@@ -114,7 +115,7 @@ class MeshEstimator {
       const Result<Plan> chosen = plan_of(core.plan, micro_batch, RecomputeMode::None);
       if (!chosen) continue;
       Plan plan = chosen.value();
-      for (const RecomputeMode recompute : recomputes) {
+      for (const RecomputeMode recompute : kind.recomputes) {
         plan.recompute = recompute;
         ++out_.plans;
         Candidate candidate{.core = index, .micro_batch = micro_batch, .recompute = recompute};

@@ -26,6 +26,9 @@ std::string count(double value) {
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
   return text;
 }
+std::string energy(double joules) {
+  return joules >= 1e5 ? fmt::format("{:.2f} MJ", joules * 1e-6) : fmt::format("{:.1f} kJ", joules * 1e-3);
+}
 std::string days(double s) {
   if (s >= 86400) return fmt::format("{:.1f} d", s / 86400);
   return fmt::format("{:.1f} h", s / 3600);
@@ -44,10 +47,10 @@ std::string table(const SearchResult& result) {
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
     text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>6.1f} MJ  {}\n", i + 1,
+        "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
         seconds(plan.step_s), plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
         gb(plan.capacity - plan.peak_device), plan.bubble_ratio * 100, count(plan.tokens_per_s),
-        priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "", plan.energy_j * 1e-6,
+        priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "", energy(plan.energy_j),
         layout_text(plan.plan));
   }
   return text;

@@ -455,11 +455,11 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core)
   return asked;
 }
 
-std::vector<RecomputeMode> recomputes_of(const Space& space) {
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& core) {
+  std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
+  if (core.attention_kernel != AttentionKernel::Unfused) usual.erase(usual.begin() + 1);
   std::vector<RecomputeMode> modes;
-  for (const JsonValue& value :
-       values_of(space, "recompute",
-                 {text_value("none"), text_value("selective"), text_value("full")})) {
+  for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
     const auto found = std::ranges::find(kRecomputeNames, value.text);
     modes.push_back(static_cast<RecomputeMode>(found - kRecomputeNames.begin()));
   }

@@ -58,7 +58,8 @@ std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
                            std::optional<Error>& refused);
 // What a core may take of the two free keys.
 std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core);
-std::vector<RecomputeMode> recomputes_of(const Space& space);
+// Selective recomputation with fused attention recomputes nothing: not tried unless asked for.
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& core);
 
 // The plan of a candidate. Error: "KEY: what is wrong" (too few micro-batches for the schedule).
 Result<Plan> plan_of(const Plan& core, std::int32_t micro_batch, RecomputeMode recompute);
