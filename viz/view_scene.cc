@@ -307,7 +307,7 @@ class Composer {
       add_text(layer, c.state.width - 12, row.y + 13, percent_text(c.summary_of(row.document, begin, end, row.row, row.row + 1).bubble_ratio()),
            TextSize::Small, c.colors.text, Anchor::End);
       if (c.session.compares() && row.height >= 30) {
-        add_text(layer, 10, row.y + 27, trace.label == TraceLabel::Predicted ? "predicted" : "measured", TextSize::Small,
+        add_text(layer, 10, row.y + 27, clipped(short_name(row.document), TextSize::Small, c.at.left - 60), TextSize::Small,
                  c.colors.faint_text);
       }
       if (row.memory_y >= 0) {
@@ -325,6 +325,18 @@ class Composer {
       add_text(layer, 10, spot.y + 11, clipped(std::string(trace.text(trace.links[static_cast<std::size_t>(spot.link)].name)), TextSize::Small, c.at.left - 20), TextSize::Small, c.colors.faint_text);
     }
     scene_.layers.push_back(std::move(layer));
+  }
+
+  // What tells a trace from the other one: predicted or measured, else its schedule.
+  std::string short_name(std::int32_t document) const {
+    const Trace& trace = c.session.at(document).trace();
+    if (trace.label != c.session.at(1 - document).trace().label) {
+      return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
+    }
+    if (trace.schedule_hash != c.session.at(1 - document).trace().schedule_hash && !trace.schedule_name.empty()) {
+      return trace.schedule_name.substr(0, trace.schedule_name.find('('));
+    }
+    return document == 0 ? "first" : "second";
   }
 
   // While the scrubber stands, a row's label says what the row does at that time.

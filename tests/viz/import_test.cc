@@ -43,6 +43,7 @@ TEST(Kineto, DeviceEventsBecomeLanesOfTheirStreams) {
 TEST(Kineto, GzippedFilesReadAlike) {
   const Result<Trace> plain = load_trace("tests/data/viz/kineto_sample.json");
   const Result<Trace> packed = load_trace("tests/data/viz/kineto_sample.json.gz");
+  if (!packed && packed.error().message.find("no zlib") != std::string::npos) GTEST_SKIP() << "built without zlib";
   ASSERT_TRUE(packed) << packed.error().message;
   EXPECT_TRUE(std::ranges::equal(plain.value().start_ns, packed.value().start_ns));
   EXPECT_EQ(plain.value().strings, packed.value().strings);
@@ -100,7 +101,8 @@ TEST(Import, SaysWhatAFileIsNot) {
   EXPECT_EQ(error("hello"), "neither a trace of rehearse nor Chrome JSON");
   EXPECT_EQ(error(""), "neither a trace of rehearse nor Chrome JSON");
   EXPECT_EQ(error("rehtrace"), "not a trace file");
-  EXPECT_EQ(error("\x1f\x8b broken"), "the gzip stream is broken or cut short");
+  const std::string gzip = error("\x1f\x8b broken");
+  EXPECT_TRUE(gzip == "the gzip stream is broken or cut short" || gzip.find("no zlib") != std::string::npos) << gzip;
   std::remove(path.c_str());
   EXPECT_EQ(load_trace("/nowhere").error().message, "/nowhere: cannot read: No such file or directory");
 }
