@@ -11,6 +11,7 @@ namespace {
 
 // Effort, in numbers that do not depend on the machine: plans are the same everywhere.
 constexpr std::size_t kFinalists = 4;       // rules that run on all micro-batches
+constexpr std::int64_t kLargeOps = 50'000;  // beyond: the best of the trial alone
 constexpr std::int32_t kTrialOps = 12'000;  // ops of a trial run, at least 2p micro-batches
 constexpr std::int32_t kShiftOps = 12'000;  // larger orders are not improved
 constexpr std::int32_t kShiftRounds = 8;
@@ -85,7 +86,9 @@ Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Ob
   if (entries.empty()) return {};
   std::ranges::stable_sort(entries, {}, &Entry::value);
   if (trial.microbatches == task.microbatches) return std::move(entries.front().order);
-  if (entries.size() > kFinalists) entries.resize(kFinalists);
+  const bool large = 3 * std::int64_t{task.placement.stages()} * task.microbatches > kLargeOps;
+  const std::size_t finalists = large ? 1 : kFinalists;
+  if (entries.size() > finalists) entries.resize(finalists);
   for (Entry& entry : entries) {
     entry.order = greedy_order(task, *entry.rule);
     entry.value = value_of(entry.order, task, objective);

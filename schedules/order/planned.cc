@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include "schedules/evaluation.h"
 #include "schedules/order/orders.h"
@@ -60,9 +61,15 @@ class Best {
     }
     const ScheduleMetrics metrics = measure(schedule, timing);
     if (metrics.largest_weighted_peak() > limit_of(shape_) * chunks + 1e-9) return;
+    // Of two that are equally good, the one that stays within the limit with I freeing nothing.
+    const bool beyond = metrics.largest_peak() > limit_of(shape_) * chunks + 1e-9;
     const PlanValue value = value_of(schedule, timing, objective_);
-    if (value >= value_) return;
+    if (std::tuple(value.first, beyond, value.second) >=
+        std::tuple(value_.first, beyond_, value_.second)) {
+      return;
+    }
     value_ = value;
+    beyond_ = beyond;
     schedule_ = std::move(schedule);
   }
   void consider(const Result<Schedule>& made) {
@@ -78,6 +85,7 @@ class Best {
   const ScheduleShape& shape_;
   Objective objective_;
   PlanValue value_;
+  bool beyond_ = true;
   Schedule schedule_;
 };
 
@@ -135,16 +143,20 @@ Result<Schedule> automatic(const ScheduleShape& shape) {
     best.consider(generate(info.name, asked));
   }
   const std::int32_t p = shape.positions;
-  if (shape.chunks <= 1) {
-    best.consider(plan_order(task_of(shape, loop_placement(p, 1), 1), Objective::Makespan));
-  }
+  const auto plan = [&](const Placement& placement, std::int32_t chunks) {
+    PlanTask task = task_of(shape, placement, chunks);
+    best.consider(plan_order(task, Objective::Makespan));
+    // The tie is worth a second plan where plans cost little.
+    constexpr std::int64_t kOps = 20'000;
+    if (3 * std::int64_t{placement.stages()} * shape.microbatches > kOps) return;
+    task.held_until_weight = true;
+    best.consider(plan_order(task, Objective::Makespan));
+  };
+  if (shape.chunks <= 1) plan(loop_placement(p, 1), 1);
   if (shape.chunks != 1) {
     const std::int32_t chunks = shape.chunks == 0 ? 2 : shape.chunks;
-    if (chunks == 2) {
-      best.consider(plan_order(task_of(shape, v_placement(p), 2), Objective::Makespan));
-    }
-    best.consider(
-        plan_order(task_of(shape, loop_placement(p, chunks), chunks), Objective::Makespan));
+    if (chunks == 2) plan(v_placement(p), 2);
+    plan(loop_placement(p, chunks), chunks);
   }
   return best.take();
 }
