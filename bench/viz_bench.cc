@@ -40,7 +40,8 @@ Trace big_trace(std::int64_t ops, std::int32_t rows) {
   std::vector<TraceLane> lanes(static_cast<std::size_t>(rows));
   std::vector<TraceClass> classes;
   std::vector<std::int64_t> row_begin{0}, start, end, idle_begin{0};
-  std::vector<std::int32_t> op_class, microbatch, partner(static_cast<std::size_t>(per_row * rows), -1);
+  std::vector<std::int32_t> op_class, microbatch,
+      partner(static_cast<std::size_t>(per_row * rows), -1);
   std::vector<IdleSpan> idle;
   for (auto* column : {&start, &end}) column->reserve(static_cast<std::size_t>(per_row * rows));
   for (std::int32_t row = 0; row < rows; ++row) {
@@ -54,7 +55,8 @@ Trace big_trace(std::int64_t ops, std::int32_t rows) {
       const bool backward = i % 2 == 1;
       if (random() % 16 == 0) {
         const std::int64_t gap = 1 + static_cast<std::int64_t>(random() % 800);
-        idle.push_back({.begin = now, .end = now + gap,
+        idle.push_back({.begin = now,
+                        .end = now + gap,
                         .cause = random() % 2 ? IdleCause::Communication : IdleCause::Dependency});
         now += gap;
       }
@@ -146,7 +148,9 @@ void LayoutFrames(benchmark::State& state) {
         end = at + (end - at) * factor;
       }
       const View view{.begin = {static_cast<std::int64_t>(begin)},
-                      .end = {static_cast<std::int64_t>(end) + 1}, .width_px = 1500, .snap = snap};
+                      .end = {static_cast<std::int64_t>(end) + 1},
+                      .width_px = 1500,
+                      .snap = snap};
       const double start = cpu_ms();
       layout(index, view, lanes, frame);
       if (paint) {
@@ -181,8 +185,11 @@ void WindowFrames(benchmark::State& state) {
     SceneCache cache;
     ViewState view = initial_state(session, 1650, 1000);
     for (int step = 0; step < 200; ++step) {
-      const Event event{.type = Event::Type::Wheel, .shift = step % 4 == 3, .control = step % 4 != 3,
-                        .x = 0, .y = step % 80 < 50 ? 1.0 : -1.5};
+      const Event event{.type = Event::Type::Wheel,
+                        .shift = step % 4 == 3,
+                        .control = step % 4 != 3,
+                        .x = 0,
+                        .y = step % 80 < 50 ? 1.0 : -1.5};
       view.mouse_x = 200 + static_cast<double>(random() % 1300);
       view.mouse_y = 300;
       const double start = cpu_ms();
@@ -208,8 +215,12 @@ void render(benchmark::State& state) {
   }
   state.counters["bytes"] = static_cast<double>(bytes);
 }
-void RenderSvg(benchmark::State& state) { render<svg>(state); }
-void RenderPng(benchmark::State& state) { render<png>(state); }
+void RenderSvg(benchmark::State& state) {
+  render<svg>(state);
+}
+void RenderPng(benchmark::State& state) {
+  render<png>(state);
+}
 
 // A profiler's file in the shape of Kineto's: host and device events with long arguments.
 void ReadChrome(benchmark::State& state) {
@@ -217,15 +228,23 @@ void ReadChrome(benchmark::State& state) {
   for (std::int64_t i = 0; i < state.range(0); ++i) {
     const bool device = i % 3 == 0;
     text += "  {\n    \"ph\": \"X\", \"cat\": \"" + std::string(device ? "kernel" : "cpu_op") +
-            "\", \"name\": \"" + (device ? "void at::native::vectorized_elementwise_kernel<4, at::native::" : "aten::") +
+            "\", \"name\": \"" +
+            (device ? "void at::native::vectorized_elementwise_kernel<4, at::native::" : "aten::") +
             "op" + std::to_string(i % 700) + "\", \"pid\": " + (device ? "0" : "4711") +
-            ", \"tid\": " + std::to_string(device ? 7 : 4711) + ",\n    \"ts\": " +
-            std::to_string(1689153433512000 + i * 13) + ".250, \"dur\": 11.125,\n    \"args\": {\n      "
-            "\"External id\": " + std::to_string(i) + ", \"device\": 0, \"context\": 1, \"stream\": 7, "
-            "\"correlation\": " + std::to_string(i * 3) + ", \"grid\": [1024, 1, 1], \"block\": [128, 1, 1], "
+            ", \"tid\": " + std::to_string(device ? 7 : 4711) +
+            ",\n    \"ts\": " + std::to_string(1689153433512000 + i * 13) +
+            ".250, \"dur\": 11.125,\n    \"args\": {\n      "
+            "\"External id\": " +
+            std::to_string(i) +
+            ", \"device\": 0, \"context\": 1, \"stream\": 7, "
+            "\"correlation\": " +
+            std::to_string(i * 3) +
+            ", \"grid\": [1024, 1, 1], \"block\": [128, 1, 1], "
             "\"registers per thread\": 32, \"est. achieved occupancy %\": 83\n    }\n  },\n";
   }
-  text += "  {\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {\"name\": \"python\"}}\n]}\n";
+  text +=
+      "  {\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {\"name\": "
+      "\"python\"}}\n]}\n";
   for (auto _ : state) {
     const Result<Trace> trace = import_chrome(text, "bench");
     if (!trace) std::abort();
@@ -248,14 +267,21 @@ void write(benchmark::State& state, Result<> (*write)(const Trace&, const std::s
   state.SetBytesProcessed(state.iterations() * bytes);
   state.counters["bytes_per_op"] = static_cast<double>(bytes) / static_cast<double>(state.range(0));
 }
-void WriteChrome(benchmark::State& state) { write(state, export_chrome); }
-void WritePerfetto(benchmark::State& state) { write(state, export_perfetto); }
+void WriteChrome(benchmark::State& state) {
+  write(state, export_chrome);
+}
+void WritePerfetto(benchmark::State& state) {
+  write(state, export_perfetto);
+}
 
 BENCHMARK(OpenTrace)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(BuildIndex)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(LayoutFrames)
-    ->Args({10'000'000, 1, 0})->Args({10'000'000, 1, 1})->Args({10'000'000, 0, 0})
-    ->Unit(benchmark::kMillisecond)->Iterations(1);
+    ->Args({10'000'000, 1, 0})
+    ->Args({10'000'000, 1, 1})
+    ->Args({10'000'000, 0, 0})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
 BENCHMARK(WindowFrames)->Arg(10'000'000)->Unit(benchmark::kMillisecond)->Iterations(1);
 BENCHMARK(RenderSvg)->Arg(64)->Unit(benchmark::kMillisecond);
 BENCHMARK(RenderPng)->Arg(64)->Unit(benchmark::kMillisecond);

@@ -30,7 +30,9 @@ Json error_of(std::int64_t a, std::int64_t b) {
   return a > 0 ? Json(static_cast<double>(b) / static_cast<double>(a) - 1) : Json(nullptr);
 }
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+double seconds(std::int64_t ns) {
+  return static_cast<double>(ns) / 1e9;
+}
 
 struct Side {
   Trace trace;
@@ -40,7 +42,8 @@ struct Side {
 Side side_of(Trace trace) {
   if (trace.idle.empty()) viz::attribute_idle(trace);
   const viz::TraceIndex index(trace);
-  const double ratio = viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows()).bubble_ratio();
+  const double ratio =
+      viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows()).bubble_ratio();
   return {std::move(trace), ratio};
 }
 
@@ -49,31 +52,48 @@ Json memory_json(const Trace& a, const Trace& b) {
   if (a.memory_time.empty() || b.memory_time.empty()) return rows;
   for (std::int32_t row = 0; row < a.num_rows(); ++row) {
     const std::int64_t x = viz::memory_peak(a, {row}).bytes, y = viz::memory_peak(b, {row}).bytes;
-    rows.push_back({{"row", row_name(a, {row})}, {"peak_bytes_a", x}, {"peak_bytes_b", y}, {"error", error_of(x, y)}});
+    rows.push_back({{"row", row_name(a, {row})},
+                    {"peak_bytes_a", x},
+                    {"peak_bytes_b", y},
+                    {"error", error_of(x, y)}});
   }
   return rows;
 }
 
-Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found, std::size_t worst) {
+Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
+                std::size_t worst) {
   const auto side = [](const Side& of) {
     return Json{{"label", of.trace.label == TraceLabel::Predicted ? "predicted" : "measured"},
-                {"title", of.trace.title}, {"step_time_s", seconds(of.trace.step().value)},
+                {"title", of.trace.title},
+                {"step_time_s", seconds(of.trace.step().value)},
                 {"bubble_ratio", of.bubble_ratio}};
   };
-  Json out{{"schema", "rehearse.comparison/1"}, {"schedule_hash", a.trace.schedule_hash}, {"a", side(a)}, {"b", side(b)},
-           {"step_time_error", error_of(found.step_a, found.step_b)}, {"differing_ops", found.ops.size()}};
+  Json out{{"schema", "rehearse.comparison/1"},
+           {"schedule_hash", a.trace.schedule_hash},
+           {"a", side(a)},
+           {"b", side(b)},
+           {"step_time_error", error_of(found.step_a, found.step_b)},
+           {"differing_ops", found.ops.size()}};
   out["kinds"] = Json::array();
   for (const viz::KindDifference& kind : found.kinds) {
-    out["kinds"].push_back({{"kind", kind_name(kind)}, {"count", kind.count}, {"time_s_a", seconds(kind.a)},
-                            {"time_s_b", seconds(kind.b)}, {"error", error_of(kind.a, kind.b)},
+    out["kinds"].push_back({{"kind", kind_name(kind)},
+                            {"count", kind.count},
+                            {"time_s_a", seconds(kind.a)},
+                            {"time_s_b", seconds(kind.b)},
+                            {"error", error_of(kind.a, kind.b)},
                             {"mean_abs_error", kind.mean_abs_error}});
   }
   out["ops"] = Json::array();
   for (std::size_t i = 0; i < std::min(worst, found.ops.size()); ++i) {
     const viz::OpDifference& op = found.ops[i];
-    out["ops"].push_back({{"op", op.op.value}, {"name", op_name(a.trace, op.op)}, {"row", row_name(a.trace, a.trace.row_of(op.op))},
-                          {"time_s_a", seconds(op.a)}, {"time_s_b", seconds(op.b)}, {"error", error_of(op.a, op.b)},
-                          {"start_s_a", seconds(op.start_a)}, {"start_s_b", seconds(op.start_b)}});
+    out["ops"].push_back({{"op", op.op.value},
+                          {"name", op_name(a.trace, op.op)},
+                          {"row", row_name(a.trace, a.trace.row_of(op.op))},
+                          {"time_s_a", seconds(op.a)},
+                          {"time_s_b", seconds(op.b)},
+                          {"error", error_of(op.a, op.b)},
+                          {"start_s_a", seconds(op.start_a)},
+                          {"start_s_b", seconds(op.start_b)}});
   }
   out["memory"] = memory_json(a.trace, b.trace);
   return out;
@@ -92,30 +112,42 @@ std::string padded(std::string text, std::size_t width, bool right = true) {
 
 std::string time_cell(const Json& s) {
   std::string text = viz::time_text(static_cast<std::int64_t>(s.get<double>() * 1e9 + 0.5));
-  if (const std::size_t micro = text.find("µ"); micro != std::string::npos) text.replace(micro, 2, "u");  // one column
+  if (const std::size_t micro = text.find("µ"); micro != std::string::npos)
+    text.replace(micro, 2, "u");  // one column
   return padded(text, 10);
 }
 
 std::string text_of(const Json& report) {
   const Json &a = report["a"], &b = report["b"];
   std::string out = a["title"].get<std::string>() + "\n";
-  out += padded("", 28, false) + padded(a["label"], 10) + padded(b["label"], 10) + padded("error", 10) + "\n";
-  out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) + padded(percent(report["step_time_error"]), 10) + "\n";
-  out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"]), 10) + padded(viz::percent_text(b["bubble_ratio"]), 10) + "\n";
+  out += padded("", 28, false) + padded(a["label"], 10) + padded(b["label"], 10) +
+         padded("error", 10) + "\n";
+  out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) +
+         padded(percent(report["step_time_error"]), 10) + "\n";
+  out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"]), 10) +
+         padded(viz::percent_text(b["bubble_ratio"]), 10) + "\n";
   for (const Json& kind : report["kinds"]) {
-    out += padded(kind["kind"].get<std::string>() + " x" + std::to_string(kind["count"].get<std::int64_t>()), 28, false) +
-           time_cell(kind["time_s_a"]) + time_cell(kind["time_s_b"]) + padded(percent(kind["error"]), 10) + "   mean |error| of an op " +
+    out += padded(kind["kind"].get<std::string>() + " x" +
+                      std::to_string(kind["count"].get<std::int64_t>()),
+                  28, false) +
+           time_cell(kind["time_s_a"]) + time_cell(kind["time_s_b"]) +
+           padded(percent(kind["error"]), 10) + "   mean |error| of an op " +
            viz::percent_text(kind["mean_abs_error"]) + "\n";
   }
   for (const Json& row : report["memory"]) {
-    out += padded("memory of " + row["row"].get<std::string>(), 28, false) + padded(viz::bytes_text(row["peak_bytes_a"]), 10) +
-           padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 10) + "\n";
+    out += padded("memory of " + row["row"].get<std::string>(), 28, false) +
+           padded(viz::bytes_text(row["peak_bytes_a"]), 10) +
+           padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 10) +
+           "\n";
   }
   if (report["ops"].empty()) return out + "no op differs\n";
-  out += "worst ops, of " + std::to_string(report["differing_ops"].get<std::size_t>()) + " that differ:\n";
+  out += "worst ops, of " + std::to_string(report["differing_ops"].get<std::size_t>()) +
+         " that differ:\n";
   for (const Json& op : report["ops"]) {
-    out += padded("  " + op["name"].get<std::string>() + " on " + op["row"].get<std::string>(), 28, false) + time_cell(op["time_s_a"]) +
-           time_cell(op["time_s_b"]) + padded(percent(op["error"]), 10) + "\n";
+    out += padded("  " + op["name"].get<std::string>() + " on " + op["row"].get<std::string>(), 28,
+                  false) +
+           time_cell(op["time_s_a"]) + time_cell(op["time_s_b"]) +
+           padded(percent(op["error"]), 10) + "\n";
   }
   return out;
 }
@@ -132,8 +164,11 @@ int compare(const Options& options) {
   if (!b) return fail(b.error().message);
   const Result<viz::TraceDifference> found = viz::difference(a.value(), b.value());
   if (!found) return fail(options.b + ": " + found.error().message);
-  const Json report = comparison(side_of(std::move(a).value()), side_of(std::move(b).value()), found.value(), options.worst);
-  const std::string text = options.json ? report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text_of(report);
+  const Json report = comparison(side_of(std::move(a).value()), side_of(std::move(b).value()),
+                                 found.value(), options.worst);
+  const std::string text = options.json
+                               ? report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                               : text_of(report);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kDone;
 }
@@ -144,7 +179,8 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("compare", "two timelines of the same schedule");
   auto options = std::make_shared<Options>();
   command->add_option("A", options->a, "trace, for example the predicted one")->required();
-  command->add_option("B", options->b, "trace of the same schedule, for example the measured one")->required();
+  command->add_option("B", options->b, "trace of the same schedule, for example the measured one")
+      ->required();
   command->add_option("--worst", options->worst, "how many ops to list (20)");
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer("Example: rehearse compare predicted.trace measured.trace");

@@ -1,7 +1,7 @@
 // rehearse export: a trace for other tools.
+#include "viz/export.h"
 #include "cli/commands.h"
 #include "viz/analysis.h"
-#include "viz/export.h"
 #include "viz/import.h"
 
 namespace rehearse::cli {
@@ -32,9 +32,11 @@ int export_trace(const Options& options) {
 void add_export(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("export", "write a trace for other tools");
   auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")->required();
+  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")
+      ->required();
   command->add_option("--to", options->to, "perfetto, chrome or csv")
-      ->required()->check(CLI::IsMember({"perfetto", "chrome", "csv"}));
+      ->required()
+      ->check(CLI::IsMember({"perfetto", "chrome", "csv"}));
   command->add_option("FILE", options->file, "where to write")->required();
   command->footer("Example: rehearse export step.trace --to perfetto step.pftrace");
   command->callback([options, &exit_code] { exit_code = export_trace(*options); });

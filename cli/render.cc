@@ -53,16 +53,19 @@ int render(const Options& options) {
     }
   }
   if (!options.ranks.empty()) {
-    if (const auto done = parse_ranks(options.ranks, trace, figure.first_row, figure.last_row); !done) {
+    if (const auto done = parse_ranks(options.ranks, trace, figure.first_row, figure.last_row);
+        !done) {
       return fail(done.error().message);
     }
   }
   const viz::TraceIndex index(trace);
   if (options.text) {
-    const std::string text = viz::terminal_chart(
-        index, {.columns = terminal_columns(), .color = isatty(STDOUT_FILENO) != 0,
-                .begin = figure.begin, .end = figure.end, .first_row = figure.first_row,
-                .last_row = figure.last_row});
+    const std::string text = viz::terminal_chart(index, {.columns = terminal_columns(),
+                                                         .color = isatty(STDOUT_FILENO) != 0,
+                                                         .begin = figure.begin,
+                                                         .end = figure.end,
+                                                         .first_row = figure.first_row,
+                                                         .last_row = figure.last_row});
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
   if (options.svg.empty() && options.png.empty()) return kDone;
@@ -77,13 +80,15 @@ int render(const Options& options) {
 void add_render(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("render", "draw a trace: SVG, PNG, or text");
   auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")->required();
+  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")
+      ->required();
   command->add_option("--svg", options->svg, "write a vector picture");
   command->add_option("--png", options->png, "write a pixel picture");
   command->add_flag("--text", options->text, "draw in the terminal");
   command->add_option("--range", options->range, "part of the step, for example 0:50ms");
   command->add_option("--ranks", options->ranks, "ranks to draw, for example 0-15");
-  command->add_option("--width", options->width, "of the picture in pixels")->check(CLI::Range(400, 16000));
+  command->add_option("--width", options->width, "of the picture in pixels")
+      ->check(CLI::Range(400, 16000));
   command->add_option("--title", options->title, "instead of the scenario's name");
   command->add_flag("--dark", options->dark, "light on dark");
   command->footer("Example: rehearse render step.trace --svg step.svg --range 0:50ms --ranks 0-15");

@@ -41,7 +41,8 @@ std::optional<std::int32_t> rank_of(std::string_view text) {
 
 }  // namespace
 
-Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& begin, Nanoseconds& end) {
+Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& begin,
+                     Nanoseconds& end) {
   const std::size_t colon = text.find(':');
   std::optional<Amount> from, to;
   if (colon != std::string::npos) {
@@ -51,27 +52,34 @@ Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& b
   if (!from || !to) return Error{"--range: \"" + text + "\" is no range of times such as 0:50ms"};
   const double common = std::max(from->unit_ns, to->unit_ns) > 0 ? 0 : 1e9;
   const auto time = [&](const Amount& amount, const Amount& other) {
-    return amount.value * (amount.unit_ns > 0 ? amount.unit_ns : other.unit_ns > 0 ? other.unit_ns : common);
+    return amount.value * (amount.unit_ns > 0  ? amount.unit_ns
+                           : other.unit_ns > 0 ? other.unit_ns
+                                               : common);
   };
   const double a = time(*from, *to), b = time(*to, *from);
   if (!(a < b) || std::fabs(a) > 1e15 || std::fabs(b) > 1e15) {
     return Error{"--range: \"" + text + "\" does not end after it begins"};
   }
   const std::int64_t step = trace.step().value;
-  const std::int64_t first = std::max<std::int64_t>(0, std::llround(a)), last = std::min<std::int64_t>(step, std::llround(b));
+  const std::int64_t first = std::max<std::int64_t>(0, std::llround(a)),
+                     last = std::min<std::int64_t>(step, std::llround(b));
   if (first >= last) {
-    return Error{"--range: \"" + text + "\" lies outside the step, which takes " + std::to_string(step) + " ns"};
+    return Error{"--range: \"" + text + "\" lies outside the step, which takes " +
+                 std::to_string(step) + " ns"};
   }
   begin = trace.begin + Nanoseconds{first};
   end = trace.begin + Nanoseconds{last};
   return {};
 }
 
-Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& first, std::int32_t& last) {
+Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& first,
+                     std::int32_t& last) {
   const std::size_t dash = text.find('-');
   const auto from = rank_of(std::string_view(text).substr(0, dash));
-  const auto to = dash == std::string::npos ? from : rank_of(std::string_view(text).substr(dash + 1));
-  if (!from || !to || *to < *from) return Error{"--ranks: \"" + text + "\" is no range of ranks such as 0-15"};
+  const auto to =
+      dash == std::string::npos ? from : rank_of(std::string_view(text).substr(dash + 1));
+  if (!from || !to || *to < *from)
+    return Error{"--ranks: \"" + text + "\" is no range of ranks such as 0-15"};
   first = trace.num_rows();
   last = 0;
   for (std::int32_t row = 0; row < trace.num_rows(); ++row) {

@@ -9,10 +9,12 @@ namespace rehearse::cli {
 
 // "0:50ms", "1.2s:1.4s", "10:20us": times from the step's begin; a number without a unit takes the
 // other's, and seconds where neither has one. Sets both times, cut to the step.
-Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& begin, Nanoseconds& end);
+Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& begin,
+                     Nanoseconds& end);
 
 // "0-15", "3": rows whose first rank lies in it; where the trace knows no ranks, rows by number.
 // Sets [first, last).
-Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& first, std::int32_t& last);
+Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& first,
+                     std::int32_t& last);
 
 }  // namespace rehearse::cli

@@ -43,7 +43,8 @@ Result<std::vector<viz::Event>> events_of(const std::string& path) {
   return viz::parse_script(text, path);
 }
 
-int replay(const viz::Session& session, const Options& options, const std::vector<viz::Event>& events) {
+int replay(const viz::Session& session, const Options& options,
+           const std::vector<viz::Event>& events) {
   viz::ViewState state = viz::initial_state(session, options.width, options.height);
   for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
   const viz::Scene scene = viz::view_scene(session, state);
@@ -66,13 +67,19 @@ int view(const Options& options) {
   if (!events) return fail(events.error().message);
   if (!options.svg.empty() || !options.png.empty()) return replay(session, options, events.value());
   const bool test = !options.screenshot.empty();
-  const Result<viz::WindowResult> done = viz::run_window(
-      session, {.width = options.width, .height = options.height, .record = options.record,
-                .state_file = test ? std::string{} : state_file(), .events = std::move(events).value(),
-                .capture = test, .linger_s = options.linger});
+  const Result<viz::WindowResult> done =
+      viz::run_window(session, {.width = options.width,
+                                .height = options.height,
+                                .record = options.record,
+                                .state_file = test ? std::string{} : state_file(),
+                                .events = std::move(events).value(),
+                                .capture = test,
+                                .linger_s = options.linger});
   if (!done) return fail("view: " + done.error().message);
   const viz::WindowResult& shown = done.value();
-  const bool written = !test || write_file(options.screenshot, viz::encode_png(shown.width, shown.height, shown.pixels, false));
+  const bool written =
+      !test || write_file(options.screenshot,
+                          viz::encode_png(shown.width, shown.height, shown.pixels, false));
   return written ? kDone : kBadInput;
 }
 
@@ -82,14 +89,18 @@ void add_view(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("view", "open the timeline window");
   auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->traces, "one trace, or two on one time axis")->required();
-  command->add_option("--script", options->script, "replay recorded events; with --svg or --png without a window");
+  command->add_option("--script", options->script,
+                      "replay recorded events; with --svg or --png without a window");
   command->add_option("--svg", options->svg, "write what the window would show");
   command->add_option("--png", options->png, "the same as pixels");
   command->add_option("--record", options->record, "write the window's events to FILE");
   command->add_option("--width", options->width, "of the window")->check(CLI::Range(320, 8000));
   command->add_option("--height", options->height, "of the window")->check(CLI::Range(240, 8000));
-  command->add_option("--screenshot", options->screenshot, "write the window's pixels as PNG and close");
-  command->add_option("--linger", options->linger, "take input for so many seconds before the screenshot")
+  command->add_option("--screenshot", options->screenshot,
+                      "write the window's pixels as PNG and close");
+  command
+      ->add_option("--linger", options->linger,
+                   "take input for so many seconds before the screenshot")
       ->check(CLI::NonNegativeNumber);
   command->footer("Example: rehearse view predicted.trace measured.trace   (press ? for the keys)");
   command->callback([options, &exit_code] { exit_code = view(*options); });

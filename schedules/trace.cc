@@ -78,8 +78,8 @@ struct Slots {
     Stream stream{};
     std::int32_t depth = 0;
   };
-  std::vector<Lane> lanes;            // by stream, then depth
-  std::vector<std::int16_t> of_op;    // index into lanes
+  std::vector<Lane> lanes;          // by stream, then depth
+  std::vector<std::int16_t> of_op;  // index into lanes
 };
 
 Slots assign_slots(const Schedule& schedule, std::span<const Nanoseconds> start,
@@ -87,7 +87,7 @@ Slots assign_slots(const Schedule& schedule, std::span<const Nanoseconds> start,
   Slots slots;
   std::vector<std::int16_t> depth(schedule.ops.size());
   std::array<std::int32_t, kNumStreams> depths{};
-  depths[0] = 1;  // every row shows its compute lane
+  depths[0] = 1;                                            // every row shows its compute lane
   std::array<std::vector<std::int64_t>, kNumStreams> last;  // end of the last op per depth
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     for (auto& ends : last) ends.clear();
@@ -135,8 +135,13 @@ std::int64_t payload_bytes(const Schedule& schedule, OpId id) {
 TraceClass class_for(const Schedule& schedule, OpId id, std::int16_t slot,
                      std::span<const TraceString> groups, std::span<const TraceString> buckets) {
   const Op& op = schedule.ops[id.index()];
-  TraceClass c{.kind = op.kind, .stream = op.stream, .payload = op.payload, .slice = op.slice,
-               .slot = slot, .segment_begin = op.segment_begin, .segment_end = op.segment_end,
+  TraceClass c{.kind = op.kind,
+               .stream = op.stream,
+               .payload = op.payload,
+               .slice = op.slice,
+               .slot = slot,
+               .segment_begin = op.segment_begin,
+               .segment_end = op.segment_end,
                .stage = op.stage};
   if (op.group && op.group.index() < groups.size()) c.group = groups[op.group.index()];
   if (op.bucket && op.bucket.index() < buckets.size()) c.bucket = buckets[op.bucket.index()];
@@ -182,12 +187,18 @@ std::string_view stream_name(Stream stream) {
 std::string op_name(const Trace& trace, OpId id) {
   const TraceClass& c = trace.class_of(id);
   if (c.name >= 0) return std::string(trace.text(c.name));
-  Op op{.kind = c.kind, .payload = c.payload, .slice = c.slice, .stage = c.stage,
-        .microbatch = {trace.microbatch[id.index()]}, .segment_begin = c.segment_begin,
+  Op op{.kind = c.kind,
+        .payload = c.payload,
+        .slice = c.slice,
+        .stage = c.stage,
+        .microbatch = {trace.microbatch[id.index()]},
+        .segment_begin = c.segment_begin,
         .segment_end = c.segment_end};
   if (c.kind == OpKind::Overlap && c.second_stage) {
     op.kind = c.first_kind;
-    const Op second{.kind = c.second_kind, .slice = c.second_slice, .stage = c.second_stage,
+    const Op second{.kind = c.second_kind,
+                    .slice = c.second_slice,
+                    .stage = c.second_stage,
                     .microbatch = {trace.partner[id.index()]}};
     return '(' + to_text(op) + ';' + to_text(second) + ')' + std::string(traits(c.kind).name);
   }
@@ -199,7 +210,7 @@ std::string op_name(const Trace& trace, OpId id) {
 std::string row_name(const Trace& trace, Row row) {
   const TraceRow& info = trace.rows[row.index()];
   if (info.name >= 0) return std::string(trace.text(info.name));
-  std::string name = info.first_rank   ? "rank " + std::to_string(info.first_rank.value)
+  std::string name = info.first_rank ? "rank " + std::to_string(info.first_rank.value)
                      : info.position ? "position " + std::to_string(info.position.value)
                                      : "row " + std::to_string(row.value);
   if (info.multiplicity > 1) name += " (x" + std::to_string(info.multiplicity) + ")";

@@ -1,9 +1,10 @@
 // When each op began and ended, what memory and links did meanwhile, and the file that holds it.
 //
-// Simulated and measured steps leave the same trace; only `label` differs. Columnar: entry i belongs
-// to op i of the schedule that was performed. What ops that differ only by micro-batch share is one
-// row of `classes`, so an op takes 28 B; its name is regenerated, never stored. Columns are owned
-// or lie in the mapped file; both read alike. Not here: how anything is drawn or analysed (viz/).
+// Simulated and measured steps leave the same trace; only `label` differs. Columnar: entry i
+// belongs to op i of the schedule that was performed. What ops that differ only by micro-batch
+// share is one row of `classes`, so an op takes 28 B; its name is regenerated, never stored.
+// Columns are owned or lie in the mapped file; both read alike. Not here: how anything is drawn or
+// analysed (viz/).
 #pragma once
 
 #include <span>
@@ -75,12 +76,19 @@ class Mapping {
 
 // Why a compute stream is idle (INTERFACE `bubble_causes_s`). On disk: do not change or reorder.
 enum class IdleCause : std::uint8_t {
-  Warmup, Cooldown, Dependency, Communication, Contention, Straggler, Host, Resource,
+  Warmup,
+  Cooldown,
+  Dependency,
+  Communication,
+  Contention,
+  Straggler,
+  Host,
+  Resource,
 };
 inline constexpr std::size_t kNumIdleCauses = 8;
 inline constexpr std::string_view kIdleCauseNames[kNumIdleCauses] = {
-    "warmup", "cooldown", "dependency", "communication",
-    "contention", "straggler", "host", "resource"};
+    "warmup",     "cooldown",  "dependency", "communication",
+    "contention", "straggler", "host",       "resource"};
 
 enum class TraceLabel : std::uint8_t { Predicted, Measured };
 
@@ -92,17 +100,17 @@ struct TraceClass {
   Stream stream{};
   Payload payload{};
   std::int8_t slice = -1;
-  std::int16_t slot = 0;            // lane of its row that it runs on, see Trace::lanes
+  std::int16_t slot = 0;  // lane of its row that it runs on, see Trace::lanes
   std::int16_t segment_begin = 0, segment_end = -1;  // as in Op
-  OpKind first_kind{}, second_kind{};  // Overlap: kinds of its two ops
+  OpKind first_kind{}, second_kind{};                // Overlap: kinds of its two ops
   std::int8_t second_slice = -1;
   std::uint8_t reserved = 0;
-  Stage stage{};                    // Overlap: of the first op
+  Stage stage{};  // Overlap: of the first op
   Stage second_stage{};
-  TraceString group = -1;           // collectives: "dp", "embed"; else none
-  TraceString bucket = -1;          // "L3"
-  TraceString name = -1;            // foreign ops: their name; -1: regenerate
-  std::int64_t bytes = 0;           // transfers, collectives: payload [B]; 0: not known
+  TraceString group = -1;   // collectives: "dp", "embed"; else none
+  TraceString bucket = -1;  // "L3"
+  TraceString name = -1;    // foreign ops: their name; -1: regenerate
+  std::int64_t bytes = 0;   // transfers, collectives: payload [B]; 0: not known
   bool operator==(const TraceClass&) const = default;
 };
 static_assert(sizeof(TraceClass) == 48);
@@ -119,7 +127,7 @@ struct TraceRow {
 struct TraceLane {
   Stream stream{};
   std::uint8_t reserved[3] = {};
-  TraceString name = -1;            // foreign lanes; none: the stream's name
+  TraceString name = -1;  // foreign lanes; none: the stream's name
   bool operator==(const TraceLane&) const = default;
 };
 
@@ -140,44 +148,44 @@ struct TraceLink {
 };
 // From `time` on (until the link's next sample) the link is used to `load_ppm` / 10^6.
 struct LinkSample {
-  std::int64_t time = 0;            // [ns]
+  std::int64_t time = 0;  // [ns]
   std::int32_t load_ppm = 0, reserved = 0;
   bool operator==(const LinkSample&) const = default;
 };
 
 struct Trace {
   TraceLabel label = TraceLabel::Predicted;
-  std::string schedule_hash;        // content_hash of the schedule; empty: foreign
-  std::string schedule_name;        // generator and arguments
-  std::string title;                // scenario's name, or file
-  std::string caption;              // assumed durations, device: written on figures
+  std::string schedule_hash;  // content_hash of the schedule; empty: foreign
+  std::string schedule_name;  // generator and arguments
+  std::string title;          // scenario's name, or file
+  std::string caption;        // assumed durations, device: written on figures
   std::int32_t microbatches = 0;
-  Nanoseconds begin{}, end{};       // first start and last end over all ops
+  Nanoseconds begin{}, end{};  // first start and last end over all ops
 
   std::vector<std::string> strings;
   Column<TraceRow> rows;
-  Column<std::int64_t> row_begin;   // ops of row r are [row_begin[r], row_begin[r+1])
-  std::int32_t slots = 0;           // lanes per row, equal for all rows; unused ones are empty
-  Column<TraceLane> lanes;          // of row r: [r * slots, (r+1) * slots)
+  Column<std::int64_t> row_begin;  // ops of row r are [row_begin[r], row_begin[r+1])
+  std::int32_t slots = 0;          // lanes per row, equal for all rows; unused ones are empty
+  Column<TraceLane> lanes;         // of row r: [r * slots, (r+1) * slots)
   Column<TraceClass> classes;
 
   // Per op. On one lane ops do not overlap and come in order of time.
-  Column<std::int64_t> start_ns, end_ns;     // 0 <= start <= end
-  Column<std::int32_t> op_class;             // index into classes
-  Column<std::int32_t> microbatch;           // -1: none
-  Column<std::int32_t> partner;              // MatchId; Overlap: micro-batch of its second op
+  Column<std::int64_t> start_ns, end_ns;  // 0 <= start <= end
+  Column<std::int32_t> op_class;          // index into classes
+  Column<std::int32_t> microbatch;        // -1: none
+  Column<std::int32_t> partner;           // MatchId; Overlap: micro-batch of its second op
 
   // Optional, empty where not known. Per op:
-  Column<std::uint8_t> cost_level;           // sim::CostLevel as a number
-  Column<std::int64_t> expected_start_ns;    // measured traces: what had been predicted
-  Column<std::int64_t> communicating_ns;     // its body waits for its own collectives (idle)
+  Column<std::uint8_t> cost_level;         // sim::CostLevel as a number
+  Column<std::int64_t> expected_start_ns;  // measured traces: what had been predicted
+  Column<std::int64_t> communicating_ns;   // its body waits for its own collectives (idle)
   // Per row, cut by offsets (num_rows + 1 entries):
   Column<std::int64_t> idle_begin;
-  Column<IdleSpan> idle;                     // in order of time, not overlapping
+  Column<IdleSpan> idle;  // in order of time, not overlapping
   Column<std::int64_t> memory_begin;
-  Column<std::int64_t> memory_time;          // [ns]; from then on the bytes below hold
-  Column<std::int64_t> memory_bytes;         // sample-major: [sample * memory_parts.size() + part]
-  std::vector<std::string> memory_parts;     // "parameters", "activations" ... (report's words)
+  Column<std::int64_t> memory_time;       // [ns]; from then on the bytes below hold
+  Column<std::int64_t> memory_bytes;      // sample-major: [sample * memory_parts.size() + part]
+  std::vector<std::string> memory_parts;  // "parameters", "activations" ... (report's words)
   // Per link:
   Column<TraceLink> links;
   Column<std::int64_t> link_begin;
@@ -187,7 +195,7 @@ struct Trace {
   Column<std::int32_t> wait_begin;
   Column<std::int32_t> waits;
 
-  Mapping mapping;                           // holds the mapped columns
+  Mapping mapping;  // holds the mapped columns
 
   std::int32_t num_ops() const { return static_cast<std::int32_t>(start_ns.size()); }
   std::int32_t num_rows() const { return static_cast<std::int32_t>(rows.size()); }
@@ -195,7 +203,7 @@ struct Trace {
   const TraceClass& class_of(OpId op) const {
     return classes[static_cast<std::size_t>(op_class[op.index()])];
   }
-  Row row_of(OpId op) const;                 // binary search
+  Row row_of(OpId op) const;  // binary search
   std::int32_t lane_of(OpId op) const { return row_of(op).value * slots + class_of(op).slot; }
   std::string_view text(TraceString id) const {
     return id < 0 ? std::string_view{} : std::string_view{strings[static_cast<std::size_t>(id)]};

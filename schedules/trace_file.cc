@@ -47,9 +47,29 @@ static_assert(sizeof(Header) == 64);
 
 // On disk: do not change or reorder; a new section is a new number.
 enum class SectionId : std::uint32_t {
-  Strings = 1, Rows, RowBegin, Lanes, Classes, Start, End, OpClass, Microbatch, Partner, CostLevel,
-  ExpectedStart, Communicating, IdleBegin, Idle, MemoryBegin, MemoryTime, MemoryBytes, Links,
-  LinkBegin, LinkSamples, WaitBegin, Waits,
+  Strings = 1,
+  Rows,
+  RowBegin,
+  Lanes,
+  Classes,
+  Start,
+  End,
+  OpClass,
+  Microbatch,
+  Partner,
+  CostLevel,
+  ExpectedStart,
+  Communicating,
+  IdleBegin,
+  Idle,
+  MemoryBegin,
+  MemoryTime,
+  MemoryBytes,
+  Links,
+  LinkBegin,
+  LinkSamples,
+  WaitBegin,
+  Waits,
 };
 
 struct Section {
@@ -201,7 +221,8 @@ Fault check_tables(const Trace& trace) {
   for (std::size_t i = 0; i < trace.lanes.size(); ++i) {
     const TraceLane& lane = trace.lanes[i];
     if (!is_string(trace, lane.name)) return at("lane", i, "no such name");
-    if (static_cast<std::size_t>(lane.stream) >= kNumStreams) return at("lane", i, "no such stream");
+    if (static_cast<std::size_t>(lane.stream) >= kNumStreams)
+      return at("lane", i, "no such stream");
   }
   for (std::size_t i = 0; i < trace.classes.size(); ++i) {
     const TraceClass& c = trace.classes[i];
@@ -225,8 +246,8 @@ Fault check_ops(const Trace& trace) {
                                  trace.microbatch.size(), trace.partner.size()}) {
     if (size != n) return "columns of ops differ in length";
   }
-  for (const std::size_t size : {trace.cost_level.size(), trace.expected_start_ns.size(),
-                                 trace.communicating_ns.size()}) {
+  for (const std::size_t size :
+       {trace.cost_level.size(), trace.expected_start_ns.size(), trace.communicating_ns.size()}) {
     if (size != n && size != 0) return "columns of ops differ in length";
   }
   if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() - 1)) {
@@ -303,8 +324,8 @@ Fault check_idle(const Trace& trace) {
 Fault check_samples(const Trace& trace) {
   const std::size_t samples = trace.memory_time.size();
   if (!trace.memory_begin.empty() || samples != 0) {
-    if (Fault fault = check_offsets("memory_begin", trace.memory_begin.view(), trace.rows.size(),
-                                    samples);
+    if (Fault fault =
+            check_offsets("memory_begin", trace.memory_begin.view(), trace.rows.size(), samples);
         !fault.empty()) {
       return fault;
     }
@@ -440,8 +461,8 @@ Result<Mapping> map_file(const std::string& path) {
 }  // namespace
 
 std::string trace_fault(const Trace& trace) {
-  for (const auto check : {check_tables, check_ops, check_times, check_idle, check_samples,
-                           check_waits}) {
+  for (const auto check :
+       {check_tables, check_ops, check_times, check_idle, check_samples, check_waits}) {
     if (Fault fault = check(trace); !fault.empty()) return fault;
   }
   return {};
@@ -459,10 +480,14 @@ Result<> write_trace(const Trace& trace, const std::string& path) {
     section.offset = aligned(end);
     end = section.offset + section.count * section.element_bytes;
   }
-  const Header header{.num_sections = static_cast<std::uint32_t>(table.size()), .file_bytes = end,
-                      .num_ops = trace.start_ns.size(), .begin_ns = trace.begin.value,
-                      .end_ns = trace.end.value, .microbatches = trace.microbatches,
-                      .slots = trace.slots, .label = trace.label};
+  const Header header{.num_sections = static_cast<std::uint32_t>(table.size()),
+                      .file_bytes = end,
+                      .num_ops = trace.start_ns.size(),
+                      .begin_ns = trace.begin.value,
+                      .end_ns = trace.end.value,
+                      .microbatches = trace.microbatches,
+                      .slots = trace.slots,
+                      .label = trace.label};
 
   TemporaryFile file(path);
   bool good = file.write(&header, sizeof header) &&

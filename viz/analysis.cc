@@ -52,10 +52,9 @@ Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
       // An op cut by the range: its waiting is taken as spread evenly over it.
       sum.in_body[lane.items.kind(i)] +=
           times * (whole == inside ? waits
-                                              : static_cast<std::int64_t>(std::llround(
-                                                    static_cast<double>(waits) *
-                                                    static_cast<double>(inside) /
-                                                    static_cast<double>(whole))));
+                                   : static_cast<std::int64_t>(std::llround(
+                                         static_cast<double>(waits) * static_cast<double>(inside) /
+                                         static_cast<double>(whole))));
     }
   }
   return sum;
@@ -76,7 +75,8 @@ std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins) {
                        .payload = static_cast<Payload>(group % 3),
                        .count = static_cast<std::int64_t>(times.size()),
                        .total = std::accumulate(times.begin(), times.end(), std::int64_t{0}),
-                       .shortest = times.front(), .longest = times.back(),
+                       .shortest = times.front(),
+                       .longest = times.back(),
                        .median = times[times.size() / 2]};
     one.histogram.resize(static_cast<std::size_t>(std::max(bins, 1)));
     const double scale = static_cast<double>(one.histogram.size()) /
@@ -105,7 +105,9 @@ Result<TraceDifference> difference(const Trace& a, const Trace& b) {
   for (OpId op{0}; op.value < a.num_ops(); ++op.value) {
     const std::size_t i = op.index();
     const TraceClass& c = a.class_of(op);
-    const OpDifference one{.op = op, .a = a.end_ns[i] - a.start_ns[i], .b = b.end_ns[i] - b.start_ns[i],
+    const OpDifference one{.op = op,
+                           .a = a.end_ns[i] - a.start_ns[i],
+                           .b = b.end_ns[i] - b.start_ns[i],
                            .start_a = a.start_ns[i] - a.begin.value,
                            .start_b = b.start_ns[i] - b.begin.value};
     Sum& sum = sums[group_of(c)];
@@ -147,7 +149,8 @@ MemoryPeak memory_peak(const Trace& trace, Row row) {
   }
   if (!any) return peak;
   peak.time = trace.memory_time[best];
-  for (std::size_t p = 0; p < parts; ++p) peak.parts.push_back(trace.memory_bytes[best * parts + p]);
+  for (std::size_t p = 0; p < parts; ++p)
+    peak.parts.push_back(trace.memory_bytes[best * parts + p]);
   return peak;
 }
 

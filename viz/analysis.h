@@ -14,15 +14,15 @@ namespace rehearse::viz {
 // Where the time of rows [first_row, last_row) went within [begin, end), on their compute lanes.
 // Rows count as often as they stand for ranks. busy + idle = span * ranks, exactly.
 struct Summary {
-  std::int64_t span = 0, ranks = 0;                     // [ns], ranks
-  std::array<std::int64_t, kNumOpKinds> kinds{};        // time under ops of each kind
-  std::array<std::int64_t, kNumIdleCauses> causes{};    // idle between ops, by cause
-  std::array<std::int64_t, kNumOpKinds> in_body{};      // of `kinds`: bodies that wait for their
-                                                        //   own collectives (idle)
+  std::int64_t span = 0, ranks = 0;                   // [ns], ranks
+  std::array<std::int64_t, kNumOpKinds> kinds{};      // time under ops of each kind
+  std::array<std::int64_t, kNumIdleCauses> causes{};  // idle between ops, by cause
+  std::array<std::int64_t, kNumOpKinds> in_body{};    // of `kinds`: bodies that wait for their
+                                                      //   own collectives (idle)
   std::int64_t unexplained = 0;  // idle between ops for which the trace has no cause
 
   std::int64_t total() const { return span * ranks; }
-  std::int64_t busy() const;     // `kinds` less in_body
+  std::int64_t busy() const;  // `kinds` less in_body
   std::int64_t idle() const { return total() - busy(); }
   double bubble_ratio() const {  // idle / (ranks * span), INTERFACE `bubble_ratio`
     return total() == 0 ? 0 : static_cast<double>(idle()) / static_cast<double>(total());
@@ -51,16 +51,16 @@ void attribute_idle(Trace& trace);
 
 // A chain of ops from the step's begin to its end of which each waited for the one before.
 struct CriticalPath {
-  std::vector<OpId> ops;               // in order of time
+  std::vector<OpId> ops;                 // in order of time
   std::int64_t in_ops = 0, waiting = 0;  // [ns]; add up to the step
-  std::vector<std::int64_t> slack;     // per op: how much later it could have ended [ns]
+  std::vector<std::int64_t> slack;       // per op: how much later it could have ended [ns]
 };
 CriticalPath critical_path(const Trace& trace);
 
 // Two traces of one schedule (equal op ids): predicted and measured, or two runs.
 struct OpDifference {
   OpId op{};
-  std::int64_t a = 0, b = 0;           // durations [ns]
+  std::int64_t a = 0, b = 0;  // durations [ns]
   std::int64_t start_a = 0, start_b = 0;
 };
 struct KindDifference {
@@ -72,7 +72,7 @@ struct KindDifference {
 struct TraceDifference {
   std::int64_t step_a = 0, step_b = 0;
   std::vector<KindDifference> kinds;
-  std::vector<OpDifference> ops;       // that differ, largest |b - a| first
+  std::vector<OpDifference> ops;  // that differ, largest |b - a| first
   bool empty() const { return ops.empty() && step_a == step_b; }
 };
 Result<TraceDifference> difference(const Trace& a, const Trace& b);
@@ -80,7 +80,7 @@ Result<TraceDifference> difference(const Trace& a, const Trace& b);
 // Memory of one row: peak, when, and its parts then.
 struct MemoryPeak {
   std::int64_t bytes = 0, time = 0;
-  std::vector<std::int64_t> parts;     // in the order of Trace::memory_parts
+  std::vector<std::int64_t> parts;  // in the order of Trace::memory_parts
 };
 MemoryPeak memory_peak(const Trace& trace, Row row);
 

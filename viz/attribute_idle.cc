@@ -13,7 +13,8 @@ namespace {
 std::vector<std::int64_t> medians(const Trace& trace) {
   std::vector<std::vector<std::int64_t>> times(trace.classes.size());
   for (std::size_t i = 0; i < trace.start_ns.size(); ++i) {
-    times[static_cast<std::size_t>(trace.op_class[i])].push_back(trace.end_ns[i] - trace.start_ns[i]);
+    times[static_cast<std::size_t>(trace.op_class[i])].push_back(trace.end_ns[i] -
+                                                                 trace.start_ns[i]);
   }
   std::vector<std::int64_t> median(times.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -58,8 +59,8 @@ class Explainer {
       const std::int64_t started = std::clamp(causality_.start(arrived), begin, ended);
       if (is_work(last)) {
         // What the op took beyond its kind's usual time stands at its end.
-        const std::int64_t usual =
-            causality_.start(arrived) + median_[static_cast<std::size_t>(trace_.op_class[last.index()])];
+        const std::int64_t usual = causality_.start(arrived) +
+                                   median_[static_cast<std::size_t>(trace_.op_class[last.index()])];
         const std::int64_t late = std::clamp(usual, started, ended);
         add(late, ended, op, IdleCause::Straggler);
         add(started, late, op, IdleCause::Dependency);
@@ -129,7 +130,7 @@ void attribute_idle(Trace& trace) {
       if (trace.class_of({op}).slot != 0) continue;
       const auto i = static_cast<std::size_t>(op);
       if (trace.start_ns[i] > free) {
-        const Phase phase = op <= first_work  ? Phase::Filling
+        const Phase phase = op <= first_work ? Phase::Filling
                             : op > last_work ? Phase::Draining
                                              : Phase::Running;
         explainer.explain(free, trace.start_ns[i], {op}, phase, spans);

@@ -11,49 +11,76 @@ constexpr Color kOrange{230, 159, 0}, kSkyBlue{86, 180, 233}, kGreen{0, 158, 115
     kYellow{240, 228, 66}, kBlue{0, 114, 178}, kVermilion{213, 94, 0}, kPurple{204, 121, 167},
     kGrey{153, 153, 153};
 
-constexpr Palette kLight{.background = {255, 255, 255}, .lane = {246, 246, 244},
-                         .text = {25, 25, 28}, .faint_text = {104, 104, 110},
-                         .grid = {222, 222, 220}, .outline = {60, 60, 64}, .accent = kVermilion};
-constexpr Palette kDark{.background = {24, 25, 28}, .lane = {34, 35, 39},
-                        .text = {236, 236, 238}, .faint_text = {160, 160, 168},
-                        .grid = {58, 59, 64}, .outline = {10, 10, 12}, .accent = kVermilion};
+constexpr Palette kLight{.background = {255, 255, 255},
+                         .lane = {246, 246, 244},
+                         .text = {25, 25, 28},
+                         .faint_text = {104, 104, 110},
+                         .grid = {222, 222, 220},
+                         .outline = {60, 60, 64},
+                         .accent = kVermilion};
+constexpr Palette kDark{.background = {24, 25, 28},
+                        .lane = {34, 35, 39},
+                        .text = {236, 236, 238},
+                        .faint_text = {160, 160, 168},
+                        .grid = {58, 59, 64},
+                        .outline = {10, 10, 12},
+                        .accent = kVermilion};
 
 struct CauseRow {
   Color light, light_ink, dark, dark_ink;
   Hatch hatch;
 };
 constexpr std::array<CauseRow, kNumIdleCauses> kCauses{{
-    {{238, 238, 236}, {176, 176, 172}, {44, 45, 49}, {92, 93, 98}, Hatch::Slash},       // warmup
-    {{238, 238, 236}, {176, 176, 172}, {44, 45, 49}, {92, 93, 98}, Hatch::Backslash},   // cooldown
-    {{226, 226, 222}, {128, 128, 124}, {52, 53, 58}, {128, 129, 136}, Hatch::Dense},    // dependency
-    {{250, 232, 241}, {190, 96, 150}, {66, 44, 57}, {204, 121, 167}, Hatch::Dots},      // communication
-    {{250, 232, 241}, {190, 96, 150}, {66, 44, 57}, {204, 121, 167}, Hatch::Cross},     // contention
-    {{253, 228, 212}, {213, 94, 0}, {72, 46, 28}, {213, 94, 0}, Hatch::Cross},          // straggler
+    {{238, 238, 236}, {176, 176, 172}, {44, 45, 49}, {92, 93, 98}, Hatch::Slash},      // warmup
+    {{238, 238, 236}, {176, 176, 172}, {44, 45, 49}, {92, 93, 98}, Hatch::Backslash},  // cooldown
+    {{226, 226, 222}, {128, 128, 124}, {52, 53, 58}, {128, 129, 136}, Hatch::Dense},   // dependency
+    {{250, 232, 241}, {190, 96, 150}, {66, 44, 57}, {204, 121, 167}, Hatch::Dots},  // communication
+    {{250, 232, 241}, {190, 96, 150}, {66, 44, 57}, {204, 121, 167}, Hatch::Cross},  // contention
+    {{253, 228, 212}, {213, 94, 0}, {72, 46, 28}, {213, 94, 0}, Hatch::Cross},       // straggler
     {{222, 238, 248}, {0, 114, 178}, {32, 50, 64}, {86, 180, 233}, Hatch::Horizontal},  // host
     {{250, 246, 206}, {150, 138, 0}, {62, 58, 26}, {240, 228, 66}, Hatch::Vertical},    // resource
 }};
 
 constexpr std::string_view long_name(OpKind kind) {
   switch (kind) {
-    case OpKind::Forward: return "forward";
-    case OpKind::Backward: return "backward";
-    case OpKind::InputGradient: return "backward, input";
-    case OpKind::WeightGradient: return "backward, weights";
-    case OpKind::Recompute: return "recompute";
-    case OpKind::Overlap: return "forward beside backward";
-    case OpKind::Send: return "send";
-    case OpKind::Recv: return "receive";
-    case OpKind::OptimizerStep: return "optimizer";
-    case OpKind::GradNorm: return "optimizer";
-    case OpKind::AllReduce: return "all-reduce";
-    case OpKind::ReduceScatter: return "reduce-scatter";
-    case OpKind::AllGather: return "all-gather";
-    case OpKind::Unshard: return "gather parameters";
-    case OpKind::Offload: return "offload";
-    case OpKind::Fetch: return "fetch";
-    case OpKind::Pass: return "hand over";
-    case OpKind::Add: return "other work";
-    default: return traits(kind).name;
+    case OpKind::Forward:
+      return "forward";
+    case OpKind::Backward:
+      return "backward";
+    case OpKind::InputGradient:
+      return "backward, input";
+    case OpKind::WeightGradient:
+      return "backward, weights";
+    case OpKind::Recompute:
+      return "recompute";
+    case OpKind::Overlap:
+      return "forward beside backward";
+    case OpKind::Send:
+      return "send";
+    case OpKind::Recv:
+      return "receive";
+    case OpKind::OptimizerStep:
+      return "optimizer";
+    case OpKind::GradNorm:
+      return "optimizer";
+    case OpKind::AllReduce:
+      return "all-reduce";
+    case OpKind::ReduceScatter:
+      return "reduce-scatter";
+    case OpKind::AllGather:
+      return "all-gather";
+    case OpKind::Unshard:
+      return "gather parameters";
+    case OpKind::Offload:
+      return "offload";
+    case OpKind::Fetch:
+      return "fetch";
+    case OpKind::Pass:
+      return "hand over";
+    case OpKind::Add:
+      return "other work";
+    default:
+      return traits(kind).name;
   }
 }
 
@@ -74,21 +101,31 @@ double luminance(Color c) {
 
 }  // namespace
 
-const Palette& palette(Theme theme) { return theme == Theme::Light ? kLight : kDark; }
+const Palette& palette(Theme theme) {
+  return theme == Theme::Light ? kLight : kDark;
+}
 
 Color color_of(OpKind kind) {
   switch (kind) {
-    case OpKind::Forward: return kBlue;
+    case OpKind::Forward:
+      return kBlue;
     case OpKind::Backward:
-    case OpKind::InputGradient: return kOrange;
-    case OpKind::WeightGradient: return kGreen;
-    case OpKind::Recompute: return kSkyBlue;
-    case OpKind::Overlap: return kVermilion;
+    case OpKind::InputGradient:
+      return kOrange;
+    case OpKind::WeightGradient:
+      return kGreen;
+    case OpKind::Recompute:
+      return kSkyBlue;
+    case OpKind::Overlap:
+      return kVermilion;
     case OpKind::OptimizerStep:
-    case OpKind::GradNorm: return kYellow;
+    case OpKind::GradNorm:
+      return kYellow;
     case OpKind::Pass:
-    case OpKind::Add: return kGrey;
-    default: return kPurple;  // transfers, collectives and copies
+    case OpKind::Add:
+      return kGrey;
+    default:
+      return kPurple;  // transfers, collectives and copies
   }
 }
 
@@ -100,8 +137,10 @@ KindStyle style_of(Kind kind, Theme theme) {
   const auto cause = static_cast<std::size_t>(cause_of(kind));
   const CauseRow& row = kCauses[cause];
   const bool light = theme == Theme::Light;
-  return {.fill = light ? row.light : row.dark, .ink = light ? row.light_ink : row.dark_ink,
-          .hatch = row.hatch, .name = kIdleCauseNames[cause]};
+  return {.fill = light ? row.light : row.dark,
+          .ink = light ? row.light_ink : row.dark_ink,
+          .hatch = row.hatch,
+          .name = kIdleCauseNames[cause]};
 }
 
 Color shade(Color color, std::int32_t microbatch) {

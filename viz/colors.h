@@ -27,12 +27,21 @@ const Palette& palette(Theme theme);
 
 Color color_of(OpKind kind);
 
-enum class Hatch : std::uint8_t { None, Slash, Backslash, Cross, Dots, Horizontal, Vertical, Dense };
+enum class Hatch : std::uint8_t {
+  None,
+  Slash,
+  Backslash,
+  Cross,
+  Dots,
+  Horizontal,
+  Vertical,
+  Dense
+};
 
 struct KindStyle {
-  Color fill, ink;               // ink: of the hatch
+  Color fill, ink;  // ink: of the hatch
   Hatch hatch = Hatch::None;
-  std::string_view name;         // "forward", "warmup"
+  std::string_view name;  // "forward", "warmup"
 };
 KindStyle style_of(Kind kind, Theme theme);
 // The same op on an odd micro-batch is a little lighter, so that neighbours are told apart.

@@ -9,7 +9,8 @@ namespace rehearse::viz {
 namespace {
 
 // Names of sim::CostLevel, by its numbers.
-constexpr std::array<std::string_view, 4> kLevels{"measured", "interpolated", "formula", "datasheet"};
+constexpr std::array<std::string_view, 4> kLevels{"measured", "interpolated", "formula",
+                                                  "datasheet"};
 
 std::string signed_percent(double share) {
   return (share >= 0 ? "+" : "") + percent_text(share);
@@ -26,17 +27,21 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
   const std::int64_t begin = trace.begin.value;
   const std::int64_t duration = trace.end_ns[i] - trace.start_ns[i];
   std::vector<Fact> facts;
-  facts.push_back({op_name(trace, ref.op), std::string(style_of(kind_of(c.kind), Theme::Light).name)});
+  facts.push_back(
+      {op_name(trace, ref.op), std::string(style_of(kind_of(c.kind), Theme::Light).name)});
   facts.push_back({"on", row_name(trace, row) + ", " + lane_name(trace, trace.lane_of(ref.op))});
   facts.push_back({"takes", time_text(duration)});
-  facts.push_back({"from, to", time_text(trace.start_ns[i] - begin) + ", " + time_text(trace.end_ns[i] - begin)});
+  facts.push_back({"from, to", time_text(trace.start_ns[i] - begin) + ", " +
+                                   time_text(trace.end_ns[i] - begin)});
   if (!trace.communicating_ns.empty() && trace.communicating_ns[i] > 0) {
-    facts.push_back({"of it waits", time_text(trace.communicating_ns[i]) + " for its own collectives"});
+    facts.push_back(
+        {"of it waits", time_text(trace.communicating_ns[i]) + " for its own collectives"});
   }
   if (c.bytes > 0) {
     std::string bytes = bytes_text(c.bytes);
     if (duration > 0) {
-      bytes += " (" + fixed_text(static_cast<double>(c.bytes) / static_cast<double>(duration), 1) + " GB/s)";
+      bytes += " (" + fixed_text(static_cast<double>(c.bytes) / static_cast<double>(duration), 1) +
+               " GB/s)";
     }
     facts.push_back({"moves", bytes});
   }
@@ -52,7 +57,8 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
     const std::int64_t there = other.end_ns[i] - other.start_ns[i];
     std::string text = time_text(there);
     if (there > 0) {
-      text += " (here " + signed_percent(static_cast<double>(duration) / static_cast<double>(there) - 1) + ")";
+      text += " (here " +
+              signed_percent(static_cast<double>(duration) / static_cast<double>(there) - 1) + ")";
     }
     facts.push_back({other.label == TraceLabel::Measured ? "measured" : "in the other", text});
   }
@@ -68,7 +74,8 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
   });
   if (last) {
     const std::int64_t after = trace.start_ns[i] - latest;
-    facts.push_back({"last came", op_name(trace, last) + (after > 0 ? ", " + time_text(after) + " before" : "")});
+    facts.push_back({"last came", op_name(trace, last) +
+                                      (after > 0 ? ", " + time_text(after) + " before" : "")});
   }
   facts.push_back({"slack", time_text(document.critical().slack[i])});
   return facts;
@@ -77,8 +84,9 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
 std::vector<Fact> describe_idle(const Document& document, std::int32_t idle) {
   const Trace& trace = document.trace();
   const IdleSpan& span = trace.idle[static_cast<std::size_t>(idle)];
-  std::vector<Fact> facts{{"bubble", std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)])},
-                          {"lasts", time_text(span.end - span.begin)}};
+  std::vector<Fact> facts{
+      {"bubble", std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)])},
+      {"lasts", time_text(span.end - span.begin)}};
   facts.push_back({"ended by", span.op ? op_name(trace, span.op) : std::string("the step's end")});
   return facts;
 }

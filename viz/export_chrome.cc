@@ -109,8 +109,8 @@ class ChromeWriter {
   // is drawn 1 ns early; an event of 1 ns or none keeps its length.
   void times(std::int64_t start, std::int64_t end) {
     const std::int64_t duration = end - start;
-    out_ << ",\"ts\":" << Micros{start} << ",\"dur\":"
-         << Micros{std::max<std::int64_t>(duration - 1, 0)};
+    out_ << ",\"ts\":" << Micros{start}
+         << ",\"dur\":" << Micros{std::max<std::int64_t>(duration - 1, 0)};
   }
 
   void ops() {
@@ -119,21 +119,25 @@ class ChromeWriter {
            i < static_cast<std::size_t>(trace_.row_begin[static_cast<std::size_t>(row) + 1]); ++i) {
         const OpId op{static_cast<std::int32_t>(i)};
         const TraceClass& c = trace_.class_of(op);
-        event() << "{\"ph\":\"X\",\"name\":" << json_string(op_name(trace_, op)) << ",\"cat\":"
-                << json_string(stream_name(c.stream)) << ",\"pid\":" << row << ",\"tid\":"
-                << std::int32_t{c.slot};
+        event() << "{\"ph\":\"X\",\"name\":" << json_string(op_name(trace_, op))
+                << ",\"cat\":" << json_string(stream_name(c.stream)) << ",\"pid\":" << row
+                << ",\"tid\":" << std::int32_t{c.slot};
         times(trace_.start_ns[i], trace_.end_ns[i]);
         out_ << ",\"args\":{\"op\":" << op.value << ",\"end_ns\":" << trace_.end_ns[i];
         class_args(c);
         if (trace_.microbatch[i] >= 0) out_ << ",\"microbatch\":" << trace_.microbatch[i];
         if (trace_.partner[i] >= 0) out_ << ",\"partner\":" << trace_.partner[i];
-        if (!trace_.cost_level.empty()) out_ << ",\"cost_level\":" << std::int32_t{trace_.cost_level[i]};
-        if (!trace_.expected_start_ns.empty()) out_ << ",\"expected_start_ns\":" << trace_.expected_start_ns[i];
-        if (!trace_.communicating_ns.empty()) out_ << ",\"communicating_ns\":" << trace_.communicating_ns[i];
+        if (!trace_.cost_level.empty())
+          out_ << ",\"cost_level\":" << std::int32_t{trace_.cost_level[i]};
+        if (!trace_.expected_start_ns.empty())
+          out_ << ",\"expected_start_ns\":" << trace_.expected_start_ns[i];
+        if (!trace_.communicating_ns.empty())
+          out_ << ",\"communicating_ns\":" << trace_.communicating_ns[i];
         if (!trace_.wait_begin.empty() && trace_.wait_begin[i] < trace_.wait_begin[i + 1]) {
           out_ << ",\"waits\":[";
           for (std::int32_t w = trace_.wait_begin[i]; w < trace_.wait_begin[i + 1]; ++w) {
-            out_ << (w == trace_.wait_begin[i] ? "" : ",") << trace_.waits[static_cast<std::size_t>(w)];
+            out_ << (w == trace_.wait_begin[i] ? "" : ",")
+                 << trace_.waits[static_cast<std::size_t>(w)];
           }
           out_ << "]";
         }
@@ -144,12 +148,13 @@ class ChromeWriter {
 
   void class_args(const TraceClass& c) {
     out_ << ",\"kind\":\"" << traits(c.kind).name << "\"";
-    if (c.stream != traits(c.kind).stream) out_ << ",\"stream\":" << static_cast<std::int32_t>(c.stream);
+    if (c.stream != traits(c.kind).stream)
+      out_ << ",\"stream\":" << static_cast<std::int32_t>(c.stream);
     if (c.payload != Payload::None) out_ << ",\"payload\":" << static_cast<std::int32_t>(c.payload);
     if (c.slice >= 0) out_ << ",\"slice\":" << std::int32_t{c.slice};
     if (c.segment_end >= 0) {
-      out_ << ",\"segment_begin\":" << std::int32_t{c.segment_begin} << ",\"segment_end\":"
-           << std::int32_t{c.segment_end};
+      out_ << ",\"segment_begin\":" << std::int32_t{c.segment_begin}
+           << ",\"segment_end\":" << std::int32_t{c.segment_end};
     }
     if (c.stage) out_ << ",\"stage\":" << c.stage.value;
     if (c.kind == OpKind::Overlap && c.second_stage) {
@@ -168,7 +173,8 @@ class ChromeWriter {
       for (auto i = static_cast<std::size_t>(trace_.idle_begin[row]);
            i < static_cast<std::size_t>(trace_.idle_begin[row + 1]); ++i) {
         const IdleSpan& span = trace_.idle[i];
-        event() << "{\"ph\":\"X\",\"name\":\"" << kIdleCauseNames[static_cast<std::size_t>(span.cause)]
+        event() << "{\"ph\":\"X\",\"name\":\""
+                << kIdleCauseNames[static_cast<std::size_t>(span.cause)]
                 << "\",\"cat\":\"bubble\",\"pid\":" << static_cast<std::int64_t>(row)
                 << ",\"tid\":" << trace_.slots;
         times(span.begin, span.end);
@@ -202,8 +208,8 @@ class ChromeWriter {
            i < static_cast<std::size_t>(trace_.link_begin[link + 1]); ++i) {
         event() << "{\"ph\":\"C\",\"name\":" << json_string(trace_.text(trace_.links[link].name))
                 << ",\"id\":" << static_cast<std::int64_t>(link) << ",\"pid\":" << trace_.num_rows()
-                << ",\"ts\":" << Micros{trace_.link_samples[i].time} << ",\"args\":{\"load_ppm\":"
-                << trace_.link_samples[i].load_ppm << "}}";
+                << ",\"ts\":" << Micros{trace_.link_samples[i].time}
+                << ",\"args\":{\"load_ppm\":" << trace_.link_samples[i].load_ppm << "}}";
       }
     }
   }
@@ -212,7 +218,9 @@ class ChromeWriter {
   void transfers() {
     struct End {
       std::int32_t match, op;
-      bool operator<(const End& other) const { return match != other.match ? match < other.match : op < other.op; }
+      bool operator<(const End& other) const {
+        return match != other.match ? match < other.match : op < other.op;
+      }
     };
     std::vector<End> sends, recvs;
     for (OpId op{0}; op.value < trace_.num_ops(); ++op.value) {

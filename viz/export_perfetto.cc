@@ -16,20 +16,21 @@ namespace {
 namespace field {
 constexpr std::uint32_t kTracePacket = 1;
 constexpr std::uint32_t kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInterned = 12,
-                        kSequenceFlags = 13, kTrackDescriptor = 60;             // TracePacket
+                        kSequenceFlags = 13, kTrackDescriptor = 60;  // TracePacket
 constexpr std::uint32_t kUuid = 1, kName = 2, kParent = 5, kCounter = 8, kChildOrdering = 11,
-                        kSiblingRank = 12;                                      // TrackDescriptor
-constexpr std::uint32_t kUnit = 3;                                              // CounterDescriptor
+                        kSiblingRank = 12;  // TrackDescriptor
+constexpr std::uint32_t kUnit = 3;          // CounterDescriptor
 constexpr std::uint32_t kAnnotation = 4, kType = 9, kNameIid = 10, kTrack = 11, kEventName = 23,
-                        kCounterValue = 30, kFlow = 47, kTerminatingFlow = 48;                      // TrackEvent
+                        kCounterValue = 30, kFlow = 47, kTerminatingFlow = 48;  // TrackEvent
 constexpr std::uint32_t kAnnotationName = 1, kAnnotationUint = 3, kAnnotationInt = 4;
-constexpr std::uint32_t kEventNames = 2, kAnnotationNames = 3;                  // InternedData
-constexpr std::uint32_t kIid = 1, kText = 2;                                    // EventName
+constexpr std::uint32_t kEventNames = 2, kAnnotationNames = 3;  // InternedData
+constexpr std::uint32_t kIid = 1, kText = 2;                    // EventName
 }  // namespace field
 
 enum EventType : std::uint64_t { kBegin = 1, kEnd = 2, kCounterSample = 4 };
 enum Annotations : std::uint64_t { kOp = 1, kMicrobatch, kStage, kBytes, kPartner };
-constexpr std::array<std::string_view, 5> kAnnotationTexts{"op", "microbatch", "stage", "bytes", "match"};
+constexpr std::array<std::string_view, 5> kAnnotationTexts{"op", "microbatch", "stage", "bytes",
+                                                           "match"};
 
 class Message {
  public:
@@ -77,7 +78,8 @@ class PerfettoWriter {
   std::uint64_t row_track(std::int32_t row) const { return 1 + static_cast<std::uint64_t>(row); }
   // Tracks of a row: lanes, bubbles, memory parts.
   std::uint64_t child_track(std::int32_t row, std::size_t child) const {
-    const std::uint64_t per_row = static_cast<std::uint64_t>(trace_.slots) + 1 + trace_.memory_parts.size();
+    const std::uint64_t per_row =
+        static_cast<std::uint64_t>(trace_.slots) + 1 + trace_.memory_parts.size();
     return 1 + trace_.rows.size() + static_cast<std::uint64_t>(row) * per_row + child;
   }
   std::uint64_t link_track(std::size_t link) const {
@@ -86,7 +88,8 @@ class PerfettoWriter {
 
   void packet(Message& body) {
     body.number(field::kSequence, 1);
-    body.number(field::kSequenceFlags, first_ ? 3 : 2);  // 1: state cleared; 2: needs what came before
+    body.number(field::kSequenceFlags,
+                first_ ? 3 : 2);  // 1: state cleared; 2: needs what came before
     first_ = false;
     Message whole;
     whole.message(field::kTracePacket, body);
@@ -114,11 +117,12 @@ class PerfettoWriter {
   void describe_tracks() {
     constexpr int kNoCounter = -1, kPlainCounter = 0, kBytesCounter = 3;
     for (std::int32_t row = 0; row < trace_.num_rows(); ++row) {
-      describe(row_track(row), 0, row_name(trace_, {row}), static_cast<std::uint64_t>(row), kNoCounter);
+      describe(row_track(row), 0, row_name(trace_, {row}), static_cast<std::uint64_t>(row),
+               kNoCounter);
       std::size_t child = 0;
       for (std::int32_t slot = 0; slot < trace_.slots; ++slot, ++child) {
-        describe(child_track(row, child), row_track(row), lane_name(trace_, row * trace_.slots + slot),
-                 child, kNoCounter);
+        describe(child_track(row, child), row_track(row),
+                 lane_name(trace_, row * trace_.slots + slot), child, kNoCounter);
       }
       describe(child_track(row, child), row_track(row), "bubbles", child, kNoCounter);
       for (const std::string& part : trace_.memory_parts) {
@@ -222,7 +226,8 @@ class PerfettoWriter {
     const std::size_t parts = trace_.memory_parts.size();
     for (std::size_t part = 0; part < parts; ++part) {
       for (auto i = static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row)]);
-           i < static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row) + 1]); ++i) {
+           i < static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row) + 1]);
+           ++i) {
         sample(child_track(row, static_cast<std::size_t>(trace_.slots) + 1 + part),
                trace_.memory_time[i], trace_.memory_bytes[i * parts + part]);
       }

@@ -7,8 +7,10 @@
 namespace rehearse::viz {
 
 FileWriter::FileWriter(const std::string& path)
-    : path_(path), temporary_(path + ".tmp" + std::to_string(getpid())),
-      file_(std::fopen(temporary_.c_str(), "wb")), good_(file_ != nullptr) {
+    : path_(path),
+      temporary_(path + ".tmp" + std::to_string(getpid())),
+      file_(std::fopen(temporary_.c_str(), "wb")),
+      good_(file_ != nullptr) {
   buffer_.reserve(kFlushBytes + 4096);
 }
 

@@ -10,19 +10,21 @@ enum class TextSize : std::uint8_t { Small, Normal, Title };  // 11, 13 and 17 p
 
 inline constexpr int kNumGlyphs = 101;
 struct Glyph {
-  std::int32_t offset = 0;           // into FontData::pixels
+  std::int32_t offset = 0;  // into FontData::pixels
   std::int16_t width = 0, height = 0;
-  std::int16_t left = 0, top = 0;    // of the bitmap from the pen; up is positive
-  std::int16_t advance = 0;          // [px]
+  std::int16_t left = 0, top = 0;  // of the bitmap from the pen; up is positive
+  std::int16_t advance = 0;        // [px]
 };
 struct FontData {
   std::int32_t ascent = 0, line_height = 0;  // [px]
   Glyph glyphs[kNumGlyphs];
-  const char* pixels = nullptr;      // one hexadecimal digit each
+  const char* pixels = nullptr;  // one hexadecimal digit each
 };
 extern const FontData kFontData[3];
 
-inline const FontData& font(TextSize size) { return kFontData[static_cast<int>(size)]; }
+inline const FontData& font(TextSize size) {
+  return kFontData[static_cast<int>(size)];
+}
 
 // The glyph of the code point at `text`'s front, which it removes; '?' where the font has none.
 const Glyph& next_glyph(const FontData& font, std::string_view& text);

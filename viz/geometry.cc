@@ -37,7 +37,8 @@ Geometry geometry(const Session& session, const ViewState& state) {
   for (const Document& document : session.documents()) {
     for (std::int32_t row = 0; row < document.trace().num_rows(); ++row, ++flat) {
       ++compute_lanes;
-      fixed += kGap + (kStreamHeight + 1) * static_cast<double>(streams_of(document, row, flat).size());
+      fixed +=
+          kGap + (kStreamHeight + 1) * static_cast<double>(streams_of(document, row, flat).size());
       if (has_memory(document, flat)) fixed += kMemoryHeight + 2;
     }
     fixed += state.links ? kLinkHeight * static_cast<double>(document.trace().links.size()) : 0;
@@ -72,7 +73,8 @@ Geometry geometry(const Session& session, const ViewState& state) {
   };
   const auto place_links = [&](std::int32_t d) {
     if (!state.links) return;
-    for (std::int32_t link = 0; link < static_cast<std::int32_t>(session.at(d).trace().links.size()); ++link) {
+    for (std::int32_t link = 0;
+         link < static_cast<std::int32_t>(session.at(d).trace().links.size()); ++link) {
       at.links.push_back({d, link, y});
       y += kLinkHeight;
     }
@@ -89,7 +91,8 @@ Geometry geometry(const Session& session, const ViewState& state) {
   } else {
     std::size_t index = 0;
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(session.documents().size()); ++d) {
-      for (std::int32_t row = 0; row < session.at(d).trace().num_rows(); ++row) place(d, row, index++, true);
+      for (std::int32_t row = 0; row < session.at(d).trace().num_rows(); ++row)
+        place(d, row, index++, true);
       place_links(d);
       y += session.compares() ? kBlockGap : 0;
     }
@@ -104,7 +107,8 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
   for (const LaneSpot& lane : at.lanes) {
     if (y < lane.y || y >= lane.y + lane.height) continue;
     const Document& document = session.at(lane.document);
-    const std::int64_t time = document.trace().begin.value + std::llround(std::floor(at.time_at(state, x)));
+    const std::int64_t time =
+        document.trace().begin.value + std::llround(std::floor(at.time_at(state, x)));
     found.lane = &lane;
     found.op = {lane.document, op_at(document.index(), lane.lane, time)};
     if (!found.op && lane.lane % document.trace().slots == 0) {

@@ -9,12 +9,12 @@ namespace rehearse::viz {
 
 struct LaneSpot {
   std::int32_t document = 0, row = 0, lane = 0;
-  double y = 0, height = 0;     // on screen, scrolled [px]
+  double y = 0, height = 0;  // on screen, scrolled [px]
 };
 struct RowSpot {
   std::int32_t document = 0, row = 0;
-  double y = 0, height = 0;     // all of it
-  double memory_y = -1;         // its memory curve; -1: none
+  double y = 0, height = 0;  // all of it
+  double memory_y = -1;      // its memory curve; -1: none
 };
 struct LinkSpot {
   std::int32_t document = 0, link = 0;
@@ -27,11 +27,11 @@ struct Geometry {
   double bar_height = 30;
   double minimap_y = 30, minimap_height = 34;
   double axis_y = 64, axis_height = 22;
-  double left = 150, right = 70;            // of the lanes
-  double top = 86, bottom = 0;              // of the lanes
-  double width = 0;                         // of the time axis
+  double left = 150, right = 70;  // of the lanes
+  double top = 86, bottom = 0;    // of the lanes
+  double width = 0;               // of the time axis
   double panel_y = 0, panel_height = 150;
-  double content_height = 0;                // of all lanes, to scroll
+  double content_height = 0;  // of all lanes, to scroll
   std::vector<RowSpot> rows;
   std::vector<LaneSpot> lanes;
   std::vector<LinkSpot> links;
@@ -53,7 +53,7 @@ Geometry geometry(const Session& session, const ViewState& state);
 struct Hit {
   const LaneSpot* lane = nullptr;  // into the geometry
   OpRef op;
-  std::int32_t idle = -1;          // index into Trace::idle
+  std::int32_t idle = -1;  // index into Trace::idle
 };
 Hit hit(const Session& session, const ViewState& state, const Geometry& at, double x, double y);
 

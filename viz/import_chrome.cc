@@ -107,10 +107,14 @@ class ChromeReader {
       } else if (key == "id" && out_.ours) {
         e.id = integer32();
       } else if (key == "args" && in_.peek() == '{') {
-        if (phase == 'C') counter_args();
-        else if (phase == 'M') name_args();
-        else if (out_.ours) op_args();
-        else in_.skip();
+        if (phase == 'C')
+          counter_args();
+        else if (phase == 'M')
+          name_args();
+        else if (out_.ours)
+          op_args();
+        else
+          in_.skip();
       } else {
         in_.skip();
       }
@@ -128,11 +132,14 @@ class ChromeReader {
           out_.events.push_back(e);
         }
         break;
-      case 'M': out_.name(e, args_.name); break;
+      case 'M':
+        out_.name(e, args_.name);
+        break;
       case 'C':
         if (out_.ours) sample(e);
         break;
-      default: break;  // flows, instants: nothing that takes time
+      default:
+        break;  // flows, instants: nothing that takes time
     }
   }
 
@@ -146,7 +153,8 @@ class ChromeReader {
 
   static Category category_of(std::string_view category) {
     if (category == "kernel" || category == "Kernel") return Category::Kernel;
-    if (category == "gpu_memcpy" || category == "gpu_memset" || category == "Memcpy") return Category::Copy;
+    if (category == "gpu_memcpy" || category == "gpu_memset" || category == "Memcpy")
+      return Category::Copy;
     if (category == "bubble") return Category::Bubble;
     return Category::Other;
   }
@@ -203,12 +211,18 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "position") row.position = {integer32()};
-        else if (key == "multiplicity") row.multiplicity = integer32();
-        else if (key == "first_rank") row.first_rank = {integer32()};
-        else if (key == "capacity_bytes") row.capacity_bytes = in_.integer();
-        else if (key == "name") row.name = out_.text(in_.string());
-        else in_.skip();
+        if (key == "position")
+          row.position = {integer32()};
+        else if (key == "multiplicity")
+          row.multiplicity = integer32();
+        else if (key == "first_rank")
+          row.first_rank = {integer32()};
+        else if (key == "capacity_bytes")
+          row.capacity_bytes = in_.integer();
+        else if (key == "name")
+          row.name = out_.text(in_.string());
+        else
+          in_.skip();
       }
       out_.rows.push_back(row);
     }
@@ -223,9 +237,12 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "stream") lane.stream = stream();
-        else if (key == "name") lane.name = out_.text(in_.string());
-        else in_.skip();
+        if (key == "stream")
+          lane.stream = stream();
+        else if (key == "name")
+          lane.name = out_.text(in_.string());
+        else
+          in_.skip();
       }
       out_.lanes.push_back(lane);
     }
@@ -240,9 +257,12 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "name") link.name = out_.text(in_.string());
-        else if (key == "bytes_per_second") link.bytes_per_second = in_.integer();
-        else in_.skip();
+        if (key == "name")
+          link.name = out_.text(in_.string());
+        else if (key == "bytes_per_second")
+          link.bytes_per_second = in_.integer();
+        else
+          in_.skip();
       }
       out_.links.push_back(link);
     }
@@ -254,13 +274,15 @@ class ChromeReader {
     if (in_.peek() != '{') return in_.skip();
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "rank" && in_.peek() != '"') out_.rank = integer32();
-      else in_.skip();
+      if (key == "rank" && in_.peek() != '"')
+        out_.rank = integer32();
+      else
+        in_.skip();
     }
   }
 
   struct Args {
-    std::string name;                 // of metadata
+    std::string name;  // of metadata
     OurOp op;
     std::vector<std::int64_t> counters;
   };
@@ -270,8 +292,10 @@ class ChromeReader {
     std::string_view key;
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "name" && in_.peek() == '"') args_.name = in_.string();
-      else in_.skip();
+      if (key == "name" && in_.peek() == '"')
+        args_.name = in_.string();
+      else
+        in_.skip();
     }
   }
 
@@ -290,28 +314,51 @@ class ChromeReader {
     std::string_view key;
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "op") op.id = integer32();
-      else if (key == "end_ns") op.end = in_.integer();
-      else if (key == "kind") c.kind = kind();
-      else if (key == "stream") { c.stream = stream(); has_stream = true; }
-      else if (key == "payload") c.payload = static_cast<Payload>(small<std::uint8_t>());
-      else if (key == "slice") c.slice = small<std::int8_t>();
-      else if (key == "segment_begin") c.segment_begin = small<std::int16_t>();
-      else if (key == "segment_end") c.segment_end = small<std::int16_t>();
-      else if (key == "stage") c.stage = {integer32()};
-      else if (key == "first_kind") c.first_kind = kind();
-      else if (key == "second_kind") c.second_kind = kind();
-      else if (key == "second_stage") c.second_stage = {integer32()};
-      else if (key == "second_slice") c.second_slice = small<std::int8_t>();
-      else if (key == "group") c.group = out_.text(in_.string());
-      else if (key == "bucket") c.bucket = out_.text(in_.string());
-      else if (key == "name") c.name = out_.text(in_.string());
-      else if (key == "bytes") c.bytes = in_.integer();
-      else if (key == "microbatch") op.microbatch = integer32();
-      else if (key == "partner") op.partner = integer32();
-      else if (key == "cost_level") op.cost_level = small<std::uint8_t>();
-      else if (key == "expected_start_ns") op.expected_start = in_.integer();
-      else if (key == "communicating_ns") op.communicating = in_.integer();
+      if (key == "op")
+        op.id = integer32();
+      else if (key == "end_ns")
+        op.end = in_.integer();
+      else if (key == "kind")
+        c.kind = kind();
+      else if (key == "stream") {
+        c.stream = stream();
+        has_stream = true;
+      } else if (key == "payload")
+        c.payload = static_cast<Payload>(small<std::uint8_t>());
+      else if (key == "slice")
+        c.slice = small<std::int8_t>();
+      else if (key == "segment_begin")
+        c.segment_begin = small<std::int16_t>();
+      else if (key == "segment_end")
+        c.segment_end = small<std::int16_t>();
+      else if (key == "stage")
+        c.stage = {integer32()};
+      else if (key == "first_kind")
+        c.first_kind = kind();
+      else if (key == "second_kind")
+        c.second_kind = kind();
+      else if (key == "second_stage")
+        c.second_stage = {integer32()};
+      else if (key == "second_slice")
+        c.second_slice = small<std::int8_t>();
+      else if (key == "group")
+        c.group = out_.text(in_.string());
+      else if (key == "bucket")
+        c.bucket = out_.text(in_.string());
+      else if (key == "name")
+        c.name = out_.text(in_.string());
+      else if (key == "bytes")
+        c.bytes = in_.integer();
+      else if (key == "microbatch")
+        op.microbatch = integer32();
+      else if (key == "partner")
+        op.partner = integer32();
+      else if (key == "cost_level")
+        op.cost_level = small<std::uint8_t>();
+      else if (key == "expected_start_ns")
+        op.expected_start = in_.integer();
+      else if (key == "communicating_ns")
+        op.communicating = in_.integer();
       else if (key == "waits") {
         bool first_wait = true;
         if (!in_.enter('[')) return;
@@ -379,7 +426,8 @@ Result<Trace> import_chrome(std::string_view text, const std::string& name) {
   Result<Trace> built = events.ours ? build_ours(events) : build_foreign(events, name);
   if (!built) return Error{name + ": " + built.error().message};
   Trace trace = std::move(built).value();
-  if (const std::string fault = trace_fault(trace); !fault.empty()) return Error{name + ": " + fault};
+  if (const std::string fault = trace_fault(trace); !fault.empty())
+    return Error{name + ": " + fault};
   return trace;
 }
 

@@ -33,7 +33,7 @@ class Texts {
 
 struct ForeignEvent {
   enum class Category : std::uint8_t { Other, Kernel, Copy, Bubble };
-  std::int64_t start = 0, duration = 0;          // [ns]
+  std::int64_t start = 0, duration = 0;               // [ns]
   std::int32_t name = -1, process = -1, thread = -1;  // Texts
   std::int32_t id = 0;
   Category category = Category::Other;
@@ -52,22 +52,22 @@ struct OurOp {
 struct ForeignEvents {
   Texts texts;
   std::vector<ForeignEvent> events;
-  std::unordered_map<std::int32_t, std::string> process_names;   // by Texts of pid
-  std::unordered_map<std::int64_t, std::string> thread_names;    // by pid << 32 | tid
-  std::int32_t rank = -1;                                        // distributedInfo
+  std::unordered_map<std::int32_t, std::string> process_names;  // by Texts of pid
+  std::unordered_map<std::int64_t, std::string> thread_names;   // by pid << 32 | tid
+  std::int32_t rank = -1;                                       // distributedInfo
 
   // Files of ours.
   bool ours = false, has_waits = false, has_idle = false;
-  Trace trace;                                   // what "rehearse" says; columns are filled later
+  Trace trace;  // what "rehearse" says; columns are filled later
   std::vector<TraceRow> rows;
   std::vector<TraceLane> lanes;
   std::vector<TraceLink> links;
   std::vector<OurOp> ops;
-  std::vector<std::int32_t> waits;               // of the ops, one after another
-  std::vector<std::pair<std::int32_t, IdleSpan>> idle;           // (row, span)
-  std::vector<std::pair<std::int32_t, std::int64_t>> memory;     // (row, time)
+  std::vector<std::int32_t> waits;                            // of the ops, one after another
+  std::vector<std::pair<std::int32_t, IdleSpan>> idle;        // (row, span)
+  std::vector<std::pair<std::int32_t, std::int64_t>> memory;  // (row, time)
   std::vector<std::int64_t> memory_bytes;
-  std::vector<std::pair<std::int32_t, LinkSample>> loads;        // (link, sample)
+  std::vector<std::pair<std::int32_t, LinkSample>> loads;  // (link, sample)
 
   TraceString text(const std::string& what);     // into trace.strings
   std::int32_t number(std::int32_t text) const;  // a text that is a number; -1: it is none

@@ -40,7 +40,8 @@ std::vector<ForeignEvent> paired(std::vector<ForeignEvent>& events) {
       out.push_back(e);
       continue;
     }
-    auto& stack = open[static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(e.thread)];
+    auto& stack =
+        open[static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(e.thread)];
     if (e.phase == 'B') {
       stack.push_back(e);
     } else if (!stack.empty()) {
@@ -65,9 +66,9 @@ struct ByIdentifier {
 };
 
 struct Thread {
-  std::int32_t id = -1;                  // Texts
+  std::int32_t id = -1;  // Texts
   std::vector<const ForeignEvent*> events;
-  std::int64_t work = 0;                 // time in kernels that are no collectives
+  std::int64_t work = 0;  // time in kernels that are no collectives
   std::int32_t depth = 0, first_slot = 0;
 };
 
@@ -76,12 +77,14 @@ struct Process {
   std::vector<Thread> threads;
 };
 
-std::vector<Process> processes_of(const ForeignEvents& in, const std::vector<ForeignEvent>& events) {
+std::vector<Process> processes_of(const ForeignEvents& in,
+                                  const std::vector<ForeignEvent>& events) {
   std::vector<Process> processes;
   std::unordered_map<std::int64_t, std::pair<std::size_t, std::size_t>> known;
   std::unordered_map<std::int32_t, std::size_t> known_process;
   for (const ForeignEvent& e : events) {
-    const auto key = static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(e.thread);
+    const auto key =
+        static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(e.thread);
     auto at = known.find(key);
     if (at == known.end()) {
       const auto [p, fresh] = known_process.try_emplace(e.process, processes.size());
@@ -92,10 +95,12 @@ std::vector<Process> processes_of(const ForeignEvents& in, const std::vector<For
     }
     Thread& thread = processes[at->second.first].threads[at->second.second];
     thread.events.push_back(&e);
-    if (e.category == Category::Kernel && !holds(in.texts.view(e.name), "nccl")) thread.work += e.duration;
+    if (e.category == Category::Kernel && !holds(in.texts.view(e.name), "nccl"))
+      thread.work += e.duration;
   }
   const ByIdentifier less{in};
-  std::ranges::sort(processes, [&](const Process& a, const Process& b) { return less(a.id, b.id); });
+  std::ranges::sort(processes,
+                    [&](const Process& a, const Process& b) { return less(a.id, b.id); });
   for (Process& process : processes) {
     std::ranges::sort(process.threads, [&](const Thread& a, const Thread& b) {
       return a.work != b.work ? a.work > b.work : less(a.id, b.id);  // the computing stream first
@@ -126,20 +131,26 @@ std::vector<std::int32_t> depths(Thread& thread) {
 
 Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   std::vector<ForeignEvent> events = paired(in.events);
-  const bool device = std::ranges::any_of(events, [](const ForeignEvent& e) { return e.category == Category::Kernel; });
+  const bool device = std::ranges::any_of(
+      events, [](const ForeignEvent& e) { return e.category == Category::Kernel; });
   if (device) {
-    std::erase_if(events, [](const ForeignEvent& e) { return e.category != Category::Kernel && e.category != Category::Copy; });
+    std::erase_if(events, [](const ForeignEvent& e) {
+      return e.category != Category::Kernel && e.category != Category::Copy;
+    });
   }
   std::erase_if(events, [](const ForeignEvent& e) { return e.duration < 0; });
   if (events.empty()) return Error{"no events that take time"};
-  std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = std::numeric_limits<std::int64_t>::min();
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max(),
+               end = std::numeric_limits<std::int64_t>::min();
   for (const ForeignEvent& e : events) {
     begin = std::min(begin, e.start);
-    if (e.start > 0 && e.duration > std::numeric_limits<std::int64_t>::max() - e.start) return Error{"an event's end is out of range"};
+    if (e.start > 0 && e.duration > std::numeric_limits<std::int64_t>::max() - e.start)
+      return Error{"an event's end is out of range"};
     end = std::max(end, e.start + e.duration);
   }
   // Both are below 2^62 by the scanner; a longer step than a trace may have is no step.
-  if (begin < 0 && end > std::numeric_limits<std::int64_t>::max() + begin) return Error{"the times are out of range"};
+  if (begin < 0 && end > std::numeric_limits<std::int64_t>::max() + begin)
+    return Error{"the times are out of range"};
 
   Trace trace;
   trace.label = TraceLabel::Measured;
@@ -158,7 +169,8 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
     trace.slots = std::max(trace.slots, slots);
   }
   if (trace.slots > 32767) return Error{"more than 32767 lanes in one process"};
-  if (static_cast<std::int64_t>(trace.slots) * static_cast<std::int64_t>(processes.size()) > (1 << 24)) {
+  if (static_cast<std::int64_t>(trace.slots) * static_cast<std::int64_t>(processes.size()) >
+      (1 << 24)) {
     return Error{"too many lanes"};
   }
 
@@ -180,11 +192,15 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
     std::vector<Placed> placed;
     for (std::size_t t = 0; t < process.threads.size(); ++t) {
       Thread& thread = process.threads[t];
-      const auto named = in.thread_names.find(static_cast<std::int64_t>(process.id) << 32 | static_cast<std::uint32_t>(thread.id));
-      const std::string title = named != in.thread_names.end() ? named->second
-                                : (device ? "stream " : "thread ") + std::string(in.texts.view(thread.id));
+      const auto named = in.thread_names.find(static_cast<std::int64_t>(process.id) << 32 |
+                                              static_cast<std::uint32_t>(thread.id));
+      const std::string title =
+          named != in.thread_names.end()
+              ? named->second
+              : (device ? "stream " : "thread ") + std::string(in.texts.view(thread.id));
       for (std::int32_t d = 0; d < thread.depth; ++d) {
-        const std::size_t lane = p * static_cast<std::size_t>(trace.slots) + static_cast<std::size_t>(thread.first_slot + d);
+        const std::size_t lane = p * static_cast<std::size_t>(trace.slots) +
+                                 static_cast<std::size_t>(thread.first_slot + d);
         lanes[lane].name = in.text(title + (d == 0 ? "" : " +" + std::to_string(d)));
       }
       for (std::size_t i = 0; i < thread.events.size(); ++i) {
@@ -198,13 +214,18 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
     });
     for (const Placed& op : placed) {
       const auto key = static_cast<std::int64_t>(op.slot) << 40 |
-                       (static_cast<std::int64_t>(op.name) + 1) << 6 | static_cast<std::int64_t>(op.kind);
-      const auto [at, fresh] = class_ids.try_emplace(key, static_cast<std::int32_t>(classes.size()));
+                       (static_cast<std::int64_t>(op.name) + 1) << 6 |
+                       static_cast<std::int64_t>(op.kind);
+      const auto [at, fresh] =
+          class_ids.try_emplace(key, static_cast<std::int32_t>(classes.size()));
       if (fresh) {
-        TraceString& text = op.name < 0 ? name_ids.emplace_back(-1) : name_ids[static_cast<std::size_t>(op.name)];
+        TraceString& text =
+            op.name < 0 ? name_ids.emplace_back(-1) : name_ids[static_cast<std::size_t>(op.name)];
         if (text < 0) text = in.text(std::string(in.texts.view(op.name)));
-        classes.push_back({.kind = op.kind, .stream = traits(op.kind).stream,
-                           .slot = static_cast<std::int16_t>(op.slot), .name = text});
+        classes.push_back({.kind = op.kind,
+                           .stream = traits(op.kind).stream,
+                           .slot = static_cast<std::int16_t>(op.slot),
+                           .name = text});
       }
       op_class.push_back(at->second);
       starts.push_back(op.start);
@@ -212,8 +233,10 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
     }
     const auto named = in.process_names.find(process.id);
     TraceRow row{.position = {static_cast<std::int32_t>(p)}};
-    std::string title = named != in.process_names.end() ? named->second : std::string(in.texts.view(process.id));
-    if (device && in.number(process.id) >= 0) title = "device " + std::string(in.texts.view(process.id));
+    std::string title =
+        named != in.process_names.end() ? named->second : std::string(in.texts.view(process.id));
+    if (device && in.number(process.id) >= 0)
+      title = "device " + std::string(in.texts.view(process.id));
     if (in.rank >= 0 && processes.size() == 1) {
       row.first_rank = {in.rank};
       title = "rank " + std::to_string(in.rank);

@@ -9,7 +9,8 @@
 namespace rehearse::viz {
 
 TraceString ForeignEvents::text(const std::string& what) {
-  const auto [at, fresh] = string_ids_.try_emplace(what, static_cast<TraceString>(trace.strings.size()));
+  const auto [at, fresh] =
+      string_ids_.try_emplace(what, static_cast<TraceString>(trace.strings.size()));
   if (fresh) trace.strings.push_back(what);
   return at->second;
 }
@@ -26,7 +27,8 @@ void ForeignEvents::name(const ForeignEvent& metadata, const std::string& what) 
   const std::string_view kind = texts.view(metadata.name);
   if (kind == "process_name") process_names[metadata.process] = what;
   if (kind == "thread_name") {
-    thread_names[static_cast<std::int64_t>(metadata.process) << 32 | static_cast<std::uint32_t>(metadata.thread)] = what;
+    thread_names[static_cast<std::int64_t>(metadata.process) << 32 |
+                 static_cast<std::uint32_t>(metadata.thread)] = what;
   }
 }
 
@@ -36,11 +38,13 @@ namespace {
 class Classes {
  public:
   std::int32_t add(const TraceClass& c) {
-    std::uint64_t hash = static_cast<std::uint64_t>(c.kind) * 31 + static_cast<std::uint64_t>(c.stage.value);
+    std::uint64_t hash =
+        static_cast<std::uint64_t>(c.kind) * 31 + static_cast<std::uint64_t>(c.stage.value);
     for (const std::int64_t part :
          {std::int64_t{c.slot}, std::int64_t{c.segment_begin}, std::int64_t{c.segment_end},
           std::int64_t{c.second_stage.value}, std::int64_t{c.group}, std::int64_t{c.bucket},
-          std::int64_t{c.name}, c.bytes, static_cast<std::int64_t>(c.payload), std::int64_t{c.slice}}) {
+          std::int64_t{c.name}, c.bytes, static_cast<std::int64_t>(c.payload),
+          std::int64_t{c.slice}}) {
       hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15ULL;
       hash ^= hash >> 29;
     }
@@ -60,7 +64,8 @@ class Classes {
 
 // Offsets of entries that are sorted by their row (or link): [begin[r], begin[r+1]).
 template <class Entry>
-std::vector<std::int64_t> offsets(const std::vector<std::pair<std::int32_t, Entry>>& entries, std::size_t rows) {
+std::vector<std::int64_t> offsets(const std::vector<std::pair<std::int32_t, Entry>>& entries,
+                                  std::size_t rows) {
   std::vector<std::int64_t> begin(rows + 1);
   for (const auto& [row, entry] : entries) ++begin[static_cast<std::size_t>(row) + 1];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
@@ -89,8 +94,10 @@ Result<Trace> build_ours(ForeignEvents& in) {
   std::int64_t first = n == 0 ? 0 : std::numeric_limits<std::int64_t>::max(), last = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const OurOp& op = in.ops[i];
-    if (op.id != static_cast<std::int32_t>(i)) return Error{"op " + std::to_string(i) + " is missing or out of order"};
-    if (op.row < 0 || static_cast<std::size_t>(op.row) >= rows || (i > 0 && op.row < in.ops[i - 1].row)) {
+    if (op.id != static_cast<std::int32_t>(i))
+      return Error{"op " + std::to_string(i) + " is missing or out of order"};
+    if (op.row < 0 || static_cast<std::size_t>(op.row) >= rows ||
+        (i > 0 && op.row < in.ops[i - 1].row)) {
       return Error{"op " + std::to_string(i) + ": no such row, or out of order"};
     }
     ++row_begin[static_cast<std::size_t>(op.row) + 1];
@@ -107,7 +114,8 @@ Result<Trace> build_ours(ForeignEvents& in) {
     wait_begin.push_back(wait_begin.back() + op.num_waits);
   }
   std::partial_sum(row_begin.begin(), row_begin.end(), row_begin.begin());
-  if (!rows_rise(in.idle, rows) || !rows_rise(in.memory, rows) || !rows_rise(in.loads, in.links.size())) {
+  if (!rows_rise(in.idle, rows) || !rows_rise(in.memory, rows) ||
+      !rows_rise(in.loads, in.links.size())) {
     return Error{"bubbles, memory or links out of order"};
   }
   trace.begin = {first};

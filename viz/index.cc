@@ -89,8 +89,7 @@ void build(LaneIndex& lane, const Source& source, std::int64_t begin, std::int64
 void LaneIndex::busy_before(std::int64_t time, std::uint32_t* sums) const {
   const auto kinds_here = static_cast<std::size_t>(num_kinds);
   const std::int64_t offset = time - origin;
-  const std::int64_t cell =
-      offset <= 0 ? 0 : std::min<std::int64_t>(offset >> shift, num_cells);
+  const std::int64_t cell = offset <= 0 ? 0 : std::min<std::int64_t>(offset >> shift, num_cells);
   const std::uint32_t* at = before.data() + static_cast<std::size_t>(cell) * kinds_here;
   for (std::size_t k = 0; k < kinds_here; ++k) sums[k] = at[k];
   const std::int64_t edge = origin + (cell << shift);
@@ -122,10 +121,14 @@ std::int32_t LaneIndex::first_item_after(std::int64_t time) const {
   if (offset < 0) return 0;
   const std::int64_t cell = std::min<std::int64_t>(offset >> shift, num_cells);
   std::int32_t i = first[static_cast<std::size_t>(cell)];
-  std::int32_t last = cell + 1 <= num_cells ? first[static_cast<std::size_t>(cell) + 1] : items.count;
+  std::int32_t last =
+      cell + 1 <= num_cells ? first[static_cast<std::size_t>(cell) + 1] : items.count;
   while (i < last) {  // cells may be crowded: search, do not walk
     const std::int32_t middle = i + (last - i) / 2;
-    if (items.end(middle) > time) last = middle; else i = middle + 1;
+    if (items.end(middle) > time)
+      last = middle;
+    else
+      i = middle + 1;
   }
   return i;
 }
@@ -163,12 +166,15 @@ TraceIndex::TraceIndex(const Trace& trace) : trace_(&trace) {
       std::int32_t* next = order_.data() + order_.size();
       order_.resize(order_.size() + (last - first));
       for (std::size_t slot = 0; slot < slots; next += count[slot++]) place[slot] = next;
-      for (std::size_t i = first; i < last; ++i) *place[slot_at(i)]++ = static_cast<std::int32_t>(i);
+      for (std::size_t i = first; i < last; ++i)
+        *place[slot_at(i)]++ = static_cast<std::int32_t>(i);
     }
     for (std::size_t slot = 0; slot < slots; ++slot) {
       LaneIndex& lane = lanes_[row * slots + slot];
-      lane.items = {.trace = &trace, .order = mixed ? place[slot] - count[slot] : nullptr,
-                    .first = static_cast<std::int32_t>(first), .count = count[slot]};
+      lane.items = {.trace = &trace,
+                    .order = mixed ? place[slot] - count[slot] : nullptr,
+                    .first = static_cast<std::int32_t>(first),
+                    .count = count[slot]};
       set_kinds(lane, occurs[slot]);
       build(lane,
             OpSource{trace.start_ns.data(), trace.end_ns.data(), trace.op_class.data(),
@@ -179,7 +185,8 @@ TraceIndex::TraceIndex(const Trace& trace) : trace_(&trace) {
     idle.items = {.trace = &trace, .idle = trace.idle.data()};
     if (!trace.idle_begin.empty()) {
       idle.items.idle += trace.idle_begin[row];
-      idle.items.count = static_cast<std::int32_t>(trace.idle_begin[row + 1] - trace.idle_begin[row]);
+      idle.items.count =
+          static_cast<std::int32_t>(trace.idle_begin[row + 1] - trace.idle_begin[row]);
     }
     set_kinds(idle, causes);
     build(idle, IdleSource{idle.items.idle}, trace.begin.value, trace.end.value);

@@ -20,18 +20,24 @@ namespace rehearse::viz {
 // What a span of time on a lane is: the kind of an op, or the cause of an idle span.
 using Kind = std::uint8_t;
 inline constexpr std::size_t kNumKinds = kNumOpKinds + kNumIdleCauses;
-constexpr Kind kind_of(OpKind kind) { return static_cast<Kind>(kind); }
+constexpr Kind kind_of(OpKind kind) {
+  return static_cast<Kind>(kind);
+}
 constexpr Kind kind_of(IdleCause cause) {
   return static_cast<Kind>(kNumOpKinds + static_cast<std::size_t>(cause));
 }
-constexpr bool is_idle(Kind kind) { return kind >= kNumOpKinds; }
-constexpr IdleCause cause_of(Kind kind) { return static_cast<IdleCause>(kind - kNumOpKinds); }
+constexpr bool is_idle(Kind kind) {
+  return kind >= kNumOpKinds;
+}
+constexpr IdleCause cause_of(Kind kind) {
+  return static_cast<IdleCause>(kind - kNumOpKinds);
+}
 
 // What a lane shows, in order of time and not overlapping. Item i of lane l is op `op(l, i)`.
 struct LaneItems {
   const Trace* trace = nullptr;
-  const IdleSpan* idle = nullptr;      // idle lane: its spans; else null
-  const std::int32_t* order = nullptr; // ops of the lane; null: first, first + 1, ...
+  const IdleSpan* idle = nullptr;       // idle lane: its spans; else null
+  const std::int32_t* order = nullptr;  // ops of the lane; null: first, first + 1, ...
   std::int32_t first = 0, count = 0;
 
   std::int32_t op(std::int32_t i) const { return order != nullptr ? order[i] : first + i; }
@@ -49,14 +55,14 @@ struct LaneItems {
 // The prefix sums of one lane.
 struct LaneIndex {
   LaneItems items;
-  std::int64_t origin = 0;             // begin of cell 0 [ns]
-  std::int32_t shift = 0;              // cells are 2^shift ns
+  std::int64_t origin = 0;  // begin of cell 0 [ns]
+  std::int32_t shift = 0;   // cells are 2^shift ns
   std::int32_t num_cells = 0;
-  std::int32_t num_kinds = 0;          // kinds that occur on this lane ...
-  std::array<Kind, kNumKinds> kinds{};                 // ... ascending
-  std::array<std::int8_t, kNumKinds> slot_of_kind{};   // inverse; -1: does not occur
-  std::vector<std::uint32_t> before;   // (num_cells + 1, num_kinds): busy ns before the edge
-  std::vector<std::int32_t> first;     // (num_cells + 1): first item that ends after the edge
+  std::int32_t num_kinds = 0;                         // kinds that occur on this lane ...
+  std::array<Kind, kNumKinds> kinds{};                // ... ascending
+  std::array<std::int8_t, kNumKinds> slot_of_kind{};  // inverse; -1: does not occur
+  std::vector<std::uint32_t> before;     // (num_cells + 1, num_kinds): busy ns before the edge
+  std::vector<std::int32_t> first;       // (num_cells + 1): first item that ends after the edge
   std::vector<std::int32_t> long_items;  // items over two cells and more, ascending
 
   std::int64_t cell_ns() const { return std::int64_t{1} << shift; }

@@ -6,7 +6,9 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 void put_utf8(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
@@ -25,7 +27,10 @@ std::uint32_t hex4(std::string_view text) {
   if (text.size() < 4) return 0x10000;
   for (std::size_t i = 0; i < 4; ++i) {
     const char c = text[i];
-    const int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = is_digit(c)            ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
     if (digit < 0) return 0x10000;
     code = code << 4 | static_cast<std::uint32_t>(digit);
   }
@@ -158,7 +163,9 @@ bool JsonScanner::boolean() {
   return c == 't';
 }
 
-std::int64_t JsonScanner::integer() { return number(0); }
+std::int64_t JsonScanner::integer() {
+  return number(0);
+}
 
 std::int64_t JsonScanner::micros() {
   if (peek() != '"') return number(3);
@@ -176,7 +183,7 @@ std::int64_t JsonScanner::number(int decimals) {
   const bool negative = peek() == '-';
   if (negative) ++at_;
   std::int64_t value = 0;
-  int places = 0;           // digits of `value` after the point
+  int places = 0;  // digits of `value` after the point
   bool digits = false, exact = true;
   const auto take = [&](char c, bool after_point) {
     digits = true;
@@ -228,7 +235,9 @@ void JsonScanner::skip() {
   do {
     const char c = peek();
     switch (c) {
-      case '"': raw_string(); break;
+      case '"':
+        raw_string();
+        break;
       case '{':
       case '[':
         ++at_;
@@ -245,7 +254,8 @@ void JsonScanner::skip() {
         if (depth == 0) return fail("a value was expected");
         ++at_;
         continue;
-      case '\0': return fail("the text ends early");
+      case '\0':
+        return fail("the text ends early");
       default: {
         const char* first = at_;
         while (at_ != end_ && (is_digit(*at_) || (*at_ >= 'a' && *at_ <= 'z') || *at_ == '-' ||

@@ -11,9 +11,9 @@ constexpr std::int64_t kSweepPerSnappedColumn = 3, kSweepPerExactColumn = 8;
 
 struct Columns {
   std::span<const std::int64_t> edges;
-  std::int64_t column_ns;   // snapped: exact, 2^j; else the quotient, rounded down
+  std::int64_t column_ns;  // snapped: exact, 2^j; else the quotient, rounded down
   bool snapped;
-  std::int64_t origin;      // snapped: of the grid
+  std::int64_t origin;  // snapped: of the grid
   std::int64_t view_begin, view_end;
 
   std::size_t count() const { return edges.size() - 1; }
@@ -21,13 +21,14 @@ struct Columns {
   std::size_t at(std::int64_t time) const {
     if (snapped) {
       const auto shift = std::countr_zero(static_cast<std::uint64_t>(column_ns));
-      return static_cast<std::size_t>(((time - origin) >> shift) - ((view_begin - origin) >> shift));
+      return static_cast<std::size_t>(((time - origin) >> shift) -
+                                      ((view_begin - origin) >> shift));
     }
     const std::int64_t span = view_end - view_begin;
     auto c = static_cast<std::size_t>(static_cast<double>(time - view_begin) /
                                       static_cast<double>(span) * static_cast<double>(count()));
     c = std::min(c, count() - 1);
-    while (edges[c] > time) --c;      // the quotient of doubles may be one off
+    while (edges[c] > time) --c;  // the quotient of doubles may be one off
     while (edges[c + 1] <= time) ++c;
     return c;
   }
@@ -66,7 +67,11 @@ class LaneLayout {
  public:
   LaneLayout(const LaneIndex& lane, const View& view, const Columns& columns, Frame& frame,
              bool idle, std::int32_t idle_first)
-      : lane_(lane), columns_(columns), frame_(frame), idle_(idle), idle_first_(idle_first),
+      : lane_(lane),
+        columns_(columns),
+        frame_(frame),
+        idle_(idle),
+        idle_first_(idle_first),
         kinds_(static_cast<std::size_t>(lane.num_kinds)) {
     const std::int64_t span = view.end.value - view.begin.value;
     // end - begin >= kMinBoxPx * span / width, in integers, rounded up.
@@ -91,7 +96,10 @@ class LaneLayout {
  private:
   void add_box(std::int32_t i, std::int64_t from, std::int64_t to) {
     frame_.boxes.push_back({.item = idle_ ? idle_first_ + i : lane_.items.op(i),
-                            .kind = lane_.items.kind(i), .idle = idle_, .begin = from, .end = to});
+                            .kind = lane_.items.kind(i),
+                            .idle = idle_,
+                            .begin = from,
+                            .end = to});
   }
   std::int64_t* rows() { return frame_.time.data() + offset_; }
   void reserve() {
@@ -226,7 +234,8 @@ std::vector<std::int32_t> shown_lanes(const TraceIndex& index, std::int32_t firs
                                       std::int32_t last_row, bool all_streams) {
   const Trace& trace = index.trace();
   std::vector<std::int32_t> lanes;
-  for (std::int32_t row = std::max(0, first_row); row < std::min(last_row, trace.num_rows()); ++row) {
+  for (std::int32_t row = std::max(0, first_row); row < std::min(last_row, trace.num_rows());
+       ++row) {
     for (std::int32_t slot = 0; slot < (all_streams ? trace.slots : 1); ++slot) {
       const std::int32_t lane = row * trace.slots + slot;
       if (slot == 0 || index.lane(lane).items.count > 0) lanes.push_back(lane);

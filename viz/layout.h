@@ -15,8 +15,8 @@ namespace rehearse::viz {
 inline constexpr std::int64_t kMinBoxPx = 3;  // narrower than this, an item has no readable edge
 
 struct View {
-  Nanoseconds begin{}, end{};   // visible time; REQUIRES begin < end
-  std::int32_t width_px = 1;    // REQUIRES width_px >= 1
+  Nanoseconds begin{}, end{};  // visible time; REQUIRES begin < end
+  std::int32_t width_px = 1;   // REQUIRES width_px >= 1
   // Columns on a grid of 2^j ns from the trace's begin, 0.7 to 1.4 px wide, so that a pan does not
   // shimmer and no item is touched when zoomed out. False: exactly one column per pixel.
   bool snap = false;
@@ -26,13 +26,13 @@ struct View {
            static_cast<double>(end.value - begin.value);
   }
   std::int64_t time_at(double x) const {
-    return begin.value + static_cast<std::int64_t>(
-                             x / width_px * static_cast<double>(end.value - begin.value));
+    return begin.value +
+           static_cast<std::int64_t>(x / width_px * static_cast<double>(end.value - begin.value));
   }
 };
 
 struct Box {
-  std::int32_t item = 0;        // op id; idle boxes: index into Trace::idle
+  std::int32_t item = 0;  // op id; idle boxes: index into Trace::idle
   Kind kind{};
   bool idle = false;
   std::int64_t begin = 0, end = 0;  // clipped to the view [ns]
@@ -41,14 +41,14 @@ struct Box {
 // Narrow items of one lane: time_of(column)[k] is the time of kinds[k] in that column.
 struct ColumnTable {
   std::span<const Kind> kinds;
-  std::size_t offset = 0;       // into Frame::time
-  bool any = false;             // false: all zero, and not stored
+  std::size_t offset = 0;  // into Frame::time
+  bool any = false;        // false: all zero, and not stored
 };
 
 struct LaneFrame {
-  std::int32_t lane = 0;        // row * slots + slot
+  std::int32_t lane = 0;                    // row * slots + slot
   std::int32_t box_begin = 0, box_end = 0;  // into Frame::boxes, in order of time per source
-  ColumnTable ops, idle;        // idle: the row's first lane only
+  ColumnTable ops, idle;                    // idle: the row's first lane only
 };
 
 struct Frame {
@@ -80,7 +80,8 @@ OpId op_at(const TraceIndex& index, std::int32_t lane, std::int64_t time);
 // Index into Trace::idle of the span under a time; -1: none.
 std::int32_t idle_at(const TraceIndex& index, std::int32_t row, std::int64_t time);
 
-// Lanes worth showing: those with ops, of rows [first, last); `all_streams` false: first lanes only.
+// Lanes worth showing: those with ops, of rows [first, last); `all_streams` false: first lanes
+// only.
 std::vector<std::int32_t> shown_lanes(const TraceIndex& index, std::int32_t first_row,
                                       std::int32_t last_row, bool all_streams);
 

@@ -14,8 +14,10 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
     if (time == 0) continue;
     const KindStyle style = style_of(static_cast<Kind>(kind), theme);
     const auto same = std::ranges::find(entries, style.name, &LegendEntry::name);
-    if (same != entries.end()) same->time += time;
-    else entries.push_back({style, std::string(style.name), time});
+    if (same != entries.end())
+      same->time += time;
+    else
+      entries.push_back({style, std::string(style.name), time});
   }
   for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
     if (summary.causes[cause] == 0) continue;
@@ -26,10 +28,13 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
       std::accumulate(summary.in_body.begin(), summary.in_body.end(), std::int64_t{0});
   if (in_body > 0) {
     entries.push_back({{.fill = in_body_color(), .ink = in_body_color()},
-                       "bar in an op: waits for its own collectives", in_body});
+                       "bar in an op: waits for its own collectives",
+                       in_body});
   }
   if (summary.unexplained > 0) {
-    entries.push_back({{.fill = palette(theme).lane, .ink = palette(theme).faint_text}, "idle", summary.unexplained});
+    entries.push_back({{.fill = palette(theme).lane, .ink = palette(theme).faint_text},
+                       "idle",
+                       summary.unexplained});
   }
   return entries;
 }

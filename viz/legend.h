@@ -12,7 +12,7 @@ namespace rehearse::viz {
 struct LegendEntry {
   KindStyle style;
   std::string name;
-  std::int64_t time = 0;   // [ns over ranks]; the entries add up to the summary's total
+  std::int64_t time = 0;  // [ns over ranks]; the entries add up to the summary's total
 };
 
 // Kinds (those of one name together, without what their bodies wait), causes, waiting inside

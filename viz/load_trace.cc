@@ -34,7 +34,9 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-bool is_gzip(std::string_view bytes) { return bytes.substr(0, 2) == "\x1f\x8b"; }
+bool is_gzip(std::string_view bytes) {
+  return bytes.substr(0, 2) == "\x1f\x8b";
+}
 
 #ifdef REHEARSE_ZLIB
 Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
@@ -52,13 +54,16 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
       fed += piece;
     }
     const std::size_t before = out.size();
-    const std::size_t room = std::max<std::size_t>(std::size_t{1} << 22, std::min<std::size_t>(before, 1u << 30));
+    const std::size_t room =
+        std::max<std::size_t>(std::size_t{1} << 22, std::min<std::size_t>(before, 1u << 30));
     out.resize(before + room);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
     stream.avail_out = static_cast<uInt>(room);
     state = inflate(&stream, Z_NO_FLUSH);
     out.resize(out.size() - stream.avail_out);
-    if (state == Z_BUF_ERROR || (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0)) break;
+    if (state == Z_BUF_ERROR ||
+        (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0))
+      break;
   }
   inflateEnd(&stream);
   if (state != Z_STREAM_END) return Error{path + ": the gzip stream is broken or cut short"};

@@ -9,7 +9,9 @@ namespace {
 // Linear light; the fourth lane counts the share that is covered.
 using Light = float __attribute__((vector_size(16)));
 
-Light light_of(Color c) { return Light{to_linear(c.red), to_linear(c.green), to_linear(c.blue), 1.0f}; }
+Light light_of(Color c) {
+  return Light{to_linear(c.red), to_linear(c.green), to_linear(c.blue), 1.0f};
+}
 
 // 12 bits of linear light per channel tell neighbouring sRGB levels apart.
 class SrgbTable {
@@ -37,7 +39,8 @@ class SrgbTable {
 // read as one bubble: the hatch of what most of it waits for lies over the mixed colour.
 class IdleRuns {
  public:
-  IdleRuns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme, Scene& scene)
+  IdleRuns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
+           Scene& scene)
       : frame_(frame), lane_(lane), place_(place), theme_(theme), scene_(scene) {}
 
   void add(std::size_t column, bool idles) {
@@ -57,10 +60,14 @@ class IdleRuns {
     const auto most = std::ranges::max_element(sums) - sums.begin();
     const KindStyle style = style_of(static_cast<Kind>(most), theme_);
     const double x = place_.x + frame_.view.x_of(frame_.edges[begin_]);
-    scene_.rects.push_back({.x = x, .y = place_.y,
+    scene_.rects.push_back({.x = x,
+                            .y = place_.y,
                             .width = place_.x + frame_.view.x_of(frame_.edges[column]) - x,
-                            .height = place_.height, .fill = style.fill, .alpha = 0,
-                            .hatch = style.hatch, .ink = style.ink});
+                            .height = place_.height,
+                            .fill = style.fill,
+                            .alpha = 0,
+                            .hatch = style.hatch,
+                            .ink = style.ink});
   }
 
  private:
@@ -73,7 +80,8 @@ class IdleRuns {
 };
 
 // Adds time * light over the kinds of a column; returns the time.
-std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* lights, float scale, Light& sum) {
+std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* lights, float scale,
+                 Light& sum) {
   std::int64_t time = 0;
   for (std::size_t k = 0; k < kinds; ++k) {
     sum += lights[k] * (static_cast<float>(times[k]) * scale);
@@ -92,7 +100,8 @@ std::vector<Light> lights_of(const ColumnTable& table, Theme theme) {
 void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
                    Scene& scene) {
   if (!lane.ops.any && !lane.idle.any) return;
-  const std::vector<Light> op_lights = lights_of(lane.ops, theme), idle_lights = lights_of(lane.idle, theme);
+  const std::vector<Light> op_lights = lights_of(lane.ops, theme),
+                           idle_lights = lights_of(lane.idle, theme);
   const Light background = light_of(palette(theme).lane);
   const std::size_t count = frame.num_columns();
   const std::size_t num_ops = lane.ops.any ? op_lights.size() : 0;
@@ -121,7 +130,8 @@ void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& p
   runs.end(count);
   if (first == count) return;
   strip.colors.resize(last + 1);
-  strip.colors.erase(strip.colors.begin(), strip.colors.begin() + static_cast<std::ptrdiff_t>(first));
+  strip.colors.erase(strip.colors.begin(),
+                     strip.colors.begin() + static_cast<std::ptrdiff_t>(first));
   // Columns of a snapped grid are equal but for the two that the view cuts.
   const View& view = frame.view;
   strip.x = place.x + view.x_of(frame.edges[first]);
@@ -158,8 +168,13 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
   const double x = place.x + view.x_of(box.begin);
   const double width = place.x + view.x_of(box.end) - x;
   const KindStyle style = style_of(box.kind, theme);
-  Rect rect{.x = x, .y = place.y, .width = width, .height = place.height, .fill = style.fill,
-            .hatch = style.hatch, .ink = style.ink};
+  Rect rect{.x = x,
+            .y = place.y,
+            .width = width,
+            .height = place.height,
+            .fill = style.fill,
+            .hatch = style.hatch,
+            .ink = style.ink};
   const OpId op{box.idle ? -1 : box.item};
   if (op) {
     rect.fill = shade(style.fill, trace.microbatch[op.index()]);
@@ -173,8 +188,11 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
     const double waits = width * static_cast<double>(trace.communicating_ns[i]) / whole;
     const double bar = std::max(3.0, place.height / 8);
     if (waits >= 0.5) {
-      scene.rects.push_back({.x = x, .y = place.y + place.height - bar, .width = std::min(waits, width),
-                             .height = bar, .fill = in_body_color()});
+      scene.rects.push_back({.x = x,
+                             .y = place.y + place.height - bar,
+                             .width = std::min(waits, width),
+                             .height = bar,
+                             .fill = in_body_color()});
     }
   }
   if (!op_labels || place.height < 11 || width < 9) return;
@@ -182,15 +200,19 @@ void paint_box(const Trace& trace, const Box& box, const View& view, const LaneP
   if (op) {
     const std::string label = label_for(trace, op, width - 4);
     if (!label.empty()) {
-      scene.texts.push_back({.x = middle, .y = base, .anchor = Anchor::Middle,
-                             .size = TextSize::Small, .color = text_on(rect.fill), .text = label});
+      scene.texts.push_back({.x = middle,
+                             .y = base,
+                             .anchor = Anchor::Middle,
+                             .size = TextSize::Small,
+                             .color = text_on(rect.fill),
+                             .text = label});
     }
   }
 }
 
 // Bubbles of one cause with slivers of others between them have one label.
-void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace& place, Theme theme,
-                   Scene& scene) {
+void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace& place,
+                   Theme theme, Scene& scene) {
   constexpr double kSliver = 4;  // [px]
   if (place.height < 15) return;
   for (std::size_t i = 0; i < boxes.size() && boxes[i].idle;) {
@@ -199,28 +221,40 @@ void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace
            view.x_of(boxes[j].begin) - view.x_of(boxes[j - 1].end) <= kSliver) {
       ++j;
     }
-    const double begin = place.x + view.x_of(boxes[i].begin), end = place.x + view.x_of(boxes[j - 1].end);
+    const double begin = place.x + view.x_of(boxes[i].begin),
+                 end = place.x + view.x_of(boxes[j - 1].end);
     const KindStyle style = style_of(boxes[i].kind, theme);
     i = j;
     const std::int32_t text = text_width(style.name, TextSize::Small);
     if (text + 12 > end - begin) continue;
     const double middle = (begin + end) / 2;
-    scene.rects.push_back({.x = middle - text / 2.0 - 4, .y = place.y + place.height / 2 - 7,
-                           .width = text + 8.0, .height = 14, .fill = style.fill, .alpha = 235});
-    scene.texts.push_back({.x = middle, .y = place.y + place.height / 2 + 4, .anchor = Anchor::Middle,
-                           .size = TextSize::Small, .color = palette(theme).text,
+    scene.rects.push_back({.x = middle - text / 2.0 - 4,
+                           .y = place.y + place.height / 2 - 7,
+                           .width = text + 8.0,
+                           .height = 14,
+                           .fill = style.fill,
+                           .alpha = 235});
+    scene.texts.push_back({.x = middle,
+                           .y = place.y + place.height / 2 + 4,
+                           .anchor = Anchor::Middle,
+                           .size = TextSize::Small,
+                           .color = palette(theme).text,
                            .text = std::string(style.name)});
   }
 }
 
 }  // namespace
 
-Color in_body_color() { return color_of(OpKind::AllReduce); }
+Color in_body_color() {
+  return color_of(OpKind::AllReduce);
+}
 
 void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
                 const LanePlace& place, Theme theme, Scene& scene, bool op_labels) {
-  scene.plates.push_back({.x = place.x, .y = place.y,
-                          .width = static_cast<double>(frame.view.width_px), .height = place.height,
+  scene.plates.push_back({.x = place.x,
+                          .y = place.y,
+                          .width = static_cast<double>(frame.view.width_px),
+                          .height = place.height,
                           .fill = palette(theme).lane});
   paint_columns(frame, lane, place, theme, scene);
   for (const Box& box : frame.boxes_of(lane)) {

@@ -87,9 +87,9 @@ std::string encode_png(std::int32_t width, std::int32_t height,
   std::string header;
   put_u32(header, static_cast<std::uint32_t>(width));
   put_u32(header, static_cast<std::uint32_t>(height));
-  header += '\x08';                         // bits per channel
-  header += with_alpha ? '\x06' : '\x02';   // RGBA or RGB
-  header.append(3, '\0');                   // deflate, adaptive filters, not interlaced
+  header += '\x08';                        // bits per channel
+  header += with_alpha ? '\x06' : '\x02';  // RGBA or RGB
+  header.append(3, '\0');                  // deflate, adaptive filters, not interlaced
 
   std::string out = "\x89PNG\r\n\x1a\n";
   put_chunk(out, "IHDR", header);

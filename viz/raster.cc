@@ -15,7 +15,8 @@ constexpr std::uint32_t pack(Color c) {
 class Canvas {
  public:
   Canvas(std::int32_t width, std::int32_t height, Color background)
-      : width_(width), height_(height),
+      : width_(width),
+        height_(height),
         pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height),
                 pack(background)) {
     clip({});
@@ -90,14 +91,16 @@ void draw(Canvas& canvas, const Strip& strip) {
   const auto count = static_cast<double>(strip.colors.size());
   if (strip.colors.empty() || strip.width <= 0) return;
   const auto x0 = std::max(0, static_cast<std::int32_t>(std::floor(strip.x)));
-  const auto x1 = std::min(canvas.width(), static_cast<std::int32_t>(std::ceil(strip.x + strip.width)));
+  const auto x1 =
+      std::min(canvas.width(), static_cast<std::int32_t>(std::ceil(strip.x + strip.width)));
   const double scale = count / strip.width;
   for (std::int32_t x = x0; x < x1; ++x) {
     const double from = std::clamp((x - strip.x) * scale, 0.0, count);
     const double to = std::clamp((x + 1 - strip.x) * scale, 0.0, count);
     double red = 0, green = 0, blue = 0, sum = 0;  // averages what falls into the pixel
     for (auto i = static_cast<std::size_t>(from); i < strip.colors.size(); ++i) {
-      const double part = std::min(to, static_cast<double>(i + 1)) - std::max(from, static_cast<double>(i));
+      const double part =
+          std::min(to, static_cast<double>(i + 1)) - std::max(from, static_cast<double>(i));
       if (part <= 0) break;
       const std::uint32_t color = strip.colors[i];
       if ((color >> 24) == 0) continue;
@@ -107,14 +110,19 @@ void draw(Canvas& canvas, const Strip& strip) {
       sum += part;
     }
     if (sum <= 0) continue;
-    const auto channel = [sum](double value) { return static_cast<std::uint8_t>(value / sum + 0.5); };
+    const auto channel = [sum](double value) {
+      return static_cast<std::uint8_t>(value / sum + 0.5);
+    };
     const Color color{channel(red), channel(green), channel(blue)};
-    const double share = to > from ? std::min(1.0, sum / (to - from)) * cover(x, strip.x, strip.x + strip.width) : 0;
+    const double share =
+        to > from ? std::min(1.0, sum / (to - from)) * cover(x, strip.x, strip.x + strip.width) : 0;
     const auto y0 = std::max(0, static_cast<std::int32_t>(std::floor(strip.y)));
-    const auto y1 = std::min(canvas.height(), static_cast<std::int32_t>(std::ceil(strip.y + strip.height)));
+    const auto y1 =
+        std::min(canvas.height(), static_cast<std::int32_t>(std::ceil(strip.y + strip.height)));
     for (std::int32_t y = y0; y < y1; ++y) {
       canvas.blend(x, y, color,
-                   static_cast<std::uint32_t>(255 * share * cover(y, strip.y, strip.y + strip.height) + 0.5));
+                   static_cast<std::uint32_t>(
+                       255 * share * cover(y, strip.y, strip.y + strip.height) + 0.5));
     }
   }
 }
@@ -122,9 +130,11 @@ void draw(Canvas& canvas, const Strip& strip) {
 void draw(Canvas& canvas, const Area& area) {
   for (std::size_t i = 0; i < area.x.size(); ++i) {
     const float right = i + 1 < area.x.size() ? area.x[i + 1] : area.end;
-    draw(canvas, Rect{.x = area.x[i], .y = std::min(area.y[i], area.base),
+    draw(canvas, Rect{.x = area.x[i],
+                      .y = std::min(area.y[i], area.base),
                       .width = right - area.x[i],
-                      .height = std::fabs(area.base - area.y[i]), .fill = area.fill,
+                      .height = std::fabs(area.base - area.y[i]),
+                      .fill = area.fill,
                       .alpha = area.alpha});
   }
 }
@@ -133,16 +143,22 @@ void draw(Canvas& canvas, const Area& area) {
 void draw(Canvas& canvas, const Line& line) {
   const double dx = line.x2 - line.x1, dy = line.y2 - line.y1;
   const double length_squared = dx * dx + dy * dy, half = line.width / 2;
-  const auto low = [&](double a, double b) { return static_cast<std::int32_t>(std::floor(std::min(a, b) - half - 1)); };
-  const auto high = [&](double a, double b) { return static_cast<std::int32_t>(std::ceil(std::max(a, b) + half + 1)); };
+  const auto low = [&](double a, double b) {
+    return static_cast<std::int32_t>(std::floor(std::min(a, b) - half - 1));
+  };
+  const auto high = [&](double a, double b) {
+    return static_cast<std::int32_t>(std::ceil(std::max(a, b) + half + 1));
+  };
   const std::int32_t y1 = std::min(canvas.height(), high(line.y1, line.y2));
   const std::int32_t x1 = std::min(canvas.width(), high(line.x1, line.x2));
   for (std::int32_t y = std::max(0, low(line.y1, line.y2)); y < y1; ++y) {
     for (std::int32_t x = std::max(0, low(line.x1, line.x2)); x < x1; ++x) {
       const double px = x + 0.5 - line.x1, py = y + 0.5 - line.y1;
-      const double t = length_squared > 0 ? std::clamp((px * dx + py * dy) / length_squared, 0.0, 1.0) : 0;
+      const double t =
+          length_squared > 0 ? std::clamp((px * dx + py * dy) / length_squared, 0.0, 1.0) : 0;
       const double distance = std::hypot(px - t * dx, py - t * dy);
-      const double coverage = std::clamp(half + 0.5 - distance, 0.0, 1.0) * std::min(1.0, line.width);
+      const double coverage =
+          std::clamp(half + 0.5 - distance, 0.0, 1.0) * std::min(1.0, line.width);
       canvas.blend(x, y, line.color, static_cast<std::uint32_t>(coverage * line.alpha + 0.5));
     }
   }
@@ -161,7 +177,8 @@ void draw(Canvas& canvas, const Text& text) {
     const char* pixel = data.pixels + glyph.offset;
     for (std::int32_t row = 0; row < glyph.height; ++row) {
       for (std::int32_t column = 0; column < glyph.width; ++column, ++pixel) {
-        const std::uint32_t level = static_cast<std::uint32_t>(*pixel <= '9' ? *pixel - '0' : *pixel - 'a' + 10);
+        const std::uint32_t level =
+            static_cast<std::uint32_t>(*pixel <= '9' ? *pixel - '0' : *pixel - 'a' + 10);
         canvas.blend(pen + glyph.left + column, base - glyph.top + row, text.color, level * 17);
       }
     }
@@ -191,14 +208,22 @@ std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y) {
     return line(std::min(d, period - d));
   };
   switch (hatch) {
-    case Hatch::None: return 0;
-    case Hatch::Slash: return diagonal(x + y, 8);
-    case Hatch::Backslash: return diagonal(x - y, 8);
-    case Hatch::Dense: return diagonal(x + y, 5);
-    case Hatch::Cross: return std::max(diagonal(x + y, 8), diagonal(x - y, 8));
-    case Hatch::Dots: return (x % 4 < 2 && (y + (x / 4) % 2 * 2) % 4 < 2) ? 230 : 0;
-    case Hatch::Horizontal: return y % 4 == 0 ? 220 : 0;
-    case Hatch::Vertical: return x % 4 == 0 ? 220 : 0;
+    case Hatch::None:
+      return 0;
+    case Hatch::Slash:
+      return diagonal(x + y, 8);
+    case Hatch::Backslash:
+      return diagonal(x - y, 8);
+    case Hatch::Dense:
+      return diagonal(x + y, 5);
+    case Hatch::Cross:
+      return std::max(diagonal(x + y, 8), diagonal(x - y, 8));
+    case Hatch::Dots:
+      return (x % 4 < 2 && (y + (x / 4) % 2 * 2) % 4 < 2) ? 230 : 0;
+    case Hatch::Horizontal:
+      return y % 4 == 0 ? 220 : 0;
+    case Hatch::Vertical:
+      return x % 4 == 0 ? 220 : 0;
   }
   return 0;
 }

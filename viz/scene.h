@@ -14,9 +14,9 @@ namespace rehearse::viz {
 struct Rect {
   double x = 0, y = 0, width = 0, height = 0;  // [px]
   Color fill;
-  std::uint8_t alpha = 255;        // of the fill
+  std::uint8_t alpha = 255;  // of the fill
   Hatch hatch = Hatch::None;
-  Color ink;                       // of the hatch
+  Color ink;  // of the hatch
   bool outlined = false;
   Color outline;
 };
@@ -36,15 +36,15 @@ struct Line {
 
 // A filled area between a line of points and a base line (memory curves).
 struct Area {
-  std::vector<float> x, y;         // steps: y[i] holds from x[i] to x[i+1]
-  float base = 0, end = 0;         // y of the base line; x where the last step ends
+  std::vector<float> x, y;  // steps: y[i] holds from x[i] to x[i+1]
+  float base = 0, end = 0;  // y of the base line; x where the last step ends
   Color fill;
   std::uint8_t alpha = 255;
 };
 
 enum class Anchor : std::uint8_t { Begin, Middle, End };
 struct Text {
-  double x = 0, y = 0;             // y: of the base line
+  double x = 0, y = 0;  // y: of the base line
   Anchor anchor = Anchor::Begin;
   TextSize size = TextSize::Normal;
   Color color;
@@ -54,15 +54,15 @@ struct Text {
 struct Scene {
   std::int32_t width = 0, height = 0;
   Color background;
-  std::string title;               // of the document (SVG <title>)
-  std::vector<Rect> plates;        // behind everything
+  std::string title;         // of the document (SVG <title>)
+  std::vector<Rect> plates;  // behind everything
   std::vector<Strip> strips;
   std::vector<Area> areas;
   std::vector<Rect> rects;
   std::vector<Line> lines;
   std::vector<Text> texts;
-  // Nothing of this scene is drawn outside; width 0: no bound. Layers are drawn after the rest, each
-  // in the same coordinates and with its own bound; their size and background are not used.
+  // Nothing of this scene is drawn outside; width 0: no bound. Layers are drawn after the rest,
+  // each in the same coordinates and with its own bound; their size and background are not used.
   double clip_x = 0, clip_y = 0, clip_width = 0, clip_height = 0;
   std::vector<Scene> layers;
 };

@@ -10,19 +10,45 @@ namespace {
 
 using Type = Event::Type;
 
-constexpr std::pair<Key, std::string_view> kKeyNames[] = {
-    {Key::A, "A"}, {Key::B, "B"}, {Key::C, "C"}, {Key::D, "D"}, {Key::E, "E"},
-    {Key::F, "F"}, {Key::G, "G"}, {Key::H, "H"}, {Key::L, "L"}, {Key::M, "M"}, {Key::N, "N"}, {Key::S, "S"},
-    {Key::T, "T"}, {Key::V, "V"}, {Key::W, "W"}, {Key::X, "X"}, {Key::Slash, "/"}, {Key::Comma, ","},
-    {Key::Period, "."}, {Key::BracketLeft, "["}, {Key::BracketRight, "]"}, {Key::Space, "Space"},
-    {Key::Escape, "Escape"}, {Key::Enter, "Enter"}, {Key::Backspace, "Backspace"}, {Key::Home, "Home"},
-    {Key::Left, "Left"}, {Key::Right, "Right"}, {Key::Up, "Up"}, {Key::Down, "Down"}, {Key::Question, "?"},
-    {Key::One, "1"}, {Key::Two, "2"}, {Key::Three, "3"}};
+constexpr std::pair<Key, std::string_view> kKeyNames[] = {{Key::A, "A"},
+                                                          {Key::B, "B"},
+                                                          {Key::C, "C"},
+                                                          {Key::D, "D"},
+                                                          {Key::E, "E"},
+                                                          {Key::F, "F"},
+                                                          {Key::G, "G"},
+                                                          {Key::H, "H"},
+                                                          {Key::L, "L"},
+                                                          {Key::M, "M"},
+                                                          {Key::N, "N"},
+                                                          {Key::S, "S"},
+                                                          {Key::T, "T"},
+                                                          {Key::V, "V"},
+                                                          {Key::W, "W"},
+                                                          {Key::X, "X"},
+                                                          {Key::Slash, "/"},
+                                                          {Key::Comma, ","},
+                                                          {Key::Period, "."},
+                                                          {Key::BracketLeft, "["},
+                                                          {Key::BracketRight, "]"},
+                                                          {Key::Space, "Space"},
+                                                          {Key::Escape, "Escape"},
+                                                          {Key::Enter, "Enter"},
+                                                          {Key::Backspace, "Backspace"},
+                                                          {Key::Home, "Home"},
+                                                          {Key::Left, "Left"},
+                                                          {Key::Right, "Right"},
+                                                          {Key::Up, "Up"},
+                                                          {Key::Down, "Down"},
+                                                          {Key::Question, "?"},
+                                                          {Key::One, "1"},
+                                                          {Key::Two, "2"},
+                                                          {Key::Three, "3"}};
 
 constexpr std::pair<Type, std::string_view> kTypes[] = {
-    {Type::Key, "key"}, {Type::Text, "text"}, {Type::Move, "move"},
+    {Type::Key, "key"},     {Type::Text, "text"},       {Type::Move, "move"},
     {Type::Press, "press"}, {Type::Release, "release"}, {Type::DoubleClick, "double"},
-    {Type::Wheel, "wheel"}, {Type::Resize, "resize"}, {Type::Tick, "tick"}};
+    {Type::Wheel, "wheel"}, {Type::Resize, "resize"},   {Type::Tick, "tick"}};
 
 std::string_view next_word(std::string_view& line) {
   const std::size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
@@ -62,10 +88,14 @@ std::string parse_line(std::string_view line, Event& event) {
     return "two numbers were expected";
   }
   for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
-    if (word == "shift") event.shift = true;
-    else if (word == "ctrl") event.control = true;
-    else if (word == "0" || word == "1" || word == "2") event.button = word[0] - '0';
-    else return "not understood: " + std::string(word);
+    if (word == "shift")
+      event.shift = true;
+    else if (word == "ctrl")
+      event.control = true;
+    else if (word == "0" || word == "1" || word == "2")
+      event.button = word[0] - '0';
+    else
+      return "not understood: " + std::string(word);
   }
   return {};
 }
@@ -109,10 +139,15 @@ std::string to_script(const Event& event) {
     if (type == event.type) line = name;
   }
   switch (event.type) {
-    case Type::Key: line.append(" ").append(name_of(event.key)); break;
-    case Type::Text: return line + " " + event.text + "\n";
-    case Type::Tick: return line + " " + fixed_text(event.seconds, 4) + "\n";
-    default: line += " " + fixed_text(event.x, 1) + " " + fixed_text(event.y, 1);
+    case Type::Key:
+      line.append(" ").append(name_of(event.key));
+      break;
+    case Type::Text:
+      return line + " " + event.text + "\n";
+    case Type::Tick:
+      return line + " " + fixed_text(event.seconds, 4) + "\n";
+    default:
+      line += " " + fixed_text(event.x, 1) + " " + fixed_text(event.y, 1);
   }
   if (event.button != 0) line += " " + std::to_string(event.button);
   if (event.shift) line += " shift";

@@ -24,7 +24,8 @@ const CriticalPath& Document::critical() const {
 }
 
 const std::vector<KindStatistics>& Document::kinds() const {
-  if (kinds_ == nullptr) kinds_ = std::make_unique<std::vector<KindStatistics>>(statistics(*trace_, 48));
+  if (kinds_ == nullptr)
+    kinds_ = std::make_unique<std::vector<KindStatistics>>(statistics(*trace_, 48));
   return *kinds_;
 }
 
@@ -65,22 +66,37 @@ class Reducer {
 
   ViewState apply(const Event& event) {
     switch (event.type) {
-      case Event::Type::Key: key(event); break;
+      case Event::Type::Key:
+        key(event);
+        break;
       case Event::Type::Text:
         // The key that opens the search is typed, too.
-        if (state_.searching && !(state_.search.empty() && event.text == "/")) state_.search += event.text;
+        if (state_.searching && !(state_.search.empty() && event.text == "/"))
+          state_.search += event.text;
         break;
-      case Event::Type::Move: move(event); break;
-      case Event::Type::Press: press(event); break;
-      case Event::Type::Release: release(event); break;
-      case Event::Type::DoubleClick: double_click(event); break;
-      case Event::Type::Wheel: wheel(event); break;
+      case Event::Type::Move:
+        move(event);
+        break;
+      case Event::Type::Press:
+        press(event);
+        break;
+      case Event::Type::Release:
+        release(event);
+        break;
+      case Event::Type::DoubleClick:
+        double_click(event);
+        break;
+      case Event::Type::Wheel:
+        wheel(event);
+        break;
       case Event::Type::Resize:
         state_.width = std::max(320, static_cast<std::int32_t>(event.x));
         state_.height = std::max(240, static_cast<std::int32_t>(event.y));
         scroll_to(state_.scroll);
         break;
-      case Event::Type::Tick: tick(event.seconds); break;
+      case Event::Type::Tick:
+        tick(event.seconds);
+        break;
     }
     return std::move(state_);
   }
@@ -111,7 +127,8 @@ class Reducer {
   }
   void scroll_to(double scroll) {
     const Geometry at = geometry(session_, state_);
-    state_.scroll = std::clamp(scroll, 0.0, std::max(0.0, at.content_height - (at.bottom - at.top)));
+    state_.scroll =
+        std::clamp(scroll, 0.0, std::max(0.0, at.content_height - (at.bottom - at.top)));
   }
   // Where keys zoom: under the mouse if it is over the lanes, else the middle.
   double focus() const {
@@ -129,10 +146,13 @@ class Reducer {
       show(middle - half, middle + half);
     }
     for (const RowSpot& row : geometry(session_, state_).rows) {
-      if (row.document != op.document || row.row != session_.at(op.document).trace().row_of(op.op).value) continue;
+      if (row.document != op.document ||
+          row.row != session_.at(op.document).trace().row_of(op.op).value)
+        continue;
       const Geometry at = geometry(session_, state_);
       if (row.y < at.top) scroll_to(state_.scroll + row.y - at.top - 4);
-      if (row.y + row.height > at.bottom) scroll_to(state_.scroll + row.y + row.height - at.bottom + 4);
+      if (row.y + row.height > at.bottom)
+        scroll_to(state_.scroll + row.y + row.height - at.bottom + 4);
       break;
     }
   }
@@ -146,53 +166,116 @@ class Reducer {
     if (state_.searching && search_key(e.key)) return;
     if (e.control && e.key != Key::E) return;
     switch (e.key) {
-      case Key::W: case Key::Up: zoom(kZoom, focus()); break;
-      case Key::S: case Key::Down: zoom(1 / kZoom, focus()); break;
-      case Key::A: case Key::Left: pan(-0.2); break;
-      case Key::D:
-        if (e.shift) state_.difference = !state_.difference && session_.same_schedule();
-        else pan(0.2);
+      case Key::W:
+      case Key::Up:
+        zoom(kZoom, focus());
         break;
-      case Key::Right: pan(0.2); break;
-      case Key::Home: show(-step() * 0.005, step() * 1.005); break;
-      case Key::One: show(0, static_cast<double>(std::max<std::int64_t>(1, session_.warmup_end()))); break;
-      case Key::Two: show(static_cast<double>(session_.warmup_end()), static_cast<double>(session_.cooldown_begin())); break;
-      case Key::Three: show(static_cast<double>(session_.cooldown_begin()), step()); break;
-      case Key::F: focus_selected(); break;
+      case Key::S:
+      case Key::Down:
+        zoom(1 / kZoom, focus());
+        break;
+      case Key::A:
+      case Key::Left:
+        pan(-0.2);
+        break;
+      case Key::D:
+        if (e.shift)
+          state_.difference = !state_.difference && session_.same_schedule();
+        else
+          pan(0.2);
+        break;
+      case Key::Right:
+        pan(0.2);
+        break;
+      case Key::Home:
+        show(-step() * 0.005, step() * 1.005);
+        break;
+      case Key::One:
+        show(0, static_cast<double>(std::max<std::int64_t>(1, session_.warmup_end())));
+        break;
+      case Key::Two:
+        show(static_cast<double>(session_.warmup_end()),
+             static_cast<double>(session_.cooldown_begin()));
+        break;
+      case Key::Three:
+        show(static_cast<double>(session_.cooldown_begin()), step());
+        break;
+      case Key::F:
+        focus_selected();
+        break;
       case Key::M:
         if (state_.selected) state_.range = times(state_.selected);
         break;
-      case Key::Comma: along_lane(-1); break;
-      case Key::Period: along_lane(1); break;
-      case Key::BracketLeft: select(feeder(), true); break;
-      case Key::BracketRight: select(fed(), true); break;
-      case Key::B: state_.causes = !state_.causes; break;
-      case Key::C: state_.critical = !state_.critical; break;
-      case Key::G: state_.memory = !state_.memory; scroll_to(state_.scroll); break;
-      case Key::L: state_.links = !state_.links; scroll_to(state_.scroll); break;
-      case Key::H: state_.streams = !state_.streams; scroll_to(state_.scroll); break;
-      case Key::T: state_.statistics = !state_.statistics; break;
-      case Key::X: state_.dark = !state_.dark; break;
-      case Key::V: state_.wheel_zooms = !state_.wheel_zooms; break;
+      case Key::Comma:
+        along_lane(-1);
+        break;
+      case Key::Period:
+        along_lane(1);
+        break;
+      case Key::BracketLeft:
+        select(feeder(), true);
+        break;
+      case Key::BracketRight:
+        select(fed(), true);
+        break;
+      case Key::B:
+        state_.causes = !state_.causes;
+        break;
+      case Key::C:
+        state_.critical = !state_.critical;
+        break;
+      case Key::G:
+        state_.memory = !state_.memory;
+        scroll_to(state_.scroll);
+        break;
+      case Key::L:
+        state_.links = !state_.links;
+        scroll_to(state_.scroll);
+        break;
+      case Key::H:
+        state_.streams = !state_.streams;
+        scroll_to(state_.scroll);
+        break;
+      case Key::T:
+        state_.statistics = !state_.statistics;
+        break;
+      case Key::X:
+        state_.dark = !state_.dark;
+        break;
+      case Key::V:
+        state_.wheel_zooms = !state_.wheel_zooms;
+        break;
       case Key::Slash:
         state_.searching = true;
         state_.search.clear();
         break;
-      case Key::N: find_next(e.shift ? -1 : 1); break;
+      case Key::N:
+        find_next(e.shift ? -1 : 1);
+        break;
       case Key::Space:
         state_.playing = !state_.playing;
-        if (state_.playing && (!state_.play || *state_.play >= step())) state_.play = std::max(0.0, state_.begin);
+        if (state_.playing && (!state_.play || *state_.play >= step()))
+          state_.play = std::max(0.0, state_.begin);
         break;
-      case Key::Question: state_.help = !state_.help; break;
-      case Key::Escape: escape(); break;
-      case Key::E: state_.wants_export = e.control; break;
-      default: break;
+      case Key::Question:
+        state_.help = !state_.help;
+        break;
+      case Key::Escape:
+        escape();
+        break;
+      case Key::E:
+        state_.wants_export = e.control;
+        break;
+      default:
+        break;
     }
   }
 
   bool search_key(Key key) {
-    if (key == Key::Escape) state_.searching = false;
-    else if (key == Key::Enter) find_next(1);
+    if (key == Key::Escape)
+      state_.searching = false;
+    else if (key == Key::Enter)
+      find_next(1);
     else if (key == Key::Backspace) {
       while (!state_.search.empty()) {  // one code point
         const auto byte = static_cast<unsigned char>(state_.search.back());
@@ -204,11 +287,17 @@ class Reducer {
   }
 
   void escape() {
-    if (state_.help) state_.help = false;
-    else if (state_.statistics) state_.statistics = false;
-    else if (state_.range) state_.range.reset();
-    else if (state_.play) { state_.play.reset(); state_.playing = false; }
-    else state_.selected = {};
+    if (state_.help)
+      state_.help = false;
+    else if (state_.statistics)
+      state_.statistics = false;
+    else if (state_.range)
+      state_.range.reset();
+    else if (state_.play) {
+      state_.play.reset();
+      state_.playing = false;
+    } else
+      state_.selected = {};
   }
 
   // First so that it is in the middle, then so that it fills a third.
@@ -217,8 +306,10 @@ class Reducer {
     const auto [begin, end] = times(state_.selected);
     const double middle = (begin + end) / 2, half = span() / 2;
     const bool centred = std::fabs(middle - (state_.begin + state_.end) / 2) < span() * 0.02;
-    if (centred) show(middle - (end - begin) * 1.5, middle + (end - begin) * 1.5);
-    else show(middle - half, middle + half);
+    if (centred)
+      show(middle - (end - begin) * 1.5, middle + (end - begin) * 1.5);
+    else
+      show(middle - half, middle + half);
   }
 
   void along_lane(int by) {
@@ -226,7 +317,8 @@ class Reducer {
     const Trace& of = trace();
     const std::int32_t lane = of.lane_of(state_.selected.op);
     const auto row = static_cast<std::size_t>(of.row_of(state_.selected.op).value);
-    for (std::int32_t op = state_.selected.op.value + by; op >= of.row_begin[row] && op < of.row_begin[row + 1]; op += by) {
+    for (std::int32_t op = state_.selected.op.value + by;
+         op >= of.row_begin[row] && op < of.row_begin[row + 1]; op += by) {
       if (of.lane_of({op}) != lane) continue;
       select({state_.selected.document, {op}}, true);
       return;
@@ -354,13 +446,19 @@ class Reducer {
       }
       case Drag::Range:
         if (state_.moved) {
-          const double a = at.time_at(state_, state_.drag_x), b = at.time_at(state_, std::clamp(e.x, at.left, at.left + at.width));
+          const double a = at.time_at(state_, state_.drag_x),
+                       b = at.time_at(state_, std::clamp(e.x, at.left, at.left + at.width));
           state_.range = std::minmax(a, b);
         }
         break;
-      case Drag::Scrub: state_.play = std::clamp(at.time_at(state_, e.x), 0.0, step()); break;
-      case Drag::Minimap: move_minimap(at, e.x); break;
-      case Drag::None: break;
+      case Drag::Scrub:
+        state_.play = std::clamp(at.time_at(state_, e.x), 0.0, step());
+        break;
+      case Drag::Minimap:
+        move_minimap(at, e.x);
+        break;
+      case Drag::None:
+        break;
     }
   }
 

@@ -1,5 +1,5 @@
-// What a viewer's window shows, as a value, and how events change it: reduce() is a pure function, so
-// a recorded list of events replays, without a window too. No drawing (view_scene.h), no GLFW.
+// What a viewer's window shows, as a value, and how events change it: reduce() is a pure function,
+// so a recorded list of events replays, without a window too. No drawing (view_scene.h), no GLFW.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Document {
   const std::vector<KindStatistics>& kinds() const;
 
  private:
-  std::unique_ptr<Trace> trace_;   // stays where it is: the index points into it
+  std::unique_ptr<Trace> trace_;  // stays where it is: the index points into it
   std::unique_ptr<TraceIndex> index_;
   mutable std::unique_ptr<Causality> causality_;
   mutable std::unique_ptr<CriticalPath> critical_;
@@ -37,7 +37,9 @@ class Session {
  public:
   explicit Session(std::vector<Document> documents);  // REQUIRES: 1 or 2
   const std::vector<Document>& documents() const { return documents_; }
-  const Document& at(std::int32_t document) const { return documents_[static_cast<std::size_t>(document)]; }
+  const Document& at(std::int32_t document) const {
+    return documents_[static_cast<std::size_t>(document)];
+  }
   bool compares() const { return documents_.size() == 2; }
   // Both are of one schedule: ops correspond by id.
   bool same_schedule() const { return same_schedule_; }
@@ -54,19 +56,62 @@ class Session {
 };
 
 enum class Key : std::uint8_t {
-  None, A, B, C, D, E, F, G, H, L, M, N, S, T, V, W, X, Slash, Comma, Period, BracketLeft, BracketRight, Space,
-  Escape, Enter, Backspace, Home, Left, Right, Up, Down, Question, One, Two, Three,
+  None,
+  A,
+  B,
+  C,
+  D,
+  E,
+  F,
+  G,
+  H,
+  L,
+  M,
+  N,
+  S,
+  T,
+  V,
+  W,
+  X,
+  Slash,
+  Comma,
+  Period,
+  BracketLeft,
+  BracketRight,
+  Space,
+  Escape,
+  Enter,
+  Backspace,
+  Home,
+  Left,
+  Right,
+  Up,
+  Down,
+  Question,
+  One,
+  Two,
+  Three,
 };
 
 struct Event {
-  enum class Type : std::uint8_t { Key, Text, Move, Press, Release, DoubleClick, Wheel, Resize, Tick };
+  enum class Type : std::uint8_t {
+    Key,
+    Text,
+    Move,
+    Press,
+    Release,
+    DoubleClick,
+    Wheel,
+    Resize,
+    Tick
+  };
   Type type{};
   Key key{};
   bool shift = false, control = false;
-  double x = 0, y = 0;          // of the mouse [px]; Wheel: steps, up is positive; Resize: the size
-  std::int32_t button = 0;      // 0 left, 1 right, 2 middle
-  double seconds = 0;           // Tick: since the last one
-  std::string text;             // Text: typed, UTF-8
+  double x = 0, y = 0;      // of the mouse [px]; Wheel: steps, up is positive; Resize: the size
+  std::int32_t button = 0;  // 0 left, 1 right, 2 middle
+  double seconds = 0;       // Tick: since the last one
+  std::string text;         // Text: typed, UTF-8
 };
 
 enum class Drag : std::uint8_t { None, Pan, Range, Scrub, Minimap };
@@ -82,23 +127,23 @@ struct OpRef {
 struct ViewState {
   std::int32_t width = 1440, height = 900;
   double begin = 0, end = 1;
-  double scroll = 0;            // [px]
+  double scroll = 0;  // [px]
   OpRef selected;
   double mouse_x = -1, mouse_y = -1;
   bool dark = true, wheel_zooms = false;
   bool causes = true, critical = false, memory = true, links = false, streams = true;
-  bool difference = false;      // two traces of one schedule: colour by error
+  bool difference = false;  // two traces of one schedule: colour by error
   bool statistics = false, help = false;
   std::vector<std::uint8_t> folded;  // per row of all documents: only its compute lane is shown
   bool searching = false;
   std::string search;
   std::optional<std::pair<double, double>> range;  // measured
   bool playing = false;
-  std::optional<double> play;   // the time under the scrubber
+  std::optional<double> play;  // the time under the scrubber
   Drag drag = Drag::None;
   double drag_x = 0, drag_y = 0, drag_begin = 0, drag_scroll = 0;
-  bool moved = false;           // since the press
-  bool wants_export = false;    // the window writes a picture and clears it
+  bool moved = false;         // since the press
+  bool wants_export = false;  // the window writes a picture and clears it
   bool operator==(const ViewState&) const = default;
 };
 

@@ -45,10 +45,18 @@ class Writer {
   Writer& escaped(std::string_view text) {
     for (const char c : text) {
       switch (c) {
-        case '&': out_ += "&amp;"; break;
-        case '<': out_ += "&lt;"; break;
-        case '>': out_ += "&gt;"; break;
-        case '"': out_ += "&quot;"; break;
+        case '&':
+          out_ += "&amp;";
+          break;
+        case '<':
+          out_ += "&lt;";
+          break;
+        case '>':
+          out_ += "&gt;";
+          break;
+        case '"':
+          out_ += "&quot;";
+          break;
         default:  // XML has no other control characters
           if (static_cast<unsigned char>(c) >= 32 || c == '\t' || c == '\n') out_ += c;
       }
@@ -100,17 +108,37 @@ void define_pattern(Writer& out, Hatch hatch, Color ink) {
   constexpr std::string_view kSlash = "M-1,1 l2,-2 M0,8 l8,-8 M7,9 l2,-2";
   constexpr std::string_view kBackslash = "M-1,7 l2,2 M0,0 l8,8 M7,-1 l2,2";
   switch (hatch) {
-    case Hatch::None: return;
-    case Hatch::Slash: open(8); path(kSlash, 1.1); break;
-    case Hatch::Backslash: open(8); path(kBackslash, 1.1); break;
-    case Hatch::Dense: open(5); path("M-1,1 l2,-2 M0,5 l5,-5 M4,6 l2,-2", 1.1); break;
-    case Hatch::Cross: open(8); path(kSlash, 1.1); path(kBackslash, 1.1); break;
+    case Hatch::None:
+      return;
+    case Hatch::Slash:
+      open(8);
+      path(kSlash, 1.1);
+      break;
+    case Hatch::Backslash:
+      open(8);
+      path(kBackslash, 1.1);
+      break;
+    case Hatch::Dense:
+      open(5);
+      path("M-1,1 l2,-2 M0,5 l5,-5 M4,6 l2,-2", 1.1);
+      break;
+    case Hatch::Cross:
+      open(8);
+      path(kSlash, 1.1);
+      path(kBackslash, 1.1);
+      break;
     case Hatch::Dots:
       open(8) << "<path d=\"M0,0h2v2h-2z M0,4h2v2h-2z M4,2h2v2h-2z M4,6h2v2h-2z\" fill=\"" << ink
               << "\"/>";
       break;
-    case Hatch::Horizontal: open(4); path("M0,.5 h4", 1); break;
-    case Hatch::Vertical: open(4); path("M.5,0 v4", 1); break;
+    case Hatch::Horizontal:
+      open(4);
+      path("M0,.5 h4", 1);
+      break;
+    case Hatch::Vertical:
+      open(4);
+      path("M.5,0 v4", 1);
+      break;
   }
   out << "</pattern>\n";
 }
@@ -131,7 +159,8 @@ void define_patterns(Writer& out, const Scene& scene, Patterns& defined) {
 }
 
 void place(Writer& out, double x, double y, double width, double height) {
-  out << " x=\"" << x << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << height << "\"";
+  out << " x=\"" << x << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << height
+      << "\"";
 }
 
 void draw(Writer& out, const Strip& strip) {
@@ -215,7 +244,8 @@ void draw_all(Writer& out, const Scene& scene, int& clips) {
 
 std::string svg(const Scene& scene) {
   Writer out;
-  out.reserve(scene.rects.size() * 96 + scene.texts.size() * 96 + scene.strips.size() * 4096 + 4096);
+  out.reserve(scene.rects.size() * 96 + scene.texts.size() * 96 + scene.strips.size() * 4096 +
+              4096);
   const auto width = static_cast<double>(scene.width), height = static_cast<double>(scene.height);
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" "
          "xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\""

@@ -15,22 +15,35 @@ char letter_of(Kind kind) {
   if (is_idle(kind)) {
     switch (cause_of(kind)) {
       case IdleCause::Communication:
-      case IdleCause::Contention: return '~';
-      case IdleCause::Straggler: return '!';
-      case IdleCause::Host: return ':';
-      default: return '.';
+      case IdleCause::Contention:
+        return '~';
+      case IdleCause::Straggler:
+        return '!';
+      case IdleCause::Host:
+        return ':';
+      default:
+        return '.';
     }
   }
   switch (static_cast<OpKind>(kind)) {
-    case OpKind::Forward: return 'F';
-    case OpKind::Backward: return 'B';
-    case OpKind::InputGradient: return 'I';
-    case OpKind::WeightGradient: return 'W';
-    case OpKind::Recompute: return 'R';
-    case OpKind::Overlap: return 'X';
-    case OpKind::OptimizerStep: return 'O';
-    case OpKind::GradNorm: return 'N';
-    default: return 'C';
+    case OpKind::Forward:
+      return 'F';
+    case OpKind::Backward:
+      return 'B';
+    case OpKind::InputGradient:
+      return 'I';
+    case OpKind::WeightGradient:
+      return 'W';
+    case OpKind::Recompute:
+      return 'R';
+    case OpKind::Overlap:
+      return 'X';
+    case OpKind::OptimizerStep:
+      return 'O';
+    case OpKind::GradNorm:
+      return 'N';
+    default:
+      return 'C';
   }
 }
 
@@ -83,7 +96,8 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
   const bool whole = options.begin == options.end;
   const std::int64_t begin = whole ? trace.begin.value : options.begin.value;
   const std::int64_t end = std::max(begin + 1, whole ? trace.end.value : options.end.value);
-  const std::int32_t last = options.last_row < 0 ? trace.num_rows() : std::min(options.last_row, trace.num_rows());
+  const std::int32_t last =
+      options.last_row < 0 ? trace.num_rows() : std::min(options.last_row, trace.num_rows());
   const std::int32_t first = std::clamp(options.first_row, 0, last);
   const std::int64_t columns = std::min<std::int64_t>(std::max(10, options.columns), end - begin);
 
@@ -102,7 +116,8 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
       const auto edge = [&](std::int64_t i) {
         return begin + (end - begin) / columns * i + (end - begin) % columns * i / columns;
       };
-      const Cell cell = cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
+      const Cell cell =
+          cell_of(index.lane(row * trace.slots), index.idle(row), edge(c), edge(c + 1));
       if (options.color && ansi_color(cell.color) != color) {
         color = ansi_color(cell.color);
         out += "\x1b[38;5;" + std::to_string(color) + "m";
@@ -120,10 +135,11 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
     out.append(", ").append(kIdleCauseNames[cause]).append(" ");
     out += percent_text(static_cast<double>(sum.causes[cause]) / static_cast<double>(sum.total()));
   }
-  out += "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "
-         "O optimizer  C communication\n"
-         ". bubble  ~ waits for communication  ! for a straggler  : for the host  "
-         "small letter: idles for a part of the column\n";
+  out +=
+      "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "
+      "O optimizer  C communication\n"
+      ". bubble  ~ waits for communication  ! for a straggler  : for the host  "
+      "small letter: idles for a part of the column\n";
   return out;
 }
 

@@ -12,7 +12,8 @@ struct Unit {
   std::int64_t ns;
   std::string_view name;
 };
-constexpr std::array<Unit, 4> kUnits{{{1'000'000'000, "s"}, {1'000'000, "ms"}, {1000, "µs"}, {1, "ns"}}};
+constexpr std::array<Unit, 4> kUnits{
+    {{1'000'000'000, "s"}, {1'000'000, "ms"}, {1000, "µs"}, {1, "ns"}}};
 
 const Unit& unit_for(std::int64_t ns) {
   for (const Unit& unit : kUnits) {
@@ -21,14 +22,17 @@ const Unit& unit_for(std::int64_t ns) {
   return kUnits.back();
 }
 
-int decimals_for(double value) { return value < 9.995 ? 2 : value < 99.95 ? 1 : 0; }
+int decimals_for(double value) {
+  return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+}
 
 }  // namespace
 
 std::string fixed_text(double value, int decimals) {
   std::array<char, 64> digits;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
-                                 std::chars_format::fixed, decimals).ptr;
+                                 std::chars_format::fixed, decimals)
+                       .ptr;
   return {digits.data(), end};
 }
 
@@ -42,9 +46,13 @@ std::string time_text(std::int64_t ns) {
 std::string tick_text(std::int64_t ns, std::int64_t step) {
   if (ns == 0) return "0";
   const Unit& unit = unit_for(step >= 1000 ? step * 10 : step);
-  const int decimals = step >= unit.ns ? 0 : step * 10 >= unit.ns ? 1 : step * 100 >= unit.ns ? 2 : 3;
+  const int decimals = step >= unit.ns         ? 0
+                       : step * 10 >= unit.ns  ? 1
+                       : step * 100 >= unit.ns ? 2
+                                               : 3;
   return fixed_text(static_cast<double>(ns) / static_cast<double>(unit.ns), decimals)
-      .append(" ").append(unit.name);
+      .append(" ")
+      .append(unit.name);
 }
 
 std::int64_t nice_step(double least) {
@@ -62,9 +70,12 @@ std::string bytes_text(std::int64_t bytes) {
   std::size_t unit = 0;
   for (; std::fabs(value) >= 1000 && unit + 1 < kNames.size(); ++unit) value /= 1024;
   return fixed_text(value, unit == 0 ? 0 : decimals_for(std::fabs(value)))
-      .append(" ").append(kNames[unit]);
+      .append(" ")
+      .append(kNames[unit]);
 }
 
-std::string percent_text(double share) { return fixed_text(share * 100, 1) + " %"; }
+std::string percent_text(double share) {
+  return fixed_text(share * 100, 1) + " %";
+}
 
 }  // namespace rehearse::viz

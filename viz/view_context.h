@@ -38,9 +38,9 @@ void add_text(Scene& to, double x, double y, std::string what, TextSize size, Co
 std::string clipped(std::string what, TextSize size, double width);
 
 // The parts, each added to `scene`.
-void draw_bar(const ViewContext& c, Scene& scene);      // title, step time, live bubble ratio
+void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
-void draw_panel(const ViewContext& c, Scene& scene);    // the selected op; where the time went
-Scene top_layer(const ViewContext& c);                  // tooltip, search, statistics, help
+void draw_panel(const ViewContext& c, Scene& scene);  // the selected op; where the time went
+Scene top_layer(const ViewContext& c);                // tooltip, search, statistics, help
 
 }  // namespace rehearse::viz

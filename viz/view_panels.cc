@@ -12,8 +12,11 @@
 namespace rehearse::viz {
 
 ViewContext::ViewContext(const Session& of, const ViewState& shown)
-    : session(of), state(shown), at(geometry(of, shown)),
-      theme(shown.dark ? Theme::Dark : Theme::Light), colors(palette(theme)) {}
+    : session(of),
+      state(shown),
+      at(geometry(of, shown)),
+      theme(shown.dark ? Theme::Dark : Theme::Light),
+      colors(palette(theme)) {}
 
 std::pair<double, double> ViewContext::shown_range() const {
   if (state.range) return *state.range;
@@ -25,17 +28,22 @@ Summary ViewContext::summary_of(std::int32_t document, double begin, double end,
                                 std::int32_t last) const {
   const Trace& trace = session.at(document).trace();
   const std::int64_t from = trace.begin.value + std::max<std::int64_t>(0, std::llround(begin));
-  const std::int64_t to = std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
-  return summarize(session.at(document).index(), from, std::max(from, to), first, last < 0 ? trace.num_rows() : last);
+  const std::int64_t to =
+      std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
+  return summarize(session.at(document).index(), from, std::max(from, to), first,
+                   last < 0 ? trace.num_rows() : last);
 }
 
-void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color, Anchor anchor) {
-  to.texts.push_back({.x = x, .y = y, .anchor = anchor, .size = size, .color = color, .text = std::move(what)});
+void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
+              Anchor anchor) {
+  to.texts.push_back(
+      {.x = x, .y = y, .anchor = anchor, .size = size, .color = color, .text = std::move(what)});
 }
 std::string clipped(std::string what, TextSize size, double width) {
   if (text_width(what, size) <= width) return what;
   while (!what.empty() && text_width(what, size) + text_width("…", size) > width) {
-    while (what.size() > 1 && (static_cast<unsigned char>(what.back()) & 0xC0) == 0x80) what.pop_back();
+    while (what.size() > 1 && (static_cast<unsigned char>(what.back()) & 0xC0) == 0x80)
+      what.pop_back();
     what.pop_back();  // a whole code point
   }
   return what + "…";
@@ -44,21 +52,28 @@ std::string clipped(std::string what, TextSize size, double width) {
 void draw_bar(const ViewContext& c, Scene& scene) {
   const Trace& trace = c.session.at(0).trace();
   const std::string title = trace.title.empty() ? trace.schedule_name : trace.title;
-  add_text(scene, 12, 21, clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title, c.colors.text);
-  const double x = 12 + text_width(clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title) + 16;
+  add_text(scene, 12, 21, clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title,
+           c.colors.text);
+  const double x =
+      12 + text_width(clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title) + 16;
   std::string line = trace.label == TraceLabel::Predicted ? "predicted " : "measured ";
   line += time_text(trace.step().value);
   if (c.session.compares()) {
     const Trace& other = c.session.at(1).trace();
-    line += (other.label == TraceLabel::Predicted ? " / predicted " : " / measured ") + time_text(other.step().value);
+    line += (other.label == TraceLabel::Predicted ? " / predicted " : " / measured ") +
+            time_text(other.step().value);
   }
   add_text(scene, x, 20, line, TextSize::Normal, c.colors.faint_text);
   const auto [begin, end] = c.shown_range();
   const Summary sum = c.summary_of(0, begin, end);
-  std::string live = (c.state.range ? "range " : "in view ") + time_text(static_cast<std::int64_t>(end - begin)) + " · bubbles " + percent_text(sum.bubble_ratio());
-  if (c.session.compares()) live += " / " + percent_text(c.summary_of(1, begin, end).bubble_ratio());
+  std::string live = (c.state.range ? "range " : "in view ") +
+                     time_text(static_cast<std::int64_t>(end - begin)) + " · bubbles " +
+                     percent_text(sum.bubble_ratio());
+  if (c.session.compares())
+    live += " / " + percent_text(c.summary_of(1, begin, end).bubble_ratio());
   add_text(scene, c.state.width - 70, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
-  add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text, Anchor::End);
+  add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
+           Anchor::End);
 }
 
 // The whole step: each row a line of pixels, as far as there is room for them.
@@ -75,7 +90,8 @@ static Scene whole_step(const ViewContext& c) {
   layout(document.index(),
          {.begin = trace.begin,
           .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
-          .width_px = static_cast<std::int32_t>(c.at.width), .snap = true},
+          .width_px = static_cast<std::int32_t>(c.at.width),
+          .snap = true},
          lanes, frame);
   Scene layer;
   layer.clip_x = c.at.left;
@@ -86,7 +102,8 @@ static Scene whole_step(const ViewContext& c) {
       (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
   double y = c.at.minimap_y + 2;
   for (const LaneFrame& lane : frame.lanes) {
-    paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme, layer);
+    paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme,
+               layer);
     y += height;
   }
   layer.texts.clear();
@@ -101,16 +118,26 @@ void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
   }
   const double scale = c.at.width / static_cast<double>(c.session.longest_step());
   const double from = c.at.left + std::max(0.0, c.state.begin) * scale;
-  const double to = c.at.left + std::min(static_cast<double>(c.session.longest_step()), c.state.end) * scale;
+  const double to =
+      c.at.left + std::min(static_cast<double>(c.session.longest_step()), c.state.end) * scale;
   Scene frame;
   for (const auto& [a, b] : {std::pair{c.at.left, from}, {to, c.at.left + c.at.width}}) {
     if (b <= a) continue;
-    frame.rects.push_back({.x = a, .y = c.at.minimap_y, .width = b - a, .height = c.at.minimap_height,
-                           .fill = c.colors.background, .alpha = 150});
+    frame.rects.push_back({.x = a,
+                           .y = c.at.minimap_y,
+                           .width = b - a,
+                           .height = c.at.minimap_height,
+                           .fill = c.colors.background,
+                           .alpha = 150});
   }
-  frame.rects.push_back({.x = from, .y = c.at.minimap_y, .width = std::max(3.0, to - from),
-                         .height = c.at.minimap_height, .fill = c.colors.text, .alpha = 0,
-                         .outlined = true, .outline = c.colors.text});
+  frame.rects.push_back({.x = from,
+                         .y = c.at.minimap_y,
+                         .width = std::max(3.0, to - from),
+                         .height = c.at.minimap_height,
+                         .fill = c.colors.text,
+                         .alpha = 0,
+                         .outlined = true,
+                         .outline = c.colors.text});
   scene.layers.push_back(cache.minimap);
   scene.layers.push_back(std::move(frame));
 }
@@ -121,13 +148,19 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   const auto [begin, end] = c.shown_range();
   const Summary sum = c.summary_of(0, begin, end);
   const auto total = static_cast<double>(std::max<std::int64_t>(1, sum.total()));
-  add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal, c.colors.text);
+  add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal,
+           c.colors.text);
   const double width = c.state.width - left - 12;
   double x = left;
   const double bar_y = y + 10;
   const auto bar_piece = [&](const KindStyle& style, double share) {
-    scene.rects.push_back({.x = x, .y = bar_y, .width = width * share, .height = 16, .fill = style.fill,
-                           .hatch = style.hatch, .ink = style.ink});
+    scene.rects.push_back({.x = x,
+                           .y = bar_y,
+                           .width = width * share,
+                           .height = 16,
+                           .fill = style.fill,
+                           .hatch = style.hatch,
+                           .ink = style.ink});
     x += width * share;
   };
   double entry_x = left, entry_y = bar_y + 36;
@@ -141,75 +174,126 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
       entry_x = left;
       entry_y += 18;
     }
-    scene.rects.push_back({.x = entry_x, .y = entry_y - 10, .width = 18, .height = 12, .fill = entry.style.fill,
-                           .hatch = entry.style.hatch, .ink = entry.style.ink});
+    scene.rects.push_back({.x = entry_x,
+                           .y = entry_y - 10,
+                           .width = 18,
+                           .height = 12,
+                           .fill = entry.style.fill,
+                           .hatch = entry.style.hatch,
+                           .ink = entry.style.ink});
     add_text(scene, entry_x + 24, entry_y, std::move(label), TextSize::Small, c.colors.text);
     entry_x += needed;
   }
 }
 
 void box(const ViewContext& c, Scene& layer, double x, double y, double width, double height) {
-  layer.rects.push_back({.x = x, .y = y, .width = width, .height = height, .fill = c.colors.background, .alpha = 242, .outlined = true, .outline = c.colors.faint_text});
+  layer.rects.push_back({.x = x,
+                         .y = y,
+                         .width = width,
+                         .height = height,
+                         .fill = c.colors.background,
+                         .alpha = 242,
+                         .outlined = true,
+                         .outline = c.colors.faint_text});
 }
 
 void tooltip(const ViewContext& c, Scene& layer) {
   const Hit found = hit(c.session, c.state, c.at, c.state.mouse_x, c.state.mouse_y);
   std::vector<Fact> facts;
-  if (found.op) facts = describe_op(c.session, found.op, false);
-  else if (found.idle >= 0) facts = describe_idle(c.session.at(found.lane->document), found.idle);
+  if (found.op)
+    facts = describe_op(c.session, found.op, false);
+  else if (found.idle >= 0)
+    facts = describe_idle(c.session.at(found.lane->document), found.idle);
   if (facts.empty()) return;
   double name_width = 0, value_width = 0;
   for (const Fact& fact : facts) {
     name_width = std::max(name_width, static_cast<double>(text_width(fact.name, TextSize::Small)));
-    value_width = std::max(value_width, static_cast<double>(text_width(fact.value, TextSize::Small)));
+    value_width =
+        std::max(value_width, static_cast<double>(text_width(fact.value, TextSize::Small)));
   }
-  const double width = name_width + value_width + 34, height = 16.0 * static_cast<double>(facts.size()) + 12;
+  const double width = name_width + value_width + 34,
+               height = 16.0 * static_cast<double>(facts.size()) + 12;
   const double x = std::min(c.state.mouse_x + 14, c.state.width - width - 4);
-  const double y = c.state.mouse_y + 18 + height > c.state.height ? c.state.mouse_y - height - 8 : c.state.mouse_y + 18;
+  const double y = c.state.mouse_y + 18 + height > c.state.height ? c.state.mouse_y - height - 8
+                                                                  : c.state.mouse_y + 18;
   box(c, layer, x, y, width, height);
   for (std::size_t i = 0; i < facts.size(); ++i) {
     const double line = y + 17 + 16 * static_cast<double>(i);
-    add_text(layer, x + 10, line, facts[i].name, TextSize::Small, i == 0 ? c.colors.text : c.colors.faint_text);
+    add_text(layer, x + 10, line, facts[i].name, TextSize::Small,
+             i == 0 ? c.colors.text : c.colors.faint_text);
     add_text(layer, x + 24 + name_width, line, facts[i].value, TextSize::Small, c.colors.text);
   }
 }
 
 void statistics_box(const ViewContext& c, Scene& layer) {
   const std::vector<KindStatistics>& kinds = c.session.at(0).kinds();
-  const double width = std::min(900.0, c.state.width - 60.0), height = 50 + 30.0 * static_cast<double>(kinds.size());
+  const double width = std::min(900.0, c.state.width - 60.0),
+               height = 50 + 30.0 * static_cast<double>(kinds.size());
   const double x = (c.state.width - width) / 2, y = c.at.top + 10;
   box(c, layer, x, y, width, height);
-  static constexpr std::array<std::string_view, 7> kHeads{"op", "count", "total", "shortest", "median", "longest", "histogram"};
+  static constexpr std::array<std::string_view, 7> kHeads{
+      "op", "count", "total", "shortest", "median", "longest", "histogram"};
   constexpr std::array<double, 7> kColumns{14, 150, 220, 300, 380, 460, 540};
   for (std::size_t i = 0; i < kHeads.size(); ++i) {
-    add_text(layer, x + kColumns[i], y + 22, std::string(kHeads[i]), TextSize::Small, c.colors.faint_text);
+    add_text(layer, x + kColumns[i], y + 22, std::string(kHeads[i]), TextSize::Small,
+             c.colors.faint_text);
   }
   double line = y + 48;
   for (const KindStatistics& kind : kinds) {
-    const std::array<std::string, 6> cells{std::string(traits(kind.kind).name) + (kind.payload == Payload::Activation ? "_F" : kind.payload == Payload::Gradient ? "_B" : ""),
-                                           std::to_string(kind.count), time_text(kind.total), time_text(kind.shortest), time_text(kind.median), time_text(kind.longest)};
-    for (std::size_t i = 0; i < cells.size(); ++i) add_text(layer, x + kColumns[i], line, cells[i], TextSize::Small, c.colors.text);
+    const std::array<std::string, 6> cells{
+        std::string(traits(kind.kind).name) + (kind.payload == Payload::Activation ? "_F"
+                                               : kind.payload == Payload::Gradient ? "_B"
+                                                                                   : ""),
+        std::to_string(kind.count),
+        time_text(kind.total),
+        time_text(kind.shortest),
+        time_text(kind.median),
+        time_text(kind.longest)};
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      add_text(layer, x + kColumns[i], line, cells[i], TextSize::Small, c.colors.text);
     const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(kind.histogram));
     const double bin = (width - kColumns[6] - 14) / static_cast<double>(kind.histogram.size());
     for (std::size_t i = 0; i < kind.histogram.size(); ++i) {
       if (kind.histogram[i] == 0) continue;
-      const double tall = std::max(1.0, 22.0 * static_cast<double>(kind.histogram[i]) / static_cast<double>(most));
-      layer.rects.push_back({.x = x + kColumns[6] + bin * static_cast<double>(i), .y = line + 4 - tall, .width = bin * 0.9, .height = tall, .fill = color_of(kind.kind)});
+      const double tall =
+          std::max(1.0, 22.0 * static_cast<double>(kind.histogram[i]) / static_cast<double>(most));
+      layer.rects.push_back({.x = x + kColumns[6] + bin * static_cast<double>(i),
+                             .y = line + 4 - tall,
+                             .width = bin * 0.9,
+                             .height = tall,
+                             .fill = color_of(kind.kind)});
     }
     line += 30;
   }
 }
 
 void help(const ViewContext& c, Scene& layer) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kLines{{
-      {"W S, Ctrl + wheel", "zoom at the mouse"}, {"A D, Shift + drag, right drag", "pan"}, {"wheel", "scroll the rows"},
-      {"V", "the wheel zooms, Ctrl + wheel scrolls"}, {"Home", "the whole step"}, {"1 2 3", "warm-up, steady state, cool-down"},
-      {"click", "select an op; of a bubble, the op that ends it"}, {"F, double click", "to the middle, then close"},
-      {", .", "previous, next op of the lane"}, {"[ ]", "what came last before it, what it lets go on"},
-      {"drag", "measure a range"}, {"M", "measure the selected op"}, {"/ then Enter, N", "search by name"},
-      {"C", "critical path"}, {"B", "causes of bubbles"}, {"G", "memory"}, {"L", "links"}, {"H", "other streams"},
-      {"click a rank's name", "fold its streams"}, {"T", "statistics per kind"}, {"Shift + D", "errors, where two traces are open"},
-      {"Space, click the axis", "play, scrub"}, {"X", "light or dark"}, {"Ctrl + E", "write this view as SVG"}, {"Esc", "close, clear"}}};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kLines{
+      {{"W S, Ctrl + wheel", "zoom at the mouse"},
+       {"A D, Shift + drag, right drag", "pan"},
+       {"wheel", "scroll the rows"},
+       {"V", "the wheel zooms, Ctrl + wheel scrolls"},
+       {"Home", "the whole step"},
+       {"1 2 3", "warm-up, steady state, cool-down"},
+       {"click", "select an op; of a bubble, the op that ends it"},
+       {"F, double click", "to the middle, then close"},
+       {", .", "previous, next op of the lane"},
+       {"[ ]", "what came last before it, what it lets go on"},
+       {"drag", "measure a range"},
+       {"M", "measure the selected op"},
+       {"/ then Enter, N", "search by name"},
+       {"C", "critical path"},
+       {"B", "causes of bubbles"},
+       {"G", "memory"},
+       {"L", "links"},
+       {"H", "other streams"},
+       {"click a rank's name", "fold its streams"},
+       {"T", "statistics per kind"},
+       {"Shift + D", "errors, where two traces are open"},
+       {"Space, click the axis", "play, scrub"},
+       {"X", "light or dark"},
+       {"Ctrl + E", "write this view as SVG"},
+       {"Esc", "close, clear"}}};
   constexpr double kWidth = 560, kLine = 20;
   const double height = kLine * static_cast<double>(kLines.size()) + 44;
   const double x = (c.state.width - kWidth) / 2, y = std::max(4.0, (c.state.height - height) / 2);
@@ -218,7 +302,8 @@ void help(const ViewContext& c, Scene& layer) {
   for (std::size_t i = 0; i < kLines.size(); ++i) {
     const double line = y + 50 + kLine * static_cast<double>(i);
     add_text(layer, x + 18, line, std::string(kLines[i].first), TextSize::Normal, c.colors.text);
-    add_text(layer, x + 240, line, std::string(kLines[i].second), TextSize::Normal, c.colors.faint_text);
+    add_text(layer, x + 240, line, std::string(kLines[i].second), TextSize::Normal,
+             c.colors.faint_text);
   }
 }
 
@@ -226,7 +311,10 @@ void help(const ViewContext& c, Scene& layer) {
 
 // Below the lanes: the selected op on the left, where the time in view went on the right.
 void draw_panel(const ViewContext& c, Scene& scene) {
-  scene.plates.push_back({.y = c.at.panel_y, .width = static_cast<double>(c.state.width), .height = c.at.panel_height, .fill = c.colors.lane});
+  scene.plates.push_back({.y = c.at.panel_y,
+                          .width = static_cast<double>(c.state.width),
+                          .height = c.at.panel_height,
+                          .fill = c.colors.lane});
   double y = c.at.panel_y + 20;
   const double middle = c.state.width * 0.46;
   if (c.state.selected) {
@@ -237,14 +325,17 @@ void draw_panel(const ViewContext& c, Scene& scene) {
       const double x = i <= half ? 12 : 12 + middle / 2;
       const double line = y + 18 * static_cast<double>(i <= half ? i : i - half);
       add_text(scene, x, line, facts[i].name, TextSize::Small, c.colors.faint_text);
-      add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96), TextSize::Small, c.colors.text);
+      add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96),
+               TextSize::Small, c.colors.text);
     }
   } else {
     add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
     if (c.state.critical) {
       const CriticalPath& path = c.session.at(0).critical();
-      add_text(scene, 12, y + 20, "Critical path: " + std::to_string(path.ops.size()) + " ops, " + time_text(path.in_ops) + " in ops, " + time_text(path.waiting) + " waiting",
-           TextSize::Small, c.colors.text);
+      add_text(scene, 12, y + 20,
+               "Critical path: " + std::to_string(path.ops.size()) + " ops, " +
+                   time_text(path.in_ops) + " in ops, " + time_text(path.waiting) + " waiting",
+               TextSize::Small, c.colors.text);
     }
   }
   shares(c, middle, y, scene);
@@ -255,14 +346,19 @@ Scene top_layer(const ViewContext& c) {
   Scene layer;
   if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics) tooltip(c, layer);
   if (c.state.range && !c.state.help) {
-    const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2), c.at.left + 60, c.at.left + c.at.width - 60);
+    const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
+                                c.at.left + 60, c.at.left + c.at.width - 60);
     box(c, layer, x - 60, c.at.top + 4, 120, 20);
-    add_text(layer, x, c.at.top + 18, time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small, c.colors.text, Anchor::Middle);
+    add_text(layer, x, c.at.top + 18,
+             time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
+             c.colors.text, Anchor::Middle);
   }
   if (c.state.searching) {
     box(c, layer, c.state.width / 2.0 - 160, c.at.top + 8, 320, 28);
-    add_text(layer, c.state.width / 2.0 - 148, c.at.top + 27, "/" + c.state.search + "_", TextSize::Normal, c.colors.text);
-    add_text(layer, c.state.width / 2.0 + 148, c.at.top + 26, "Enter: next", TextSize::Small, c.colors.faint_text, Anchor::End);
+    add_text(layer, c.state.width / 2.0 - 148, c.at.top + 27, "/" + c.state.search + "_",
+             TextSize::Normal, c.colors.text);
+    add_text(layer, c.state.width / 2.0 + 148, c.at.top + 26, "Enter: next", TextSize::Small,
+             c.colors.faint_text, Anchor::End);
   }
   if (c.state.statistics) statistics_box(c, layer);
   if (c.state.help) help(c, layer);

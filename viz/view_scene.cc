@@ -59,8 +59,10 @@ class Composer {
   View view_of(const Trace& trace) const {
     const auto begin = trace.begin.value + static_cast<std::int64_t>(std::floor(c.state.begin));
     const auto end = trace.begin.value + static_cast<std::int64_t>(std::ceil(c.state.end));
-    return {.begin = {begin}, .end = {std::max(begin + 1, end)},
-            .width_px = static_cast<std::int32_t>(c.at.width), .snap = true};
+    return {.begin = {begin},
+            .end = {std::max(begin + 1, end)},
+            .width_px = static_cast<std::int32_t>(c.at.width),
+            .snap = true};
   }
 
   Scene lane_layer() {
@@ -80,12 +82,16 @@ class Composer {
       if (!c.state.causes) hide_causes(frame);
       const bool errors = d == 1 && c.state.difference && c.session.same_schedule();
       for (std::size_t i = 0; i < spots.size(); ++i) {
-        paint_lane(document.index(), frame, frame.lanes[i], {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer, !errors);
+        paint_lane(document.index(), frame, frame.lanes[i],
+                   {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
+                   !errors);
         if (errors) paint_errors(frame, frame.lanes[i], *spots[i], layer);
       }
     }
     for (const RowSpot& row : c.at.rows) {
-      if (row.memory_y >= 0 && row.memory_y < c.at.bottom && row.memory_y + kMemoryHeight > c.at.top) memory(row, layer);
+      if (row.memory_y >= 0 && row.memory_y < c.at.bottom &&
+          row.memory_y + kMemoryHeight > c.at.top)
+        memory(row, layer);
     }
     for (const LinkSpot& link : c.at.links) {
       if (link.y < c.at.bottom && link.y + kLinkHeight > c.at.top) link_lane(link, layer);
@@ -107,39 +113,66 @@ class Composer {
     for (const Box& box : frame.boxes_of(lane)) {
       if (box.idle) continue;
       const auto i = static_cast<std::size_t>(box.item);
-      const std::int64_t here = trace.end_ns[i] - trace.start_ns[i], there = other.end_ns[i] - other.start_ns[i];
-      const double error = there > 0 ? static_cast<double>(here) / static_cast<double>(there) - 1 : 0;
-      const double x = c.at.left + frame.view.x_of(box.begin), end = c.at.left + frame.view.x_of(box.end);
-      layer.rects.push_back({.x = x, .y = spot.y, .width = end - x, .height = spot.height, .fill = error_color(error), .alpha = 235});
+      const std::int64_t here = trace.end_ns[i] - trace.start_ns[i],
+                         there = other.end_ns[i] - other.start_ns[i];
+      const double error =
+          there > 0 ? static_cast<double>(here) / static_cast<double>(there) - 1 : 0;
+      const double x = c.at.left + frame.view.x_of(box.begin),
+                   end = c.at.left + frame.view.x_of(box.end);
+      layer.rects.push_back({.x = x,
+                             .y = spot.y,
+                             .width = end - x,
+                             .height = spot.height,
+                             .fill = error_color(error),
+                             .alpha = 235});
       const std::string label = (error >= 0 ? "+" : "") + percent_text(error);
       if (spot.height >= 11 && text_width(label, TextSize::Small) + 4 <= end - x) {
-        add_text(layer, (x + end) / 2, spot.y + spot.height / 2 + 4, label, TextSize::Small, text_on(error_color(error)), Anchor::Middle);
+        add_text(layer, (x + end) / 2, spot.y + spot.height / 2 + 4, label, TextSize::Small,
+                 text_on(error_color(error)), Anchor::Middle);
       }
     }
   }
 
   void memory(const RowSpot& row, Scene& layer) {
-    static constexpr std::array<Color, 8> kParts{{{0, 114, 178}, {213, 94, 0}, {240, 228, 66}, {0, 158, 115},
-                                                  {204, 121, 167}, {86, 180, 233}, {153, 153, 153}, {230, 159, 0}}};
+    static constexpr std::array<Color, 8> kParts{{{0, 114, 178},
+                                                  {213, 94, 0},
+                                                  {240, 228, 66},
+                                                  {0, 158, 115},
+                                                  {204, 121, 167},
+                                                  {86, 180, 233},
+                                                  {153, 153, 153},
+                                                  {230, 159, 0}}};
     const Trace& trace = c.session.at(row.document).trace();
     const std::size_t parts = trace.memory_parts.size();
     const MemoryPeak peak = memory_peak(trace, {row.row});
     const std::int64_t capacity = trace.rows[static_cast<std::size_t>(row.row)].capacity_bytes;
-    const double scale = kMemoryHeight / static_cast<double>(std::max({peak.bytes, capacity, std::int64_t{1}}));
+    const double scale =
+        kMemoryHeight / static_cast<double>(std::max({peak.bytes, capacity, std::int64_t{1}}));
     const double base = row.memory_y + kMemoryHeight;
-    const auto first = static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row)]);
-    const auto last = static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row) + 1]);
-    layer.plates.push_back({.x = c.at.left, .y = row.memory_y, .width = c.at.width, .height = kMemoryHeight, .fill = c.colors.lane});
+    const auto first =
+        static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row)]);
+    const auto last =
+        static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row) + 1]);
+    layer.plates.push_back({.x = c.at.left,
+                            .y = row.memory_y,
+                            .width = c.at.width,
+                            .height = kMemoryHeight,
+                            .fill = c.colors.lane});
     std::vector<double> sums(last - first, 0.0);
     std::vector<Area> areas;
     for (std::size_t part = 0; part < parts; ++part) {
-      Area area{.base = static_cast<float>(base), .end = static_cast<float>(c.at.left + c.at.width), .fill = kParts[part % kParts.size()], .alpha = 190};
+      Area area{.base = static_cast<float>(base),
+                .end = static_cast<float>(c.at.left + c.at.width),
+                .fill = kParts[part % kParts.size()],
+                .alpha = 190};
       for (std::size_t i = first; i < last; ++i) {
         sums[i - first] += static_cast<double>(trace.memory_bytes[i * parts + part]);
-        const double x = std::max(c.at.left, std::floor(c.x_of(c.since(trace, trace.memory_time[i]))));
+        const double x =
+            std::max(c.at.left, std::floor(c.x_of(c.since(trace, trace.memory_time[i]))));
         if (x >= c.at.left + c.at.width) break;
         const auto y = static_cast<float>(base - sums[i - first] * scale);
-        if (!area.x.empty() && area.x.back() >= static_cast<float>(x)) {  // of a pixel's samples the most
+        if (!area.x.empty() &&
+            area.x.back() >= static_cast<float>(x)) {  // of a pixel's samples the most
           area.y.back() = x <= c.at.left ? y : std::min(area.y.back(), y);
           continue;
         }
@@ -148,23 +181,38 @@ class Composer {
       }
       areas.push_back(std::move(area));
     }
-    for (auto area = areas.rbegin(); area != areas.rend(); ++area) layer.areas.push_back(std::move(*area));
+    for (auto area = areas.rbegin(); area != areas.rend(); ++area)
+      layer.areas.push_back(std::move(*area));
     if (capacity > 0) {
       const double y = base - static_cast<double>(capacity) * scale;
-      layer.lines.push_back({.x1 = c.at.left, .y1 = y, .x2 = c.at.left + c.at.width, .y2 = y, .width = 1, .color = c.colors.accent});
+      layer.lines.push_back({.x1 = c.at.left,
+                             .y1 = y,
+                             .x2 = c.at.left + c.at.width,
+                             .y2 = y,
+                             .width = 1,
+                             .color = c.colors.accent});
     }
   }
 
   void link_lane(const LinkSpot& spot, Scene& layer) {
     const Trace& trace = c.session.at(spot.document).trace();
     const auto link = static_cast<std::size_t>(spot.link);
-    layer.plates.push_back({.x = c.at.left, .y = spot.y, .width = c.at.width, .height = kLinkHeight - 2, .fill = c.colors.lane});
-    Area area{.base = static_cast<float>(spot.y + kLinkHeight - 2), .end = static_cast<float>(c.at.left + c.at.width), .fill = color_of(OpKind::AllReduce), .alpha = 220};
-    for (auto i = static_cast<std::size_t>(trace.link_begin[link]); i < static_cast<std::size_t>(trace.link_begin[link + 1]); ++i) {
+    layer.plates.push_back({.x = c.at.left,
+                            .y = spot.y,
+                            .width = c.at.width,
+                            .height = kLinkHeight - 2,
+                            .fill = c.colors.lane});
+    Area area{.base = static_cast<float>(spot.y + kLinkHeight - 2),
+              .end = static_cast<float>(c.at.left + c.at.width),
+              .fill = color_of(OpKind::AllReduce),
+              .alpha = 220};
+    for (auto i = static_cast<std::size_t>(trace.link_begin[link]);
+         i < static_cast<std::size_t>(trace.link_begin[link + 1]); ++i) {
       const LinkSample& sample = trace.link_samples[i];
       const double x = std::max(c.at.left, c.x_of(c.since(trace, sample.time)));
       if (x >= c.at.left + c.at.width) break;
-      const auto y = static_cast<float>(static_cast<double>(area.base) - (kLinkHeight - 2) * std::min(1.0, sample.load_ppm / 1e6));
+      const auto y = static_cast<float>(static_cast<double>(area.base) -
+                                        (kLinkHeight - 2) * std::min(1.0, sample.load_ppm / 1e6));
       if (!area.x.empty() && area.x.back() + 0.5f >= static_cast<float>(x)) {
         area.y.back() = x <= c.at.left ? y : std::min(area.y.back(), y);
         continue;
@@ -182,14 +230,30 @@ class Composer {
     if (c.state.selected) dependencies(layer);
     if (c.state.range) {
       const double x = c.x_of(c.state.range->first), end = c.x_of(c.state.range->second);
-      layer.rects.push_back({.x = x, .y = c.at.top, .width = end - x, .height = c.at.bottom - c.at.top, .fill = c.colors.text, .alpha = 28});
+      layer.rects.push_back({.x = x,
+                             .y = c.at.top,
+                             .width = end - x,
+                             .height = c.at.bottom - c.at.top,
+                             .fill = c.colors.text,
+                             .alpha = 28});
       for (const double edge : {x, end}) {
-        layer.lines.push_back({.x1 = edge, .y1 = c.at.top, .x2 = edge, .y2 = c.at.bottom, .width = 1, .color = c.colors.text, .alpha = 150});
+        layer.lines.push_back({.x1 = edge,
+                               .y1 = c.at.top,
+                               .x2 = edge,
+                               .y2 = c.at.bottom,
+                               .width = 1,
+                               .color = c.colors.text,
+                               .alpha = 150});
       }
     }
     if (c.state.play) {
       const double x = c.x_of(*c.state.play);
-      layer.lines.push_back({.x1 = x, .y1 = c.at.top, .x2 = x, .y2 = c.at.bottom, .width = 1.5, .color = c.colors.accent});
+      layer.lines.push_back({.x1 = x,
+                             .y1 = c.at.top,
+                             .x2 = x,
+                             .y2 = c.at.bottom,
+                             .width = 1.5,
+                             .color = c.colors.accent});
     }
     return layer;
   }
@@ -209,7 +273,8 @@ class Composer {
     const LaneSpot* spot = spot_of(op);
     if (spot == nullptr) return {};
     const Trace& trace = c.session.at(op.document).trace();
-    return {c.x_of(c.since(trace, trace.start_ns[op.op.index()])), c.x_of(c.since(trace, trace.end_ns[op.op.index()])), spot->y, spot->height, true};
+    return {c.x_of(c.since(trace, trace.start_ns[op.op.index()])),
+            c.x_of(c.since(trace, trace.end_ns[op.op.index()])), spot->y, spot->height, true};
   }
 
   void critical(Scene& layer) {
@@ -220,12 +285,22 @@ class Composer {
     Place before;
     for (const OpId op : path.ops) {
       const Place place = place_of({0, op});
-      if (!place.shown || place.begin > c.at.left + c.at.width) { before = place; continue; }
+      if (!place.shown || place.begin > c.at.left + c.at.width) {
+        before = place;
+        continue;
+      }
       if (place.end >= c.at.left) {
         const double y = place.y + place.height * kPathHeight;
-        layer.lines.push_back({.x1 = place.begin, .y1 = y, .x2 = place.end, .y2 = y, .width = 2.5, .color = color});
+        layer.lines.push_back(
+            {.x1 = place.begin, .y1 = y, .x2 = place.end, .y2 = y, .width = 2.5, .color = color});
         if (before.shown) {
-          layer.lines.push_back({.x1 = before.end, .y1 = before.y + before.height * kPathHeight, .x2 = place.begin, .y2 = y, .width = 1.5, .color = color, .alpha = 200});
+          layer.lines.push_back({.x1 = before.end,
+                                 .y1 = before.y + before.height * kPathHeight,
+                                 .x2 = place.begin,
+                                 .y2 = y,
+                                 .width = 1.5,
+                                 .color = color,
+                                 .alpha = 200});
         }
       }
       before = place;
@@ -259,33 +334,64 @@ class Composer {
     }
     const Place place = place_of(c.state.selected);
     if (place.shown) {
-      layer.rects.push_back({.x = place.begin - 2, .y = place.y - 2, .width = std::max(2.0, place.end - place.begin) + 4, .height = place.height + 4,
-                             .fill = c.colors.text, .alpha = 0, .outlined = true, .outline = c.colors.text});
-      layer.rects.push_back({.x = place.begin - 1, .y = place.y - 1, .width = std::max(2.0, place.end - place.begin) + 2, .height = place.height + 2,
-                             .fill = c.colors.text, .alpha = 0, .outlined = true, .outline = c.colors.text});
+      layer.rects.push_back({.x = place.begin - 2,
+                             .y = place.y - 2,
+                             .width = std::max(2.0, place.end - place.begin) + 4,
+                             .height = place.height + 4,
+                             .fill = c.colors.text,
+                             .alpha = 0,
+                             .outlined = true,
+                             .outline = c.colors.text});
+      layer.rects.push_back({.x = place.begin - 1,
+                             .y = place.y - 1,
+                             .width = std::max(2.0, place.end - place.begin) + 2,
+                             .height = place.height + 2,
+                             .fill = c.colors.text,
+                             .alpha = 0,
+                             .outlined = true,
+                             .outline = c.colors.text});
     }
   }
   void arrow(const Place& from, const Place& to, int step, Scene& layer) {
     if (!from.shown || !to.shown) return;
     const auto alpha = static_cast<std::uint8_t>(step == 0 ? 255 : 150 / step);
-    layer.lines.push_back({.x1 = from.end, .y1 = from.y + from.height / 2, .x2 = to.begin, .y2 = to.y + to.height / 2,
-                           .width = step == 0 ? 1.8 : 1.0, .color = c.colors.text, .alpha = alpha});
-    layer.rects.push_back({.x = to.begin - 2, .y = to.y + to.height / 2 - 2, .width = 4, .height = 4, .fill = c.colors.text, .alpha = alpha});
+    layer.lines.push_back({.x1 = from.end,
+                           .y1 = from.y + from.height / 2,
+                           .x2 = to.begin,
+                           .y2 = to.y + to.height / 2,
+                           .width = step == 0 ? 1.8 : 1.0,
+                           .color = c.colors.text,
+                           .alpha = alpha});
+    layer.rects.push_back({.x = to.begin - 2,
+                           .y = to.y + to.height / 2 - 2,
+                           .width = 4,
+                           .height = 4,
+                           .fill = c.colors.text,
+                           .alpha = alpha});
   }
 
   void axis() {
     const double span = c.state.end - c.state.begin;
     const std::int64_t step = nice_step(span * 110 / c.at.width);
-    auto tick = static_cast<std::int64_t>(std::ceil(c.state.begin / static_cast<double>(step))) * step;
+    auto tick =
+        static_cast<std::int64_t>(std::ceil(c.state.begin / static_cast<double>(step))) * step;
     for (; static_cast<double>(tick) <= c.state.end; tick += step) {
       const double x = c.x_of(static_cast<double>(tick));
-      add_text(scene_, x, c.at.axis_y + 15, tick_text(tick, step), TextSize::Small, c.colors.faint_text, Anchor::Middle);
-      scene_.lines.push_back({.x1 = x, .y1 = c.at.top - 4, .x2 = x, .y2 = c.at.bottom, .width = 1, .color = c.colors.grid});
+      add_text(scene_, x, c.at.axis_y + 15, tick_text(tick, step), TextSize::Small,
+               c.colors.faint_text, Anchor::Middle);
+      scene_.lines.push_back({.x1 = x,
+                              .y1 = c.at.top - 4,
+                              .x2 = x,
+                              .y2 = c.at.bottom,
+                              .width = 1,
+                              .color = c.colors.grid});
     }
-    add_text(scene_, c.state.width - 12, c.at.axis_y + 15, "idle", TextSize::Small, c.colors.faint_text, Anchor::End);
+    add_text(scene_, c.state.width - 12, c.at.axis_y + 15, "idle", TextSize::Small,
+             c.colors.faint_text, Anchor::End);
     if (c.state.play) {
       const double x = std::clamp(c.x_of(*c.state.play), c.at.left, c.at.left + c.at.width);
-      scene_.rects.push_back({.x = x - 4, .y = c.at.axis_y + 16, .width = 8, .height = 6, .fill = c.colors.accent});
+      scene_.rects.push_back(
+          {.x = x - 4, .y = c.at.axis_y + 16, .width = 8, .height = 6, .fill = c.colors.accent});
     }
   }
 
@@ -303,26 +409,39 @@ class Composer {
       const Trace& trace = c.session.at(row.document).trace();
       std::string name = row_name(trace, {row.row});
       if (c.state.play) name = now_on(row, name);
-      add_text(layer, 10, row.y + 13, clipped(name, TextSize::Small, c.at.left - 60), TextSize::Small, c.colors.text);
-      add_text(layer, c.state.width - 12, row.y + 13, percent_text(c.summary_of(row.document, begin, end, row.row, row.row + 1).bubble_ratio()),
-           TextSize::Small, c.colors.text, Anchor::End);
+      add_text(layer, 10, row.y + 13, clipped(name, TextSize::Small, c.at.left - 60),
+               TextSize::Small, c.colors.text);
+      add_text(
+          layer, c.state.width - 12, row.y + 13,
+          percent_text(c.summary_of(row.document, begin, end, row.row, row.row + 1).bubble_ratio()),
+          TextSize::Small, c.colors.text, Anchor::End);
       if (c.session.compares() && row.height >= 30) {
-        add_text(layer, 10, row.y + 27, clipped(short_name(row.document), TextSize::Small, c.at.left - 60), TextSize::Small,
-                 c.colors.faint_text);
+        add_text(layer, 10, row.y + 27,
+                 clipped(short_name(row.document), TextSize::Small, c.at.left - 60),
+                 TextSize::Small, c.colors.faint_text);
       }
       if (row.memory_y >= 0) {
-        add_text(layer, c.at.left - 8, row.memory_y + kMemoryHeight / 2 + 4, "memory", TextSize::Small, c.colors.faint_text, Anchor::End);
-        add_text(layer, c.state.width - 12, row.memory_y + kMemoryHeight / 2 + 4, bytes_text(memory_peak(trace, {row.row}).bytes), TextSize::Small, c.colors.faint_text, Anchor::End);
+        add_text(layer, c.at.left - 8, row.memory_y + kMemoryHeight / 2 + 4, "memory",
+                 TextSize::Small, c.colors.faint_text, Anchor::End);
+        add_text(layer, c.state.width - 12, row.memory_y + kMemoryHeight / 2 + 4,
+                 bytes_text(memory_peak(trace, {row.row}).bytes), TextSize::Small,
+                 c.colors.faint_text, Anchor::End);
       }
     }
     for (const LaneSpot& spot : c.at.lanes) {
       const Trace& trace = c.session.at(spot.document).trace();
-      if (spot.lane % trace.slots == 0 || spot.y + spot.height < c.at.top || spot.y > c.at.bottom) continue;
-      add_text(layer, c.at.left - 8, spot.y + 8, lane_name(trace, spot.lane), TextSize::Small, c.colors.faint_text, Anchor::End);
+      if (spot.lane % trace.slots == 0 || spot.y + spot.height < c.at.top || spot.y > c.at.bottom)
+        continue;
+      add_text(layer, c.at.left - 8, spot.y + 8, lane_name(trace, spot.lane), TextSize::Small,
+               c.colors.faint_text, Anchor::End);
     }
     for (const LinkSpot& spot : c.at.links) {
       const Trace& trace = c.session.at(spot.document).trace();
-      add_text(layer, 10, spot.y + 11, clipped(std::string(trace.text(trace.links[static_cast<std::size_t>(spot.link)].name)), TextSize::Small, c.at.left - 20), TextSize::Small, c.colors.faint_text);
+      add_text(
+          layer, 10, spot.y + 11,
+          clipped(std::string(trace.text(trace.links[static_cast<std::size_t>(spot.link)].name)),
+                  TextSize::Small, c.at.left - 20),
+          TextSize::Small, c.colors.faint_text);
     }
     scene_.layers.push_back(std::move(layer));
   }
@@ -333,7 +452,8 @@ class Composer {
     if (trace.label != c.session.at(1 - document).trace().label) {
       return trace.label == TraceLabel::Predicted ? "predicted" : "measured";
     }
-    if (trace.schedule_hash != c.session.at(1 - document).trace().schedule_hash && !trace.schedule_name.empty()) {
+    if (trace.schedule_hash != c.session.at(1 - document).trace().schedule_hash &&
+        !trace.schedule_name.empty()) {
       return trace.schedule_name.substr(0, trace.schedule_name.find('('));
     }
     return document == 0 ? "first" : "second";
@@ -347,7 +467,9 @@ class Composer {
     const OpId op = op_at(document.index(), row.row * trace.slots, time);
     if (op) return name + ": " + op_name(trace, op);
     const std::int32_t idle = idle_at(document.index(), row.row, time);
-    return name + (idle < 0 ? ": idle" : ": " + std::string(kIdleCauseNames[static_cast<std::size_t>(trace.idle[static_cast<std::size_t>(idle)].cause)]));
+    return name + (idle < 0 ? ": idle"
+                            : ": " + std::string(kIdleCauseNames[static_cast<std::size_t>(
+                                         trace.idle[static_cast<std::size_t>(idle)].cause)]));
   }
 
   const ViewContext& c;  // short: it is in every line

@@ -11,8 +11,8 @@ namespace rehearse::viz {
 
 struct WindowOptions {
   std::int32_t width = 1440, height = 900;
-  std::string record;          // write the events there, as a script
-  std::string state_file;      // where the window's size and switches are kept; empty: not kept
+  std::string record;      // write the events there, as a script
+  std::string state_file;  // where the window's size and switches are kept; empty: not kept
   std::string export_file = "rehearse-view.svg";  // of Ctrl + E
   // Handled before the first frame, as if a person had made them.
   std::vector<Event> events;
@@ -27,7 +27,7 @@ struct WindowResult {
   ViewState state;                    // when it closed
   std::vector<std::uint32_t> pixels;  // with capture: what it showed, 0xAABBGGRR
   std::int32_t width = 0, height = 0;
-  std::int64_t frames = 0;            // drawn
+  std::int64_t frames = 0;  // drawn
 };
 // Runs until the window is closed. Errors: no display, no OpenGL 3.3.
 Result<WindowResult> run_window(const Session& session, const WindowOptions& options);

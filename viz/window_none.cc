@@ -3,11 +3,14 @@
 
 namespace rehearse::viz {
 
-bool has_window() { return false; }
+bool has_window() {
+  return false;
+}
 
 Result<WindowResult> run_window(const Session&, const WindowOptions&) {
-  return Error{"this build has no window: install libimgui-dev and libglfw3-dev and build again, or "
-               "draw with: rehearse render TRACE --png FILE"};
+  return Error{
+      "this build has no window: install libimgui-dev and libglfw3-dev and build again, or "
+      "draw with: rehearse render TRACE --png FILE"};
 }
 
 }  // namespace rehearse::viz

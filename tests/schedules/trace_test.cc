@@ -48,8 +48,8 @@ Trace full_trace() {
   trace.links = std::vector<TraceLink>{
       {.name = static_cast<TraceString>(trace.strings.size()) - 1, .bytes_per_second = 25}};
   trace.link_begin = std::vector<std::int64_t>{0, 2};
-  trace.link_samples = std::vector<LinkSample>{{.time = 0, .load_ppm = 0},
-                                               {.time = 10, .load_ppm = 1'000'000}};
+  trace.link_samples =
+      std::vector<LinkSample>{{.time = 0, .load_ppm = 0}, {.time = 10, .load_ppm = 1'000'000}};
   return trace;
 }
 
@@ -66,7 +66,8 @@ TEST(Trace, NamesAreRegeneratedFromTheColumns) {
 
 TEST(Trace, NamesOverlapsWithBothMicrobatches) {
   Schedule schedule;
-  schedule.children = {compute_op(OpKind::Forward, {0}, {3}), compute_op(OpKind::Backward, {7}, {1})};
+  schedule.children = {compute_op(OpKind::Forward, {0}, {3}),
+                       compute_op(OpKind::Backward, {7}, {1})};
   schedule.ops = {Op{.kind = OpKind::Overlap, .child = 0}};
   schedule.end_row();
   const std::vector<Nanoseconds> start{{0}}, end{{5}};
@@ -153,18 +154,23 @@ TEST(TraceFile, RefusesTracesThatBreakTheirPromises) {
               std::vector<std::int64_t> end(t.end_ns.begin(), t.end_ns.end());
               end[1] = t.start_ns[1] - 1;
               t.end_ns = end;
-            }), "op 1: ends before it starts");
+            }),
+            "op 1: ends before it starts");
   EXPECT_EQ(refuse([](Trace& t) {
               std::vector<std::int64_t> end(t.end_ns.begin(), t.end_ns.end());
               end[4] = t.end.value + 1;
               t.end_ns = end;
-            }), "op 4: lies outside the step");
+            }),
+            "op 4: lies outside the step");
   EXPECT_EQ(refuse([](Trace& t) {
               std::vector<std::int32_t> op_class(t.op_class.begin(), t.op_class.end());
               op_class[0] = static_cast<std::int32_t>(t.classes.size());
               t.op_class = op_class;
-            }), "an op of no class");
-  EXPECT_EQ(refuse([](Trace& t) { t.row_begin = std::vector<std::int64_t>{0, 99999, 3}; }),
+            }),
+            "an op of no class");
+  EXPECT_EQ(refuse([](Trace& t) {
+              t.row_begin = std::vector<std::int64_t>{0, 99999, 3};
+            }),
             "row_begin 2: offset falls");
   EXPECT_EQ(refuse([](Trace& t) { t.strings.clear(); }), "link 0: no such name");
   EXPECT_EQ(refuse([](Trace& t) { t.memory_parts.pop_back(); }),
@@ -173,12 +179,14 @@ TEST(TraceFile, RefusesTracesThatBreakTheirPromises) {
               std::vector<std::int32_t> waits(t.waits.begin(), t.waits.end());
               waits[0] = t.num_ops();
               t.waits = waits;
-            }), "a wait for no op");
+            }),
+            "a wait for no op");
   EXPECT_EQ(refuse([](Trace& t) {
               std::vector<IdleSpan> idle(t.idle.begin(), t.idle.end());
               idle[0].end = t.end.value + 1;
               t.idle = idle;
-            }), "idle span 0: overlaps another or lies outside the step");
+            }),
+            "idle span 0: overlaps another or lies outside the step");
   std::remove(path.c_str());
 }
 

@@ -25,7 +25,8 @@ TEST(Summary, PartsAddUpToTheStep) {
     const TraceIndex index(trace);
     for (std::int32_t row = 0; row <= p; ++row) {
       for (const std::int64_t cut : {0, 333, 5001}) {
-        const Summary all = summarize(index, cut, trace.end.value - cut, row == p ? 0 : row, row == p ? p : row + 1);
+        const Summary all = summarize(index, cut, trace.end.value - cut, row == p ? 0 : row,
+                                      row == p ? p : row + 1);
         EXPECT_EQ(all.ranks, 8 * (row == p ? p : 1));
         EXPECT_EQ(all.busy() + all.idle(), all.total());
         EXPECT_EQ(sum(all.kinds) + sum(all.causes) + all.unexplained, all.total());
@@ -37,7 +38,8 @@ TEST(Summary, PartsAddUpToTheStep) {
 
 // (p - 1)(F + B) / (m (F + B) + (p - 1)(F + B)): 1F1B's bubble ratio where transfers take no time.
 TEST(Summary, BubbleRatioOfOneForwardOneBackward) {
-  const Trace trace = one_f_one_b_trace(4, 8, {.forward = 1000, .backward = 2000, .transfer = 0, .optimizer = 0});
+  const Trace trace =
+      one_f_one_b_trace(4, 8, {.forward = 1000, .backward = 2000, .transfer = 0, .optimizer = 0});
   const TraceIndex index(trace);
   const Summary all = summarize(index, trace.begin.value, trace.end.value, 0, 4);
   EXPECT_DOUBLE_EQ(all.bubble_ratio(), 3.0 / 11.0);
@@ -49,12 +51,15 @@ TEST(AttributeIdle, EveryGapHasOneCause) {
   const TraceIndex index(trace);
   for (std::int32_t row = 0; row < 5; ++row) {
     std::int64_t busy = 0;
-    for (std::int64_t op = trace.row_begin[static_cast<std::size_t>(row)]; op < trace.row_begin[static_cast<std::size_t>(row) + 1]; ++op) {
+    for (std::int64_t op = trace.row_begin[static_cast<std::size_t>(row)];
+         op < trace.row_begin[static_cast<std::size_t>(row) + 1]; ++op) {
       const auto i = static_cast<std::size_t>(op);
-      if (trace.class_of({static_cast<std::int32_t>(op)}).slot == 0) busy += trace.end_ns[i] - trace.start_ns[i];
+      if (trace.class_of({static_cast<std::int32_t>(op)}).slot == 0)
+        busy += trace.end_ns[i] - trace.start_ns[i];
     }
     std::int64_t idle = 0, free = 0;
-    for (std::int64_t s = trace.idle_begin[static_cast<std::size_t>(row)]; s < trace.idle_begin[static_cast<std::size_t>(row) + 1]; ++s) {
+    for (std::int64_t s = trace.idle_begin[static_cast<std::size_t>(row)];
+         s < trace.idle_begin[static_cast<std::size_t>(row) + 1]; ++s) {
       const IdleSpan& span = trace.idle[static_cast<std::size_t>(s)];
       EXPECT_GE(span.begin, free);
       EXPECT_GT(span.end, span.begin);
@@ -70,11 +75,14 @@ TEST(AttributeIdle, EveryGapHasOneCause) {
 // [43,46), B0 [46,66). Row 0 waits 10-46: 3 for each transfer, 30 for row 1's work. Row 1 fills
 // until 13 and drains from 43.
 TEST(AttributeIdle, NamesTheCausesOfASmallPipeline) {
-  Trace trace = one_f_one_b_trace(2, 1, {.forward = 10, .backward = 20, .transfer = 3, .optimizer = 0});
+  Trace trace =
+      one_f_one_b_trace(2, 1, {.forward = 10, .backward = 20, .transfer = 3, .optimizer = 0});
   attribute_idle(trace);
   const TraceIndex index(trace);
   const Summary first = summarize(index, 0, 66, 0, 1), second = summarize(index, 0, 66, 1, 2);
-  const auto cause = [](const Summary& of, IdleCause c) { return of.causes[static_cast<std::size_t>(c)]; };
+  const auto cause = [](const Summary& of, IdleCause c) {
+    return of.causes[static_cast<std::size_t>(c)];
+  };
   EXPECT_EQ(cause(first, IdleCause::Communication), 6);
   EXPECT_EQ(cause(first, IdleCause::Dependency), 30);
   EXPECT_EQ(cause(second, IdleCause::Warmup), 13);
@@ -82,7 +90,8 @@ TEST(AttributeIdle, NamesTheCausesOfASmallPipeline) {
 }
 
 TEST(AttributeIdle, ASlowOpIsAStragglerAsFarAsItIsSlow) {
-  fixture::Timed timed = fixture::one_f_one_b(2, 4, {.forward = 10, .backward = 20, .transfer = 0, .optimizer = 0});
+  fixture::Timed timed =
+      fixture::one_f_one_b(2, 4, {.forward = 10, .backward = 20, .transfer = 0, .optimizer = 0});
   // The first backward of row 1 takes 20; all that follows comes 7 later: it took 27.
   std::size_t slow = 0;
   for (std::size_t i = 0; i < timed.schedule.ops.size(); ++i) {
@@ -91,7 +100,9 @@ TEST(AttributeIdle, ASlowOpIsAStragglerAsFarAsItIsSlow) {
   const std::int64_t late = timed.end[slow].value;
   for (std::size_t i = 0; i < timed.start.size(); ++i) {
     if (timed.start[i].value >= late) timed.start[i] += Nanoseconds{7};
-    if (timed.end[i].value >= late && !(timed.end[i].value == late && i != slow && timed.start[i].value < late)) timed.end[i] += Nanoseconds{7};
+    if (timed.end[i].value >= late &&
+        !(timed.end[i].value == late && i != slow && timed.start[i].value < late))
+      timed.end[i] += Nanoseconds{7};
   }
   Trace trace = make_trace(timed.schedule, timed.start, timed.end);
   attribute_idle(trace);
@@ -118,7 +129,8 @@ TEST(CriticalPath, CoversTheStepAndHasNoSlack) {
 // Without an optimizer nothing waits on the path: each op begins when the one before it ends, and
 // none of them has slack. A micro-batch's forward that finds its rank busy has some.
 TEST(CriticalPath, OfOneForwardOneBackwardIsTight) {
-  const Trace trace = one_f_one_b_trace(4, 8, {.forward = 10, .backward = 20, .transfer = 1, .optimizer = 0});
+  const Trace trace =
+      one_f_one_b_trace(4, 8, {.forward = 10, .backward = 20, .transfer = 1, .optimizer = 0});
   const CriticalPath path = critical_path(trace);
   EXPECT_EQ(path.waiting, 0);
   for (const OpId op : path.ops) EXPECT_EQ(path.slack[op.index()], 0) << op_name(trace, op);
@@ -145,7 +157,8 @@ TEST(Difference, PutsTheWorstOpFirst) {
   EXPECT_EQ(found.value().ops[0].op, slow);
   EXPECT_EQ(found.value().ops[0].b - found.value().ops[0].a, 250);
   for (const KindDifference& kind : found.value().kinds) {
-    EXPECT_DOUBLE_EQ(kind.mean_abs_error, kind.kind == OpKind::OptimizerStep ? 0.25 : 0.0);  // 0.5, 0
+    EXPECT_DOUBLE_EQ(kind.mean_abs_error,
+                     kind.kind == OpKind::OptimizerStep ? 0.25 : 0.0);  // 0.5, 0
   }
   const Trace other = one_f_one_b_trace(2, 4);
   EXPECT_FALSE(difference(a, other));
@@ -162,7 +175,8 @@ TEST(Statistics, CountEachOpOnce) {
     total += kind.total;
   }
   std::int64_t expected = 0;
-  for (std::size_t i = 0; i < trace.start_ns.size(); ++i) expected += trace.end_ns[i] - trace.start_ns[i];
+  for (std::size_t i = 0; i < trace.start_ns.size(); ++i)
+    expected += trace.end_ns[i] - trace.start_ns[i];
   EXPECT_EQ(count, trace.num_ops());
   EXPECT_EQ(total, expected);
 }

@@ -77,7 +77,8 @@ void check_chrome(const std::string& text) {
     if (e.at("ph") != "s" && e.at("ph") != "f") continue;
     bool inside = false;
     for (const Slice& s : lanes[{e.at("pid").get<int>(), e.at("tid").get<int>()}]) {
-      inside = inside || (s.ts <= e.at("ts").get<double>() && e.at("ts").get<double>() <= s.ts + s.dur);
+      inside =
+          inside || (s.ts <= e.at("ts").get<double>() && e.at("ts").get<double>() <= s.ts + s.dur);
     }
     EXPECT_TRUE(inside);
   }
@@ -91,7 +92,8 @@ TEST(Chrome, FollowsItsFormatsRules) {
   }
 }
 
-// Two ops that touch: 116.701 + 929.856 > 1046.557 in doubles. The writer ends the first 1 ns early.
+// Two ops that touch: 116.701 + 929.856 > 1046.557 in doubles. The writer ends the first 1 ns
+// early.
 TEST(Chrome, EndsBeforeTheNextBeginsInDoubles) {
   ASSERT_GT(116.701 + 929.856, 1046.557 - 1e-9);
   Schedule schedule;
@@ -165,7 +167,8 @@ void expect_identity(const Trace& trace) {
 TEST(Chrome, ComesBackAsItWas) {
   expect_identity(full_trace());
   expect_identity(full_trace(1, 1));
-  for (std::uint32_t seed = 0; seed < 8; ++seed) expect_identity(random_trace(3, 200, seed, 3 + seed));
+  for (std::uint32_t seed = 0; seed < 8; ++seed)
+    expect_identity(random_trace(3, 200, seed, 3 + seed));
 }
 
 TEST(Chrome, KeepsOverlapsBucketsAndGroups) {
@@ -173,10 +176,15 @@ TEST(Chrome, KeepsOverlapsBucketsAndGroups) {
   schedule.level = Level::Full;
   schedule.groups = {{.name = "dp", .size = 4}};
   schedule.buckets = {{.name = "L\"0"}};
-  schedule.children = {compute_op(OpKind::Forward, {0}, {3}), compute_op(OpKind::InputGradient, {7}, {1})};
-  schedule.ops = {Op{.kind = OpKind::Overlap, .child = 0},
-                  Op{.kind = OpKind::AllReduce, .stream = Stream::Dp, .segment_begin = 1, .segment_end = 3,
-                     .group = {0}, .match = {9}, .bucket = {0}}};
+  schedule.children = {compute_op(OpKind::Forward, {0}, {3}),
+                       compute_op(OpKind::InputGradient, {7}, {1})};
+  schedule.ops = {Op{.kind = OpKind::Overlap, .child = 0}, Op{.kind = OpKind::AllReduce,
+                                                              .stream = Stream::Dp,
+                                                              .segment_begin = 1,
+                                                              .segment_end = 3,
+                                                              .group = {0},
+                                                              .match = {9},
+                                                              .bucket = {0}}};
   schedule.end_row();
   const std::vector<Nanoseconds> start{{0}, {5}}, end{{10}, {10}};
   expect_identity(make_trace(schedule, start, end));
@@ -209,7 +217,8 @@ std::vector<Field> fields_of(std::string_view message) {
   };
   while (!message.empty() && !testing::Test::HasFailure()) {
     const std::uint64_t key = varint();
-    Field field{.id = static_cast<std::uint32_t>(key >> 3), .wire = static_cast<std::uint32_t>(key & 7)};
+    Field field{.id = static_cast<std::uint32_t>(key >> 3),
+                .wire = static_cast<std::uint32_t>(key & 7)};
     if (field.wire == 0) {
       field.number = varint();
     } else {
@@ -242,13 +251,26 @@ std::map<std::uint64_t, Track> check_perfetto(const std::string& bytes) {
     std::string_view event, interned, descriptor;
     for (const Field& f : fields_of(packet.bytes)) {
       switch (f.id) {
-        case 8: time = f.number; break;
-        case 10: sequence = f.number; break;
-        case 11: event = f.bytes; break;
-        case 12: interned = f.bytes; break;
-        case 13: flags = f.number; break;
-        case 60: descriptor = f.bytes; break;
-        default: ADD_FAILURE() << "packet field " << f.id;
+        case 8:
+          time = f.number;
+          break;
+        case 10:
+          sequence = f.number;
+          break;
+        case 11:
+          event = f.bytes;
+          break;
+        case 12:
+          interned = f.bytes;
+          break;
+        case 13:
+          flags = f.number;
+          break;
+        case 60:
+          descriptor = f.bytes;
+          break;
+        default:
+          ADD_FAILURE() << "packet field " << f.id;
       }
     }
     EXPECT_NE(sequence, 0u);
@@ -289,23 +311,33 @@ std::map<std::uint64_t, Track> check_perfetto(const std::string& bytes) {
             EXPECT_TRUE(a.id != 1 || annotation_names.count(a.number) == 1);
           }
           break;
-        case 9: type = f.number; break;
+        case 9:
+          type = f.number;
+          break;
         case 10:
           named = true;
           EXPECT_TRUE(event_names.count(f.number));
           break;
-        case 11: uuid = f.number; break;
-        case 23: named = !f.bytes.empty(); break;
-        case 30: valued = true; break;
+        case 11:
+          uuid = f.number;
+          break;
+        case 23:
+          named = !f.bytes.empty();
+          break;
+        case 30:
+          valued = true;
+          break;
         case 47:
         case 48: {
           EXPECT_EQ(f.wire, 1u);  // fixed64
           std::uint64_t flow = 0;
-          for (std::size_t i = 8; i-- > 0;) flow = flow << 8 | static_cast<unsigned char>(f.bytes[i]);
+          for (std::size_t i = 8; i-- > 0;)
+            flow = flow << 8 | static_cast<unsigned char>(f.bytes[i]);
           flow_ends[flow] |= f.id == 47 ? 1 : 2;
           break;
         }
-        default: ADD_FAILURE() << "event field " << f.id;
+        default:
+          ADD_FAILURE() << "event field " << f.id;
       }
     }
     EXPECT_TRUE(tracks.count(uuid));
@@ -327,7 +359,8 @@ std::map<std::uint64_t, Track> check_perfetto(const std::string& bytes) {
     }
   }
   for (const auto& [uuid, track] : tracks) EXPECT_EQ(track.depth, 0);
-  for (const auto& [flow, ends] : flow_ends) EXPECT_EQ(ends, 3) << "flow " << flow << " has one end";
+  for (const auto& [flow, ends] : flow_ends)
+    EXPECT_EQ(ends, 3) << "flow " << flow << " has one end";
   EXPECT_FALSE(flow_ends.count(0));
   return tracks;
 }
@@ -350,8 +383,10 @@ TEST(Csv, HasALinePerOp) {
   const std::string text = exported(trace, export_csv);
   EXPECT_EQ(std::ranges::count(text, '\n'), trace.num_ops() + 1);
   EXPECT_EQ(text.substr(0, text.find('\n')),
-            "op,name,row,lane,kind,stage,microbatch,slice,match,group,bucket,bytes,start_ns,end_ns,duration_ns");
-  EXPECT_NE(text.find("\n0,0F0,rank 0 (x8),compute,F,0,0,,,,,,0,1001,1001\n"), std::string::npos) << text;
+            "op,name,row,lane,kind,stage,microbatch,slice,match,group,bucket,bytes,start_ns,end_ns,"
+            "duration_ns");
+  EXPECT_NE(text.find("\n0,0F0,rank 0 (x8),compute,F,0,0,,,,,,0,1001,1001\n"), std::string::npos)
+      << text;
 }
 
 TEST(Export, SaysWhereItCannotWrite) {

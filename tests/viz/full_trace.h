@@ -32,7 +32,8 @@ inline Trace full_trace(std::int32_t p = 3, std::int32_t m = 5) {
       bytes.push_back((sample % 3) << 18);
     }
     begin.push_back(static_cast<std::int64_t>(time.size()));
-    rows.push_back({.position = {row}, .multiplicity = 8, .first_rank = {8 * row}, .capacity_bytes = 3 << 20});
+    rows.push_back(
+        {.position = {row}, .multiplicity = 8, .first_rank = {8 * row}, .capacity_bytes = 3 << 20});
   }
   trace.rows = std::move(rows);
   trace.memory_begin = std::move(begin);

@@ -25,7 +25,7 @@ TEST(Kineto, DeviceEventsBecomeLanesOfTheirStreams) {
   ASSERT_EQ(trace.num_lanes(), 2);  // stream 7 computes most: it is the first lane
   EXPECT_EQ(lane_name(trace, 0), "stream 7 ");
   EXPECT_EQ(lane_name(trace, 1), "stream 20 ");
-  ASSERT_EQ(trace.num_ops(), 5);    // host events are left out
+  ASSERT_EQ(trace.num_ops(), 5);  // host events are left out
   // Times in ns from the first device event, from decimal microseconds of 16 digits.
   EXPECT_EQ(op_name(trace, {0}), "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64");
   EXPECT_EQ(trace.start_ns[0], 0);
@@ -43,7 +43,8 @@ TEST(Kineto, DeviceEventsBecomeLanesOfTheirStreams) {
 TEST(Kineto, GzippedFilesReadAlike) {
   const Result<Trace> plain = load_trace("tests/data/viz/kineto_sample.json");
   const Result<Trace> packed = load_trace("tests/data/viz/kineto_sample.json.gz");
-  if (!packed && packed.error().message.find("no zlib") != std::string::npos) GTEST_SKIP() << "built without zlib";
+  if (!packed && packed.error().message.find("no zlib") != std::string::npos)
+    GTEST_SKIP() << "built without zlib";
   ASSERT_TRUE(packed) << packed.error().message;
   EXPECT_TRUE(std::ranges::equal(plain.value().start_ns, packed.value().start_ns));
   EXPECT_EQ(plain.value().strings, packed.value().strings);
@@ -56,7 +57,8 @@ TEST(Chrome, NestedAndPairedEventsGetLanesOfTheirOwn) {
     {"ph":"E","pid":1,"tid":1,"ts":10},
     {"ph":"X","name":"later \u00b5\n","pid":1,"tid":1,"ts":"10","dur":1e1},
     {"ph":"X","name":"other","pid":"two","tid":5,"ts":-1,"dur":0.5}
-  ])", "text");
+  ])",
+                                           "text");
   ASSERT_TRUE(read) << read.error().message;
   const Trace& trace = read.value();
   ASSERT_EQ(trace.num_rows(), 2);
@@ -84,10 +86,12 @@ TEST(Import, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error("[{\"ph\":\"X\",\"ts\":\"soon\"}]"), "f: byte 22: a number was expected");
   EXPECT_EQ(error("[{\"ph\":\"X\" \"ts\":1}]"), "f: byte 11: ',' or '}' was expected");
   EXPECT_EQ(error("[{\"ph\":\"X\",\"ts\":1e300,\"dur\":1}]"), "f: byte 21: a number is too large");
-  EXPECT_EQ(error("[{\"ph\":\"X\",\"ts\":0,\"dur\":1e14}]"), "f: the step's times are out of range");
+  EXPECT_EQ(error("[{\"ph\":\"X\",\"ts\":0,\"dur\":1e14}]"),
+            "f: the step's times are out of range");
   EXPECT_EQ(error("[{\"name\":\"open"), "f: byte 14: a string has no end");
   EXPECT_EQ(error("{\"rehearse\":{\"slots\":1,\"rows\":[{}],\"lanes\":[{}]},\"traceEvents\":["
-                  "{\"ph\":\"X\",\"pid\":7,\"tid\":0,\"ts\":0,\"args\":{\"op\":0,\"end_ns\":5,\"kind\":\"F\"}}]}"),
+                  "{\"ph\":\"X\",\"pid\":7,\"tid\":0,\"ts\":0,\"args\":{\"op\":0,\"end_ns\":5,"
+                  "\"kind\":\"F\"}}]}"),
             "f: op 0: no such row, or out of order");
 }
 
@@ -102,9 +106,12 @@ TEST(Import, SaysWhatAFileIsNot) {
   EXPECT_EQ(error(""), "neither a trace of rehearse nor Chrome JSON");
   EXPECT_EQ(error("rehtrace"), "not a trace file");
   const std::string gzip = error("\x1f\x8b broken");
-  EXPECT_TRUE(gzip == "the gzip stream is broken or cut short" || gzip.find("no zlib") != std::string::npos) << gzip;
+  EXPECT_TRUE(gzip == "the gzip stream is broken or cut short" ||
+              gzip.find("no zlib") != std::string::npos)
+      << gzip;
   std::remove(path.c_str());
-  EXPECT_EQ(load_trace("/nowhere").error().message, "/nowhere: cannot read: No such file or directory");
+  EXPECT_EQ(load_trace("/nowhere").error().message,
+            "/nowhere: cannot read: No such file or directory");
 }
 
 // Every prefix and every flipped byte of a file is answered, whatever the answer.

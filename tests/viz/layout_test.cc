@@ -20,8 +20,8 @@ TimePerKind true_time(const Trace& trace, std::int32_t lane, std::int64_t begin,
   TimePerKind time;
   for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
     if (trace.lane_of(op) != lane) continue;
-    const std::int64_t overlap = std::min(trace.end_ns[op.index()], end) -
-                                 std::max(trace.start_ns[op.index()], begin);
+    const std::int64_t overlap =
+        std::min(trace.end_ns[op.index()], end) - std::max(trace.start_ns[op.index()], begin);
     if (overlap > 0) time[kind_of(trace.class_of(op).kind)] += overlap;
   }
   return time;
@@ -62,7 +62,9 @@ void fill_idle(Trace& trace) {
     std::int64_t free = trace.begin.value;
     const auto add = [&](std::int64_t to, std::int32_t op) {
       if (to > free) {
-        spans.push_back({.begin = free, .end = to, .op = {op},
+        spans.push_back({.begin = free,
+                         .end = to,
+                         .op = {op},
                          .cause = static_cast<IdleCause>(spans.size() % kNumIdleCauses)});
       }
     };
@@ -97,20 +99,29 @@ TEST(Layout, DrawnTimePerLaneAndKindEqualsTheTraces) {
   Frame frame;
   std::int64_t columns_seen = 0, boxes_seen = 0;
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
-    Trace trace = seed % 4 == 3 ? one_f_one_b_trace(4, static_cast<std::int32_t>(20 + seed))
-                                : random_trace(3, static_cast<std::int32_t>(40u << (seed % 8)), seed,
-                                               1 + static_cast<std::int64_t>(random() % 100000));
+    Trace trace = seed % 4 == 3
+                      ? one_f_one_b_trace(4, static_cast<std::int32_t>(20 + seed))
+                      : random_trace(3, static_cast<std::int32_t>(40u << (seed % 8)), seed,
+                                     1 + static_cast<std::int64_t>(random() % 100000));
     fill_idle(trace);
     const TraceIndex index(trace);
     const auto lanes = shown_lanes(index, 0, trace.num_rows(), true);
     for (int zoom = 0; zoom < 25; ++zoom) {
       const auto span = static_cast<std::uint64_t>(trace.step().value);
       std::int64_t begin = trace.begin.value + static_cast<std::int64_t>(random() % span);
-      std::int64_t end = begin + 1 + static_cast<std::int64_t>(random() % span) /
-                                         (std::int64_t{1} << (random() % 12));
-      if (zoom == 0) { begin = trace.begin.value; end = trace.end.value; }
-      if (zoom == 1) { begin = trace.begin.value - 1000; end = trace.end.value + 1000; }
-      const View view{.begin = {begin}, .end = {end},
+      std::int64_t end =
+          begin + 1 +
+          static_cast<std::int64_t>(random() % span) / (std::int64_t{1} << (random() % 12));
+      if (zoom == 0) {
+        begin = trace.begin.value;
+        end = trace.end.value;
+      }
+      if (zoom == 1) {
+        begin = trace.begin.value - 1000;
+        end = trace.end.value + 1000;
+      }
+      const View view{.begin = {begin},
+                      .end = {end},
                       .width_px = 1 + static_cast<std::int32_t>(random() % 2000),
                       .snap = zoom % 2 == 0};
       layout(index, view, lanes, frame);
@@ -139,7 +150,8 @@ TEST(Layout, IsExactForStepsBeyondThirtyTwoBits) {
   const auto lanes = shown_lanes(index, 0, 2, true);
   Frame frame;
   for (const bool snap : {false, true}) {
-    layout(index, {.begin = trace.begin, .end = trace.end, .width_px = 100, .snap = snap}, lanes, frame);
+    layout(index, {.begin = trace.begin, .end = trace.end, .width_px = 100, .snap = snap}, lanes,
+           frame);
     for (const LaneFrame& lane : frame.lanes) {
       EXPECT_EQ(drawn_time(frame, lane, false),
                 true_time(trace, lane.lane, trace.begin.value, trace.end.value));
@@ -160,7 +172,8 @@ TEST(Layout, HidesNoIdleTimeWhereFoldingViewersDo) {
          shown_lanes(index, 0, 64, false), frame);
   for (const LaneFrame& lane : frame.lanes) {
     std::int64_t busy = 0;
-    for (const auto& [kind, time] : true_time(trace, lane.lane, trace.begin.value, trace.end.value)) {
+    for (const auto& [kind, time] :
+         true_time(trace, lane.lane, trace.begin.value, trace.end.value)) {
       busy += time;
     }
     idle += span - busy;
@@ -171,7 +184,10 @@ TEST(Layout, HidesNoIdleTimeWhereFoldingViewersDo) {
     const LaneItems& items = index.lane(lane.lane).items;
     for (std::int32_t i = 0; i < items.count;) {
       const auto narrow = [&](std::int64_t time) { return time * kWidth < kFoldPx * span; };
-      if (!narrow(items.end(i) - items.start(i))) { ++i; continue; }
+      if (!narrow(items.end(i) - items.start(i))) {
+        ++i;
+        continue;
+      }
       std::int32_t j = i + 1;
       while (j < items.count && narrow(items.end(j) - items.end(j - 1))) {
         hidden_by_folding += items.start(j) - items.end(j - 1);
@@ -189,8 +205,11 @@ TEST(Layout, BoxesOfALaneNeverOverlap) {
   fill_idle(trace);
   const TraceIndex index(trace);
   Frame frame;
-  layout(index, {.begin = trace.begin, .end = {trace.begin.value + trace.step().value / 20},
-                 .width_px = 1600}, shown_lanes(index, 0, 4, true), frame);
+  layout(index,
+         {.begin = trace.begin,
+          .end = {trace.begin.value + trace.step().value / 20},
+          .width_px = 1600},
+         shown_lanes(index, 0, 4, true), frame);
   for (const LaneFrame& lane : frame.lanes) {
     std::vector<std::pair<std::int64_t, std::int64_t>> spans;
     for (const Box& box : frame.boxes_of(lane)) spans.emplace_back(box.begin, box.end);
@@ -205,8 +224,8 @@ TEST(Layout, HitTestInvertsIt) {
   fill_idle(trace);
   const TraceIndex index(trace);
   Frame frame;
-  const View view{.begin = trace.begin, .end = {trace.begin.value + trace.step().value / 10},
-                  .width_px = 1600};
+  const View view{
+      .begin = trace.begin, .end = {trace.begin.value + trace.step().value / 10}, .width_px = 1600};
   layout(index, view, shown_lanes(index, 0, 4, true), frame);
   int boxes = 0;
   for (const LaneFrame& lane : frame.lanes) {
@@ -242,7 +261,8 @@ TEST(Layout, APanDoesNotShimmer) {
   int compared = 0;
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     ASSERT_TRUE(here.lanes[l].ops.any && there.lanes[l].ops.any);
-    for (std::size_t c = static_cast<std::size_t>(shift); c < static_cast<std::size_t>(width); ++c) {
+    for (std::size_t c = static_cast<std::size_t>(shift); c < static_cast<std::size_t>(width);
+         ++c) {
       EXPECT_TRUE(std::ranges::equal(here.column(here.lanes[l].ops, c),
                                      there.column(there.lanes[l].ops, c - shift)));
       ++compared;

@@ -26,9 +26,13 @@ void expect_golden(const std::string& path, const std::string& text) {
 }
 
 Trace small_trace() {
-  Trace trace = fixture::one_f_one_b_trace(4, 6, {.forward = 10'000'000, .backward = 20'000'000,
-                                                  .transfer = 2'000'000, .optimizer = 5'000'000},
-                                           {.title = "1F1B on 4 ranks", .caption = "F = 10 ms & B = 20 ms"});
+  Trace trace =
+      fixture::one_f_one_b_trace(4, 6,
+                                 {.forward = 10'000'000,
+                                  .backward = 20'000'000,
+                                  .transfer = 2'000'000,
+                                  .optimizer = 5'000'000},
+                                 {.title = "1F1B on 4 ranks", .caption = "F = 10 ms & B = 20 ms"});
   attribute_idle(trace);
   return trace;
 }
@@ -50,7 +54,8 @@ TEST(Figure, EqualTracesGiveEqualBytes) {
   const Trace a = small_trace(), b = small_trace();
   const TraceIndex index_a(a), index_b(b);
   EXPECT_EQ(svg(figure(index_a, {})), svg(figure(index_b, {})));
-  EXPECT_EQ(png(figure(index_a, {.theme = Theme::Dark})), png(figure(index_b, {.theme = Theme::Dark})));
+  EXPECT_EQ(png(figure(index_a, {.theme = Theme::Dark})),
+            png(figure(index_b, {.theme = Theme::Dark})));
 }
 
 // Whatever the view: every shape lies in the picture, and no number is broken.
@@ -58,7 +63,10 @@ TEST(Figure, StaysInsideThePicture) {
   const Trace trace = fixture::full_trace(5, 40);
   const TraceIndex index(trace);
   const std::int64_t end = trace.end.value;
-  for (const auto& [from, to] : {std::pair{std::int64_t{0}, end}, {end / 3, end / 3 + 50}, {-end, 2 * end}, {end, end + 9}}) {
+  for (const auto& [from, to] : {std::pair{std::int64_t{0}, end},
+                                 {end / 3, end / 3 + 50},
+                                 {-end, 2 * end},
+                                 {end, end + 9}}) {
     const Scene scene = figure(index, {.width = 900, .begin = {from}, .end = {to}});
     for (const Rect& rect : scene.rects) {
       EXPECT_GE(rect.x, 0);
@@ -98,15 +106,17 @@ TEST(Raster, CoversPixelsByArea) {
 
 TEST(Raster, StripsAreAveragedWhereTheyAreNarrow) {
   Scene scene{.width = 2, .height = 1, .background = {0, 0, 0}};
-  scene.strips.push_back({.width = 2, .height = 1, .colors = {0xFF0000FF, 0xFF000001, 0, 0xFF00FF00}});
+  scene.strips.push_back(
+      {.width = 2, .height = 1, .colors = {0xFF0000FF, 0xFF000001, 0, 0xFF00FF00}});
   const auto pixels = rasterize(scene);
-  EXPECT_EQ(pixel(pixels, scene, 0, 0), 0x80u);      // (255 + 1) / 2
-  EXPECT_EQ(pixel(pixels, scene, 1, 0), 0x8000u);    // half is transparent
+  EXPECT_EQ(pixel(pixels, scene, 0, 0), 0x80u);    // (255 + 1) / 2
+  EXPECT_EQ(pixel(pixels, scene, 1, 0), 0x8000u);  // half is transparent
 }
 
 std::uint32_t u32(const std::string& bytes, std::size_t at) {
   std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  for (std::size_t i = 0; i < 4; ++i)
+    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
   return value;
 }
 
@@ -115,7 +125,8 @@ std::uint32_t crc(std::string_view bytes) {
   std::uint32_t value = 0xFFFFFFFF;
   for (const char byte : bytes) {
     value ^= static_cast<unsigned char>(byte);
-    for (int bit = 0; bit < 8; ++bit) value = (value & 1) != 0 ? value >> 1 ^ 0xEDB88320 : value >> 1;
+    for (int bit = 0; bit < 8; ++bit)
+      value = (value & 1) != 0 ? value >> 1 ^ 0xEDB88320 : value >> 1;
   }
   return ~value;
 }
@@ -146,20 +157,26 @@ struct Lab {
 // What eyes of a kind see: matrices on linear RGB, severity 1.0, of Machado, Oliveira & Fernandes,
 // "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), table 1.
 using Matrix = std::array<double, 9>;
-constexpr std::array<Matrix, 4> kEyes{{
-    {1, 0, 0, 0, 1, 0, 0, 0, 1},
-    {0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998},   // protan
-    {0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940, 0.968881},    // deutan
-    {1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.303900}}};  // tritan
+constexpr std::array<Matrix, 4> kEyes{{{1, 0, 0, 0, 1, 0, 0, 0, 1},
+                                       {0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216,
+                                        -0.003882, -0.048116, 1.051998},  // protan
+                                       {0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413,
+                                        -0.011820, 0.042940, 0.968881},  // deutan
+                                       {1.255528, -0.076749, -0.178779, -0.078411, 0.930809,
+                                        0.147602, 0.004733, 0.691367, 0.303900}}};  // tritan
 
 Lab seen(Color color, const Matrix& m) {
-  const std::array<double, 3> rgb{static_cast<double>(to_linear(color.red)), static_cast<double>(to_linear(color.green)),
+  const std::array<double, 3> rgb{static_cast<double>(to_linear(color.red)),
+                                  static_cast<double>(to_linear(color.green)),
                                   static_cast<double>(to_linear(color.blue))};
   std::array<double, 3> v{};
   for (std::size_t i = 0; i < 3; ++i) {
-    v[i] = std::fmin(1, std::fmax(0, m[3 * i] * rgb[0] + m[3 * i + 1] * rgb[1] + m[3 * i + 2] * rgb[2]));
+    v[i] = std::fmin(
+        1, std::fmax(0, m[3 * i] * rgb[0] + m[3 * i + 1] * rgb[1] + m[3 * i + 2] * rgb[2]));
   }
-  const auto f = [](double t) { return t > 216.0 / 24389 ? std::cbrt(t) : (24389.0 / 27 * t + 16) / 116; };
+  const auto f = [](double t) {
+    return t > 216.0 / 24389 ? std::cbrt(t) : (24389.0 / 27 * t + 16) / 116;
+  };
   const double x = f((0.4124564 * v[0] + 0.3575761 * v[1] + 0.1804375 * v[2]) / 0.95047);
   const double y = f(0.2126729 * v[0] + 0.7151522 * v[1] + 0.0721750 * v[2]);
   const double z = f((0.0193339 * v[0] + 0.1191920 * v[1] + 0.9503041 * v[2]) / 1.08883);
@@ -168,13 +185,15 @@ Lab seen(Color color, const Matrix& m) {
 
 // Work of different meaning differs by at least 15 (CIE 1976) for every kind of eye.
 TEST(Colors, KindsAreToldApartByColourBlindEyes) {
-  constexpr std::array kKinds{OpKind::Forward, OpKind::Backward, OpKind::WeightGradient,
+  constexpr std::array kKinds{OpKind::Forward,   OpKind::Backward,  OpKind::WeightGradient,
                               OpKind::Recompute, OpKind::AllReduce, OpKind::OptimizerStep};
   for (std::size_t eye = 0; eye < kEyes.size(); ++eye) {
     for (std::size_t i = 0; i < kKinds.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        const Lab a = seen(color_of(kKinds[i]), kEyes[eye]), b = seen(color_of(kKinds[j]), kEyes[eye]);
-        EXPECT_GE(std::sqrt(std::pow(a.l - b.l, 2) + std::pow(a.a - b.a, 2) + std::pow(a.b - b.b, 2)), 15)
+        const Lab a = seen(color_of(kKinds[i]), kEyes[eye]),
+                  b = seen(color_of(kKinds[j]), kEyes[eye]);
+        EXPECT_GE(
+            std::sqrt(std::pow(a.l - b.l, 2) + std::pow(a.a - b.a, 2) + std::pow(a.b - b.b, 2)), 15)
             << traits(kKinds[i]).name << " and " << traits(kKinds[j]).name << " for eye " << eye;
       }
     }
@@ -193,7 +212,8 @@ TEST(Colors, LabelsAreReadable) {
     EXPECT_GE(contrast(colors.text, colors.background), 7);
     EXPECT_GE(contrast(colors.faint_text, colors.background), 4.5);
     for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
-      EXPECT_GE(contrast(colors.text, style_of(kind_of(static_cast<IdleCause>(cause)), theme).fill), 4.5);
+      EXPECT_GE(contrast(colors.text, style_of(kind_of(static_cast<IdleCause>(cause)), theme).fill),
+                4.5);
     }
   }
 }

@@ -23,8 +23,12 @@ struct Timed {
 // arrived; a transfer starts when its producer ends and takes `transfer`; both ends are ops.
 // Every compute op waits for its RECV, every SEND for its compute op.
 inline Timed one_f_one_b(std::int32_t p, std::int32_t m, const Durations& d = {}) {
-  struct Timing { std::int64_t start = 0, end = 0; };
-  const auto at = [m](std::int32_t s, std::int32_t b) { return static_cast<std::size_t>(s * m + b); };
+  struct Timing {
+    std::int64_t start = 0, end = 0;
+  };
+  const auto at = [m](std::int32_t s, std::int32_t b) {
+    return static_cast<std::size_t>(s * m + b);
+  };
   std::vector<Timing> forward(static_cast<std::size_t>(p * m)), backward(forward.size());
   std::vector<std::vector<std::pair<bool, std::int32_t>>> order(static_cast<std::size_t>(p));
   for (std::int32_t s = 0; s < p; ++s) {  // (is forward, micro-batch)
@@ -66,30 +70,42 @@ inline Timed one_f_one_b(std::int32_t p, std::int32_t m, const Durations& d = {}
   out.schedule.name = "1f1b(p=" + std::to_string(p) + ",m=" + std::to_string(m) + ")";
   out.schedule.microbatches = m;
   out.schedule.placement = loop_placement(p, 1);
-  struct Planned { Op op; Timing time; std::int32_t wait_kind = 0; };
+  struct Planned {
+    Op op;
+    Timing time;
+    std::int32_t wait_kind = 0;
+  };
   std::vector<OpId> waits;
   for (std::int32_t s = 0; s < p; ++s) {
     std::vector<Planned> ops;
     const auto add = [&](Op op, Timing time) { ops.push_back({op, time}); };
     const auto transfer = [&](OpKind kind, Payload payload, std::int32_t stage, std::int32_t b,
                               std::int64_t when, std::int32_t match) {
-      add({.kind = kind, .stream = Stream::P2p, .payload = payload, .stage = {stage},
-           .microbatch = {b}, .peer = {payload == Payload::Activation ? stage + 1 : stage - 1},
-           .match = {match}}, {when, when + d.transfer});
+      add({.kind = kind,
+           .stream = Stream::P2p,
+           .payload = payload,
+           .stage = {stage},
+           .microbatch = {b},
+           .peer = {payload == Payload::Activation ? stage + 1 : stage - 1},
+           .match = {match}},
+          {when, when + d.transfer});
     };
     for (std::int32_t b = 0; b < m; ++b) {
       add(compute_op(OpKind::Forward, {s}, {b}), forward[at(s, b)]);
       add(compute_op(OpKind::Backward, {s}, {b}), backward[at(s, b)]);
       const auto f = [&](std::int32_t stage) { return forward[at(stage, b)].end; };
       const auto g = [&](std::int32_t stage) { return backward[at(stage, b)].end; };
-      const auto id = [&](std::int32_t stage) { return 2 * static_cast<std::int32_t>(at(stage, b)); };
+      const auto id = [&](std::int32_t stage) {
+        return 2 * static_cast<std::int32_t>(at(stage, b));
+      };
       if (s + 1 < p) transfer(OpKind::Send, Payload::Activation, s, b, f(s), id(s));
       if (s > 0) transfer(OpKind::Recv, Payload::Activation, s, b, f(s - 1), id(s - 1));
       if (s > 0) transfer(OpKind::Send, Payload::Gradient, s, b, g(s), id(s) + 1);
       if (s + 1 < p) transfer(OpKind::Recv, Payload::Gradient, s, b, g(s + 1), id(s + 1) + 1);
     }
     std::ranges::stable_sort(ops, {}, [](const Planned& op) { return op.time.start; });
-    const std::int64_t last = ops.empty() ? 0 : std::max(ops.back().time.end, backward[at(s, m - 1)].end);
+    const std::int64_t last =
+        ops.empty() ? 0 : std::max(ops.back().time.end, backward[at(s, m - 1)].end);
     if (d.optimizer > 0) {
       add({.kind = OpKind::OptimizerStep, .stream = Stream::Compute, .stage = {s}},
           {last, last + d.optimizer});
@@ -107,8 +123,9 @@ inline Timed one_f_one_b(std::int32_t p, std::int32_t m, const Durations& d = {}
         const Op& other = ops[static_cast<std::size_t>(i)].op;
         if (other.microbatch != planned.op.microbatch || !other.microbatch) continue;
         const bool feeds =
-            (is_send && other.kind == (planned.op.payload == Payload::Activation
-                                           ? OpKind::Forward : OpKind::Backward)) ||
+            (is_send &&
+             other.kind == (planned.op.payload == Payload::Activation ? OpKind::Forward
+                                                                      : OpKind::Backward)) ||
             (is_forward && other.kind == OpKind::Recv && other.payload == Payload::Activation) ||
             (is_backward_op && other.kind == OpKind::Recv && other.payload == Payload::Gradient);
         if (feeds) waits.push_back({first + i});
@@ -140,7 +157,8 @@ inline Trace random_trace(std::int32_t rows, std::int32_t n, std::uint32_t seed,
   for (std::int32_t row = 0; row < rows; ++row) {
     std::int64_t now = static_cast<std::int64_t>(random() % 5000);
     for (std::int32_t i = 0; i < n; ++i) {
-      if (random() % 3 == 0) now += static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(longest));
+      if (random() % 3 == 0)
+        now += static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(longest));
       timed.schedule.ops.push_back(compute_op(kKinds[random() % 5], {row}, {i}));
       timed.start.push_back({now});
       now += static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(longest));

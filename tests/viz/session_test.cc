@@ -39,7 +39,9 @@ ViewState run(const Session& session, ViewState state, std::string_view script) 
   return state;
 }
 
-ViewState start(const Session& session) { return initial_state(session, 1280, 800); }
+ViewState start(const Session& session) {
+  return initial_state(session, 1280, 800);
+}
 
 TEST(Session, ZoomingInAndOutAgainComesBack) {
   const Session session = one(full_trace());
@@ -78,7 +80,8 @@ TEST(Session, AClickSelectsTheOpUnderIt) {
   for (const LaneSpot& lane : at.lanes) {
     const LaneItems& items = session.at(0).index().lane(lane.lane).items;
     for (std::int32_t i = 0; i < items.count; ++i) {
-      const double x = at.x_of(state, static_cast<double>(items.start(i) + items.end(i)) / 2 - static_cast<double>(trace.begin.value));
+      const double x = at.x_of(state, static_cast<double>(items.start(i) + items.end(i)) / 2 -
+                                          static_cast<double>(trace.begin.value));
       const double y = lane.y + lane.height / 2;
       state = reduce(session, state, {.type = Event::Type::Press, .x = x, .y = y});
       state = reduce(session, state, {.type = Event::Type::Release, .x = x, .y = y});
@@ -95,7 +98,8 @@ TEST(Session, AClickOnABubbleSelectsTheOpThatEndsIt) {
   const Trace& trace = session.at(0).trace();
   ViewState state = start(session);
   const Geometry at = geometry(session, state);
-  const IdleSpan& span = trace.idle[static_cast<std::size_t>(trace.idle_begin[1])];  // row 1's warm-up
+  const IdleSpan& span =
+      trace.idle[static_cast<std::size_t>(trace.idle_begin[1])];  // row 1's warm-up
   ASSERT_EQ(span.cause, IdleCause::Warmup);
   const double x = at.x_of(state, static_cast<double>(span.begin + span.end) / 2);
   for (const LaneSpot& lane : at.lanes) {
@@ -130,7 +134,8 @@ TEST(Session, BracketsFollowWhatWaitedForWhat) {
 
 TEST(Session, SearchTakesLettersAsText) {
   const Session session = one(full_trace());
-  const ViewState state = run(session, start(session), "key /\nkey C\ntext 2B\ntext 3µ\nkey Backspace\n");
+  const ViewState state =
+      run(session, start(session), "key /\nkey C\ntext 2B\ntext 3µ\nkey Backspace\n");
   EXPECT_FALSE(state.critical);
   EXPECT_EQ(state.search, "2B3");
   EXPECT_FALSE(run(session, state, "key Escape\n").searching);
@@ -145,9 +150,11 @@ TEST(Session, DraggingMeasuresAndShiftDraggingPans) {
   EXPECT_DOUBLE_EQ(measured.range->first, at.time_at(before, 400));
   EXPECT_DOUBLE_EQ(measured.range->second, at.time_at(before, 600));
   EXPECT_EQ(measured.begin, before.begin);
-  const ViewState panned = run(session, before, "press 400 120 shift\nmove 600 120\nrelease 600 120\n");
+  const ViewState panned =
+      run(session, before, "press 400 120 shift\nmove 600 120\nrelease 600 120\n");
   EXPECT_FALSE(panned.range);
-  EXPECT_NEAR(panned.begin, before.begin - (at.time_at(before, 600) - at.time_at(before, 400)), 1e-6);
+  EXPECT_NEAR(panned.begin, before.begin - (at.time_at(before, 600) - at.time_at(before, 400)),
+              1e-6);
 }
 
 TEST(Session, PresetsShowThePhases) {
@@ -157,7 +164,8 @@ TEST(Session, PresetsShowThePhases) {
   EXPECT_DOUBLE_EQ(steady.end, static_cast<double>(session.cooldown_begin()));
   EXPECT_LT(session.warmup_end(), session.cooldown_begin());
   EXPECT_DOUBLE_EQ(run(session, start(session), "key 1\n").begin, 0);
-  EXPECT_DOUBLE_EQ(run(session, start(session), "key 3\n").end, static_cast<double>(session.longest_step()));
+  EXPECT_DOUBLE_EQ(run(session, start(session), "key 3\n").end,
+                   static_cast<double>(session.longest_step()));
 }
 
 TEST(Session, PlayingMovesTheScrubberToTheEnd) {
@@ -176,11 +184,13 @@ TEST(Session, AClickOnARanksNameFoldsIt) {
   const std::size_t lanes = geometry(session, before).lanes.size();
   const ViewState folded = run(session, before, "press 20 100\nrelease 20 100\n");
   EXPECT_LT(geometry(session, folded).lanes.size(), lanes);
-  EXPECT_EQ(geometry(session, run(session, folded, "press 20 100\nrelease 20 100\n")).lanes.size(), lanes);
+  EXPECT_EQ(geometry(session, run(session, folded, "press 20 100\nrelease 20 100\n")).lanes.size(),
+            lanes);
 }
 
 TEST(Session, TwoTracesOfOneScheduleStandPairByPair) {
-  const Session same = two(one_f_one_b_trace(3, 4), one_f_one_b_trace(3, 4, {.forward = 1100, .backward = 1900}));
+  const Session same =
+      two(one_f_one_b_trace(3, 4), one_f_one_b_trace(3, 4, {.forward = 1100, .backward = 1900}));
   EXPECT_TRUE(same.same_schedule());
   const Geometry at = geometry(same, start(same));
   ASSERT_GE(at.rows.size(), 4u);
@@ -197,16 +207,30 @@ TEST(Session, TwoTracesOfOneScheduleStandPairByPair) {
 TEST(Session, AnyScriptReplays) {
   const Session session = two(full_trace(3, 6), one_f_one_b_trace(3, 6, {.forward = 1200}));
   std::mt19937 random(4);
-  const auto pick = [&](std::uint32_t below) { return static_cast<std::int32_t>(random() % below); };
+  const auto pick = [&](std::uint32_t below) {
+    return static_cast<std::int32_t>(random() % below);
+  };
   std::string script;
   SceneCache cache;
   ViewState state = start(session);
   for (int i = 0; i < 600; ++i) {
-    Event event{.type = static_cast<Event::Type>(pick(9)), .key = static_cast<Key>(1 + pick(34)),
-                .shift = pick(3) == 0, .control = pick(4) == 0, .x = pick(1400) * 1.0, .y = pick(900) * 1.0,
-                .button = pick(3), .seconds = 0.25, .text = "F"};
-    if (event.type == Event::Type::Wheel) { event.x = 0; event.y = pick(7) - 3.0; }
-    if (event.type == Event::Type::Resize) { event.x += 100; event.y += 100; }
+    Event event{.type = static_cast<Event::Type>(pick(9)),
+                .key = static_cast<Key>(1 + pick(34)),
+                .shift = pick(3) == 0,
+                .control = pick(4) == 0,
+                .x = pick(1400) * 1.0,
+                .y = pick(900) * 1.0,
+                .button = pick(3),
+                .seconds = 0.25,
+                .text = "F"};
+    if (event.type == Event::Type::Wheel) {
+      event.x = 0;
+      event.y = pick(7) - 3.0;
+    }
+    if (event.type == Event::Type::Resize) {
+      event.x += 100;
+      event.y += 100;
+    }
     if (event.type == Event::Type::Key && event.key == Key::Question) continue;
     script += to_script(event);
     state = reduce(session, std::move(state), event);

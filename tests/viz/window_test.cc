@@ -18,15 +18,16 @@ namespace {
 Session example(std::int32_t documents) {
   std::vector<Document> all;
   for (std::int32_t d = 0; d < documents; ++d) {
-    all.emplace_back(fixture::one_f_one_b_trace(4, 40, {.forward = 1000 + 90 * d, .backward = 2000},
-                                                {.label = d == 0 ? TraceLabel::Predicted : TraceLabel::Measured,
-                                                 .title = "window test"}));
+    all.emplace_back(fixture::one_f_one_b_trace(
+        4, 40, {.forward = 1000 + 90 * d, .backward = 2000},
+        {.label = d == 0 ? TraceLabel::Predicted : TraceLabel::Measured, .title = "window test"}));
   }
   return Session(std::move(all));
 }
 
 bool shows() {
-  return has_window() && std::getenv("DISPLAY") != nullptr && std::getenv("REHEARSE_NO_WINDOW") == nullptr;
+  return has_window() && std::getenv("DISPLAY") != nullptr &&
+         std::getenv("REHEARSE_NO_WINDOW") == nullptr;
 }
 
 // Share of pixels of which a channel differs visibly.
@@ -35,7 +36,8 @@ double differing(const std::vector<std::uint32_t>& a, const std::vector<std::uin
   for (std::size_t i = 0; i < a.size(); ++i) {
     int most = 0;
     for (int shift = 0; shift < 24; shift += 8) {
-      most = std::max(most, std::abs(static_cast<int>((a[i] >> shift) & 255) - static_cast<int>((b[i] >> shift) & 255)));
+      most = std::max(most, std::abs(static_cast<int>((a[i] >> shift) & 255) -
+                                     static_cast<int>((b[i] >> shift) & 255)));
     }
     count += most > 48;
   }
@@ -55,7 +57,8 @@ TEST_P(WindowScript, ShowsWhatTheCoreDraws) {
   const Session session = example(GetParam().name == "difference" ? 2 : 1);
   const auto events = parse_script(GetParam().events, "script");
   ASSERT_TRUE(events) << events.error().message;
-  const Result<WindowResult> shown = run_window(session, {.width = 1200, .height = 700, .events = events.value(), .capture = true});
+  const Result<WindowResult> shown = run_window(
+      session, {.width = 1200, .height = 700, .events = events.value(), .capture = true});
   ASSERT_TRUE(shown) << shown.error().message;
   ViewState state = initial_state(session, 1200, 700);
   for (const Event& event : events.value()) state = reduce(session, std::move(state), event);
@@ -68,35 +71,38 @@ TEST_P(WindowScript, ShowsWhatTheCoreDraws) {
   EXPECT_GT(differing(shown.value().pixels, rasterize(view_scene(session, state))), 0.3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Scripts, WindowScript, testing::Values(
-    Script{"whole", "key Home\n"},
-    Script{"zoom", "move 600 150\nwheel 0 5 ctrl\nkey W\nkey W\n"},
-    Script{"pan", "key 2\npress 600 150 shift\nmove 500 150\nrelease 500 150\n"},
-    Script{"select", "key 2\nkey /\ntext 2B9\nkey Enter\nkey Escape\nkey F\nkey F\n"},
-    Script{"range", "press 400 150\nmove 700 150\nrelease 700 150\n"},
-    Script{"critical", "key 3\nkey C\n"},
-    Script{"difference", "key 2\nkey D shift\n"},
-    Script{"scrub", "press 500 75\nmove 640 75\nrelease 640 75\n"},
-    Script{"statistics", "key T\n"},
-    Script{"help", "key ?\n"},
-    Script{"light", "key X\n"}),
+INSTANTIATE_TEST_SUITE_P(
+    Scripts, WindowScript,
+    testing::Values(
+        Script{"whole", "key Home\n"},
+        Script{"zoom", "move 600 150\nwheel 0 5 ctrl\nkey W\nkey W\n"},
+        Script{"pan", "key 2\npress 600 150 shift\nmove 500 150\nrelease 500 150\n"},
+        Script{"select", "key 2\nkey /\ntext 2B9\nkey Enter\nkey Escape\nkey F\nkey F\n"},
+        Script{"range", "press 400 150\nmove 700 150\nrelease 700 150\n"},
+        Script{"critical", "key 3\nkey C\n"}, Script{"difference", "key 2\nkey D shift\n"},
+        Script{"scrub", "press 500 75\nmove 640 75\nrelease 640 75\n"},
+        Script{"statistics", "key T\n"}, Script{"help", "key ?\n"}, Script{"light", "key X\n"}),
     [](const auto& script) { return script.param.name; });
 
 // Input from outside the process, through the X server: keys, text, wheel, buttons.
 TEST(Window, TakesRealKeysAndMouse) {
-  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0) GTEST_SKIP() << "no display or no xdotool";
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "no display or no xdotool";
   const Session session = example(1);
   std::thread person([] {
     const int done = std::system(
         "sleep 0.6; w=$(xdotool search --onlyvisible --name 'rehearse: window test' | head -1); "
         "xdotool windowfocus $w mousemove --window $w 600 150; sleep 0.1; "
         "for i in 1 2 3; do xdotool keydown w; sleep 0.06; xdotool keyup w; done; "
-        "xdotool key slash; sleep 0.1; xdotool type --delay 40 '2F7'; sleep 0.1; xdotool key Return; sleep 0.1; xdotool key Escape; "
-        "xdotool click 5; sleep 0.1; xdotool mousemove --window $w 420 120 mousedown 1 mousemove --window $w 520 122 "
+        "xdotool key slash; sleep 0.1; xdotool type --delay 40 '2F7'; sleep 0.1; xdotool key "
+        "Return; sleep 0.1; xdotool key Escape; "
+        "xdotool click 5; sleep 0.1; xdotool mousemove --window $w 420 120 mousedown 1 mousemove "
+        "--window $w 520 122 "
         "mousemove --window $w 700 124 mouseup 1; sleep 0.1; xdotool key c");
     EXPECT_EQ(done, 0);
   });
-  const Result<WindowResult> shown = run_window(session, {.width = 1200, .height = 700, .capture = true, .linger_s = 3.5});
+  const Result<WindowResult> shown =
+      run_window(session, {.width = 1200, .height = 700, .capture = true, .linger_s = 3.5});
   person.join();
   ASSERT_TRUE(shown) << shown.error().message;
   const ViewState& state = shown.value().state;
@@ -113,7 +119,8 @@ TEST(Window, TakesRealKeysAndMouse) {
 TEST(Window, DrawsNothingWhileNothingChanges) {
   if (!shows()) GTEST_SKIP() << "no display, or built without the window";
   const Session session = example(1);
-  const Result<WindowResult> shown = run_window(session, {.width = 800, .height = 600, .capture = true, .linger_s = 1.0});
+  const Result<WindowResult> shown =
+      run_window(session, {.width = 800, .height = 600, .capture = true, .linger_s = 1.0});
   ASSERT_TRUE(shown) << shown.error().message;
   EXPECT_LE(shown.value().frames, 6);
 }
