@@ -16,6 +16,7 @@
 #include "exec/train.h"
 #include "sim/cluster.h"
 #include "sim/predict.h"
+#include "sim/predicted_trace.h"
 #include "sim/report.h"
 
 namespace rehearse::cli {
@@ -78,6 +79,11 @@ int dry_run(const Options& options, const Scenario& scenario) {
   Result<sim::Prediction> made = sim::predict(scenario, cluster.value());
   if (!made) return fail(options.scenario + ": " + made.error().message);
   sim::Prediction prediction = std::move(made).value();
+  if (!options.trace.empty()) {
+    const Result<> written =
+        write_trace(sim::predicted_trace(prediction, scenario, cluster.value()), options.trace);
+    if (!written) return fail(written.error().message);
+  }
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string text = options.json ? sim::report_json(prediction, scenario, cluster.value())
@@ -209,7 +215,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--processes", options->processes, "processes to start")->check(CLI::PositiveNumber);
   command->add_option("--threads", options->threads, "workers; default: the machine's, at most one per rank")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--trace", options->trace, "write the measured timeline of the last step to FILE");
+  command->add_option("--trace", options->trace, "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
   command->add_option("--metrics", options->metrics, "write a JSON line per step to FILE");
   command->add_option("--checkpoint", options->checkpoint, "write checkpoints to DIR");
   command->add_option("--resume", options->resume, "go on from the checkpoint in DIR");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace rehearse::exec {
@@ -45,6 +46,8 @@ Result<Data> Data::open(const std::string& source, std::int64_t vocabulary, std:
   data.vocabulary_ = vocabulary;
   data.seed_ = static_cast<std::uint64_t>(seed);
   if (source == "synthetic") return data;
+  std::error_code none;
+  if (std::filesystem::is_directory(source, none)) return Error{source + ": is a directory"};
   std::ifstream in(source, std::ios::binary);
   if (!in) return Error{source + ": cannot read"};
   const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

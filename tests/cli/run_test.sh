@@ -1,0 +1,89 @@
+#!/bin/sh
+# rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE, in the project's root.
+rehearse=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+fail() { echo "run_test: $*"; status=1; }
+
+cat >"$work/tiny.json" <<'JSON'
+{
+  "name": "run test",
+  "model": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16,
+            "vocab_size": 256, "resid_pdrop": 0},
+  "cluster": "clusters/dgx-a100-80gb.json",
+  "gpus": 4,
+  "plan": {"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1,
+           "global_batch": 4, "sequence_length": 16, "precision": "fp32"},
+  "train": {"steps": 3, "learning_rate": 0.003}
+}
+JSON
+scenario=$work/tiny.json
+
+# refused CODE TEXT ARGS...: one line on stderr that has TEXT, nothing on stdout.
+refused() {
+  code=$1 text=$2; shift 2
+  "$rehearse" run "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  [ "$got" -eq "$code" ] || fail "exit $got instead of $code: $*"
+  [ -s "$work/out" ] && fail "stdout is not empty: $*"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
+  grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
+}
+
+refused 3 CUDA "$scenario" --device cuda
+refused 3 CUDA /no/such.json --device cuda
+refused 2 "not built yet" "$scenario" --processes 2
+refused 2 "not built yet" "$scenario" --checkpoint "$work/c"
+refused 2 "not built yet" "$scenario" --resume "$work/c"
+refused 2 "not in" "$scenario" --device tpu
+refused 2 "cannot read" "$scenario" --data /no/such/text
+refused 2 "train.data" "$scenario" --data "$work"
+refused 2 "cannot write" "$scenario" --metrics /no/such/folder/m.jsonl
+refused 2 "cannot write" "$scenario" --trace /no/such/folder/t.trace
+refused 2 "not in the vocabulary" "$scenario" --set model.vocab_size=100 --data README.md
+refused 2 "context_parallel" "$scenario" --set plan.context_parallel=2 --set plan.tensor_parallel=1
+refused 2 "does not divide" "$scenario" --set plan.tensor_parallel=3
+refused 1 "diverged at step" "$scenario" --set train.learning_rate=1000 --set train.clip_norm=0 \
+  --steps 50
+refused 3 "this machine has" "$scenario" --set model.n_embd=65536 --set model.n_layer=200
+
+# One run: report, metrics, trace.
+"$rehearse" run "$scenario" --json --trace "$work/a.trace" --metrics "$work/a.jsonl" >"$work/a.json" 2>"$work/err" ||
+  fail "does not run: $(cat "$work/err")"
+[ -s "$work/err" ] && fail "a pipe sees: $(cat "$work/err")"
+[ "$(wc -l <"$work/a.jsonl")" -eq 3 ] || fail "not a metrics line per step"
+grep -q '"step":2,"loss":[0-9]' "$work/a.jsonl" || fail "metrics: $(tail -1 "$work/a.jsonl")"
+grep -q '"schema": "rehearse.measurement/1"' "$work/a.json" || fail "schema"
+
+# key FILE KEY: its first value in a report.
+key() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -1; }
+losses() { sed -n '/"losses"/,/]/p;/"grad_norms"/,/]/p' "$1"; }
+
+# Planned = counted = predicted, and one schedule.
+"$rehearse" run "$scenario" --dry-run --json --trace "$work/p.trace" >"$work/p.json" || fail "--dry-run"
+grep -q '"schema": "rehearse.prediction/1"' "$work/p.json" || fail "--dry-run gives no prediction"
+planned=$(key "$work/a.json" peak_planned_bytes)
+[ "${planned:-0}" -gt 0 ] || fail "peak_planned_bytes is $planned"
+[ "$planned" = "$(key "$work/a.json" peak_allocated_bytes)" ] || fail "planned is not counted"
+[ "$planned" = "$(key "$work/p.json" peak_allocated_bytes)" ] || fail "planned is not predicted"
+[ "$(key "$work/a.json" peak_reserved_bytes)" = "$(key "$work/p.json" peak_reserved_bytes)" ] || fail "arenas"
+[ "$(key "$work/a.json" schedule_hash)" = "$(key "$work/p.json" schedule_hash)" ] || fail "hashes"
+"$rehearse" compare "$work/p.trace" "$work/a.trace" >/dev/null || fail "the two timelines do not compare"
+
+# Again, and with another number of workers: the same numbers to the last digit.
+for threads in 1 3; do
+  "$rehearse" run "$scenario" --json --threads $threads >"$work/b.json" || fail "--threads $threads"
+  [ "$(losses "$work/a.json")" = "$(losses "$work/b.json")" ] || fail "--threads $threads: other losses"
+done
+[ "$(losses "$work/a.json" | wc -l)" -eq 10 ] || fail "3 losses and 3 norms: $(losses "$work/a.json")"
+"$rehearse" run "$scenario" --json --set train.seed=2 >"$work/b.json"
+[ "$(losses "$work/a.json")" = "$(losses "$work/b.json")" ] && fail "the seed changes nothing"
+
+# A bf16 plan is run in fp32, which is said.
+"$rehearse" run "$scenario" --steps 1 --set plan.precision=bf16 >"$work/out" 2>"$work/err" || fail "bf16"
+grep -q "bf16 is run as fp32" "$work/err" || fail "does not say that it runs fp32"
+# Where the plan leaves the micro-batch open, the prediction chooses.
+"$rehearse" run "$scenario" --steps 1 --set plan.micro_batch=auto >"$work/out" 2>"$work/err" ||
+  fail "micro_batch auto: $(cat "$work/err")"
+exit $status
