@@ -4,6 +4,7 @@
 #include "schedules/deadlock.h"
 #include "schedules/passes/add_transfers.h"
 #include "schedules/passes/link_transfers.h"
+#include "schedules/validate.h"
 #include "tests/schedules/random_order.h"
 #include "tests/schedules/rendezvous.h"
 
@@ -49,6 +50,9 @@ TEST(RandomOrders, LoweredOnesNeverHang) {
         ASSERT_TRUE(proof.complete) << policy.name << " " << model.name << "\n"
                                     << program(lowered) << cycle_in_one_line(lowered, proof);
       }
+      const Validation validation = validate(lowered, {.compute_order = &l0});
+      ASSERT_TRUE(validation.sound()) << validation.violations.front().message << "\n"
+                                      << program(lowered);
       // One of the models is played out, another one for each order.
       const StreamModel played = kStreamModels[static_cast<std::size_t>(k) % 6].model;
       ASSERT_TRUE(testing::Rendezvous(lowered, played).run()) << program(lowered);
