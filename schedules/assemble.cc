@@ -70,8 +70,7 @@ Result<Sizes> measure(const WrittenSchedule& written) {
     std::ranges::sort(last_of);
     sizes.microbatches = last_of.empty() ? 1 : last_of[(last_of.size() - 1) / 2] + 1;
   }
-  std::string problem =
-      too_few_ops(sizes.ops, sizes.stages, sizes.microbatches, sizes.slices);
+  std::string problem = too_few_ops(sizes.ops, sizes.stages, sizes.microbatches, sizes.slices);
   if (!problem.empty()) return Error{std::move(problem)};
   return sizes;
 }

@@ -47,8 +47,9 @@ constexpr const StreamModelInfo& info(StreamModel model) {
 }
 
 // Transfers of a row that a file lists as one group (equal Op::instance, standing together) are a
-// group in every model, in the row's one transfer queue (host: the compute queue). Members of a group become ready together, once what its SENDs carry is
-// there; each completes with its own partner; the queue goes on when all have.
+// group in every model, in the row's one transfer queue (host: the compute queue). Members of a
+// group become ready together, once what its SENDs carry is there; each completes with its own
+// partner; the queue goes on when all have.
 
 // Durations of ops. By op where `per_op` is given, else by kind.
 struct OpDurations {
@@ -71,12 +72,12 @@ struct CycleStep {
 };
 
 struct DeadlockProof {
-  bool complete = false;             // every op finishes: no deadlock
-  std::vector<CycleStep> cycle;      // each step's `other` is the next one's `op`, the last one's
-                                     // the first's; empty where nothing hangs or `lonely` does
-  std::vector<OpId> lonely;          // transfers without partner that something waits behind
-  std::vector<Nanoseconds> finish;   // per op; negative where it never finishes
-  Nanoseconds makespan{};            // longest path, of what finishes
+  bool complete = false;            // every op finishes: no deadlock
+  std::vector<CycleStep> cycle;     // each step's `other` is the next one's `op`, the last one's
+                                    // the first's; empty where nothing hangs or `lonely` does
+  std::vector<OpId> lonely;         // transfers without partner that something waits behind
+  std::vector<Nanoseconds> finish;  // per op; negative where it never finishes
+  Nanoseconds makespan{};           // longest path, of what finishes
 };
 
 // REQUIRES: Level::Full: match and waits are there (link_transfers). Level::Compute: dependencies
