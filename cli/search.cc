@@ -1,6 +1,7 @@
 // rehearse search: the best plans for a model on a cluster, or on several.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -189,7 +190,10 @@ int search(const Options& options) {
                            : options.csv ? sim::search_csv(report)
                                          : sim::search_text(report);
   std::fwrite(text.data(), 1, text.size(), stdout);
-  return kDone;
+  const bool nothing = std::ranges::all_of(report.cases, [](const sim::SearchCase& one) {
+    return one.result.best.empty() && !one.result.interrupted;
+  });
+  return nothing ? kNo : kDone;
 }
 
 }  // namespace

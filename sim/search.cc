@@ -155,11 +155,12 @@ class Searcher {
   }
 
   // The estimate that a plan must have to come among the best `count`, by the smallest ratio of
-  // confirmed to estimated time seen so far.
+  // confirmed to estimated time seen so far; what all seen so far share (a ZeRO stage, an order)
+  // may be what was underestimated, so no ratio above 1 is taken for granted.
   double horizon(std::size_t count) const {
     if (confirmed_.size() < count) return std::numeric_limits<double>::infinity();
     std::vector<double> keys;
-    double ratio = std::numeric_limits<double>::infinity();
+    double ratio = 1;
     for (const FoundPlan& found : confirmed_) {
       keys.push_back(found.seconds_per_token());
       ratio = std::min(ratio, found.step_s / found.estimate_s);

@@ -364,7 +364,8 @@ class MeshEstimator {
         const double times_reduced = each_megatron ? m : 1;
         const double least = load.reduce / load.buckets;
         const double exposed = plan.overlap_gradient_reduce
-                                   ? std::max(load.reduce - backward, least)
+                                   ? std::max(load.reduce - backward, least) +
+                                         costs.slowdown * std::min(load.reduce, backward)
                                    : load.reduce;
         tail += times_reduced * exposed;
         tail += plan.overlap_parameter_gather ? std::max(load.gather - forward, 0.0) : load.gather;

@@ -262,6 +262,20 @@ TEST(Search, ListsFastestFirstAndTheFrontByMemory) {
   }
 }
 
+// A short list ends the confirming early: not before the best is in it.
+TEST(Search, FindsTheSameBestForAnyLengthOfTheList) {
+  std::mt19937 random(13);
+  for (std::int32_t i = 0; i < 24; ++i) {
+    const RandomSpace made = random_space(random);
+    const auto best = [&](std::int32_t top) {
+      const SearchResult found =
+          search(made.space, made.cluster, {.top = top, .explain = false}).value();
+      return found.best.empty() ? 0.0 : found.best.front().step_s;
+    };
+    EXPECT_EQ(best(1), best(30));
+  }
+}
+
 TEST(Search, StopsWithWhatItHas) {
   const Space space = space_of(scenario_of(model_text({}), "dgx-a100-80gb", 8,
                                            R"({"global_batch": 32})"));
