@@ -13,9 +13,11 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
     if (!order) return order.error();
     return lower(order.value(), model, plan);
   }
-  const Result<ScheduleShape> shape = shape_of(plan);
+  Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return shape.error();
-  const Result<Schedule> order = generate(plan.schedule, shape.value());
+  ScheduleShape asked = std::move(shape).value();
+  fill_planned_times(model, plan, asked);
+  const Result<Schedule> order = generate(plan.schedule, asked);
   if (!order) return order.error();
   return lower(order.value(), model, plan);
 }

@@ -6,6 +6,7 @@
 #include "schedules/listing.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "schedules/schedule_file.h"
 #include "schedules/text.h"
 #include "sim/collective_cost.h"
 #include "sim/event_engine.h"
@@ -138,12 +139,14 @@ Result<MemoryReport> memory_of(const Prediction& p, const Transformer& model,
   return predict_memory(model, p.plan, cluster, order);
 }
 
-Result<Prediction> predict_plan(const Scenario& scenario, const Plan& plan, const Cluster& cluster,
+Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& cluster,
                                 const PredictOptions& options) {
   const Transformer& model = scenario.model;
-  Prediction p{.plan = plan, .gpus = plan.gpus()};
-  Result<Schedule> order = order_of(model, plan);
+  const bool own = plan.schedule.starts_with("file:");
+  Result<Schedule> order = own ? order_of_file(plan, static_cast<std::int32_t>(model.layers))
+                               : order_of(model, plan);
   if (!order) return order.error();
+  Prediction p{.plan = plan, .gpus = plan.gpus()};
   Result<Schedule> lowered =
       lower(order.value(), model, plan, {.plan_arena = plan.runtime == Runtime::Rehearse});
   if (!lowered) return lowered.error();
@@ -197,10 +200,12 @@ Result<Prediction> predict_plan(const Scenario& scenario, const Plan& plan, cons
 
 }  // namespace
 
-Result<Schedule> order_of(const Transformer&, const Plan& plan) {
-  const Result<ScheduleShape> shape = shape_of(plan);
+Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
+  Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return shape.error();
-  return generate(plan.schedule, shape.value());
+  ScheduleShape asked = std::move(shape).value();
+  fill_planned_times(model, plan, asked);
+  return generate(plan.schedule, asked);
 }
 
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none

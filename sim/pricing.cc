@@ -141,9 +141,13 @@ class Pricer {
     collect(s_.children[child], costs, traffic);
     collect(s_.children[child + 1], costs, traffic);
     BodyCost both = sum(costs);
+    // What is hidden costs a share of itself, as any hidden collective does.
     const std::int64_t computing = both.time.value - both.communicating.value;
-    both.communicating.value = std::max<std::int64_t>(0, both.communicating.value - computing);
-    both.time.value = computing + both.communicating.value;
+    const std::int64_t hidden = std::min(both.communicating.value, computing);
+    both.communicating.value -= hidden;
+    both.time.value = computing + both.communicating.value +
+                      static_cast<std::int64_t>(compute_.scalars().hidden_contention *
+                                                static_cast<double>(hidden));
     return add_body(both, std::move(traffic));
   }
 

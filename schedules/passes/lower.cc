@@ -38,6 +38,34 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   return e;
 }
 
+void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape) {
+  const Estimates e = estimate_by_flops(model, plan);
+  shape.stage_times.clear();
+  for (const auto& segments : stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
+    StageTimes times{{0}, {0}, {0}, {0}};
+    for (const SegmentInfo& segment : segments) {
+      switch (segment.kind) {
+        case SegmentKind::Embedding:
+          times.forward.value += e.embedding_forward;
+          times.weight_gradient.value += e.embedding_backward;
+          break;
+        case SegmentKind::Layer:
+          times.forward.value += e.layer_forward;
+          times.input_gradient.value += e.layer_input;
+          times.weight_gradient.value += e.layer_weight;
+          break;
+        case SegmentKind::Head:
+          times.forward.value += e.head_forward;
+          times.input_gradient.value += e.head_backward;
+          break;
+      }
+    }
+    times.backward = times.input_gradient + times.weight_gradient;
+    shape.stage_times.push_back(times);
+  }
+  shape.times.transfer = {e.transfer};
+}
+
 Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan& plan,
                        const LowerOptions& options) {
   Draft draft{.model = model, .plan = plan,

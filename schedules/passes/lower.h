@@ -13,6 +13,7 @@
 
 #include "schedules/model.h"
 #include "schedules/plan.h"
+#include "schedules/registry.h"
 #include "schedules/result.h"
 #include "schedules/schedule.h"
 
@@ -29,6 +30,10 @@ struct Estimates {
 };
 // By FLOP counts at a round rate: orders need ratios only.
 Estimates estimate_by_flops(const Transformer& model, const Plan& plan);
+
+// What a planned schedule (zb_1p, zb_2p, auto) is planned for: the estimates, summed over the
+// segments of every stage. From model and plan alone, so that simulate and run plan the same order.
+void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape);
 
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
