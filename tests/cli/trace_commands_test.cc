@@ -1,0 +1,155 @@
+// render, export, view and compare as people run them: exit codes, files, one line of error.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/viz/full_trace.h"
+
+namespace rehearse {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;  // both outputs together
+};
+
+Outcome run(const std::string& arguments) {
+  const std::string command = std::string(REHEARSE_COMMAND) + " " + arguments + " 2>&1";
+  Outcome result;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (pipe != nullptr) {
+    const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe);
+    if (size == 0) break;
+    result.out.append(buffer.data(), size);
+  }
+  const int status = pipe == nullptr ? -1 : pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class TraceCommands : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::path(testing::TempDir()) / ("trace_commands" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    ASSERT_TRUE(write_trace(viz::fixture::full_trace(4, 6), file("a.trace")));
+    const auto timed =
+        viz::fixture::one_f_one_b(4, 6, {.forward = 1201, .backward = 2003, .transfer = 97});
+    ASSERT_TRUE(write_trace(
+        make_trace(timed.schedule, timed.start, timed.end, {.label = TraceLabel::Measured}),
+        file("b.trace")));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  void expect_refused(const std::string& arguments, const std::string& line) {
+    const Outcome refused = run(arguments);
+    EXPECT_EQ(refused.exit_code, 2) << arguments;
+    EXPECT_EQ(refused.out, "rehearse: " + line + "\n");
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(TraceCommands, RenderWritesPicturesAndText) {
+  const Outcome done = run("render " + file("a.trace") + " --svg " + file("a.svg") + " --png " +
+                           file("a.png") + " --text");
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_EQ(bytes_of(file("a.svg")).substr(0, 5), "<?xml");
+  EXPECT_EQ(bytes_of(file("a.png")).substr(1, 3), "PNG");
+  EXPECT_NE(done.out.find("bubbles: "), std::string::npos);
+  run("render " + file("a.trace") + " --svg " + file("again.svg"));
+  EXPECT_EQ(bytes_of(file("a.svg")), bytes_of(file("again.svg")));
+}
+
+TEST_F(TraceCommands, RenderCutsTimeAndRanks) {
+  EXPECT_EQ(
+      run("render " + file("a.trace") + " --svg " + file("a.svg") + " --range 2:9us --ranks 8-16")
+          .exit_code,
+      0);
+  const std::string picture = bytes_of(file("a.svg"));
+  EXPECT_NE(picture.find("rank 8 (x8)"), std::string::npos);
+  EXPECT_NE(picture.find("rank 16 (x8)"), std::string::npos);
+  EXPECT_EQ(picture.find("rank 24 (x8)"), std::string::npos);
+  EXPECT_EQ(picture.find("rank 0 (x8)"), std::string::npos);
+  EXPECT_NE(picture.find("shown: 2.00 µs to 9.00 µs"), std::string::npos);
+}
+
+TEST_F(TraceCommands, ExportedChromeJsonDrawsTheSamePicture) {
+  EXPECT_EQ(run("export " + file("a.trace") + " --to chrome " + file("a.json")).exit_code, 0);
+  EXPECT_EQ(run("render " + file("a.trace") + " --svg " + file("a.svg")).exit_code, 0);
+  EXPECT_EQ(run("render " + file("a.json") + " --svg " + file("b.svg")).exit_code, 0);
+  EXPECT_EQ(bytes_of(file("a.svg")), bytes_of(file("b.svg")));
+  EXPECT_EQ(run("export " + file("a.json") + " --to perfetto " + file("a.pftrace")).exit_code, 0);
+  EXPECT_EQ(run("export " + file("a.trace") + " --to perfetto " + file("b.pftrace")).exit_code, 0);
+  EXPECT_EQ(bytes_of(file("a.pftrace")), bytes_of(file("b.pftrace")));
+}
+
+TEST_F(TraceCommands, CompareSaysWhatDiffers) {
+  const Outcome same = run("compare " + file("a.trace") + " " + file("a.trace"));
+  EXPECT_EQ(same.exit_code, 0);
+  EXPECT_NE(same.out.find("no op differs"), std::string::npos) << same.out;
+  const Outcome other = run("compare " + file("a.trace") + " " + file("b.trace"));
+  EXPECT_NE(other.out.find("F x24                          24.0 us   28.8 us   +20.0 %"),
+            std::string::npos)
+      << other.out;
+  const Outcome json = run("compare " + file("a.trace") + " " + file("b.trace") + " --json");
+  EXPECT_NE(json.out.find("\"schema\": \"rehearse.comparison/1\""), std::string::npos);
+}
+
+TEST_F(TraceCommands, ViewReplaysAScriptWithoutAWindow) {
+  std::ofstream(file("script")) << "key 2\nkey C\n";
+  const std::string both =
+      "view " + file("a.trace") + " " + file("b.trace") + " --script " + file("script");
+  EXPECT_EQ(run(both + " --svg " + file("v.svg")).exit_code, 0);
+  EXPECT_NE(bytes_of(file("v.svg")).find("measured"), std::string::npos);
+}
+
+TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
+  const std::string trace = file("a.trace");
+  expect_refused("render " + trace, "render: say what to make: --svg FILE, --png FILE or --text");
+  expect_refused("render /nowhere --text", "/nowhere: cannot read: No such file or directory");
+  expect_refused("render " + trace + " --text --range 5",
+                 "--range: \"5\" is no range of times such as 0:50ms");
+  expect_refused("render " + trace + " --text --range 3:1ms",
+                 "--range: \"3:1ms\" does not end after it begins");
+  expect_refused("render " + trace + " --text --ranks 5-2",
+                 "--ranks: \"5-2\" is no range of ranks such as 0-15");
+  expect_refused("render " + trace + " --text --ranks 999",
+                 "--ranks: no row of the trace begins with a rank in 999");
+  expect_refused("render " + trace + " --svg /nowhere/a.svg", "/nowhere/a.svg: cannot write");
+  expect_refused("export " + trace + " --to excel x", "--to: excel not in {perfetto,chrome,csv}");
+  std::ofstream(file("text")) << "no trace";
+  expect_refused("render " + file("text") + " --text",
+                 file("text") + ": neither a trace of rehearse nor Chrome JSON");
+  std::string half = bytes_of(trace);
+  half.resize(half.size() / 2);
+  std::ofstream(file("half.trace"), std::ios::binary) << half;
+  expect_refused("compare " + trace + " " + file("half.trace"),
+                 file("half.trace") + ": the file is cut short or too long");
+  std::ofstream(file("script")) << "key W\njump\n";
+  expect_refused("view " + trace + " --script " + file("script") + " --svg x",
+                 file("script") + ":2: no such event: jump");
+  ASSERT_TRUE(write_trace(viz::fixture::one_f_one_b_trace(2, 2), file("c.trace")));
+  const Outcome different = run("compare " + trace + " " + file("c.trace"));
+  EXPECT_EQ(different.exit_code, 2);
+  EXPECT_EQ(different.out.find("rehearse: " + file("c.trace") +
+                               ": the two traces are of different schedules ("),
+            0u);
+}
+
+}  // namespace
+}  // namespace rehearse
