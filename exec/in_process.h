@@ -3,7 +3,7 @@
 // Every (rank, stream) is an in-order queue; an op may start when its waits have ended. Workers take
 // the ready op with the smallest place in the global order; no worker blocks inside an op: at a
 // collective the op is put back until its last member arrives, who performs it for all. So every
-// layout runs with one worker. Nothing is allocated inside a step.
+// layout runs with one worker. Inside a step no arena memory is allocated; cursors are.
 #pragma once
 
 #include <cstdint>

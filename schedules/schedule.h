@@ -49,7 +49,7 @@ struct Value {
   std::int32_t instance = -1;  // k-th gather of a bucket, micro-batch of a per-micro-batch gradient
   OpId define{};               // first op that writes it; none: before the step
   OpId last_use{};             // last op that touches it, in program order; none: kept
-  OpId hold_until{};           // the op whose issue finds it free (>= last_use; none: kept)
+  OpId hold_until{};           // last op at whose issue it still counts as alive (none: kept)
   Bytes bytes{};               // a multiple of nothing; the arena rounds to its alignment
   Bytes offset{-1};            // in the row's arena; -1: not planned, or home is Host
 };
