@@ -217,7 +217,9 @@ TEST(Golden, MicroTrainsAsPyTorchDoesInEveryLayout) {
   }
 }
 
-TEST(Golden, TinyTrainsAsPyTorchDoes) {
+// In this layout. The plain one-rank run holds the losses too, but not every gradient norm (5e-5 at
+// one step): fp32 noise that Adam amplifies; the cause is not found.
+TEST(Golden, TinyTrainsAsPyTorchDoesInATensorAndPipelineLayout) {
   expect_golden("tiny", {.name = "pp2 interleaved tp2", .t = 2, .p = 2, .v = 2, .sequence_parallel = true,
                          .schedule = "interleaved_1f1b", .micro_batch = 2});
 }
