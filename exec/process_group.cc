@@ -1,0 +1,197 @@
+#include "exec/process_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "exec/diagnosis.h"
+#include "exec/flight_recorder.h"
+#include "exec/supervisor.h"
+
+namespace rehearse::exec {
+namespace {
+
+using std::chrono::duration;
+
+constexpr double kJudgeS = 3;  // how long the judgement over a reported failure may take
+constexpr double kEndS = 4;    // from the end of the run to the end of a process that hangs
+constexpr double kJoinS = 300;
+constexpr double kGoodbyeS = 30;
+
+}  // namespace
+
+struct ProcessGroup::Impl {
+  LaunchEnvironment launch;
+  Options options;
+  Identity identity;
+  std::vector<Row> rows;
+  std::optional<StatusBoard> board;
+  std::unique_ptr<Supervisor> supervisor;  // where this process hosts the store
+  std::unique_ptr<StoreClient> store;
+  std::int64_t clock_offset = 0;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<AbortNotice> notice;  // the run was aborted
+  bool lost = false;                  // who hosts the store is gone
+  bool ending = false;                // this process is on its way out: not to be ended from here
+  bool dumped = false;
+  std::mutex telling;                 // while `ended` is called
+  std::function<void(const std::string&)> ended;
+
+  void over(std::optional<AbortNotice> why);
+  void dump();
+  void print_loss_of_host();
+};
+
+// From the store client's thread, which then waits until this process is on its way out.
+void ProcessGroup::Impl::over(std::optional<AbortNotice> why) {
+  {
+    const std::lock_guard lock(mutex);
+    if (ending) return;
+    notice = std::move(why);
+    lost = !notice;
+  }
+  changed.notify_all();
+  {
+    const std::lock_guard tell(telling);
+    if (ended) ended(lost ? "the host of the store is gone" : "the run was ended");
+  }
+  std::unique_lock lock(mutex);
+  if (changed.wait_for(lock, duration<double>(kEndS), [&] { return ending; })) return;
+  lock.unlock();
+  dump();
+  if (lost) print_loss_of_host();
+  _exit(notice ? notice->exit_code : 3);
+}
+
+void ProcessGroup::Impl::dump() {
+  AbortNotice told;
+  {
+    const std::lock_guard lock(mutex);
+    if (std::exchange(dumped, true)) return;
+    if (notice) told = *notice;
+  }
+  if (launch.launched() || told.exit_code != 3) return;  // the launcher does it; or nobody hung
+  const std::string folder = told.flight.empty() ? options.flight : told.flight;
+  (void)dump_flight(*board, identity.first_rank(), identity.last_rank(), *options.schedule, folder);
+}
+
+// The host cannot judge itself: the next process does, with what the host last said of its ranks.
+void ProcessGroup::Impl::print_loss_of_host() {
+  if (launch.launched() || launch.process != 1) return;
+  std::vector<ProcessView> views(static_cast<std::size_t>(identity.processes));
+  views[0].how = ProcessView::How::Lost;
+  const Verdict found = diagnose({*options.schedule, rows, *board, views, options.timeout_s});
+  options.print_error(found.line + "; flight records in " + options.flight);
+}
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment& launch,
+                                                         const Options& options) {
+  auto impl = std::make_unique<Impl>();
+  Impl& at = *impl;
+  at.launch = launch;
+  at.options = options;
+  if (at.options.flight.empty()) at.options.flight = default_flight_folder();
+  at.rows = rows_of_ranks(*options.plan, *options.schedule);
+  const auto ranks = static_cast<std::int32_t>(at.rows.size());
+  at.identity = {.process = launch.process, .processes = launch.processes, .ranks = ranks, .job = launch.job,
+                 .version = options.version, .schedule_hash = content_hash(*options.schedule)};
+  Result<StatusBoard> board = launch.launched() ? StatusBoard::attach(launch.status_descriptor, ranks)
+                                                : StatusBoard::create(ranks);
+  if (!board) return board.error();
+  at.board = std::move(board).value();
+
+  const double join_s = std::min(kJoinS, std::max(options.timeout_s, 10.0));
+  if (launch.process == 0 && !launch.launched()) {
+    Supervisor::Options watch;
+    watch.expected = at.identity;
+    watch.port = launch.port;
+    watch.schedule = options.schedule;
+    watch.rows = at.rows;
+    watch.board = &*at.board;
+    watch.host = 0;
+    watch.timeout_s = options.timeout_s;
+    watch.join_s = join_s;
+    watch.flight = at.options.flight;
+    watch.failed = [print = options.print_error](const Verdict& verdict) { print(verdict.line); };
+    Result<std::unique_ptr<Supervisor>> made = Supervisor::start(std::move(watch));
+    if (!made) return Error{"MASTER_PORT: " + made.error().message};
+    at.supervisor = std::move(made).value();
+  }
+  StoreClient::Events events;
+  events.beat = [&at] {
+    return status_bytes(*at.board, at.identity.first_rank(), at.identity.last_rank());
+  };
+  if (!launch.launched() && launch.process != 0) {
+    events.heard = [&at](const std::string& status) { apply_status(status, *at.board); };
+  }
+  events.aborted = [&at](const std::string& why) { at.over(parse_abort(why)); };
+  events.lost = [&at] { at.over(std::nullopt); };
+  const std::string host = launch.process == 0 && !launch.launched() ? "localhost" : launch.host;
+  Result<std::unique_ptr<StoreClient>> store =
+      StoreClient::join(host, launch.port, at.identity, join_s, options.timeout_s + 3, std::move(events));
+  if (!store) return store.error();
+  at.store = std::move(store).value();
+  std::unique_ptr<ProcessGroup> made(new ProcessGroup(std::move(impl)));
+  const Result<std::int64_t> offset = at.store->clock_offset();
+  if (offset) at.clock_offset = offset.value();  // else the run is over, which the first op says
+  return made;
+}
+
+ProcessGroup::~ProcessGroup() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->ending = true;
+  }
+  impl_->changed.notify_all();
+  impl_->store.reset();
+  impl_->supervisor.reset();
+}
+
+const LaunchEnvironment& ProcessGroup::launch() const { return impl_->launch; }
+const Identity& ProcessGroup::identity() const { return impl_->identity; }
+const StatusBoard& ProcessGroup::board() const { return *impl_->board; }
+StoreClient& ProcessGroup::store() { return *impl_->store; }
+std::int64_t ProcessGroup::clock_offset_ns() const { return impl_->clock_offset; }
+
+void ProcessGroup::on_end(std::function<void(const std::string&)> ended) {
+  const std::lock_guard tell(impl_->telling);
+  impl_->ended = std::move(ended);
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->ended && (impl_->notice || impl_->lost)) impl_->ended("the run was ended");
+}
+
+int ProcessGroup::failed(const FailureReport& failure) {
+  Impl& at = *impl_;
+  at.store->report(failure);
+  std::unique_lock lock(at.mutex);
+  const auto judged = [&] { return at.notice.has_value() || at.lost; };
+  const bool heard = at.changed.wait_for(lock, duration<double>(kJudgeS), judged);
+  const int code = at.notice ? at.notice->exit_code : 3;
+  const bool host_gone = !heard || !at.notice;
+  at.ending = true;
+  lock.unlock();
+  at.changed.notify_all();
+  at.dump();
+  if (host_gone && at.launch.process != 0) at.print_loss_of_host();
+  return code;
+}
+
+void ProcessGroup::leave() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->ending = true;
+  }
+  impl_->store->leave();
+  if (impl_->supervisor) (void)impl_->supervisor->wait_for_goodbyes(kGoodbyeS);
+}
+
+}  // namespace rehearse::exec

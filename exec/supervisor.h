@@ -1,0 +1,58 @@
+// Watches over all processes of a run: hosts their store, notices when one fails or falls silent,
+// judges who is to blame, and ends the run for all. The launcher has one; where processes were
+// started by torchrun, Slurm or mpirun, process 0 has it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/diagnosis.h"
+#include "exec/store.h"
+
+namespace rehearse::exec {
+
+class Supervisor {
+ public:
+  struct Options {
+    Identity expected;                  // what all must hold
+    std::uint16_t port = 0;
+    const Schedule* schedule = nullptr;
+    std::vector<Row> rows;              // of the ranks
+    const StatusBoard* board = nullptr;
+    bool shared = false;                // all processes write the board; else heartbeats fill it
+    std::int32_t host = -1;             // the process that this is: heartbeats are answered with its status
+    double timeout_s = 600;             // of one op
+    double join_s = 300;                // until everybody has joined
+    std::string flight;                 // where flight records go
+    std::function<void(const Verdict&)> failed;  // once, from a thread of the supervisor's
+  };
+  // REQUIRES: schedule and board outlive it.
+  static Result<std::unique_ptr<Supervisor>> start(Options options);
+  ~Supervisor();
+
+  std::uint16_t port() const;
+  // What a launcher knows of its children. Finished: ended with `code`, well or not.
+  void process_is(std::int32_t process, ProcessView::How how, int code);
+  std::optional<Verdict> verdict() const;
+  // Until every process has said goodbye; false: some has not within `timeout_s`, or the run failed.
+  bool wait_for_goodbyes(double timeout_s) const;
+
+ private:
+  struct Impl;
+  explicit Supervisor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The body of an abort: where flight records go, and the line that names the culprit.
+std::string abort_bytes(const std::string& flight, const Verdict& verdict);
+struct AbortNotice {
+  std::string flight, line;
+  std::int32_t exit_code = 3;
+};
+AbortNotice parse_abort(const std::string& bytes);
+
+}  // namespace rehearse::exec
