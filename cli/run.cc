@@ -9,9 +9,10 @@
 
 #include "cli/commands.h"
 #include "cli/run_report.h"
+#include "exec/cpu_backend.h"
 #include "exec/data.h"
 #include "exec/initial.h"
-#include "exec/in_process.h"
+#include "exec/interpreter.h"
 #include "exec/kernels/gemm.h"
 #include "exec/train.h"
 #include "sim/cluster.h"
@@ -137,10 +138,11 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
 
   const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const int workers = options.threads > 0 ? options.threads : std::min(hardware, scenario.plan.gpus());
-  Result<std::unique_ptr<exec::InProcess>> made =
-      exec::InProcess::create(scenario.model, scenario.plan, schedule, workers);
+  const std::unique_ptr<exec::Backend> backend = exec::make_cpu_backend();
+  Result<std::unique_ptr<exec::Interpreter>> made = exec::Interpreter::create(
+      scenario.model, scenario.plan, schedule, *backend, {.workers = workers});
   if (!made) return fail(where + made.error().message);
-  exec::InProcess& process = *made.value();
+  exec::Interpreter& process = *made.value();
   process.initialise(exec::initial_values(scenario.model, scenario.train.seed));
 
   Measurement measurement{.scenario = &scenario, .schedule = &schedule,

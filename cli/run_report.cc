@@ -97,7 +97,7 @@ std::int64_t Measurement::peak_planned() const {
   return std::ranges::max_element(schedule->live_peak_bytes)->value;
 }
 
-Trace measured_trace(const Measurement& m, const exec::InProcess& process) {
+Trace measured_trace(const Measurement& m, const exec::Interpreter& process) {
   const Plan& plan = m.scenario->plan;
   TraceOptions options{.label = TraceLabel::Measured, .title = m.scenario->name,
                        .caption = fmt::format("measured on this machine's CPU ({}, {} {})",

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/in_process.h"
+#include "exec/interpreter.h"
 #include "exec/train.h"
 #include "schedules/scenario.h"
 #include "schedules/trace.h"
@@ -27,7 +27,7 @@ struct Measurement {
 
 // The last step, with the op ids of the prediction, why compute streams were idle, and the bytes
 // alive as ops were issued.
-Trace measured_trace(const Measurement& measurement, const exec::InProcess& process);
+Trace measured_trace(const Measurement& measurement, const exec::Interpreter& process);
 
 std::string measurement_json(const Measurement& measurement, const Trace& trace);
 std::string measurement_text(const Measurement& measurement, const Trace& trace);

@@ -8,9 +8,8 @@ namespace {
 
 class Resolver {
  public:
-  Resolver(const Transformer& model, const Plan& plan, const Schedule& schedule,
-           const std::vector<TensorPlace>& places, InProcess::RankState& rank)
-      : model_(model), plan_(plan), s_(schedule), places_(places), rank_(rank) {
+  Resolver(const LocalRanks& local, RankState& rank)
+      : model_(local.model), plan_(local.plan), s_(local.schedule), places_(local.places), rank_(rank) {
     const Placement& placement = s_.placement;
     const Position here = s_.position_of(rank_.row);
     const auto holds = [&](Stage stage) {  // in either direction
@@ -45,7 +44,7 @@ class Resolver {
   }
 
  private:
-  std::byte* address(const Value& value) const { return rank_.arena.get() + value.offset.value; }
+  std::byte* address(const Value& value) const { return rank_.arena + value.offset.value; }
   float* floats(const Value& value) const { return reinterpret_cast<float*>(address(value)); }
 
   ComputeOp resolve(OpId id, const Op& leaf) {
@@ -59,7 +58,7 @@ class Resolver {
     const RankShape shape = rank_shape(model_, plan_);
     const std::int64_t tokens_at = leaf.microbatch.value * shape.tokens;
 
-    std::vector<float*> parameter(s_.buckets.size(), nullptr);
+    std::vector<std::byte*> parameter(s_.buckets.size(), nullptr);
     std::vector<float*> gradient(2 * s_.buckets.size(), nullptr);
     for (const Operand& operand : s_.operands_of(id)) {
       const Value& value = s_.values[operand.value.index()];
@@ -77,8 +76,8 @@ class Resolver {
                                            value.segment_begin == 0
                                      : of_stage && value.segment_begin == begin;
           const bool produced = of_stage && value.segment_begin == (covers_end ? 0 : end);
-          if (written && produced && leaf.kind == OpKind::Forward) out.at.x_out = floats(value);
-          if (!written && in) out.at.x_in = floats(value);
+          if (written && produced && leaf.kind == OpKind::Forward) out.at.x_out = address(value);
+          if (!written && in) out.at.x_in = address(value);
           break;
         }
         case ValueKind::ActivationGradient: {
@@ -87,8 +86,8 @@ class Resolver {
                                      : of_stage && value.segment_begin == end;
           const bool produced = of_stage && value.segment_begin == begin;
           if (leaf.kind == OpKind::Forward) break;
-          if (written && produced) out.at.d_out = floats(value);
-          if (!written && in) out.at.d_in = floats(value);
+          if (written && produced) out.at.d_out = address(value);
+          if (!written && in) out.at.d_in = address(value);
           break;
         }
         case ValueKind::SavedForInput:
@@ -103,15 +102,15 @@ class Resolver {
         case ValueKind::Workspace:
           if (of_stage) out.at.workspace = address(value);
           break;
-        case ValueKind::FullParameter: parameter[value.bucket.index()] = floats(value); break;
+        case ValueKind::FullParameter: parameter[value.bucket.index()] = address(value); break;
         case ValueKind::Gradient: {
           gradient[2 * value.bucket.index() + (value.instance == 1 ? 1 : 0)] = floats(value);
-          if (written) out.clear.emplace_back(address(value), static_cast<std::size_t>(value.bytes.value));
+          if (written) out.clear.emplace_back(address(value), value.bytes.value);
           break;
         }
         case ValueKind::Metrics:
           out.at.loss = floats(value);
-          if (written) out.clear.emplace_back(address(value), sizeof(float));
+          if (written) out.clear.emplace_back(address(value), std::int64_t{sizeof(float)});
           break;
         case ValueKind::ParameterShard:
         case ValueKind::OptimizerState: break;
@@ -120,7 +119,7 @@ class Resolver {
     for (std::int16_t g = begin; g < end; ++g) {
       const SegmentInfo& info = all[static_cast<std::size_t>(g)];
       const auto tensors = segment_parameters(model_, plan_, info.kind, info.layer);
-      std::vector<const float*> values;
+      std::vector<const std::byte*> values;
       std::vector<float*> gradients;
       for (std::size_t k = 0; k < tensors.size(); ++k) {
         add(find(leaf.stage, g, static_cast<std::int32_t>(k)), 0, parameter, gradient, values, gradients);
@@ -134,12 +133,12 @@ class Resolver {
     return out;
   }
 
-  static void add(const TensorPlace* place, std::size_t use, const std::vector<float*>& parameter,
-                  const std::vector<float*>& gradient, std::vector<const float*>& values,
-                  std::vector<float*>& gradients) {
-    float* p = place == nullptr ? nullptr : parameter[place->bucket.index()];
+  void add(const TensorPlace* place, std::size_t use, const std::vector<std::byte*>& parameter,
+           const std::vector<float*>& gradient, std::vector<const std::byte*>& values,
+           std::vector<float*>& gradients) const {
+    const std::byte* p = place == nullptr ? nullptr : parameter[place->bucket.index()];
     float* g = place == nullptr ? nullptr : gradient[2 * place->bucket.index() + use];
-    values.push_back(p == nullptr ? nullptr : p + place->offset);
+    values.push_back(p == nullptr ? nullptr : p + place->offset * element_);
     gradients.push_back(g == nullptr ? nullptr : g + place->offset);
   }
   bool here(const TensorPlace& place) const {
@@ -167,15 +166,13 @@ class Resolver {
   const Plan& plan_;
   const Schedule& s_;
   const std::vector<TensorPlace>& places_;
-  InProcess::RankState& rank_;
+  RankState& rank_;
+  std::int64_t element_ = rank_shape(model_, plan_).element;  // bytes of a full parameter's
   bool both_ends_ = false;
 };
 
 }  // namespace
 
-void resolve_addresses(const Transformer& model, const Plan& plan, const Schedule& schedule,
-                       const std::vector<TensorPlace>& places, InProcess::RankState& rank) {
-  Resolver(model, plan, schedule, places, rank).run();
-}
+void resolve_addresses(const LocalRanks& local, RankState& rank) { Resolver(local, rank).run(); }
 
 }  // namespace rehearse::exec

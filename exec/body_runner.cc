@@ -5,8 +5,6 @@
 #include <cassert>
 #include <string>
 
-#include "exec/kernels/gemm.h"
-#include "exec/kernels/kernels.h"
 #include "schedules/body_rehearse.h"
 #include "schedules/sizes.h"
 
@@ -91,11 +89,11 @@ BodyRunner::~BodyRunner() = default;
 
 struct OpCursor::State {
   const BodyRunner::Shared& shared;
-  OpKind kind;
-  std::span<const SegmentInfo> segments;
-  OpAddresses at;
+  Backend& device;
+  Lane lane;
   std::int32_t coordinate;
   float scale;
+  const ComputeOp* op = nullptr;
 
   std::size_t visited = 0;         // segments done
   std::size_t node = 0;            // of the current segment's body
@@ -103,11 +101,14 @@ struct OpCursor::State {
   std::int64_t chunk = 0;          // head: tokens of the chunks done
   const Body* body = nullptr;
   std::size_t segment = 0;
-  std::vector<float*> tensors;     // of the body
+  std::vector<std::byte*> tensors;  // of the body
 
   // ---- addresses --------------------------------------------------------------------------------
-  bool forward() const { return kind == OpKind::Forward; }
-  bool split() const { return kind == OpKind::InputGradient || kind == OpKind::WeightGradient; }
+  const OpAddresses& at() const { return op->at; }
+  std::span<const SegmentInfo> segments() const { return op->segments; }
+  OpKind kind() const { return op->kind; }
+  bool forward() const { return kind() == OpKind::Forward; }
+  bool split() const { return kind() == OpKind::InputGradient || kind() == OpKind::WeightGradient; }
 
   // Bytes before a segment's own part in the op's slabs.
   std::int64_t before(std::int64_t Body::*slab, std::size_t until, bool with_boundaries) const {
@@ -115,50 +116,49 @@ struct OpCursor::State {
         slab == &Body::left_for_weight ? Direction::InputGradient : Direction::Forward;
     std::int64_t bytes = 0;
     for (std::size_t k = 0; k < until; ++k) {
-      bytes += shared.body(segments[k].kind, direction).*slab;
+      bytes += shared.body(segments()[k].kind, direction).*slab;
       if (with_boundaries) bytes += shared.activation;
     }
     return bytes;
   }
-  float* input_of(std::size_t k) const {
-    if (k == 0) return at.x_in;
-    return reinterpret_cast<float*>(at.slab_input + before(&Body::saved_for_input, k, true) -
-                                    shared.activation);
+  std::byte* input_of(std::size_t k) const {
+    if (k == 0) return at().x_in;
+    return at().slab_input + before(&Body::saved_for_input, k, true) - shared.activation;
   }
   // Gradient at the boundary after segment k.
-  float* gradient_after(std::size_t k) const {
-    if (k + 1 == segments.size()) return at.d_in;
+  std::byte* gradient_after(std::size_t k) const {
+    if (k + 1 == segments().size()) return at().d_in;
     if (split()) {
-      const std::int64_t own = shared.body(segments[k].kind, Direction::InputGradient).left_for_weight;
-      return reinterpret_cast<float*>(at.left + before(&Body::left_for_weight, k, true) + own);
+      const std::int64_t own = shared.body(segments()[k].kind, Direction::InputGradient).left_for_weight;
+      return at().left + before(&Body::left_for_weight, k, true) + own;
     }
-    if (at.d_out != nullptr) return at.d_out;
-    if (at.d_in != nullptr) return at.d_in;
+    if (at().d_out != nullptr) return at().d_out;
+    if (at().d_in != nullptr) return at().d_in;
     std::int64_t largest = 0;
-    for (const SegmentInfo& s : segments) {
+    for (const SegmentInfo& s : segments()) {
       largest = std::max(largest, shared.body(s.kind, Direction::Backward).workspace);
     }
-    return reinterpret_cast<float*>(at.workspace + largest);
+    return at().workspace + largest;
   }
 
-  float* address(const BodyTensor& tensor) const {
+  std::byte* address(const BodyTensor& tensor) const {
     const auto in = [&](std::byte* base, std::int64_t begin) {
-      return base == nullptr ? nullptr : reinterpret_cast<float*>(base + begin + tensor.offset);
+      return base == nullptr ? nullptr : base + begin + tensor.offset;
     };
     switch (tensor.home) {
       case TensorHome::Input: return input_of(segment);
       case TensorHome::Output:
-        return segment + 1 == segments.size() ? at.x_out : input_of(segment + 1);
+        return segment + 1 == segments().size() ? at().x_out : input_of(segment + 1);
       case TensorHome::OutputGradient: return gradient_after(segment);
-      case TensorHome::InputGradient: return segment == 0 ? at.d_out : gradient_after(segment - 1);
+      case TensorHome::InputGradient: return segment == 0 ? at().d_out : gradient_after(segment - 1);
       case TensorHome::SavedForInput:
-        return in(at.slab_input, before(&Body::saved_for_input, segment, true));
+        return in(at().slab_input, before(&Body::saved_for_input, segment, true));
       case TensorHome::SavedForWeight:
-        return in(at.slab_weight, before(&Body::saved_for_weight, segment, false));
+        return in(at().slab_weight, before(&Body::saved_for_weight, segment, false));
       case TensorHome::LeftForWeight:
-        return in(at.left, before(&Body::left_for_weight, segment, true));
-      case TensorHome::Workspace: return in(at.workspace, 0);
-      case TensorHome::Loss: return at.loss;
+        return in(at().left, before(&Body::left_for_weight, segment, true));
+      case TensorHome::Workspace: return in(at().workspace, 0);
+      case TensorHome::Loss:
       case TensorHome::Tokens:
       case TensorHome::Parameter:
       case TensorHome::Gradient: return nullptr;
@@ -167,8 +167,8 @@ struct OpCursor::State {
   }
 
   void enter() {
-    segment = forward() ? visited : segments.size() - 1 - visited;
-    body = &shared.body(segments[segment].kind, direction_of(kind));
+    segment = forward() ? visited : segments().size() - 1 - visited;
+    body = &shared.body(segments()[segment].kind, direction_of(kind()));
     tensors.resize(body->tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = address(body->tensors[i]);
     node = 0;
@@ -177,89 +177,86 @@ struct OpCursor::State {
   }
 
   // ---- nodes ------------------------------------------------------------------------------------
-  const Roles& roles() const { return shared.roles[static_cast<std::size_t>(segments[segment].kind)]; }
-  const float* parameter(int role) const {
-    return role < 0 ? nullptr : at.parameter[segment][static_cast<std::size_t>(role)];
+  const Roles& roles() const { return shared.roles[static_cast<std::size_t>(segments()[segment].kind)]; }
+  const std::byte* parameter(int role) const {
+    return role < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(role)];
   }
   float* gradient(int role) const {
-    return role < 0 ? nullptr : at.gradient[segment][static_cast<std::size_t>(role)];
+    return role < 0 ? nullptr : at().gradient[segment][static_cast<std::size_t>(role)];
   }
+  // Element `count` of an array of the compute type.
+  std::byte* element(std::byte* array, std::int64_t count) const { return array + count * shared.shape.element; }
   // A row-parallel product summed over tp in place: under sequence parallelism the own tokens of it.
-  float* own(float* whole) const {
-    return shared.shape.gather ? whole + coordinate * shared.shape.local * shared.shape.hidden : whole;
+  std::byte* own(std::byte* whole) const {
+    return shared.shape.gather ? element(whole, coordinate * shared.shape.local * shared.shape.hidden) : whole;
   }
-  float* r(const Node& n, std::size_t i) const { return tensors[static_cast<std::size_t>(n.reads[i])]; }
-  float* w(const Node& n, std::size_t i = 0) const { return tensors[static_cast<std::size_t>(n.writes[i])]; }
-  std::int64_t vocabulary_first() const { return coordinate * shared.shape.vocabulary; }
-  std::int64_t vocabulary_valid() const {  // columns of the own part that are no padding
-    return std::clamp<std::int64_t>(shared.model.vocabulary - vocabulary_first(), 0,
-                                    shared.shape.vocabulary);
+  std::byte* r(const Node& n, std::size_t i) const { return tensors[static_cast<std::size_t>(n.reads[i])]; }
+  std::byte* w(const Node& n, std::size_t i = 0) const { return tensors[static_cast<std::size_t>(n.writes[i])]; }
+  static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+  VocabularyShape vocabulary() const {
+    const std::int64_t columns = shared.shape.vocabulary, first = coordinate * columns;
+    return {.columns = columns,
+            .valid = std::clamp<std::int64_t>(shared.model.vocabulary - first, 0, columns),
+            .first = first};
   }
+  // Of the rank's own rows: under sequence parallelism its part of the tokens.
+  std::int64_t first_row() const { return shared.shape.gather ? coordinate * shared.shape.local : 0; }
 
   void norm(const Node& n, int weight, int bias) const {
     const Transformer& m = shared.model;
     const RankShape& s = shared.shape;
     if (m.norm == NormKind::LayerNorm) {
-      layer_norm(s.local, s.hidden, r(n, 0), parameter(weight), parameter(bias), m.norm_epsilon,
-                 w(n, 0), w(n, 1));
+      device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), parameter(bias),
+                        m.norm_epsilon, w(n, 0), floats(w(n, 1)));
     } else {
-      rms_norm(s.local, s.hidden, r(n, 0), parameter(weight), m.norm_epsilon, w(n, 0), w(n, 1));
+      device.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), m.norm_epsilon, w(n, 0),
+                      floats(w(n, 1)));
     }
   }
-  void norm_backward(const Node& n, const float* dy, const float* residual, int weight, int bias) const {
+  void norm_backward(const Node& n, const std::byte* dy, const std::byte* residual, int weight, int bias) const {
     const RankShape& s = shared.shape;
     if (shared.model.norm == NormKind::LayerNorm) {
-      layer_norm_backward(s.local, s.hidden, dy, r(n, 1), r(n, 2), parameter(weight), residual, w(n),
-                          gradient(weight), gradient(bias));
+      device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(weight),
+                                 residual, w(n), gradient(weight), gradient(bias));
     } else {
-      rms_norm_backward(s.local, s.hidden, dy, r(n, 1), r(n, 2), parameter(weight), residual, w(n),
-                        gradient(weight));
+      device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(weight),
+                               residual, w(n), gradient(weight));
     }
-  }
-  void rotate(float* qkv, bool inverse) const {
-    const AttentionShape& a = shared.attention;
-    rope(a.tokens, a.sequence, a.heads + a.kv_heads, a.head_dim, a.columns(), shared.model.rope_theta,
-         inverse, qkv);
   }
 
   void gemm(const Node& n) {
     const Roles& p = roles();
     const std::string_view name = n.name;
-    if (n.role == GemmRole::Forward) {
-      const int role = name.starts_with("gemm qkv") ? p.qkv : name.starts_with("gemm fc1") ? p.up
-                       : name == "gemm proj"        ? p.projection
-                       : name == "gemm fc2"         ? p.down
-                                                    : p.table;
-      const float* x = r(n, 0);
-      if (name == "gemm logits") x += chunk * n.k;
-      linear(n.m, n.n, n.k, x, parameter(role), w(n));
-      const int bias = name.starts_with("gemm qkv") ? p.qkv_bias
-                       : name.starts_with("gemm fc1") ? p.up_bias
-                                                      : -1;
-      if (bias >= 0) add_bias(n.m, n.n, parameter(bias), w(n));
+    if (name == "gemm logits") {
+      device.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(p.table), floats(w(n)));
+    } else if (n.role == GemmRole::Forward) {
+      const bool qkv = name.starts_with("gemm qkv"), up = name.starts_with("gemm fc1");
+      const int role = qkv ? p.qkv : up ? p.up : name == "gemm proj" ? p.projection : p.down;
+      // The bias of a row-parallel product is added after the sum over tp.
+      const int bias = qkv ? p.qkv_bias : up ? p.up_bias : -1;
+      device.linear(lane, n.m, n.n, n.k, r(n, 0), parameter(role), parameter(bias), w(n));
     } else if (n.role == GemmRole::InputGradient) {
       const int role = name == "gemm d_fc2 input"    ? p.down
                        : name == "gemm d_fc1 input"  ? p.up
                        : name == "gemm d_proj input" ? p.projection
                        : name == "gemm d_qkv input"  ? p.qkv
                                                      : p.table;
-      float* to = w(n);
-      if (name == "gemm d_input") to += chunk * n.n;
-      linear_input(n.m, n.k, n.n, r(n, 0), parameter(role), to);
+      std::byte* to = name == "gemm d_input" ? element(w(n), chunk * n.n) : w(n);
+      device.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(role), to);
     } else if (name == "gemm d_table") {  // ends the chunk
-      linear_weight(n.k, n.m, n.n, r(n, 0), r(n, 1) + chunk * n.n, gradient(p.table));
+      device.linear_weight(lane, n.k, n.m, n.n, r(n, 0), element(r(n, 1), chunk * n.n), gradient(p.table));
       chunk += n.k;
     } else if (name.starts_with("gemm d_fc2") || name.starts_with("gemm d_proj")) {
-      // y = x w^T is row-parallel: reads (gathered dy, x, own dy); its bias is added after the sum.
+      // y = x w^T is row-parallel: reads (gathered dy, x, own dy).
       const bool down = name.starts_with("gemm d_fc2");
-      linear_weight(n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(down ? p.down : p.projection));
+      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(down ? p.down : p.projection));
       const int bias = down ? p.down_bias : p.projection_bias;
-      if (bias >= 0) add_column_sums(shared.shape.local, n.n, r(n, 2), gradient(bias));
+      if (bias >= 0) device.add_column_sums(lane, shared.shape.local, n.n, r(n, 2), gradient(bias));
     } else {  // column-parallel: (dy, gathered x)
       const bool up = name.starts_with("gemm d_fc1");
-      linear_weight(n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(up ? p.up : p.qkv));
+      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(up ? p.up : p.qkv));
       const int bias = up ? p.up_bias : p.qkv_bias;
-      if (bias >= 0) add_column_sums(n.k, n.n, r(n, 0), gradient(bias));
+      if (bias >= 0) device.add_column_sums(lane, n.k, n.n, r(n, 0), gradient(bias));
     }
   }
 
@@ -268,21 +265,11 @@ struct OpCursor::State {
     const RankShape& s = shared.shape;
     if (n.name == "add residual + bias") {
       const bool attention = body->tensors[static_cast<std::size_t>(n.reads[1])].name == "z";
-      add_residual(s.local, s.hidden, r(n, 0), own(r(n, 1)),
-                   parameter(attention ? p.projection_bias : p.down_bias), w(n));
+      device.add_residual(lane, s.local, s.hidden, r(n, 0), own(r(n, 1)),
+                          parameter(attention ? p.projection_bias : p.down_bias), w(n));
     } else if (n.name == "add positions") {
-      const float* rows = own(r(n, 0));
-      const float* positions = parameter(p.positions);
-      const std::int64_t first = s.gather ? coordinate * s.local : 0;
-      for (std::int64_t t = 0; t < s.local; ++t) {
-        const std::int64_t position = (first + t) % shared.plan.sequence_length;
-        if (positions == nullptr) {
-          std::copy_n(rows + t * s.hidden, s.hidden, w(n) + t * s.hidden);
-        } else {
-          add_residual(1, s.hidden, rows + t * s.hidden, positions + position * s.hidden, nullptr,
-                       w(n) + t * s.hidden);
-        }
-      }
+      device.add_positions(lane, s.local, s.hidden, first_row(), shared.plan.sequence_length,
+                           own(r(n, 0)), parameter(p.positions), w(n));
     }  // "sort tokens": with the sums into the table
   }
 
@@ -290,53 +277,57 @@ struct OpCursor::State {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
     if (n.name == "position gradient") {
-      float* to = gradient(p.positions);
-      const std::int64_t first = s.gather ? coordinate * s.local : 0;
-      for (std::int64_t t = 0; t < s.local; ++t) {
-        const std::int64_t position = (first + t) % shared.plan.sequence_length;
-        add_column_sums(1, s.hidden, r(n, 0) + t * s.hidden, to + position * s.hidden);
-      }
+      device.position_gradient(lane, s.local, s.hidden, first_row(), shared.plan.sequence_length, r(n, 0),
+                               gradient(p.positions));
       return;
     }
-    embed_backward(s.tokens, s.hidden, at.tokens, r(n, 0), vocabulary_first(), s.vocabulary,
-                   reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(p.table));
+    device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
+                          reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(p.table));
   }
 
+  void row_maxima(const Node& n) const {
+    device.row_maxima(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(w(n)));
+  }
+  void row_sums(const Node& n) const {
+    device.row_sums(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
+                    at().targets + chunk, floats(w(n)));
+  }
   void cross_entropy(const Node& n) {
-    const std::int64_t columns = shared.shape.vocabulary;
-    const std::int32_t* targets = at.targets + chunk;
     if (n.name == "row maxima") {
-      row_maxima(chunk_rows(n), columns, vocabulary_valid(), r(n, 0), w(n));
+      row_maxima(n);
     } else if (n.name == "row sums, targets") {
-      row_sums(chunk_rows(n), columns, vocabulary_valid(), vocabulary_first(), r(n, 0), r(n, 1),
-               targets, w(n));
+      row_sums(n);
     } else {
-      loss_and_gradient(chunk_rows(n), columns, vocabulary_valid(), vocabulary_first(), r(n, 0),
-                        r(n, 1), r(n, 2), targets, scale, w(n), at.loss);
+      device.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
+                               floats(r(n, 2)), at().targets + chunk, scale, w(n), at().loss);
     }
   }
-  // Rows of the chunk whose logits the node reads first.
+  // Rows of the chunk whose logits (fp32) the node reads first.
   std::int64_t chunk_rows(const Node& n) const {
     return body->tensors[static_cast<std::size_t>(n.reads[0])].bytes / (4 * shared.shape.vocabulary);
   }
 
   // A collective: computes what this rank brings, then asks for it.
-  void prepare(const Node& n, CollectiveRequest* request) {
-    *request = {.kind = n.kind, .in = r(n, 0), .out = w(n), .elements = n.bytes / 4};
-    if (n.name.starts_with("row maxima")) {
-      row_maxima(chunk_rows(n), shared.shape.vocabulary, vocabulary_valid(), r(n, 0), w(n));
-      request->maximum = true;
-      request->in = w(n);
-    } else if (n.name.starts_with("row sums")) {
-      row_sums(chunk_rows(n), shared.shape.vocabulary, vocabulary_valid(), vocabulary_first(), r(n, 0),
-               r(n, 1), at.targets + chunk, w(n));
-      request->in = w(n);
-    }
+  void prepare(const Node& n, CollectiveRequest* request) const {
+    const bool rows = n.name.starts_with("row ");  // statistics of the loss: fp32, in place
+    if (n.name.starts_with("row maxima")) row_maxima(n);
+    if (n.name.starts_with("row sums")) row_sums(n);
+    const ElementType type = rows || shared.shape.element == 4 ? ElementType::Float32 : ElementType::BFloat16;
+    *request = {.axis = n.axis,
+                .kind = n.kind == NodeKind::AllReduce   ? OpKind::AllReduce
+                        : n.kind == NodeKind::AllGather ? OpKind::AllGather
+                                                        : OpKind::ReduceScatter,
+                .type = type,
+                .maximum = n.name.starts_with("row maxima"),
+                .in = rows ? w(n) : r(n, 0),
+                .out = w(n),
+                .elements = n.bytes / bytes_of(type)};
   }
 
   void run(const Node& n) {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
+    const bool gated = shared.model.mlp == MlpKind::Gated;
     switch (n.kind) {
       case NodeKind::Gemm: return gemm(n);
       case NodeKind::Norm:
@@ -351,20 +342,21 @@ struct OpCursor::State {
                    ? norm_backward(n, own(r(n, 0)), r(n, 3), p.norm1, p.norm1_bias)
                    : norm_backward(n, own(r(n, 0)), r(n, 3), p.norm2, p.norm2_bias);
       case NodeKind::Activation:
-        return shared.model.mlp == MlpKind::Gated ? swiglu(s.tokens, s.ffn, r(n, 0), w(n))
-                                                  : gelu(s.tokens * s.ffn, r(n, 0), w(n));
+        return gated ? device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n))
+                     : device.gelu(lane, s.tokens * s.ffn, r(n, 0), w(n));
       case NodeKind::ActivationBackward:
-        return shared.model.mlp == MlpKind::Gated
-                   ? swiglu_backward(s.tokens, s.ffn, r(n, 0), r(n, 1), w(n))
-                   : gelu_backward(s.tokens * s.ffn, r(n, 0), r(n, 1), w(n));
-      case NodeKind::Rope: return rotate(w(n), n.name == "rope backward");
-      case NodeKind::Attention: return attention(shared.attention, r(n, 0), w(n, 0), w(n, 1));
+        return gated ? device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n))
+                     : device.gelu_backward(lane, s.tokens * s.ffn, r(n, 0), r(n, 1), w(n));
+      case NodeKind::Rope:
+        return device.rope(lane, shared.attention, shared.model.rope_theta, n.name == "rope backward", w(n));
+      case NodeKind::Attention:
+        return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
       case NodeKind::AttentionBackward:
-        return attention_backward(shared.attention, r(n, 0), r(n, 1), r(n, 2), r(n, 3), w(n, 0), w(n, 1));
+        return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
+                                         floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
       case NodeKind::Elementwise: return elementwise(n);
       case NodeKind::Embedding:
-        return embed(s.tokens, s.hidden, at.tokens, parameter(p.table), vocabulary_first(),
-                     s.vocabulary, w(n));
+        return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(p.table), vocabulary(), w(n));
       case NodeKind::EmbeddingBackward: return embedding_backward(n);
       case NodeKind::CrossEntropy: return cross_entropy(n);
       case NodeKind::Dropout:
@@ -378,18 +370,23 @@ struct OpCursor::State {
   }
 };
 
-OpCursor::OpCursor(const BodyRunner& runner, OpKind kind, std::span<const SegmentInfo> segments,
-                   const OpAddresses& at, std::int32_t coordinate, float scale)
-    : state_(std::make_unique<State>(State{.shared = runner.shared(), .kind = kind,
-                                           .segments = segments, .at = at,
+OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, std::int32_t coordinate,
+                   float scale)
+    : state_(std::make_unique<State>(State{.shared = runner.shared(), .device = backend, .lane = lane,
                                            .coordinate = coordinate, .scale = scale})) {}
 OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
+void OpCursor::start(const ComputeOp& op) {
+  state_->op = &op;
+  state_->visited = 0;
+  state_->inside = false;
+}
+
 Progress OpCursor::run(CollectiveRequest* request) {
   State& s = *state_;
-  for (; s.visited < s.segments.size(); ++s.visited, s.inside = false) {
+  for (; s.visited < s.segments().size(); ++s.visited, s.inside = false) {
     if (!s.inside) s.enter();
     while (s.node < s.body->nodes.size()) {
       const Node& node = s.body->nodes[s.node++];

@@ -1,7 +1,7 @@
-// One compute op on the CPU: its bodies node by node, stopping where the tensor-parallel group meets.
+// One compute op: its bodies node by node on a backend, stopping where a group of ranks meets.
 //
 // A cursor never blocks: it returns at a collective and goes on once the caller has performed it.
-// fp32 only. Single-threaded; equal inputs give equal bits.
+// Equal inputs give equal bits.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/backend.h"
 #include "schedules/body.h"
 #include "schedules/schedule.h"
 
@@ -17,24 +18,34 @@ namespace rehearse::exec {
 
 // Where everything of one compute op lies on one rank; nullptr: the op does not have it.
 struct OpAddresses {
-  float *x_in = nullptr, *x_out = nullptr;  // (local, hidden): input of the first, output of the last segment
-  float* d_in = nullptr;    // gradient of that output (comes in; may be overwritten once used)
-  float* d_out = nullptr;   // gradient of that input (goes out)
+  std::byte *x_in = nullptr, *x_out = nullptr;  // (local, hidden): input of the first, output of the last segment
+  std::byte* d_in = nullptr;    // gradient of that output (comes in; may be overwritten once used)
+  std::byte* d_out = nullptr;   // gradient of that input (goes out)
   std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
   const std::int32_t *tokens = nullptr, *targets = nullptr;  // (tokens) of this micro-batch
   float* loss = nullptr;    // accumulated
   // Per segment of the op (in order) and tensor of segment_parameters(). A tied head has one more
   // entry at the end: the table. Gradients: nullptr where the op does not touch them; accumulated.
-  std::vector<std::vector<const float*>> parameter;
+  std::vector<std::vector<const std::byte*>> parameter;
   std::vector<std::vector<float*>> gradient;
 };
 
-// Before node `name` runs, its inputs must be summed (or gathered, or maximised) over tp.
+// One compute op, or one half of an OVERLAP pair, resolved before the first step.
+struct ComputeOp {
+  OpKind kind{};                       // Forward, Backward, InputGradient or WeightGradient
+  std::vector<SegmentInfo> segments;   // those that it covers
+  OpAddresses at;
+  std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
+};
+
+// Before the cursor goes on, arrays must be summed (or gathered, or maximised) over a group.
 struct CollectiveRequest {
-  NodeKind kind{};            // AllReduce, AllGather, ReduceScatter
+  Axis axis = Axis::Tensor;
+  OpKind kind{};              // AllReduce, AllGather, ReduceScatter
+  ElementType type{};
   bool maximum = false;       // AllReduce: largest instead of sum
-  float* in = nullptr;        // AllGather: own part; else the whole array
-  float* out = nullptr;       // AllGather: the whole array; ReduceScatter: own part. May alias `in`
+  std::byte* in = nullptr;    // AllGather: own part; else the whole array
+  std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
   std::int64_t elements = 0;  // of the whole array
 };
 
@@ -43,7 +54,7 @@ enum class Progress : std::uint8_t { Done, Collective };
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
-  // REQUIRES: dense model, plan.runtime rehearse, fp32, context_parallel 1; both outlive the runner.
+  // REQUIRES: dense model, plan.runtime rehearse, context_parallel 1; both outlive the runner.
   BodyRunner(const Transformer& model, const Plan& plan);
   ~BodyRunner();
   struct Shared;
@@ -53,16 +64,16 @@ class BodyRunner {
   std::unique_ptr<Shared> shared_;
 };
 
-// One op half done. An OVERLAP pair is two cursors, one after the other.
+// One compute op half done; used again for the next op of its lane.
 class OpCursor {
  public:
-  // `kind`: Forward, Backward, InputGradient or WeightGradient. `segments`: those that it covers.
-  // `coordinate`: on tp. `scale`: 1 / (m * d * tokens), what d_logits and the loss carry.
-  OpCursor(const BodyRunner& runner, OpKind kind, std::span<const SegmentInfo> segments,
-           const OpAddresses& at, std::int32_t coordinate, float scale);
+  // `coordinate`: on tp. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
+  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, std::int32_t coordinate, float scale);
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
+  // `op` must live until run() says Done.
+  void start(const ComputeOp& op);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
 

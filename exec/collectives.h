@@ -1,35 +1,20 @@
 // Collectives among ranks of one process: whoever comes last performs it for all, in rank order.
 //
-// Fixed-order sums: every element is added over members 0, 1, ... in fp32, so reruns are bitwise
-// equal and two terms give the same bits on every layout.
+// Fixed-order sums: every element is added over members 0, 1, ... in its own type, so reruns are
+// bitwise equal and two terms give the same bits on every layout.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
-#include "schedules/op.h"
+#include "exec/exchange.h"
 
 namespace rehearse::exec {
 
-// What one member brings. In place where in == out (ReduceScatter and AllGather: the own part of
-// the whole array).
-struct Contribution {
-  float* in = nullptr;
-  float* out = nullptr;
-};
+// REQUIRES: every member's contribution is here (host memory), of type Float32 or Float64; in and
+// out of a member are equal or do not overlap (AllToAll: do not overlap).
+void perform(const Exchange& exchange);
 
-// `elements`: of the whole array. REQUIRES: divisible by the members for ReduceScatter, AllGather,
-// AllToAll, Gather and Scatter. `root`: member index, for Broadcast, Reduce, Gather, Scatter.
-void all_reduce(std::span<const Contribution> members, std::int64_t elements, bool maximum);
-void all_reduce(std::span<double* const> members, std::int64_t elements);
-// in: the whole array, out: own part (or the whole array again: then its own part is overwritten).
-void reduce_scatter(std::span<const Contribution> members, std::int64_t elements);
-// in: own part (or the whole array: then its own part is read), out: the whole array.
-void all_gather(std::span<const Contribution> members, std::int64_t elements);
-void broadcast(std::span<const Contribution> members, std::int64_t elements, std::size_t root);
-void reduce(std::span<const Contribution> members, std::int64_t elements, std::size_t root);
-void gather(std::span<const Contribution> members, std::int64_t elements, std::size_t root);
-void scatter(std::span<const Contribution> members, std::int64_t elements, std::size_t root);
-void all_to_all(std::span<const Contribution> members, std::int64_t elements);
+// Sums (or takes the largest of) `count` elements of every array, in order, into `to`, which may be
+// one of them. For communicators that have gathered the arrays from elsewhere.
+void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count, bool maximum,
+             void* to);
 
 }  // namespace rehearse::exec

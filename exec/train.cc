@@ -30,7 +30,7 @@ std::int64_t arena_bytes(const Schedule& schedule) {
   return sum;
 }
 
-void load_batch(InProcess& process, const Plan& plan, const Data& data, std::int64_t step) {
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t step) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
   for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
     std::int32_t* inputs = process.inputs(replica).data();
@@ -45,7 +45,7 @@ void load_batch(InProcess& process, const Plan& plan, const Data& data, std::int
   }
 }
 
-Result<std::vector<StepReport>> train(InProcess& process, const Plan& plan, const TrainOptions& options,
+Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, const TrainOptions& options,
                                       const Data& data,
                                       const std::function<void(const StepReport&)>& after_step) {
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/data.h"
-#include "exec/in_process.h"
+#include "exec/interpreter.h"
 #include "schedules/model.h"
 #include "schedules/plan.h"
 #include "schedules/result.h"
@@ -25,7 +25,7 @@ std::int64_t arena_bytes(const Schedule& schedule);
 // Fills inputs and targets of step `step`. Sample step B + j d b + r b + i is number i of
 // micro-batch j of replica r: which samples a step has does not depend on the layout.
 // REQUIRES: context_parallel 1.
-void load_batch(InProcess& process, const Plan& plan, const Data& data, std::int64_t step);
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t step);
 
 struct StepReport {
   std::int64_t step = 0;  // 0, 1, ...
@@ -35,7 +35,7 @@ struct StepReport {
 
 // Runs train.steps steps; `after_step` sees each. Error: diverged (`infeasible`), or the executor's
 // own failure; steps that were reported before it have run.
-Result<std::vector<StepReport>> train(InProcess& process, const Plan& plan, const TrainOptions& options,
+Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, const TrainOptions& options,
                                       const Data& data,
                                       const std::function<void(const StepReport&)>& after_step);
 

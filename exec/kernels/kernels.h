@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "exec/shapes.h"
+
 namespace rehearse::exec {
 
 // --- norms (Ba et al. 2016; Zhang & Sennrich 2019), statistics kept per row ---------------------
@@ -38,11 +40,6 @@ void rope(std::int64_t tokens, std::int64_t sequence, std::int64_t heads, std::i
           std::int64_t columns, double theta, bool inverse, float* qkv);
 
 // --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
-struct AttentionShape {
-  std::int64_t tokens = 0, sequence = 0;      // tokens = samples * sequence
-  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
-};
 // o(tokens, heads * d), lse(heads, tokens)
 void attention(const AttentionShape& shape, const float* qkv, float* o, float* lse);
 // dqkv(tokens, columns); delta(heads, tokens) is scratch

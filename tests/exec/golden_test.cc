@@ -11,7 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/data.h"
-#include "exec/in_process.h"
+#include "exec/cpu_backend.h"
+#include "exec/interpreter.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
 
@@ -125,9 +126,10 @@ void expect_golden(const std::string& size, const Layout& layout) {
   ASSERT_TRUE(order) << order.error().message;
   const Result<Schedule> schedule = lower(order.value(), model, plan);
   ASSERT_TRUE(schedule) << schedule.error().message;
-  auto made = InProcess::create(model, plan, schedule.value(), 1);
+  const std::unique_ptr<Backend> backend = make_cpu_backend();
+  auto made = Interpreter::create(model, plan, schedule.value(), *backend, {});
   ASSERT_TRUE(made) << made.error().message;
-  InProcess& run = *made.value();
+  Interpreter& run = *made.value();
   std::map<std::string, std::vector<float>> weights;
   if (size == "micro") {
     const auto all = read_binary<float>("tests/data/golden/micro/weights.f32.bin");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cpu_backend.h"
 #include "exec/initial.h"
 #include "exec/train.h"
 #include "schedules/scenario.h"
@@ -59,9 +60,11 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
   const Result<Schedule> lowered = lower_for_run(model, plan);
   if (!lowered) return fail(lowered.error());
   const Schedule& schedule = lowered.value();
-  const Result<std::unique_ptr<InProcess>> made = InProcess::create(model, plan, schedule, workers);
+  const std::unique_ptr<Backend> backend = make_cpu_backend();
+  const Result<std::unique_ptr<Interpreter>> made =
+      Interpreter::create(model, plan, schedule, *backend, {.workers = workers});
   if (!made) return fail(made.error());
-  InProcess& process = *made.value();
+  Interpreter& process = *made.value();
   const TrainOptions& options = scenario.value().train;
   process.initialise(initial_values(model, options.seed));
   const Result<Data> data = Data::open("synthetic", model.vocabulary, options.seed);

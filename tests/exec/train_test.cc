@@ -10,7 +10,8 @@ namespace {
 struct Ready {
   Scenario scenario;
   Schedule schedule;
-  std::unique_ptr<InProcess> process;
+  std::unique_ptr<Backend> backend = make_cpu_backend();
+  std::unique_ptr<Interpreter> process;
 };
 
 Ready ready(Family family, const std::vector<std::string>& plan) {
@@ -25,7 +26,8 @@ Ready ready(Family family, const std::vector<std::string>& plan) {
 }
 
 void start(Ready& on, int workers = 1) {
-  auto made = InProcess::create(on.scenario.model, on.scenario.plan, on.schedule, workers);
+  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend,
+                                  {.workers = workers});
   ASSERT_TRUE(made) << made.error().message;
   on.process = std::move(made).value();
   on.process->initialise(initial_values(on.scenario.model, on.scenario.train.seed));
@@ -147,7 +149,7 @@ TEST(Train, SaysThatItDiverged) {
 
 TEST(Train, RefusesWhatItDoesNotExecute) {
   Ready on = ready(Family::Gpt2, {"context_parallel=2"});
-  const auto made = InProcess::create(on.scenario.model, on.scenario.plan, on.schedule, 1);
+  const auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("context_parallel"), std::string::npos);
 }

@@ -1,0 +1,28 @@
+// Which ranks meet: the instances of the schedule's groups, over all ranks of the run.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "schedules/mesh.h"
+#include "schedules/schedule.h"
+
+namespace rehearse::exec {
+
+struct GroupInstances {
+  GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh);
+  struct Place {
+    std::int32_t instance = -1;  // -1: the rank is in none
+    std::int32_t member = -1;    // its place in the instance
+  };
+  std::vector<std::vector<Place>> of;             // [group][rank]
+  std::vector<std::vector<std::int32_t>> ranks;   // [instance]: ranks by member
+  // REQUIRES: the schedule has a group of this name ("tp", "cp").
+  std::int32_t group(std::string_view name) const;
+
+ private:
+  std::vector<std::string_view> names_;
+};
+
+}  // namespace rehearse::exec

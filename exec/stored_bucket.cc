@@ -1,0 +1,49 @@
+#include "exec/stored_bucket.h"
+
+#include <bit>
+
+namespace rehearse::exec {
+namespace {
+
+// Round to nearest, ties to even.
+std::uint16_t to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+std::byte* bytes(float* data) { return reinterpret_cast<std::byte*>(data); }
+std::int64_t own_bytes(const StoredBucket& s) { return 4 * (s.own_last - s.own_first); }
+
+}  // namespace
+
+void write_parameters(Backend& backend, const StoredBucket& stored, const std::vector<float>& values) {
+  const std::int64_t count = stored.last - stored.first;
+  if (stored.type == ElementType::Float32) {
+    backend.write(stored.parameter, values.data(), 4 * count);
+  } else {
+    std::vector<std::uint16_t> rounded(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bfloat16(values[i]);
+    backend.write(stored.parameter, rounded.data(), 2 * count);
+  }
+  if (stored.master != nullptr) {
+    backend.write(bytes(stored.master), values.data() + (stored.own_first - stored.first), own_bytes(stored));
+  }
+}
+
+std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored) {
+  std::vector<float> values(static_cast<std::size_t>(stored.own_last - stored.own_first));
+  const std::byte* from = stored.master != nullptr
+                              ? bytes(stored.master)
+                              : stored.parameter + 4 * (stored.own_first - stored.first);
+  backend.read(values.data(), from, own_bytes(stored));
+  return values;
+}
+
+void clear_state(Backend& backend, const StoredBucket& stored) {
+  if (stored.m == nullptr) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(stored.own_last - stored.own_first), 0.0F);
+  backend.write(bytes(stored.m), zeros.data(), own_bytes(stored));
+  backend.write(bytes(stored.v), zeros.data(), own_bytes(stored));
+}
+
+}  // namespace rehearse::exec

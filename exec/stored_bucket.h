@@ -1,0 +1,33 @@
+// Parameters and optimizer state as a rank stores them: where they lie, and copies to and from the
+// host in fp32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "exec/backend.h"
+#include "schedules/schedule.h"
+
+namespace rehearse::exec {
+
+// Elements [first, last) of a bucket as one rank holds them, and [own_first, own_last) of these whose
+// newest value and optimizer state it has. Addresses are the backend's.
+struct StoredBucket {
+  std::int32_t rank = 0;             // global number
+  BucketId bucket{};
+  std::int64_t first = 0, last = 0;
+  std::int64_t own_first = 0, own_last = 0;
+  std::byte* parameter = nullptr;    // of [first, last)
+  ElementType type{};                // of the parameters
+  float* master = nullptr;           // of [own_first, own_last); nullptr: the parameter is fp32
+  float *m = nullptr, *v = nullptr;  // of [own_first, own_last)
+};
+
+// values: of [first, last). Rounds to nearest even where the parameters are bf16; sets the master too.
+void write_parameters(Backend& backend, const StoredBucket& stored, const std::vector<float>& values);
+// Of [own_first, own_last): the master where there is one.
+std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored);
+void clear_state(Backend& backend, const StoredBucket& stored);
+
+}  // namespace rehearse::exec
