@@ -69,7 +69,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
   local.targets = local.inputs;
   made->runner_ = std::make_unique<BodyRunner>(model, plan);
-  made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator, options.workers);
+  made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
+                                                 options.observer, options.workers);
   return made;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exec/communicator.h"
+#include "exec/observer.h"
 #include "exec/rank_state.h"
 #include "exec/stored_bucket.h"
 #include "schedules/result.h"
@@ -28,6 +29,7 @@ struct StepResult {
 struct InterpreterOptions {
   int workers = 1;                       // threads that perform ops; an asynchronous backend takes one
   Communicator* communicator = nullptr;  // where this process holds only a part of the ranks
+  Observer* observer = nullptr;          // told of every op as it begins, waits and ends
 };
 
 class Interpreter {

@@ -21,8 +21,9 @@ float loss_scale(const Plan& plan) {
 
 }  // namespace
 
-Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator, int workers)
-    : local_(local), s_(local.schedule), communicator_(communicator),
+Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator,
+                     Observer* observer, int workers)
+    : local_(local), s_(local.schedule), communicator_(communicator), observer_(observer),
       workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
       groups_(local.schedule, local.plan, local.mesh) {
   start.resize(s_.ops.size());
@@ -102,12 +103,17 @@ Scheduler::Queue* Scheduler::pick() {
   return best;
 }
 
+void Scheduler::waits_for(const Queue& queue, std::int32_t peer) {
+  if (observer_ != nullptr) observer_->op_waits(queue.lane.rank, queue.lane.stream, peer);
+}
+
 void Scheduler::finish(Queue& queue) {
   const OpId id = head(queue);
   local_.backend.end(queue.lane, id);
   const auto rank = static_cast<std::size_t>(queue.rank);
   ended_[rank][static_cast<std::size_t>(id.value - first_op(queue))] = 1;
   if (reports_[rank] != 0) end[id.index()] = {now_ns() - began_ns};
+  if (observer_ != nullptr) observer_->op_ended(queue.lane.rank, queue.lane.stream);
   queue.head = Head::Idle;
   queue.started = false;
   queue.half = 0;
@@ -140,6 +146,7 @@ void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exc
   at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
   at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
   queue.head = Head::Waiting;
+  waits_for(queue, kWaitsForGroup);
   if (at.queues.size() < at.here) return;
   exchange.instance = place.instance;
   exchange.sequence = at.sequence++;
@@ -213,6 +220,7 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   const auto self = static_cast<std::int32_t>(&queue - queues_.data());
   lock.lock();
   queue.head = Head::Waiting;
+  waits_for(queue, other_rank);
   if (!local_.holds(other_rank)) {
     ++posted_;
     lock.unlock();
@@ -273,7 +281,12 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
   queue.head = Head::Running;
   if (!resumed) {
     if (reports_[static_cast<std::size_t>(queue.rank)] != 0) start[id.index()] = {now_ns() - began_ns};
+    if (observer_ != nullptr) {
+      observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
+    }
     local_.backend.begin(queue.lane, id, s_.waits_of(id));
+  } else {
+    waits_for(queue, kWaitsForNobody);
   }
   if (resumed && kind != OpClass::Compute) return finish(queue);
   lock.unlock();
@@ -343,6 +356,9 @@ Result<> Scheduler::run(const StepOptions& options) {
   }
   for (auto& row : ended_) std::fill(row.begin(), row.end(), std::uint8_t{0});
   began_ns = now_ns();
+  if (observer_ != nullptr) {
+    for (const auto& rank : local_.ranks) observer_->step_began(rank->rank.value, options.step);
+  }
   local_.backend.begin_step();
   ++generation_;
   changed_.notify_all();

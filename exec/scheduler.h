@@ -17,6 +17,7 @@
 
 #include "exec/communicator.h"
 #include "exec/group_instances.h"
+#include "exec/observer.h"
 #include "exec/rank_state.h"
 
 namespace rehearse::exec {
@@ -24,7 +25,9 @@ namespace rehearse::exec {
 class Scheduler {
  public:
   // `communicator`: null where all ranks are in this process. All must outlive the scheduler.
-  Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator, int workers);
+  // `observer`: null where nobody watches.
+  Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator, Observer* observer,
+            int workers);
   ~Scheduler();
 
   // One step. Error: what the communicator or the backend says, or a deadlock (ours).
@@ -72,6 +75,7 @@ class Scheduler {
   void meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
             std::unique_lock<std::mutex>& lock);
   void finish(Queue& queue);
+  void waits_for(const Queue& queue, std::int32_t peer);
   Communicator::Done resume(std::vector<std::int32_t> queues);
   void stuck();
 
@@ -84,6 +88,7 @@ class Scheduler {
   LocalRanks& local_;
   const Schedule& s_;
   Communicator* communicator_;
+  Observer* observer_;
   const int workers_;
   const GroupInstances groups_;
   std::vector<Queue> queues_;                          // rank * kNumStreams + stream
