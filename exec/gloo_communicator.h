@@ -1,0 +1,43 @@
+// Ranks of several processes meet over Gloo (TCP): the Communicator of the CPU backend.
+//
+// Gloo carries tagged messages between processes, over one full mesh; the collectives are composed
+// here, because their sums must be taken in the order of the members whatever the processes: every
+// member's raw contribution travels to who sums it. All-reduce: up to 8 KiB everybody gets
+// everything and sums it all; above, every process sums one slice and sends it to the others.
+//
+// Without Gloo in the build, connect_gloo says so.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "exec/communicator.h"
+#include "exec/store.h"
+
+namespace rehearse::exec {
+
+bool has_gloo();  // in this build
+
+// What went wrong first, for who must say whose fault a failed run is.
+enum class GlooTrouble : std::uint8_t { None, Timeout, PeerLost, Ended };
+
+class ProcessCommunicator : public Communicator {
+ public:
+  // Every call under way and to come ends with this error, soon. From any thread.
+  virtual void end(const std::string& why) = 0;
+  virtual GlooTrouble trouble() const = 0;
+  // The largest of all processes' values; every process calls it in turn. Waits.
+  virtual Result<double> largest(double value) = 0;
+};
+
+struct GlooOptions {
+  std::int32_t process = 0, processes = 1;
+  std::int32_t ranks = 1;     // of the run; `processes` divides it
+  std::string address;        // numeric, of this machine, where the others reach it
+  double timeout_s = 600;     // of one exchange
+};
+
+// Meets the other processes through keys of the store. Error: who does not come, within the timeout.
+Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options, StoreClient& store);
+
+}  // namespace rehearse::exec
