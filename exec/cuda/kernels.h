@@ -1,0 +1,185 @@
+// What a transformer's bodies run on an NVIDIA GPU beside matrix products: the kernels of
+// exec/kernels/kernels.h, one for one, launched on a stream. Plain C++: no CUDA header is needed.
+//
+// Activations, their gradients and parameters have type T (Float32 or BFloat16); statistics, lse,
+// logits, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
+// fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are bitwise equal.
+//
+// All pointers are device memory unless said otherwise. Arrays aligned to 16 B with a row length
+// that divides by 16 B move 16 B per access; others are right, but slower. A call returns a
+// cudaError_t (0: launched); 1 (cudaErrorInvalidValue) for a shape that no kernel takes. Nothing
+// here synchronises or allocates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+struct CUstream_st;
+
+namespace rehearse::exec::cuda {
+
+using Stream = CUstream_st*;
+
+enum class Type : std::uint8_t { Float32, BFloat16 };
+constexpr std::int64_t bytes_of(Type type) { return type == Type::Float32 ? 4 : 2; }
+
+// --- norms (Ba et al. 2016; Zhang & Sennrich 2019) --------------------------------------------------
+// y(rows, h) = (x - mean) * rstd * weight(h) + bias(h); statistics(rows, 2) = mean, rstd, fp32; bias
+// may be null.
+int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
+               const void* weight, const void* bias, double epsilon, void* y, float* statistics);
+// statistics(rows) = 1 / root mean square
+int rms_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
+             const void* weight, double epsilon, void* y, float* statistics);
+// Bytes of `scratch` below, for column sums of (rows, columns).
+std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
+// dx = its gradient + residual(rows, h) (may be null; dx may be dy or residual). d_weight(h) and
+// d_bias(h), fp32, accumulate; null: not wanted, and with dx null the input's gradient is not.
+// scratch: 2 * column_sums_scratch(rows, h) bytes.
+int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
+                        const void* x, const float* statistics, const void* weight,
+                        const void* residual, void* dx, float* d_weight, float* d_bias,
+                        void* scratch);
+// scratch: column_sums_scratch(rows, h) bytes.
+int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
+                      const void* x, const float* statistics, const void* weight,
+                      const void* residual, void* dx, float* d_weight, void* scratch);
+
+// --- pointwise ------------------------------------------------------------------------------------
+int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias, void* y);
+// out = x + y + bias(cols); bias may be null; out may be x or y
+int add_residual(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* x,
+                 const void* y, const void* bias, void* out);
+// sums(cols), fp32, += column sums of y(rows, cols); scratch: column_sums_scratch(rows, cols) bytes
+int add_column_sums(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* y,
+                    float* sums, void* scratch);
+int gelu(Stream stream, Type type, std::int64_t count, const void* u, void* g);  // tanh form
+int gelu_backward(Stream stream, Type type, std::int64_t count, const void* dg, const void* u,
+                  void* du);  // du may be dg
+// u(rows, 2 f): gate, then up; g(rows, f) = silu(gate) * up
+int swiglu(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* u, void* g);
+int swiglu_backward(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* dg,
+                    const void* u, void* du);
+// Rotates the first `heads` heads of x(tokens, columns) in place; position = token % sequence.
+// `inverse`: the backward. REQUIRES: head_dim even.
+int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t sequence, std::int64_t heads,
+         std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, void* x);
+
+// --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
+struct AttentionShape {
+  std::int64_t tokens = 0, sequence = 0;  // tokens = samples * sequence
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+// REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
+// arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
+// o(tokens, heads * d), lse(heads, tokens)
+int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,
+              float* lse);
+// dqkv(tokens, columns); delta(heads, tokens) is scratch. dK and dV, then dQ, in one pass each: 7
+// products instead of 5, in exchange for a fixed order of summation.
+int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
+                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta);
+
+// --- embedding ------------------------------------------------------------------------------------
+// Rows [first, first + rows) of the vocabulary are here; others give zeros. out(tokens, h)
+int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+          const void* table, std::int64_t first, std::int64_t rows, void* out);
+// order(tokens): positions sorted by id, equal ids by position. Counts, in tokens^2 comparisons.
+int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std::int32_t* order);
+// d_table(rows, h), fp32, += dy(tokens, h) by id, in token order; order: as sort_tokens left it
+int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
+                   const std::int32_t* ids, const void* dy, std::int64_t first, std::int64_t rows,
+                   const std::int32_t* order, float* d_table);
+// out(tokens, h) = x + positions((first + token) % sequence, h); out may be x
+int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
+                  std::int64_t sequence, std::int64_t first, const void* x, const void* positions,
+                  void* out);
+// d_positions(sequence, h), fp32, += dy(tokens, h) by position, in token order
+int add_positions_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
+                           std::int64_t sequence, std::int64_t first, const void* dy,
+                           float* d_positions);
+
+// --- cross-entropy over the vocabulary rows [first, first + valid) of `logits`(rows, columns), fp32;
+// columns beyond `valid` are padding. Each step is a partial result of one tensor-parallel rank.
+int row_maxima(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+               const float* logits, float* maxima);
+// sums(rows, 2): sum of exp(logit - maximum), logit of the target where it is here (else 0)
+int row_sums(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+             std::int64_t first, const float* logits, const float* maxima,
+             const std::int32_t* targets, float* sums);
+// d_logits(rows, columns), type T, scaled by `scale`; scale * loss of the rows is added to *loss.
+// d_logits may be logits where T is fp32.
+int loss_and_gradient(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
+                      std::int64_t valid, std::int64_t first, const float* logits,
+                      const float* maxima, const float* sums, const std::int32_t* targets,
+                      float scale, void* d_logits, float* loss);
+// The three steps above for a rank that holds the whole vocabulary, reading the logits twice instead
+// of three times; maxima(rows) and sums(rows, 2) are left as row_maxima and row_sums leave them.
+int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
+                  std::int64_t valid, const float* logits, const std::int32_t* targets, float scale,
+                  float* maxima, float* sums, void* d_logits, float* loss);
+
+// --- the end of a step ----------------------------------------------------------------------------
+// Flat arrays are worked on in pieces that do not cross a tensor. Made once, by the host.
+struct TensorRange {
+  std::int64_t begin = 0, end = 0;  // elements of the flat array
+  std::int32_t slot = 0;            // of the tensor's norm
+  bool decays = false;              // weight decay applies
+};
+struct Piece {
+  std::int64_t begin = 0;
+  std::int32_t count = 0, decays = 0;
+};
+struct SlotRun {  // pieces [first, first + count) belong to `slot`
+  std::int32_t slot = 0, first = 0, count = 0;
+};
+struct Pieces {
+  std::vector<Piece> pieces;
+  std::vector<SlotRun> runs;  // one per range
+};
+constexpr std::int32_t kPieceElements = 16384;
+Pieces cut_into_pieces(std::span<const TensorRange> ranges);
+
+// slots[run.slot] += sum of squares of its pieces, fp64; partials(num_pieces) is scratch. Runs of one
+// slot are added in their order. `pieces` and `runs` are device copies of a Pieces' lists.
+int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std::int64_t num_pieces,
+                   const SlotRun* runs, std::int64_t num_runs, double* partials, double* slots);
+// factor = min(1, clip_norm / (sqrt(sum of squares) + 1e-6)), 1 where clip_norm is 0; the sum runs in
+// slot order.
+int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
+                float* factor);
+
+// Constants of one AdamW step, each rounded as exec/optimizer.cc rounds it.
+struct AdamW {
+  float b1 = 0, a1 = 0, b2 = 0, a2 = 0;   // beta and 1 - beta
+  float size = 0;                         // rate / (1 - b1^t)
+  float root = 0;                         // 1 / sqrt(1 - b2^t)
+  float epsilon = 0;
+  float keep = 1;                         // 1 - rate * decay, for pieces that decay
+};
+AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
+                      std::int64_t step);
+// AdamW over the pieces of flat fp32 arrays: master, m, v; gradients are scaled by *scale. Writes
+// `parameters` in bf16 as well (null: the master is the parameter, fp32 mode).
+int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64_t num_pieces,
+          const float* gradients, const float* scale, float* master, float* m, float* v,
+          void* parameters);
+
+// --- plain arrays ---------------------------------------------------------------------------------
+int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
+int fill(Stream stream, std::int64_t count, float value, float* out);
+
+// Collectives of several ranks on one GPU: out[k][i] = in[0][i] + in[1][i] + ... in that order in
+// fp32 (fp64 for doubles), rounded once, for every k; or the maximum. An out may be an in. A reduce_scatter
+// is one call per part. REQUIRES: at most kMaxMembers of each.
+constexpr std::size_t kMaxMembers = 64;
+enum class Reduction : std::uint8_t { Sum, Maximum };
+int reduce_arrays(Stream stream, Type type, Reduction reduction, std::int64_t count,
+                  std::span<const void* const> in, std::span<void* const> out);
+int reduce_doubles(Stream stream, std::int64_t count, std::span<const double* const> in,
+                   std::span<double* const> out);
+
+}  // namespace rehearse::exec::cuda

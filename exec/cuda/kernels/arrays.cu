@@ -1,0 +1,125 @@
+// Casts, fills, and sums of several ranks' arrays in rank order.
+#include "exec/cuda/kernels/device.cuh"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class From, class To, int V>
+__global__ void cast_kernel(std::int64_t count, const From* __restrict__ in, To* __restrict__ out) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (i >= count) return;
+  float v[V];
+  load(in + i, v);
+  store(out + i, v);
+}
+
+template <int V>
+__global__ void fill_kernel(std::int64_t count, float value, float* out) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (i >= count) return;
+  float v[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) v[k] = value;
+  store(out + i, v);
+}
+
+template <class T>
+struct Members {
+  const T* in[kMaxMembers];
+  T* out[kMaxMembers];
+  int num_in, num_out;
+};
+
+// A thread reads its elements of all members before it writes any: out may be in.
+template <class T, int V, class Join>
+__global__ void reduce_kernel(std::int64_t count, Members<T> members) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (i >= count) return;
+  float sum[V], v[V];
+  load(members.in[0] + i, sum);
+  for (int k = 1; k < members.num_in; ++k) {
+    load(members.in[k] + i, v);
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum[j] = Join{}(sum[j], v[j]);
+  }
+  for (int k = 0; k < members.num_out; ++k) store(members.out[k] + i, sum);
+}
+
+__global__ void reduce_doubles_kernel(std::int64_t count, Members<double> members) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  double sum = members.in[0][i];
+  for (int k = 1; k < members.num_in; ++k) sum += members.in[k][i];
+  for (int k = 0; k < members.num_out; ++k) members.out[k][i] = sum;
+}
+
+template <class T, class In, class Out>
+bool gather_members(std::span<const In> in, std::span<const Out> out, Members<T>* members) {
+  if (in.empty() || in.size() > kMaxMembers || out.size() > kMaxMembers) return false;
+  for (std::size_t k = 0; k < in.size(); ++k) members->in[k] = static_cast<const T*>(in[k]);
+  for (std::size_t k = 0; k < out.size(); ++k) members->out[k] = static_cast<T*>(out[k]);
+  members->num_in = static_cast<int>(in.size());
+  members->num_out = static_cast<int>(out.size());
+  return true;
+}
+
+}  // namespace
+
+int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out) {
+  return with_type(from, [&](auto zero) {
+    using From = decltype(zero);
+    return with_type(to, [&](auto other) {
+      using To = decltype(other);
+      constexpr int kWide = sizeof(From) + sizeof(To) == 8 ? 4 : 8;
+      const auto go = [&](auto width) {
+        constexpr int V = decltype(width)::value;
+        return launch(cast_kernel<From, To, V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream,
+                      count, static_cast<const From*>(in), static_cast<To*>(out));
+      };
+      if (vectorises<Bf16>(count, {in, out})) return go(std::integral_constant<int, kWide>{});
+      return go(std::integral_constant<int, 1>{});
+    });
+  });
+}
+
+int fill(Stream stream, std::int64_t count, float value, float* out) {
+  return with_width(Type::Float32, count, {out}, [&](auto, auto width) {
+    constexpr int V = decltype(width)::value;
+    return launch(fill_kernel<V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream, count, value,
+                  out);
+  });
+}
+
+int reduce_arrays(Stream stream, Type type, Reduction reduction, std::int64_t count,
+                  std::span<const void* const> in, std::span<void* const> out) {
+  return with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    Members<T> members{};
+    if (!gather_members(in, out, &members)) return kInvalidValue;
+    bool aligned = vectorises<T>(count, {});
+    for (const void* array : in) aligned = aligned && vectorises<T>(0, {array});
+    for (const void* array : out) aligned = aligned && vectorises<T>(0, {array});
+    const auto go = [&](auto width, auto join) {
+      constexpr int V = decltype(width)::value;
+      return launch(reduce_kernel<T, V, decltype(join)>, dim3(blocks(count, kThreads * V)), kThreads, 0,
+                    stream, count, members);
+    };
+    const auto with_join = [&](auto width) {
+      return reduction == Reduction::Sum ? go(width, Add{}) : go(width, Larger{});
+    };
+    if (aligned) return with_join(std::integral_constant<int, kVector<T>>{});
+    return with_join(std::integral_constant<int, 1>{});
+  });
+}
+
+int reduce_doubles(Stream stream, std::int64_t count, std::span<const double* const> in,
+                   std::span<double* const> out) {
+  Members<double> members{};
+  if (!gather_members(in, out, &members)) return kInvalidValue;
+  return launch(reduce_doubles_kernel, dim3(blocks(count, kThreads)), kThreads, 0, stream, count,
+                members);
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,211 @@
+// Cross-entropy over rows of fp32 logits: one block per row.
+#include "exec/cuda/kernels/device.cuh"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+// Calls f(column, value[V]) for this thread's share of the first `valid` columns; what lies beyond
+// them reads as -infinity. REQUIRES: V divides `columns`, or is 1.
+template <int V, class F>
+__device__ __forceinline__ void for_columns(const float* row, std::int64_t valid, F f) {
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < valid; c += kThreads * V) {
+    float v[V];
+    load(row + c, v);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if (c + i >= valid) v[i] = -INFINITY;
+    }
+    f(c, v);
+  }
+}
+
+template <int V>
+__global__ void __launch_bounds__(kThreads)
+    row_maxima_kernel(std::int64_t columns, std::int64_t valid, const float* __restrict__ logits,
+                      float* __restrict__ maxima) {
+  __shared__ float room[kWarp];
+  float top = -INFINITY;
+  for_columns<V>(logits + blockIdx.x * columns, valid, [&](std::int64_t, const float(&v)[V]) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) top = fmaxf(top, v[i]);
+  });
+  top = over_block<Larger>(top, room);
+  if (threadIdx.x == 0) maxima[blockIdx.x] = top;
+}
+
+// sums(rows, 2) of one row, by its first thread
+__device__ __forceinline__ void store_sums(float sum, const float* logits, std::int32_t target,
+                                           std::int64_t first, std::int64_t valid, float* sums) {
+  if (threadIdx.x != 0) return;
+  const std::int64_t column = target - first;
+  sums[0] = sum;
+  sums[1] = column >= 0 && column < valid ? logits[column] : 0.0F;
+}
+
+template <int V>
+__global__ void __launch_bounds__(kThreads)
+    row_sums_kernel(std::int64_t columns, std::int64_t valid, std::int64_t first,
+                    const float* __restrict__ logits, const float* __restrict__ maxima,
+                    const std::int32_t* __restrict__ targets, float* __restrict__ sums) {
+  __shared__ float room[kWarp];
+  const std::int64_t row = blockIdx.x;
+  const float top = maxima[row];
+  float sum = 0;
+  for_columns<V>(logits + row * columns, valid, [&](std::int64_t, const float(&v)[V]) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum += expf(v[i] - top);
+  });
+  sum = over_block<Add>(sum, room);
+  store_sums(sum, logits + row * columns, targets[row], first, valid, sums + 2 * row);
+}
+
+// d_logits = scale (softmax - one at the target), zeros beyond `valid`. d_logits may be logits.
+template <class T, int V>
+__device__ __forceinline__ void store_gradient(const float* logits, std::int64_t columns,
+                                               std::int64_t valid, std::int64_t target, float top,
+                                               float sum, float scale, T* d_logits) {
+  const float inverse = 1.0F / sum;
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns; c += kThreads * V) {
+    float v[V];
+    load(logits + c, v);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      v[i] = c + i < valid ? scale * expf(v[i] - top) * inverse : 0.0F;
+      if (c + i == target && target < valid) v[i] -= scale;
+    }
+    store(d_logits + c, v);
+  }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(std::int64_t columns, std::int64_t valid, std::int64_t first,
+                    const float* logits, const float* __restrict__ maxima,
+                    const float* __restrict__ sums, const std::int32_t* __restrict__ targets,
+                    float scale, T* d_logits) {
+  const std::int64_t row = blockIdx.x;
+  store_gradient<T, V>(logits + row * columns, columns, valid, targets[row] - first, maxima[row],
+                       sums[2 * row], scale, d_logits + row * columns);
+}
+
+// Maximum and sum of exponentials of what was seen so far (Milakov & Gimelshein 2018).
+struct Running {
+  float top, sum;
+};
+__device__ __forceinline__ Running join(Running a, Running b) {
+  const float top = fmaxf(a.top, b.top);
+  if (top == -INFINITY) return {top, 0.0F};
+  return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_kernel(std::int64_t columns, std::int64_t valid, const float* logits,
+                         const std::int32_t* __restrict__ targets, float scale,
+                         float* __restrict__ maxima, float* __restrict__ sums, T* d_logits) {
+  __shared__ Running room[kThreads / kWarp];
+  const std::int64_t row = blockIdx.x;
+  const float* in = logits + row * columns;
+  Running all{-INFINITY, 0.0F};
+  for_columns<V>(in, valid, [&](std::int64_t, const float(&v)[V]) {
+    float top = v[0], sum = 0;
+#pragma unroll
+    for (int i = 1; i < V; ++i) top = fmaxf(top, v[i]);
+    top = fmaxf(top, all.top);
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum += expf(v[i] - top);
+    all = {top, all.sum * expf(all.top - top) + sum};
+  });
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    all = join(all, {__shfl_xor_sync(0xFFFFFFFFU, all.top, distance),
+                     __shfl_xor_sync(0xFFFFFFFFU, all.sum, distance)});
+  }
+  if (threadIdx.x % kWarp == 0) room[threadIdx.x / kWarp] = all;
+  __syncthreads();
+  all = room[0];
+  for (int k = 1; k < kThreads / kWarp; ++k) all = join(all, room[k]);
+  if (threadIdx.x == 0) maxima[row] = all.top;
+  store_sums(all.sum, in, targets[row], 0, valid, sums + 2 * row);
+  __syncthreads();  // the target's logit is read before d_logits may overwrite it
+  store_gradient<T, V>(in, columns, valid, targets[row], all.top, all.sum, scale,
+                       d_logits + row * columns);
+}
+
+// *loss += scale * sum over rows of log(sum) + maximum - target's logit: one block.
+__global__ void __launch_bounds__(kThreads)
+    loss_kernel(std::int64_t rows, const float* __restrict__ maxima, const float* __restrict__ sums,
+                float scale, float* __restrict__ loss) {
+  __shared__ double room[kWarp];
+  double total = 0;
+  for (std::int64_t row = threadIdx.x; row < rows; row += kThreads) {
+    total += static_cast<double>(logf(sums[2 * row]) + maxima[row] - sums[2 * row + 1]);
+  }
+  total = over_block<Add>(total, room);
+  if (threadIdx.x == 0) *loss += static_cast<float>(static_cast<double>(scale) * total);
+}
+
+int add_loss(Stream stream, std::int64_t rows, const float* maxima, const float* sums, float scale,
+             float* loss) {
+  return launch(loss_kernel, dim3(1), kThreads, 0, stream, rows, maxima, sums, scale, loss);
+}
+
+// Calls f(integral_constant<V>) with the width at which fp32 logits are read.
+template <class F>
+int with_logits(std::int64_t columns, std::initializer_list<const void*> arrays, F f) {
+  if (vectorises<float>(columns, arrays)) return f(std::integral_constant<int, 4>{});
+  return f(std::integral_constant<int, 1>{});
+}
+// The same with the gradient's type beside it: V bf16 elements are 16 bytes, V logits are 32.
+template <class F>
+int with_gradient(Type type, std::int64_t columns, const float* logits, void* d_logits, F f) {
+  return with_width(type, columns, {logits, d_logits}, f);
+}
+
+}  // namespace
+
+int row_maxima(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+               const float* logits, float* maxima) {
+  return with_logits(columns, {logits}, [&](auto width) {
+    return launch(row_maxima_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0, stream,
+                  columns, valid, logits, maxima);
+  });
+}
+
+int row_sums(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+             std::int64_t first, const float* logits, const float* maxima,
+             const std::int32_t* targets, float* sums) {
+  return with_logits(columns, {logits}, [&](auto width) {
+    return launch(row_sums_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0, stream,
+                  columns, valid, first, logits, maxima, targets, sums);
+  });
+}
+
+int loss_and_gradient(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
+                      std::int64_t valid, std::int64_t first, const float* logits,
+                      const float* maxima, const float* sums, const std::int32_t* targets,
+                      float scale, void* d_logits, float* loss) {
+  const int status = with_gradient(type, columns, logits, d_logits, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    return launch(gradient_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, columns, valid, first, logits, maxima, sums, targets, scale,
+                  static_cast<T*>(d_logits));
+  });
+  return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
+}
+
+int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
+                  std::int64_t valid, const float* logits, const std::int32_t* targets, float scale,
+                  float* maxima, float* sums, void* d_logits, float* loss) {
+  const int status = with_gradient(type, columns, logits, d_logits, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, columns, valid, logits, targets, scale, maxima, sums,
+                  static_cast<T*>(d_logits));
+  });
+  return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,159 @@
+// The end of a step: sums of squares per tensor, the clip factor, AdamW. Flat arrays in pieces that
+// never cross a tensor, one block per piece.
+#include <cmath>
+
+#include "exec/cuda/kernels/device.cuh"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    squares_kernel(const float* __restrict__ values, const Piece* __restrict__ pieces,
+                   double* __restrict__ partials) {
+  __shared__ double room[kWarp];
+  const Piece piece = pieces[blockIdx.x];
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < piece.count; i += kThreads) {
+    const auto value = static_cast<double>(values[piece.begin + i]);
+    sum += value * value;
+  }
+  sum = over_block<Add>(sum, room);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+// One block walks all runs, so that runs of one slot are added in their order.
+__global__ void __launch_bounds__(kThreads)
+    slots_kernel(const SlotRun* __restrict__ runs, std::int64_t num_runs,
+                 const double* __restrict__ partials, double* __restrict__ slots) {
+  // A warp takes the slots that are its own modulo the number of warps.
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (std::int64_t k = 0; k < num_runs; ++k) {
+    const SlotRun run = runs[k];
+    if (run.slot % (kThreads / kWarp) != warp) continue;
+    double sum = 0;
+    for (int i = lane; i < run.count; i += kWarp) sum += partials[run.first + i];
+    sum = over_warp<Add>(sum);
+    if (lane == 0) slots[run.slot] += sum;
+  }
+}
+
+__global__ void clip_factor_kernel(const double* __restrict__ squares, std::int64_t count,
+                                   double clip_norm, float* __restrict__ factor) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < count; ++k) sum += squares[k];
+  const double wanted = clip_norm / (sqrt(sum) + 1e-6);
+  // Not fmin: a norm that is not a number must not become a factor of 1.
+  *factor = clip_norm <= 0 || wanted > 1.0 ? 1.0F : static_cast<float>(wanted);
+}
+
+// V elements from `i` on; V is 4 where they lie at 16 bytes.
+template <int V>
+__device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float keep, float scale,
+                                         const float* gradients, float* master, float* m, float* v,
+                                         Bf16* parameters) {
+  float g[V], w[V], first[V], second[V];
+  load(gradients + i, g);
+  load(master + i, w);
+  load(m + i, first);
+  load(v + i, second);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    g[k] *= scale;
+    first[k] = c.b1 * first[k] + c.a1 * g[k];
+    second[k] = c.b2 * second[k] + c.a2 * g[k] * g[k];
+    w[k] = w[k] * keep - c.size * first[k] / (sqrtf(second[k]) * c.root + c.epsilon);
+  }
+  store(master + i, w);
+  store(m + i, first);
+  store(v + i, second);
+  if (parameters == nullptr) return;
+  if constexpr (V == 4) {
+    *reinterpret_cast<uint2*>(parameters + i) = make_uint2(pack(w[0], w[1]), pack(w[2], w[3]));
+  } else {
+    store(parameters + i, w);
+  }
+}
+
+// `aligned`: all arrays begin at 16 bytes (parameters at 8), so elements 4 k do too.
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(AdamW constants, const Piece* __restrict__ pieces, const float* __restrict__ gradients,
+                 const float* __restrict__ scale_at, bool aligned, float* __restrict__ master,
+                 float* __restrict__ m, float* __restrict__ v, Bf16* __restrict__ parameters) {
+  const Piece piece = pieces[blockIdx.x];
+  const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
+  const std::int64_t end = piece.begin + piece.count;
+  // [begin, whole) and [rest, end) one by one, what lies between in fours.
+  std::int64_t whole = (piece.begin + 3) / 4 * 4, rest = end / 4 * 4;
+  if (!aligned || whole >= rest) whole = rest = end;
+  const auto thread = static_cast<std::int64_t>(threadIdx.x);
+  for (std::int64_t i = piece.begin + thread; i < whole; i += kThreads) {
+    adamw_at<1>(i, constants, keep, scale, gradients, master, m, v, parameters);
+  }
+  for (std::int64_t i = whole + 4 * thread; i < rest; i += 4 * kThreads) {
+    adamw_at<4>(i, constants, keep, scale, gradients, master, m, v, parameters);
+  }
+  for (std::int64_t i = rest + thread; i < end; i += kThreads) {
+    adamw_at<1>(i, constants, keep, scale, gradients, master, m, v, parameters);
+  }
+}
+
+}  // namespace
+
+Pieces cut_into_pieces(std::span<const TensorRange> ranges) {
+  Pieces out;
+  for (const TensorRange& range : ranges) {
+    const std::size_t first = out.pieces.size();
+    // After the first piece, pieces begin at multiples of their size: aligned whatever the tensor.
+    for (std::int64_t begin = range.begin; begin < range.end;) {
+      const std::int64_t next = (begin / kPieceElements + 1) * kPieceElements;
+      const std::int64_t end = next < range.end ? next : range.end;
+      out.pieces.push_back({.begin = begin,
+                            .count = static_cast<std::int32_t>(end - begin),
+                            .decays = range.decays ? 1 : 0});
+      begin = end;
+    }
+    out.runs.push_back({.slot = range.slot,
+                        .first = static_cast<std::int32_t>(first),
+                        .count = static_cast<std::int32_t>(out.pieces.size() - first)});
+  }
+  return out;
+}
+
+int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std::int64_t num_pieces,
+                   const SlotRun* runs, std::int64_t num_runs, double* partials, double* slots) {
+  const int status = launch(squares_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, values,
+                            pieces, partials);
+  if (status != 0 || num_runs == 0) return status;
+  return launch(slots_kernel, dim3(1), kThreads, 0, stream, runs, num_runs, partials, slots);
+}
+
+int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
+                float* factor) {
+  return launch(clip_factor_kernel, dim3(1), 1, 0, stream, squares, count, clip_norm, factor);
+}
+
+AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
+                      std::int64_t step) {
+  const double t = static_cast<double>(step + 1);
+  return {.b1 = static_cast<float>(beta1),
+          .a1 = static_cast<float>(1.0 - beta1),
+          .b2 = static_cast<float>(beta2),
+          .a2 = static_cast<float>(1.0 - beta2),
+          .size = static_cast<float>(rate / (1.0 - std::pow(beta1, t))),
+          .root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, t))),
+          .epsilon = static_cast<float>(epsilon),
+          .keep = static_cast<float>(1.0 - rate * decay)};
+}
+
+int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64_t num_pieces,
+          const float* gradients, const float* scale, float* master, float* m, float* v,
+          void* parameters) {
+  const bool aligned = vectorises<float>(0, {gradients, master, m, v}) &&
+                       reinterpret_cast<std::uintptr_t>(parameters) % 8 == 0;
+  return launch(adamw_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, constants, pieces,
+                gradients, scale, aligned, master, m, v, static_cast<Bf16*>(parameters));
+}
+
+}  // namespace rehearse::exec::cuda

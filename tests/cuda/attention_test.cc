@@ -1,0 +1,87 @@
+// Attention on the GPU (or in the emulation) against exec/kernels/attention.cc.
+#include "exec/kernels/kernels.h"
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+struct Reference {
+  std::vector<float> qkv, d_o, o, lse, dqkv;
+};
+
+// Inputs rounded to `type`; the reference's own output feeds its backward, rounded likewise.
+Reference reference(const AttentionShape& s, Type type) {
+  const exec::AttentionShape shape{.tokens = s.tokens, .sequence = s.sequence, .heads = s.heads,
+                                   .kv_heads = s.kv_heads, .head_dim = s.head_dim};
+  const std::int64_t wide = s.heads * s.head_dim;
+  Reference r;
+  r.qkv = rounded(random_values(s.tokens * s.columns(), 1), type);
+  r.d_o = rounded(random_values(s.tokens * wide, 2), type);
+  r.o.resize(static_cast<std::size_t>(s.tokens * wide));
+  r.lse.resize(static_cast<std::size_t>(s.heads * s.tokens));
+  r.dqkv.resize(r.qkv.size());
+  std::vector<float> delta(r.lse.size());
+  exec::attention(shape, r.qkv.data(), r.o.data(), r.lse.data());
+  r.o = rounded(r.o, type);
+  exec::attention_backward(shape, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(),
+                           r.dqkv.data(), delta.data());
+  return r;
+}
+
+class AttentionTest : public KernelTest {
+ protected:
+  // bf16: P and dS are rounded to 8 bits before they are multiplied, and the result once more.
+  void check(const AttentionShape& s, std::size_t shift = 0) {
+    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " + std::to_string(s.head_dim));
+    const Reference r = reference(s, type());
+    const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
+    Memory m(type());
+    Array &qkv = m.values(r.qkv, shift), &o = m.empty(s.tokens * s.heads * s.head_dim);
+    Array& lse = m.empty_floats(s.heads * s.tokens);
+    m.run([&] { return attention(nullptr, type(), s, qkv.at(), o.at(), lse.at<float>()); });
+    expect_close(o.values(), r.o, tolerance, "o");
+    expect_close(lse.values(), r.lse, 1e-5, "lse");
+
+    Memory b(type());
+    Array &qkv_b = b.values(r.qkv, shift), &o_b = b.values(r.o), &d_o = b.values(r.d_o);
+    Array &lse_b = b.floats(r.lse), &dqkv = b.empty(s.tokens * s.columns());
+    Array& delta = b.empty_floats(s.heads * s.tokens);
+    b.run([&] {
+      return attention_backward(nullptr, type(), s, d_o.at(), qkv_b.at(), o_b.at(), lse_b.at<float>(),
+                                dqkv.at(), delta.at<float>());
+    });
+    expect_close(dqkv.values(), r.dqkv, tolerance, "dqkv");
+  }
+};
+
+TEST_P(AttentionTest, HeadsOf64WithGroupedKeysOverSeveralTiles) {
+  check({.tokens = 200, .sequence = 200, .heads = 2, .kv_heads = 1, .head_dim = 64});
+}
+TEST_P(AttentionTest, HeadsOf128) {
+  check({.tokens = 150, .sequence = 150, .heads = 1, .kv_heads = 1, .head_dim = 128});
+}
+TEST_P(AttentionTest, SeveralSamplesAndASequenceThatNoTileDivides) {
+  check({.tokens = 2 * 37, .sequence = 37, .heads = 3, .kv_heads = 3, .head_dim = 64});
+}
+TEST_P(AttentionTest, NarrowHeadsArePadded) {
+  check({.tokens = 70, .sequence = 70, .heads = 2, .kv_heads = 2, .head_dim = 24});
+  check({.tokens = 40, .sequence = 40, .heads = 1, .kv_heads = 1, .head_dim = 80});
+}
+TEST_P(AttentionTest, HeadsThatNoTensorCoreKernelTakes) {
+  check({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 5});
+  check({.tokens = 40, .sequence = 40, .heads = 1, .kv_heads = 1, .head_dim = 200});
+}
+TEST_P(AttentionTest, ArraysThatAreNotAligned) {
+  check({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 64}, 1);
+}
+TEST_P(AttentionTest, OneToken) {
+  check({.tokens = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dim = 64});
+}
+TEST_P(AttentionTest, AShapeThatNoKernelTakesIsRefused) {
+  const AttentionShape s{.tokens = 4, .sequence = 4, .heads = 1, .kv_heads = 1, .head_dim = 264};
+  EXPECT_EQ(attention(nullptr, type(), s, nullptr, nullptr, nullptr), 1);
+}
+REHEARSE_BOTH_TYPES(AttentionTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing

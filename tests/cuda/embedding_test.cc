@@ -1,0 +1,97 @@
+// Lookup, gradient of the table and of positions against exec/kernels/loss.cc.
+#include <algorithm>
+#include <numeric>
+
+#include "exec/kernels/kernels.h"
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+// Few ids, so that many tokens share a row.
+std::vector<std::int32_t> random_ids(std::int64_t tokens, std::int32_t vocabulary) {
+  std::mt19937 random(3);
+  std::vector<std::int32_t> ids(size(tokens));
+  for (auto& id : ids) id = std::uniform_int_distribution<std::int32_t>(0, vocabulary - 1)(random);
+  return ids;
+}
+
+class EmbeddingTest : public KernelTest {};
+
+TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
+  for (const std::int64_t h : {64, 9}) {
+    const std::int64_t tokens = 50, first = 3, rows = 10;
+    const auto ids = random_ids(tokens, 17);
+    const auto table = rounded(random_values(rows * h, 1), type());
+    std::vector<float> expected(size(tokens * h));
+    exec::embed(tokens, h, ids.data(), table.data(), first, rows, expected.data());
+    Memory m(type());
+    Array &i = m.raw(ids), &t = m.values(table), &out = m.empty(tokens * h);
+    m.run([&] {
+      return embed(nullptr, type(), tokens, h, i.at<std::int32_t>(), t.at(), first, rows, out.at());
+    });
+    expect_close(out.values(), expected, 0, "out");
+  }
+}
+
+// The sums run in token order: equal to the CPU's bit for bit, in both types.
+TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
+  for (const auto& [tokens, h] : {std::pair<std::int64_t, std::int64_t>{700, 16}, {3, 40}, {300, 5}}) {
+    const std::int64_t first = 2, rows = 8;
+    const auto ids = random_ids(tokens, 12);
+    const auto dy = rounded(random_values(tokens * h, 1), type());
+    const auto before = random_values(rows * h, 2);
+    auto expected = before;
+    std::vector<std::int32_t> expected_order(size(tokens));
+    exec::embed_backward(tokens, h, ids.data(), dy.data(), first, rows, expected_order.data(),
+                         expected.data());
+    Memory m(type());
+    Array &i = m.raw(ids), &d = m.values(dy), &table = m.floats(before);
+    Array& order = m.raw(std::vector<std::int32_t>(size(tokens), -1));
+    m.run([&, tokens = tokens, h = h] {
+      const int status =
+          sort_tokens(nullptr, tokens, i.at<std::int32_t>(), order.at<std::int32_t>());
+      return status != 0 ? status
+                         : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(), first,
+                                          rows, order.at<std::int32_t>(), table.at<float>());
+    });
+    EXPECT_EQ(order.as<std::int32_t>(), expected_order);
+    EXPECT_EQ(table.values(), expected);
+  }
+}
+
+TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
+  // A rank that holds tokens from position 4 on: it meets position 0 in its third token.
+  const std::int64_t tokens = 17, sequence = 6, first = 4;
+  for (const std::int64_t h : {16, 3}) {
+    const auto x = rounded(random_values(tokens * h, 1), type());
+    const auto positions = rounded(random_values(sequence * h, 2), type());
+    const auto before = random_values(sequence * h, 3);
+    std::vector<float> sum(x.size()), gradient = before;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int64_t c = 0; c < h; ++c) {
+        const auto at = size((first + t) % sequence * h + c);
+        sum[size(t * h + c)] = x[size(t * h + c)] + positions[at];
+        gradient[at] += x[size(t * h + c)];
+      }
+    }
+    Memory m(type());
+    Array &in = m.values(x), &p = m.values(positions), &out = m.empty(tokens * h), &d = m.floats(before);
+    m.run([&] {
+      const int status =
+          add_positions(nullptr, type(), tokens, h, sequence, first, in.at(), p.at(), out.at());
+      return status != 0 ? status
+                         : add_positions_backward(nullptr, type(), tokens, h, sequence, first, in.at(),
+                                                  d.at<float>());
+    });
+    expect_close(out.values(), rounded(sum, type()), 0, "out");
+    EXPECT_EQ(d.values(), gradient);
+  }
+}
+
+REHEARSE_BOTH_TYPES(EmbeddingTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing

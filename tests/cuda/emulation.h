@@ -1,0 +1,101 @@
+// An emulation of the part of CUDA that exec/cuda/kernels uses, so that the kernels' own source runs
+// on a CPU, in every test run. It finds wrong indices, wrong fragment layouts, missing barriers and
+// reads before a copy has arrived. It says nothing about speed, or about what a compiler for the GPU
+// makes of the source.
+//
+// Included before a .cu file (g++ -x c++ -include). Threads of a block are fibers of one thread, run
+// until their next barrier, in an order that a test chooses; blocks run one after another, in that
+// order too. Dynamic shared memory holds NaNs before every block. Divergent barriers abort.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define REHEARSE_CUDA_EMULATION 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+
+struct uint4 {
+  std::uint32_t x, y, z, w;
+};
+struct uint2 {
+  std::uint32_t x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+inline uint4 make_uint4(std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(std::uint32_t x, std::uint32_t y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3() = default;
+  explicit dim3(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+// Of the fiber that runs.
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulation {
+
+enum class Order { Forward, Backward, Shuffled };
+void set_order(Order order);
+
+// What a launch asks for is checked against the limits of sm_80.
+void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& thread);
+
+std::byte* dynamic_shared();
+void block_barrier();
+// All lanes of the warp bring `bytes` (at most 64); slot k of the result is lane k's. `name` must be the
+// same for all lanes. `combine`, if any, changes the 32 slots once, when all have come.
+struct Slot {
+  alignas(16) std::byte at[64];
+};
+const Slot* exchange(const char* name, const void* mine, std::size_t bytes,
+                     void (*combine)(Slot*) = nullptr);
+
+template <class N>
+N shuffle_xor(N value, int mask) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const Slot* all = exchange("shfl.xor", &value, sizeof value);
+  N other;
+  std::memcpy(&other, all[lane ^ mask].at, sizeof other);
+  return other;
+}
+
+std::uint16_t to_bf16(float value);  // to nearest even
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+
+// Shared addresses are offsets into the dynamic shared memory.
+std::uint32_t shared_address(const void* pointer);
+void store_word(std::uint32_t to, std::uint32_t word);
+uint4 load_words(std::uint32_t from);
+void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed);
+// A copy lands when its group is waited for; until then its target holds NaNs.
+void start_copy(std::uint32_t to, const void* from, bool valid);
+void end_group();
+void wait_groups(int pending);
+
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::block_barrier(); }
+inline void __syncwarp() { emulation::exchange("syncwarp", nullptr, 0); }
+template <class N>
+N __shfl_xor_sync(unsigned, N value, int mask) {
+  return emulation::shuffle_xor(value, mask);
+}
+inline float __expf(float x) { return std::exp(x); }
+inline float __uint_as_float(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}

@@ -1,0 +1,77 @@
+// Cross-entropy against exec/kernels/loss.cc: a part of a vocabulary, padding, and the fused form.
+#include "exec/kernels/kernels.h"
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+class LossTest : public KernelTest {
+ protected:
+  // first > 0: a rank that holds [first, first + valid) of the vocabulary
+  void check(std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first) {
+    SCOPED_TRACE(std::to_string(columns) + " columns, " + std::to_string(valid) + " valid");
+    const auto logits = random_values(rows * columns, 1, 3.0F);
+    std::vector<std::int32_t> targets;
+    std::mt19937 random(2);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto target = std::uniform_int_distribution<std::int64_t>(0, first + valid - 1)(random);
+      targets.push_back(static_cast<std::int32_t>(target));
+    }
+    const float scale = 1.0F / 37.0F;
+    std::vector<float> maxima(size(rows)), sums(size(2 * rows)), gradient(logits.size());
+    float loss = 0.25F;
+    exec::row_maxima(rows, columns, valid, logits.data(), maxima.data());
+    exec::row_sums(rows, columns, valid, first, logits.data(), maxima.data(), targets.data(),
+                   sums.data());
+    exec::loss_and_gradient(rows, columns, valid, first, logits.data(), maxima.data(), sums.data(),
+                            targets.data(), scale, gradient.data(), &loss);
+
+    Memory m(type());
+    Array &l = m.floats(logits), &t = m.raw(targets), &top = m.empty_floats(rows);
+    Array &s = m.empty_floats(2 * rows), &d = m.empty(rows * columns), &total = m.floats({0.25F});
+    m.run([&] {
+      int status = row_maxima(nullptr, rows, columns, valid, l.at<float>(), top.at<float>());
+      if (status == 0) {
+        status = row_sums(nullptr, rows, columns, valid, first, l.at<float>(), top.at<float>(),
+                          t.at<std::int32_t>(), s.at<float>());
+      }
+      if (status == 0) {
+        status = loss_and_gradient(nullptr, type(), rows, columns, valid, first, l.at<float>(),
+                                   top.at<float>(), s.at<float>(), t.at<std::int32_t>(), scale, d.at(),
+                                   total.at<float>());
+      }
+      return status;
+    });
+    expect_close(top.values(), maxima, 0, "maxima");
+    expect_close(s.values(), sums, 2e-6, "sums");
+    expect_close(d.values(), gradient, tolerance(), "d_logits");
+    expect_close(total.values(), {loss}, 2e-6, "loss");
+
+    if (first != 0) return;
+    Memory f(type());
+    Array &l_f = f.floats(logits), &t_f = f.raw(targets), &top_f = f.empty_floats(rows);
+    Array &s_f = f.empty_floats(2 * rows), &d_f = f.empty(rows * columns), &total_f = f.floats({0.25F});
+    f.run([&] {
+      void* to = type() == Type::Float32 ? l_f.at() : d_f.at();  // in place where it may be
+      return cross_entropy(nullptr, type(), rows, columns, valid, l_f.at<float>(),
+                           t_f.at<std::int32_t>(), scale, top_f.at<float>(), s_f.at<float>(), to,
+                           total_f.at<float>());
+    });
+    expect_close(top_f.values(), maxima, 0, "maxima, fused");
+    expect_close(s_f.values(), sums, 2e-6, "sums, fused");
+    expect_close(type() == Type::Float32 ? l_f.values() : d_f.values(), gradient, tolerance(),
+                 "d_logits, fused");
+    expect_close(total_f.values(), {loss}, 2e-6, "loss, fused");
+  }
+};
+
+TEST_P(LossTest, OverAWholeVocabulary) { check(3, 2600, 2600, 0); }
+TEST_P(LossTest, WithPaddingThatNoVectorDivides) { check(5, 304, 301, 0); }
+TEST_P(LossTest, OverAnOddVocabulary) { check(4, 77, 77, 0); }
+TEST_P(LossTest, OverAPartOfTheVocabulary) { check(6, 128, 120, 200); }
+REHEARSE_BOTH_TYPES(LossTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing

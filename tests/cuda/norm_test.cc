@@ -1,0 +1,95 @@
+// Norms and column sums against exec/kernels/norm.cc.
+#include "exec/kernels/kernels.h"
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+class NormTest : public KernelTest {
+ protected:
+  // shift: by how many elements x misses an aligned address
+  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias, std::size_t shift = 0) {
+    SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(h));
+    const auto x = rounded(random_values(rows * h, 1), type());
+    const auto weight = rounded(random_values(h, 2), type());
+    const auto bias = rounded(random_values(h, 3), type());
+    const auto dy = rounded(random_values(rows * h, 4), type());
+    const auto residual = rounded(random_values(rows * h, 5), type());
+    const auto before = random_values(h, 6);
+    std::vector<float> y(x.size()), statistics(size(rows * (centred ? 2 : 1))), dx(x.size());
+    std::vector<float> d_weight = before, d_bias = before;
+    if (centred) {
+      exec::layer_norm(rows, h, x.data(), weight.data(), with_bias ? bias.data() : nullptr, 1e-5,
+                       y.data(), statistics.data());
+      exec::layer_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
+                                residual.data(), dx.data(), d_weight.data(),
+                                with_bias ? d_bias.data() : nullptr);
+    } else {
+      exec::rms_norm(rows, h, x.data(), weight.data(), 1e-5, y.data(), statistics.data());
+      exec::rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
+                              residual.data(), dx.data(), d_weight.data());
+    }
+
+    Memory m(type());
+    Array &x_at = m.values(x, shift), &w = m.values(weight), &b = m.values(bias), &out = m.empty(rows * h);
+    Array& st = m.empty_floats(static_cast<std::int64_t>(statistics.size()));
+    m.run([&] {
+      return centred ? layer_norm(nullptr, type(), rows, h, x_at.at(), w.at(),
+                                  with_bias ? b.at() : nullptr, 1e-5, out.at(), st.at<float>())
+                     : rms_norm(nullptr, type(), rows, h, x_at.at(), w.at(), 1e-5, out.at(),
+                                st.at<float>());
+    });
+    expect_close(out.values(), y, tolerance(), "y");
+    expect_close(st.values(), statistics, 3e-6, "statistics");
+
+    // dx in place of dy, as the executor has it.
+    Memory g(type());
+    Array &x_g = g.values(x, shift), &w_g = g.values(weight), &r = g.values(residual), &d = g.values(dy);
+    Array &st_g = g.floats(statistics), &dw = g.floats(before), &db = g.floats(before);
+    Array& scratch = g.scratch(2 * column_sums_scratch(rows, h));
+    g.run([&] {
+      return centred ? layer_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(),
+                                           st_g.at<float>(), w_g.at(), r.at(), d.at(), dw.at<float>(),
+                                           with_bias ? db.at<float>() : nullptr, scratch.at())
+                     : rms_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(),
+                                         st_g.at<float>(), w_g.at(), r.at(), d.at(), dw.at<float>(),
+                                         scratch.at());
+    });
+    expect_close(d.values(), dx, tolerance(), "dx");
+    expect_close(dw.values(), d_weight, 3e-6, "d_weight");
+    expect_close(db.values(), centred ? d_bias : before, 3e-6, "d_bias");
+  }
+};
+
+TEST_P(NormTest, LayerNormOfRowsOfWholeVectors) { check(9, 768, true, true); }
+TEST_P(NormTest, LayerNormWithoutBias) { check(3, 64, true, false); }
+TEST_P(NormTest, LayerNormOfOddRows) { check(5, 37, true, true); }
+TEST_P(NormTest, LayerNormOfRowsThatAreNotAligned) { check(6, 64, true, true, 1); }
+TEST_P(NormTest, RmsNormOfRowsOfWholeVectors) { check(70, 520, false, false); }
+TEST_P(NormTest, RmsNormOfOneElement) { check(2, 1, false, false); }
+
+class ColumnSumsTest : public KernelTest {};
+
+// Many rows: several parts of them, and a last part that is shorter.
+TEST_P(ColumnSumsTest, AddToWhatIsThere) {
+  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1000, 24}, {77, 300}, {1, 5}}) {
+    const auto y = rounded(random_values(rows * cols, 1), type());
+    const auto before = random_values(cols, 2);
+    std::vector<float> sums = before;
+    exec::add_column_sums(rows, cols, y.data(), sums.data());
+    Memory m(type());
+    Array &in = m.values(y), &out = m.floats(before), &scratch = m.scratch(column_sums_scratch(rows, cols));
+    m.run([&, rows = rows, cols = cols] {
+      return add_column_sums(nullptr, type(), rows, cols, in.at(), out.at<float>(), scratch.at());
+    });
+    expect_close(out.values(), sums, 1e-6, "sums");
+  }
+}
+
+REHEARSE_BOTH_TYPES(NormTest);
+REHEARSE_BOTH_TYPES(ColumnSumsTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing

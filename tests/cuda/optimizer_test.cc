@@ -1,0 +1,111 @@
+// Norms, clipping and AdamW against exec/optimizer.cc.
+#include "exec/optimizer.h"
+
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+class StepTest : public KernelTest {};
+
+// Tensors at odd places, one over several pieces, two ranges of one slot.
+const std::vector<TensorRange> kRanges = {{.begin = 0, .end = 3, .slot = 1, .decays = true},
+                                          {.begin = 3, .end = 40001, .slot = 0, .decays = true},
+                                          {.begin = 40001, .end = 40006, .slot = 2, .decays = false},
+                                          {.begin = 40010, .end = 40100, .slot = 1, .decays = false}};
+constexpr std::int64_t kCount = 40100;
+
+TEST_P(StepTest, PiecesCoverTheRangesOnce) {
+  const Pieces cut = cut_into_pieces(kRanges);
+  ASSERT_EQ(cut.runs.size(), kRanges.size());
+  for (std::size_t k = 0; k < kRanges.size(); ++k) {
+    std::int64_t at = kRanges[k].begin;
+    for (std::int32_t i = 0; i < cut.runs[k].count; ++i) {
+      const Piece& piece = cut.pieces[static_cast<std::size_t>(cut.runs[k].first + i)];
+      EXPECT_EQ(piece.begin, at);
+      EXPECT_GT(piece.count, 0);
+      EXPECT_LE(piece.count, kPieceElements);
+      EXPECT_EQ(piece.decays != 0, kRanges[k].decays);
+      at += piece.count;
+    }
+    EXPECT_EQ(at, kRanges[k].end);
+  }
+}
+
+TEST_P(StepTest, SquaresOfTensorsAndTheClipFactor) {
+  const auto values = random_values(kCount, 1);
+  std::vector<double> expected = {0.5, 0, 0};
+  for (const TensorRange& range : kRanges) {
+    expected[static_cast<std::size_t>(range.slot)] +=
+        exec::sum_of_squares({values.data() + range.begin, values.data() + range.end});
+  }
+  double all = 0;
+  for (const double slot : expected) all += slot;
+  const Pieces cut = cut_into_pieces(kRanges);
+  const auto num_pieces = static_cast<std::int64_t>(cut.pieces.size());
+  const auto num_runs = static_cast<std::int64_t>(cut.runs.size());
+  Memory m(type());
+  Array &v = m.floats(values), &pieces = m.raw(cut.pieces), &runs = m.raw(cut.runs);
+  Array &partials = m.scratch(8 * num_pieces), &slots = m.raw<double>({0.5, 0, 0});
+  Array &factor = m.empty_floats(1), &unclipped = m.empty_floats(1), &large = m.empty_floats(1);
+  m.run([&] {
+    int status = sum_of_squares(nullptr, v.at<float>(), pieces.at<Piece>(), num_pieces,
+                                runs.at<SlotRun>(), num_runs, partials.at<double>(),
+                                slots.at<double>());
+    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1.5, factor.at<float>());
+    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 0, unclipped.at<float>());
+    if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1e9, large.at<float>());
+    return status;
+  });
+  const auto actual = slots.as<double>();
+  for (std::size_t k = 0; k < 3; ++k) EXPECT_NEAR(actual[k] / expected[k], 1.0, 1e-13);
+  expect_close(factor.values(), {exec::clip_factor(std::sqrt(all), 1.5)}, 1e-7, "factor");
+  EXPECT_EQ(unclipped.values(), std::vector<float>{1.0F});
+  EXPECT_EQ(large.values(), std::vector<float>{1.0F});
+}
+
+TEST_P(StepTest, AdamWOverAFlatShard) {
+  const TrainOptions options{.beta2 = 0.95, .weight_decay = 0.1};
+  const double rate = 1e-2;
+  const auto gradients = random_values(kCount, 1);
+  auto master = random_values(kCount, 2), m = random_values(kCount, 3, 0.1F);
+  auto v = random_values(kCount, 4, 0.1F);
+  for (float& value : v) value *= value;
+  const float scale = 0.75F;
+  auto expected = master, expected_m = m, expected_v = v;
+  for (const TensorRange& range : kRanges) {
+    const auto part = [&](std::vector<float>& all) {
+      return std::span<float>(all.data() + range.begin, all.data() + range.end);
+    };
+    exec::adamw(part(expected), {gradients.data() + range.begin, gradients.data() + range.end},
+                part(expected_m), part(expected_v), options, rate,
+                range.decays ? options.weight_decay : 0.0, 3, scale);
+  }
+  const AdamW constants = adamw_constants(options.beta1, options.beta2, options.epsilon, rate,
+                                          options.weight_decay, 3);
+  const Pieces cut = cut_into_pieces(kRanges);
+  for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
+    Memory d(type());
+    Array &g = d.floats(gradients, shift), &w = d.floats(master, shift), &m_at = d.floats(m, shift);
+    Array &v_at = d.floats(v, shift), &pieces = d.raw(cut.pieces), &factor = d.floats({scale});
+    Array& parameters = d.values(master, shift);
+    const bool half = type() == Type::BFloat16;
+    d.run([&] {
+      return adamw(nullptr, constants, pieces.at<Piece>(), static_cast<std::int64_t>(cut.pieces.size()),
+                   g.at<float>(), factor.at<float>(), w.at<float>(), m_at.at<float>(),
+                   v_at.at<float>(), half ? parameters.at() : nullptr);
+    });
+    expect_close(w.values(), expected, 3e-7, "master");
+    expect_close(m_at.values(), expected_m, 3e-7, "m");
+    expect_close(v_at.values(), expected_v, 3e-7, "v");
+    if (!half) continue;
+    // Between the ranges lie padding elements that no piece covers: they stay.
+    auto written = rounded(w.values(), type());
+    expect_close(parameters.values(), written, 0, "parameters");
+  }
+}
+
+REHEARSE_BOTH_TYPES(StepTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing
