@@ -56,6 +56,8 @@ class Backend {
   // True: calls enqueue and return, an op "ends" when it has been issued, and begin() makes its
   // lane wait for the ops that it names. Such a backend is called from one thread.
   virtual bool asynchronous() const { return false; }
+  // Whether the functions of "attention in parts" are there: context parallelism, sequence slices.
+  virtual bool attends_in_parts() const { return false; }
 
   // --- memory, outside a step ----------------------------------------------------------------------
   // Zeroed, aligned to 256 bytes, alive as long as the backend. Error: what there is too little of.
@@ -132,7 +134,8 @@ class Backend {
   virtual void swiglu(Lane, std::int64_t rows, std::int64_t f, const void* u, void* g) = 0;
   virtual void swiglu_backward(Lane, std::int64_t rows, std::int64_t f, const void* dg, const void* u,
                                void* du) = 0;
-  // Rotates the q and k heads of qkv(tokens, columns) in place (Su et al. 2021); `inverse`: backward
+  // Rotates the q and k heads of qkv(tokens, columns) in place (Su et al. 2021); `inverse`: backward.
+  // Row t is at position (first + t) % sequence.
   virtual void rope(Lane, const AttentionShape&, double theta, bool inverse, void* qkv) = 0;
 
   // --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
@@ -141,6 +144,23 @@ class Backend {
   // dqkv(tokens, columns); delta(heads, tokens) is scratch
   virtual void attention_backward(Lane, const AttentionShape&, const void* d_o, const void* qkv,
                                   const void* o, const float* lse, void* dqkv, float* delta) = 0;
+
+  // --- attention in parts (Liu et al. 2023, arXiv 2310.01889) ----------------------------------------
+  // kv: the block's first key, rows part.key_stride apart. After all parts sum(tokens, heads * d), in
+  // fp32, is o, and lse(heads, tokens) that of all keys.
+  virtual void attention_part(Lane, const AttentionPart&, const void* /*qkv*/, const void* /*kv*/,
+                              float* /*sum*/, float* /*lse*/) {}
+  // Adds to dq(tokens, heads * d) and dkv(tokens, kv_columns), fp32. The first part clears dq (not
+  // dkv) and computes delta(heads, tokens).
+  virtual void attention_part_backward(Lane, const AttentionPart&, const void* /*d_o*/,
+                                       const void* /*qkv*/, const void* /*kv*/, const void* /*o*/,
+                                       const float* /*lse*/, float* /*dq*/, float* /*dkv*/,
+                                       float* /*delta*/) {}
+  // Rows of `cols` elements, `from_stride` and `to_stride` elements apart.
+  virtual void copy_columns(Lane, std::int64_t /*rows*/, std::int64_t /*cols*/, const void* /*from*/,
+                            std::int64_t /*from_stride*/, void* /*to*/, std::int64_t /*to_stride*/) {}
+  virtual void cast_columns(Lane, std::int64_t /*rows*/, std::int64_t /*cols*/, const float* /*from*/,
+                            void* /*to*/, std::int64_t /*to_stride*/) {}
 
   // --- embedding and loss --------------------------------------------------------------------------
   // out(tokens, h): rows of table(columns, h); tokens of other ranks give zeros

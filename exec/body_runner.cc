@@ -22,6 +22,16 @@ Direction direction_of(OpKind kind) {
   }
 }
 
+OpKind collective_kind(NodeKind kind) {  // Forward: no collective
+  switch (kind) {
+    case NodeKind::AllReduce: return OpKind::AllReduce;
+    case NodeKind::AllGather: return OpKind::AllGather;
+    case NodeKind::ReduceScatter: return OpKind::ReduceScatter;
+    case NodeKind::RingExchange: return OpKind::Send;
+    default: return OpKind::Forward;
+  }
+}
+
 // Index of every role in the parameter lists of a segment; -1: the model has none.
 struct Roles {
   int norm1 = -1, norm1_bias = -1, qkv = -1, qkv_bias = -1, projection = -1, projection_bias = -1;
@@ -69,7 +79,7 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
     : shared_(std::make_unique<Shared>(Shared{.model = model, .plan = plan})) {
   Shared& s = *shared_;
   s.shape = rank_shape(model, plan);
-  s.attention = {.tokens = s.shape.tokens, .sequence = plan.sequence_length,
+  s.attention = {.tokens = s.shape.tokens, .sequence = plan.sequence_length / plan.context_parallel,
                  .heads = s.shape.heads, .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
   s.activation = aligned(activation_bytes(model, plan));
@@ -91,7 +101,8 @@ struct OpCursor::State {
   const BodyRunner::Shared& shared;
   Backend& device;
   Lane lane;
-  std::int32_t coordinate;
+  std::int32_t coordinate;  // on tp
+  std::int32_t context;     // on cp
   float scale;
   const ComputeOp* op = nullptr;
 
@@ -202,6 +213,22 @@ struct OpCursor::State {
   // Of the rank's own rows: under sequence parallelism its part of the tokens.
   std::int64_t first_row() const { return shared.shape.gather ? coordinate * shared.shape.local : 0; }
 
+  // Calls use(row, rows, position) for runs of the rank's rows [first, first + count), counted over
+  // its samples, whose positions follow one another (modulo the sequence).
+  template <class Use>
+  void for_runs(std::int64_t first, std::int64_t count, const Use& use) const {
+    const std::int64_t ring = shared.plan.context_parallel;
+    if (ring == 1) return use(std::int64_t{0}, count, first);
+    const std::int64_t half = shared.attention.sequence / 2;  // a rank holds chunks i and 2c - 1 - i
+    for (std::int64_t row = 0; row < count;) {
+      const std::int64_t within = (first + row) % half;
+      const std::int64_t rows = std::min(half - within, count - row);
+      const bool late = (first + row) / half % 2 == 1;
+      use(row, rows, (late ? 2 * ring - 1 - context : context) * half + within);
+      row += rows;
+    }
+  }
+
   void norm(const Node& n, int weight, int bias) const {
     const Transformer& m = shared.model;
     const RankShape& s = shared.shape;
@@ -268,8 +295,19 @@ struct OpCursor::State {
       device.add_residual(lane, s.local, s.hidden, r(n, 0), own(r(n, 1)),
                           parameter(attention ? p.projection_bias : p.down_bias), w(n));
     } else if (n.name == "add positions") {
-      device.add_positions(lane, s.local, s.hidden, first_row(), shared.plan.sequence_length,
-                           own(r(n, 0)), parameter(p.positions), w(n));
+      const std::byte* positions = parameter(p.positions);
+      for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+        device.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                             element(own(r(n, 0)), row * s.hidden), positions, element(w(n), row * s.hidden));
+      });
+    } else if (n.name == "pack k, v") {
+      device.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)), s.qkv, w(n),
+                          shared.attention.kv_columns());
+    } else if (n.name == "store o") {
+      device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
+    } else if (n.name == "store dq, dk, dv") {
+      device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
+      device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)), s.qkv);
     }  // "sort tokens": with the sums into the table
   }
 
@@ -277,12 +315,59 @@ struct OpCursor::State {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
     if (n.name == "position gradient") {
-      device.position_gradient(lane, s.local, s.hidden, first_row(), shared.plan.sequence_length, r(n, 0),
-                               gradient(p.positions));
+      for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+        device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                                 element(r(n, 0), row * s.hidden), gradient(p.positions));
+      });
       return;
     }
     device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
                           reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(p.table));
+  }
+
+  void rope(const Node& n) const {
+    AttentionShape shape = shared.attention;
+    shape.sequence = shared.plan.sequence_length;
+    for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+      shape.tokens = rows;
+      shape.first = position;
+      device.rope(lane, shape, shared.model.rope_theta, n.name == "rope backward",
+                  element(w(n), row * shared.shape.qkv));
+    });
+  }
+
+  // The first key of qkv(tokens, columns).
+  std::byte* keys(std::byte* qkv) const { return element(qkv, shared.shape.heads * shared.shape.head_dim); }
+  // Part 0 is the own block, causal. At step j of the ring the block is that of rank i - j: an earlier
+  // rank's first chunk is before all queries and its second after, a later rank's both lie between.
+  AttentionPart part_of(const Node& n) const {
+    const std::int64_t rows = shared.attention.sequence;
+    AttentionPart part{.shape = shared.attention, .query_end = rows, .key_end = rows};
+    part.causal = n.step == 0;
+    part.key_stride = part.causal ? shared.shape.qkv : shared.attention.kv_columns();
+    if (part.causal) return part;
+    const bool earlier = n.step <= context;
+    (earlier ? part.key_end : part.query_begin) = rows / 2;
+    return part;
+  }
+  void attention(const Node& n) const {
+    if (n.step < 0) return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
+    AttentionPart part = part_of(n);
+    part.first = part.causal;
+    device.attention_part(lane, part, r(n, 0), part.causal ? keys(r(n, 0)) : r(n, 1), floats(w(n, 0)),
+                          floats(w(n, 1)));
+  }
+  void attention_backward(const Node& n) const {
+    if (n.step < 0) {
+      return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2), floats(r(n, 3)),
+                                       w(n, 0), floats(w(n, 1)));
+    }
+    AttentionPart part = part_of(n);
+    part.first = n.step == 1;
+    if (part.first) device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
+    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), part.causal ? keys(r(n, 1)) : r(n, 4),
+                                   r(n, 2), floats(r(n, 3)), floats(w(n, 0)), floats(w(n, 1)),
+                                   floats(w(n, 2)));
   }
 
   void row_maxima(const Node& n) const {
@@ -312,11 +397,10 @@ struct OpCursor::State {
     const bool rows = n.name.starts_with("row ");  // statistics of the loss: fp32, in place
     if (n.name.starts_with("row maxima")) row_maxima(n);
     if (n.name.starts_with("row sums")) row_sums(n);
-    const ElementType type = rows || shared.shape.element == 4 ? ElementType::Float32 : ElementType::BFloat16;
+    const bool wide = rows || n.name == "ring exchange cp dk, dv" || shared.shape.element == 4;
+    const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
     *request = {.axis = n.axis,
-                .kind = n.kind == NodeKind::AllReduce   ? OpKind::AllReduce
-                        : n.kind == NodeKind::AllGather ? OpKind::AllGather
-                                                        : OpKind::ReduceScatter,
+                .kind = collective_kind(n.kind),
                 .type = type,
                 .maximum = n.name.starts_with("row maxima"),
                 .in = rows ? w(n) : r(n, 0),
@@ -347,13 +431,9 @@ struct OpCursor::State {
       case NodeKind::ActivationBackward:
         return gated ? device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n))
                      : device.gelu_backward(lane, s.tokens * s.ffn, r(n, 0), r(n, 1), w(n));
-      case NodeKind::Rope:
-        return device.rope(lane, shared.attention, shared.model.rope_theta, n.name == "rope backward", w(n));
-      case NodeKind::Attention:
-        return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
-      case NodeKind::AttentionBackward:
-        return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
-                                         floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
+      case NodeKind::Rope: return rope(n);
+      case NodeKind::Attention: return attention(n);
+      case NodeKind::AttentionBackward: return attention_backward(n);
       case NodeKind::Elementwise: return elementwise(n);
       case NodeKind::Embedding:
         return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(p.table), vocabulary(), w(n));
@@ -370,10 +450,10 @@ struct OpCursor::State {
   }
 };
 
-OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, std::int32_t coordinate,
-                   float scale)
+OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at, float scale)
     : state_(std::make_unique<State>(State{.shared = runner.shared(), .device = backend, .lane = lane,
-                                           .coordinate = coordinate, .scale = scale})) {}
+                                           .coordinate = at.tensor, .context = at.context,
+                                           .scale = scale})) {}
 OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
@@ -390,9 +470,7 @@ Progress OpCursor::run(CollectiveRequest* request) {
     if (!s.inside) s.enter();
     while (s.node < s.body->nodes.size()) {
       const Node& node = s.body->nodes[s.node++];
-      const bool collective = node.kind == NodeKind::AllReduce || node.kind == NodeKind::AllGather ||
-                              node.kind == NodeKind::ReduceScatter;
-      if (collective) {
+      if (collective_kind(node.kind) != OpKind::Forward) {
         s.prepare(node, request);
         return Progress::Collective;
       }

@@ -12,6 +12,7 @@
 
 #include "exec/backend.h"
 #include "schedules/body.h"
+#include "schedules/mesh.h"
 #include "schedules/schedule.h"
 
 namespace rehearse::exec {
@@ -41,7 +42,7 @@ struct ComputeOp {
 // Before the cursor goes on, arrays must be summed (or gathered, or maximised) over a group.
 struct CollectiveRequest {
   Axis axis = Axis::Tensor;
-  OpKind kind{};              // AllReduce, AllGather, ReduceScatter
+  OpKind kind{};              // AllReduce, AllGather, ReduceScatter; Send: a shift round the ring
   ElementType type{};
   bool maximum = false;       // AllReduce: largest instead of sum
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
@@ -54,7 +55,7 @@ enum class Progress : std::uint8_t { Done, Collective };
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
-  // REQUIRES: dense model, plan.runtime rehearse, context_parallel 1; both outlive the runner.
+  // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
   BodyRunner(const Transformer& model, const Plan& plan);
   ~BodyRunner();
   struct Shared;
@@ -67,8 +68,8 @@ class BodyRunner {
 // One compute op half done; used again for the next op of its lane.
 class OpCursor {
  public:
-  // `coordinate`: on tp. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
-  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, std::int32_t coordinate, float scale);
+  // `at`: of the rank. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
+  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at, float scale);
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;

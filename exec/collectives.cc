@@ -109,6 +109,11 @@ void perform_as(const Exchange& exchange) {
         }
       }
       return;
+    case OpKind::Send:
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        copy(members.out((m + 1) % members.size()), members.in(m), elements);
+      }
+      return;
     default: assert(false && "no collective"); return;
   }
 }

@@ -9,7 +9,7 @@
 namespace rehearse::exec {
 
 // REQUIRES: every member's contribution is here (host memory), of type Float32 or Float64; in and
-// out of a member are equal or do not overlap (AllToAll: do not overlap).
+// out of a member are equal or do not overlap (AllToAll, Send: do not overlap).
 void perform(const Exchange& exchange);
 
 // Sums (or takes the largest of) `count` elements of every array, in order, into `to`, which may be

@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   std::string_view device() const override { return instruction_set(); }
+  bool attends_in_parts() const override { return true; }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     const std::size_t whole =
@@ -152,7 +153,7 @@ class CpuBackend final : public Backend {
     exec::swiglu_backward(rows, width, f(dg), f(u), f(du));
   }
   void rope(Lane, const AttentionShape& shape, double theta, bool inverse, void* qkv) override {
-    exec::rope(shape.tokens, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim,
+    exec::rope(shape.tokens, shape.first, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim,
                shape.columns(), theta, inverse, f(qkv));
   }
 
@@ -162,6 +163,25 @@ class CpuBackend final : public Backend {
   void attention_backward(Lane, const AttentionShape& shape, const void* d_o, const void* qkv,
                           const void* o, const float* lse, void* dqkv, float* delta) override {
     exec::attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
+  }
+  void attention_part(Lane, const AttentionPart& part, const void* qkv, const void* kv, float* sum,
+                      float* lse) override {
+    exec::attention_part(part, f(qkv), f(kv), sum, lse);
+  }
+  void attention_part_backward(Lane, const AttentionPart& part, const void* d_o, const void* qkv,
+                               const void* kv, const void* o, const float* lse, float* dq, float* dkv,
+                               float* delta) override {
+    exec::attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
+  }
+  void copy_columns(Lane, std::int64_t rows, std::int64_t cols, const void* from, std::int64_t from_stride,
+                    void* to, std::int64_t to_stride) override {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::copy_n(f(from) + r * from_stride, cols, f(to) + r * to_stride);
+    }
+  }
+  void cast_columns(Lane lane, std::int64_t rows, std::int64_t cols, const float* from, void* to,
+                    std::int64_t to_stride) override {
+    copy_columns(lane, rows, cols, from, cols, to, to_stride);
   }
 
   void embed(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* table,

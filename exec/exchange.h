@@ -28,7 +28,8 @@ struct Contribution {
 
 // A collective of one instance of a group (the tp group of replica 3, say), as its members bring it.
 // in and out by kind: AllReduce, Broadcast, Reduce: whole arrays. ReduceScatter: in whole, out the
-// own part. AllGather: in the own part, out whole. Gather, Scatter, AllToAll likewise.
+// own part. AllGather: in the own part, out whole. Gather, Scatter, AllToAll likewise. Send: a shift
+// round the ring: the array `in` of member m becomes `out` of member m + 1, the last's the first's.
 struct Exchange {
   OpKind kind{};
   ElementType type = ElementType::Float32;

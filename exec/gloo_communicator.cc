@@ -286,6 +286,7 @@ class Composition {
   Result<> gather();
   Result<> scatter();
   Result<> all_to_all();
+  Result<> shift();
 
   GlooCommunicator& over_;
   const Exchange& x_;
@@ -464,6 +465,20 @@ Result<> Composition::all_to_all() {
   return move();
 }
 
+Result<> Composition::shift() {
+  const std::int64_t bytes = x_.elements * width();
+  for (const std::int32_t m : here_) {
+    const std::int32_t next = (m + 1) % members(), before = (m + members() - 1) % members();
+    if (is_here(next)) {
+      std::memcpy(out(next), in(m), static_cast<std::size_t>(bytes));
+    } else {
+      send(process(next), m, in(m), bytes);
+    }
+    if (!is_here(before)) receive(process(before), before, out(m), bytes);
+  }
+  return move();
+}
+
 Result<> Composition::perform() {
   if (x_.type == ElementType::BFloat16) return Error{"gloo: the CPU computes in fp32"};
   const auto most = static_cast<std::int64_t>(members());
@@ -484,6 +499,7 @@ Result<> Composition::perform() {
     case OpKind::Gather: return gather();
     case OpKind::Scatter: return scatter();
     case OpKind::AllToAll: return all_to_all();
+    case OpKind::Send: return shift();
     default: return Error{"gloo: no collective"};
   }
 }

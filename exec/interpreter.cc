@@ -8,7 +8,6 @@
 namespace rehearse::exec {
 
 std::string unsupported(const Transformer& model, const Plan& plan) {
-  if (plan.context_parallel > 1) return "plan.context_parallel: not executed yet";
   if (plan.sequence_slices > 1) return "plan.sequence_slices: not executed yet";
   if (plan.offload != OffloadMode::None) return "plan.offload: not executed yet";
   if (model.experts.count > 0 || model.latent.kv_lora_rank > 0) {
@@ -29,6 +28,9 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   if (const std::string why = unsupported(model, plan); !why.empty()) return Error{why};
   if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
     return Error{"plan.precision: the CPU runs fp32"};
+  }
+  if (plan.context_parallel > 1 && !backend.attends_in_parts()) {
+    return Error{"plan.context_parallel: not executed by the " + std::string(backend.name()) + " backend yet"};
   }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();

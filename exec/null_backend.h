@@ -25,6 +25,7 @@ class NullBackend final : public Backend {
   std::string_view name() const override { return "null"; }
   std::string_view device() const override { return "nothing"; }
   bool asynchronous() const override { return asynchronous_; }
+  bool attends_in_parts() const override { return true; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte*, const void*, std::int64_t) override {}
   void read(void* to, const std::byte*, std::int64_t bytes) override;  // zeros
@@ -95,6 +96,19 @@ class NullBackend final : public Backend {
   void attention_backward(Lane l, const AttentionShape& s, const void*, const void*, const void*, const float*,
                           void*, float*) override {
     note("attention_backward", l, s.tokens);
+  }
+  void attention_part(Lane l, const AttentionPart& p, const void*, const void*, float*, float*) override {
+    note("attention_part", l, p.shape.tokens);
+  }
+  void attention_part_backward(Lane l, const AttentionPart& p, const void*, const void*, const void*, const void*,
+                               const float*, float*, float*, float*) override {
+    note("attention_part_backward", l, p.shape.tokens);
+  }
+  void copy_columns(Lane l, std::int64_t rows, std::int64_t cols, const void*, std::int64_t, void*, std::int64_t) override {
+    note("copy_columns", l, rows * cols);
+  }
+  void cast_columns(Lane l, std::int64_t rows, std::int64_t cols, const float*, void*, std::int64_t) override {
+    note("cast_columns", l, rows * cols);
   }
   void embed(Lane l, std::int64_t tokens, std::int64_t, const std::int32_t*, const void*, const VocabularyShape&, void*) override {
     note("embed", l, tokens);

@@ -48,7 +48,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
     for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
       const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
       queues_.emplace_back(static_cast<std::int32_t>(k), lane,
-                           OpCursor(runner, local_.backend, lane, rank.at.tensor, loss_scale(local_.plan)));
+                           OpCursor(runner, local_.backend, lane, rank.at, loss_scale(local_.plan)));
     }
     const std::int32_t first = s_.row_begin[rank.row.index()], last = s_.row_begin[rank.row.index() + 1];
     for (std::int32_t i = first; i < last; ++i) {

@@ -1,5 +1,7 @@
 #include "exec/train.h"
 
+#include <algorithm>
+
 #include "exec/optimizer.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
@@ -32,14 +34,26 @@ std::int64_t arena_bytes(const Schedule& schedule) {
 
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t step) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
+  const std::int32_t ring = plan.context_parallel;
+  const std::int64_t chunk = ring > 1 ? sequence / (2 * ring) : sequence;
+  std::vector<std::int32_t> inputs(static_cast<std::size_t>(sequence)), targets = inputs;
+  std::vector<std::int64_t> filled(static_cast<std::size_t>(plan.data_parallel * ring), 0);
+  const auto deal = [&](std::int32_t replica, std::int64_t begin) {
+    std::int64_t& at = filled[static_cast<std::size_t>(replica)];
+    std::copy_n(inputs.begin() + begin, chunk, process.inputs(replica).begin() + at);
+    std::copy_n(targets.begin() + begin, chunk, process.targets(replica).begin() + at);
+    at += chunk;
+  };
   for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
-    std::int32_t* inputs = process.inputs(replica).data();
-    std::int32_t* targets = process.targets(replica).data();
     for (std::int32_t j = 0; j < plan.microbatches(); ++j) {
       const std::int64_t first = step * plan.global_batch +
                                  (j * plan.data_parallel + replica) * samples;
-      for (std::int64_t i = 0; i < samples; ++i, inputs += sequence, targets += sequence) {
-        data.sample(first + i, sequence, inputs, targets);
+      for (std::int64_t i = 0; i < samples; ++i) {
+        data.sample(first + i, sequence, inputs.data(), targets.data());
+        for (std::int32_t context = 0; context < ring; ++context) {
+          deal(replica * ring + context, context * chunk);
+          if (ring > 1) deal(replica * ring + context, (2 * ring - 1 - context) * chunk);
+        }
       }
     }
   }

@@ -23,8 +23,8 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
 std::int64_t arena_bytes(const Schedule& schedule);
 
 // Fills inputs and targets of step `step`. Sample step B + j d b + r b + i is number i of
-// micro-batch j of replica r: which samples a step has does not depend on the layout.
-// REQUIRES: context_parallel 1.
+// micro-batch j of data-parallel replica r: which samples a step has does not depend on the layout.
+// Rank i of c context-parallel ones gets chunks i and 2c - 1 - i of each, of 2c.
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t step);
 
 struct StepReport {

@@ -52,6 +52,7 @@ struct Node {
   double flops = 0;            // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;      // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;   // Attention: independent tiles of 128 query rows (wave factor)
+  std::int32_t step = -1;      // Attention in parts: 0 the own keys, else the step of the ring
   std::int32_t launches = 1;   // kernels the host issues
   std::string_view name;       // static text: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)

@@ -13,7 +13,6 @@ namespace {
 using T = BodyBuilder::T;
 using H = TensorHome;
 using K = NodeKind;
-constexpr T kNone = BodyBuilder::kNone;
 
 struct Context {
   const Transformer& model;
@@ -95,24 +94,86 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   return t;
 }
 
-// Causal attention; with context parallelism K/V blocks travel round the ring meanwhile.
-void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+// One part of the attention core: the rank's queries and the keys of one block.
+Node& attention_part(BodyBuilder& b, const Context& c, NodeKind kind, std::string_view name,
+                     std::initializer_list<T> reads, std::initializer_list<T> writes,
+                     std::int32_t step, NodePhase phase = NodePhase::Main) {
+  Node& part = b.node(kind, name, reads, writes, phase);
+  part.step = step;
+  const double work = kind == K::Attention ? 1 : 2.5;  // 2 products forward, 5 backward
+  part.flops = work * attention_flops(c) / c.plan.context_parallel;
+  part.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+  return part;
+}
+
+// A block moves to the next rank of the ring. Nothing hides it: the cursor runs node by node.
+void shift(BodyBuilder& b, std::string_view name, T from, T to, std::int64_t bytes,
+           NodePhase phase = NodePhase::Main) {
+  b.collective(K::RingExchange, name, bytes, from, to, phase).axis = Axis::Context;
+}
+
+// Ring attention (Liu et al. 2023, arXiv 2310.01889): each of the c ranks holds chunks i and
+// 2c - 1 - i of every sample, so that each step has equal work under the causal mask. K/V blocks go
+// round the ring; what their parts give is merged by log-sum-exp, own block first.
+void ring_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
-  const std::int32_t ring = c.plan.context_parallel;
-  T block = kNone, sum = kNone;
-  if (ring > 1) {
-    const std::int64_t bytes = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
-    block = b.tensor("kv ring", H::Workspace, 2 * bytes);
-    sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-    Node& exchange = b.node(K::RingExchange, "ring exchange cp", {t.qkv}, {block}, phase);
-    exchange.axis = Axis::Context;
-    exchange.bytes = bytes * (ring - 1);
-    exchange.overlapped = true;
+  const std::int64_t bytes = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
+  T block = b.tensor("kv ring", H::Workspace, bytes);
+  T next = b.tensor("kv ring", H::Workspace, bytes);
+  const T sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
+  attention_part(b, c, K::Attention, "attention (causal, own block)", {t.qkv}, {sum, t.lse}, 0,
+                 phase);
+  b.node(K::Elementwise, "pack k, v", {t.qkv}, {block}, phase);
+  for (std::int32_t step = 1; step < c.plan.context_parallel; ++step) {
+    shift(b, "ring exchange cp k, v", block, next, bytes, phase);
+    std::swap(block, next);
+    attention_part(b, c, K::Attention, "attention (block of the ring)", {t.qkv, block},
+                   {sum, t.lse}, step, phase);
   }
-  Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv, block}, {t.o, t.lse, sum},
-                      phase);
+  b.node(K::Elementwise, "store o", {sum}, {t.o}, phase);
+}
+
+// K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds: they
+// arrive at home after c - 1 shifts, where the own part comes last.
+void ring_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv, T delta) {
+  const RankShape& s = c.s;
+  const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
+  T block = b.tensor("kv ring", H::Workspace, s.element * kv);
+  T next = b.tensor("kv ring", H::Workspace, s.element * kv);
+  T d_block = b.tensor("dkv ring", H::Workspace, 4 * kv);
+  T d_next = b.tensor("dkv ring", H::Workspace, 4 * kv);
+  const T sum = b.tensor("dq sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
+  b.node(K::Elementwise, "pack k, v", {t.qkv}, {block});
+  for (std::int32_t step = 1; step < c.plan.context_parallel; ++step) {
+    shift(b, "ring exchange cp k, v", block, next, s.element * kv);
+    std::swap(block, next);
+    if (step > 1) {
+      shift(b, "ring exchange cp dk, dv", d_block, d_next, 4 * kv);
+      std::swap(d_block, d_next);
+    }
+    attention_part(b, c, K::AttentionBackward, "attention backward (block of the ring)",
+                   {d_o, t.qkv, t.o, t.lse, block}, {sum, d_block, delta}, step);
+  }
+  shift(b, "ring exchange cp dk, dv", d_block, d_next, 4 * kv);
+  attention_part(b, c, K::AttentionBackward, "attention backward (own block)",
+                 {d_o, t.qkv, t.o, t.lse}, {sum, d_next, delta}, 0);
+  b.node(K::Elementwise, "store dq, dk, dv", {sum, d_next}, {dqkv});
+}
+
+void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  if (c.plan.context_parallel > 1) return ring_forward(b, c, t, phase);
+  Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
   core.flops = attention_flops(c);
-  core.parallel = s.heads * ((s.tokens + 127) / 128);
+  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+}
+
+void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
+                        T delta) {
+  if (c.plan.context_parallel > 1) return ring_backward(b, c, t, d_o, dqkv, delta);
+  Node& core = b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse},
+                      {dqkv, delta});
+  core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
+  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
 
 // Nodes 0 ... of the forward up to the input of the last product (recomputation stops there).
@@ -195,20 +256,7 @@ Body layer_backward(const Context& c) {
   b.gemm("gemm d_proj weight, bias", GemmRole::WeightGradient, s.heads * s.head_dim, s.hidden,
          s.tokens, {D1w, t.o, dx1}, {}, W);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
-  T block = kNone, dblock = kNone;
-  if (c.plan.context_parallel > 1) {  // K/V blocks and their gradients (fp32) travel together
-    const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
-    block = b.tensor("kv ring", H::Workspace, 2 * s.element * kv);
-    dblock = b.tensor("dkv ring", H::Workspace, 2 * 4 * kv);
-    Node& exchange = b.node(K::RingExchange, "ring exchange cp", {t.qkv}, {block, dblock});
-    exchange.axis = Axis::Context;
-    exchange.bytes = (s.element + 4) * kv * (c.plan.context_parallel - 1);
-    exchange.overlapped = true;
-  }
-  Node& core = b.node(K::AttentionBackward, "attention backward",
-                      {d_o, t.qkv, t.o, t.lse, block, dblock}, {dqkv, rs});
-  core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
-  core.parallel = s.heads * ((s.tokens + 127) / 128);
+  attention_backward(b, c, t, d_o, dqkv, rs);
   if (c.model.positions == PositionKind::Rope) {
     b.node(K::Rope, "rope backward", {dqkv}, {dqkv});
   }

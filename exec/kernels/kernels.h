@@ -34,10 +34,10 @@ void gelu_backward(std::int64_t count, const float* dg, const float* u, float* d
 // u(rows, 2 f): gate, then up; g(rows, f) = silu(gate) * up (Shazeer 2020)
 void swiglu(std::int64_t rows, std::int64_t f, const float* u, float* g);
 void swiglu_backward(std::int64_t rows, std::int64_t f, const float* dg, const float* u, float* du);
-// Rotates q and k heads of qkv(tokens, columns) in place; position = token % sequence. `inverse`:
+// Rotates q and k heads of qkv(tokens, columns) in place; position = (first + token) % sequence. `inverse`:
 // the backward. Halves are paired as in Llama (i with i + d/2). Su et al. 2021.
-void rope(std::int64_t tokens, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
-          std::int64_t columns, double theta, bool inverse, float* qkv);
+void rope(std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads,
+          std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, float* qkv);
 
 // --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
 // o(tokens, heads * d), lse(heads, tokens)
@@ -45,6 +45,14 @@ void attention(const AttentionShape& shape, const float* qkv, float* o, float* l
 // dqkv(tokens, columns); delta(heads, tokens) is scratch
 void attention_backward(const AttentionShape& shape, const float* d_o, const float* qkv,
                         const float* o, const float* lse, float* dqkv, float* delta);
+
+// In parts (Liu et al. 2023): after all parts sum(tokens, heads * d) is o; lse(heads, tokens)
+void attention_part(const AttentionPart& part, const float* qkv, const float* kv, float* sum, float* lse);
+// Adds to dq(tokens, heads * d) and dkv(tokens, kv_columns); the first part clears dq and computes
+// delta(heads, tokens). lse: of all parts together.
+void attention_part_backward(const AttentionPart& part, const float* d_o, const float* qkv,
+                             const float* kv, const float* o, const float* lse, float* dq, float* dkv,
+                             float* delta);
 
 // --- embedding and loss ---------------------------------------------------------------------------
 // Rows [first, first + rows) of the vocabulary are here; others give zeros.

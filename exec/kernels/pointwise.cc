@@ -64,11 +64,11 @@ void swiglu_backward(std::int64_t rows, std::int64_t f, const float* dg, const f
   }
 }
 
-void rope(std::int64_t tokens, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
-          std::int64_t columns, double theta, bool inverse, float* qkv) {
+void rope(std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads,
+          std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, float* qkv) {
   const std::int64_t half = head_dim / 2;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const auto position = static_cast<double>(t % sequence);
+    const auto position = static_cast<double>((first + t) % sequence);
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle =
           position * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));

@@ -42,7 +42,7 @@ refused 2 "train.data" "$scenario" --data "$work"
 refused 2 "cannot write" "$scenario" --metrics /no/such/folder/m.jsonl
 refused 2 "cannot write" "$scenario" --trace /no/such/folder/t.trace
 refused 2 "not in the vocabulary" "$scenario" --set model.vocab_size=100 --data README.md
-refused 2 "context_parallel" "$scenario" --set plan.context_parallel=2 --set plan.tensor_parallel=1
+refused 2 "plan.offload" "$scenario" --set plan.offload=optimizer
 refused 2 "does not divide" "$scenario" --set plan.tensor_parallel=3
 refused 1 "diverged at step" "$scenario" --set train.learning_rate=1000 --set train.clip_norm=0 \
   --steps 50
