@@ -2,6 +2,8 @@
 // second and core, and the whole default space of GPT-3 175B on 4,096 A100s.
 //
 //   build/release/bin/search_bench      (from the project's root; CPU seconds of one thread)
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -111,6 +113,8 @@ void whole_space(const Space& space, const Cluster& cluster) {
 }  // namespace
 
 int main() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // as the command does
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const Result<Space> space = parse_space(kSpace, "bench", {});
   if (!space) {
     std::printf("%s\n", space.error().message.c_str());

@@ -1,4 +1,6 @@
 // The command line: a table of sub-commands. Each is one file, cli/NAME.cc.
+#include <malloc.h>
+
 #include <unistd.h>
 
 #include <array>
@@ -77,4 +79,10 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace rehearse::cli
 
-int main(int argc, char** argv) { return rehearse::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  // Schedules are large arrays that come and go: without this glibc hands each back to the system
+  // and a third of the time goes into clearing fresh pages.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  return rehearse::cli::run(argc, argv);
+}

@@ -38,6 +38,15 @@ struct Draft {
   std::vector<std::int32_t> tie;            // per op: breaks ties of equal key and class
   std::int32_t num_matches = 0;
 
+  void reserve(std::size_t num_ops, std::size_t num_operands) {
+    ops.reserve(num_ops);
+    row.reserve(num_ops);
+    duration.reserve(num_ops);
+    operand_begin.reserve(num_ops + 1);
+    after.reserve(num_ops);
+    tie.reserve(num_ops);
+    operands.reserve(num_operands);
+  }
   OpId add(Row on, const Op& op, std::int64_t estimated) {
     ops.push_back(op);
     row.push_back(on);

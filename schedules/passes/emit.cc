@@ -2,6 +2,8 @@
 // communication beside the op that needs it; `order` then finds the places.
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <span>
 
 #include "schedules/body.h"
 #include "schedules/passes/draft.h"
@@ -61,8 +63,8 @@ std::int64_t estimated(const Estimates& e, SegmentKind kind, Direction direction
 // What of a stage's micro-batch is alive on the row, by boundary between parts (0: the stage's
 // input, the last: its output).
 struct Alive {
-  std::vector<ValueId> x, d;                             // at part boundaries
-  std::vector<ValueId> slab_input, slab_weight, left;    // per part
+  std::span<ValueId> x, d;                             // at part boundaries
+  std::span<ValueId> slab_input, slab_weight, left;    // per part
 };
 
 // A gradient that is being accumulated: of a bucket and one use of it (tied tables have two).
@@ -156,6 +158,7 @@ class RowEmitter {
   }
 
   void prepare_parts();
+  std::span<const std::int16_t> interned(const std::vector<std::int16_t>& cuts);
   void prepare_states();
   void prepare_windows();
   void open_window(std::size_t part);
@@ -176,7 +179,7 @@ class RowEmitter {
 
   Alive& alive(const Op& op) { return alive_[slot(op)]; }
   std::size_t boundary_begin(const Part& part) const { return part.index; }
-  const std::vector<std::int16_t>& cuts(const Op& op) const { return cuts_[slot(op)]; }
+  std::span<const std::int16_t> cuts(const Op& op) const { return cuts_[slot(op)]; }
   bool covers_end(const Part& part) const { return part.index + 1 == cuts(part.op).size(); }
   std::span<const SegmentInfo> segments(const Part& part) const {
     const auto& all = s_.segments[part.op.stage.index()];
@@ -218,8 +221,10 @@ class RowEmitter {
 
   std::vector<Part> parts_;                 // the row's compute ops, cut
   std::vector<std::size_t> op_begin_;       // parts of the i-th issued op: [i], [i+1])
-  std::vector<std::vector<std::int16_t>> cuts_;   // by slot
-  std::vector<Alive> alive_;                      // by slot
+  std::vector<std::span<const std::int16_t>> cuts_;      // by slot, into cut_lists_
+  std::deque<std::vector<std::int16_t>> cut_lists_;      // each different one once
+  std::vector<Alive> alive_;                             // by slot, into alive_values_
+  std::vector<ValueId> alive_values_;
   std::vector<Accumulator> accumulators_;         // by bucket * 2 + use
   std::vector<std::int32_t> open_of_unit_;        // by (bucket * 2 + use, micro-batch)
   std::vector<ValueId> parameter_, state_, shard_; // by bucket
@@ -276,6 +281,7 @@ void RowEmitter::prepare_parts() {
   const auto program = order_.program(Row{position_.value});
   std::vector<Microbatch> last(s_.segments.size());
   std::vector<bool> whole(slots, false);
+  cut_lists_.push_back({0});
   const auto each = [&](const Op& op, auto visit) {
     if (op.kind != OpKind::Overlap) return visit(op, false);
     visit(order_.children[static_cast<std::size_t>(op.child)], true);
@@ -289,20 +295,18 @@ void RowEmitter::prepare_parts() {
       if (paired) whole[slot(leaf)] = true;
     });
   }
+  std::size_t alive_count = 0;
+  op_begin_.reserve(program.size() + 1);
+  parts_.reserve(program.size());
   for (const Op& op : program) {
     op_begin_.push_back(parts_.size());
     each(op, [&](const Op& leaf, bool paired) {
       auto& cuts = cuts_[slot(leaf)];
       if (cuts.empty()) {
-        cuts = whole[slot(leaf)] ? std::vector<std::int16_t>{0}
-                                 : cut(d_, position_, leaf.stage, leaf.microbatch,
-                                       last[leaf.stage.index()]);
-        Alive& state = alive_[slot(leaf)];
-        state.x.resize(cuts.size() + 1);
-        state.d.resize(cuts.size() + 1);
-        state.slab_input.resize(cuts.size());
-        state.slab_weight.resize(cuts.size());
-        state.left.resize(cuts.size());
+        cuts = whole[slot(leaf)] ? std::span<const std::int16_t>(cut_lists_.front())
+                                 : interned(cut(d_, position_, leaf.stage, leaf.microbatch,
+                                                last[leaf.stage.index()]));
+        alive_count += 5 * cuts.size() + 2;
       }
       const bool forward = leaf.kind == OpKind::Forward;
       for (std::size_t i = 0; i < cuts.size(); ++i) {
@@ -316,6 +320,25 @@ void RowEmitter::prepare_parts() {
     });
   }
   op_begin_.push_back(parts_.size());
+  alive_values_.assign(alive_count, {});
+  std::span<ValueId> rest = alive_values_;
+  const auto take = [&rest](std::size_t count) {
+    const std::span<ValueId> taken = rest.first(count);
+    rest = rest.subspan(count);
+    return taken;
+  };
+  for (std::size_t k = 0; k < slots; ++k) {
+    const std::size_t parts = cuts_[k].size();
+    if (parts == 0) continue;
+    alive_[k] = {take(parts + 1), take(parts + 1), take(parts), take(parts), take(parts)};
+  }
+}
+
+// The one copy of a list that is equal to `cuts`.
+std::span<const std::int16_t> RowEmitter::interned(const std::vector<std::int16_t>& cuts) {
+  auto at = std::find(cut_lists_.begin(), cut_lists_.end(), cuts);
+  if (at == cut_lists_.end()) at = cut_lists_.insert(cut_lists_.end(), cuts);
+  return *at;
 }
 
 // Calls visit(bucket, use) for every gradient that the part adds to. Use 1: a tied table's use by
@@ -390,8 +413,8 @@ void RowEmitter::prepare_states() {
 // ZeRO-3: alive at a part are the buckets that it reads and that the next `prefetch` reading parts
 // read; window_[i] are those that enter before part i.
 void RowEmitter::prepare_windows() {
-  window_.assign(parts_.size(), {});
   if (!sharded_parameters()) return;
+  window_.assign(parts_.size(), {});
   std::vector<std::size_t> reading;             // parts that read parameters
   std::vector<std::vector<BucketId>> reads;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -437,6 +460,7 @@ void RowEmitter::prepare_windows() {
 }
 
 void RowEmitter::open_window(std::size_t part) {
+  if (window_.empty()) return;
   for (const BucketId id : window_[part]) {
     const std::int64_t element = shape_.element;
     const OpId op = collective(OpKind::Unshard, "dp", Stream::Dp, id);
@@ -907,6 +931,10 @@ void emit(Draft& draft, const Schedule& order) {
       static_cast<std::size_t>(order.microbatches) * static_cast<std::size_t>(std::max(order.slices, 1));
   std::vector<MatchId> transfers(2 * s.segments.size() * units * classes);
   for (MatchId& match : transfers) match = draft.new_match();
+  // About: a transfer beside every compute op, four operands each, three of them new.
+  const std::size_t ops = 5 * order.ops.size() / 2 * classes;
+  draft.reserve(ops, 4 * ops);
+  s.values.reserve(2 * ops);
   for (std::size_t r = 0; r < s.rows.size(); ++r) {
     RowEmitter(draft, bodies, order, Row{static_cast<std::int32_t>(r)}, transfers).run();
   }
