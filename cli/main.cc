@@ -1,6 +1,5 @@
 // The command line: a table of sub-commands. Each is one file, cli/NAME.cc.
 #include <malloc.h>
-
 #include <unistd.h>
 
 #include <array>
