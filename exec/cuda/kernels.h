@@ -170,6 +170,8 @@ int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64
 
 // --- plain arrays ---------------------------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
+// *out = *in, in fp64
+int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);
 
 // Collectives of several ranks on one GPU: out[k][i] = in[0][i] + in[1][i] + ... in that order in

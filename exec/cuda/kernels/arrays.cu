@@ -15,6 +15,8 @@ __global__ void cast_kernel(std::int64_t count, const From* __restrict__ in, To*
   store(out + i, v);
 }
 
+__global__ void to_double_kernel(const float* in, double* out) { *out = static_cast<double>(*in); }
+
 template <int V>
 __global__ void fill_kernel(std::int64_t count, float value, float* out) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
@@ -66,6 +68,10 @@ bool gather_members(std::span<const In> in, std::span<const Out> out, Members<T>
 }
 
 }  // namespace
+
+int to_double(Stream stream, const float* in, double* out) {
+  return launch(to_double_kernel, dim3(1), 1, 0, stream, in, out);
+}
 
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out) {
   return with_type(from, [&](auto zero) {

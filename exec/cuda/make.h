@@ -1,0 +1,33 @@
+// What the module's parts show each other.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "exec/cuda_module.h"
+
+namespace rehearse::exec::cuda {
+
+// Streams that a communicator enqueues on.
+class StreamSource {
+ public:
+  virtual ~StreamSource() = default;
+  virtual cudaStream_t stream(Lane lane) = 0;
+  // What was issued on `lane` so far happens before what is issued on `after` from now on.
+  virtual void order(Lane lane, Lane after) = 0;
+  virtual void check(int error, std::string_view what) = 0;
+  // False after a step that failed: kernels may still be stuck on the device.
+  virtual bool healthy() const = 0;
+  // Asked while the host waits for the end of a step: a non-empty answer ends the step with it.
+  virtual void watch(std::function<std::string()> failed) = 0;
+};
+
+Result<std::int32_t> devices();
+Result<std::unique_ptr<Backend>> make_backend(const CudaOptions& options);
+Result<std::unique_ptr<Communicator>> make_nccl(Backend& backend, const NcclOptions& options);
+
+}  // namespace rehearse::exec::cuda

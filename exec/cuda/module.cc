@@ -1,0 +1,33 @@
+// The module's entry.
+#include <nccl.h>
+
+#include "exec/cuda/make.h"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+std::string dotted(int version) {  // 13000 -> 13.0
+  return std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+}
+
+std::string versions() {
+  int runtime = 0, driver = 0, nccl = 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  ncclGetVersion(&nccl);
+  return "CUDA " + dotted(runtime) + (driver > 0 ? " (driver " + dotted(driver) + ")" : "") + ", NCCL " +
+         std::to_string(nccl / 10000) + '.' + std::to_string(nccl / 100 % 100) + '.' + std::to_string(nccl % 100);
+}
+
+}  // namespace
+}  // namespace rehearse::exec::cuda
+
+extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module() {
+  namespace cuda = rehearse::exec::cuda;
+  static const rehearse::exec::CudaModule module{.version = rehearse::exec::CudaModule::kVersion,
+                                                 .devices = cuda::devices,
+                                                 .make_backend = cuda::make_backend,
+                                                 .make_nccl = cuda::make_nccl,
+                                                 .versions = cuda::versions};
+  return &module;
+}

@@ -1,0 +1,73 @@
+// The lanes of a process's ranks on one device: a stream each, an event per op, and order between them.
+//
+// Nothing here synchronises the device but finish(), at the end of a step.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/exchange.h"
+#include "schedules/result.h"
+#include "schedules/units.h"
+
+namespace rehearse::exec::cuda {
+
+class Streams {
+ public:
+  explicit Streams(std::function<std::string(OpId)> label) : label_(std::move(label)) {}
+  ~Streams();
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  // Makes the streams of a rank. Ranks come in ascending order, without gaps.
+  void add_rank(std::int32_t rank);
+  cudaStream_t of(Lane lane) const { return lane_of(lane).stream; }
+
+  void begin_step();
+  // The lane waits for ops of its rank, then notes when it begins.
+  void begin(Lane lane, OpId op, std::span<const OpId> waits);
+  void end(Lane lane, OpId op);
+  // What was issued on `lane` so far happens before what is issued on `after` from now on.
+  void order(Lane lane, Lane after);
+  // Waits for everything issued since begin_step. `failed`: asked now and then, non-empty ends the
+  // wait. Error: what the device says, or the first op that took longer than `timeout_s`, by rank.
+  Result<> finish(double timeout_s, const std::function<std::string()>& failed);
+  // Of an op of the last step [ns since begin_step].
+  void times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) const;
+
+  // Remembers the first error of a call, with what was called.
+  void check(int error, std::string_view what);
+  const std::string& error() const { return error_; }
+
+ private:
+  struct LaneState {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t met = nullptr;          // order(): re-recorded each time
+    std::vector<std::int32_t> issued;   // ops of this step, in order
+    std::size_t ended = 0;              // of these, seen to have ended
+  };
+  struct OpEvents {
+    cudaEvent_t start = nullptr, end = nullptr;
+  };
+  const LaneState& lane_of(Lane lane) const {
+    return lanes_[static_cast<std::size_t>(lane.rank - first_) * kNumStreams + static_cast<std::size_t>(lane.stream)];
+  }
+  LaneState& lane_of(Lane lane) { return const_cast<LaneState&>(std::as_const(*this).lane_of(lane)); }
+  OpEvents& events_of(std::int32_t rank, OpId op);
+  std::string late(double seconds);
+
+  std::function<std::string(OpId)> label_;
+  std::int32_t first_ = 0;
+  std::vector<LaneState> lanes_;                // rank * kNumStreams + stream
+  std::vector<std::vector<OpEvents>> events_;   // by rank, by op of the schedule
+  cudaEvent_t base_ = nullptr;
+  std::string error_;
+};
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,51 @@
+// The CUDA + NCCL backend: a module of its own, loaded at run time, so that one binary starts on a
+// laptop in milliseconds and says on a node what is missing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "exec/backend.h"
+#include "exec/communicator.h"
+#include "exec/group_instances.h"
+#include "schedules/result.h"
+
+namespace rehearse::exec {
+
+struct CudaOptions {
+  std::int32_t device = 0;                // LOCAL_RANK of the process, modulo the devices there
+  ElementType type = ElementType::BFloat16;  // of activations and parameters
+  double timeout_s = 600;                 // that an op may take
+  std::function<std::string(OpId)> label; // of an op, for errors
+};
+
+// What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) * n)
+// with n = 1: NCCL wants one process per rank.
+struct NcclOptions {
+  std::int32_t process = 0, processes = 1;
+  const GroupInstances* groups = nullptr;  // who meets whom, over all ranks
+  // Pairs of ranks that exchange transfers, in the order in which they are connected before step 0.
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  // Gives process 0's bytes to every process (rendezvous of the id). Error: a partner is gone.
+  std::function<Result<std::string>(const std::string& mine)> share;
+  double timeout_s = 600;
+};
+
+struct CudaModule {
+  static constexpr int kVersion = 1;
+  int version = 0;
+  // Devices that can be used. Error: "no CUDA device", with the driver's reason.
+  Result<std::int32_t> (*devices)() = nullptr;
+  Result<std::unique_ptr<Backend>> (*make_backend)(const CudaOptions&) = nullptr;
+  // REQUIRES: `backend` came from make_backend and outlives the communicator.
+  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend, const NcclOptions&) = nullptr;
+  std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
+};
+
+// Loads the module that lies beside the command. Error: this build has none, or which library is
+// missing. Loaded once; stays until the process ends.
+Result<const CudaModule*> load_cuda_module();
+
+}  // namespace rehearse::exec

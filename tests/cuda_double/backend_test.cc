@@ -1,0 +1,263 @@
+// The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever order
+// the double's streams run in, events make the result that of the CPU, bit for bit.
+#include <thread>
+
+#include "exec/cuda/make.h"
+#include "schedules/listing.h"
+#include "tests/cuda_double/device.h"
+#include "tests/exec/layout_case.h"
+
+namespace rehearse::exec {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+struct Prepared {
+  Scenario scenario;
+  Plan plan;
+  Schedule schedule;
+};
+
+Prepared prepare(Family family, const Keys& keys) {
+  Prepared out;
+  Result<Scenario> scenario = layout_scenario(family, keys);
+  EXPECT_TRUE(scenario) << scenario.error().message;
+  out.scenario = std::move(scenario).value();
+  out.plan = out.scenario.plan;
+  Result<Schedule> schedule = lower_for_run(out.scenario.model, out.plan);
+  EXPECT_TRUE(schedule) << schedule.error().message;
+  out.schedule = std::move(schedule).value();
+  return out;
+}
+
+CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
+  return {.type = ElementType::Float32, .timeout_s = timeout_s,
+          .label = [&p](OpId op) { return op_label(p.schedule, op); }};
+}
+
+Result<std::vector<StepReport>> train_here(Prepared& p, Interpreter& process) {
+  const TrainOptions& options = p.scenario.train;
+  process.initialise(initial_values(p.scenario.model, options.seed));
+  const Result<Data> data = Data::open("synthetic", p.scenario.model.vocabulary, options.seed);
+  return train(process, p.plan, options, data.value(), nullptr);
+}
+
+Trained train_on_double(Family family, const Keys& keys) {
+  Prepared p = prepare(family, keys);
+  Trained out;
+  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p));
+  EXPECT_TRUE(backend) << backend.error().message;
+  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
+  EXPECT_TRUE(made) << made.error().message;
+  const auto steps = train_here(p, *made.value());
+  if (!steps) {
+    out.error = steps.error().message;
+    return out;
+  }
+  for (const StepReport& step : steps.value()) {
+    out.losses.push_back(step.loss);
+    out.norms.push_back(step.grad_norm);
+  }
+  for (const TensorPlace& place : made.value()->places()) out.weights.try_emplace(place.name);
+  for (auto& [name, values] : out.weights) values = made.value()->parameter(name);
+  return out;
+}
+
+class OnDouble : public testing::TestWithParam<std::pair<Family, Keys>> {};
+
+// Work on every stream is delayed at random: a missing event would let an op read what is not there
+// yet, or what is already overwritten.
+TEST_P(OnDouble, GivesTheBitsOfTheCpu) {
+  const auto& [family, keys] = GetParam();
+  cuda_double::shake(11, 40);
+  const Trained there = train_on_double(family, keys), here = train_layout(family, keys);
+  cuda_double::shake(0, 0);
+  ASSERT_EQ(there.error, "");
+  ASSERT_EQ(here.error, "");
+  EXPECT_TRUE(distance(there, here).bitwise);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, OnDouble,
+    testing::Values(
+        std::pair{Family::Gpt2, Keys{}},
+        std::pair{Family::Llama, Keys{"tensor_parallel=2", "sequence_parallel=true"}},
+        std::pair{Family::Gpt2, Keys{"tensor_parallel=2", "pipeline_parallel=2"}},
+        std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=interleaved_1f1b", "virtual_stages=2"}},
+        std::pair{Family::Gpt2Untied, Keys{"pipeline_parallel=2", "schedule=zb_h1", "data_parallel=2"}},
+        std::pair{Family::Gpt2, Keys{"data_parallel=4", "zero_stage=1", "overlap={\"gradient_reduce\": true}"}},
+        std::pair{Family::Llama, Keys{"data_parallel=4", "zero_stage=3"}},
+        std::pair{Family::Gpt2, Keys{"data_parallel=2", "zero_stage=2", "pipeline_parallel=2", "recompute=full"}},
+        std::pair{Family::Gpt2, Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server"}},
+        std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=dualpipe"}},
+        std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=zb_v", "tensor_parallel=2"}}));
+
+// ---- NCCL's double: one "process" is a thread that holds one rank --------------------------------------
+
+struct Shared {  // the store of the run
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string id;
+};
+
+std::vector<std::pair<std::int32_t, std::int32_t>> edges_of(const Prepared& p) {
+  const Mesh mesh(p.plan);
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    Coordinates at = mesh.coordinates({r});
+    const std::int32_t next = (at.pipeline + 1) % p.plan.pipeline_parallel;
+    if (next == at.pipeline) continue;
+    at.pipeline = next;
+    edges.emplace_back(r, mesh.rank(at).value);
+    edges.emplace_back(mesh.rank(at).value, r);
+  }
+  return edges;
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::string error;
+};
+
+// What a process does beside training: a fault, if it is its turn.
+using Sabotage = std::function<void(std::int32_t process, std::int64_t step, Communicator&, Backend&)>;
+
+std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabotage& sabotage = nullptr,
+                                     std::int32_t absent = -1) {
+  const Mesh mesh(p.plan);
+  const GroupInstances groups(p.schedule, p.plan, mesh);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
+  Shared shared;
+  std::vector<std::thread> processes;
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    processes.emplace_back([&, r] {
+      Outcome& out = outcomes[static_cast<std::size_t>(r)];
+      Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p, timeout_s));
+      NcclOptions options{.process = r, .processes = mesh.ranks(), .groups = &groups, .edges = edges_of(p),
+                          .timeout_s = timeout_s};
+      options.share = [&](const std::string& mine) -> Result<std::string> {
+        std::unique_lock lock(shared.mutex);
+        if (r == 0) {
+          shared.id = mine;
+          shared.changed.notify_all();
+        }
+        shared.changed.wait(lock, [&] { return !shared.id.empty(); });
+        return shared.id;
+      };
+      Result<std::unique_ptr<Communicator>> nccl = cuda::make_nccl(*backend.value(), options);
+      if (!nccl) {
+        out.error = nccl.error().message;
+        return;
+      }
+      const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(),
+                                            {.communicator = nccl.value().get()});
+      if (!made) {
+        out.error = made.error().message;
+        return;
+      }
+      Interpreter& process = *made.value();
+      process.initialise(initial_values(p.scenario.model, p.scenario.train.seed));
+      const Result<Data> data = Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
+      for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
+        if (sabotage) sabotage(r, step, *nccl.value(), *backend.value());
+        if (r == absent && step == 1) return;  // dead
+        load_batch(process, p.plan, data.value(), step);
+        const auto ran = process.run({.step = step, .learning_rate = p.scenario.train.learning_rate,
+                                      .train = p.scenario.train});
+        if (!ran) {
+          out.error = ran.error().message;
+          return;
+        }
+        out.losses.push_back(ran.value().loss);
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  return outcomes;
+}
+
+// The double sums in the order of the members, so that even here the bits are those of one process.
+TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
+  for (const Keys& keys : {Keys{"data_parallel=2"}, Keys{"tensor_parallel=2", "pipeline_parallel=2"},
+                           Keys{"data_parallel=4", "zero_stage=3"},
+                           Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"}}) {
+    Prepared p = prepare(Family::Gpt2, keys);
+    const std::vector<Outcome> there = train_with_nccl(p, 20);
+    const Trained here = train_layout(Family::Gpt2, keys);
+    for (const Outcome& process : there) {
+      ASSERT_EQ(process.error, "") << keys[0];
+      EXPECT_EQ(process.losses, here.losses) << keys[0];
+    }
+  }
+}
+
+// Real NCCL would hang.
+TEST(NcclDouble, NamesASwappedCollective) {
+  Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
+  std::vector<float> array(64);
+  const auto outcomes = train_with_nccl(p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Backend&) {
+    if (process != 1 || step != 1) return;
+    // One collective too many on the dp communicator: the partner's next one does not match.
+    const Mesh mesh(p.plan);
+    const GroupInstances groups(p.schedule, p.plan, mesh);
+    const auto place = groups.of[static_cast<std::size_t>(groups.group("dp"))][1];
+    const std::vector<Contribution> brought{{}, {array.data(), array.data()}};
+    const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
+    nccl.collective({.kind = OpKind::Broadcast, .elements = 64, .instance = place.instance,
+                     .ranks = groups.ranks[static_cast<std::size_t>(place.instance)],
+                     .contributions = brought, .lanes = lanes},
+                    [](const Result<>&) {});
+  });
+  bool named = false;
+  for (const Outcome& process : outcomes) {
+    EXPECT_NE(process.error, "");
+    named = named || (process.error.find("mismatch: rank") != std::string::npos &&
+                      process.error.find("Broadcast of 64") != std::string::npos);
+  }
+  EXPECT_TRUE(named) << outcomes[0].error << " | " << outcomes[1].error;
+}
+
+// A rank that is gone, and a send that never comes, end in a timeout that names rank and op.
+TEST(NcclDouble, NamesTheOpThatWaitsForADeadRank) {
+  Prepared p = prepare(Family::Gpt2, {"pipeline_parallel=2"});
+  const auto outcomes = train_with_nccl(p, 1, nullptr, 0);
+  EXPECT_EQ(outcomes[0].error, "");  // it left
+  EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
+  EXPECT_NE(outcomes[1].error.find("RECV_F0"), std::string::npos) << outcomes[1].error;
+}
+
+// Its stream never gets to its work: its partner's timeout names the op, and so does its own.
+TEST(NcclDouble, NamesAStuckRank) {
+  Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool released = false;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    const std::scoped_lock lock(mutex);
+    released = true;
+    changed.notify_all();
+  });
+  const auto outcomes = train_with_nccl(p, 1, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
+    if (process != 1 || step != 1) return;
+    auto& streams = dynamic_cast<cuda::StreamSource&>(backend);
+    cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return released; });
+    });
+  });
+  later.join();
+  EXPECT_NE(outcomes[0].error.find("rank 0 timed out in"), std::string::npos) << outcomes[0].error;
+  EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
+}
+
+TEST(CudaDouble, SaysThatThereIsNoDevice) {
+  cuda_double::set_devices(0);
+  const auto made = cuda::make_backend({});
+  cuda_double::set_devices(1);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("no CUDA device"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rehearse::exec

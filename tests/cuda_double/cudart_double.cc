@@ -1,0 +1,231 @@
+// The part of the CUDA runtime that exec/cuda and exec/nccl call.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "tests/cuda_double/device.h"
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+std::atomic<int> devices{1};
+std::atomic<int> shake_us{0};
+std::atomic<std::uint64_t> shake_seed{0};
+
+// One recording of an event: fires when its stream gets there.
+struct Firing {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool fired = false;
+  Clock::time_point at;
+};
+
+}  // namespace
+
+struct CUevent_st {
+  std::shared_ptr<Firing> latest;  // null: never recorded, counts as fired
+};
+
+struct CUstream_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> work;
+  bool busy = false, stopping = false;
+  std::thread thread{[this] { run(); }};
+
+  void run() {
+    std::mt19937_64 random(shake_seed.fetch_add(1));
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || !work.empty(); });
+      if (work.empty()) return;
+      const std::function<void()> next = std::move(work.front());
+      work.pop_front();
+      busy = true;
+      lock.unlock();
+      if (const int most = shake_us.load(); most > 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % static_cast<std::uint64_t>(most)));
+      }
+      next();
+      lock.lock();
+      busy = false;
+      changed.notify_all();
+    }
+  }
+  void stop() {
+    {
+      const std::scoped_lock lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+};
+
+namespace {
+
+std::mutex streams_mutex;
+std::deque<cudaStream_t> streams;  // alive
+
+cudaError_t no_device() { return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver; }
+
+}  // namespace
+
+namespace rehearse::cuda_double {
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  {
+    const std::scoped_lock lock(stream->mutex);
+    stream->work.push_back(std::move(work));
+  }
+  stream->changed.notify_all();
+}
+
+void shake(std::uint64_t seed, int microseconds) {
+  shake_seed = seed;
+  shake_us = microseconds;
+}
+
+void set_devices(int count) { devices = count; }
+
+}  // namespace rehearse::cuda_double
+
+using rehearse::cuda_double::enqueue;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (no_device() == cudaSuccess) *count = devices.load();
+  return no_device();
+}
+cudaError_t cudaSetDevice(int) { return no_device(); }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "a double, no GPU");
+  return no_device();
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    default: return "error of the double";
+  }
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** to, size_t bytes) {
+  *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*to == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*to, 0xA5, bytes);  // nobody may rely on zeros
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** to, size_t bytes) { return cudaMalloc(to, bytes); }
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  enqueue(stream, [=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+  *stream = new CUstream_st;
+  const std::scoped_lock lock(streams_mutex);
+  streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  {
+    const std::scoped_lock lock(streams_mutex);
+    std::erase(streams, stream);
+  }
+  stream->stop();
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::scoped_lock lock(stream->mutex);
+  return stream->work.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const std::scoped_lock all(streams_mutex);
+  for (cudaStream_t stream : streams) {
+    std::unique_lock lock(stream->mutex);
+    stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto firing = std::make_shared<Firing>();
+  event->latest = firing;
+  enqueue(stream, [firing] {
+    {
+      const std::scoped_lock lock(firing->mutex);
+      firing->fired = true;
+      firing->at = Clock::now();
+    }
+    firing->changed.notify_all();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  const std::shared_ptr<Firing> firing = event->latest;
+  if (firing == nullptr) return cudaSuccess;
+  enqueue(stream, [firing] {
+    std::unique_lock lock(firing->mutex);
+    firing->changed.wait(lock, [&] { return firing->fired; });
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->latest == nullptr) return cudaSuccess;
+  const std::scoped_lock lock(event->latest->mutex);
+  return event->latest->fired ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin->latest == nullptr || end->latest == nullptr) return cudaErrorInvalidValue;
+  *ms = std::chrono::duration<float, std::milli>(end->latest->at - begin->latest->at).count();
+  return cudaSuccess;
+}
+
+}  // extern "C"

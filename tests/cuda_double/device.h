@@ -1,0 +1,24 @@
+// A DOUBLE of a CUDA device, for tests of host logic without a GPU: streams are threads, memory is
+// the host's, kernels are the CPU's. It proves order (streams, events, who waits for whom), never
+// speed and nothing about kernels. Stands in for libcudart, libnccl and the kernels at link time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace rehearse::cuda_double {
+
+// Runs `work` when everything that was put on the stream before has ended.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+
+// From now on every piece of work is delayed by up to so many microseconds, drawn from a seed: what
+// is not ordered by events comes out of order.
+void shake(std::uint64_t seed, int microseconds);
+
+// ---- faults ----
+// How many devices there are; 0: as on a machine without a driver (error 35).
+void set_devices(int count);
+
+}  // namespace rehearse::cuda_double
