@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "viz/import.h"
+#include "viz/offscreen.h"
 #include "viz/png.h"
 #include "viz/script.h"
 #include "viz/svg.h"
@@ -19,6 +20,7 @@ struct Options {
   std::string script, record, svg, png, screenshot;
   std::int32_t width = 1440, height = 900;
   double linger = 0;
+  bool opengl = false;
 };
 
 int fail(const std::string& message) {
@@ -49,8 +51,17 @@ int replay(const viz::Session& session, const Options& options,
   for (const viz::Event& event : events) state = viz::reduce(session, std::move(state), event);
   const viz::Scene scene = viz::view_scene(session, state);
   if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
-  if (!options.png.empty() && !write_file(options.png, viz::png(scene))) return kBadInput;
-  return kDone;
+  if (options.png.empty()) return kDone;
+  if (!options.opengl) return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
+  const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(scene);
+  if (!drawn) {
+    print_error("view: --opengl: " + drawn.error().message +
+                "; leave it out to draw without OpenGL");
+    return kRunFailed;
+  }
+  return write_file(options.png, viz::encode_png(scene.width, scene.height, drawn.value(), false))
+             ? kDone
+             : kBadInput;
 }
 
 int view(const Options& options) {
@@ -93,6 +104,8 @@ void add_view(CLI::App& app, int& exit_code) {
                       "replay recorded events; with --svg or --png without a window");
   command->add_option("--svg", options->svg, "write what the window would show");
   command->add_option("--png", options->png, "the same as pixels");
+  command->add_flag("--opengl", options->opengl,
+                    "draw --png as the window does, by OpenGL on EGL without a display");
   command->add_option("--record", options->record, "write the window's events to FILE");
   command->add_option("--width", options->width, "of the window")->check(CLI::Range(320, 8000));
   command->add_option("--height", options->height, "of the window")->check(CLI::Range(240, 8000));

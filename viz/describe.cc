@@ -52,9 +52,9 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
   if (!trace.expected_start_ns.empty()) {
     facts.push_back({"expected at", time_text(trace.expected_start_ns[i] - begin)});
   }
-  if (session.same_schedule()) {
+  if (const OpId same = session.counterpart(ref); session.compares() && same) {
     const Trace& other = session.at(1 - ref.document).trace();
-    const std::int64_t there = other.end_ns[i] - other.start_ns[i];
+    const std::int64_t there = other.end_ns[same.index()] - other.start_ns[same.index()];
     std::string text = time_text(there);
     if (there > 0) {
       text += " (here " +
@@ -88,6 +88,47 @@ std::vector<Fact> describe_idle(const Document& document, std::int32_t idle) {
       {"bubble", std::string(kIdleCauseNames[static_cast<std::size_t>(span.cause)])},
       {"lasts", time_text(span.end - span.begin)}};
   facts.push_back({"ended by", span.op ? op_name(trace, span.op) : std::string("the step's end")});
+  return facts;
+}
+
+std::vector<Fact> describe_memory(const Trace& trace, Row row, std::int64_t since) {
+  const std::size_t parts = trace.memory_parts.size();
+  const auto first = trace.memory_time.begin() + trace.memory_begin[row.index()];
+  const auto last = trace.memory_time.begin() + trace.memory_begin[row.index() + 1];
+  if (first == last) return {};
+  const auto next = std::upper_bound(first, last, trace.begin.value + since);
+  const auto sample =
+      static_cast<std::size_t>((next == first ? first : next - 1) - trace.memory_time.begin());
+  std::int64_t sum = 0;
+  for (std::size_t part = 0; part < parts; ++part) sum += trace.memory_bytes[sample * parts + part];
+  const MemoryPeak peak = memory_peak(trace, row);
+  std::vector<Fact> facts{{"memory", bytes_text(sum) + " at " + time_text(since)}};
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::int64_t now = trace.memory_bytes[sample * parts + part];
+    if (now == 0 && peak.parts[part] == 0) continue;
+    facts.push_back({trace.memory_parts[part],
+                     bytes_text(now) + ", at the peak " + bytes_text(peak.parts[part])});
+  }
+  facts.push_back(
+      {"peak", bytes_text(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
+  const std::int64_t capacity = trace.rows[row.index()].capacity_bytes;
+  if (capacity > 0) facts.push_back({"capacity", bytes_text(capacity)});
+  return facts;
+}
+
+std::vector<Fact> describe_link(const Trace& trace, std::size_t link, std::int64_t since) {
+  const auto first = trace.link_samples.begin() + trace.link_begin[link];
+  const auto last = trace.link_samples.begin() + trace.link_begin[link + 1];
+  const auto next = std::upper_bound(
+      first, last, trace.begin.value + since,
+      [](std::int64_t time, const LinkSample& sample) { return time < sample.time; });
+  const double load = next == first ? 0 : (next - 1)->load_ppm / 1e6;
+  const LinkUse use = link_use(trace, link);
+  std::vector<Fact> facts{{"link", std::string(trace.text(trace.links[link].name))}};
+  facts.push_back({"load", percent_text(load) + " at " + time_text(since)});
+  facts.push_back({"mean, peak", percent_text(use.mean) + ", " + percent_text(use.peak)});
+  if (const std::int64_t rate = trace.links[link].bytes_per_second; rate > 0)
+    facts.push_back({"bandwidth", fixed_text(static_cast<double>(rate) / 1e9, 1) + " GB/s"});
   return facts;
 }
 

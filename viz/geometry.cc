@@ -48,8 +48,8 @@ Geometry geometry(const Session& session, const ViewState& state) {
   const double height =
       std::clamp(std::floor((room - fixed) / std::max(1, compute_lanes)), 11.0, 56.0);
 
-  // Two traces of one schedule interleave: predicted over measured, rank by rank. Others follow one
-  // another.
+  // Two traces whose ops correspond interleave: predicted over measured, rank by rank. Others
+  // follow one another.
   double y = at.top + 4 - state.scroll;
   const auto place = [&](std::int32_t d, std::int32_t row, std::size_t index, bool last_of_pair) {
     const Document& document = session.at(d);
@@ -80,7 +80,7 @@ Geometry geometry(const Session& session, const ViewState& state) {
     }
   };
   const std::int32_t rows = session.at(0).trace().num_rows();
-  if (session.compares() && session.same_schedule()) {
+  if (session.compares() && session.corresponds()) {
     for (std::int32_t row = 0; row < rows; ++row) {
       place(0, row, static_cast<std::size_t>(row), false);
       place(1, row, static_cast<std::size_t>(rows + row), true);
@@ -114,7 +114,14 @@ Hit hit(const Session& session, const ViewState& state, const Geometry& at, doub
     if (!found.op && lane.lane % document.trace().slots == 0) {
       found.idle = idle_at(document.index(), lane.row, time);
     }
-    break;
+    return found;
+  }
+  for (const RowSpot& row : at.rows) {
+    if (row.memory_y >= 0 && y >= row.memory_y && y < row.memory_y + kMemoryHeight)
+      found.memory = &row;
+  }
+  for (const LinkSpot& link : at.links) {
+    if (y >= link.y && y < link.y + kLinkHeight) found.link = &link;
   }
   return found;
 }

@@ -49,9 +49,11 @@ struct Geometry {
 
 Geometry geometry(const Session& session, const ViewState& state);
 
-// What is under the mouse: a lane, and the op or the idle span there.
+// What is under the mouse: a lane, and the op or the idle span there; or a curve.
 struct Hit {
-  const LaneSpot* lane = nullptr;  // into the geometry
+  const LaneSpot* lane = nullptr;   // into the geometry
+  const RowSpot* memory = nullptr;  // likewise
+  const LinkSpot* link = nullptr;
   OpRef op;
   std::int32_t idle = -1;  // index into Trace::idle
 };

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "viz/import.h"
 #include "viz/import_events.h"
@@ -38,6 +40,8 @@ class ChromeReader {
           about();
         } else if (key == "distributedInfo") {
           distributed();
+        } else if (key == "baseTimeNanoseconds" && in_.peek() != '"') {
+          out_.base_ns = in_.integer();
         } else {
           in_.skip();
         }
@@ -81,7 +85,7 @@ class ChromeReader {
   }
 
   void event() {
-    ForeignEvent e;
+    ForeignEvent e{.id = out_.ours ? 0 : -1};
     bool first = true;
     std::string_view key;
     std::string_view category;
@@ -107,14 +111,17 @@ class ChromeReader {
       } else if (key == "id" && out_.ours) {
         e.id = integer32();
       } else if (key == "args" && in_.peek() == '{') {
-        if (phase == 'C')
+        if (phase == 'C') {
           counter_args();
-        else if (phase == 'M')
+        } else if (phase == 'M') {
           name_args();
-        else if (out_.ours)
+        } else if (out_.ours) {
           op_args();
-        else
+        } else if (category == "kernel") {
+          e.id = collective_args();
+        } else {
           in_.skip();
+        }
       } else {
         in_.skip();
       }
@@ -155,6 +162,7 @@ class ChromeReader {
     if (category == "kernel" || category == "Kernel") return Category::Kernel;
     if (category == "gpu_memcpy" || category == "gpu_memset" || category == "Memcpy")
       return Category::Copy;
+    if (category == "gpu_user_annotation") return Category::Range;
     if (category == "bubble") return Category::Bubble;
     return Category::Other;
   }
@@ -211,18 +219,19 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "position")
+        if (key == "position") {
           row.position = {integer32()};
-        else if (key == "multiplicity")
+        } else if (key == "multiplicity") {
           row.multiplicity = integer32();
-        else if (key == "first_rank")
+        } else if (key == "first_rank") {
           row.first_rank = {integer32()};
-        else if (key == "capacity_bytes")
+        } else if (key == "capacity_bytes") {
           row.capacity_bytes = in_.integer();
-        else if (key == "name")
+        } else if (key == "name") {
           row.name = out_.text(in_.string());
-        else
+        } else {
           in_.skip();
+        }
       }
       out_.rows.push_back(row);
     }
@@ -237,12 +246,13 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "stream")
+        if (key == "stream") {
           lane.stream = stream();
-        else if (key == "name")
+        } else if (key == "name") {
           lane.name = out_.text(in_.string());
-        else
+        } else {
           in_.skip();
+        }
       }
       out_.lanes.push_back(lane);
     }
@@ -257,12 +267,13 @@ class ChromeReader {
       std::string_view key;
       if (!in_.enter('{')) return;
       while (in_.next_key(first_key, key)) {
-        if (key == "name")
+        if (key == "name") {
           link.name = out_.text(in_.string());
-        else if (key == "bytes_per_second")
+        } else if (key == "bytes_per_second") {
           link.bytes_per_second = in_.integer();
-        else
+        } else {
           in_.skip();
+        }
       }
       out_.links.push_back(link);
     }
@@ -274,10 +285,11 @@ class ChromeReader {
     if (in_.peek() != '{') return in_.skip();
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "rank" && in_.peek() != '"')
+      if (key == "rank" && in_.peek() != '"') {
         out_.rank = integer32();
-      else
+      } else {
         in_.skip();
+      }
     }
   }
 
@@ -292,11 +304,43 @@ class ChromeReader {
     std::string_view key;
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "name" && in_.peek() == '"')
+      if (key == "name" && in_.peek() == '"') {
         args_.name = in_.string();
-      else
+      } else {
         in_.skip();
+      }
     }
+  }
+
+  // Index into collectives; -1: the kernel is none.
+  std::int32_t collective_args() {
+    Collective found;
+    std::int64_t in_elements = 0, out_elements = 0, element = 0;
+    bool first = true;
+    std::string_view key;
+    in_.enter('{');
+    while (in_.next_key(first, key)) {
+      if (key == "Collective name" && in_.peek() == '"') {
+        found.name = out_.texts.id(in_.raw_string());
+      } else if (key == "Process Group Description" && in_.peek() == '"') {
+        found.group = out_.texts.id(in_.raw_string());
+      } else if (key == "dtype" && in_.peek() == '"') {
+        element = element_bytes(in_.raw_string());
+      } else if (key == "In msg nelems" && in_.peek() != '"') {
+        in_elements = in_.integer();
+      } else if (key == "Out msg nelems" && in_.peek() != '"') {
+        out_elements = in_.integer();
+      } else {
+        in_.skip();
+      }
+    }
+    if (found.name < 0) return -1;
+    constexpr std::int64_t kMost = std::int64_t{1} << 48;  // more elements is no message
+    found.bytes = std::clamp<std::int64_t>(std::max(in_elements, out_elements), 0, kMost) * element;
+    const auto [at, fresh] = known_.try_emplace(  // a step repeats a few of them
+        {found.name, found.group, found.bytes}, static_cast<std::int32_t>(known_.size()));
+    if (fresh) out_.collectives.push_back(found);
+    return at->second;
   }
 
   void counter_args() {
@@ -314,52 +358,52 @@ class ChromeReader {
     std::string_view key;
     in_.enter('{');
     while (in_.next_key(first, key)) {
-      if (key == "op")
+      if (key == "op") {
         op.id = integer32();
-      else if (key == "end_ns")
+      } else if (key == "end_ns") {
         op.end = in_.integer();
-      else if (key == "kind")
+      } else if (key == "kind") {
         c.kind = kind();
-      else if (key == "stream") {
+      } else if (key == "stream") {
         c.stream = stream();
         has_stream = true;
-      } else if (key == "payload")
+      } else if (key == "payload") {
         c.payload = static_cast<Payload>(small<std::uint8_t>());
-      else if (key == "slice")
+      } else if (key == "slice") {
         c.slice = small<std::int8_t>();
-      else if (key == "segment_begin")
+      } else if (key == "segment_begin") {
         c.segment_begin = small<std::int16_t>();
-      else if (key == "segment_end")
+      } else if (key == "segment_end") {
         c.segment_end = small<std::int16_t>();
-      else if (key == "stage")
+      } else if (key == "stage") {
         c.stage = {integer32()};
-      else if (key == "first_kind")
+      } else if (key == "first_kind") {
         c.first_kind = kind();
-      else if (key == "second_kind")
+      } else if (key == "second_kind") {
         c.second_kind = kind();
-      else if (key == "second_stage")
+      } else if (key == "second_stage") {
         c.second_stage = {integer32()};
-      else if (key == "second_slice")
+      } else if (key == "second_slice") {
         c.second_slice = small<std::int8_t>();
-      else if (key == "group")
+      } else if (key == "group") {
         c.group = out_.text(in_.string());
-      else if (key == "bucket")
+      } else if (key == "bucket") {
         c.bucket = out_.text(in_.string());
-      else if (key == "name")
+      } else if (key == "name") {
         c.name = out_.text(in_.string());
-      else if (key == "bytes")
+      } else if (key == "bytes") {
         c.bytes = in_.integer();
-      else if (key == "microbatch")
+      } else if (key == "microbatch") {
         op.microbatch = integer32();
-      else if (key == "partner")
+      } else if (key == "partner") {
         op.partner = integer32();
-      else if (key == "cost_level")
+      } else if (key == "cost_level") {
         op.cost_level = small<std::uint8_t>();
-      else if (key == "expected_start_ns")
+      } else if (key == "expected_start_ns") {
         op.expected_start = in_.integer();
-      else if (key == "communicating_ns")
+      } else if (key == "communicating_ns") {
         op.communicating = in_.integer();
-      else if (key == "waits") {
+      } else if (key == "waits") {
         bool first_wait = true;
         if (!in_.enter('[')) return;
         while (in_.next_item(first_wait)) {
@@ -410,12 +454,19 @@ class ChromeReader {
 
   JsonScanner in_;
   ForeignEvents& out_;
+  std::map<std::tuple<std::int32_t, std::int32_t, std::int64_t>, std::int32_t> known_;
   Args args_;
 };
 
 }  // namespace
 
 Result<Trace> import_chrome(std::string_view text, const std::string& name) {
+  Result<Profile> read = import_profile(text, name);
+  if (!read) return read.error();
+  return std::move(read).value().trace;
+}
+
+Result<Profile> import_profile(std::string_view text, const std::string& name) {
   ForeignEvents events;
   ChromeReader reader(text, events);
   reader.read();
@@ -425,10 +476,13 @@ Result<Trace> import_chrome(std::string_view text, const std::string& name) {
   }
   Result<Trace> built = events.ours ? build_ours(events) : build_foreign(events, name);
   if (!built) return Error{name + ": " + built.error().message};
-  Trace trace = std::move(built).value();
-  if (const std::string fault = trace_fault(trace); !fault.empty())
+  Profile profile{.trace = std::move(built).value(), .rank = events.rank, .ours = events.ours};
+  constexpr std::int64_t kMost = std::int64_t{1} << 61;  // of both, so that their sum is in range
+  profile.origin_ns = std::clamp<std::int64_t>(events.base_ns, 0, kMost) +
+                      std::clamp<std::int64_t>(events.begin_ns, -kMost, kMost);
+  if (const std::string fault = trace_fault(profile.trace); !fault.empty())
     return Error{name + ": " + fault};
-  return trace;
+  return profile;
 }
 
 }  // namespace rehearse::viz

@@ -2,6 +2,7 @@
 // them. Internal to viz/import_*.cc.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,12 +33,18 @@ class Texts {
 };
 
 struct ForeignEvent {
-  enum class Category : std::uint8_t { Other, Kernel, Copy, Bubble };
-  std::int64_t start = 0, duration = 0;               // [ns]
-  std::int32_t name = -1, process = -1, thread = -1;  // Texts
-  std::int32_t id = 0;
+  enum class Category : std::uint8_t { Other, Kernel, Copy, Range, Bubble };  // Range: on a device
+  std::int64_t start = 0, duration = 0;                                       // [ns]
+  std::int32_t name = -1, process = -1, thread = -1;                          // Texts
+  std::int32_t id = 0;  // index into ForeignEvents::collectives, or a link; -1: none
   Category category = Category::Other;
   char phase = 'X';
+};
+
+// What the profiler says of a collective's kernel. Texts; bytes of the whole payload, 0: not said.
+struct Collective {
+  std::int32_t name = -1, group = -1;
+  std::int64_t bytes = 0;
 };
 
 // An op of a file that rehearse wrote.
@@ -52,9 +59,12 @@ struct OurOp {
 struct ForeignEvents {
   Texts texts;
   std::vector<ForeignEvent> events;
+  std::vector<Collective> collectives;
   std::unordered_map<std::int32_t, std::string> process_names;  // by Texts of pid
   std::unordered_map<std::int64_t, std::string> thread_names;   // by pid << 32 | tid
   std::int32_t rank = -1;                                       // distributedInfo
+  std::int64_t base_ns = 0;   // what all times count from, since 1970
+  std::int64_t begin_ns = 0;  // of the first event that counts (build_foreign)
 
   // Files of ours.
   bool ours = false, has_waits = false, has_idle = false;
@@ -76,6 +86,16 @@ struct ForeignEvents {
  private:
   std::unordered_map<std::string, TraceString> string_ids_;
 };
+
+// What a device event does, as far as its name and its collective's name say so.
+OpKind kind_of_event(const ForeignEvent& e, std::string_view name, std::string_view collective);
+std::int64_t element_bytes(std::string_view dtype);  // torch's names; 0: unknown
+// "PP:2F3": a forward of stage 2 for micro-batch 3. None: not one of F, B, I, W.
+struct PipelineOp {
+  OpKind kind{};
+  std::int32_t stage = -1, microbatch = -1;
+};
+std::optional<PipelineOp> pipeline_op(std::string_view name);
 
 Result<Trace> build_ours(ForeignEvents& events);
 Result<Trace> build_foreign(ForeignEvents& events, const std::string& name);

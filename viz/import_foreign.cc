@@ -13,23 +13,6 @@ bool holds(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What a device event does, as far as its name says so.
-OpKind kind_of_event(const ForeignEvent& e, std::string_view name) {
-  if (e.category == Category::Copy) {
-    if (holds(name, "HtoD")) return OpKind::Fetch;
-    if (holds(name, "DtoH")) return OpKind::Offload;
-    return OpKind::Add;
-  }
-  if (e.category != Category::Kernel || !holds(name, "nccl")) return OpKind::Add;
-  if (holds(name, "ReduceScatter")) return OpKind::ReduceScatter;
-  if (holds(name, "AllReduce")) return OpKind::AllReduce;
-  if (holds(name, "AllGather")) return OpKind::AllGather;
-  if (holds(name, "Broadcast")) return OpKind::Broadcast;
-  if (holds(name, "SendRecv")) return OpKind::Send;
-  if (holds(name, "Reduce")) return OpKind::Reduce;
-  return OpKind::Add;
-}
-
 // B and E of one thread, matched like brackets, become X.
 std::vector<ForeignEvent> paired(std::vector<ForeignEvent>& events) {
   std::vector<ForeignEvent> out;
@@ -66,7 +49,8 @@ struct ByIdentifier {
 };
 
 struct Thread {
-  std::int32_t id = -1;  // Texts
+  std::int32_t id = -1;   // Texts
+  bool pipeline = false;  // the schedule's ops, not a stream
   std::vector<const ForeignEvent*> events;
   std::int64_t work = 0;  // time in kernels that are no collectives
   std::int32_t depth = 0, first_slot = 0;
@@ -83,15 +67,16 @@ std::vector<Process> processes_of(const ForeignEvents& in,
   std::unordered_map<std::int64_t, std::pair<std::size_t, std::size_t>> known;
   std::unordered_map<std::int32_t, std::size_t> known_process;
   for (const ForeignEvent& e : events) {
-    const auto key =
-        static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(e.thread);
+    const bool pipeline = e.category == Category::Range;
+    const std::int32_t id = pipeline ? -2 : e.thread;
+    const auto key = static_cast<std::int64_t>(e.process) << 32 | static_cast<std::uint32_t>(id);
     auto at = known.find(key);
     if (at == known.end()) {
       const auto [p, fresh] = known_process.try_emplace(e.process, processes.size());
       if (fresh) processes.push_back({.id = e.process});
       auto& threads = processes[p->second].threads;
       at = known.emplace(key, std::pair{p->second, threads.size()}).first;
-      threads.push_back({.id = e.thread});
+      threads.push_back({.id = id, .pipeline = pipeline});
     }
     Thread& thread = processes[at->second.first].threads[at->second.second];
     thread.events.push_back(&e);
@@ -103,6 +88,7 @@ std::vector<Process> processes_of(const ForeignEvents& in,
                     [&](const Process& a, const Process& b) { return less(a.id, b.id); });
   for (Process& process : processes) {
     std::ranges::sort(process.threads, [&](const Thread& a, const Thread& b) {
+      if (a.pipeline != b.pipeline) return a.pipeline;
       return a.work != b.work ? a.work > b.work : less(a.id, b.id);  // the computing stream first
     });
   }
@@ -127,6 +113,78 @@ std::vector<std::int32_t> depths(Thread& thread) {
   return out;
 }
 
+std::string lane_title(const ForeignEvents& in, const Process& process, const Thread& thread,
+                       bool device) {
+  if (thread.pipeline) return "pipeline";
+  const auto named = in.thread_names.find(static_cast<std::int64_t>(process.id) << 32 |
+                                          static_cast<std::uint32_t>(thread.id));
+  if (named != in.thread_names.end()) return named->second;
+  return (device ? "stream " : "thread ") + std::string(in.texts.view(thread.id));
+}
+
+// What the ops that differ only by time share.
+class Classes {
+ public:
+  explicit Classes(ForeignEvents& in) : in_(in), text_ids_(in.texts.size(), -1) {}
+
+  // The event's class, and its micro-batch (-1: none).
+  std::pair<std::int32_t, std::int32_t> find(const ForeignEvent& e, std::int32_t slot) {
+    const std::string_view name = in_.texts.view(e.name);
+    if (e.category == Category::Range) {
+      const PipelineOp op = *pipeline_op(name);
+      const Key key{slot, op.stage, -1, op.kind};
+      return {id_of(key, {.kind = op.kind, .stage = {op.stage}}), op.microbatch};
+    }
+    const Collective said =
+        e.id >= 0 ? in_.collectives[static_cast<std::size_t>(e.id)] : Collective{};
+    const OpKind kind = kind_of_event(e, name, in_.texts.view(said.name));
+    return {id_of({slot, e.name, e.id, kind}, {.kind = kind,
+                                               .stream = traits(kind).stream,
+                                               .group = text_of(said.group),
+                                               .name = text_of(e.name),
+                                               .bytes = said.bytes}),
+            -1};
+  }
+
+  std::vector<TraceClass> all;
+
+ private:
+  struct Key {
+    std::int32_t slot, name, collective;
+    OpKind kind;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      std::size_t mixed = 0;
+      for (const std::int32_t part :
+           {key.slot, key.name, key.collective, static_cast<std::int32_t>(key.kind)}) {
+        mixed = (mixed ^ static_cast<std::uint32_t>(part)) * 0x9E3779B97F4A7C15u;
+      }
+      return mixed ^ mixed >> 32;
+    }
+  };
+
+  std::int32_t id_of(const Key& key, TraceClass made) {
+    const auto [at, fresh] = ids_.try_emplace(key, static_cast<std::int32_t>(all.size()));
+    if (fresh) {
+      made.slot = static_cast<std::int16_t>(key.slot);
+      all.push_back(made);
+    }
+    return at->second;
+  }
+  TraceString text_of(std::int32_t text) {
+    if (text < 0) return -1;
+    TraceString& known = text_ids_[static_cast<std::size_t>(text)];
+    if (known < 0) known = in_.text(std::string(in_.texts.view(text)));
+    return known;
+  }
+
+  ForeignEvents& in_;
+  std::unordered_map<Key, std::int32_t, Hash> ids_;
+  std::vector<TraceString> text_ids_;
+};
+
 }  // namespace
 
 Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
@@ -134,7 +192,8 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   const bool device = std::ranges::any_of(
       events, [](const ForeignEvent& e) { return e.category == Category::Kernel; });
   if (device) {
-    std::erase_if(events, [](const ForeignEvent& e) {
+    std::erase_if(events, [&in](const ForeignEvent& e) {
+      if (e.category == Category::Range) return !pipeline_op(in.texts.view(e.name));
       return e.category != Category::Kernel && e.category != Category::Copy;
     });
   }
@@ -152,6 +211,7 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   if (begin < 0 && end > std::numeric_limits<std::int64_t>::max() + begin)
     return Error{"the times are out of range"};
 
+  in.begin_ns = begin;
   Trace trace;
   trace.label = TraceLabel::Measured;
   trace.title = name.substr(name.find_last_of('/') + 1);
@@ -175,29 +235,21 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   }
 
   struct Placed {
-    std::int64_t start;
-    std::int32_t slot, name;
-    std::int64_t end;
-    OpKind kind;
+    std::int64_t start, end;
+    std::int32_t slot;
+    const ForeignEvent* event;
   };
   std::vector<TraceRow> rows;
   std::vector<TraceLane> lanes(processes.size() * static_cast<std::size_t>(trace.slots));
-  std::vector<TraceClass> classes;
+  Classes classes(in);
   std::vector<std::int64_t> row_begin{0}, starts, ends;
-  std::vector<std::int32_t> op_class;
-  std::unordered_map<std::int64_t, std::int32_t> class_ids;  // by slot and name
-  std::vector<TraceString> name_ids(in.texts.size(), -1);
+  std::vector<std::int32_t> op_class, microbatch;
   for (std::size_t p = 0; p < processes.size(); ++p) {
     Process& process = processes[p];
     std::vector<Placed> placed;
     for (std::size_t t = 0; t < process.threads.size(); ++t) {
       Thread& thread = process.threads[t];
-      const auto named = in.thread_names.find(static_cast<std::int64_t>(process.id) << 32 |
-                                              static_cast<std::uint32_t>(thread.id));
-      const std::string title =
-          named != in.thread_names.end()
-              ? named->second
-              : (device ? "stream " : "thread ") + std::string(in.texts.view(thread.id));
+      const std::string title = lane_title(in, process, thread, device);
       for (std::int32_t d = 0; d < thread.depth; ++d) {
         const std::size_t lane = p * static_cast<std::size_t>(trace.slots) +
                                  static_cast<std::size_t>(thread.first_slot + d);
@@ -205,29 +257,18 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
       }
       for (std::size_t i = 0; i < thread.events.size(); ++i) {
         const ForeignEvent& e = *thread.events[i];
-        placed.push_back({e.start - begin, thread.first_slot + depth[p][t][i], e.name,
-                          e.start + e.duration - begin, kind_of_event(e, in.texts.view(e.name))});
+        placed.push_back({e.start - begin, e.start + e.duration - begin,
+                          thread.first_slot + depth[p][t][i], &e});
       }
     }
     std::ranges::stable_sort(placed, [](const Placed& a, const Placed& b) {
       return a.start != b.start ? a.start < b.start : a.slot < b.slot;
     });
     for (const Placed& op : placed) {
-      const auto key = static_cast<std::int64_t>(op.slot) << 40 |
-                       (static_cast<std::int64_t>(op.name) + 1) << 6 |
-                       static_cast<std::int64_t>(op.kind);
-      const auto [at, fresh] =
-          class_ids.try_emplace(key, static_cast<std::int32_t>(classes.size()));
-      if (fresh) {
-        TraceString& text =
-            op.name < 0 ? name_ids.emplace_back(-1) : name_ids[static_cast<std::size_t>(op.name)];
-        if (text < 0) text = in.text(std::string(in.texts.view(op.name)));
-        classes.push_back({.kind = op.kind,
-                           .stream = traits(op.kind).stream,
-                           .slot = static_cast<std::int16_t>(op.slot),
-                           .name = text});
-      }
-      op_class.push_back(at->second);
+      const auto [id, of] = classes.find(*op.event, op.slot);
+      trace.microbatches = std::max(trace.microbatches, of + 1);
+      op_class.push_back(id);
+      microbatch.push_back(of);
       starts.push_back(op.start);
       ends.push_back(op.end);
     }
@@ -249,12 +290,12 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   trace.strings = std::move(in.trace.strings);
   trace.rows = std::move(rows);
   trace.lanes = std::move(lanes);
-  trace.classes = std::move(classes);
+  trace.classes = std::move(classes.all);
   trace.row_begin = std::move(row_begin);
   trace.start_ns = std::move(starts);
   trace.end_ns = std::move(ends);
   trace.op_class = std::move(op_class);
-  trace.microbatch = std::vector<std::int32_t>(n, -1);
+  trace.microbatch = std::move(microbatch);
   trace.partner = std::vector<std::int32_t>(n, -1);
   return trace;
 }

@@ -1,11 +1,12 @@
 // Exact busy time of any range in O(1): prefix sums of time per kind on a grid of time.
 //
-// A lane's time axis is cut into cells of 2^shift ns, about 4 items each. For every cell edge the
+// A lane's time axis is cut into cells of 2^shift ns, 4 to 16 items each. For every cell edge the
 // index holds the time that each kind was busy before it, in integer ns, and the first item that
 // reaches beyond it. Time between edges is read from the items themselves: nothing is rounded, so
 // pixel columns add up to the trace. The sums are kept modulo 2^32: a difference over less than
-// 2^32 ns is exact, longer ranges are taken in pieces. An index is about 5 B per op; it holds views
-// into its trace. Not here: what is drawn (layout.h).
+// 2^32 ns is exact, longer ranges are taken in pieces. On lanes of two kinds an index is at most
+// 2 B per op, 4 more where a row has several lanes; it holds views into its trace. Not here: what
+// is drawn (layout.h).
 #pragma once
 
 #include <array>

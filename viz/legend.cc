@@ -14,10 +14,11 @@ std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
     if (time == 0) continue;
     const KindStyle style = style_of(static_cast<Kind>(kind), theme);
     const auto same = std::ranges::find(entries, style.name, &LegendEntry::name);
-    if (same != entries.end())
+    if (same != entries.end()) {
       same->time += time;
-    else
+    } else {
       entries.push_back({style, std::string(style.name), time});
+    }
   }
   for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
     if (summary.causes[cause] == 0) continue;

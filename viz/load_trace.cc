@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "viz/import.h"
@@ -62,8 +64,9 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
     state = inflate(&stream, Z_NO_FLUSH);
     out.resize(out.size() - stream.avail_out);
     if (state == Z_BUF_ERROR ||
-        (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0))
+        (state == Z_OK && stream.avail_in == 0 && fed == bytes.size() && stream.avail_out > 0)) {
       break;
+    }
   }
   inflateEnd(&stream);
   if (state != Z_STREAM_END) return Error{path + ": the gzip stream is broken or cut short"};
@@ -75,10 +78,8 @@ Result<std::string> gunzip(const std::string&, const std::string& path) {
 }
 #endif
 
-}  // namespace
-
-Result<Trace> load_trace(const std::string& path) {
-  if (is_trace_file(path)) return read_trace(path);
+// The text of a file, inflated; it begins like JSON.
+Result<std::string> read_json(const std::string& path) {
   Result<std::string> text = read_file(path);
   if (!text) return text.error();
   if (is_gzip(text.value())) {
@@ -89,6 +90,47 @@ Result<Trace> load_trace(const std::string& path) {
   if (first == std::string::npos || (text.value()[first] != '{' && text.value()[first] != '[')) {
     return Error{path + ": neither a trace of rehearse nor Chrome JSON"};
   }
+  return text;
+}
+
+Result<Trace> load_folder(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code fault;
+  for (std::filesystem::directory_iterator it(folder, fault), end; !fault && it != end;
+       it.increment(fault)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(".json") || name.ends_with(".json.gz")) paths.push_back(it->path().string());
+  }
+  if (fault) return Error{folder + ": cannot read: " + fault.message()};
+  if (paths.empty()) return Error{folder + ": holds no .json or .json.gz"};
+  std::ranges::sort(paths);
+  std::vector<Profile> profiles;
+  for (const std::string& path : paths) {
+    const Result<std::string> text = read_json(path);
+    if (!text) return text.error();
+    Result<Profile> profile = import_profile(text.value(), path);
+    if (!profile) return profile.error();
+    if (profile.value().ours)
+      return Error{path + ": is of rehearse, not of one rank: name it alone"};
+    profiles.push_back(std::move(profile).value());
+  }
+  Result<Trace> made = join_profiles(std::move(profiles));
+  if (!made) return Error{folder + ": " + made.error().message};
+  Trace joined = std::move(made).value();
+  joined.title = std::filesystem::path(folder + "/").parent_path().filename().string();
+  if (const std::string wrong = trace_fault(joined); !wrong.empty())
+    return Error{folder + ": " + wrong};
+  return joined;
+}
+
+}  // namespace
+
+Result<Trace> load_trace(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return load_folder(path);
+  if (is_trace_file(path)) return read_trace(path);
+  const Result<std::string> text = read_json(path);
+  if (!text) return text.error();
   return import_chrome(text.value(), path);
 }
 

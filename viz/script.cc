@@ -88,14 +88,15 @@ std::string parse_line(std::string_view line, Event& event) {
     return "two numbers were expected";
   }
   for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
-    if (word == "shift")
+    if (word == "shift") {
       event.shift = true;
-    else if (word == "ctrl")
+    } else if (word == "ctrl") {
       event.control = true;
-    else if (word == "0" || word == "1" || word == "2")
+    } else if (word == "0" || word == "1" || word == "2") {
       event.button = word[0] - '0';
-    else
+    } else {
       return "not understood: " + std::string(word);
+    }
   }
   return {};
 }

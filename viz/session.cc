@@ -3,10 +3,57 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "viz/geometry.h"
 
 namespace rehearse::viz {
+namespace {
+
+// What a compute op does, whoever timed it.
+using Deed = std::tuple<std::int32_t, OpKind, std::int32_t, std::int32_t, std::int32_t>;
+
+Deed deed_of(const Trace& trace, std::int32_t row, OpId op) {
+  const TraceClass& c = trace.class_of(op);
+  return {row, c.kind, c.stage.value, trace.microbatch[op.index()],
+          c.segment_begin | c.segment_end << 16};
+}
+bool is_deed(const Trace& trace, OpId op) {
+  return trace.class_of(op).stage && trace.microbatch[op.index()] >= 0 &&
+         traits(trace.class_of(op).kind).op_class == OpClass::Compute;
+}
+
+template <class Visit>
+void for_each_deed(const Trace& trace, Visit visit) {
+  for (std::int32_t row = 0; row < trace.num_rows(); ++row) {
+    for (std::int64_t i = trace.row_begin[static_cast<std::size_t>(row)];
+         i < trace.row_begin[static_cast<std::size_t>(row) + 1]; ++i) {
+      const OpId op{static_cast<std::int32_t>(i)};
+      if (is_deed(trace, op)) visit(deed_of(trace, row, op), op);
+    }
+  }
+}
+
+// Per trace and op, the op of the other that does the same; empty: no op has one. Of several (a
+// profile of several steps) the first.
+std::vector<std::vector<OpId>> matched(const Trace& a, const Trace& b) {
+  std::map<Deed, OpId> known;
+  for_each_deed(a, [&](const Deed& deed, OpId op) { known.try_emplace(deed, op); });
+  std::vector<std::vector<OpId>> out{std::vector<OpId>(a.start_ns.size()),
+                                     std::vector<OpId>(b.start_ns.size())};
+  bool any = false;
+  for_each_deed(b, [&](const Deed& deed, OpId op) {
+    const auto found = known.find(deed);
+    if (found == known.end() || out[0][found->second.index()]) return;
+    out[0][found->second.index()] = op;
+    out[1][op.index()] = found->second;
+    any = true;
+  });
+  return any ? std::move(out) : std::vector<std::vector<OpId>>{};
+}
+
+}  // namespace
 
 Document::Document(Trace trace) : trace_(std::make_unique<Trace>(std::move(trace))) {
   if (trace_->idle.empty()) attribute_idle(*trace_);
@@ -38,6 +85,10 @@ Session::Session(std::vector<Document> documents) : documents_(std::move(documen
     const Trace& second = documents_[1].trace();
     same_schedule_ = first.num_ops() == second.num_ops() && first.num_rows() == second.num_rows() &&
                      first.schedule_hash == second.schedule_hash && !first.schedule_hash.empty();
+    if (first.num_rows() == second.num_rows() &&
+        first.schedule_hash.empty() != second.schedule_hash.empty()) {
+      counterparts_ = matched(first, second);
+    }
   }
   std::int64_t first_backward = 0, last_forward = first.step().value;
   for (std::int32_t row = 0; row < first.num_rows(); ++row) {
@@ -54,6 +105,13 @@ Session::Session(std::vector<Document> documents) : documents_(std::move(documen
   }
   warmup_end_ = first_backward;
   cooldown_begin_ = std::max(last_forward, first_backward);
+}
+
+OpId Session::counterpart(OpRef ref) const {
+  if (same_schedule_) return ref.op;
+  return counterparts_.empty()
+             ? OpId{}
+             : counterparts_[static_cast<std::size_t>(ref.document)][ref.op.index()];
 }
 
 namespace {
@@ -147,8 +205,9 @@ class Reducer {
     }
     for (const RowSpot& row : geometry(session_, state_).rows) {
       if (row.document != op.document ||
-          row.row != session_.at(op.document).trace().row_of(op.op).value)
+          row.row != session_.at(op.document).trace().row_of(op.op).value) {
         continue;
+      }
       const Geometry at = geometry(session_, state_);
       if (row.y < at.top) scroll_to(state_.scroll + row.y - at.top - 4);
       if (row.y + row.height > at.bottom)
@@ -179,10 +238,11 @@ class Reducer {
         pan(-0.2);
         break;
       case Key::D:
-        if (e.shift)
-          state_.difference = !state_.difference && session_.same_schedule();
-        else
+        if (e.shift) {
+          state_.difference = !state_.difference && session_.corresponds();
+        } else {
           pan(0.2);
+        }
         break;
       case Key::Right:
         pan(0.2);
@@ -272,11 +332,11 @@ class Reducer {
   }
 
   bool search_key(Key key) {
-    if (key == Key::Escape)
+    if (key == Key::Escape) {
       state_.searching = false;
-    else if (key == Key::Enter)
+    } else if (key == Key::Enter) {
       find_next(1);
-    else if (key == Key::Backspace) {
+    } else if (key == Key::Backspace) {
       while (!state_.search.empty()) {  // one code point
         const auto byte = static_cast<unsigned char>(state_.search.back());
         state_.search.pop_back();
@@ -287,17 +347,18 @@ class Reducer {
   }
 
   void escape() {
-    if (state_.help)
+    if (state_.help) {
       state_.help = false;
-    else if (state_.statistics)
+    } else if (state_.statistics) {
       state_.statistics = false;
-    else if (state_.range)
+    } else if (state_.range) {
       state_.range.reset();
-    else if (state_.play) {
+    } else if (state_.play) {
       state_.play.reset();
       state_.playing = false;
-    } else
+    } else {
       state_.selected = {};
+    }
   }
 
   // First so that it is in the middle, then so that it fills a third.
@@ -306,10 +367,11 @@ class Reducer {
     const auto [begin, end] = times(state_.selected);
     const double middle = (begin + end) / 2, half = span() / 2;
     const bool centred = std::fabs(middle - (state_.begin + state_.end) / 2) < span() * 0.02;
-    if (centred)
+    if (centred) {
       show(middle - (end - begin) * 1.5, middle + (end - begin) * 1.5);
-    else
+    } else {
       show(middle - half, middle + half);
+    }
   }
 
   void along_lane(int by) {

@@ -32,6 +32,13 @@ class Document {
   mutable std::unique_ptr<std::vector<KindStatistics>> kinds_;
 };
 
+struct OpRef {
+  std::int32_t document = 0;
+  OpId op{};
+  explicit operator bool() const { return static_cast<bool>(op); }
+  bool operator==(const OpRef&) const = default;
+};
+
 // One trace, or two on one time axis; their steps begin together.
 class Session {
  public:
@@ -43,6 +50,10 @@ class Session {
   bool compares() const { return documents_.size() == 2; }
   // Both are of one schedule: ops correspond by id.
   bool same_schedule() const { return same_schedule_; }
+  // Ops of one correspond to ops of the other: by id, or, where one comes from a profiler, by what
+  // they do (row, kind, stage, micro-batch). Their rows then stand pair by pair.
+  bool corresponds() const { return same_schedule_ || !counterparts_.empty(); }
+  OpId counterpart(OpRef op) const;  // in the other trace; none: it has none
   std::int64_t longest_step() const { return longest_step_; }
   // Ends of warm-up and of the steady state, since the step's begin: by first backward and last
   // forward over the rows of the first trace.
@@ -52,6 +63,7 @@ class Session {
  private:
   std::vector<Document> documents_;
   bool same_schedule_ = false;
+  std::vector<std::vector<OpId>> counterparts_;  // per document and op
   std::int64_t longest_step_ = 1, warmup_end_ = 0, cooldown_begin_ = 0;
 };
 
@@ -115,13 +127,6 @@ struct Event {
 };
 
 enum class Drag : std::uint8_t { None, Pan, Range, Scrub, Minimap };
-
-struct OpRef {
-  std::int32_t document = 0;
-  OpId op{};
-  explicit operator bool() const { return static_cast<bool>(op); }
-  bool operator==(const OpRef&) const = default;
-};
 
 // Times are ns since the step's begin; doubles, so that zooming in and out again comes back.
 struct ViewState {

@@ -2,6 +2,7 @@
 // Internal to viz/view_*.cc.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,16 @@ void add_text(Scene& to, double x, double y, std::string what, TextSize size, Co
               Anchor anchor = Anchor::Begin);
 // The beginning of a text, with an ellipsis, where all of it is wider than `width` px.
 std::string clipped(std::string what, TextSize size, double width);
+
+// Of memory's parts, in the trace's order (Okabe and Ito's).
+inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
+                                                     {213, 94, 0},
+                                                     {240, 228, 66},
+                                                     {0, 158, 115},
+                                                     {204, 121, 167},
+                                                     {86, 180, 233},
+                                                     {153, 153, 153},
+                                                     {230, 159, 0}}};
 
 // The parts, each added to `scene`.
 void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio

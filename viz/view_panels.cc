@@ -144,45 +144,70 @@ void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
 
 namespace {
 
+// Where the time in view went: a bar per trace, and what its pieces are.
 void shares(const ViewContext& c, double left, double y, Scene& scene) {
+  constexpr double kBarHeight = 16;
+  struct Share {
+    KindStyle style;
+    std::string name;
+    std::array<double, 2> of{};  // per trace
+  };
+  std::vector<Share> all;
   const auto [begin, end] = c.shown_range();
-  const Summary sum = c.summary_of(0, begin, end);
-  const auto total = static_cast<double>(std::max<std::int64_t>(1, sum.total()));
   add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal,
            c.colors.text);
   const double width = c.state.width - left - 12;
-  double x = left;
-  const double bar_y = y + 10;
-  const auto bar_piece = [&](const KindStyle& style, double share) {
-    scene.rects.push_back({.x = x,
-                           .y = bar_y,
-                           .width = width * share,
-                           .height = 16,
-                           .fill = style.fill,
-                           .hatch = style.hatch,
-                           .ink = style.ink});
-    x += width * share;
-  };
-  double entry_x = left, entry_y = bar_y + 36;
-  for (const LegendEntry& entry : legend(sum, c.theme)) {
-    const double share = static_cast<double>(entry.time) / total;
-    bar_piece(entry.style, share);
-    if (share < 0.0005) continue;
-    std::string label = entry.name + " " + percent_text(share);
+  const std::size_t traces = c.session.documents().size();
+  double bar_y = y + 10;
+  for (std::size_t d = 0; d < traces; ++d, bar_y += kBarHeight + 2) {
+    const Summary sum = c.summary_of(static_cast<std::int32_t>(d), begin, end);
+    const auto total = static_cast<double>(std::max<std::int64_t>(1, sum.total()));
+    double x = left;
+    for (const LegendEntry& entry : legend(sum, c.theme)) {
+      const double share = static_cast<double>(entry.time) / total;
+      scene.rects.push_back({.x = x,
+                             .y = bar_y,
+                             .width = width * share,
+                             .height = kBarHeight,
+                             .fill = entry.style.fill,
+                             .hatch = entry.style.hatch,
+                             .ink = entry.style.ink});
+      x += width * share;
+      auto known = std::ranges::find(all, entry.name, &Share::name);
+      if (known == all.end()) known = all.insert(known, {entry.style, entry.name});
+      known->of[d] = share;
+    }
+  }
+  double entry_x = left, entry_y = bar_y + 18;
+  const auto entry_of = [&](const Rect& swatch, std::string label) {
     const double needed = 24 + text_width(label, TextSize::Small) + 16;
     if (entry_x + needed > c.state.width - 12) {
       entry_x = left;
       entry_y += 18;
     }
-    scene.rects.push_back({.x = entry_x,
-                           .y = entry_y - 10,
-                           .width = 18,
-                           .height = 12,
-                           .fill = entry.style.fill,
-                           .hatch = entry.style.hatch,
-                           .ink = entry.style.ink});
+    Rect placed = swatch;
+    placed.x = entry_x;
+    placed.y = entry_y - 10;
+    placed.width = 18;
+    placed.height = 12;
+    scene.rects.push_back(placed);
     add_text(scene, entry_x + 24, entry_y, std::move(label), TextSize::Small, c.colors.text);
     entry_x += needed;
+  };
+  for (const Share& entry : all) {
+    if (std::max(entry.of[0], entry.of[1]) < 0.0005) continue;
+    std::string label = entry.name + " " + percent_text(entry.of[0]);
+    if (traces == 2) label += " / " + percent_text(entry.of[1]);
+    entry_of({.fill = entry.style.fill, .hatch = entry.style.hatch, .ink = entry.style.ink},
+             std::move(label));
+  }
+  const Trace& trace = c.session.at(0).trace();
+  if (!c.state.memory || trace.memory_time.empty()) return;
+  entry_x = left;
+  entry_y += 18;
+  for (std::size_t part = 0; part < trace.memory_parts.size(); ++part) {
+    entry_of({.fill = kMemoryColors[part % kMemoryColors.size()]},
+             (part == 0 ? "memory: " : "") + trace.memory_parts[part]);
   }
 }
 
@@ -200,10 +225,19 @@ void box(const ViewContext& c, Scene& layer, double x, double y, double width, d
 void tooltip(const ViewContext& c, Scene& layer) {
   const Hit found = hit(c.session, c.state, c.at, c.state.mouse_x, c.state.mouse_y);
   std::vector<Fact> facts;
-  if (found.op)
+  if (found.op) {
     facts = describe_op(c.session, found.op, false);
-  else if (found.idle >= 0)
+  } else if (found.idle >= 0) {
     facts = describe_idle(c.session.at(found.lane->document), found.idle);
+  }
+  const auto since = static_cast<std::int64_t>(std::floor(c.at.time_at(c.state, c.state.mouse_x)));
+  if (found.memory != nullptr) {
+    facts =
+        describe_memory(c.session.at(found.memory->document).trace(), {found.memory->row}, since);
+  } else if (found.link != nullptr) {
+    facts = describe_link(c.session.at(found.link->document).trace(),
+                          static_cast<std::size_t>(found.link->link), since);
+  }
   if (facts.empty()) return;
   double name_width = 0, value_width = 0;
   for (const Fact& fact : facts) {

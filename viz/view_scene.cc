@@ -80,7 +80,7 @@ class Composer {
       Frame& frame = cache_.frames[static_cast<std::size_t>(d)];
       layout(document.index(), view_of(document.trace()), lanes, frame);
       if (!c.state.causes) hide_causes(frame);
-      const bool errors = d == 1 && c.state.difference && c.session.same_schedule();
+      const bool errors = d == 1 && c.state.difference && c.session.corresponds();
       for (std::size_t i = 0; i < spots.size(); ++i) {
         paint_lane(document.index(), frame, frame.lanes[i],
                    {.x = c.at.left, .y = spots[i]->y, .height = spots[i]->height}, c.theme, layer,
@@ -90,8 +90,9 @@ class Composer {
     }
     for (const RowSpot& row : c.at.rows) {
       if (row.memory_y >= 0 && row.memory_y < c.at.bottom &&
-          row.memory_y + kMemoryHeight > c.at.top)
+          row.memory_y + kMemoryHeight > c.at.top) {
         memory(row, layer);
+      }
     }
     for (const LinkSpot& link : c.at.links) {
       if (link.y < c.at.bottom && link.y + kLinkHeight > c.at.top) link_lane(link, layer);
@@ -113,8 +114,10 @@ class Composer {
     for (const Box& box : frame.boxes_of(lane)) {
       if (box.idle) continue;
       const auto i = static_cast<std::size_t>(box.item);
+      const OpId same = c.session.counterpart({1, {box.item}});
+      if (!same) continue;
       const std::int64_t here = trace.end_ns[i] - trace.start_ns[i],
-                         there = other.end_ns[i] - other.start_ns[i];
+                         there = other.end_ns[same.index()] - other.start_ns[same.index()];
       const double error =
           there > 0 ? static_cast<double>(here) / static_cast<double>(there) - 1 : 0;
       const double x = c.at.left + frame.view.x_of(box.begin),
@@ -134,14 +137,6 @@ class Composer {
   }
 
   void memory(const RowSpot& row, Scene& layer) {
-    static constexpr std::array<Color, 8> kParts{{{0, 114, 178},
-                                                  {213, 94, 0},
-                                                  {240, 228, 66},
-                                                  {0, 158, 115},
-                                                  {204, 121, 167},
-                                                  {86, 180, 233},
-                                                  {153, 153, 153},
-                                                  {230, 159, 0}}};
     const Trace& trace = c.session.at(row.document).trace();
     const std::size_t parts = trace.memory_parts.size();
     const MemoryPeak peak = memory_peak(trace, {row.row});
@@ -163,7 +158,7 @@ class Composer {
     for (std::size_t part = 0; part < parts; ++part) {
       Area area{.base = static_cast<float>(base),
                 .end = static_cast<float>(c.at.left + c.at.width),
-                .fill = kParts[part % kParts.size()],
+                .fill = kMemoryColors[part % kMemoryColors.size()],
                 .alpha = 190};
       for (std::size_t i = first; i < last; ++i) {
         sums[i - first] += static_cast<double>(trace.memory_bytes[i * parts + part]);
@@ -183,6 +178,13 @@ class Composer {
     }
     for (auto area = areas.rbegin(); area != areas.rend(); ++area)
       layer.areas.push_back(std::move(*area));
+    // The peak: a mark that stays in sight when the curve is a pixel wide there.
+    const double peak_x = c.x_of(c.since(trace, peak.time));
+    const double peak_y = base - static_cast<double>(peak.bytes) * scale;
+    if (peak.bytes > 0) {
+      layer.rects.push_back(
+          {.x = peak_x - 2, .y = peak_y - 2, .width = 5, .height = 5, .fill = c.colors.text});
+    }
     if (capacity > 0) {
       const double y = base - static_cast<double>(capacity) * scale;
       layer.lines.push_back({.x1 = c.at.left,

@@ -1,7 +1,8 @@
-// The timeline window: the only place that knows GLFW, OpenGL and Dear ImGui. Thin: it turns input
-// into events, hands them to reduce(), and draws the scene that view_scene() makes.
+// The timeline window: the only place that knows GLFW. Thin: it turns input into events, hands them
+// to reduce(), and has a GlCanvas draw the scene that view_scene() makes.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "schedules/result.h"
@@ -16,9 +17,11 @@ struct WindowOptions {
   std::string export_file = "rehearse-view.svg";  // of Ctrl + E
   // Handled before the first frame, as if a person had made them.
   std::vector<Event> events;
-  // For tests: take input for so long, hand over the window's pixels, close.
+  // For tests and screenshots: take input for so long, then until `until` says so, hand over the
+  // window's pixels, close.
   bool capture = false;
   double linger_s = 0;
+  std::function<bool()> until;
 };
 
 // False where the build has no window (libimgui-dev and libglfw3-dev were not there).

@@ -7,10 +7,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "tests/viz/pipeline_fixture.h"
+#include "viz/describe.h"
 #include "viz/export.h"
+#include "viz/geometry.h"
+#include "viz/import_events.h"
 #include "viz/json_scanner.h"
+#include "viz/session.h"
 
 namespace rehearse::viz {
 namespace {
@@ -40,11 +46,104 @@ TEST(Kineto, DeviceEventsBecomeLanesOfTheirStreams) {
   EXPECT_EQ(trace.end.value, 132'125);
 }
 
+// kineto_pipeline: four ranks, 1F1B, 8 micro-batches (make_kineto.py says what is in it).
+TEST(Kineto, AFolderOfRanksIsOneTraceOnOneClock) {
+  const Result<Trace> read = load_trace("tests/data/viz/kineto_pipeline");
+  if (!read && read.error().message.find("no zlib") != std::string::npos)
+    GTEST_SKIP() << "SKIPPED: built without zlib";
+  ASSERT_TRUE(read) << read.error().message;
+  const Trace& trace = read.value();
+  EXPECT_EQ(trace.title, "kineto_pipeline");
+  ASSERT_EQ(trace.num_rows(), 4);
+  EXPECT_EQ(row_name(trace, {3}), "rank 3");
+  EXPECT_EQ(lane_name(trace, 0), "pipeline");
+  EXPECT_EQ(lane_name(trace, 1), "stream 7 ");
+  EXPECT_EQ(trace.microbatches, 8);
+  // Rank 1's first forward waits for rank 0's: files that begin later are not moved to time 0.
+  const TraceIndex index(trace);
+  const LaneItems& first = index.lane(0).items;
+  const LaneItems& second = index.lane(trace.slots).items;
+  ASSERT_EQ(first.count, 16);  // the ranges that torch's pipelining names, and nothing else
+  EXPECT_EQ(op_name(trace, {first.op(0)}), "0F0");
+  EXPECT_EQ(op_name(trace, {second.op(0)}), "1F0");
+  EXPECT_EQ(second.start(0), first.end(0) + 40'000);
+  // A collective's kernel: what it moves, in which group.
+  int reductions = 0;
+  for (OpId op{0}; op.value < trace.num_ops(); ++op.value) {
+    const TraceClass& c = trace.class_of(op);
+    if (c.kind != OpKind::AllReduce) continue;
+    ++reductions;
+    EXPECT_EQ(c.bytes, 50331648 * 2);  // BFloat16
+    EXPECT_EQ(trace.text(c.group), "dp");
+  }
+  EXPECT_EQ(reductions, 4);
+}
+
+TEST(Kineto, AProfileLiesBesideAPredictionOpForOp) {
+  Result<Trace> read = load_trace("tests/data/viz/kineto_pipeline");
+  if (!read) GTEST_SKIP() << "SKIPPED: " << read.error().message;
+  std::vector<Document> documents;
+  documents.emplace_back(fixture::one_f_one_b_trace(
+      4, 8, {.forward = 1'000'000, .backward = 2'000'000, .transfer = 40'000}));
+  documents.emplace_back(std::move(read).value());
+  const Session session(std::move(documents));
+  EXPECT_FALSE(session.same_schedule());
+  ASSERT_TRUE(session.corresponds());
+  const Trace& predicted = session.at(0).trace();
+  int matched = 0;
+  for (OpId op{0}; op.value < predicted.num_ops(); ++op.value) {
+    const OpId there = session.counterpart({0, op});
+    if (!there) continue;
+    ++matched;
+    EXPECT_EQ(op_name(session.at(1).trace(), there), op_name(predicted, op));
+    EXPECT_EQ(session.counterpart({1, there}), op);
+    const std::vector<Fact> facts = describe_op(session, {0, op}, false);
+    EXPECT_EQ(facts.back().name, "measured");
+  }
+  EXPECT_EQ(matched, 4 * 8 * 2);
+  // Rank by rank, and the errors can be coloured.
+  ViewState state = initial_state(session, 1280, 800);
+  const Geometry at = geometry(session, state);
+  EXPECT_EQ(at.rows[0].document, 0);
+  EXPECT_EQ(at.rows[1].document, 1);
+  EXPECT_EQ(at.rows[0].row, at.rows[1].row);
+  state = reduce(session, state, {.type = Event::Type::Key, .key = Key::D, .shift = true});
+  EXPECT_TRUE(state.difference);
+}
+
+TEST(Kineto, NamesThatAreNoPipelineOpAreNone) {
+  EXPECT_TRUE(pipeline_op("PP:12W3"));
+  for (const char* name : {"2F3", "PP:", "PP:F3", "PP:2F", "PP:2X3", "PP:2SEND_F3", "PP:2F3x",
+                           "PP:-2F3", "PP:99999999999F3"})
+    EXPECT_FALSE(pipeline_op(name)) << name;
+}
+
+TEST(Import, SaysWhatIsWrongWithAFolder) {
+  const std::string folder = testing::TempDir() + "profiles" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const auto error = [&folder] {
+    const Result<Trace> read = load_trace(folder);
+    return read ? std::string("read") : read.error().message.substr(folder.size());
+  };
+  EXPECT_EQ(error(), ": holds no .json or .json.gz");
+  const auto write = [&folder](const char* name, const char* text) {
+    std::ofstream(folder + "/" + name) << text;
+  };
+  write("a.json", R"([{"ph":"X","name":"x","pid":0,"tid":0,"ts":0,"dur":5}])");
+  EXPECT_EQ(error(), "read");
+  write("b.json", R"({"baseTimeNanoseconds":1760000000000000000,
+                      "traceEvents":[{"ph":"X","name":"x","pid":0,"tid":0,"ts":0,"dur":5}]})");
+  EXPECT_EQ(error(), ": the files are not of one run: their times are days apart");
+  write("b.json", "{");
+  EXPECT_EQ(error(), "/b.json: byte 1: a string was expected");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Kineto, GzippedFilesReadAlike) {
   const Result<Trace> plain = load_trace("tests/data/viz/kineto_sample.json");
   const Result<Trace> packed = load_trace("tests/data/viz/kineto_sample.json.gz");
   if (!packed && packed.error().message.find("no zlib") != std::string::npos)
-    GTEST_SKIP() << "built without zlib";
+    GTEST_SKIP() << "SKIPPED: built without zlib";
   ASSERT_TRUE(packed) << packed.error().message;
   EXPECT_TRUE(std::ranges::equal(plain.value().start_ns, packed.value().start_ns));
   EXPECT_EQ(plain.value().strings, packed.value().strings);

@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "tests/viz/full_trace.h"
+#include "viz/offscreen.h"
 #include "viz/png.h"
 #include "viz/script.h"
 #include "viz/view_scene.h"
@@ -53,7 +57,7 @@ class WindowScript : public testing::TestWithParam<Script> {};
 // Smoothed edges differ between OpenGL and our rasteriser: 2 % of the pixels may. A missing lane,
 // label, hatch or panel is more than that.
 TEST_P(WindowScript, ShowsWhatTheCoreDraws) {
-  if (!shows()) GTEST_SKIP() << "no display, or built without the window";
+  if (!shows()) GTEST_SKIP() << "SKIPPED: no display, or built without the window";
   const Session session = example(GetParam().name == "difference" ? 2 : 1);
   const auto events = parse_script(GetParam().events, "script");
   ASSERT_TRUE(events) << events.error().message;
@@ -84,29 +88,160 @@ INSTANTIATE_TEST_SUITE_P(
         Script{"statistics", "key T\n"}, Script{"help", "key ?\n"}, Script{"light", "key X\n"}),
     [](const auto& script) { return script.param.name; });
 
-// Input from outside the process, through the X server: keys, text, wheel, buttons.
-TEST(Window, TakesRealKeysAndMouse) {
-  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
-    GTEST_SKIP() << "no display or no xdotool";
-  const Session session = example(1);
-  std::thread person([] {
-    const int done = std::system(
-        "sleep 0.6; w=$(xdotool search --onlyvisible --name 'rehearse: window test' | head -1); "
-        "xdotool windowfocus $w mousemove --window $w 600 150; sleep 0.1; "
-        "for i in 1 2 3; do xdotool keydown w; sleep 0.06; xdotool keyup w; done; "
-        "xdotool key slash; sleep 0.1; xdotool type --delay 40 '2F7'; sleep 0.1; xdotool key "
-        "Return; sleep 0.1; xdotool key Escape; "
-        "xdotool click 5; sleep 0.1; xdotool mousemove --window $w 420 120 mousedown 1 mousemove "
-        "--window $w 520 122 "
-        "mousemove --window $w 700 124 mouseup 1; sleep 0.1; xdotool key c");
-    EXPECT_EQ(done, 0);
+// --- Input from outside the process, through the X server: keys, text, wheel, buttons ---
+
+constexpr std::int32_t kWidth = 1200, kHeight = 704, kBlock = 8;
+
+// Mean colours of the blocks of a picture: lines and letters blur, what is where stays.
+struct Blocks {
+  std::vector<std::uint8_t> rgb;  // kWidth / kBlock to the row
+};
+Blocks blocks_of(const std::vector<std::uint32_t>& pixels) {
+  Blocks out;
+  for (std::int32_t y = 0; y < kHeight; y += kBlock) {
+    for (std::int32_t x = 0; x < kWidth; x += kBlock) {
+      for (int shift = 0; shift < 24; shift += 8) {
+        std::uint32_t sum = 0;
+        for (std::int32_t i = 0; i < kBlock * kBlock; ++i) {
+          sum += pixels[static_cast<std::size_t>((y + i / kBlock) * kWidth + x + i % kBlock)] >>
+                     shift &
+                 255u;
+        }
+        out.rgb.push_back(static_cast<std::uint8_t>(sum / (kBlock * kBlock)));
+      }
+    }
+  }
+  return out;
+}
+
+// Share of blocks of which a channel differs by more than kLevels of 255.
+constexpr int kLevels = 12;
+double differing(const Blocks& a, const Blocks& b) {
+  if (a.rgb.size() != b.rgb.size()) return 1;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.rgb.size(); i += 3) {
+    bool differs = false;
+    for (std::size_t c = i; c < i + 3; ++c)
+      differs = differs || std::abs(int{a.rgb[c]} - int{b.rgb[c]}) > kLevels;
+    count += differs;
+  }
+  return static_cast<double>(count) / (static_cast<double>(a.rgb.size()) / 3);
+}
+// Of 13,200 blocks so many may differ, for another OpenGL or another font. Moving the selection by
+// one op is already more (the test holds that).
+constexpr double kTolerance = 0.001;
+
+// tests/data/viz/window/NAME.ppm: binary portable pixmap, a pixel per block.
+std::string golden_path(const std::string& name) {
+  return "tests/data/viz/window/" + name + ".ppm";
+}
+Blocks read_golden(const std::string& name) {
+  std::ifstream in(golden_path(name), std::ios::binary);
+  std::string format;
+  std::int32_t width = 0, height = 0, most = 0;
+  in >> format >> width >> height >> most;
+  in.get();
+  Blocks out;
+  if (format == "P6" && width == kWidth / kBlock && height == kHeight / kBlock)
+    out.rgb.assign(std::istreambuf_iterator<char>(in), {});
+  return out;
+}
+void write_golden(const std::string& name, const Blocks& blocks) {
+  std::ofstream(golden_path(name), std::ios::binary)
+      << "P6\n"
+      << kWidth / kBlock << " " << kHeight / kBlock << "\n255\n"
+      << std::string(blocks.rgb.begin(), blocks.rgb.end());
+}
+
+// What a person does, as shell: $w is the window; `at X Y` moves the mouse there, `drag X Y` moves
+// it in steps and lets go.
+struct Deed {
+  std::string name, does;
+  std::int32_t documents = 1;
+  friend void PrintTo(const Deed& deed, std::ostream* out) { *out << deed.name; }
+};
+Result<WindowResult> after(const Deed& deed, const Session& session) {
+  std::atomic<bool> done = false;
+  std::thread person([&] {
+    const std::string script =
+        "w=$(timeout 20 xdotool search --sync --onlyvisible --name 'rehearse: window test' | head "
+        "-1); at() { xdotool mousemove --window $w $1 $2; sleep 0.1; }; "
+        "drag() { xdotool mousemove --window $w $1 $2; sleep 0.05; xdotool mouseup 1; sleep 0.1; "
+        "}; sleep 0.2; xdotool windowfocus $w; at 600 20; " +
+        deed.does;
+    EXPECT_EQ(std::system(script.c_str()), 0);
+    done = true;
   });
-  const Result<WindowResult> shown =
-      run_window(session, {.width = 1200, .height = 700, .capture = true, .linger_s = 3.5});
+  Result<WindowResult> shown = run_window(
+      session,
+      {.width = kWidth, .height = kHeight, .capture = true, .until = [&] { return done.load(); }});
   person.join();
+  return shown;
+}
+
+class WindowDeed : public testing::TestWithParam<Deed> {};
+
+TEST_P(WindowDeed, ShowsWhatItShowedBefore) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  const Session session = example(GetParam().documents);
+  const Result<WindowResult> shown = after(GetParam(), session);
   ASSERT_TRUE(shown) << shown.error().message;
   const ViewState& state = shown.value().state;
-  const ViewState before = initial_state(session, 1200, 700);
+  ASSERT_EQ(shown.value().width, kWidth);
+  ASSERT_EQ(shown.value().height, kHeight);
+  const Blocks now = blocks_of(shown.value().pixels);
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) write_golden(GetParam().name, now);
+  const Blocks golden = read_golden(GetParam().name);
+  EXPECT_LE(differing(now, golden), kTolerance) << "see " << golden_path(GetParam().name);
+
+  // Without a display the same OpenGL draws the same.
+  if (const auto drawn = draw_offscreen(view_scene(session, state))) {
+    EXPECT_LE(differing(blocks_of(drawn.value()), golden), kTolerance);
+  }
+
+  // Planted differences: nothing done at all; and the selection one op further.
+  const ViewState before = initial_state(session, kWidth, kHeight);
+  EXPECT_GT(differing(blocks_of(rasterize(view_scene(session, before))), golden), 2 * kTolerance);
+  if (state.selected) {
+    const ViewState further =
+        reduce(session, state, {.type = Event::Type::Key, .key = Key::Period});
+    EXPECT_GT(differing(blocks_of(rasterize(view_scene(session, further))), golden),
+              2 * kTolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Deeds, WindowDeed,
+    testing::Values(
+        Deed{"zoom",
+             "at 600 150; xdotool key w w w; xdotool keydown ctrl click 4 click 4 keyup ctrl"},
+        Deed{"pan",
+             "xdotool key 2; at 700 150; xdotool keydown shift mousedown 1; drag 550 150; "
+             "xdotool keyup shift key d"},
+        Deed{"select", "xdotool key 2; at 600 120; xdotool click 1"},
+        Deed{"search",
+             "xdotool key slash; xdotool type --delay 30 2B9; xdotool key Return Escape "
+             "f f"},
+        Deed{"range", "at 420 120; xdotool mousedown 1; drag 700 124"},
+        Deed{"critical", "xdotool key 3 c"},
+        Deed{"scrub", "at 500 75; xdotool mousedown 1; drag 640 75"},
+        Deed{"difference", "xdotool key 2 shift+d", 2}),
+    [](const auto& deed) { return deed.param.name; });
+
+TEST(Window, TakesRealKeysAndMouse) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  const Session session = example(1);
+  const Result<WindowResult> shown =
+      after({"all",
+             "at 600 150; xdotool key w w w slash; xdotool type --delay 30 2F7; xdotool key Return "
+             "Escape; xdotool click 5; at 420 120; xdotool mousedown 1; drag 700 124; xdotool key "
+             "c"},
+            session);
+  ASSERT_TRUE(shown) << shown.error().message;
+  const ViewState& state = shown.value().state;
+  const ViewState before = initial_state(session, kWidth, kHeight);
   EXPECT_NEAR((state.end - state.begin) / (before.end - before.begin), 0.8 * 0.8 * 0.8, 1e-6);
   EXPECT_EQ(state.search, "2F7");
   ASSERT_TRUE(state.selected);
@@ -117,7 +252,7 @@ TEST(Window, TakesRealKeysAndMouse) {
 
 // A window that nobody touches draws once, not sixty times a second.
 TEST(Window, DrawsNothingWhileNothingChanges) {
-  if (!shows()) GTEST_SKIP() << "no display, or built without the window";
+  if (!shows()) GTEST_SKIP() << "SKIPPED: no display, or built without the window";
   const Session session = example(1);
   const Result<WindowResult> shown =
       run_window(session, {.width = 800, .height = 600, .capture = true, .linger_s = 1.0});
@@ -125,8 +260,20 @@ TEST(Window, DrawsNothingWhileNothingChanges) {
   EXPECT_LE(shown.value().frames, 6);
 }
 
+// EGL: no display is needed, equal scenes give equal bytes, and the picture is the core's.
+TEST(Offscreen, DrawsWhatTheCoreDraws) {
+  const Session session = example(1);
+  const Scene scene = view_scene(session, initial_state(session, kWidth, kHeight));
+  const auto first = draw_offscreen(scene);
+  if (!first) GTEST_SKIP() << "SKIPPED: " << first.error().message;
+  EXPECT_LT(differing(first.value(), rasterize(scene)), 0.02);
+  const auto second = draw_offscreen(scene);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(first.value(), second.value());
+}
+
 TEST(Window, SaysThatThereIsNoDisplay) {
-  if (!has_window() || std::getenv("DISPLAY") != nullptr) GTEST_SKIP() << "there is one";
+  if (!has_window() || std::getenv("DISPLAY") != nullptr) GTEST_SKIP() << "SKIPPED: there is one";
   const Result<WindowResult> shown = run_window(example(1), {});
   ASSERT_FALSE(shown);
   EXPECT_NE(shown.error().message.find("no display"), std::string::npos);
