@@ -3,23 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "schedules/units.h"
 #include "sim/caching_allocator.h"
 #include "sim/memory.h"
+#include "sim/memory_parts.h"
 
 namespace rehearse::sim {
-
-enum class MemoryPart : std::uint8_t {
-  Parameters,
-  Gradients,
-  Optimizer,
-  Activations,
-  Buffers,
-  Workspace
-};
-inline constexpr std::size_t kNumMemoryParts = 6;
 
 // Streams of the allocator: blocks of one never serve another.
 enum AllocationStream : int { kComputeStream, kGatherStream, kReduceStream };
@@ -42,6 +34,7 @@ class Ledger {
     if (part_of_.size() <= index) part_of_.resize(2 * index + 64);
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
+    if (watched_ && sum(bytes_) > sum(most_)) most_ = bytes_;
     if (allocator_.allocated() > peak_) {
       peak_ = allocator_.allocated();
       at_peak_ = bytes_;
@@ -61,6 +54,14 @@ class Ledger {
     handles.clear();
   }
 
+  // From here on `most()` is the most that was alive at once, by MemoryPart; before: not kept.
+  void watch() {
+    watched_ = true;
+    most_ = bytes_;
+  }
+  const MemoryBytes& most() const { return most_; }
+  const MemoryBytes& now() const { return bytes_; }
+
   bool out_of_memory() const { return out_of_memory_; }
   const CachingAllocator& allocator() const { return allocator_; }
   RankMemory result() const;  // without row, steady state and what lies outside the allocator
@@ -70,7 +71,12 @@ class Ledger {
  private:
   CachingAllocator allocator_;
   std::vector<MemoryPart> part_of_;  // per handle
-  std::array<std::int64_t, kNumMemoryParts> bytes_{}, at_peak_{};
+  static std::int64_t sum(const MemoryBytes& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  }
+
+  MemoryBytes bytes_{}, at_peak_{}, most_{};
+  bool watched_ = false;
   std::int64_t peak_ = 0;
   OpId peak_op_{};
   bool out_of_memory_ = false;

@@ -84,14 +84,19 @@ class RowReplay {
     for (const bool first : {true, false}) {
       if (first && !profile.moments_at_first_step) continue;
       state_.begin_step();
+      last_step_ = samples_.size();
       step();
       ledger_.op = {};
+      if (setup_.samples) ledger_.watch();
       state_.optimizer_step(first);
+      if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
       if (ledger_.out_of_memory()) break;
     }
     ledger_.free(transfers);
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
     result.left_out = left_out_;
+    result.samples = std::move(samples_);
+    result.last_step = last_step_;
     result.memory.row = row_;
     result.memory.steady_allocated = ledger_.allocator().allocated() + stale_transfers();
     return result;
@@ -154,7 +159,9 @@ class RowReplay {
         i = to;
       }
       ledger_.op = {static_cast<std::int32_t>(begin + i)};
+      if (setup_.samples) ledger_.watch();
       for (const Op& work : work_of(order_, program[i])) run_op(work);
+      if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
       if (ledger_.out_of_memory()) return;
       if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated) {
         reserved = allocator.max_reserved();
@@ -329,7 +336,8 @@ class RowReplay {
   std::vector<StagePlan> stages_;
   SteadyPhase steady_;
   std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
-  std::size_t quiet_ops_ = 0, left_out_ = 0;
+  std::vector<MemorySample> samples_;
+  std::size_t quiet_ops_ = 0, left_out_ = 0, last_step_ = 0;
 };
 
 }  // namespace

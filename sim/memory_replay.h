@@ -14,6 +14,7 @@
 #include "schedules/plan.h"
 #include "schedules/schedule.h"
 #include "sim/memory.h"
+#include "sim/memory_parts.h"
 #include "sim/memory_profile.h"
 #include "sim/memory_script.h"
 
@@ -30,17 +31,28 @@ struct ReplaySetup {
   std::vector<std::vector<Stage>> stages;          // per row
   std::int64_t handover = 0;                       // [B] between segments and stages
   std::int32_t compute_capability = 80;
-  bool whole_step = false;  // replay every op, though the steady phase repeats (for tests)
+  bool whole_step = false;  // replay every op, though the steady phase repeats
+  bool samples = false;     // record memory op by op; REQUIRES whole_step
 
   const SegmentProgram& program(const SegmentInfo& segment) const;
 };
 ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
                          std::int32_t compute_capability, const Schedule& order);
 
+// What an op makes of a rank's memory.
+struct MemorySample {
+  OpId op{};           // none: the optimizer step
+  MemoryBytes most{};  // alive when the most was alive at once, while the op ran
+  MemoryBytes after{};
+};
+
 struct ReplayResult {
   bool out_of_memory = false;  // under `capacity`; then the figures are those until then
   std::size_t left_out = 0;    // ops of the last step that changed nothing and were not replayed
   RankMemory memory;           // allocator figures alone: no context, no communicators
+  // Of every step that was replayed: in the order of the program, then the optimizer step.
+  std::vector<MemorySample> samples;
+  std::size_t last_step = 0;  // its first sample
 };
 // capacity [B]: of the allocator's segments; -1: unlimited.
 ReplayResult replay_row(const ReplaySetup& setup, Row row, std::int64_t capacity);

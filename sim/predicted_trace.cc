@@ -1,9 +1,13 @@
 #include "sim/predicted_trace.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
 
 #include "schedules/mesh.h"
 #include "sim/arena_memory.h"
+#include "sim/memory_replay.h"
 #include "sim/topology.h"
 
 namespace rehearse::sim {
@@ -31,18 +35,85 @@ void add_arena_memory(Trace& trace, const Prediction& p) {
   trace.memory_bytes = std::move(bytes);
 }
 
+// Begin and end of what an op of the order became in a row of the program, by what it does. A whole
+// backward may have become several parts.
+using Deed = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t>;
+Deed deed_of(const Op& op) {
+  return {op.kind, op.stage.value, op.microbatch.value, op.slice};
+}
+std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction& p, Row row) {
+  std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans;
+  const std::size_t first = p.schedule.first_op(row);
+  const auto program = p.schedule.program(row);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const Op& op = program[i];
+    if (!is_compute(op.kind) && op.kind != OpKind::OptimizerStep) continue;
+    const std::int64_t start = p.timeline.start[first + i].value,
+                       end = p.timeline.end[first + i].value;
+    const Deed deed = op.kind == OpKind::OptimizerStep ? Deed{op.kind, -1, -1, -1} : deed_of(op);
+    const auto [at, fresh] = spans.try_emplace(deed, start, end);
+    if (!fresh) at->second = {std::min(at->second.first, start), std::max(at->second.second, end)};
+  }
+  return spans;
+}
+
+// The same for a framework: its memory is replayed op by op. While an op runs, the most that was
+// alive at once stands for all of it.
+void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
+                         const Cluster& cluster) {
+  const Result<Schedule> order = order_of(scenario.model, p.plan);
+  const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
+  if (!order || !profile) return;  // an order from a file: no samples
+  ReplaySetup setup = replay_setup(profile.value(), scenario.model, p.plan,
+                                   cluster.gpu.compute_capability, order.value());
+  setup.whole_step = setup.samples = true;
+  for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
+  std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
+  std::vector<std::int64_t> begin{0}, time, bytes;
+  for (std::int32_t r = 0; r < p.schedule.num_rows(); ++r) {
+    const Row position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
+    const auto [known, fresh] = replays.try_emplace(position.value);
+    if (fresh) known->second = replay_row(setup, position, -1);
+    const auto spans = spans_of(p, Row{r});
+    std::int64_t now = p.timeline.begin.value;
+    const auto add = [&](std::int64_t at, const MemoryBytes& alive) {
+      now = std::max(now, at);
+      time.push_back(now);
+      bytes.insert(bytes.end(), alive.begin(), alive.end());
+    };
+    const ReplayResult& replay = known->second;
+    // A step begins with what the one before it left.
+    if (!replay.samples.empty()) add(now, replay.samples.back().after);
+    for (const MemorySample& sample : std::span(replay.samples).subspan(replay.last_step)) {
+      const Deed deed = sample.op ? deed_of(order.value().ops[sample.op.index()])
+                                  : Deed{OpKind::OptimizerStep, -1, -1, -1};
+      const auto span = spans.find(deed);
+      add(span == spans.end() ? now : span->second.first, sample.most);
+      add(span == spans.end() ? now : span->second.second, sample.after);
+    }
+    begin.push_back(static_cast<std::int64_t>(time.size()));
+  }
+  trace.memory_begin = std::move(begin);
+  trace.memory_time = std::move(time);
+  trace.memory_bytes = std::move(bytes);
+}
+
 }  // namespace
 
 Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
-  TraceOptions options{.label = TraceLabel::Predicted, .title = scenario.name,
-                       .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
+  TraceOptions options{
+      .label = TraceLabel::Predicted,
+      .title = scenario.name,
+      .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
   const Mesh mesh(p.plan);
   for (const RowInfo& row : p.schedule.rows) {
     const Rank first = mesh.rank({.context = row.data_begin % p.plan.context_parallel,
                                   .data = row.data_begin / p.plan.context_parallel,
                                   .pipeline = row.position.value});
-    options.rows.push_back({.position = row.position, .multiplicity = row.multiplicity,
-                            .first_rank = first, .capacity_bytes = p.memory.capacity});
+    options.rows.push_back({.position = row.position,
+                            .multiplicity = row.multiplicity,
+                            .first_rank = first,
+                            .capacity_bytes = p.memory.capacity});
   }
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
@@ -56,7 +127,11 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);
-  if (p.plan.runtime == Runtime::Rehearse) add_arena_memory(trace, p);
+  if (p.plan.runtime == Runtime::Rehearse) {
+    add_arena_memory(trace, p);
+  } else {
+    add_replayed_memory(trace, p, scenario, cluster);
+  }
   if (!p.timeline.load_begin.empty()) {
     std::vector<TraceLink> links;
     for (const std::string& name : p.link_names) {

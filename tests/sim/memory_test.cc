@@ -275,7 +275,7 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
 // The steady phase of a long step is replayed until it changes nothing; replaying it all gives the
 // same peak, but for blocks that fit differently.
 TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
-  int skipped = 0;
+  int skipped = 0, in_steps = 0;
   const auto ratio = [](std::int64_t a, std::int64_t b) {
     return static_cast<double>(a) / static_cast<double>(b);
   };
@@ -286,8 +286,27 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
     for (std::int32_t row = 0; row < grid.order.num_rows(); ++row) {
       setup.whole_step = false;
       const ReplayResult quick = replay_row(setup, {row}, -1);
-      setup.whole_step = true;
-      const RankMemory whole = replay_row(setup, {row}, -1).memory;
+      setup.samples = setup.whole_step = true;
+      const ReplayResult sampled = replay_row(setup, {row}, -1);
+      setup.samples = false;
+      const RankMemory& whole = sampled.memory;
+      // A trace's curve: one sample per op and one for the optimizer, for each step; the report's
+      // peak is theirs, unless more was alive while the model was built.
+      ASSERT_EQ(sampled.samples.size() - sampled.last_step,
+                grid.order.program({row}).size() + 1);
+      std::int64_t most = 0;
+      for (const MemorySample& sample : sampled.samples) {
+        const auto alive = [](const MemoryBytes& bytes) {
+          return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+        };
+        ASSERT_LE(alive(sample.after), alive(sample.most));
+        most = std::max(most, alive(sample.most));
+      }
+      ASSERT_LE(most, whole.peak_allocated) << plan.schedule;
+      if (whole.at_op) {
+        ASSERT_EQ(most, whole.peak_allocated) << plan.schedule;
+        ++in_steps;
+      }
       ASSERT_NEAR(ratio(quick.memory.peak_allocated, whole.peak_allocated), 1.0, 0.002)
           << plan.schedule;
       ASSERT_NEAR(ratio(quick.memory.peak_reserved, whole.peak_reserved), 1.0, 0.01)
@@ -297,6 +316,7 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
     }
   });
   EXPECT_GE(skipped, 20);
+  EXPECT_GE(in_steps, 100);
 }
 
 TEST(Memory, NamesWhatIsWrongInAProfile) {
