@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes the window's pictures of docs/viewer.md: the real window, on a display without a screen.
+# usage: docs/pictures/window.sh REHEARSE      needs xvfb-run; run it in the project's root
+set -euo pipefail
+rehearse=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+simulate() {  # simulate NAME SCHEDULE CHUNKS TITLE: GPT-3 175B, a quarter of its batch
+  "$rehearse" simulate scenarios/gpt3-175b-1024.json --set "name=GPT-3 175B, $4" \
+    --set plan.schedule="$2" --set plan.virtual_stages="$3" --set plan.global_batch=384 \
+    --trace "$work/$1.trace" >/dev/null
+}
+shoot() {  # shoot NAME HEIGHT SCRIPT TRACE...
+  printf '%b' "$3" >"$work/script"
+  xvfb-run -a -s "-screen 0 1600x1100x24" "$rehearse" view "${@:4}" --script "$work/script" \
+    --width 1400 --height "$2" --screenshot "docs/pictures/$1.png"
+}
+
+simulate 1f1b 1f1b 1 "1F1B"
+simulate interleaved interleaved_1f1b 3 "interleaved 1F1B, 3 chunks"
+simulate zb_h1 zb_h1 1 "zero bubble (ZB-H1)"
+for name in 1f1b interleaved zb_h1; do
+  shoot "window-$name" 620 'key X\nkey G\nkey H\n' "$work/$name.trace"
+done
+shoot window-two 860 'key X\nkey 3\nkey G\nkey H\n' "$work/1f1b.trace" "$work/zb_h1.trace"
+"$rehearse" simulate scenarios/gpt3-175b-1024.json --set "name=GPT-3 175B, 1F1B, no recompute" \
+  --set plan.schedule=1f1b --set plan.virtual_stages=1 --set plan.global_batch=384 \
+  --set plan.recompute=none --trace "$work/memory.trace" >/dev/null
+shoot window-memory 1000 'key H\nmove 800 165\n' "$work/memory.trace"
+
+"$rehearse" simulate scenarios/gpt3-175b-1024.json --trace "$work/gpt3.trace" >/dev/null
+shoot window 860 'key G\nkey 3\nkey C\nkey /\ntext 5B88\nkey Enter\nkey Escape\nmove 900 340\n' "$work/gpt3.trace"
