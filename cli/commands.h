@@ -11,6 +11,7 @@ enum ExitCode : int {
   kNo = 1,        // the answer is no: invalid schedule, does not fit, error beyond the bound
   kBadInput = 2,  // bad usage or bad input
   kRunFailed = 3, // a rank died, timed out, device error
+  kSignalled = 128,  // plus the signal that ended a run: 130 for Ctrl-C
 };
 
 // `exit_code` outlives the parse; a command's callback writes it.

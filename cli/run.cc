@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/run_files.h"
 #include "cli/run_report.h"
+#include "cli/stop_signals.h"
+#include "exec/checkpoint.h"
 #include "exec/cpu_backend.h"
 #include "exec/data.h"
 #include "exec/initial.h"
@@ -93,23 +95,6 @@ int dry_run(const Options& options, const Scenario& scenario) {
   return kDone;
 }
 
-// The lines of --metrics appear as steps end, each whole.
-class Metrics {
- public:
-  explicit Metrics(const std::string& path) : path_(path) {
-    if (!path_.empty()) out_.open(path_, std::ios::binary | std::ios::trunc);
-  }
-  bool good() const { return path_.empty() || out_.good(); }
-  void add(const std::string& line) {
-    if (path_.empty()) return;
-    out_ << line << std::flush;
-  }
-
- private:
-  std::string path_;
-  std::ofstream out_;
-};
-
 // Planned is used: what the executor counted over the addresses of its ops is the plan's figure.
 bool memory_as_planned(const Measurement& measurement) {
   for (std::size_t row = 0; row < measurement.counted.size(); ++row) {
@@ -120,6 +105,49 @@ bool memory_as_planned(const Measurement& measurement) {
     return false;
   }
   return true;
+}
+
+// First weights, or those of --resume; where the run goes on.
+Result<exec::TrainFrom> begin(const Options& options, const Scenario& scenario,
+                              exec::Interpreter& process) {
+  const TrainOptions& train = scenario.train;
+  if (options.resume.empty()) {
+    process.initialise(exec::initial_values(scenario.model, train.seed));
+    return exec::TrainFrom{};
+  }
+  const Result<exec::Checkpoint> opened =
+      exec::Checkpoint::open(options.resume, scenario.model, scenario.plan, process.places());
+  if (!opened) return opened.error();
+  const exec::CheckpointState& state = opened.value().state();
+  if (state.step >= train.steps) {
+    return Error{options.resume + ": has done " + std::to_string(state.step) +
+                 " steps, train.steps is " + std::to_string(train.steps) + ": nothing is left to do"};
+  }
+  opened.value().load(process);
+  // With another sequence length the next whole sample of that length.
+  const std::int64_t tokens = state.samples * state.sequence_length, length = scenario.plan.sequence_length;
+  return exec::TrainFrom{.step = state.step, .samples = (tokens + length - 1) / length};
+}
+
+// Writes the checkpoint that is due after a step: every checkpoint_every steps, and at the end.
+Result<> write_checkpoint(const Options& options, const Scenario& scenario, const Schedule& schedule,
+                          const exec::Interpreter& process, const exec::TrainFrom& from,
+                          const exec::StepReport& step, bool last) {
+  const std::int64_t done = step.step + 1, every = scenario.train.checkpoint_every;
+  const bool due = last || (every > 0 && done % every == 0);
+  if (options.checkpoint.empty() || !due) return {};
+  const exec::CheckpointState state{
+      .step = done,
+      .samples = from.samples + (done - from.step) * scenario.plan.global_batch,
+      .sequence_length = scenario.plan.sequence_length,
+      .seed = scenario.train.seed,
+      .data = scenario.train.data,
+      .learning_rate = step.learning_rate,
+      .loss = step.loss,
+      .grad_norm = step.grad_norm,
+      .schedule_hash = content_hash(schedule),
+      .plan = plan_json(scenario.plan, 0)};
+  return exec::save_checkpoint(options.checkpoint, state, process, {});
 }
 
 int perform(const Options& options, const Scenario& scenario, const Schedule& schedule) {
@@ -133,8 +161,11 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   const Result<exec::Data> data =
       exec::Data::open(scenario.train.data, scenario.model.vocabulary, scenario.train.seed);
   if (!data) return fail(where + "train.data: " + data.error().message);
-  Metrics metrics(options.metrics);
-  if (!metrics.good()) return fail(options.metrics + ": cannot write");
+  if (const Result<> good = check_output(options.trace); !good) return fail(good.error().message);
+  if (!options.checkpoint.empty()) {
+    const Result<> good = exec::prepare_checkpoints(options.checkpoint);
+    if (!good) return fail(good.error().message);
+  }
 
   const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const int workers = options.threads > 0 ? options.threads : std::min(hardware, scenario.plan.gpus());
@@ -143,7 +174,10 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
       scenario.model, scenario.plan, schedule, *backend, {.workers = workers});
   if (!made) return fail(where + made.error().message);
   exec::Interpreter& process = *made.value();
-  process.initialise(exec::initial_values(scenario.model, scenario.train.seed));
+  const Result<exec::TrainFrom> from = begin(options, scenario, process);
+  if (!from) return fail(from.error().message);
+  Metrics metrics;
+  if (const Result<> good = metrics.open(options.metrics); !good) return fail(good.error().message);
 
   Measurement measurement{.scenario = &scenario, .schedule = &schedule,
                           .instruction_set = std::string(exec::instruction_set()), .workers = workers};
@@ -152,20 +186,33 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   }
   const std::int64_t peak = measurement.peak_counted();
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  Result<std::vector<exec::StepReport>> steps = exec::train(
-      process, scenario.plan, scenario.train, data.value(), [&](const exec::StepReport& step) {
-        metrics.add(metrics_line(step, peak));
-        if (terminal) {
-          std::fprintf(stderr, "\r\033[K%s", progress_line(step, scenario.train.steps, peak).c_str());
-        }
-      });
+  const StopSignals signals;
+  const auto after_step = [&](const exec::StepReport& step) -> Result<bool> {
+    metrics.add(metrics_line(step, peak));
+    if (terminal) {
+      std::fprintf(stderr, "\r\033[K%s", progress_line(step, scenario.train.steps, peak).c_str());
+    }
+    const bool stop = signals.received() != 0;
+    const Result<> written = write_checkpoint(options, scenario, schedule, process, from.value(), step,
+                                              stop || step.step + 1 == scenario.train.steps);
+    if (!written) return written.error();
+    return !stop;
+  };
+  Result<std::vector<exec::StepReport>> steps =
+      exec::train(process, scenario.plan, scenario.train, data.value(), after_step, from.value());
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!steps) {
     const bool diverged = steps.error().infeasible;
     return fail(where + (diverged ? "training " : "") + steps.error().message,
                 diverged ? kNo : kRunFailed);
   }
-  if (!metrics.good()) return fail(options.metrics + ": cannot write");
+  if (const Result<> good = metrics.finish(); !good) return fail(good.error().message, kRunFailed);
+  if (const int signal = signals.received(); signal != 0) {
+    const std::string done = std::to_string(steps.value().back().step + 1);
+    return fail("run: stopped after step " + done + (options.checkpoint.empty()
+                    ? ", without a checkpoint" : ", checkpoint in " + options.checkpoint),
+                kSignalled + signal);
+  }
   measurement.steps = std::move(steps).value();
   if (!memory_as_planned(measurement)) return kRunFailed;
 
@@ -185,8 +232,6 @@ int run(const Options& options) {
     return fail("run: --device cuda: this build has no CUDA backend", kRunFailed);
   }
   if (options.processes > 1) return fail("run: --processes: not built yet (all ranks run in this process)");
-  if (!options.checkpoint.empty()) return fail("run: --checkpoint: not built yet");
-  if (!options.resume.empty()) return fail("run: --resume: not built yet");
   Result<Scenario> scenario_read = read(options);
   if (!scenario_read) return fail(scenario_read.error().message);
   Scenario scenario = std::move(scenario_read).value();
@@ -219,8 +264,8 @@ void add_run(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024));
   command->add_option("--trace", options->trace, "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
   command->add_option("--metrics", options->metrics, "write a JSON line per step to FILE");
-  command->add_option("--checkpoint", options->checkpoint, "write checkpoints to DIR");
-  command->add_option("--resume", options->resume, "go on from the checkpoint in DIR");
+  command->add_option("--checkpoint", options->checkpoint, "write checkpoints to DIR: every train.checkpoint_every steps, at the end, on Ctrl-C");
+  command->add_option("--resume", options->resume, "go on from DIR's latest checkpoint, from one of them, or from a safetensors file of weights");
   command->add_option("--data", options->data, "instead of train.data: a file of bytes, .bin, or synthetic");
   command->add_option("--timeout", options->timeout, "seconds that one op may take")->check(CLI::PositiveNumber);
   command->add_flag("--dry-run", options->dry_run, "print the prediction for exactly this run, and stop");

@@ -135,6 +135,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                {"parameters", total_parameters(scenario.model)},
                {"microbatches", plan.microbatches()},
                {"steps", m.steps.size()},
+               {"first_step", m.steps.front().step},
                {"step_time_s", step},
                {"tokens_per_s", tokens / step},
                {"tokens_per_s_per_gpu", tokens / step / ranks},

@@ -25,9 +25,10 @@ std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::i
   static const std::map<std::string, std::string, std::less<>> kLlama{
       {"table.weight", "model.embed_tokens.weight"}, {"norm1.weight", "input_layernorm.weight"},
       {"qkv.weight", "self_attn.qkv_proj.weight"},   {"qkv.bias", "self_attn.qkv_proj.bias"},
-      {"projection.weight", "self_attn.o_proj.weight"},
+      {"projection.weight", "self_attn.o_proj.weight"}, {"projection.bias", "self_attn.o_proj.bias"},
       {"norm2.weight", "post_attention_layernorm.weight"},
-      {"up.weight", "mlp.gate_up_proj.weight"},      {"down.weight", "mlp.down_proj.weight"},
+      {"up.weight", "mlp.gate_up_proj.weight"},      {"up.bias", "mlp.gate_up_proj.bias"},
+      {"down.weight", "mlp.down_proj.weight"},       {"down.bias", "mlp.down_proj.bias"},
       {"final_norm.weight", "model.norm.weight"},    {"head.weight", "lm_head.weight"}};
   const auto& names = gpt2 ? kGpt2 : kLlama;
   const auto at = names.find(role);

@@ -39,11 +39,22 @@ std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored)
   return values;
 }
 
+std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state) {
+  std::vector<float> values(static_cast<std::size_t>(stored.own_last - stored.own_first));
+  backend.read(values.data(), reinterpret_cast<const std::byte*>(state), own_bytes(stored));
+  return values;
+}
+
+void write_state(Backend& backend, const StoredBucket& stored, float* state,
+                 const std::vector<float>& values) {
+  backend.write(bytes(state), values.data(), own_bytes(stored));
+}
+
 void clear_state(Backend& backend, const StoredBucket& stored) {
   if (stored.m == nullptr) return;
   const std::vector<float> zeros(static_cast<std::size_t>(stored.own_last - stored.own_first), 0.0F);
-  backend.write(bytes(stored.m), zeros.data(), own_bytes(stored));
-  backend.write(bytes(stored.v), zeros.data(), own_bytes(stored));
+  write_state(backend, stored, stored.m, zeros);
+  write_state(backend, stored, stored.v, zeros);
 }
 
 }  // namespace rehearse::exec

@@ -28,6 +28,10 @@ struct StoredBucket {
 void write_parameters(Backend& backend, const StoredBucket& stored, const std::vector<float>& values);
 // Of [own_first, own_last): the master where there is one.
 std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored);
+// `state`: stored.m or stored.v; values of [own_first, own_last).
+std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state);
+void write_state(Backend& backend, const StoredBucket& stored, float* state,
+                 const std::vector<float>& values);
 void clear_state(Backend& backend, const StoredBucket& stored);
 
 }  // namespace rehearse::exec

@@ -32,7 +32,7 @@ std::int64_t arena_bytes(const Schedule& schedule) {
   return sum;
 }
 
-void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t step) {
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
   const std::int32_t ring = plan.context_parallel;
   const std::int64_t chunk = ring > 1 ? sequence / (2 * ring) : sequence;
@@ -46,10 +46,9 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
   };
   for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
     for (std::int32_t j = 0; j < plan.microbatches(); ++j) {
-      const std::int64_t first = step * plan.global_batch +
-                                 (j * plan.data_parallel + replica) * samples;
+      const std::int64_t begin = first + (j * plan.data_parallel + replica) * samples;
       for (std::int64_t i = 0; i < samples; ++i) {
-        data.sample(first + i, sequence, inputs.data(), targets.data());
+        data.sample(begin + i, sequence, inputs.data(), targets.data());
         for (std::int32_t context = 0; context < ring; ++context) {
           deal(replica * ring + context, context * chunk);
           if (ring > 1) deal(replica * ring + context, (2 * ring - 1 - context) * chunk);
@@ -61,11 +60,12 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
 
 Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, const TrainOptions& options,
                                       const Data& data,
-                                      const std::function<void(const StepReport&)>& after_step) {
+                                      const std::function<Result<bool>(const StepReport&)>& after_step,
+                                      const TrainFrom& from) {
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
   std::vector<StepReport> reports;
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    load_batch(process, plan, data, step);
+  for (std::int64_t step = from.step; step < options.steps; ++step) {
+    load_batch(process, plan, data, from.samples + (step - from.step) * plan.global_batch);
     const double rate = learning_rate(options, step);
     const Result<StepResult> ran =
         process.run({.step = step, .learning_rate = rate, .train = options});
@@ -75,7 +75,10 @@ Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, co
     reports.push_back({.step = step, .loss = result.loss, .grad_norm = result.grad_norm,
                        .learning_rate = rate, .seconds = seconds,
                        .tokens_per_s = tokens / seconds});
-    if (after_step) after_step(reports.back());
+    if (!after_step) continue;
+    const Result<bool> go_on = after_step(reports.back());
+    if (!go_on) return go_on.error();
+    if (!go_on.value()) break;
   }
   return reports;
 }

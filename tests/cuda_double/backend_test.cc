@@ -161,7 +161,7 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabota
       for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
         if (sabotage) sabotage(r, step, *nccl.value(), *backend.value());
         if (r == absent && step == 1) return;  // dead
-        load_batch(process, p.plan, data.value(), step);
+        load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
         const auto ran = process.run({.step = step, .learning_rate = p.scenario.train.learning_rate,
                                       .train = p.scenario.train});
         if (!ran) {

@@ -39,7 +39,7 @@ Data synthetic() { return Data::open("synthetic", 61, 7).value(); }
 std::multiset<std::vector<std::int32_t>> samples(const std::vector<std::string>& plan, std::int64_t step) {
   Ready on = ready(Family::Gpt2, plan);
   start(on);
-  load_batch(*on.process, on.scenario.plan, synthetic(), step);
+  load_batch(*on.process, on.scenario.plan, synthetic(), 8 * step);
   std::multiset<std::vector<std::int32_t>> all;
   for (std::int32_t r = 0; r < on.scenario.plan.data_parallel; ++r) {
     const auto& tokens = on.process->inputs(r);
@@ -125,12 +125,34 @@ TEST(Train, ReportsEveryStepWithItsLearningRate) {
   options.warmup_steps = 2;
   std::vector<double> seen;
   const auto steps = train(*on.process, on.scenario.plan, options, synthetic(),
-                           [&](const StepReport& step) { seen.push_back(step.learning_rate); });
+                           [&](const StepReport& step) -> Result<bool> {
+                             seen.push_back(step.learning_rate);
+                             return true;
+                           });
   ASSERT_TRUE(steps);
   EXPECT_EQ(seen, (std::vector<double>{0.005, 0.01, 0.01}));
   for (const StepReport& step : steps.value()) {
     EXPECT_GT(step.seconds, 0);
     EXPECT_DOUBLE_EQ(step.tokens_per_s, 128 / step.seconds);
+  }
+}
+
+// Step 1 of steps [1, 4) says stop; then its error is the run's.
+TEST(Train, EndsWhenItsCallerSaysSo) {
+  Ready on = ready(Family::Gpt2, {});
+  start(on);
+  for (const bool fails : {false, true}) {
+    std::int64_t last = -1;
+    const auto steps = train(*on.process, on.scenario.plan, on.scenario.train, synthetic(),
+                             [&](const StepReport& step) -> Result<bool> {
+                               last = step.step;
+                               if (step.step == 2 && fails) return Error{"no space"};
+                               return step.step < 2;
+                             },
+                             {.step = 1, .samples = 8});
+    EXPECT_EQ(last, 2);
+    EXPECT_EQ(static_cast<bool>(steps), !fails);
+    EXPECT_EQ(steps ? steps.value().size() : 2U, 2U);
   }
 }
 

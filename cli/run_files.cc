@@ -1,0 +1,68 @@
+#include "cli/run_files.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace rehearse::cli {
+namespace {
+namespace fs = std::filesystem;
+
+bool is_stream(const std::string& path) {
+  std::error_code none;
+  return fs::is_character_file(path, none) || fs::is_fifo(path, none);
+}
+
+}  // namespace
+
+Result<> check_output(const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code none;
+  if (fs::is_directory(path, none)) return Error{path + ": cannot write: is a directory"};
+  if (fs::exists(path, none) && !fs::is_regular_file(path, none)) {
+    return Error{path + ": cannot write: not a regular file"};
+  }
+  const std::string probe = path + ".tmp" + std::to_string(getpid());
+  std::FILE* file = std::fopen(probe.c_str(), "wb");
+  if (file == nullptr) return Error{path + ": cannot write: " + std::strerror(errno)};
+  std::fclose(file);
+  std::remove(probe.c_str());
+  return {};
+}
+
+Result<> Metrics::open(const std::string& path) {
+  if (path.empty()) return {};
+  const bool stream = is_stream(path);
+  if (!stream) {
+    const Result<> good = check_output(path);
+    if (!good) return good;
+  }
+  path_ = path;
+  partial_ = stream ? path : path + ".partial";
+  out_.open(partial_, std::ios::binary | std::ios::trunc);
+  if (!out_) {
+    const Error error{path + ": cannot write: " + std::strerror(errno)};
+    path_.clear();
+    return error;
+  }
+  return {};
+}
+
+void Metrics::add(const std::string& line) {
+  if (!path_.empty()) out_ << line << std::flush;
+}
+
+Result<> Metrics::finish() {
+  if (path_.empty()) return {};
+  const std::string path = std::exchange(path_, {});
+  const bool written = out_.good();
+  out_.close();
+  const bool named = partial_ == path || std::rename(partial_.c_str(), path.c_str()) == 0;
+  if (!written || !named) return Error{path + ": cannot write"};
+  return {};
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,24 @@
+// SIGINT and SIGTERM as a wish: a training run looks for it between steps, so that it can write its
+// checkpoint and end. A second signal ends the process at once.
+#pragma once
+
+#include <csignal>
+
+namespace rehearse::cli {
+
+// Caught while it lives; one at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  // The first that came; 0: none.
+  static int received();
+
+ private:
+  struct sigaction interrupt_ {
+  }, terminate_{}, file_size_{};
+};
+
+}  // namespace rehearse::cli

@@ -1,0 +1,58 @@
+// Checkpoints: whole tensors by Hugging Face's names, so that any layout reads what any other
+// wrote.
+//
+// DIR/step-000020/ holds model.safetensors, optimizer.safetensors (exp_avg.NAME, exp_avg_sq.NAME,
+// shaped like the parameters) and state.json; DIR/latest names the newest. A folder is written as
+// DIR/step-000020.tmp and renamed when all of it lies on the disk: what has its final name is
+// whole.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint_state.h"
+#include "exec/interpreter.h"
+#include "exec/tensor_files.h"
+
+namespace rehearse::exec {
+
+// What processes do together. `agree` is called by all of them the same number of times; each gives
+// its own outcome and all get an error if one has one. A single process keeps the defaults.
+struct Together {
+  bool first = true;  // makes files and renames them; exactly one process
+  std::function<Result<>(const Result<>&)> agree = [](const Result<>& own) { return own; };
+};
+
+// Makes `directory` where it is missing. Error: nothing can be written there.
+Result<> prepare_checkpoints(const std::string& directory);
+
+// Between steps: writes the checkpoint of state.step and makes it the latest; one of the same step
+// is replaced. Error: the first one of any process, after what was half written has been removed.
+Result<> save_checkpoint(const std::string& directory, const CheckpointState& state,
+                         const Interpreter& run, const Together& together,
+                         std::int64_t shard_bytes = kShardBytes);
+
+// A checkpoint that fits a model, or weights alone. Nothing is read before load().
+class Checkpoint {
+ public:
+  // `path`: a checkpoint folder, a folder of such (its latest), a safetensors file, its index, or a
+  // folder with model.safetensors as Hugging Face's are. Errors: what is missing, unknown, cut
+  // short, has another shape or is of another model, with its file.
+  static Result<Checkpoint> open(const std::string& path, const Transformer& model,
+                                 const Plan& plan, const std::vector<TensorPlace>& places);
+
+  const CheckpointState& state() const { return state_; }  // of weights alone: step 0
+  bool has_optimizer() const { return !moments_.empty(); }
+  // Fills what the ranks of this process keep; of weights alone the moments become 0.
+  // REQUIRES: a run of open()'s model and places.
+  void load(Interpreter& run) const;
+
+ private:
+  CheckpointState state_;
+  std::vector<TensorFiles> files_;
+  // By number in the order of checkpoint.cc's tensor list.
+  std::vector<TensorFiles::Tensor> parameters_, moments_;
+};
+
+}  // namespace rehearse::exec

@@ -1,0 +1,28 @@
+// state.json of a checkpoint: where the run was, and of which model and plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "schedules/model.h"
+#include "schedules/result.h"
+
+namespace rehearse::exec {
+
+struct CheckpointState {
+  std::int64_t step = 0;     // steps done
+  std::int64_t samples = 0;  // read so far: the next step begins with this sample
+  std::int64_t sequence_length = 0;
+  std::int64_t seed = 0;  // of first weights and synthetic data; there is no other randomness
+  std::string data;       // train.data
+  double learning_rate = 0, loss = 0, grad_norm = 0;  // of the last step
+  std::string schedule_hash;
+  std::string plan;  // JSON (plan_json)
+};
+
+std::string state_json(const CheckpointState& state, const Transformer& model);
+// Errors: "FILE: KEY: what"; a checkpoint of another model names the first key that differs. What a
+// run does not need (plan, hash, data, rates) is not read back.
+Result<CheckpointState> read_state(const std::string& path, const Transformer& model);
+
+}  // namespace rehearse::exec

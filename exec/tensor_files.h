@@ -1,0 +1,60 @@
+// Tensors in one safetensors file, STEM.safetensors, or where they are many in several with an
+// index as Hugging Face writes it: STEM-00001-of-00002.safetensors, ...,
+// STEM.safetensors.index.json.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/safetensors.h"
+
+namespace rehearse::exec {
+
+class TensorFiles {
+ public:
+  // `path`: a safetensors file or an index. Errors: of the files, "INDEX: TENSOR: not in FILE".
+  static Result<TensorFiles> open(const std::string& path);
+  // STEM.safetensors in `folder`, or its index; empty where there is neither.
+  static std::string find(const std::string& folder, const std::string& stem);
+
+  struct Tensor {
+    const SafetensorsFile* file = nullptr;
+    const TensorInfo* info = nullptr;
+  };
+  std::vector<Tensor> tensors() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::vector<SafetensorsFile> files_;
+};
+
+inline constexpr std::int64_t kShardBytes = 5'000'000'000;  // Hugging Face's "5GB"
+
+class TensorFilesWriter {
+ public:
+  // Creates the files of `folder`, or opens those that another process has created with the same
+  // arguments. A file holds at most `shard_bytes`, or one tensor.
+  static Result<TensorFilesWriter> open(bool create, const std::string& folder,
+                                        const std::string& stem,
+                                        const std::vector<TensorInfo>& tensors,
+                                        std::int64_t shard_bytes);
+  // As SafetensorsWriter's; `tensor`: number in `tensors`.
+  void write(std::size_t tensor, std::int64_t first, std::int64_t count, const float* data,
+             std::int64_t stride);
+  Result<> finish();
+  // Path and text of the index; empty where there is one file.
+  const std::string& index_path() const { return index_path_; }
+  const std::string& index() const { return index_; }
+
+ private:
+  struct At {
+    std::size_t file = 0, tensor = 0;
+  };
+  std::vector<SafetensorsWriter> files_;
+  std::vector<At> at_;
+  std::string index_path_, index_;
+};
+
+}  // namespace rehearse::exec
