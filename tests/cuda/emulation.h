@@ -14,6 +14,8 @@
 #include <cstring>
 #include <functional>
 
+#include "tests/cuda/on_stream.h"
+
 #define REHEARSE_CUDA_EMULATION 1
 #define __global__
 #define __device__

@@ -1,12 +1,10 @@
-// exec/cuda/kernels.h and gemm.h, on a double's streams: each launch runs the CPU's kernel of the same
+// exec/cuda/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
 // meaning (fp32 alone) when its stream gets there.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "exec/cuda/gemm.h"
 #include "exec/cuda/kernels.h"
-#include "exec/kernels/gemm.h"
 #include "exec/kernels/kernels.h"
 #include "exec/optimizer.h"
 #include "tests/cuda_double/device.h"
@@ -76,7 +74,7 @@ int swiglu_backward(Stream s, Type t, std::int64_t rows, std::int64_t width, con
 }
 int rope(Stream s, Type t, std::int64_t tokens, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
          std::int64_t columns, double theta, bool inverse, void* x) {
-  return run(s, t, [=] { exec::rope(tokens, sequence, heads, head_dim, columns, theta, inverse, f(x)); });
+  return run(s, t, [=] { exec::rope(tokens, 0, sequence, heads, head_dim, columns, theta, inverse, f(x)); });
 }
 
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
@@ -203,30 +201,6 @@ int reduce_doubles(Stream s, std::int64_t count, std::span<const double* const> 
       for (double* to : out) to[i] = sum;
     }
   });
-}
-
-struct Gemm::Plans {};
-Gemm::Gemm() = default;
-Gemm::~Gemm() = default;
-
-int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-                 const void* bias, void* y, GemmWorkspace) {
-  return run(s, t, [=] {
-    exec::linear(m, n, k, f(x), f(w), f(y));
-    if (bias != nullptr) exec::add_bias(m, n, f(bias), f(y));
-  });
-}
-int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-                 float* y, GemmWorkspace) {
-  return run(s, t, [=] { exec::linear(m, n, k, f(x), f(w), y); });
-}
-int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                       const void* w, void* dx, GemmWorkspace) {
-  return run(s, t, [=] { exec::linear_input(m, n, k, f(dy), f(w), f(dx)); });
-}
-int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                        const void* x, float* dw, GemmWorkspace) {
-  return run(s, t, [=] { exec::linear_weight(m, n, k, f(dy), f(x), dw); });
 }
 
 }  // namespace rehearse::exec::cuda

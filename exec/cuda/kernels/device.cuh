@@ -169,8 +169,10 @@ __device__ __forceinline__ std::byte* dynamic_shared() {
 }
 #else
 template <class... P, class... A>
-int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream, A... a) {
-  emulation::run(grid, threads, shared, [&] { kernel(static_cast<P>(a)...); });
+int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream, A... a) {
+  emulation::on_stream(stream, [=] {
+    emulation::run(grid, threads, shared, [&] { kernel(static_cast<P>(a)...); });
+  });
   return 0;
 }
 inline std::byte* dynamic_shared() { return emulation::dynamic_shared(); }
