@@ -71,6 +71,7 @@ class CudaBackend final : public Backend, public StreamSource {
         streams_.finish(options_.timeout_s, [this] { return failed_ ? failed_() : std::string(); });
     healthy_ = static_cast<bool>(finished);
     if (!finished) return finished;
+    outgrown_.clear();
     for (const auto& [host, staged] : offloads_) std::memcpy(host, staged->data(), size(staged->bytes()));
     return {};
   }
@@ -300,10 +301,17 @@ class CudaBackend final : public Backend, public StreamSource {
     if (to == from) return;
     streams_.check(cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyDeviceToDevice, on(l)), "copy");
   }
-  // Grows in the first step alone. REQUIRES: kernels of one lane use it one after another.
+  // Grows in the first step alone. What it outgrows is still used by kernels under way, and freeing
+  // waits for the device, which may wait for a partner that waits for us: freed after the step.
+  // REQUIRES: kernels of one rank use it one after another.
   void* scratch(Lane l, std::int64_t bytes) {
-    streams_.check(of(l.rank).scratch.reserve(bytes), "cudaMalloc");
-    return of(l.rank).scratch.data();
+    DeviceMemory& memory = of(l.rank).scratch;
+    if (memory.bytes() < bytes && memory.data() != nullptr) {
+      outgrown_.push_back(std::move(memory));
+      memory = {};
+    }
+    streams_.check(memory.reserve(bytes), "cudaMalloc");
+    return memory.data();
   }
   GemmWorkspace workspace(Lane l) {
     streams_.check(of(l.rank).workspace.reserve(kGemmWorkspaceBytes), "cudaMalloc");
@@ -411,6 +419,7 @@ class CudaBackend final : public Backend, public StreamSource {
   bool healthy_ = true;
   std::vector<DeviceMemory> arenas_;
   std::vector<RankBuffers> ranks_;
+  std::vector<DeviceMemory> outgrown_;
   std::map<PiecesKey, DevicePieces> pieces_;
   std::map<const void*, std::unique_ptr<PinnedMemory>> pinned_;
   std::map<void*, PinnedMemory*> offloads_;  // host address: what arrives there at the end of the step
