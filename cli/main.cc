@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "exec/gloo_communicator.h"
 
 namespace rehearse::cli {
 
@@ -45,6 +46,11 @@ void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_
   });
 }
 
+// The version, and which optional parts this build has.
+std::string version_text() {
+  return std::string(REHEARSE_VERSION) + "\nbuilt in: " + (exec::has_gloo() ? "gloo" : "nothing optional");
+}
+
 constexpr std::array kCommands{
     add_check,
     add_schedule,
@@ -60,7 +66,7 @@ constexpr std::array kCommands{
 
 int run(int argc, char** argv) {
   CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};
-  app.set_version_flag("--version", REHEARSE_VERSION);
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   int exit_code = kDone;
   for (const AddCommand add : kCommands) add(app, exit_code);

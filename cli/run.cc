@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/run_files.h"
+#include "cli/run_processes.h"
 #include "cli/run_report.h"
 #include "cli/stop_signals.h"
 #include "exec/checkpoint.h"
@@ -16,6 +17,7 @@
 #include "exec/initial.h"
 #include "exec/interpreter.h"
 #include "exec/kernels/gemm.h"
+#include "exec/launcher.h"
 #include "exec/train.h"
 #include "sim/cluster.h"
 #include "sim/predict.h"
@@ -26,7 +28,7 @@ namespace rehearse::cli {
 namespace {
 
 struct Options {
-  std::string scenario, device = "auto", trace, metrics, data, cluster, checkpoint, resume;
+  std::string scenario, device = "auto", trace, metrics, data, cluster, checkpoint, resume, flight;
   std::vector<std::string> set;
   std::int64_t steps = 0;
   std::int32_t processes = 1, gpus = 0;
@@ -96,15 +98,22 @@ int dry_run(const Options& options, const Scenario& scenario) {
 }
 
 // Planned is used: what the executor counted over the addresses of its ops is the plan's figure.
-bool memory_as_planned(const Measurement& measurement) {
+Result<> memory_as_planned(const Measurement& measurement) {
   for (std::size_t row = 0; row < measurement.counted.size(); ++row) {
     if (measurement.counted[row] == measurement.schedule->live_peak_bytes[row].value) continue;
-    print_error("rank class " + std::to_string(row) + " used " +
-                std::to_string(measurement.counted[row]) + " bytes, its plan says " +
-                std::to_string(measurement.schedule->live_peak_bytes[row].value));
-    return false;
+    return Error{"rank class " + std::to_string(row) + " used " + std::to_string(measurement.counted[row]) +
+                 " bytes, its plan says " + std::to_string(measurement.schedule->live_peak_bytes[row].value)};
   }
-  return true;
+  return {};
+}
+
+// Whether this machine has room for so many of the plan's ranks.
+Result<> enough_memory(const Scenario& scenario, const Schedule& schedule, std::int32_t ranks) {
+  const std::int64_t needed = exec::arena_bytes(schedule) / scenario.plan.gpus() * ranks;
+  const std::int64_t there = physical_memory();
+  if (there == 0 || needed <= there) return {};
+  return Error{"the arenas of its " + std::to_string(ranks) + " ranks take " + std::to_string(needed) +
+               " bytes, this machine has " + std::to_string(there)};
 }
 
 // First weights, or those of --resume; where the run goes on.
@@ -132,7 +141,7 @@ Result<exec::TrainFrom> begin(const Options& options, const Scenario& scenario,
 // Writes the checkpoint that is due after a step: every checkpoint_every steps, and at the end.
 Result<> write_checkpoint(const Options& options, const Scenario& scenario, const Schedule& schedule,
                           const exec::Interpreter& process, const exec::TrainFrom& from,
-                          const exec::StepReport& step, bool last) {
+                          const exec::StepReport& step, bool last, Processes& all) {
   const std::int64_t done = step.step + 1, every = scenario.train.checkpoint_every;
   const bool due = last || (every > 0 && done % every == 0);
   if (options.checkpoint.empty() || !due) return {};
@@ -147,37 +156,49 @@ Result<> write_checkpoint(const Options& options, const Scenario& scenario, cons
       .grad_norm = step.grad_norm,
       .schedule_hash = content_hash(schedule),
       .plan = plan_json(scenario.plan, 0)};
-  return exec::save_checkpoint(options.checkpoint, state, process, {});
+  const exec::Together together{.first = all.first(),
+                                .agree = [&all](const Result<>& own) { return all.agree(own); }};
+  return exec::save_checkpoint(options.checkpoint, state, process, together);
 }
 
-int perform(const Options& options, const Scenario& scenario, const Schedule& schedule) {
+// Threads of this process: its share of the machine, at most one per rank.
+int workers_of(const Options& options, const Scenario& scenario, const Processes& all) {
+  if (options.threads > 0) return options.threads;
+  const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, std::min(hardware / all.here(), scenario.plan.gpus() / all.count()));
+}
+
+// Files that a run writes or needs, before anything is computed.
+Result<> prepare_files(const Options& options, const Processes& all) {
+  if (!all.first()) return {};
+  if (const Result<> good = check_output(options.trace); !good) return good;
+  return options.checkpoint.empty() ? Result<>() : exec::prepare_checkpoints(options.checkpoint);
+}
+
+int perform(const Options& options, const Scenario& scenario, const Schedule& schedule, Processes& all) {
+  const StopSignals signals;
   const std::string where = options.scenario + ": ";
-  const std::int64_t needed = exec::arena_bytes(schedule), there = physical_memory();
-  if (there > 0 && needed > there) {
-    return fail(where + "the arenas of its " + std::to_string(scenario.plan.gpus()) + " ranks take " +
-                    std::to_string(needed) + " bytes, this machine has " + std::to_string(there),
-                kRunFailed);
+  if (const Result<> room = enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here()); !room) {
+    return all.fail(where + room.error().message, kRunFailed);
   }
   const Result<exec::Data> data =
       exec::Data::open(scenario.train.data, scenario.model.vocabulary, scenario.train.seed);
-  if (!data) return fail(where + "train.data: " + data.error().message);
-  if (const Result<> good = check_output(options.trace); !good) return fail(good.error().message);
-  if (!options.checkpoint.empty()) {
-    const Result<> good = exec::prepare_checkpoints(options.checkpoint);
-    if (!good) return fail(good.error().message);
-  }
+  if (!data) return all.fail(where + "train.data: " + data.error().message, kBadInput);
+  if (const Result<> good = prepare_files(options, all); !good) return all.fail(good.error().message, kBadInput);
 
-  const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int workers = options.threads > 0 ? options.threads : std::min(hardware, scenario.plan.gpus());
+  const int workers = workers_of(options, scenario, all);
   const std::unique_ptr<exec::Backend> backend = exec::make_cpu_backend();
   Result<std::unique_ptr<exec::Interpreter>> made = exec::Interpreter::create(
-      scenario.model, scenario.plan, schedule, *backend, {.workers = workers});
-  if (!made) return fail(where + made.error().message);
+      scenario.model, scenario.plan, schedule, *backend,
+      {.workers = workers, .communicator = all.communicator(), .observer = all.observer()});
+  if (!made) return all.fail(where + made.error().message, kBadInput);
   exec::Interpreter& process = *made.value();
   const Result<exec::TrainFrom> from = begin(options, scenario, process);
-  if (!from) return fail(from.error().message);
+  if (!from) return all.fail(from.error().message, kBadInput);
   Metrics metrics;
-  if (const Result<> good = metrics.open(options.metrics); !good) return fail(good.error().message);
+  if (const Result<> good = metrics.open(all.first() ? options.metrics : std::string()); !good) {
+    return all.fail(good.error().message, kBadInput);
+  }
 
   Measurement measurement{.scenario = &scenario, .schedule = &schedule,
                           .instruction_set = std::string(exec::instruction_set()), .workers = workers};
@@ -185,60 +206,103 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     measurement.counted.push_back(process.peak_bytes({row}));
   }
   const std::int64_t peak = measurement.peak_counted();
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  const StopSignals signals;
+  const bool terminal = all.first() && isatty(STDERR_FILENO) != 0;
+  int stopped_by = 0;  // the signal that some process got
   const auto after_step = [&](const exec::StepReport& step) -> Result<bool> {
     metrics.add(metrics_line(step, peak));
     if (terminal) {
       std::fprintf(stderr, "\r\033[K%s", progress_line(step, scenario.train.steps, peak).c_str());
     }
-    const bool stop = signals.received() != 0;
-    const Result<> written = write_checkpoint(options, scenario, schedule, process, from.value(), step,
-                                              stop || step.step + 1 == scenario.train.steps);
+    const Result<int> signal = all.largest(signals.received());
+    if (!signal) return signal.error();
+    stopped_by = signal.value();
+    const bool last = stopped_by != 0 || step.step + 1 == scenario.train.steps;
+    const Result<> written =
+        write_checkpoint(options, scenario, schedule, process, from.value(), step, last, all);
     if (!written) return written.error();
-    return !stop;
+    return stopped_by == 0;
   };
   Result<std::vector<exec::StepReport>> steps =
       exec::train(process, scenario.plan, scenario.train, data.value(), after_step, from.value());
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!steps) {
     const bool diverged = steps.error().infeasible;
-    return fail(where + (diverged ? "training " : "") + steps.error().message,
-                diverged ? kNo : kRunFailed);
+    return all.fail(where + (diverged ? "training " : "") + steps.error().message,
+                    diverged ? kNo : kRunFailed);
   }
-  if (const Result<> good = metrics.finish(); !good) return fail(good.error().message, kRunFailed);
-  if (const int signal = signals.received(); signal != 0) {
+  if (const Result<> good = metrics.finish(); !good) return all.fail(good.error().message, kRunFailed);
+  if (stopped_by != 0) {
     const std::string done = std::to_string(steps.value().back().step + 1);
-    return fail("run: stopped after step " + done + (options.checkpoint.empty()
-                    ? ", without a checkpoint" : ", checkpoint in " + options.checkpoint),
-                kSignalled + signal);
+    return all.stopped("run: stopped after step " + done + (options.checkpoint.empty()
+                           ? ", without a checkpoint" : ", checkpoint in " + options.checkpoint),
+                       kSignalled + stopped_by);
   }
   measurement.steps = std::move(steps).value();
-  if (!memory_as_planned(measurement)) return kRunFailed;
-
-  const Trace trace = measured_trace(measurement, process);
-  if (!options.trace.empty()) {
-    const Result<> written = write_trace(trace, options.trace);
-    if (!written) return fail(written.error().message);
+  if (const Result<> good = memory_as_planned(measurement); !good) return all.fail(good.error().message, kRunFailed);
+  if (const Result<> good = all.gather(process, measurement); !good) return all.fail(good.error().message, kRunFailed);
+  if (all.first()) {
+    const Trace trace = measured_trace(measurement);
+    if (!options.trace.empty()) {
+      const Result<> written = write_trace(trace, options.trace);
+      if (!written) return all.fail(written.error().message, kBadInput);
+    }
+    const std::string text =
+        options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
   }
-  const std::string text =
-      options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  all.leave();
   return kDone;
+}
+
+// In this process, as one of several, or as the launcher of several.
+int run_in_processes(const Options& options, const Scenario& scenario, const Schedule& schedule,
+                     const std::optional<exec::LaunchEnvironment>& launch) {
+  const std::int32_t processes = launch ? launch->processes : options.processes;
+  const std::string who = launch && !launch->launched() ? launch->by : "--processes";
+  if (scenario.plan.gpus() % processes != 0) {
+    return fail("run: " + who + ": " + std::to_string(processes) + " processes do not divide the " +
+                std::to_string(scenario.plan.gpus()) + " ranks");
+  }
+  if (processes > 1 && !exec::has_gloo()) {
+    return fail("run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need", kRunFailed);
+  }
+  Processes all;
+  if (launch) {
+    const Result<> joined = all.join(*launch, scenario.plan, schedule,
+                                     {.timeout_s = options.timeout, .flight = options.flight});
+    if (!joined) return all.fail("run: " + joined.error().message, kRunFailed);
+  } else if (processes > 1) {
+    const Result<> room = enough_memory(scenario, schedule, scenario.plan.gpus());
+    if (!room) return fail(options.scenario + ": " + room.error().message, kRunFailed);
+    return exec::launch_processes({.processes = processes, .plan = &scenario.plan, .schedule = &schedule,
+                                   .version = REHEARSE_VERSION, .timeout_s = options.timeout,
+                                   .flight = options.flight, .print_error = print_error});
+  }
+  return perform(options, scenario, schedule, all);
 }
 
 int run(const Options& options) {
   if (options.device == "cuda") {
     return fail("run: --device cuda: this build has no CUDA backend", kRunFailed);
   }
-  if (options.processes > 1) return fail("run: --processes: not built yet (all ranks run in this process)");
+  const Result<std::optional<exec::LaunchEnvironment>> launch = exec::read_launch_environment(std::getenv);
+  if (!launch) return fail("run: " + launch.error().message);
+  const bool launched = launch.value() && launch.value()->launched();
+  if (launch.value() && !launched && options.processes > 1) {
+    return fail("run: --processes: " + launch.value()->by + " has started this as one of " +
+                std::to_string(launch.value()->processes) + " processes already");
+  }
   Result<Scenario> scenario_read = read(options);
   if (!scenario_read) return fail(scenario_read.error().message);
   Scenario scenario = std::move(scenario_read).value();
-  for (const std::string& warning : scenario.warnings) print_error(warning);
+  const bool speaks = !launch.value() || (launch.value()->process == 0 && !launched);
+  for (const std::string& warning : scenario.warnings) {
+    if (speaks) print_error(warning);
+  }
   if (options.steps > 0) scenario.train.steps = options.steps;
   if (!options.data.empty()) scenario.train.data = options.data;
-  if (options.dry_run) return dry_run(options, scenario);
+  if (options.dry_run) return speaks ? dry_run(options, scenario) : kDone;
 
   if (scenario.plan.micro_batch_auto) {  // the one that the prediction would choose
     Result<sim::Prediction> predicted = predict(scenario);
@@ -247,7 +311,7 @@ int run(const Options& options) {
   }
   const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
   if (!schedule) return fail(options.scenario + ": " + schedule.error().message);
-  return perform(options, scenario, schedule.value());
+  return run_in_processes(options, scenario, schedule.value(), launch.value());
 }
 
 }  // namespace
@@ -259,7 +323,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--device", options->device, "cpu, cuda or auto")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   command->add_option("--steps", options->steps, "instead of train.steps")->check(CLI::PositiveNumber);
-  command->add_option("--processes", options->processes, "processes to start")->check(CLI::PositiveNumber);
+  command->add_option("--processes", options->processes, "start so many processes on this machine; each holds as many ranks")->check(CLI::PositiveNumber);
   command->add_option("--threads", options->threads, "workers; default: the machine's, at most one per rank")
       ->check(CLI::Range(1, 1024));
   command->add_option("--trace", options->trace, "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
@@ -268,6 +332,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--resume", options->resume, "go on from DIR's latest checkpoint, from one of them, or from a safetensors file of weights");
   command->add_option("--data", options->data, "instead of train.data: a file of bytes, .bin, or synthetic");
   command->add_option("--timeout", options->timeout, "seconds that one op may take")->check(CLI::PositiveNumber);
+  command->add_option("--flight", options->flight, "write flight records to DIR when several processes fail");
   command->add_flag("--dry-run", options->dry_run, "print the prediction for exactly this run, and stop");
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")

@@ -81,6 +81,13 @@ std::string layout_text(const Plan& plan) {
                      plan.microbatches(), plan.micro_batch, plan.sequence_length);
 }
 
+// "avx2, 2 threads", "avx2, 4 processes of 1 thread".
+std::string machine_text(const Measurement& m) {
+  return fmt::format("{}, {}{} {}", m.instruction_set,
+                     m.processes > 1 ? fmt::format("{} processes of ", m.processes) : std::string(), m.workers,
+                     m.workers == 1 ? "thread" : "threads");
+}
+
 }  // namespace
 
 double Measurement::step_seconds() const {
@@ -97,12 +104,10 @@ std::int64_t Measurement::peak_planned() const {
   return std::ranges::max_element(schedule->live_peak_bytes)->value;
 }
 
-Trace measured_trace(const Measurement& m, const exec::Interpreter& process) {
+Trace measured_trace(const Measurement& m) {
   const Plan& plan = m.scenario->plan;
   TraceOptions options{.label = TraceLabel::Measured, .title = m.scenario->name,
-                       .caption = fmt::format("measured on this machine's CPU ({}, {} {})",
-                                              m.instruction_set, m.workers,
-                                              m.workers == 1 ? "thread" : "threads")};
+                       .caption = "measured on this machine's CPU (" + machine_text(m) + ")"};
   const Mesh mesh(plan);
   for (const RowInfo& row : m.schedule->rows) {
     const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
@@ -111,8 +116,8 @@ Trace measured_trace(const Measurement& m, const exec::Interpreter& process) {
     options.rows.push_back({.position = row.position, .multiplicity = row.multiplicity,
                             .first_rank = first});
   }
-  Trace trace = make_trace(*m.schedule, process.start(), process.end(), options);
-  add_memory(trace, *m.schedule, process.start());
+  Trace trace = make_trace(*m.schedule, m.start, m.end, options);
+  add_memory(trace, *m.schedule, m.start);
   viz::attribute_idle(trace);
   return trace;
 }
@@ -130,6 +135,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                {"device", "cpu"},
                {"backend", "cpu"},
                {"instruction_set", m.instruction_set},
+               {"processes", m.processes},
                {"threads", m.workers},
                {"gpus", plan.gpus()},
                {"parameters", total_parameters(scenario.model)},
@@ -194,10 +200,9 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
-  text += fmt::format("  {} parameters on {} {} of this machine's CPU ({}, {} {}), fp32\n  {}\n\n",
+  text += fmt::format("  {} parameters on {} {} of this machine's CPU ({}), fp32\n  {}\n\n",
                       with_commas(total_parameters(scenario.model)), plan.gpus(),
-                      plan.gpus() == 1 ? "rank" : "ranks", m.instruction_set, m.workers,
-                      m.workers == 1 ? "thread" : "threads", layout_text(plan));
+                      plan.gpus() == 1 ? "rank" : "ranks", machine_text(m), layout_text(plan));
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm", "lr",
                       "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);

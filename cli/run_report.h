@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/interpreter.h"
 #include "exec/train.h"
 #include "schedules/scenario.h"
 #include "schedules/trace.h"
@@ -18,7 +17,10 @@ struct Measurement {
   std::vector<exec::StepReport> steps;
   std::vector<std::int64_t> counted;   // per row: largest live sum that the executor counted [B]
   std::string instruction_set;
-  int workers = 1;
+  int workers = 1;     // threads of each process
+  int processes = 1;
+  // Of the last step, per op of the schedule [ns since the first rank began it].
+  std::vector<Nanoseconds> start, end;
 
   double step_seconds() const;         // mean of the steps after the first (of the only one)
   std::int64_t peak_counted() const;   // the largest over rows [B]
@@ -27,7 +29,7 @@ struct Measurement {
 
 // The last step, with the op ids of the prediction, why compute streams were idle, and the bytes
 // alive as ops were issued.
-Trace measured_trace(const Measurement& measurement, const exec::Interpreter& process);
+Trace measured_trace(const Measurement& measurement);
 
 std::string measurement_json(const Measurement& measurement, const Trace& trace);
 std::string measurement_text(const Measurement& measurement, const Trace& trace);

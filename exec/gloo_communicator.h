@@ -1,9 +1,7 @@
 // Ranks of several processes meet over Gloo (TCP): the Communicator of the CPU backend.
 //
 // Gloo carries tagged messages between processes, over one full mesh; the collectives are composed
-// here, because their sums must be taken in the order of the members whatever the processes: every
-// member's raw contribution travels to who sums it. All-reduce: up to 8 KiB everybody gets
-// everything and sums it all; above, every process sums one slice and sends it to the others.
+// of them (exec/composed_collectives.h), because Gloo's own sum in an order of their own.
 //
 // Without Gloo in the build, connect_gloo says so.
 #pragma once

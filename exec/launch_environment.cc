@@ -28,12 +28,13 @@ Result<std::int32_t> number(const Variable& variable, const char* name, std::int
 
 // How one launcher names things.
 struct Names {
-  const char *by, *process, *processes, *local;
+  const char *by, *process, *processes, *local, *local_processes;
 };
 constexpr Names kNames[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
 };
 
 Result<> read_numbers(const Variable& variable, const Names& names, LaunchEnvironment& out) {
@@ -49,6 +50,12 @@ Result<> read_numbers(const Variable& variable, const Names& names, LaunchEnviro
     const Result<std::int32_t> local = number(variable, names.local, 0, processes.value() - 1);
     if (!local) return local.error();
     out.local = local.value();
+  }
+  out.local_processes = out.processes;
+  if (variable(names.local_processes) != nullptr) {
+    const Result<std::int32_t> here = number(variable, names.local_processes, 1, out.processes);
+    if (!here) return here.error();
+    out.local_processes = here.value();
   }
   return {};
 }

@@ -28,10 +28,12 @@ namespace {
 
 constexpr std::int64_t kEndNs = 1'500'000'000;  // what children have to end in after a failure
 
+constexpr std::int64_t kOneWishNs = 1'000'000'000;
+
 struct Child {
   pid_t pid = -1;
   bool alive = false;
-  int code = 0;  // how it ended: exit code, or 128 + signal
+  int code = 0, signal = 0;  // how it ended: exit code, or 128 + signal and the signal
 };
 
 // This command's arguments, and the variables that tell a child who it is.
@@ -99,6 +101,18 @@ class Launcher {
     }
     return false;
   }
+  bool ended_badly() const {  // a stop that was asked for ends all with the same code
+    for (const Child& child : children_) {
+      if (child.code != children_[0].code || (child.code != 0 && interrupts_ == 0)) return true;
+    }
+    return false;
+  }
+  bool killed_by_interrupt() const {  // before it could stop in good order
+    for (const Child& child : children_) {
+      if (child.signal == SIGINT || child.signal == SIGTERM || (child.signal == SIGKILL && interrupts_ > 1)) return true;
+    }
+    return false;
+  }
   void wait_for_all(const Descriptor& signals);
 
   const LauncherOptions& options_;
@@ -106,6 +120,7 @@ class Launcher {
   std::optional<StatusBoard> board_;
   std::unique_ptr<Supervisor> supervisor_;
   int interrupts_ = 0;
+  std::int64_t interrupted_ns_ = 0;
 };
 
 Result<> Launcher::start(const sigset_t& before) {
@@ -129,7 +144,9 @@ Result<> Launcher::start(const sigset_t& before) {
   supervisor_ = std::move(made).value();
 
   Command command;
-  command.set("WORLD_SIZE", std::to_string(options_.processes));
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) {
+    command.set(name, std::to_string(options_.processes));
+  }
   command.set("MASTER_ADDR", "127.0.0.1");
   command.set("MASTER_PORT", std::to_string(supervisor_->port()));
   command.set("REHEARSE_JOB", job);
@@ -157,7 +174,8 @@ void Launcher::reap() {
         supervisor_->process_is(process, ProcessView::How::Exited, child.code);
       } else if (WIFSIGNALED(status)) {
         child.alive = false;
-        child.code = 128 + WTERMSIG(status);
+        child.signal = WTERMSIG(status);
+        child.code = 128 + child.signal;
         supervisor_->process_is(process, ProcessView::How::Killed, WTERMSIG(status));
       } else {
         supervisor_->process_is(process,
@@ -170,6 +188,9 @@ void Launcher::reap() {
 // A terminal's Ctrl-C has reached the children too: they are in its foreground group.
 void Launcher::pass_on(const signalfd_siginfo& signal) {
   const int number = static_cast<int>(signal.ssi_signo);
+  // `timeout` and shells signal the process and its group: one wish, told twice.
+  if (interrupts_ > 0 && monotonic_ns() - interrupted_ns_ < kOneWishNs) return;
+  interrupted_ns_ = monotonic_ns();
   if (++interrupts_ > 1) return kill_all(SIGKILL);
   if (signal.ssi_code != SI_KERNEL) kill_all(number);
 }
@@ -189,6 +210,7 @@ void Launcher::wait_for_all(const Descriptor& signals) {
 }
 
 int Launcher::run() {
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);  // a background job's are ignored
   sigset_t ours, before;
   sigemptyset(&ours);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&ours, signal);
@@ -203,28 +225,26 @@ int Launcher::run() {
   }
   wait_for_all(signals);
 
-  std::optional<Verdict> verdict = supervisor_->verdict();
-  // A child that ended badly after its goodbye, or before the supervisor has looked.
-  const auto badly = [&] {
-    for (const Child& child : children_) {
-      if (child.code != children_[0].code || child.code >= 128 || (child.code != 0 && interrupts_ == 0)) return true;
-    }
-    return false;
-  };
+  // A child may have ended badly before the supervisor has looked, or after its goodbye.
   const std::int64_t deadline = monotonic_ns() + kEndNs;
-  while (!verdict && !any_alive() && badly() && interrupts_ < 2 && monotonic_ns() < deadline) {
+  std::optional<Verdict> verdict = supervisor_->verdict();
+  while (!verdict && !any_alive() && ended_badly() && monotonic_ns() < deadline) {
     poll(nullptr, 0, 50);
     verdict = supervisor_->verdict();
   }
-  if (verdict) options_.print_error(verdict->line);
+  if (interrupts_ > 0 && killed_by_interrupt()) {
+    options_.print_error("run: interrupted");
+  } else if (verdict) {
+    options_.print_error(verdict->line);
+  }
   while (any_alive() && monotonic_ns() < deadline) {
     poll(nullptr, 0, 20);
     reap();
   }
   kill_all(SIGKILL);
   while (wait(nullptr) > 0) {}
-  if (verdict) return verdict->exit_code;
-  return interrupts_ > 0 ? 130 : children_[0].code;
+  if (interrupts_ > 0 && killed_by_interrupt()) return 130;
+  return verdict ? verdict->exit_code : children_[0].code;
 }
 
 }  // namespace

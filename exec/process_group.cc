@@ -34,6 +34,7 @@ struct ProcessGroup::Impl {
   std::unique_ptr<Supervisor> supervisor;  // where this process hosts the store
   std::unique_ptr<StoreClient> store;
   std::int64_t clock_offset = 0;
+  std::string address;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -141,6 +142,17 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
   if (!store) return store.error();
   at.store = std::move(store).value();
   std::unique_ptr<ProcessGroup> made(new ProcessGroup(std::move(impl)));
+  at.address = at.store->address();
+  if (launch.launched()) return made;  // one machine, one clock
+  // Who hosts the store reaches itself by any address; the others know by which it is reached.
+  if (launch.process != 0) {
+    (void)at.store->set("joined/" + std::to_string(launch.process), {});
+  } else {
+    std::vector<std::string> others;
+    for (std::int32_t p = 1; p < launch.processes; ++p) others.push_back("joined/" + std::to_string(p));
+    // Who does not come is missed by the supervisor, which then ends the run.
+    if (at.store->wait(others, join_s)) at.address = at.supervisor->address();
+  }
   const Result<std::int64_t> offset = at.store->clock_offset();
   if (offset) at.clock_offset = offset.value();  // else the run is over, which the first op says
   return made;
@@ -160,6 +172,7 @@ const LaunchEnvironment& ProcessGroup::launch() const { return impl_->launch; }
 const Identity& ProcessGroup::identity() const { return impl_->identity; }
 const StatusBoard& ProcessGroup::board() const { return *impl_->board; }
 StoreClient& ProcessGroup::store() { return *impl_->store; }
+const std::string& ProcessGroup::address() const { return impl_->address; }
 std::int64_t ProcessGroup::clock_offset_ns() const { return impl_->clock_offset; }
 
 void ProcessGroup::on_end(std::function<void(const std::string&)> ended) {

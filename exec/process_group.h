@@ -38,6 +38,7 @@ class ProcessGroup {
   const Identity& identity() const;
   const StatusBoard& board() const;   // of all ranks; this process writes its own ones
   StoreClient& store();
+  const std::string& address() const;  // numeric, of this machine, where the other processes reach it
   // To add to monotonic_ns() here for the store's clock, so that times of all hosts compare.
   std::int64_t clock_offset_ns() const;
   // Called once from another thread when the run is over for another's fault; may come at once.

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "exec/status.h"
 
@@ -95,7 +96,8 @@ std::string local_address(const Descriptor& connected) {
   char host[NI_MAXHOST] = "";
   getsockname(connected.get(), reinterpret_cast<sockaddr*>(&address), &size);
   getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return host;
+  const std::string_view text = host, mapped = "::ffff:";  // IPv4 by a socket of both
+  return std::string(text.starts_with(mapped) ? text.substr(mapped.size()) : text);
 }
 
 Result<Descriptor> connect_to(const std::string& host, std::uint16_t port, std::int64_t deadline_ns) {

@@ -64,6 +64,8 @@ class StoreServer {
   ~StoreServer();
 
   std::uint16_t port() const;
+  // The numeric address by which members reach this machine: from elsewhere, if some are elsewhere.
+  std::string address() const;
   std::vector<Member> members() const;
   // Every member learns it, those that join later too: a run that is over is not joined.
   void abort(const std::string& why);

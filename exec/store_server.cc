@@ -41,6 +41,8 @@ struct Waiter {  // of one Get or Wait
   std::int64_t deadline_ns = 0;
 };
 
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
 }  // namespace
 
 struct StoreServer::Impl {
@@ -49,6 +51,7 @@ struct StoreServer::Impl {
   mutable std::mutex mutex;  // members, aborted, stopping, changed
   std::vector<Member> members;
   std::optional<std::string> aborted;
+  std::string address;
   bool stopping = false;
   std::function<void()> changed;
   std::function<std::string()> beat_answer;
@@ -139,7 +142,9 @@ void StoreServer::Impl::greet(Connection& from, const Frame& frame) {
   }
   from.process = who.process;
   send(from, StoreMessage::Welcome, frame.request);
-  change(who.process, [](Member& member) {
+  change(who.process, [&](Member& member) {
+    const std::string reached = local_address(from.socket);
+    if (address.empty() || is_loopback(address)) address = reached;
     member.state = Member::State::Joined;
     member.heard_ns = monotonic_ns();
   });
@@ -375,6 +380,11 @@ StoreServer::~StoreServer() {
 }
 
 std::uint16_t StoreServer::port() const { return port_of(impl_->listener); }
+
+std::string StoreServer::address() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->address;
+}
 
 std::vector<Member> StoreServer::members() const {
   const std::lock_guard lock(impl_->mutex);

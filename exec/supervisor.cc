@@ -165,6 +165,8 @@ Supervisor::~Supervisor() {
 
 std::uint16_t Supervisor::port() const { return impl_->server->port(); }
 
+std::string Supervisor::address() const { return impl_->server->address(); }
+
 void Supervisor::process_is(std::int32_t process, ProcessView::How how, int code) {
   {
     const std::lock_guard lock(impl_->mutex);

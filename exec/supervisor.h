@@ -35,6 +35,7 @@ class Supervisor {
   ~Supervisor();
 
   std::uint16_t port() const;
+  std::string address() const;  // StoreServer's
   // What a launcher knows of its children. Finished: ended with `code`, well or not.
   void process_is(std::int32_t process, ProcessView::How how, int code);
   std::optional<Verdict> verdict() const;

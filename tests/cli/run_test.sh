@@ -33,7 +33,6 @@ refused() {
 
 refused 3 CUDA "$scenario" --device cuda
 refused 3 CUDA /no/such.json --device cuda
-refused 2 "not built yet" "$scenario" --processes 2
 refused 2 "not in" "$scenario" --device tpu
 refused 2 "cannot read" "$scenario" --data /no/such/text
 refused 2 "train.data" "$scenario" --data "$work"

@@ -1,0 +1,163 @@
+#include "cli/run_processes.h"
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "exec/wire.h"
+
+namespace rehearse::cli {
+namespace {
+
+// What a process hands over: when its last step began, the seconds of its steps, its rows' times.
+std::string result_bytes(const exec::Interpreter& process, const Measurement& m, std::int64_t clock_offset) {
+  exec::WireWriter out;
+  out.number(process.began_ns() + clock_offset);
+  out.number(static_cast<std::uint32_t>(m.steps.size()));
+  for (const exec::StepReport& step : m.steps) out.number(static_cast<std::int64_t>(step.seconds * 1e9));
+  for (std::int32_t row = 0; row < m.schedule->num_rows(); ++row) {
+    if (!process.has({row})) continue;
+    out.number(row);
+    for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1}); ++op) {
+      out.number(process.start()[op].value).number(process.end()[op].value);
+    }
+  }
+  out.number(std::int32_t{-1});
+  return out.take();
+}
+
+// All processes' results: times of a row come from the first process that has it, moved to one clock
+// whose zero is the moment when the first process began.
+bool merge(const std::vector<std::string>& results, Measurement& m) {
+  std::int64_t zero = 0;
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    const auto began = exec::WireReader(results[p]).number<std::int64_t>();
+    zero = p == 0 ? began : std::min(zero, began);
+  }
+  m.start.assign(m.schedule->ops.size(), {});
+  m.end = m.start;
+  std::vector<bool> known(static_cast<std::size_t>(m.schedule->num_rows()));
+  for (const std::string& result : results) {
+    exec::WireReader in(result);
+    const std::int64_t shift = in.number<std::int64_t>() - zero;
+    const auto steps = in.number<std::uint32_t>();
+    if (steps != m.steps.size()) return false;
+    for (exec::StepReport& step : m.steps) {
+      const double seconds = static_cast<double>(in.number<std::int64_t>()) * 1e-9;
+      if (seconds <= step.seconds) continue;
+      step.tokens_per_s *= step.seconds / seconds;
+      step.seconds = seconds;
+    }
+    for (auto row = in.number<std::int32_t>(); row >= 0; row = in.number<std::int32_t>()) {
+      if (row >= m.schedule->num_rows() || !in.good()) return false;
+      for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1}); ++op) {
+        const Nanoseconds start{in.number<std::int64_t>() + shift}, end{in.number<std::int64_t>() + shift};
+        if (known[static_cast<std::size_t>(row)]) continue;
+        m.start[op] = start;
+        m.end[op] = end;
+      }
+      known[static_cast<std::size_t>(row)] = true;
+    }
+    if (!in.done()) return false;
+  }
+  return std::ranges::find(known, false) == known.end();
+}
+
+}  // namespace
+
+Processes::~Processes() {
+  if (group_) group_->on_end(nullptr);
+  communicator_.reset();
+}
+
+Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan, const Schedule& schedule,
+                         const ProcessOptions& options) {
+  timeout_s_ = options.timeout_s;
+  Result<std::unique_ptr<exec::ProcessGroup>> group = exec::ProcessGroup::join(
+      launch, {.plan = &plan, .schedule = &schedule, .version = REHEARSE_VERSION,
+               .timeout_s = options.timeout_s, .flight = options.flight, .print_error = print_error});
+  if (!group) {
+    others_fault_ = group.error().infeasible;
+    return group.error();
+  }
+  group_ = std::move(group).value();
+  observer_.emplace(group_->board());
+  Result<std::unique_ptr<exec::ProcessCommunicator>> connected = exec::connect_gloo(
+      {.process = launch.process, .processes = launch.processes, .ranks = plan.gpus(),
+       .address = group_->address(), .timeout_s = options.timeout_s},
+      group_->store());
+  if (!connected) {
+    others_fault_ = true;  // who does not come is judged by who watches
+    return connected.error();
+  }
+  communicator_ = std::move(connected).value();
+  group_->on_end([to = communicator_.get()](const std::string& why) { to->end(why); });
+  return {};
+}
+
+Result<int> Processes::largest(int own) {
+  if (!communicator_) return own;
+  const Result<double> all = communicator_->largest(own);
+  if (!all) return all.error();
+  return static_cast<int>(all.value());
+}
+
+Result<> Processes::agree(const Result<>& own) {
+  const Result<int> all = largest(own ? 0 : 1);
+  if (!own) return own;
+  if (!all) return all.error();
+  if (all.value() == 0) return {};
+  others_fault_ = true;
+  return Error{"another process failed"};
+}
+
+Result<> Processes::gather(const exec::Interpreter& process, Measurement& measurement) {
+  measurement.processes = count();
+  if (!group_) {
+    measurement.start = process.start();
+    measurement.end = process.end();
+    return {};
+  }
+  const std::string mine = result_bytes(process, measurement, group_->clock_offset_ns());
+  const std::int32_t self = group_->launch().process;
+  if (self != 0) return group_->store().set("result/" + std::to_string(self), mine);
+  std::vector<std::string> results{mine};
+  for (std::int32_t p = 1; p < count(); ++p) {
+    Result<std::string> result = group_->store().get("result/" + std::to_string(p), timeout_s_);
+    if (!result) return result.error();
+    results.push_back(std::move(result).value());
+  }
+  if (!merge(results, measurement)) return Error{"the processes' measurements do not fit together"};
+  return {};
+}
+
+int Processes::fail(const std::string& message, int code) {
+  if (!group_) {
+    if (!others_fault_) print_error(message);
+    return code;
+  }
+  using Kind = exec::FailureReport::Kind;
+  Kind kind = others_fault_ ? Kind::PeerLost : Kind::Own;
+  if (communicator_) {
+    switch (communicator_->trouble()) {
+      case exec::GlooTrouble::None: break;
+      case exec::GlooTrouble::Timeout: kind = Kind::Timeout; break;
+      case exec::GlooTrouble::PeerLost:
+      case exec::GlooTrouble::Ended: kind = Kind::PeerLost; break;
+    }
+  }
+  return group_->failed({.kind = kind, .rank = -1, .exit_code = code, .text = message});
+}
+
+int Processes::stopped(const std::string& message, int code) {
+  if (first()) print_error(message);
+  leave();
+  return code;
+}
+
+void Processes::leave() {
+  if (!group_) return;
+  group_->on_end(nullptr);
+  group_->leave();
+}
+
+}  // namespace rehearse::cli

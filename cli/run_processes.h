@@ -1,0 +1,61 @@
+// A training run as one of several processes sees it: who they are, what they agree on, what process
+// 0 gathers from the others for its report, and how a failure is told. Alone, all of it is trivial.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/run_report.h"
+#include "exec/gloo_communicator.h"
+#include "exec/launch_environment.h"
+#include "exec/observer.h"
+#include "exec/process_group.h"
+#include "schedules/scenario.h"
+
+namespace rehearse::cli {
+
+struct ProcessOptions {
+  double timeout_s = 600;  // of one op
+  std::string flight;      // folder of flight records; empty: the default one
+};
+
+class Processes {
+ public:
+  Processes() = default;  // alone
+  ~Processes();
+  // REQUIRES: plan and schedule outlive it.
+  Result<> join(const exec::LaunchEnvironment& launch, const Plan& plan, const Schedule& schedule,
+                const ProcessOptions& options);
+
+  bool first() const { return group_ == nullptr || group_->launch().process == 0; }
+  int here() const { return group_ == nullptr ? 1 : group_->launch().local_processes; }  // on this machine
+  int count() const { return group_ == nullptr ? 1 : group_->launch().processes; }
+  // What the interpreter gets; null when alone.
+  exec::Communicator* communicator() const { return communicator_.get(); }
+  exec::Observer* observer() { return observer_ ? &*observer_ : nullptr; }
+
+  // Every process calls these in the same order.
+  Result<int> largest(int own);                // over all processes
+  Result<> agree(const Result<>& own);         // an error if one has one
+  // Fills what process 0 reports: start and end of the last step's ops on every row, and the longest
+  // process's time of every step. On the others it hands theirs over.
+  Result<> gather(const exec::Interpreter& process, Measurement& measurement);
+
+  // The run fails here, or ends here for another's fault. Prints (alone), or reports it for the one
+  // line that names the culprit. Returns the exit code.
+  int fail(const std::string& message, int code);
+  // All processes stop here together, as asked for: process 0 says so. Returns `code`.
+  int stopped(const std::string& message, int code);
+  void leave();  // all is done
+
+ private:
+  std::unique_ptr<exec::ProcessGroup> group_;
+  std::unique_ptr<exec::ProcessCommunicator> communicator_;
+  std::optional<exec::Observer> observer_;
+  double timeout_s_ = 600;
+  bool others_fault_ = false;  // the error at hand is another process's
+};
+
+}  // namespace rehearse::cli

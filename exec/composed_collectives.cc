@@ -1,0 +1,310 @@
+#include "exec/composed_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "exec/collectives.h"
+
+namespace rehearse::exec {
+namespace {
+
+using Move = std::function<Result<>(std::span<const Message>)>;
+
+constexpr std::int64_t kSmall = 8192;  // bytes of an all-reduce that everybody sums whole
+// Slots: the top bit, instance 20, sequence 31, message 12 bits.
+constexpr std::int64_t kMessages = 1 << 12;
+
+// One exchange: its members, those that are here, and what travels.
+class Composition {
+ public:
+  Composition(const Exchange& exchange, std::int32_t process, std::int32_t each, const Move& move)
+      : x_(exchange), self_(process), travel_(move) {
+    for (std::size_t m = 0; m < x_.ranks.size(); ++m) {
+      process_.push_back(x_.ranks[m] / each);
+      if (process_.back() == self_) here_.push_back(static_cast<std::int32_t>(m));
+      if (others_.empty() || others_.back() != process_.back()) others_.push_back(process_.back());
+    }
+    std::ranges::sort(others_);
+    others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
+    std::erase(others_, self_);
+  }
+  Result<> perform();
+
+ private:
+  std::int64_t width() const { return bytes_of(x_.type); }
+  std::int32_t members() const { return static_cast<std::int32_t>(x_.ranks.size()); }
+  std::int64_t part() const { return x_.elements / members() * width(); }  // bytes
+  bool is_here(std::int32_t m) const { return process_[static_cast<std::size_t>(m)] == self_; }
+  std::int32_t process(std::int32_t m) const { return process_[static_cast<std::size_t>(m)]; }
+  std::byte* in(std::int32_t m) const { return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].in); }
+  std::byte* out(std::int32_t m) const { return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].out); }
+  // Where a member's own part is (AllGather), or goes to (ReduceScatter), in place or not.
+  std::byte* own(std::byte* at, std::int32_t m) const { return in(m) == out(m) ? at + m * part() : at; }
+
+  std::uint64_t slot(std::int64_t message) const {
+    return kCollective | (static_cast<std::uint64_t>(x_.instance) << 43) |
+           ((static_cast<std::uint64_t>(x_.sequence) & 0x7fffffff) << 12) | static_cast<std::uint64_t>(message);
+  }
+  void send(std::int32_t to, std::int64_t message, std::byte* data, std::int64_t bytes) {
+    if (bytes > 0) messages_.push_back({to, slot(message), data, bytes, true});
+  }
+  void receive(std::int32_t from, std::int64_t message, std::byte* data, std::int64_t bytes) {
+    if (bytes > 0) messages_.push_back({from, slot(message), data, bytes, false});
+  }
+  Result<> move() {
+    const Result<> moved = travel_(messages_);
+    messages_.clear();
+    return moved;
+  }
+  std::byte* scratch(std::int64_t bytes) {
+    scratch_.emplace_back(new std::byte[static_cast<std::size_t>(bytes)]);
+    return scratch_.back().get();
+  }
+  // Number of a message from member a to member b: a's and b's places among their processes' members.
+  std::int64_t message(std::int32_t a, std::int32_t b) const {
+    const auto place = [this](std::int32_t m) {
+      return std::count(process_.begin(), process_.begin() + m, process(m));
+    };
+    return place(a) * std::count(process_.begin(), process_.end(), process(b)) + place(b);
+  }
+  // Bytes [begin, end) of every member's array, in order, summed into `to`.
+  Result<> gather_and_sum(std::int64_t begin, std::int64_t end, std::byte* to);
+
+  Result<> all_reduce();
+  Result<> reduce_scatter();
+  Result<> all_gather();
+  Result<> broadcast();
+  Result<> reduce();
+  Result<> gather();
+  Result<> scatter();
+  Result<> all_to_all();
+  Result<> shift();
+
+  const Exchange& x_;
+  const std::int32_t self_;
+  const Move& travel_;
+  std::vector<std::int32_t> process_;  // by member
+  std::vector<std::int32_t> here_;     // members of this process
+  std::vector<std::int32_t> others_;   // the other processes that have members
+  std::vector<Message> messages_;
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;
+};
+
+// REQUIRES: the other processes' sends of [begin, end) to this one, and this one's to them, are what
+// messages_ lacks only on the receiving side.
+Result<> Composition::gather_and_sum(std::int64_t begin, std::int64_t end, std::byte* to) {
+  std::vector<const void*> arrays;
+  for (std::int32_t m = 0; m < members(); ++m) {
+    if (is_here(m)) {
+      arrays.push_back(in(m) + begin);
+      continue;
+    }
+    std::byte* from = scratch(end - begin);
+    receive(process(m), m, from, end - begin);
+    arrays.push_back(from);
+  }
+  const Result<> moved = move();
+  if (moved && end > begin) combine(x_.type, arrays, (end - begin) / width(), x_.maximum, to);
+  return moved;
+}
+
+Result<> Composition::all_reduce() {
+  const std::int64_t bytes = x_.elements * width();
+  std::byte* first = out(here_.front());
+  const auto copy_to_the_rest = [&] {
+    for (const std::int32_t m : here_) {
+      if (out(m) != first) std::memcpy(out(m), first, static_cast<std::size_t>(bytes));
+    }
+  };
+  if (bytes <= kSmall) {
+    for (const std::int32_t p : others_) {
+      for (const std::int32_t m : here_) send(p, m, in(m), bytes);
+    }
+    const Result<> summed = gather_and_sum(0, bytes, first);
+    if (summed) copy_to_the_rest();
+    return summed;
+  }
+  // Slice k of the arrays is summed by the k-th process that has members.
+  std::vector<std::int32_t> all = others_;
+  all.insert(std::ranges::lower_bound(all, self_), self_);
+  const auto slice = [&](std::int32_t p) {
+    const auto k = std::ranges::lower_bound(all, p) - all.begin();
+    const auto count = static_cast<std::int64_t>(all.size());
+    return std::pair{x_.elements * k / count * width(), x_.elements * (k + 1) / count * width()};
+  };
+  for (const std::int32_t p : others_) {
+    const auto [begin, end] = slice(p);
+    for (const std::int32_t m : here_) send(p, m, in(m) + begin, end - begin);
+  }
+  const auto [begin, end] = slice(self_);
+  const Result<> summed = gather_and_sum(begin, end, first + begin);
+  if (!summed) return summed;
+  for (const std::int32_t p : others_) {
+    const auto [from, to] = slice(p);
+    send(p, members(), first + begin, end - begin);
+    receive(p, members(), first + from, to - from);
+  }
+  const Result<> moved = move();
+  if (moved) copy_to_the_rest();
+  return moved;
+}
+
+Result<> Composition::reduce_scatter() {
+  for (const std::int32_t a : here_) {
+    for (std::int32_t b = 0; b < members(); ++b) {
+      if (!is_here(b)) send(process(b), message(a, b), in(a) + b * part(), part());
+    }
+  }
+  std::vector<std::vector<const void*>> arrays;
+  for (const std::int32_t b : here_) {
+    std::vector<const void*>& of = arrays.emplace_back();
+    for (std::int32_t a = 0; a < members(); ++a) {
+      std::byte* from = is_here(a) ? in(a) + b * part() : scratch(part());
+      if (!is_here(a)) receive(process(a), message(a, b), from, part());
+      of.push_back(from);
+    }
+  }
+  const Result<> moved = move();
+  if (!moved) return moved;
+  for (std::size_t i = 0; i < here_.size(); ++i) {
+    combine(x_.type, arrays[i], part() / width(), x_.maximum, own(out(here_[i]), here_[i]));
+  }
+  return {};
+}
+
+Result<> Composition::all_gather() {
+  std::byte* first = out(here_.front());
+  for (const std::int32_t a : here_) {
+    for (const std::int32_t p : others_) send(p, a, own(in(a), a), part());
+  }
+  for (std::int32_t a = 0; a < members(); ++a) {
+    if (!is_here(a)) receive(process(a), a, first + a * part(), part());
+  }
+  const Result<> moved = move();
+  if (!moved) return moved;
+  for (std::int32_t a = 0; a < members(); ++a) {
+    const std::byte* from = is_here(a) ? own(in(a), a) : first + a * part();
+    for (const std::int32_t m : here_) {
+      std::byte* to = out(m) + a * part();
+      if (to != from) std::memcpy(to, from, static_cast<std::size_t>(part()));
+    }
+  }
+  return {};
+}
+
+Result<> Composition::broadcast() {
+  const std::int64_t bytes = x_.elements * width();
+  const std::byte* from = out(here_.front());
+  if (is_here(x_.root)) {
+    from = in(x_.root);
+    for (const std::int32_t p : others_) send(p, 0, in(x_.root), bytes);
+  } else {
+    receive(process(x_.root), 0, out(here_.front()), bytes);
+  }
+  const Result<> moved = move();
+  if (!moved) return moved;
+  for (const std::int32_t m : here_) {
+    if (out(m) != from) std::memcpy(out(m), from, static_cast<std::size_t>(bytes));
+  }
+  return {};
+}
+
+Result<> Composition::reduce() {
+  const std::int64_t bytes = x_.elements * width();
+  if (is_here(x_.root)) return gather_and_sum(0, bytes, out(x_.root));
+  for (const std::int32_t m : here_) send(process(x_.root), m, in(m), bytes);
+  return move();
+}
+
+Result<> Composition::gather() {
+  for (std::int32_t m = 0; m < members(); ++m) {
+    if (is_here(x_.root) && !is_here(m)) receive(process(m), m, out(x_.root) + m * part(), part());
+    if (!is_here(x_.root) && is_here(m)) send(process(x_.root), m, in(m), part());
+  }
+  const Result<> moved = move();
+  if (!moved || !is_here(x_.root)) return moved;
+  for (const std::int32_t m : here_) {
+    std::byte* to = out(x_.root) + m * part();
+    if (to != in(m)) std::memcpy(to, in(m), static_cast<std::size_t>(part()));
+  }
+  return {};
+}
+
+Result<> Composition::scatter() {
+  for (std::int32_t m = 0; m < members(); ++m) {
+    if (is_here(x_.root) && !is_here(m)) send(process(m), m, in(x_.root) + m * part(), part());
+    if (!is_here(x_.root) && is_here(m)) receive(process(x_.root), m, out(m), part());
+  }
+  const Result<> moved = move();
+  if (!moved || !is_here(x_.root)) return moved;
+  for (const std::int32_t m : here_) {
+    const std::byte* from = in(x_.root) + m * part();
+    if (out(m) != from) std::memcpy(out(m), from, static_cast<std::size_t>(part()));
+  }
+  return {};
+}
+
+Result<> Composition::all_to_all() {
+  for (const std::int32_t m : here_) {
+    for (std::int32_t k = 0; k < members(); ++k) {
+      if (is_here(k)) {
+        std::memcpy(out(m) + k * part(), in(k) + m * part(), static_cast<std::size_t>(part()));
+      } else {
+        send(process(k), message(m, k), in(m) + k * part(), part());
+        receive(process(k), message(k, m), out(m) + k * part(), part());
+      }
+    }
+  }
+  return move();
+}
+
+Result<> Composition::shift() {
+  const std::int64_t bytes = x_.elements * width();
+  for (const std::int32_t m : here_) {
+    const std::int32_t next = (m + 1) % members(), before = (m + members() - 1) % members();
+    if (is_here(next)) {
+      std::memcpy(out(next), in(m), static_cast<std::size_t>(bytes));
+    } else {
+      send(process(next), m, in(m), bytes);
+    }
+    if (!is_here(before)) receive(process(before), before, out(m), bytes);
+  }
+  return move();
+}
+
+Result<> Composition::perform() {
+  if (x_.type == ElementType::BFloat16) return Error{"the CPU computes in fp32"};
+  const auto most = static_cast<std::int64_t>(members());
+  if (most >= kMessages || static_cast<std::int64_t>(here_.size()) * static_cast<std::int64_t>(here_.size()) > kMessages) {
+    return Error{"a group of " + std::to_string(most) + " ranks is too large"};
+  }
+  if (others_.empty()) {
+    exec::perform(x_);
+    return {};
+  }
+  switch (x_.kind) {
+    case OpKind::AllReduce: return all_reduce();
+    case OpKind::ReduceScatter: return reduce_scatter();
+    case OpKind::AllGather:
+    case OpKind::Unshard: return all_gather();
+    case OpKind::Broadcast: return broadcast();
+    case OpKind::Reduce: return reduce();
+    case OpKind::Gather: return gather();
+    case OpKind::Scatter: return scatter();
+    case OpKind::AllToAll: return all_to_all();
+    case OpKind::Send: return shift();
+    default: return Error{"no collective"};
+  }
+}
+
+}  // namespace
+
+Result<> compose(const Exchange& exchange, std::int32_t process, std::int32_t ranks_per_process,
+                 const Move& move) {
+  return Composition(exchange, process, ranks_per_process, move).perform();
+}
+
+}  // namespace rehearse::exec

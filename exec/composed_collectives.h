@@ -1,0 +1,34 @@
+// Collectives among processes, made of messages between two of them, whatever carries these.
+//
+// Sums are taken in the order of the members whatever the processes, so every member's raw
+// contribution travels to who sums it, and the bits are those of exec/collectives.h. All-reduce: up
+// to 8 KiB everybody gets everything and sums it all; above, every process sums one slice and sends
+// it to the others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "exec/exchange.h"
+#include "schedules/result.h"
+
+namespace rehearse::exec {
+
+inline constexpr std::uint64_t kCollective = std::uint64_t{1} << 63;  // set in slots of collectives
+
+struct Message {
+  std::int32_t process = 0;  // the other one
+  std::uint64_t slot = 0;    // the same at both ends; distinct while under way between two processes
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  bool send = false;
+};
+
+// This process's part of an exchange. `move` sends and receives all of its messages before it
+// returns. Rank r lives in process r / ranks_per_process.
+Result<> compose(const Exchange& exchange, std::int32_t process, std::int32_t ranks_per_process,
+                 const std::function<Result<>(std::span<const Message>)>& move);
+
+}  // namespace rehearse::exec

@@ -1,0 +1,55 @@
+# Sourced by the tests of several processes: a small scenario, and how to read what a run says.
+# REQUIRES: $rehearse, in the project's root.
+work=$(mktemp -d) || exit 1
+export TMPDIR=$work  # flight records
+status=0
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+fail() { echo "$(basename "$0"): $*"; status=1; }
+
+# scenario FILE GPUS MODEL_KEYS: as tests/exec/layout_case.h has it.
+scenario() {
+  cat >"$1" <<JSON
+{
+  "name": "processes", "cluster": "clusters/dgx-a100-80gb.json", "gpus": $2,
+  "model": {"model_type": "gpt2", "resid_pdrop": 0, "num_hidden_layers": 8, "hidden_size": 32,
+            "num_attention_heads": 4, "vocab_size": 61, "max_position_embeddings": 16},
+  "plan": {"micro_batch": 1, "global_batch": 8, "sequence_length": 16, "precision": "fp32"},
+  "train": {"steps": 3, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 7}
+}
+JSON
+}
+
+# losses FILE: losses and norms of a report, as printed: 17 digits, so equal text is equal bits.
+losses() { sed -n '/"losses"/,/]/p;/"grad_norms"/,/]/p' "$1"; }
+
+# child LAUNCHER K: the pid of process K that a launcher started.
+child() {
+  for pid in $(pgrep -P "$1"); do
+    if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "RANK=$2"; then echo "$pid"; return; fi
+  done
+}
+
+# children LAUNCHER N: waits until all N have exec'ed.
+children() {
+  for _ in $(seq 200); do
+    found=0
+    for k in $(seq 0 $(($2 - 1))); do [ -n "$(child "$1" "$k")" ] && found=$((found + 1)); done
+    [ "$found" -eq "$2" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# one_line FILE TEXT WHAT: exactly one line, which has TEXT (a regular expression).
+one_line() {
+  [ "$(wc -l <"$1")" -eq 1 ] || fail "$3: not one line: $(cat "$1")"
+  grep -Eq -- "$2" "$1" || fail "$3: no \"$2\" in: $(cat "$1")"
+}
+
+# gone PID...: no orphan is left.
+gone() {
+  for pid in "$@"; do
+    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+    kill -0 "$pid" 2>/dev/null && { fail "process $pid is still there"; kill -9 "$pid"; }
+  done
+}

@@ -1,0 +1,105 @@
+#!/bin/bash
+# Runs of several processes: the numbers of one process in 12 layouts, and errors that name who is to
+# blame. Usage: processes_test.sh REHEARSE, in the project's root.
+rehearse=$1
+. tests/exec/processes.sh
+case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
+
+# layout PROCESSES GPUS PLAN_KEYS...: the same losses and norms, bit for bit, as in one process.
+layout() {
+  processes=$1 gpus=$2; shift 2
+  set -- "${@/#/--set=plan.}"
+  scenario "$work/s.json" "$gpus"
+  "$rehearse" run "$work/s.json" "$@" --json >"$work/one.json" || fail "one process: $*"
+  "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" --trace "$work/t.trace" \
+    >"$work/many.json" 2>"$work/err" || fail "$processes processes: $*: $(cat "$work/err")"
+  [ -s "$work/err" ] && fail "$*: a pipe sees $(cat "$work/err")"
+  [ "$(losses "$work/one.json" | wc -l)" -eq 10 ] || fail "$*: 3 losses and 3 norms expected"
+  [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$processes processes: other numbers: $*"
+  grep -q "\"processes\": $processes" "$work/many.json" || fail "$*: processes"
+  "$rehearse" export "$work/t.trace" --to csv "$work/t.csv" || fail "$*: trace"
+}
+
+layout 2 2 pipeline_parallel=2 schedule=1f1b
+layout 2 4 pipeline_parallel=4 schedule=zb_h1
+layout 4 4 pipeline_parallel=2 virtual_stages=2 schedule=interleaved_1f1b data_parallel=2 zero_stage=1
+layout 2 4 pipeline_parallel=2 schedule=zb_v tensor_parallel=2 sequence_parallel=true
+layout 2 2 tensor_parallel=2
+layout 4 4 tensor_parallel=4 sequence_parallel=true recompute=full
+layout 2 2 data_parallel=2 'overlap={"gradient_reduce":true}' bucket_bytes=65536
+layout 2 4 data_parallel=4 zero_stage=2
+layout 4 4 data_parallel=4 zero_stage=3
+layout 2 2 data_parallel=2 data_parallel_algorithm=parameter_server
+layout 4 4 pipeline_parallel=4 schedule=chimera
+layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
+
+# --- errors ---
+scenario "$work/s.json" 4
+run() { "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=4 "$@"; }
+start() { exec "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=4 "$@"; }  # in the background
+
+run --processes 3 2>"$work/err"; [ $? -eq 2 ] || fail "3 processes for 4 ranks"
+one_line "$work/err" "3 processes do not divide the 4 ranks" "3 processes"
+
+run --processes 2 --set train.learning_rate=1000 --set train.clip_norm=0 --steps 200 >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] || fail "a run that diverges: exit code"
+one_line "$work/err" "training diverged at step" "NaN"
+
+run --processes 2 --set model.vocab_size=50 --data README.md >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] || fail "data beyond the vocabulary: exit code"
+one_line "$work/err" "not in the vocabulary" "data"
+
+# Ctrl-C, as a terminal or a script sends it: all stop after the same step.
+for to in launcher group; do
+  set -m; start --processes 2 --steps 1000000 >"$work/out" 2>"$work/err" & launcher=$!; set +m
+  children $launcher 2 || fail "the children do not come"
+  pids=$(pgrep -P $launcher)
+  sleep 1.5
+  if [ $to = group ]; then kill -INT -- -$launcher; else kill -INT $launcher; fi
+  wait $launcher; code=$?
+  [ $code -eq 130 ] || fail "SIGINT to the $to: exit $code"
+  one_line "$work/err" "stopped after step|interrupted" "SIGINT to the $to"
+  gone $pids
+done
+
+# The launcher dies: nobody is left behind.
+start --processes 2 --steps 1000000 >"$work/out" 2>"$work/err" & launcher=$!
+children $launcher 2 || fail "the children do not come"
+pids=$(pgrep -P $launcher)
+kill -9 $launcher; wait $launcher 2>/dev/null
+gone $pids
+
+# --- started by others: torchrun's variables ---
+port=$((20000 + $$ % 20000))
+member() {  # member K WORLD ARGS...: process K of WORLD; its errors in err.K
+  k=$1 world=$2; shift 2
+  RANK=$k WORLD_SIZE=$world LOCAL_RANK=$k MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+    "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=4 "$@" >"$work/out.$k" 2>"$work/err.$k"
+}
+run --json >"$work/one.json"
+member 1 2 --json & member 0 2 --json || fail "two processes by torchrun's variables: $(cat "$work/err.0")"
+wait $! || fail "process 1: $(cat "$work/err.1")"
+[ "$(losses "$work/one.json")" = "$(losses "$work/out.0")" ] || fail "torchrun's variables: other numbers"
+[ -s "$work/out.1" ] && fail "process 1 prints"
+
+port=$((port + 1))
+member 1 2 --set plan.schedule=gpipe & member 0 2 && fail "another schedule is not noticed"
+wait $! && fail "another schedule is not refused"
+cat "$work/err.0" "$work/err.1" >"$work/err"
+one_line "$work/err" "rank 2 has another schedule \(hash [0-9a-f]{16} instead of [0-9a-f]{16}\)" "another schedule"
+
+port=$((port + 1))
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port start >"$work/out.0" 2>&1 & holder=$!
+sleep 1  # it waits for a process 1 that never comes
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port run >"$work/out" 2>"$work/err"
+[ $? -eq 3 ] || fail "a busy port: exit code"
+one_line "$work/err" "MASTER_PORT: port $port: Address already in use" "a busy port"
+kill -9 $holder; wait $holder 2>/dev/null
+
+RANK=2 WORLD_SIZE=2 MASTER_ADDR=x "$rehearse" run "$work/s.json" 2>"$work/err"
+[ $? -eq 2 ] || fail "RANK beyond WORLD_SIZE"
+one_line "$work/err" 'RANK: "2" is no number from 0 to 1' "RANK"
+
+# --- faults: a few here, many by tests/exec/faults.sh 20 ---
+bash tests/exec/faults.sh "$rehearse" 4 || status=1
+exit $status
