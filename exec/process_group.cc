@@ -39,7 +39,9 @@ struct ProcessGroup::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<AbortNotice> notice;  // the run was aborted
-  bool lost = false;                  // who hosts the store is gone
+  bool lost = false;                  // who hosts the store is gone,
+  bool closed = false;                // and its connection was closed
+  std::int64_t heard_ns = 0;          // when it answered last
   bool ending = false;                // this process is on its way out: not to be ended from here
   bool dumped = false;
   std::mutex telling;                 // while `ended` is called
@@ -87,7 +89,11 @@ void ProcessGroup::Impl::dump() {
 void ProcessGroup::Impl::print_loss_of_host() {
   if (launch.launched() || launch.process != 1) return;
   std::vector<ProcessView> views(static_cast<std::size_t>(identity.processes));
-  views[0].how = ProcessView::How::Lost;
+  {
+    const std::lock_guard lock(mutex);
+    views[0].how = closed ? ProcessView::How::Lost : ProcessView::How::Silent;
+    views[0].silent_s = static_cast<double>(monotonic_ns() - heard_ns) * 1e-9;
+  }
   const Verdict found = diagnose({*options.schedule, rows, *board, views, options.timeout_s});
   options.print_error(found.line + "; flight records in " + options.flight);
 }
@@ -132,10 +138,21 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     return status_bytes(*at.board, at.identity.first_rank(), at.identity.last_rank());
   };
   if (!launch.launched() && launch.process != 0) {
-    events.heard = [&at](const std::string& status) { apply_status(status, *at.board); };
+    at.heard_ns = monotonic_ns();
+    events.heard = [&at](const std::string& status) {
+      apply_status(status, *at.board);
+      const std::lock_guard lock(at.mutex);
+      at.heard_ns = monotonic_ns();
+    };
   }
   events.aborted = [&at](const std::string& why) { at.over(parse_abort(why)); };
-  events.lost = [&at] { at.over(std::nullopt); };
+  events.lost = [&at](bool closed) {
+    {
+      const std::lock_guard lock(at.mutex);
+      at.closed = closed;
+    }
+    at.over(std::nullopt);
+  };
   const std::string host = launch.process == 0 && !launch.launched() ? "localhost" : launch.host;
   Result<std::unique_ptr<StoreClient>> store =
       StoreClient::join(host, launch.port, at.identity, join_s, options.timeout_s + 3, std::move(events));

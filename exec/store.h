@@ -86,7 +86,7 @@ class StoreClient {
     std::function<std::string()> beat;               // what the next heartbeat says
     std::function<void(const std::string&)> heard;   // what the server answered it with
     std::function<void(const std::string&)> aborted;  // the server ended the run: why
-    std::function<void()> lost;  // the server closed, or has not answered for `silence_s`
+    std::function<void(bool closed)> lost;  // the server closed, or has not answered for `silence_s`
   };
   // Tries until `timeout_s` is over. Events come from a thread of the client's own, until it ends;
   // at most one of aborted and lost, once. Error: nobody answers, or why the server refuses this

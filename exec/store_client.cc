@@ -142,7 +142,7 @@ void StoreClient::Impl::listen() {
         return !stopping;
       }();
       end("store: the connection is lost");
-      if (mine && events.lost) events.lost();
+      if (mine && events.lost) events.lost(broken);
       return;
     }
     if (!frame) continue;

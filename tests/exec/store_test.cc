@@ -150,7 +150,7 @@ TEST(Store, TellsItsClientsWhenItEnds) {
   auto at = server();
   std::atomic<bool> lost = false;
   StoreClient::Events events;
-  events.lost = [&] { lost = true; };
+  events.lost = [&](bool closed) { lost = closed; };
   auto a = join(*at, identity(0), events);
   ASSERT_TRUE(a);
   at.reset();
