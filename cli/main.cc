@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "exec/gloo_communicator.h"
+#include "viz/window.h"
 
 namespace rehearse::cli {
 
@@ -48,7 +49,10 @@ void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_
 
 // The version, and which optional parts this build has.
 std::string version_text() {
-  return std::string(REHEARSE_VERSION) + "\nbuilt in: " + (exec::has_gloo() ? "gloo" : "nothing optional");
+  std::string parts;
+  if (exec::has_gloo()) parts += " gloo";
+  if (viz::has_window()) parts += " viewer";
+  return std::string(REHEARSE_VERSION) + "\nbuilt in:" + (parts.empty() ? " nothing optional" : parts);
 }
 
 constexpr std::array kCommands{

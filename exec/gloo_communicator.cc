@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -236,6 +237,7 @@ Result<double> GlooCommunicator::largest(double value) {
 bool has_gloo() { return true; }
 
 Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options, StoreClient& store) {
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections whose other end may be gone
   try {
     const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000));
     gloo::transport::tcp::attr where;

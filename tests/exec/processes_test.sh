@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs of several processes: the numbers of one process in 12 layouts, and errors that name who is to
+# Runs of several processes: the numbers of one process in 13 layouts, and errors that name who is to
 # blame. Usage: processes_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/exec/processes.sh
@@ -31,7 +31,19 @@ layout 2 4 data_parallel=4 zero_stage=2
 layout 4 4 data_parallel=4 zero_stage=3
 layout 2 2 data_parallel=2 data_parallel_algorithm=parameter_server
 layout 4 4 pipeline_parallel=4 schedule=chimera
+layout 2 4 context_parallel=2 tensor_parallel=2
 layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
+
+# Checkpoints: written by four processes, read by two, bit for bit as if never interrupted.
+scenario "$work/s.json" 4
+plan="--set plan.pipeline_parallel=2 --set plan.data_parallel=2 --set plan.zero_stage=1"
+"$rehearse" run "$work/s.json" $plan --steps 6 --json | grep -A7 '"losses"' | sed -n '5,7p' >"$work/expected"
+"$rehearse" run "$work/s.json" $plan --steps 3 --processes 4 --checkpoint "$work/checkpoints" >"$work/out" 2>&1 ||
+  fail "a checkpoint of four processes: $(cat "$work/out")"
+"$rehearse" run "$work/s.json" $plan --steps 6 --processes 2 --resume "$work/checkpoints" --json |
+  grep -A4 '"losses"' | sed -n '2,4p' >"$work/got"
+[ "$(wc -l <"$work/got")" -eq 3 ] && cmp -s "$work/expected" "$work/got" ||
+  fail "resumed by two processes: $(cat "$work/got") instead of $(cat "$work/expected")"
 
 # --- errors ---
 scenario "$work/s.json" 4
