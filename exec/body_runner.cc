@@ -308,7 +308,29 @@ struct OpCursor::State {
     } else if (n.name == "store dq, dk, dv") {
       device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
       device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)), s.qkv);
+    } else if (n.name == "spread dk, dv") {
+      device.clear(lane, w(n), body->tensors[static_cast<std::size_t>(n.writes[0])].bytes);
+      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride, std::int64_t stride) {
+        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column), own_stride,
+                            element(w(n), column), stride);
+      });
+    } else if (n.name == "take dk, dv") {
+      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride, std::int64_t stride) {
+        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
+                            element(w(n), own_column), own_stride);
+      });
     }  // "sort tokens": with the sums into the table
+  }
+
+  // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys, values.
+  template <class Use>
+  void for_shared_heads(const Use& use) const {
+    const RankShape& s = shared.shape;
+    const std::int64_t all = shared.model.kv_heads * s.head_dim;
+    const std::int64_t head = coordinate / key_value_replicas(shared.model, shared.plan);
+    for (const std::int64_t part : {0, 1}) {
+      use((s.heads + part * s.kv_heads) * s.head_dim, part * all + head * s.head_dim, s.qkv, 2 * all);
+    }
   }
 
   void embedding_backward(const Node& n) {

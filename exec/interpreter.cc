@@ -13,9 +13,6 @@ std::string unsupported(const Transformer& model, const Plan& plan) {
   if (model.experts.count > 0 || model.latent.kv_lora_rank > 0) {
     return "model: experts and latent attention are not executed yet";
   }
-  if (model.kv_heads % plan.tensor_parallel != 0) {
-    return "plan.tensor_parallel: replicated key/value heads are not executed yet";
-  }
   return {};
 }
 
@@ -29,8 +26,15 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
     return Error{"plan.precision: the CPU runs fp32"};
   }
-  if (plan.context_parallel > 1 && !backend.attends_in_parts()) {
-    return Error{"plan.context_parallel: not executed by the " + std::string(backend.name()) + " backend yet"};
+  if (!backend.attends_in_parts()) {
+    const char* key = plan.context_parallel > 1                  ? "context_parallel"
+                      : plan.sequence_slices > 1                 ? "sequence_slices"
+                      : key_value_replicas(model, plan) > 1      ? "tensor_parallel beyond the key/value heads"
+                                                                 : nullptr;
+    if (key != nullptr) {
+      return Error{std::string("plan.") + key + ": not executed by the " + std::string(backend.name()) +
+                   " backend yet"};
+    }
   }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();

@@ -30,8 +30,8 @@ class LocalOp {
     local_.backend.add(lane_, end - begin, data(0) + begin, data(1) + begin);
   }
 
-  // Every element of the model counts once: replicated tensors at tp coordinate 0, tied tables
-  // where the embedding is, unsharded gradients at replica 0.
+  // Every element of the model counts once: over tp as counted_elements says, tied tables where the
+  // embedding is, unsharded gradients at replica 0.
   void norms() const {
     std::vector<NormRange> ranges;
     const float* loss = nullptr;
@@ -46,11 +46,11 @@ class LocalOp {
       const float* gradient = data(k) - (value(k).shard ? own.begin : 0);
       for (const TensorPlace& place : local_.places) {
         if (place.bucket != value(k).bucket) continue;
-        if (place.what.replicated && rank_.at.tensor != 0) continue;
         const Stage owner = place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
         if (s_.placement.down[owner.index()] != s_.position_of(rank_.row)) continue;
         const std::int64_t begin = std::max(own.begin, place.offset);
-        const std::int64_t end = std::min(own.end, place.offset + place.what.elements);
+        const std::int64_t counted = counted_elements(local_.model, local_.plan, place, rank_.at.tensor);
+        const std::int64_t end = std::min(own.end, place.offset + counted);
         if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
       }
     }

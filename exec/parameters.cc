@@ -156,4 +156,14 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
   return -1;
 }
 
+std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                              std::int32_t coordinate) {
+  if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
+  const bool shares = place.what.name.starts_with("qkv.") &&
+                      coordinate % key_value_replicas(model, plan) != 0;
+  if (!shares) return place.what.elements;
+  const RankShape shape = rank_shape(model, plan);  // the queries' rows come first
+  return place.what.elements / shape.qkv * shape.heads * shape.head_dim;
+}
+
 }  // namespace rehearse::exec

@@ -39,4 +39,9 @@ WholeShape whole_shape(const Transformer& model, const Plan& plan, const TensorP
 std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
                            std::int32_t coordinate, std::int64_t local);
 
+// Leading elements that tp rank `coordinate` counts in the norm; the rest are counted elsewhere:
+// replicated tensors at coordinate 0, shared key/value heads at the first rank that holds them.
+std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                              std::int32_t coordinate);
+
 }  // namespace rehearse::exec

@@ -209,6 +209,18 @@ Body layer_forward(const Context& c) {
   return b.finish();
 }
 
+// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part. All
+// heads are summed over tp, every rank bringing its own among zeros, and then each has the whole of
+// its own: the weights' gradients come out equal on the ranks that share a head.
+void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
+  const std::int64_t bytes = c.s.element * c.s.tokens * 2 * c.model.kv_heads * c.s.head_dim;
+  const NodePhase W = NodePhase::Weight;
+  const T all = b.tensor("dkv of all heads", H::Workspace, bytes);
+  b.node(K::Elementwise, "spread dk, dv", {dqkv}, {all}, W);
+  b.collective(K::AllReduce, "all_reduce tp dk, dv", bytes, all, all, W);
+  b.node(K::Elementwise, "take dk, dv", {all}, {dqkv}, W);
+}
+
 Body layer_backward(const Context& c) {
   const RankShape& s = c.s;
   const NodePhase W = NodePhase::Weight;
@@ -260,12 +272,20 @@ Body layer_backward(const Context& c) {
   if (c.model.positions == PositionKind::Rope) {
     b.node(K::Rope, "rope backward", {dqkv}, {dqkv});
   }
+  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
+  const auto input = [&] {
+    b.gemm("gemm d_qkv input", GemmRole::InputGradient, s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
+    reduce_output(b, c, e1);
+  };
+  const bool shared = key_value_replicas(c.model, c.plan) > 1;
+  if (shared) {  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+    input();
+    sum_shared_heads(b, c, dqkv);
+  }
   const T Y1 = gather_input(b, c, t.y1, "Y1", W);
   b.gemm("gemm d_qkv weight, bias", GemmRole::WeightGradient, s.hidden, s.qkv, s.tokens,
          {dqkv, Y1}, {}, W);
-  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
-  b.gemm("gemm d_qkv input", GemmRole::InputGradient, s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
-  reduce_output(b, c, e1);
+  if (!shared) input();
   b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx});
   return b.finish();
 }

@@ -117,6 +117,10 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   return shape;
 }
 
+std::int64_t key_value_replicas(const Transformer& model, const Plan& plan) {
+  return std::max<std::int64_t>(plan.tensor_parallel / model.kv_heads, 1);
+}
+
 std::vector<ParameterTensor> segment_parameters(const Transformer& model, const Plan& plan,
                                                 SegmentKind kind, std::int64_t layer) {
   const RankShape shape = rank_shape(model, plan);

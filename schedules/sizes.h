@@ -30,6 +30,8 @@ struct RankShape {
   bool gather = false;        // sequence parallelism is active: t > 1 and the plan asks for it
 };
 RankShape rank_shape(const Transformer& model, const Plan& plan);
+// Tensor-parallel ranks that hold each key/value head: t / kv heads where these are fewer, else 1.
+std::int64_t key_value_replicas(const Transformer& model, const Plan& plan);
 
 // One parameter tensor of a segment as one rank holds it.
 struct ParameterTensor {

@@ -16,7 +16,8 @@
 
 namespace rehearse::exec {
 
-enum class Family { Gpt2, Gpt2Untied, Llama, Qwen2 };
+// LlamaOneHead: one key/value head, and biases.
+enum class Family { Gpt2, Gpt2Untied, Llama, Qwen2, LlamaOneHead };
 
 inline std::string model_text(Family family) {
   const std::string sizes = R"("num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4,
@@ -24,6 +25,10 @@ inline std::string model_text(Family family) {
   if (family == Family::Llama || family == Family::Qwen2) {
     return std::string(R"({"model_type": ")") + (family == Family::Llama ? "llama" : "qwen2") +
            R"(", "intermediate_size": 48, "num_key_value_heads": 2, )" + sizes + "}";
+  }
+  if (family == Family::LlamaOneHead) {
+    return R"({"model_type": "llama", "intermediate_size": 48, "num_key_value_heads": 1, "attention_bias": true, )" +
+           sizes + "}";
   }
   return R"({"model_type": "gpt2", "resid_pdrop": 0, )" + sizes +
          (family == Family::Gpt2Untied ? R"(, "tie_word_embeddings": false})" : "}");

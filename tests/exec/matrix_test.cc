@@ -76,6 +76,16 @@ const Cell kCells[] = {
     {"tp2_sp_selective", Gpt2, Close,
      {"tensor_parallel=2", "sequence_parallel=true", "recompute=selective"}},
     {"tp2_sp_full", Llama, Close, {"tensor_parallel=2", "sequence_parallel=true", "recompute=full"}},
+    // --- key/value heads that several ranks hold ---
+    {"tp2_one_head", LlamaOneHead, Close, {"tensor_parallel=2"}},
+    {"tp4_one_head", LlamaOneHead, Close, {"tensor_parallel=4"}},
+    {"tp4_two_heads", Llama, Close, {"tensor_parallel=4"}},
+    {"tp4_sp_two_heads_full", Llama, Close,
+     {"tensor_parallel=4", "sequence_parallel=true", "recompute=full"}},
+    {"tp2_sp_pp2_one_head", LlamaOneHead, Close,
+     {"tensor_parallel=2", "sequence_parallel=true", "pipeline_parallel=2", "schedule=zb_h1"}},
+    {"tp4_dp2_zero2_two_heads", Llama, Close, {"tensor_parallel=4", "data_parallel=2", "zero_stage=2"}},
+    {"tp2_cp2_one_head", LlamaOneHead, Close, {"tensor_parallel=2", "context_parallel=2"}},
     // --- data parallel ---
     {"ddp2", Gpt2, Close, {"data_parallel=2"}},
     {"ddp2_overlap", Gpt2, Close,
