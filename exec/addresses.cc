@@ -48,7 +48,7 @@ class Resolver {
   float* floats(const Value& value) const { return reinterpret_cast<float*>(address(value)); }
 
   ComputeOp resolve(OpId id, const Op& leaf) {
-    ComputeOp out{.kind = leaf.kind};
+    ComputeOp out{.kind = leaf.kind, .slice = leaf.slice};
     const auto& all = s_.segments[leaf.stage.index()];
     const bool whole = leaf.segment_end < 0;
     const std::int16_t begin = whole ? std::int16_t{0} : leaf.segment_begin;
@@ -56,7 +56,8 @@ class Resolver {
     const bool covers_end = static_cast<std::size_t>(end) == all.size();
     out.segments.assign(all.begin() + begin, all.begin() + end);
     const RankShape shape = rank_shape(model_, plan_);
-    const std::int64_t tokens_at = leaf.microbatch.value * shape.tokens;
+    const std::int64_t unit = leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
+    const std::int64_t tokens_at = unit * shape.tokens;
 
     std::vector<std::byte*> parameter(s_.buckets.size(), nullptr);
     std::vector<float*> gradient(2 * s_.buckets.size(), nullptr);
@@ -65,6 +66,7 @@ class Resolver {
       const bool mine = value.microbatch == leaf.microbatch;
       const bool of_stage = mine && value.stage == leaf.stage;
       const bool written = operand.access == Access::Write;
+      const bool earlier = value.instance < leaf.slice;  // of the slices of this micro-batch
       switch (value.kind) {
         case ValueKind::Input: {
           const auto* tokens = reinterpret_cast<const std::int32_t*>(address(value)) + tokens_at;
@@ -91,13 +93,18 @@ class Resolver {
           break;
         }
         case ValueKind::SavedForInput:
-          if (of_stage) out.at.slab_input = address(value);
+          if (of_stage && earlier) out.at.earlier_input.push_back(address(value));
+          if (of_stage && !earlier) out.at.slab_input = address(value);
           break;
         case ValueKind::SavedForWeight:
           if (of_stage) out.at.slab_weight = address(value);
           break;
         case ValueKind::LeftForWeight:
-          if (of_stage) out.at.left = address(value);
+          if (of_stage && earlier) out.at.earlier_left.push_back(address(value));
+          if (of_stage && !earlier) out.at.left = address(value);
+          if (written && leaf.kind == OpKind::Backward) {  // summed over slices
+            out.clear.emplace_back(address(value), value.bytes.value);
+          }
           break;
         case ValueKind::Workspace:
           if (of_stage) out.at.workspace = address(value);

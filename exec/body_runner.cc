@@ -67,11 +67,12 @@ struct BodyRunner::Shared {
   RankShape shape;
   AttentionShape attention;
   std::int64_t activation = 0;  // aligned bytes of (local, hidden)
-  std::array<std::array<Body, kDirections>, 3> bodies;
+  std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
   std::array<Roles, 3> roles;
 
-  const Body& body(SegmentKind kind, Direction direction) const {
-    return bodies[static_cast<std::size_t>(kind)][static_cast<std::size_t>(direction)];
+  const Body& body(SegmentKind kind, Direction direction, std::int32_t slice) const {
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][static_cast<std::size_t>(kind)]
+                 [static_cast<std::size_t>(direction)];
   }
 };
 
@@ -79,15 +80,20 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
     : shared_(std::make_unique<Shared>(Shared{.model = model, .plan = plan})) {
   Shared& s = *shared_;
   s.shape = rank_shape(model, plan);
-  s.attention = {.tokens = s.shape.tokens, .sequence = plan.sequence_length / plan.context_parallel,
+  s.attention = {.tokens = s.shape.tokens,
+                 .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
                  .heads = s.shape.heads, .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
   s.activation = aligned(activation_bytes(model, plan));
+  s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   for (std::size_t k = 0; k < 3; ++k) {
     const auto kind = static_cast<SegmentKind>(k);
-    for (std::size_t d = 0; d < kDirections; ++d) {
-      s.bodies[k][d] = make_rehearse_body({.segment = kind, .direction = static_cast<Direction>(d),
-                                           .model = &model, .plan = &plan});
+    for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
+      for (std::size_t d = 0; d < kDirections; ++d) {
+        s.bodies[slice][k][d] = make_rehearse_body(
+            {.segment = kind, .direction = static_cast<Direction>(d),
+             .slice = static_cast<std::int32_t>(slice), .model = &model, .plan = &plan});
+      }
     }
     auto tensors = segment_parameters(model, plan, kind, 0);
     // A tied head reads the table as its last parameter (OpAddresses).
@@ -121,13 +127,17 @@ struct OpCursor::State {
   bool forward() const { return kind() == OpKind::Forward; }
   bool split() const { return kind() == OpKind::InputGradient || kind() == OpKind::WeightGradient; }
 
+  const Body& body_of(std::size_t k, Direction direction) const {
+    return shared.body(segments()[k].kind, direction, op->slice);
+  }
   // Bytes before a segment's own part in the op's slabs.
   std::int64_t before(std::int64_t Body::*slab, std::size_t until, bool with_boundaries) const {
-    const Direction direction =
-        slab == &Body::left_for_weight ? Direction::InputGradient : Direction::Forward;
+    const Direction direction = slab != &Body::left_for_weight ? Direction::Forward
+                                : kind() == OpKind::Backward   ? Direction::Backward
+                                                               : Direction::InputGradient;
     std::int64_t bytes = 0;
     for (std::size_t k = 0; k < until; ++k) {
-      bytes += shared.body(segments()[k].kind, direction).*slab;
+      bytes += body_of(k, direction).*slab;
       if (with_boundaries) bytes += shared.activation;
     }
     return bytes;
@@ -140,14 +150,14 @@ struct OpCursor::State {
   std::byte* gradient_after(std::size_t k) const {
     if (k + 1 == segments().size()) return at().d_in;
     if (split()) {
-      const std::int64_t own = shared.body(segments()[k].kind, Direction::InputGradient).left_for_weight;
+      const std::int64_t own = body_of(k, Direction::InputGradient).left_for_weight;
       return at().left + before(&Body::left_for_weight, k, true) + own;
     }
     if (at().d_out != nullptr) return at().d_out;
     if (at().d_in != nullptr) return at().d_in;
     std::int64_t largest = 0;
-    for (const SegmentInfo& s : segments()) {
-      largest = std::max(largest, shared.body(s.kind, Direction::Backward).workspace);
+    for (std::size_t i = 0; i < segments().size(); ++i) {
+      largest = std::max(largest, body_of(i, Direction::Backward).workspace);
     }
     return at().workspace + largest;
   }
@@ -167,19 +177,22 @@ struct OpCursor::State {
       case TensorHome::SavedForWeight:
         return in(at().slab_weight, before(&Body::saved_for_weight, segment, false));
       case TensorHome::LeftForWeight:
-        return in(at().left, before(&Body::left_for_weight, segment, true));
+        return in(at().left, before_left());
       case TensorHome::Workspace: return in(at().workspace, 0);
       case TensorHome::Loss:
       case TensorHome::Tokens:
       case TensorHome::Parameter:
-      case TensorHome::Gradient: return nullptr;
+      case TensorHome::Gradient:
+      case TensorHome::EarlierSlice: return nullptr;
     }
     return nullptr;
   }
+  // A whole backward leaves nothing between its segments.
+  std::int64_t before_left() const { return before(&Body::left_for_weight, segment, split()); }
 
   void enter() {
     segment = forward() ? visited : segments().size() - 1 - visited;
-    body = &shared.body(segments()[segment].kind, direction_of(kind()));
+    body = &body_of(segment, direction_of(kind()));
     tensors.resize(body->tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = address(body->tensors[i]);
     node = 0;
@@ -214,17 +227,19 @@ struct OpCursor::State {
   std::int64_t first_row() const { return shared.shape.gather ? coordinate * shared.shape.local : 0; }
 
   // Calls use(row, rows, position) for runs of the rank's rows [first, first + count), counted over
-  // its samples, whose positions follow one another (modulo the sequence).
+  // the samples of its slice, whose positions follow one another (modulo the sequence).
   template <class Use>
   void for_runs(std::int64_t first, std::int64_t count, const Use& use) const {
     const std::int64_t ring = shared.plan.context_parallel;
-    if (ring == 1) return use(std::int64_t{0}, count, first);
-    const std::int64_t half = shared.attention.sequence / 2;  // a rank holds chunks i and 2c - 1 - i
+    if (ring == 1 && op->slice < 0) return use(std::int64_t{0}, count, first);
+    // A sample's rows: one slice of it, or chunks i and 2c - 1 - i of 2c.
+    const std::int64_t run = shared.attention.sequence / (ring > 1 ? 2 : 1);
     for (std::int64_t row = 0; row < count;) {
-      const std::int64_t within = (first + row) % half;
-      const std::int64_t rows = std::min(half - within, count - row);
-      const bool late = (first + row) / half % 2 == 1;
-      use(row, rows, (late ? 2 * ring - 1 - context : context) * half + within);
+      const std::int64_t within = (first + row) % run;
+      const std::int64_t rows = std::min(run - within, count - row);
+      const bool late = (first + row) / run % 2 == 1;
+      const std::int64_t number = ring == 1 ? op->slice : late ? 2 * ring - 1 - context : context;
+      use(row, rows, number * run + within);
       row += rows;
     }
   }
@@ -360,24 +375,30 @@ struct OpCursor::State {
 
   // The first key of qkv(tokens, columns).
   std::byte* keys(std::byte* qkv) const { return element(qkv, shared.shape.heads * shared.shape.head_dim); }
-  // Part 0 is the own block, causal. At step j of the ring the block is that of rank i - j: an earlier
-  // rank's first chunk is before all queries and its second after, a later rank's both lie between.
+  // Part 0 is the own block, causal. Part j is slice j - 1, all of it before the queries; or, at step j
+  // of the ring, what rank i - j holds: an earlier rank's first chunk is before all queries and its
+  // second after, a later rank's both lie between.
   AttentionPart part_of(const Node& n) const {
     const std::int64_t rows = shared.attention.sequence;
     AttentionPart part{.shape = shared.attention, .query_end = rows, .key_end = rows};
     part.causal = n.step == 0;
-    part.key_stride = part.causal ? shared.shape.qkv : shared.attention.kv_columns();
-    if (part.causal) return part;
-    const bool earlier = n.step <= context;
-    (earlier ? part.key_end : part.query_begin) = rows / 2;
+    part.key_stride = part.causal || op->slice >= 0 ? shared.shape.qkv : shared.attention.kv_columns();
+    if (part.causal || op->slice >= 0) return part;
+    (n.step <= context ? part.key_end : part.query_begin) = rows / 2;
     return part;
+  }
+  // The keys of a part; `qkv` and `block` are operands of its node.
+  std::byte* keys_of(const Node& n, std::size_t qkv, std::size_t block) const {
+    if (n.step == 0) return keys(r(n, qkv));
+    if (op->slice < 0) return r(n, block);
+    const std::byte* own = r(n, qkv);  // where it lies in its slab, the earlier slice's lies in its
+    return keys(at().earlier_input[static_cast<std::size_t>(n.step - 1)] + (own - at().slab_input));
   }
   void attention(const Node& n) const {
     if (n.step < 0) return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
     AttentionPart part = part_of(n);
-    part.first = part.causal;
-    device.attention_part(lane, part, r(n, 0), part.causal ? keys(r(n, 0)) : r(n, 1), floats(w(n, 0)),
-                          floats(w(n, 1)));
+    part.first = n.step == 0;
+    device.attention_part(lane, part, r(n, 0), keys_of(n, 0, 1), floats(w(n, 0)), floats(w(n, 1)));
   }
   void attention_backward(const Node& n) const {
     if (n.step < 0) {
@@ -385,11 +406,15 @@ struct OpCursor::State {
                                        w(n, 0), floats(w(n, 1)));
     }
     AttentionPart part = part_of(n);
-    part.first = n.step == 1;
-    if (part.first) device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
-    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), part.causal ? keys(r(n, 1)) : r(n, 4),
-                                   r(n, 2), floats(r(n, 3)), floats(w(n, 0)), floats(w(n, 1)),
-                                   floats(w(n, 2)));
+    part.first = n.step == 1 || op->slice == 0;
+    std::byte* dkv = w(n, 1);
+    if (op->slice >= 0 && n.step > 0) {  // laid out as the own gradients that are left
+      dkv = at().earlier_left[static_cast<std::size_t>(n.step - 1)] + before_left();
+    } else if (op->slice < 0 && part.first) {
+      device.clear(lane, dkv, body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
+    }
+    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), keys_of(n, 1, 4), r(n, 2), floats(r(n, 3)),
+                                   floats(w(n, 0)), floats(dkv), floats(w(n, 2)));
   }
 
   void row_maxima(const Node& n) const {

@@ -23,6 +23,8 @@ struct OpAddresses {
   std::byte* d_in = nullptr;    // gradient of that output (comes in; may be overwritten once used)
   std::byte* d_out = nullptr;   // gradient of that input (goes out)
   std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
+  // By slice of the sequence, of those before the op's own: their slab_input, and what is left for them.
+  std::vector<std::byte*> earlier_input, earlier_left;
   const std::int32_t *tokens = nullptr, *targets = nullptr;  // (tokens) of this micro-batch
   float* loss = nullptr;    // accumulated
   // Per segment of the op (in order) and tensor of segment_parameters(). A tied head has one more
@@ -34,6 +36,7 @@ struct OpAddresses {
 // One compute op, or one half of an OVERLAP pair, resolved before the first step.
 struct ComputeOp {
   OpKind kind{};                       // Forward, Backward, InputGradient or WeightGradient
+  std::int32_t slice = -1;             // of the sequence; -1: the whole
   std::vector<SegmentInfo> segments;   // those that it covers
   OpAddresses at;
   std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]

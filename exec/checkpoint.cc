@@ -103,7 +103,7 @@ struct Piece {
   std::size_t place = 0;
   std::int32_t coordinate = 0;  // of the rank on tp
   std::int64_t begin = 0, end = 0;
-  bool writes = false;  // no other rank has to: of all equal copies this one goes to files
+  std::int64_t written = 0;  // [begin, written): no other rank has to; of equal copies one goes to files
 };
 
 // The pieces of one stored bucket within [begin, end).
@@ -123,7 +123,8 @@ void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::in
     // A tied table, and every tensor of a bidirectional pipeline, lies on two positions: the first
     // in the list writes.
     const auto first = std::ranges::find(local.places, place.name, &TensorPlace::name);
-    piece.writes = replica && (!place.what.replicated || rank.at.tensor == 0) && &*first == &place;
+    const std::int64_t counted = counted_elements(local.model, local.plan, place, rank.at.tensor);
+    piece.written = replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
     visit(piece);
   }
 }
@@ -148,8 +149,9 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
   for (const StoredBucket& stored : all) {
     const auto write = [&](const std::vector<float>& values, TensorFilesWriter& files,
                            std::size_t skip) {
-      for_each_piece(local, stored, stored.own_first, stored.own_last, [&](const Piece& piece) {
-        if (!piece.writes) return;
+      for_each_piece(local, stored, stored.own_first, stored.own_last, [&](Piece piece) {
+        piece.end = piece.written;
+        if (piece.begin >= piece.end) return;
         for_each_value<const float>(list, local, piece, values.data(), stored.own_first,
                                     [&](std::size_t tensor, const FileRun& run, const float* data) {
                                       files.write(skip + tensor, run.element, run.count, data,

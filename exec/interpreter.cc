@@ -8,8 +8,9 @@
 namespace rehearse::exec {
 
 std::string unsupported(const Transformer& model, const Plan& plan) {
-  if (plan.sequence_slices > 1) return "plan.sequence_slices: not executed yet";
-  if (plan.offload != OffloadMode::None) return "plan.offload: not executed yet";
+  if (plan.sequence_slices > 1 && plan.context_parallel > 1) {
+    return "plan.sequence_slices: not executed together with context_parallel yet";
+  }
   if (model.experts.count > 0 || model.latent.kv_lora_rank > 0) {
     return "model: experts and latent attention are not executed yet";
   }
@@ -26,6 +27,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
     return Error{"plan.precision: the CPU runs fp32"};
   }
+  // On the CPU the host is the device.
+  if (plan.offload != OffloadMode::None && backend.name() != "cpu" && backend.name() != "null") {
+    return Error{"plan.offload: not executed by the " + std::string(backend.name()) + " backend yet"};
+  }
   if (!backend.attends_in_parts()) {
     const char* key = plan.context_parallel > 1                  ? "context_parallel"
                       : plan.sequence_slices > 1                 ? "sequence_slices"
@@ -36,6 +41,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
                    " backend yet"};
     }
   }
+  const bool split_slices = std::ranges::any_of(schedule.ops, [](const Op& op) {
+    return op.slice >= 0 && (op.kind == OpKind::InputGradient || op.kind == OpKind::Overlap);
+  });
+  if (split_slices) return Error{"plan.schedule: slices with a split or paired backward are not executed yet"};
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.model = model, .plan = plan, .schedule = schedule,
@@ -70,7 +79,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
     resolve_addresses(local, *rank);
     local.ranks.push_back(std::move(rank));
   }
-  const std::size_t tokens = static_cast<std::size_t>(plan.microbatches()) *
+  const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
                              static_cast<std::size_t>(rank_shape(model, plan).tokens);
   local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
   local.targets = local.inputs;

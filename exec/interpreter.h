@@ -45,7 +45,7 @@ class Interpreter {
   // Calls `value_of(name, element)` for every element of every parameter held here, by its Hugging
   // Face name and number in the whole [out, in] tensor; clears the optimizer's state.
   void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
-  // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, tokens).
+  // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, slices, tokens).
   std::vector<std::int32_t>& inputs(std::int32_t replica) { return local_.inputs[static_cast<std::size_t>(replica)]; }
   std::vector<std::int32_t>& targets(std::int32_t replica) { return local_.targets[static_cast<std::size_t>(replica)]; }
 

@@ -34,7 +34,7 @@ struct LocalRanks {
   std::vector<TensorPlace> places;
   std::int32_t first = 0;                          // rank number of ranks[0]
   std::vector<std::unique_ptr<RankState>> ranks;
-  std::vector<std::vector<std::int32_t>> inputs, targets;  // by replica: (micro-batches, tokens)
+  std::vector<std::vector<std::int32_t>> inputs, targets;  // by replica: (micro-batches, slices, tokens)
   std::int64_t slots = 1;                          // of the vector of norms
 
   std::byte* address(const RankState& rank, ValueId value) const {

@@ -34,24 +34,26 @@ std::int64_t arena_bytes(const Schedule& schedule) {
 
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
-  const std::int32_t ring = plan.context_parallel;
-  const std::int64_t chunk = ring > 1 ? sequence / (2 * ring) : sequence;
+  const std::int32_t ring = plan.context_parallel, slices = plan.sequence_slices;
+  const std::int64_t rows = sequence / ring / slices;         // of a sample in a slice of a rank
+  const std::int64_t chunk = ring > 1 ? rows / 2 : rows;      // that follow one another
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(sequence)), targets = inputs;
-  std::vector<std::int64_t> filled(static_cast<std::size_t>(plan.data_parallel * ring), 0);
-  const auto deal = [&](std::int32_t replica, std::int64_t begin) {
-    std::int64_t& at = filled[static_cast<std::size_t>(replica)];
-    std::copy_n(inputs.begin() + begin, chunk, process.inputs(replica).begin() + at);
-    std::copy_n(targets.begin() + begin, chunk, process.targets(replica).begin() + at);
-    at += chunk;
+  const auto deal = [&](std::int32_t replica, std::int64_t number, std::int64_t to) {
+    std::copy_n(inputs.begin() + number * chunk, chunk, process.inputs(replica).begin() + to);
+    std::copy_n(targets.begin() + number * chunk, chunk, process.targets(replica).begin() + to);
   };
   for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
-    for (std::int32_t j = 0; j < plan.microbatches(); ++j) {
+    for (std::int64_t j = 0; j < plan.microbatches(); ++j) {
       const std::int64_t begin = first + (j * plan.data_parallel + replica) * samples;
       for (std::int64_t i = 0; i < samples; ++i) {
         data.sample(begin + i, sequence, inputs.data(), targets.data());
-        for (std::int32_t context = 0; context < ring; ++context) {
-          deal(replica * ring + context, context * chunk);
-          if (ring > 1) deal(replica * ring + context, (2 * ring - 1 - context) * chunk);
+        for (std::int64_t slice = 0; slice < slices; ++slice) {
+          const std::int64_t to = ((j * slices + slice) * samples + i) * rows;
+          if (ring == 1) deal(replica, slice, to);
+          for (std::int32_t context = 0; ring > 1 && context < ring; ++context) {
+            deal(replica * ring + context, context, to);
+            deal(replica * ring + context, 2 * ring - 1 - context, to + chunk);
+          }
         }
       }
     }

@@ -52,7 +52,7 @@ struct Node {
   double flops = 0;            // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;      // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;   // Attention: independent tiles of 128 query rows (wave factor)
-  std::int32_t step = -1;      // Attention in parts: 0 the own keys, else the step of the ring
+  std::int32_t step = -1;      // Attention in parts: 0 the own keys, j step j of the ring or slice j - 1
   std::int32_t launches = 1;   // kernels the host issues
   std::string_view name;       // static text: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
@@ -61,6 +61,7 @@ struct Node {
 enum class TensorHome : std::uint8_t {
   Input, Output, OutputGradient, InputGradient, SavedForInput, SavedForWeight, LeftForWeight,
   Workspace, Parameter, Gradient, Tokens, Loss,
+  EarlierSlice,  // keys and values of an earlier slice, or what is left for them: in its slabs
 };
 struct BodyTensor {
   std::string_view name;
@@ -74,7 +75,8 @@ struct Body {
   Direction direction{};
   std::vector<Node> nodes;
   std::vector<BodyTensor> tensors;
-  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;  // slabs [B]
+  // Slabs [B]. A sliced B leaves dK, dV for the slices before it: its left_for_weight.
+  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;
   std::int64_t workspace = 0;  // [B]
   bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)
   double flops() const;          // of all Gemm and Attention nodes
@@ -85,6 +87,7 @@ struct BodyShape {
   SegmentKind segment{};
   bool experts = false;        // a layer with experts
   Direction direction{};
+  std::int32_t slice = -1;     // of the sequence; -1: the mean of all slices, as one block of keys
   const Transformer* model = nullptr;  // REQUIRES: outlives the call
   const Plan* plan = nullptr;
 };

@@ -19,6 +19,7 @@ struct Context {
   const Plan& plan;
   RankShape s;
   Direction direction;
+  std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
   std::int64_t activation = 0;  // bytes of (local, hidden)
   std::int64_t gathered = 0;    // bytes of (tokens, hidden)
   std::int64_t statistics = 0;  // bytes of a norm's saved statistics, fp32
@@ -29,7 +30,8 @@ Context context_of(const BodyShape& shape) {
   Context c{.model = *shape.model,
             .plan = *shape.plan,
             .s = rank_shape(*shape.model, *shape.plan),
-            .direction = shape.direction};
+            .direction = shape.direction,
+            .slice = shape.plan->sequence_slices > 1 ? shape.slice : -1};
   c.activation = c.s.element * c.s.local * c.s.hidden;
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
   c.statistics = 4 * c.s.local * (c.model.norm == NormKind::LayerNorm ? 2 : 1);
@@ -62,6 +64,8 @@ T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name,
   return whole;
 }
 
+bool keeps_qkv(const Context& c) { return c.plan.sequence_slices > 1; }
+
 struct LayerTensors {
   T x, y1, st1, qkv, o, lse, x1, y2, st2, u, g;
 };
@@ -82,7 +86,8 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.x = b.tensor("x", H::Input, c.activation);
   t.y1 = b.tensor("y1", for_weight, c.activation);
   t.st1 = b.tensor("st1", for_input, c.statistics);
-  t.qkv = b.tensor("qkv", for_input, s.element * s.tokens * s.qkv);
+  // Later slices read the keys and values, so they are kept whatever is recomputed.
+  t.qkv = b.tensor("qkv", keeps_qkv(c) ? H::SavedForInput : for_input, s.element * s.tokens * s.qkv);
   t.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
   t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForInput : H::Workspace,
                    4 * s.heads * s.tokens);
@@ -101,7 +106,9 @@ Node& attention_part(BodyBuilder& b, const Context& c, NodeKind kind, std::strin
   Node& part = b.node(kind, name, reads, writes, phase);
   part.step = step;
   const double work = kind == K::Attention ? 1 : 2.5;  // 2 products forward, 5 backward
-  part.flops = work * attention_flops(c) / c.plan.context_parallel;
+  // A slice's own block is half of the square that it has in common with an earlier slice.
+  part.flops = work * (c.slice < 0 ? attention_flops(c) / c.plan.context_parallel
+                                   : attention_flops(c) / c.plan.sequence_slices * (step > 0 ? 2 : 1));
   part.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
   return part;
 }
@@ -160,8 +167,41 @@ void ring_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_
   b.node(K::Elementwise, "store dq, dk, dv", {sum, d_next}, {dqkv});
 }
 
+// A slice's queries see its own keys and those of the slices before it (Li et al. 2021, TeraPipe).
+void slice_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  const std::int64_t kv = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
+  const T sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
+  attention_part(b, c, K::Attention, "attention (causal, own slice)", {t.qkv}, {sum, t.lse}, 0, phase);
+  for (std::int32_t step = 1; step <= c.slice; ++step) {
+    const T earlier = b.tensor("k, v of an earlier slice", H::EarlierSlice, kv);
+    attention_part(b, c, K::Attention, "attention (earlier slice)", {t.qkv, earlier}, {sum, t.lse},
+                   step, phase);
+  }
+  b.node(K::Elementwise, "store o", {sum}, {t.o}, phase);
+}
+
+// Slices come in reverse: each adds to the gradients of the keys and values of all before it, and
+// finds those of its own with what the later ones have added.
+void slice_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv, T delta) {
+  const RankShape& s = c.s;
+  const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
+  const T sum = b.tensor("dq sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
+  const T dkv = b.tensor("dkv", H::LeftForWeight, 4 * kv);
+  for (std::int32_t step = 1; step <= c.slice; ++step) {
+    const T earlier = b.tensor("k, v of an earlier slice", H::EarlierSlice, s.element * kv);
+    const T d_earlier = b.tensor("dkv of an earlier slice", H::EarlierSlice, 4 * kv);
+    attention_part(b, c, K::AttentionBackward, "attention backward (earlier slice)",
+                   {d_o, t.qkv, t.o, t.lse, earlier}, {sum, d_earlier, delta}, step);
+  }
+  attention_part(b, c, K::AttentionBackward, "attention backward (own slice)",
+                 {d_o, t.qkv, t.o, t.lse}, {sum, dkv, delta}, 0);
+  b.node(K::Elementwise, "store dq, dk, dv", {sum, dkv}, {dqkv});
+}
+
 void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   if (c.plan.context_parallel > 1) return ring_forward(b, c, t, phase);
+  if (c.slice >= 0) return slice_forward(b, c, t, phase);
   Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
   core.flops = attention_flops(c);
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
@@ -170,6 +210,7 @@ void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, 
 void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
                         T delta) {
   if (c.plan.context_parallel > 1) return ring_backward(b, c, t, d_o, dqkv, delta);
+  if (c.slice >= 0) return slice_backward(b, c, t, d_o, dqkv, delta);
   Node& core = b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse},
                       {dqkv, delta});
   core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
@@ -180,10 +221,12 @@ void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t,
 void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
   b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase);
-  const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
-  b.gemm("gemm qkv + bias", GemmRole::Forward, s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
-  if (c.model.positions == PositionKind::Rope) {
-    b.node(K::Rope, "rope", {t.qkv}, {t.qkv}, phase);
+  if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
+    const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
+    b.gemm("gemm qkv + bias", GemmRole::Forward, s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
+    if (c.model.positions == PositionKind::Rope) {
+      b.node(K::Rope, "rope", {t.qkv}, {t.qkv}, phase);
+    }
   }
   attention_forward(b, c, t, phase);
   const T z = b.tensor("z", H::Workspace, c.gathered);

@@ -42,7 +42,8 @@ std::string transfer_id(const Op& op) {
 std::string value_name(const Schedule& schedule, ValueId id) {
   const Value& value = schedule.values[id.index()];
   const std::string of = value.bucket ? schedule.buckets[value.bucket.index()].name : "";
-  const std::string at = number(value.stage.value) + '.' + number(value.microbatch.value);
+  const std::string slice = schedule.slices > 1 ? '.' + number(value.instance) : "";
+  const std::string at = number(value.stage.value) + '.' + number(value.microbatch.value) + slice;
   const std::string boundary = value.segment_begin > 0 ? '/' + number(value.segment_begin) : "";
   const std::string host = value.home == Home::Host ? ".host" : "";
   switch (value.kind) {

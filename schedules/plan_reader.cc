@@ -249,9 +249,14 @@ void PlanReader::batches() {
     return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
                                          " does not divide sequence_length " + number(s));
   }
-  if (s > 0 && s % plan_.sequence_slices != 0) {
+  const std::int64_t slices = plan_.sequence_slices;
+  if (s > 0 && s % slices != 0) {
     return fail("sequence_slices",
-                number(plan_.sequence_slices) + " does not divide sequence_length " + number(s));
+                number(slices) + " does not divide sequence_length " + number(s));
+  }
+  if (plan_.sequence_parallel && slices > 1 && s / slices % (t * c) != 0) {
+    return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
+                                         " does not divide a slice of " + number(s / slices) + " tokens");
   }
   if (context_.model != nullptr) {
     const double heads = static_cast<double>(context_.model->heads),

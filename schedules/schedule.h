@@ -46,7 +46,7 @@ struct Value {
   Microbatch microbatch{};
   std::int16_t segment_begin = 0, segment_end = -1;  // the part that it belongs to, as in Op
   BucketId bucket{};
-  std::int32_t instance = -1;  // k-th gather of a bucket, micro-batch of a per-micro-batch gradient
+  std::int32_t instance = -1;  // k-th gather of a bucket, use of a tied gradient; slice of activations, slabs
   OpId define{};               // first op that writes it; none: before the step
   OpId last_use{};             // last op that touches it, in program order; none: kept
   OpId hold_until{};           // last op at whose issue it still counts as alive (none: kept)

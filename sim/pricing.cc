@@ -1,6 +1,7 @@
 #include "sim/pricing.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -31,7 +32,7 @@ std::string_view group_name(Axis axis) {
   return "";
 }
 
-// A body with its price and what it sends, once per segment kind, direction and experts.
+// A body with its price and what it sends, once per segment kind, direction, experts and slice.
 struct PricedBody {
   BodyCost cost;
   std::vector<Traffic> traffic;
@@ -59,26 +60,28 @@ class Pricer {
   // What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
   using Key = std::array<std::int64_t, 6>;
 
-  const PricedBody& body(SegmentInfo segment, Direction direction) {
+  const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
     const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
-    auto& made = bodies_[static_cast<std::size_t>(segment.kind) * 8 +
-                         static_cast<std::size_t>(direction) * 2 + (experts ? 1 : 0)];
-    if (made.first) return made.second;
-    made.first = true;
+    const std::array<std::int32_t, 4> which{static_cast<std::int32_t>(segment.kind),
+                                            static_cast<std::int32_t>(direction), experts ? 1 : 0, slice};
+    const auto [at, fresh] = bodies_.try_emplace(which);
+    PricedBody& made = at->second;
+    if (!fresh) return made;
     const Body body = make_body({.segment = segment.kind, .experts = experts,
-                                 .direction = direction, .model = &model_, .plan = &plan_});
-    made.second.cost = compute_.price(body);
+                                 .direction = direction, .slice = slice, .model = &model_,
+                                 .plan = &plan_});
+    made.cost = compute_.price(body);
     for (const Node& node : body.nodes) {
       const OpKind kind = collective_kind(node.kind);
       if (kind == OpKind::Forward || node.bytes == 0) continue;
       const CollectiveCost cost = body_collective(network_, node.kind, node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
       const GroupShape shape = shape_of(network_, Row{0}, node.axis);
-      made.second.traffic.push_back({.group = std::string(group_name(node.axis)), .kind = kind,
+      made.traffic.push_back({.group = std::string(group_name(node.axis)), .kind = kind,
                                      .ranks = shape.ranks, .count = 1, .bytes = node.bytes,
                                      .time = cost.time, .link = cost.link});
     }
-    return made.second;
+    return made;
   }
 
   static Direction direction_of(OpKind kind) {
@@ -95,7 +98,7 @@ class Pricer {
     const std::size_t end =
         op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
     for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-      const PricedBody& priced = body(segments[g], direction_of(op.kind));
+      const PricedBody& priced = body(segments[g], direction_of(op.kind), op.slice);
       costs.push_back(&priced.cost);
       traffic.insert(traffic.end(), priced.traffic.begin(), priced.traffic.end());
     }
@@ -263,6 +266,7 @@ class Pricer {
         key[2] = op.segment_begin;
         key[3] = op.segment_end;
         key[4] = op.stage.value;
+        key[5] = op.slice;
         if (op.kind == OpKind::Overlap) {
           const auto child = static_cast<std::size_t>(op.child);
           const Op &a = s_.children[child], &b = s_.children[child + 1];
@@ -298,7 +302,7 @@ class Pricer {
   Pricing out_;
   Row row_{0};
   OpId current_{};
-  std::array<std::pair<bool, PricedBody>, 24> bodies_{};
+  std::map<std::array<std::int32_t, 4>, PricedBody> bodies_;
   std::map<Key, std::int32_t> known_;
 };
 

@@ -16,19 +16,22 @@ struct BodySizes {
 };
 constexpr std::size_t kSegmentKinds = 3, kDirections = 4;
 
-// Slab and workspace sizes by segment kind and direction. Frameworks keep tensors, not slabs.
-using BodyTable = std::array<std::array<BodySizes, kDirections>, kSegmentKinds>;
-BodyTable body_table(const Draft& draft) {
-  BodyTable table{};
+// Slab and workspace sizes by slice, segment kind and direction. Frameworks keep tensors, not slabs.
+using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kSegmentKinds>>;
+BodyTable body_table(const Draft& draft, std::int32_t slices) {
+  BodyTable table(static_cast<std::size_t>(slices));
   if (draft.plan.runtime != Runtime::Rehearse) return table;
-  for (std::size_t k = 0; k < kSegmentKinds; ++k) {
-    for (std::size_t d = 0; d < kDirections; ++d) {
-      const Body body = make_body({.segment = static_cast<SegmentKind>(k),
-                                   .direction = static_cast<Direction>(d),
-                                   .model = &draft.model,
-                                   .plan = &draft.plan});
-      table[k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
-                     body.workspace};
+  for (std::size_t slice = 0; slice < table.size(); ++slice) {
+    for (std::size_t k = 0; k < kSegmentKinds; ++k) {
+      for (std::size_t d = 0; d < kDirections; ++d) {
+        const Body body = make_body({.segment = static_cast<SegmentKind>(k),
+                                     .direction = static_cast<Direction>(d),
+                                     .slice = static_cast<std::int32_t>(slice),
+                                     .model = &draft.model,
+                                     .plan = &draft.plan});
+        table[slice][k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
+                              body.workspace};
+      }
     }
   }
   return table;
@@ -100,9 +103,9 @@ class RowEmitter {
     std::int32_t contributions = 0;
   };
 
+  static std::size_t slice_of(const Op& op) { return static_cast<std::size_t>(std::max<int>(op.slice, 0)); }
   std::size_t unit(const Op& op) const {
-    return static_cast<std::size_t>(op.microbatch.value * std::max(order_.slices, 1) +
-                                    std::max<int>(op.slice, 0));
+    return static_cast<std::size_t>(op.microbatch.value * std::max(order_.slices, 1)) + slice_of(op);
   }
   std::size_t slot(const Op& op) const {
     return op.stage.index() * static_cast<std::size_t>(m_) + unit(op);
@@ -130,7 +133,7 @@ class RowEmitter {
 
   ValueId value(ValueKind kind, std::int64_t bytes, const Op& op = {}) {
     s_.values.push_back({.kind = kind, .row = row_, .stage = op.stage, .microbatch = op.microbatch,
-                         .bytes = {bytes}});
+                         .instance = op.slice, .bytes = {bytes}});
     return {static_cast<std::int32_t>(s_.values.size()) - 1};
   }
   ValueId bucket_value(ValueKind kind, BucketId bucket, std::int64_t bytes, bool persistent) {
@@ -169,6 +172,7 @@ class RowEmitter {
   void backward_operands(const Part& part);
   void receive_inputs(const Part& part);
   void send_outputs(const Part& part);
+  void earlier_slices(const Part& part);
   void parameters(const Part& part, bool forward);
   template <class Visit>
   void contributions(const Part& part, Visit visit) const;
@@ -243,7 +247,7 @@ BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
   const auto covered = segments(part);
   for (const SegmentInfo& segment : covered) {
     const BodySizes& body =
-        bodies_[static_cast<std::size_t>(segment.kind)][static_cast<std::size_t>(direction)];
+        bodies_[slice_of(part.op)][static_cast<std::size_t>(segment.kind)][static_cast<std::size_t>(direction)];
     sum.saved_for_input += body.saved_for_input;
     sum.saved_for_weight += body.saved_for_weight;
     sum.left_for_weight += body.left_for_weight;
@@ -575,6 +579,34 @@ void RowEmitter::gradients(const Part& part, std::vector<ValueId>& fresh) {
   });
 }
 
+// A slice's attention reads the keys and values that the slices before it have saved; its backward
+// also adds to the gradients that are left for them. The last slice's backward, the first to run,
+// makes these for all.
+void RowEmitter::earlier_slices(const Part& part) {
+  const Op& op = part.op;
+  const auto covered = segments(part);
+  const bool layers = std::any_of(covered.begin(), covered.end(), [](const SegmentInfo& segment) {
+    return segment.kind == SegmentKind::Layer;
+  });
+  if (op.slice < 0 || !layers || d_.plan.runtime != Runtime::Rehearse) return;
+  Op other = op;
+  for (other.slice = 0; other.slice < op.slice; ++other.slice) {
+    d_.operand(alive(other).slab_input[part.index], Access::Read);
+  }
+  if (op.kind != OpKind::Backward) return;
+  const std::int64_t bytes = sizes(part, Direction::Backward).left_for_weight;
+  for (other.slice = 0; other.slice <= op.slice; ++other.slice) {
+    ValueId& left = alive(other).left[part.index];
+    const bool made = static_cast<bool>(left);
+    if (!made) {
+      left = value(ValueKind::LeftForWeight, bytes, other);
+      s_.values[left.index()].segment_begin = op.segment_begin;
+      s_.values[left.index()].segment_end = op.segment_end;
+    }
+    d_.operand(left, made ? Access::Update : Access::Write);
+  }
+}
+
 void RowEmitter::forward_operands(const Part& part) {
   const Op& op = part.op;
   Alive& state = alive(op);
@@ -585,6 +617,7 @@ void RowEmitter::forward_operands(const Part& part) {
     d_.operand(state.x[part.index], Access::Read);
   }
   if (loss) d_.operand(targets_, Access::Read);
+  earlier_slices(part);
   parameters(part, true);
   std::vector<ValueId> fresh;
   gradients(part, fresh);
@@ -638,6 +671,7 @@ void RowEmitter::backward_operands(const Part& part) {
   // The attention output may lie in the slab for W and is read by I too.
   read(state.slab_weight[part.index]);
   if (weight) read(state.left[part.index]);
+  earlier_slices(part);
   if (!weight) parameters(part, false);
   std::vector<ValueId> fresh;
   gradients(part, fresh);
@@ -924,7 +958,7 @@ std::vector<Group> make_groups(const Draft& draft) {
 
 void emit(Draft& draft, const Schedule& order) {
   Schedule& s = draft.schedule;
-  const BodyTable bodies = body_table(draft);
+  const BodyTable bodies = body_table(draft, std::max(order.slices, 1));
   s.groups = make_groups(draft);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);
   const std::size_t units =
