@@ -9,8 +9,8 @@ struct AttentionShape {
   std::int64_t tokens = 0, sequence = 0;      // tokens = samples * sequence
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t first = 0;  // rope: position of row 0; row t is at (first + t) % sequence
-  std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
-  std::int64_t kv_columns() const { return 2 * kv_heads * head_dim; }
+  constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
+  constexpr std::int64_t kv_columns() const { return 2 * kv_heads * head_dim; }
 };
 
 // Attention of a rank's queries to one block of keys and values, of which every sample has

@@ -236,18 +236,18 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cuda::swiglu_backward(on(l), type_, rows, f, dg, u, du), "swiglu backward");
   }
   void rope(Lane l, const exec::AttentionShape& s, double theta, bool inverse, void* qkv) override {
-    streams_.check(cuda::rope(on(l), type_, s.tokens, s.sequence, s.heads + s.kv_heads, s.head_dim, s.columns(),
-                              theta, inverse, qkv),
+    streams_.check(cuda::rope(on(l), type_, s.tokens, s.first, s.sequence, s.heads + s.kv_heads, s.head_dim,
+                              s.columns(), theta, inverse, qkv),
                    "rope");
   }
 
   // --- attention, embedding, loss --------------------------------------------------------------------
   void attention(Lane l, const exec::AttentionShape& s, const void* qkv, void* o, float* lse) override {
-    streams_.check(cuda::attention(on(l), type_, shape(s), qkv, o, lse), "attention");
+    streams_.check(cuda::attention(on(l), type_, s, qkv, o, lse), "attention");
   }
   void attention_backward(Lane l, const exec::AttentionShape& s, const void* d_o, const void* qkv,
                           const void* o, const float* lse, void* dqkv, float* delta) override {
-    streams_.check(cuda::attention_backward(on(l), type_, shape(s), d_o, qkv, o, lse, dqkv, delta),
+    streams_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta),
                    "attention backward");
   }
   void embed(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* table,
@@ -294,9 +294,6 @@ class CudaBackend final : public Backend, public StreamSource {
   cudaStream_t on(Lane lane) const { return streams_.of(lane); }
   RankBuffers& of(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank - first_rank_)]; }
   std::byte* arena(std::int32_t rank) { return arenas_[static_cast<std::size_t>(rank - first_rank_)].data(); }
-  static cuda::AttentionShape shape(const exec::AttentionShape& s) {
-    return {s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
-  }
   void copy(Lane l, void* to, const void* from, std::int64_t bytes) {
     if (to == from) return;
     streams_.check(cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyDeviceToDevice, on(l)), "copy");

@@ -16,11 +16,15 @@
 #include <span>
 #include <vector>
 
+#include "exec/shapes.h"
+
 struct CUstream_st;
 
 namespace rehearse::exec::cuda {
 
 using Stream = CUstream_st*;
+
+using exec::AttentionShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
 constexpr std::int64_t bytes_of(Type type) { return type == Type::Float32 ? 4 : 2; }
@@ -62,17 +66,13 @@ int gelu_backward(Stream stream, Type type, std::int64_t count, const void* dg, 
 int swiglu(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* u, void* g);
 int swiglu_backward(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* dg,
                     const void* u, void* du);
-// Rotates the first `heads` heads of x(tokens, columns) in place; position = token % sequence.
-// `inverse`: the backward. REQUIRES: head_dim even.
-int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t sequence, std::int64_t heads,
-         std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, void* x);
+// Rotates the first `heads` heads of x(tokens, columns) in place; position = (first + token) %
+// sequence. `inverse`: the backward. REQUIRES: head_dim even.
+int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
+         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta, bool inverse,
+         void* x);
 
 // --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
-struct AttentionShape {
-  std::int64_t tokens = 0, sequence = 0;  // tokens = samples * sequence
-  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
-};
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
 // arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
 // o(tokens, heads * d), lse(heads, tokens)

@@ -11,8 +11,6 @@ struct Reference {
 
 // Inputs rounded to `type`; the reference's own output feeds its backward, rounded likewise.
 Reference reference(const AttentionShape& s, Type type) {
-  const exec::AttentionShape shape{.tokens = s.tokens, .sequence = s.sequence, .heads = s.heads,
-                                   .kv_heads = s.kv_heads, .head_dim = s.head_dim};
   const std::int64_t wide = s.heads * s.head_dim;
   Reference r;
   r.qkv = rounded(random_values(s.tokens * s.columns(), 1), type);
@@ -21,9 +19,9 @@ Reference reference(const AttentionShape& s, Type type) {
   r.lse.resize(static_cast<std::size_t>(s.heads * s.tokens));
   r.dqkv.resize(r.qkv.size());
   std::vector<float> delta(r.lse.size());
-  exec::attention(shape, r.qkv.data(), r.o.data(), r.lse.data());
+  exec::attention(s, r.qkv.data(), r.o.data(), r.lse.data());
   r.o = rounded(r.o, type);
-  exec::attention_backward(shape, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(),
+  exec::attention_backward(s, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(),
                            r.dqkv.data(), delta.data());
   return r;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -66,6 +67,8 @@ struct Block {
 
 Block block;
 Order order = Order::Forward;
+bool only_noting = false;
+std::vector<Launch> noted;
 std::mt19937 random_order(1);
 alignas(1024) std::byte shared_memory[kSharedLimit];
 
@@ -140,11 +143,18 @@ void run_block(int threads) {
 void (*on_stream)(void*, std::function<void()>) = [](void*, std::function<void()> launch) { launch(); };
 
 void set_order(Order to) { order = to; }
+void only_note(bool on) { only_noting = on; }
+std::vector<Launch> take_launches() { return std::exchange(noted, {}); }
 
 void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& body) {
   if (threads < 1 || threads > 1024) fail("a block has 1 to 1024 threads");
   if (shared > kSharedLimit) fail("more shared memory than a block may have");
-  if (grid.y > 65535 || grid.z > 65535) fail("a grid has at most 65535 blocks in y and z");
+  if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) fail("a grid has at most 65535 blocks in y and z");
+  if (only_noting) {
+    noted.push_back({grid, threads, shared});
+    return;
+  }
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   while (block.fibers.size() < static_cast<std::size_t>(threads)) {
     void* stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED) fail("no memory for a stack");
@@ -276,10 +286,28 @@ uint4 load_words(std::uint32_t from) {
   return out;
 }
 
+namespace {
+
+// The 8 rows of a matrix are read at once: they must lie in different banks, of which 8 rows of 16 bytes
+// fill all.
+void check_banks(Slot* slots) {
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    unsigned banks = 0;
+    for (int i = 0; i < 8; ++i) {
+      std::uint32_t at;
+      std::memcpy(&at, slots[8 * matrix + i].at, sizeof at);
+      banks |= 1U << at / 16 % 8;
+    }
+    if (banks != 0xFF) fail("rows of a matrix collide in a bank");
+  }
+}
+
+}  // namespace
+
 // Row i of matrix k at the address of lane 8 k + i; lane gets elements 2 (lane % 4) and the next of row
 // lane / 4 of every matrix, or of the column if transposed.
 void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed) {
-  const Slot* slots = exchange(transposed ? "ldmatrix.trans" : "ldmatrix", &row, sizeof row);
+  const Slot* slots = exchange(transposed ? "ldmatrix.trans" : "ldmatrix", &row, sizeof row, check_banks);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const auto element = [&](int matrix, int r, int c) {
     std::uint32_t at;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "tests/cuda/on_stream.h"
 
@@ -52,7 +53,15 @@ namespace emulation {
 enum class Order { Forward, Backward, Shuffled };
 void set_order(Order order);
 
-// What a launch asks for is checked against the limits of sm_80.
+// What a launch asks for is checked against the limits of sm_80 (sm_90's are wider).
+struct Launch {
+  dim3 grid;
+  int threads = 0;
+  std::size_t shared = 0;  // [B]
+};
+// While on, launches are checked and noted, but do not run: for shapes that are too large to emulate.
+void only_note(bool on);
+std::vector<Launch> take_launches();
 void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& thread);
 
 std::byte* dynamic_shared();

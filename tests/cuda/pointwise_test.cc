@@ -86,14 +86,14 @@ TEST_P(PointwiseTest, RotatesQueriesAndKeysAndBack) {
     const std::int64_t tokens = 12, sequence = 6, columns = 4 * head_dim;
     const auto x = random(tokens * columns, 1);
     auto expected = x;
-    exec::rope(tokens, sequence, 3, head_dim, columns, 10000.0, false, expected.data());
+    exec::rope(tokens, 4, sequence, 3, head_dim, columns, 10000.0, false, expected.data());
     Memory m(type());
     Array &forth = m.values(x), &back = m.values(expected);
     m.run([&] {
       const int status =
-          rope(nullptr, type(), tokens, sequence, 3, head_dim, columns, 10000.0, false, forth.at());
+          rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0, false, forth.at());
       return status != 0 ? status
-                         : rope(nullptr, type(), tokens, sequence, 3, head_dim, columns, 10000.0, true,
+                         : rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0, true,
                                 back.at());
     });
     expect_close(forth.values(), expected, tolerance(), "rotated");

@@ -72,9 +72,9 @@ int swiglu(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* 
 int swiglu_backward(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* dg, const void* u, void* du) {
   return run(s, t, [=] { exec::swiglu_backward(rows, width, f(dg), f(u), f(du)); });
 }
-int rope(Stream s, Type t, std::int64_t tokens, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
+int rope(Stream s, Type t, std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
          std::int64_t columns, double theta, bool inverse, void* x) {
-  return run(s, t, [=] { exec::rope(tokens, 0, sequence, heads, head_dim, columns, theta, inverse, f(x)); });
+  return run(s, t, [=] { exec::rope(tokens, first, sequence, heads, head_dim, columns, theta, inverse, f(x)); });
 }
 
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse) {

@@ -20,7 +20,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
   constexpr int kRows = Forward<kDim, kM, kKeys>::kRows;
   const Shared shared = shared_address(dynamic_shared());
   const Tile<kDim> q{shared};
-  const auto k_tile = [&](int stage) { return Tile<kDim>{shared + (kRows + stage * kKeys) * Tile<kDim>::kRowBytes}; };
+  const auto k_tile = [&](int stage) {
+    return Tile<kDim>{shared + (kRows + stage * kKeys) * Tile<kDim>::kRowBytes};
+  };
   const auto v_tile = [&](int stage) {
     return Tile<kDim>{shared + (kRows + (2 + stage) * kKeys) * Tile<kDim>::kRowBytes};
   };

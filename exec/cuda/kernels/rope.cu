@@ -1,5 +1,7 @@
 // Rotary positions (Su et al. 2021), in place: one block per token. Angles in fp64 as on the CPU, once
 // per token, shared by its heads.
+#include <cmath>
+
 #include "exec/cuda/kernels/device.cuh"
 
 namespace rehearse::exec::cuda {
@@ -10,12 +12,12 @@ constexpr int kThreads = 128;
 // Pairs element i of a head with i + half, as Llama does.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    rope_kernel(std::int64_t sequence, int heads, int head_dim, std::int64_t columns,
+    rope_kernel(std::int64_t first_token, std::int64_t sequence, int heads, int head_dim, std::int64_t columns,
                 double log2_theta, bool inverse, T* x) {
   const int half = head_dim / 2;
   auto* cosine = reinterpret_cast<float*>(dynamic_shared());  // (half), then sines (half)
   float* sine = cosine + half;
-  const auto position = static_cast<double>(static_cast<std::int64_t>(blockIdx.x) % sequence);
+  const auto position = static_cast<double>((first_token + blockIdx.x) % sequence);
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kThreads) {
     const double angle = position * exp2(-2.0 * i / head_dim * log2_theta);
     double s, c;
@@ -45,15 +47,16 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t sequence, std::int64_t heads,
-         std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, void* x) {
+int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
+         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta, bool inverse,
+         void* x) {
   if (head_dim % 2 != 0 || head_dim > 4096) return kInvalidValue;
   // Rows and halves of heads must both begin at 16 bytes.
   const std::int64_t length = columns % 8 == 0 ? head_dim / 2 : 1;
   return with_width(type, length, {x}, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(rope_kernel<T, decltype(width)::value>, dim3(blocks(tokens, 1)), kThreads,
-                  static_cast<std::size_t>(head_dim) * sizeof(float), stream, sequence,
+                  static_cast<std::size_t>(head_dim) * sizeof(float), stream, first, sequence,
                   static_cast<int>(heads), static_cast<int>(head_dim), columns, log2(theta), inverse,
                   static_cast<T*>(x));
   });

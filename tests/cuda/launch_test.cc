@@ -1,0 +1,124 @@
+// What the launch functions ask of a GPU for the largest models: within its limits, and enough threads.
+// Nothing runs; the addresses are only looked at for their alignment.
+#include <gtest/gtest.h>
+
+#include "exec/cuda/kernels.h"
+#include "tests/cuda/emulation.h"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+void* const kAligned = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+void* const kOdd = reinterpret_cast<void*>((std::uintptr_t{1} << 20) + 4);
+template <class T>
+T* at(void* pointer) {
+  return static_cast<T*>(pointer);
+}
+
+class LaunchTest : public ::testing::Test {
+ protected:
+  void SetUp() override { emulation::only_note(true); }
+  void TearDown() override {
+    emulation::take_launches();
+    emulation::only_note(false);
+  }
+  // Of the launches since the last call: threads of all blocks. Limits are checked by the emulation.
+  static std::int64_t threads() {
+    std::int64_t sum = 0;
+    for (const emulation::Launch& launch : emulation::take_launches()) {
+      sum += std::int64_t{launch.grid.x} * launch.grid.y * launch.grid.z * launch.threads;
+    }
+    return sum;
+  }
+  static emulation::Launch last() { return emulation::take_launches().back(); }
+};
+
+TEST_F(LaunchTest, APointwiseKernelHasAThreadPerSixteenBytes) {
+  const std::int64_t count = 65536LL * 53248;  // more than 2^31 elements
+  ASSERT_EQ(gelu(nullptr, Type::BFloat16, count, kAligned, kAligned), 0);
+  EXPECT_EQ(threads(), count / 8);
+  ASSERT_EQ(gelu(nullptr, Type::Float32, count, kAligned, kAligned), 0);
+  EXPECT_EQ(threads(), count / 4);
+  ASSERT_EQ(gelu(nullptr, Type::BFloat16, count, kAligned, kOdd), 0);
+  EXPECT_EQ(threads(), count);  // one by one where an array is not aligned
+}
+
+TEST_F(LaunchTest, ANormHasAWarpPerRow) {
+  ASSERT_EQ(layer_norm(nullptr, Type::BFloat16, 131072, 18432, kAligned, kAligned, kAligned, 1e-5,
+                       kAligned, at<float>(kAligned)),
+            0);
+  EXPECT_EQ(threads(), 131072 * 32);
+}
+
+TEST_F(LaunchTest, ColumnSumsFillAGpuWhateverTheShapeAndTheirScratchIsModest) {
+  for (const std::int64_t columns : {64, 768, 1600, 12288, 53248}) {
+    for (const std::int64_t rows : {4096, 65536}) {
+      ASSERT_EQ(add_column_sums(nullptr, Type::BFloat16, rows, columns, kAligned, at<float>(kAligned),
+                                kAligned),
+                0);
+      const emulation::Launch first = emulation::take_launches().front();
+      EXPECT_GE(first.grid.x * first.grid.y, 128U) << columns;  // H100: 132 processors
+      EXPECT_LE(column_sums_scratch(rows, columns), 1 << 20) << columns;
+    }
+  }
+}
+
+TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
+  for (const Type type : {Type::Float32, Type::BFloat16}) {
+    for (const std::int64_t head_dim : {16, 64, 96, 128, 192, 256}) {
+      const AttentionShape shape{.tokens = 2 * 131072, .sequence = 131072, .heads = 64, .kv_heads = 8,
+                                 .head_dim = head_dim};
+      ASSERT_EQ(attention(nullptr, type, shape, kAligned, kAligned, at<float>(kAligned)), 0);
+      EXPECT_GE(last().grid.x * 128, 131072U);  // at most 128 queries each
+      ASSERT_EQ(attention_backward(nullptr, type, shape, kAligned, kAligned, kAligned,
+                                   at<float>(kAligned), kAligned, at<float>(kAligned)),
+                0);
+      const auto launches = emulation::take_launches();
+      ASSERT_EQ(launches.size(), 3U);  // delta; dK and dV; dQ
+      EXPECT_EQ(launches[1].grid.y, 8U);
+      EXPECT_EQ(launches[2].grid.y, 64U);
+      EXPECT_EQ(launches[2].grid.z, 2U);
+    }
+  }
+}
+
+TEST_F(LaunchTest, TensorCoresTakeHeadsUpTo128ThatDivideBy8) {
+  const auto threads_of_block = [](std::int64_t head_dim, Type type, void* qkv) {
+    const AttentionShape shape{.tokens = 64, .sequence = 64, .heads = 1, .kv_heads = 1,
+                               .head_dim = head_dim};
+    EXPECT_EQ(attention(nullptr, type, shape, qkv, kAligned, at<float>(kAligned)), 0);
+    return last().threads;
+  };
+  constexpr int kFast = 128, kExact = 256;
+  EXPECT_EQ(threads_of_block(64, Type::BFloat16, kAligned), kFast);
+  EXPECT_EQ(threads_of_block(128, Type::BFloat16, kAligned), kFast);
+  EXPECT_EQ(threads_of_block(72, Type::BFloat16, kAligned), kFast);
+  EXPECT_EQ(threads_of_block(68, Type::BFloat16, kAligned), kExact);
+  EXPECT_EQ(threads_of_block(192, Type::BFloat16, kAligned), kExact);
+  EXPECT_EQ(threads_of_block(64, Type::Float32, kAligned), kExact);
+  EXPECT_EQ(threads_of_block(64, Type::BFloat16, kOdd), kExact);
+}
+
+TEST_F(LaunchTest, VocabulariesAndTokensOfTheLargestModels) {
+  const std::int64_t tokens = 131072, h = 16384, columns = 256000;
+  const auto* ids = at<std::int32_t>(kAligned);
+  auto* floats = at<float>(kAligned);
+  EXPECT_EQ(embed(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, kAligned), 0);
+  EXPECT_EQ(threads(), tokens * h / 8);
+  EXPECT_EQ(sort_tokens(nullptr, tokens, ids, at<std::int32_t>(kAligned)), 0);
+  EXPECT_EQ(threads(), tokens);
+  EXPECT_EQ(embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, ids, floats), 0);
+  EXPECT_EQ(cross_entropy(nullptr, Type::BFloat16, tokens, columns, columns, floats, ids, 1, floats,
+                          floats, kAligned, floats),
+            0);
+  EXPECT_EQ(rope(nullptr, Type::BFloat16, tokens, 0, 131072, 72, 128, 80 * 128, 5e5, false, kAligned), 0);
+  EXPECT_EQ(emulation::take_launches().size(), 4U);
+}
+
+TEST_F(LaunchTest, NothingToDoLaunchesNoBlock) {
+  EXPECT_EQ(gelu(nullptr, Type::BFloat16, 0, kAligned, kAligned), 0);
+  EXPECT_EQ(threads(), 0);
+}
+
+}  // namespace
+}  // namespace rehearse::exec::cuda

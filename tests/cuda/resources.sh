@@ -1,0 +1,28 @@
+#!/bin/sh
+# Prints registers, static shared memory and spills of every kernel for sm_80 and sm_90, as ptxas reports
+# them. Run by hand, in the project's root; needs nvcc (c++filt names the kernels).
+set -eu
+out=$(mktemp -d)
+trap 'rm -r "$out"' EXIT
+printf '%-6s %9s %10s %11s  %s\n' arch registers 'shared[B]' 'spilled[B]' kernel
+for source in exec/cuda/kernels/*.cu; do
+  nvcc -std=c++20 -O3 --expt-relaxed-constexpr -I. -Xptxas=-v \
+    -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+    -c "$source" -o "$out/kernel.o" 2>&1 | c++filt | awk '
+      /Compiling entry function/ {
+        arch = $NF; gsub(/\047/, "", arch)
+        name = $0; sub(/.*function \047/, "", name); sub(/\047 for .*/, "", name); sub(/\(.*/, "", name)
+        if (name == "void rehearse::exec::cuda::") name = $0
+        kernel = $0; sub(/.*\(anonymous namespace\)::/, "", kernel); sub(/\(.*/, "", kernel)
+        if (kernel == "" || kernel ~ /ptxas/) kernel = name
+      }
+      /spill stores/ { for (i = 2; i <= NF; ++i) if ($i == "spill" && $(i + 1) ~ /^stores/) spilled = $(i - 2) }
+      /Used .* registers/ {
+        shared = 0
+        for (i = 1; i <= NF; ++i) {
+          if ($i ~ /^registers/) registers = $(i - 1)
+          if ($i == "smem," || $i == "smem") shared = $(i - 2)
+        }
+        printf "%-6s %9d %10d %11d  %s\n", arch, registers, shared, spilled, kernel
+      }'
+done
