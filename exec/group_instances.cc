@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 namespace rehearse::exec {
 namespace {
@@ -56,6 +57,27 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
 
 std::int32_t GroupInstances::group(std::string_view name) const {
   return static_cast<std::int32_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+}
+
+std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule, const Mesh& mesh) {
+  std::set<std::pair<std::int32_t, std::int32_t>> positions;
+  for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
+    for (const Op& op : schedule.program({row})) {
+      if (op.kind == OpKind::Send) positions.emplace(schedule.position_of({row}).value, op.peer.value);
+    }
+  }
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    const Coordinates from = mesh.coordinates({r});
+    for (const auto& [position, peer] : positions) {
+      if (from.pipeline != position) continue;
+      Coordinates to = from;
+      to.pipeline = peer;
+      edges.emplace_back(r, mesh.rank(to).value);
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  return edges;
 }
 
 }  // namespace rehearse::exec

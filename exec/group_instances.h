@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schedules/mesh.h"
@@ -24,5 +25,8 @@ struct GroupInstances {
  private:
   std::vector<std::string_view> names_;
 };
+
+// Pairs (from, to) of ranks between which the schedule has transfers, ascending.
+std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule, const Mesh& mesh);
 
 }  // namespace rehearse::exec

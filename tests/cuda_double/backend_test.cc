@@ -100,20 +100,6 @@ struct Shared {  // the store of the run
   std::string id;
 };
 
-std::vector<std::pair<std::int32_t, std::int32_t>> edges_of(const Prepared& p) {
-  const Mesh mesh(p.plan);
-  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
-  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
-    Coordinates at = mesh.coordinates({r});
-    const std::int32_t next = (at.pipeline + 1) % p.plan.pipeline_parallel;
-    if (next == at.pipeline) continue;
-    at.pipeline = next;
-    edges.emplace_back(r, mesh.rank(at).value);
-    edges.emplace_back(mesh.rank(at).value, r);
-  }
-  return edges;
-}
-
 struct Outcome {
   std::vector<double> losses;
   std::string error;
@@ -133,7 +119,7 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabota
     processes.emplace_back([&, r] {
       Outcome& out = outcomes[static_cast<std::size_t>(r)];
       Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p, timeout_s));
-      NcclOptions options{.process = r, .processes = mesh.ranks(), .groups = &groups, .edges = edges_of(p),
+      NcclOptions options{.process = r, .processes = mesh.ranks(), .groups = &groups, .edges = transfer_edges(p.schedule, mesh),
                           .timeout_s = timeout_s};
       options.share = [&](const std::string& mine) -> Result<std::string> {
         std::unique_lock lock(shared.mutex);

@@ -1,0 +1,40 @@
+// Which device a run takes: the CPU, or an NVIDIA GPU through the module that is loaded for it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "exec/backend.h"
+#include "exec/cuda_module.h"
+#include "schedules/plan.h"
+#include "schedules/schedule.h"
+
+namespace rehearse::cli {
+
+class RunDevice {
+ public:
+  // `asked`: "cpu", "cuda" or "auto" (a GPU where the module and a device are there). Error (a run
+  // that failed, exit 3): what "cuda" lacks, in a line with the word CUDA.
+  static Result<RunDevice> choose(const std::string& asked);
+
+  bool cuda() const { return module_ != nullptr; }
+  // The precision that is run for a plan's: fp32 on the CPU, fp32 or bf16 on CUDA.
+  Precision precision(const Precision& asked, std::int32_t zero_stage) const;
+  std::string describe() const;  // libraries of the module; empty on the CPU
+
+  // `local`: number of this process on its machine. REQUIRES: schedule outlives the backend.
+  Result<std::unique_ptr<exec::Backend>> make_backend(const Plan& plan, const Schedule& schedule,
+                                                      std::int32_t local, double timeout_s) const;
+  // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes that
+  // hold more than one rank, or a partner that does not come.
+  Result<std::unique_ptr<exec::Communicator>> make_nccl(
+      exec::Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
+      std::int32_t processes, double timeout_s,
+      std::function<Result<std::string>(const std::string&)> share) const;
+
+ private:
+  const exec::CudaModule* module_ = nullptr;
+};
+
+}  // namespace rehearse::cli
