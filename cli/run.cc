@@ -7,16 +7,15 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/run_device.h"
 #include "cli/run_files.h"
 #include "cli/run_processes.h"
 #include "cli/run_report.h"
 #include "cli/stop_signals.h"
 #include "exec/checkpoint.h"
-#include "exec/cpu_backend.h"
 #include "exec/data.h"
 #include "exec/initial.h"
 #include "exec/interpreter.h"
-#include "exec/kernels/gemm.h"
 #include "exec/launcher.h"
 #include "exec/train.h"
 #include "sim/cluster.h"
@@ -42,20 +41,22 @@ int fail(const std::string& message, int code = kBadInput) {
   return code;
 }
 
-// With our runtime and in fp32: what this backend runs. A plan of another precision is read again.
-Result<Scenario> read(const Options& options) {
+// With our runtime and in a precision that the device runs. A plan of another one is read again.
+Result<Scenario> read(const Options& options, const RunDevice& device) {
   ScenarioOptions how{.overrides = options.set, .runtime = Runtime::Rehearse};
   if (!options.cluster.empty()) how.cluster = options.cluster;
   if (options.gpus > 0) how.gpus = options.gpus;
   Result<Scenario> first = read_scenario(options.scenario, how);
   if (!first) return first;
   const Plan& plan = first.value().plan;
-  const Precision fp32{"fp32", 4, 4, 8, ComputeType::Fp32};
-  if (plan.runtime == Runtime::Rehearse && plan.precision == fp32) return first;
+  const Precision runs = device.precision(plan.precision, plan.zero_stage);
+  if (plan.runtime == Runtime::Rehearse && plan.precision == runs) return first;
   std::string said;
-  if (!(plan.precision == fp32)) {
-    said = "plan.precision: " + plan.precision.name + " is run as fp32 (4+4+8 bytes per parameter)";
-    how.overrides.push_back("plan.precision=fp32");
+  if (!(plan.precision == runs)) {
+    said = "plan.precision: " + plan.precision.name + " is run as " + runs.name + " (" +
+           std::to_string(runs.parameters) + "+" + std::to_string(runs.gradients) + "+" +
+           std::to_string(runs.optimizer) + " bytes per parameter)";
+    how.overrides.push_back("plan.precision=" + runs.name);
   }
   how.overrides.push_back("plan.runtime=rehearse");
   Result<Scenario> again = read_scenario(options.scenario, how);
@@ -175,10 +176,13 @@ Result<> prepare_files(const Options& options, const Processes& all) {
   return options.checkpoint.empty() ? Result<>() : exec::prepare_checkpoints(options.checkpoint);
 }
 
-int perform(const Options& options, const Scenario& scenario, const Schedule& schedule, Processes& all) {
+int perform(const Options& options, const Scenario& scenario, const Schedule& schedule,
+            const RunDevice& device, Processes& all) {
   const StopSignals signals;
   const std::string where = options.scenario + ": ";
-  if (const Result<> room = enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here()); !room) {
+  const Result<> room = device.cuda() ? Result<>()  // its arenas are on the GPU
+                                      : enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here());
+  if (!room) {
     return all.fail(where + room.error().message, kRunFailed);
   }
   const Result<exec::Data> data =
@@ -187,10 +191,20 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   if (const Result<> good = prepare_files(options, all); !good) return all.fail(good.error().message, kBadInput);
 
   const int workers = workers_of(options, scenario, all);
-  const std::unique_ptr<exec::Backend> backend = exec::make_cpu_backend();
+  const Result<std::unique_ptr<exec::Backend>> opened =
+      device.make_backend(scenario.plan, schedule, all.local(), options.timeout);
+  if (!opened) return all.fail(where + opened.error().message, kRunFailed);
+  exec::Backend& backend = *opened.value();
+  Result<std::unique_ptr<exec::Communicator>> nccl = std::unique_ptr<exec::Communicator>();
+  if (device.cuda() && all.count() > 1) {
+    nccl = device.make_nccl(backend, scenario.plan, schedule, all.number(), all.count(), options.timeout,
+                            [&all](const std::string& own) { return all.share(own); });
+    if (!nccl) return all.fail(where + nccl.error().message, kRunFailed);
+  }
+  exec::Communicator* communicator = nccl.value() != nullptr ? nccl.value().get() : all.communicator();
   Result<std::unique_ptr<exec::Interpreter>> made = exec::Interpreter::create(
-      scenario.model, scenario.plan, schedule, *backend,
-      {.workers = workers, .communicator = all.communicator(), .observer = all.observer()});
+      scenario.model, scenario.plan, schedule, backend,
+      {.workers = workers, .communicator = communicator, .observer = all.observer()});
   if (!made) return all.fail(where + made.error().message, kBadInput);
   exec::Interpreter& process = *made.value();
   const Result<exec::TrainFrom> from = begin(options, scenario, process);
@@ -201,7 +215,10 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   }
 
   Measurement measurement{.scenario = &scenario, .schedule = &schedule,
-                          .instruction_set = std::string(exec::instruction_set()), .workers = workers};
+                          .backend = std::string(backend.name()),
+                          .device = std::string(backend.device()) +
+                                    (device.cuda() ? " (" + device.describe() + ")" : std::string()),
+                          .workers = workers};
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     measurement.counted.push_back(process.peak_bytes({row}));
   }
@@ -257,6 +274,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
 
 // In this process, as one of several, or as the launcher of several.
 int run_in_processes(const Options& options, const Scenario& scenario, const Schedule& schedule,
+                     const RunDevice& device,
                      const std::optional<exec::LaunchEnvironment>& launch) {
   const std::int32_t processes = launch ? launch->processes : options.processes;
   const std::string who = launch && !launch->launched() ? launch->by : "--processes";
@@ -279,13 +297,12 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
                                    .version = REHEARSE_VERSION, .timeout_s = options.timeout,
                                    .flight = options.flight, .print_error = print_error});
   }
-  return perform(options, scenario, schedule, all);
+  return perform(options, scenario, schedule, device, all);
 }
 
 int run(const Options& options) {
-  if (options.device == "cuda") {
-    return fail("run: --device cuda: this build has no CUDA backend", kRunFailed);
-  }
+  const Result<RunDevice> device = RunDevice::choose(options.device);
+  if (!device) return fail("run: --device cuda: " + device.error().message, kRunFailed);
   const Result<std::optional<exec::LaunchEnvironment>> launch = exec::read_launch_environment(std::getenv);
   if (!launch) return fail("run: " + launch.error().message);
   const bool launched = launch.value() && launch.value()->launched();
@@ -293,7 +310,7 @@ int run(const Options& options) {
     return fail("run: --processes: " + launch.value()->by + " has started this as one of " +
                 std::to_string(launch.value()->processes) + " processes already");
   }
-  Result<Scenario> scenario_read = read(options);
+  Result<Scenario> scenario_read = read(options, device.value());
   if (!scenario_read) return fail(scenario_read.error().message);
   Scenario scenario = std::move(scenario_read).value();
   const bool speaks = !launch.value() || (launch.value()->process == 0 && !launched);
@@ -314,7 +331,7 @@ int run(const Options& options) {
   }
   const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
   if (!schedule) return fail(options.scenario + ": " + schedule.error().message);
-  return run_in_processes(options, scenario, schedule.value(), launch.value());
+  return run_in_processes(options, scenario, schedule.value(), device.value(), launch.value());
 }
 
 }  // namespace

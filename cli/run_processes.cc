@@ -110,6 +110,16 @@ Result<> Processes::agree(const Result<>& own) {
   return Error{"another process failed"};
 }
 
+Result<std::string> Processes::share(const std::string& own) {
+  if (!group_) return own;
+  const std::string key = "shared/" + std::to_string(shared_++);
+  if (first()) {
+    if (const Result<> set = group_->store().set(key, own); !set) return set.error();
+    return own;
+  }
+  return group_->store().get(key, timeout_s_);
+}
+
 Result<> Processes::gather(const exec::Interpreter& process, Measurement& measurement) {
   measurement.processes = count();
   if (!group_) {

@@ -39,6 +39,9 @@ class Processes {
   // Every process calls these in the same order.
   Result<int> largest(int own);                // over all processes
   Result<> agree(const Result<>& own);         // an error if one has one
+  Result<std::string> share(const std::string& own);  // what process 0 brought
+  int number() const { return group_ == nullptr ? 0 : group_->launch().process; }
+  int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
   // Fills what process 0 reports: start and end of the last step's ops on every row, and the longest
   // process's time of every step. On the others it hands theirs over.
   Result<> gather(const exec::Interpreter& process, Measurement& measurement);
@@ -55,6 +58,7 @@ class Processes {
   std::unique_ptr<exec::ProcessCommunicator> communicator_;
   std::optional<exec::Observer> observer_;
   double timeout_s_ = 600;
+  int shared_ = 0;             // values shared so far
   bool others_fault_ = false;  // the error at hand is another process's
 };
 

@@ -81,9 +81,10 @@ std::string layout_text(const Plan& plan) {
                      plan.microbatches(), plan.micro_batch, plan.sequence_length);
 }
 
-// "avx2, 2 threads", "avx2, 4 processes of 1 thread".
+// "this machine's CPU (avx2, 4 processes of 1 thread)", "an NVIDIA H100 (CUDA 13.0, ...)".
 std::string machine_text(const Measurement& m) {
-  return fmt::format("{}, {}{} {}", m.instruction_set,
+  if (m.backend == "cuda") return m.device;
+  return fmt::format("this machine's CPU ({}, {}{} {})", m.device,
                      m.processes > 1 ? fmt::format("{} processes of ", m.processes) : std::string(), m.workers,
                      m.workers == 1 ? "thread" : "threads");
 }
@@ -107,7 +108,7 @@ std::int64_t Measurement::peak_planned() const {
 Trace measured_trace(const Measurement& m) {
   const Plan& plan = m.scenario->plan;
   TraceOptions options{.label = TraceLabel::Measured, .title = m.scenario->name,
-                       .caption = "measured on this machine's CPU (" + machine_text(m) + ")"};
+                       .caption = "measured on " + machine_text(m)};
   const Mesh mesh(plan);
   for (const RowInfo& row : m.schedule->rows) {
     const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
@@ -132,9 +133,9 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                                    FlopsConvention::Megatron) / (ranks * step) * 1e-12;
   Json json = {{"schema", "rehearse.measurement/1"},
                {"name", scenario.name},
-               {"device", "cpu"},
-               {"backend", "cpu"},
-               {"instruction_set", m.instruction_set},
+               {"device", m.backend == "cuda" ? m.device : "cpu"},
+               {"backend", m.backend},
+               {"instruction_set", m.backend == "cpu" ? Json(m.device) : Json(nullptr)},
                {"processes", m.processes},
                {"threads", m.workers},
                {"gpus", plan.gpus()},
@@ -200,9 +201,10 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
-  text += fmt::format("  {} parameters on {} {} of this machine's CPU ({}), fp32\n  {}\n\n",
+  text += fmt::format("  {} parameters on {} {} of {}, {}\n  {}\n\n",
                       with_commas(total_parameters(scenario.model)), plan.gpus(),
-                      plan.gpus() == 1 ? "rank" : "ranks", machine_text(m), layout_text(plan));
+                      plan.gpus() == 1 ? "rank" : "ranks", machine_text(m), plan.precision.name,
+                      layout_text(plan));
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm", "lr",
                       "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);

@@ -16,7 +16,8 @@ struct Measurement {
   const Schedule* schedule = nullptr;
   std::vector<exec::StepReport> steps;
   std::vector<std::int64_t> counted;   // per row: largest live sum that the executor counted [B]
-  std::string instruction_set;
+  std::string backend = "cpu";    // or "cuda"
+  std::string device;             // the instruction set; the GPU and its libraries
   int workers = 1;     // threads of each process
   int processes = 1;
   // Of the last step, per op of the schedule [ns since the first rank began it].

@@ -206,7 +206,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
 // A rank that is gone, and a send that never comes, end in a timeout that names rank and op.
 TEST(NcclDouble, NamesTheOpThatWaitsForADeadRank) {
   Prepared p = prepare(Family::Gpt2, {"pipeline_parallel=2"});
-  const auto outcomes = train_with_nccl(p, 1, nullptr, 0);
+  const auto outcomes = train_with_nccl(p, 4, nullptr, 0);
   EXPECT_EQ(outcomes[0].error, "");  // it left
   EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
   EXPECT_NE(outcomes[1].error.find("RECV_F0"), std::string::npos) << outcomes[1].error;
@@ -219,12 +219,12 @@ TEST(NcclDouble, NamesAStuckRank) {
   std::condition_variable changed;
   bool released = false;
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::this_thread::sleep_for(std::chrono::seconds(11));
     const std::scoped_lock lock(mutex);
     released = true;
     changed.notify_all();
   });
-  const auto outcomes = train_with_nccl(p, 1, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
+  const auto outcomes = train_with_nccl(p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
     if (process != 1 || step != 1) return;
     auto& streams = dynamic_cast<cuda::StreamSource&>(backend);
     cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
