@@ -80,8 +80,7 @@ class CpuBackend final : public Backend {
 
   void linear(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
               const void* bias, void* y) override {
-    exec::linear(m, n, k, f(x), f(w), f(y));
-    if (bias != nullptr) add_bias(m, n, f(bias), f(y));
+    exec::linear_bias(m, n, k, f(x), f(w), f(bias), f(y));
   }
   void logits(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
               float* y) override {

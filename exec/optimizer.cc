@@ -4,12 +4,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "exec/kernels/table.h"
+
 namespace rehearse::exec {
 
 double sum_of_squares(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return sum;
+  return kernels().sum_of_squares(static_cast<std::int64_t>(values.size()), values.data());
 }
 
 float clip_factor(double norm, double clip_norm) {
@@ -21,19 +21,19 @@ void adamw(std::span<float> parameters, std::span<const float> gradients, std::s
            std::span<float> v, const TrainOptions& options, double rate, double decay,
            std::int64_t step, float scale) {
   const double t = static_cast<double>(step + 1);
-  const auto b1 = static_cast<float>(options.beta1), b2 = static_cast<float>(options.beta2);
+  const auto f = [](double value) { return static_cast<float>(value); };
   // 1 - beta in fp64: in fp32 it would be off by 2e-5 of itself for 0.999.
-  const auto a1 = static_cast<float>(1.0 - options.beta1), a2 = static_cast<float>(1.0 - options.beta2);
-  const auto keep = static_cast<float>(1.0 - rate * decay);
-  const auto size = static_cast<float>(rate / (1.0 - std::pow(options.beta1, t)));
-  const auto root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, t)));
-  const auto epsilon = static_cast<float>(options.epsilon);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const float g = gradients[i] * scale;
-    m[i] = b1 * m[i] + a1 * g;
-    v[i] = b2 * v[i] + a2 * g * g;
-    parameters[i] = parameters[i] * keep - size * m[i] / (std::sqrt(v[i]) * root + epsilon);
-  }
+  const AdamwFactors factors{.scale = scale,
+                             .beta1 = f(options.beta1),
+                             .rest1 = f(1.0 - options.beta1),
+                             .beta2 = f(options.beta2),
+                             .rest2 = f(1.0 - options.beta2),
+                             .keep = f(1.0 - rate * decay),
+                             .size = f(rate / (1.0 - std::pow(options.beta1, t))),
+                             .root = f(1.0 / std::sqrt(1.0 - std::pow(options.beta2, t))),
+                             .epsilon = f(options.epsilon)};
+  kernels().adamw(static_cast<std::int64_t>(parameters.size()), factors, gradients.data(),
+                  parameters.data(), m.data(), v.data());
 }
 
 double learning_rate(const TrainOptions& options, std::int64_t step) {

@@ -1,7 +1,9 @@
 // Matrix products of fp32 row-major arrays, in the three forms that a linear layer needs.
 //
-// One source compiled for several instruction sets (gemm_impl.inc), chosen once at run time: the
-// baseline, AVX2 + FMA, AVX-512. Single-threaded; on one machine equal inputs give equal bits.
+// One source compiled for several instruction sets (product.inc, own kernels; product_eigen.inc for
+// the rest), chosen once at run time (dispatch.cc): the baseline, AVX2 + FMA, AVX-512.
+// Single-threaded; on one machine equal inputs give equal bits. A thread's first product takes
+// 1.8 MB for packed blocks, once.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,9 @@ namespace rehearse::exec {
 
 // y(m, n) = x(m, k) w(n, k)^T
 void linear(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w, float* y);
+// ... + bias(n); bias may be null
+void linear_bias(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w,
+                 const float* bias, float* y);
 // dx(m, k) = dy(m, n) w(n, k)
 void linear_input(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, const float* w,
                   float* dx);

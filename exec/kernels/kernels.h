@@ -39,6 +39,14 @@ void swiglu_backward(std::int64_t rows, std::int64_t f, const float* dg, const f
 void rope(std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads,
           std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, float* qkv);
 
+// --- the optimizer -------------------------------------------------------------------------------
+// What AdamW takes of one step, rounded once: g = gradient * scale; m = beta1 m + rest1 g;
+// v = beta2 v + rest2 g^2; p = keep p - size m / (root sqrt(v) + epsilon).
+struct AdamwFactors {
+  float scale = 1, beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
+  float keep = 1, size = 0, root = 1, epsilon = 0;
+};
+
 // --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
 // o(tokens, heads * d), lse(heads, tokens)
 void attention(const AttentionShape& shape, const float* qkv, float* o, float* lse);

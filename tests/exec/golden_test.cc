@@ -13,6 +13,7 @@
 #include "exec/data.h"
 #include "exec/cpu_backend.h"
 #include "exec/interpreter.h"
+#include "exec/kernels/gemm.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
 
@@ -152,6 +153,9 @@ void expect_golden(const std::string& size, const Layout& layout) {
   options.train.clip_norm = 0;
   const Json& f64 = json["f64"];
   double worst_norm = 0;
+  // Adam makes steps of the rounding noise in gradients near 1e-8. Eigen sums in one run, which is too
+  // noisy for `tiny` (up to 4e-5 at step 7); our products sum in short runs (exec/kernels/product.inc).
+  const bool own_products = instruction_set() != "baseline";
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int32_t r = 0; r < layout.d; ++r) {
       for (std::int32_t j = 0; j < plan.microbatches(); ++j) {
@@ -172,11 +176,12 @@ void expect_golden(const std::string& size, const Layout& layout) {
                                                           : f64["grad_norm"][s];
     const double error = result.value().grad_norm / norm.get<double>() - 1;
     worst_norm = std::max(worst_norm, std::abs(error));
-    if (size == "micro") {
+    if (size == "micro" || own_products) {
       EXPECT_NEAR(error, 0, 2e-5) << "step " << step;
     }
   }
   std::printf("%s %s: gradient norms within %.1e\n", size.c_str(), layout.name, worst_norm);
+  if (size == "tiny" && !own_products) std::printf("SKIPPED: norms, this machine has no AVX2\n");
   if (size == "micro") {
     const auto final = read_binary<float>("tests/data/golden/micro/weights_final.f32.bin");
     for (const TensorPlace& place : run.places()) {
@@ -227,11 +232,16 @@ TEST(Golden, MicroTrainsAsPyTorchDoesInEveryLayout) {
   }
 }
 
-// Losses and final weights. Its gradient norms miss the target of 2e-5 (up to 5e-5 at one step: fp32
-// noise that Adam amplifies, cause not found): they are printed, not asserted.
-TEST(Golden, TinyTrainsAsPyTorchDoesInATensorAndPipelineLayout) {
-  expect_golden("tiny", {.name = "pp2 interleaved tp2", .t = 2, .p = 2, .v = 2, .sequence_parallel = true,
-                         .schedule = "interleaved_1f1b", .micro_batch = 2});
+TEST(Golden, TinyTrainsAsPyTorchDoesInEveryLayout) {
+  const Layout layouts[] = {
+      {.name = "one rank", .micro_batch = 8},
+      {.name = "two samples at a time", .micro_batch = 2},
+      {.name = "one sample at a time"},
+      {.name = "dp2 zero1", .d = 2, .zero = 1, .micro_batch = 4},
+      {.name = "pp2 interleaved tp2", .t = 2, .p = 2, .v = 2, .sequence_parallel = true,
+       .schedule = "interleaved_1f1b", .micro_batch = 2},
+  };
+  for (const Layout& layout : layouts) expect_golden("tiny", layout);
 }
 
 }  // namespace
