@@ -39,14 +39,21 @@ class Composition {
   std::int64_t part() const { return x_.elements / members() * width(); }  // bytes
   bool is_here(std::int32_t m) const { return process_[static_cast<std::size_t>(m)] == self_; }
   std::int32_t process(std::int32_t m) const { return process_[static_cast<std::size_t>(m)]; }
-  std::byte* in(std::int32_t m) const { return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].in); }
-  std::byte* out(std::int32_t m) const { return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].out); }
+  std::byte* in(std::int32_t m) const {
+    return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].in);
+  }
+  std::byte* out(std::int32_t m) const {
+    return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].out);
+  }
   // Where a member's own part is (AllGather), or goes to (ReduceScatter), in place or not.
-  std::byte* own(std::byte* at, std::int32_t m) const { return in(m) == out(m) ? at + m * part() : at; }
+  std::byte* own(std::byte* at, std::int32_t m) const {
+    return in(m) == out(m) ? at + m * part() : at;
+  }
 
   std::uint64_t slot(std::int64_t message) const {
     return kCollective | (static_cast<std::uint64_t>(x_.instance) << 43) |
-           ((static_cast<std::uint64_t>(x_.sequence) & 0x7fffffff) << 12) | static_cast<std::uint64_t>(message);
+           ((static_cast<std::uint64_t>(x_.sequence) & 0x7fffffff) << 12) |
+           static_cast<std::uint64_t>(message);
   }
   void send(std::int32_t to, std::int64_t message, std::byte* data, std::int64_t bytes) {
     if (bytes > 0) messages_.push_back({to, slot(message), data, bytes, true});
@@ -63,7 +70,8 @@ class Composition {
     scratch_.emplace_back(new std::byte[static_cast<std::size_t>(bytes)]);
     return scratch_.back().get();
   }
-  // Number of a message from member a to member b: a's and b's places among their processes' members.
+  // Number of a message from member a to member b: a's and b's places among their processes'
+  // members.
   std::int64_t message(std::int32_t a, std::int32_t b) const {
     const auto place = [this](std::int32_t m) {
       return std::count(process_.begin(), process_.begin() + m, process(m));
@@ -93,8 +101,8 @@ class Composition {
   std::vector<std::unique_ptr<std::byte[]>> scratch_;
 };
 
-// REQUIRES: the other processes' sends of [begin, end) to this one, and this one's to them, are what
-// messages_ lacks only on the receiving side.
+// REQUIRES: the other processes' sends of [begin, end) to this one, and this one's to them, are
+// what messages_ lacks only on the receiving side.
 Result<> Composition::gather_and_sum(std::int64_t begin, std::int64_t end, std::byte* to) {
   std::vector<const void*> arrays;
   for (std::int32_t m = 0; m < members(); ++m) {
@@ -278,7 +286,9 @@ Result<> Composition::shift() {
 Result<> Composition::perform() {
   if (x_.type == ElementType::BFloat16) return Error{"the CPU computes in fp32"};
   const auto most = static_cast<std::int64_t>(members());
-  if (most >= kMessages || static_cast<std::int64_t>(here_.size()) * static_cast<std::int64_t>(here_.size()) > kMessages) {
+  if (most >= kMessages ||
+      static_cast<std::int64_t>(here_.size()) * static_cast<std::int64_t>(here_.size()) >
+          kMessages) {
     return Error{"a group of " + std::to_string(most) + " ranks is too large"};
   }
   if (others_.empty()) {
@@ -286,17 +296,27 @@ Result<> Composition::perform() {
     return {};
   }
   switch (x_.kind) {
-    case OpKind::AllReduce: return all_reduce();
-    case OpKind::ReduceScatter: return reduce_scatter();
+    case OpKind::AllReduce:
+      return all_reduce();
+    case OpKind::ReduceScatter:
+      return reduce_scatter();
     case OpKind::AllGather:
-    case OpKind::Unshard: return all_gather();
-    case OpKind::Broadcast: return broadcast();
-    case OpKind::Reduce: return reduce();
-    case OpKind::Gather: return gather();
-    case OpKind::Scatter: return scatter();
-    case OpKind::AllToAll: return all_to_all();
-    case OpKind::Send: return shift();
-    default: return Error{"no collective"};
+    case OpKind::Unshard:
+      return all_gather();
+    case OpKind::Broadcast:
+      return broadcast();
+    case OpKind::Reduce:
+      return reduce();
+    case OpKind::Gather:
+      return gather();
+    case OpKind::Scatter:
+      return scatter();
+    case OpKind::AllToAll:
+      return all_to_all();
+    case OpKind::Send:
+      return shift();
+    default:
+      return Error{"no collective"};
   }
 }
 

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kCollective = std::uint64_t{1} << 63;  // set in 
 
 struct Message {
   std::int32_t process = 0;  // the other one
-  std::uint64_t slot = 0;    // the same at both ends; distinct while under way between two processes
+  std::uint64_t slot = 0;  // the same at both ends; distinct while under way between two processes
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
   bool send = false;

@@ -21,9 +21,9 @@ T of(const std::atomic<T>& value) {
 // Where a rank stands: its unfinished op with the smallest place in the global order.
 struct Standing {
   std::int64_t step = 0, key = 0;
-  std::int32_t op = -1;     // -1: has performed everything, or nothing is known
+  std::int32_t op = -1;  // -1: has performed everything, or nothing is known
   bool under_way = false;
-  bool waiting = false;     // for other ranks
+  bool waiting = false;  // for other ranks
   bool before(const Standing& other) const {
     if (step != other.step) return step < other.step;
     if (key != other.key) return key < other.key;
@@ -47,7 +47,10 @@ Standing standing(const Scene& scene, std::int32_t rank) {
     open[stream] = true;
     if (op.key >= at.key) continue;
     const bool under_way = of(on.op) == i;
-    at = {.step = at.step, .key = op.key, .op = i, .under_way = under_way,
+    at = {.step = at.step,
+          .key = op.key,
+          .op = i,
+          .under_way = under_way,
           .waiting = under_way && of(on.waits_for) != kWaitsForNobody};
   }
   if (at.op < 0) at = {.step = at.step + 1, .key = std::numeric_limits<std::int64_t>::min()};
@@ -70,8 +73,9 @@ std::int32_t named_op(const Scene& scene, std::int32_t rank, const Standing& at)
 class Court {
  public:
   explicit Court(const Scene& scene)
-      : scene_(scene), each_(static_cast<std::int32_t>(scene.rows.size()) /
-                             static_cast<std::int32_t>(scene.processes.size())) {
+      : scene_(scene),
+        each_(static_cast<std::int32_t>(scene.rows.size()) /
+              static_cast<std::int32_t>(scene.processes.size())) {
     for (std::int32_t r = 0; r < static_cast<std::int32_t>(scene.rows.size()); ++r) {
       standing_.push_back(standing(scene, r));
     }
@@ -80,7 +84,9 @@ class Court {
 
  private:
   std::int32_t processes() const { return static_cast<std::int32_t>(scene_.processes.size()); }
-  const ProcessView& view(std::int32_t p) const { return scene_.processes[static_cast<std::size_t>(p)]; }
+  const ProcessView& view(std::int32_t p) const {
+    return scene_.processes[static_cast<std::size_t>(p)];
+  }
   // The first process for which `is` holds; -1: none.
   template <class Is>
   std::int32_t find(const Is& is) const {
@@ -144,18 +150,21 @@ Verdict Court::ended(std::int32_t process) const {
                                strsignal(who.code) + ")" + where(rank));
     case How::Exited:
       return verdict(rank, "ended with exit code " + std::to_string(who.code) + where(rank));
-    case How::Stopped: return verdict(rank, "is stopped" + where(rank));
+    case How::Stopped:
+      return verdict(rank, "is stopped" + where(rank));
     case How::Silent:
-      return verdict(rank, "has not been heard of for " + std::to_string(static_cast<int>(who.silent_s)) +
-                               " s" + where(rank));
-    default: return verdict(rank, "died (its connection closed)" + where(rank));
+      return verdict(rank, "has not been heard of for " +
+                               std::to_string(static_cast<int>(who.silent_s)) + " s" + where(rank));
+    default:
+      return verdict(rank, "died (its connection closed)" + where(rank));
   }
 }
 
 // Everybody lives and is heard of, and somebody waited too long.
 Verdict Court::stuck() const {
   const std::int32_t rank = hindmost(0, static_cast<std::int32_t>(scene_.rows.size()));
-  const std::string limit = "the timeout of " + std::to_string(static_cast<int>(scene_.timeout_s)) + " s";
+  const std::string limit =
+      "the timeout of " + std::to_string(static_cast<int>(scene_.timeout_s)) + " s";
   return verdict(rank, "holds up the others for longer than " + limit + where(rank));
 }
 
@@ -165,7 +174,8 @@ Verdict Court::judge() const {
   };
   const auto own = [&](std::int32_t p) {
     const FailureReport& report = *view(p).report;
-    return Verdict{.rank = report.rank >= 0 ? report.rank : p * each_, .exit_code = report.exit_code,
+    return Verdict{.rank = report.rank >= 0 ? report.rank : p * each_,
+                   .exit_code = report.exit_code,
                    .line = report.text};
   };
   if (const std::int32_t p = find(reported(FailureReport::Kind::Refused)); p >= 0) return own(p);
@@ -174,9 +184,12 @@ Verdict Court::judge() const {
     return !p.report && (p.how == How::Killed || p.how == How::Exited || p.how == How::Lost);
   };
   if (const std::int32_t p = find(dead); p >= 0) return ended(p);
-  const auto quiet = [](const ProcessView& p) { return p.how == How::Stopped || p.how == How::Silent; };
+  const auto quiet = [](const ProcessView& p) {
+    return p.how == How::Stopped || p.how == How::Silent;
+  };
   if (const std::int32_t p = find(quiet); p >= 0) return ended(p);
-  if (const std::int32_t p = find([](const ProcessView& v) { return v.how == How::Absent; }); p >= 0) {
+  if (const std::int32_t p = find([](const ProcessView& v) { return v.how == How::Absent; });
+      p >= 0) {
     return {.rank = p * each_, .exit_code = 3, .line = name(p * each_) + " did not join in time"};
   }
   if (find(reported(FailureReport::Kind::Timeout)) >= 0) return stuck();
@@ -194,7 +207,8 @@ std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
     const std::int32_t replica = at.data * plan.context_parallel + at.context;
     for (std::int32_t row = 0; row < static_cast<std::int32_t>(schedule.rows.size()); ++row) {
       const RowInfo& info = schedule.rows[static_cast<std::size_t>(row)];
-      if (info.position.value == at.pipeline && replica >= info.data_begin && replica < info.data_end) {
+      if (info.position.value == at.pipeline && replica >= info.data_begin &&
+          replica < info.data_end) {
         rows[static_cast<std::size_t>(r)] = {row};
       }
     }
@@ -202,7 +216,9 @@ std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
   return rows;
 }
 
-Verdict diagnose(const Scene& scene) { return Court(scene).judge(); }
+Verdict diagnose(const Scene& scene) {
+  return Court(scene).judge();
+}
 
 std::string status_bytes(const StatusBoard& board, std::int32_t first, std::int32_t last) {
   WireWriter out;

@@ -2,8 +2,8 @@
 //
 // A process that died is the culprit; else one whose own work failed; else one that is stopped or
 // silent; else follow who waits for whom. Because every edge of a schedule goes forward in its one
-// global order, that chain ends at the rank whose next op has the smallest place: nobody else can be
-// what it waits for. So the chain itself is never followed.
+// global order, that chain ends at the rank whose next op has the smallest place: nobody else can
+// be what it waits for. So the chain itself is never followed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace rehearse::exec {
 // What is known of a process when the run has failed.
 struct ProcessView {
   enum class How : std::uint8_t {
-    Running, Finished,
+    Running,
+    Finished,
     Absent,   // never joined
     Killed,   // by signal `code`
     Exited,   // with `code`, without a word

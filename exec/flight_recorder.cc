@@ -35,23 +35,25 @@ std::string waited_for(std::int32_t peer) {
 std::string event_json(const OpEvent& event, const Schedule& schedule) {
   const std::int32_t op = event.op.load(std::memory_order_relaxed);
   const std::int64_t ended = event.ended_ns.load(std::memory_order_relaxed);
-  const std::size_t stream = std::min<std::size_t>(event.stream.load(std::memory_order_relaxed), kNumStreams - 1);
+  const std::size_t stream =
+      std::min<std::size_t>(event.stream.load(std::memory_order_relaxed), kNumStreams - 1);
   return "{\"step\": " + std::to_string(event.step.load(std::memory_order_relaxed)) +
          ", \"op\": " + op_name(schedule, op) + ", \"id\": " + std::to_string(op) +
-         ", \"stream\": \"" + kStreamNames[stream] + "\", \"began_ns\": " +
-         std::to_string(event.began_ns.load(std::memory_order_relaxed)) +
+         ", \"stream\": \"" + kStreamNames[stream] +
+         "\", \"began_ns\": " + std::to_string(event.began_ns.load(std::memory_order_relaxed)) +
          ", \"ended_ns\": " + (ended == 0 ? "null" : std::to_string(ended)) +
          ", \"waited_for\": " + waited_for(event.waits_for.load(std::memory_order_relaxed)) + "}";
 }
 
 std::string rank_json(const RankStatus& status, std::int32_t rank, const Schedule& schedule) {
   const std::int32_t step = status.step.load(std::memory_order_relaxed);
-  std::string text = "{\n \"schema\": \"rehearse.flight/1\",\n \"rank\": " + std::to_string(rank) +
-                     ",\n \"step\": " + (step < 0 ? "null" : std::to_string(step)) + ",\n \"last_finished\": " +
-                     op_name(schedule, status.last_ended.load(std::memory_order_relaxed)) +
-                     ",\n \"events\": [";
+  std::string text =
+      "{\n \"schema\": \"rehearse.flight/1\",\n \"rank\": " + std::to_string(rank) +
+      ",\n \"step\": " + (step < 0 ? "null" : std::to_string(step)) + ",\n \"last_finished\": " +
+      op_name(schedule, status.last_ended.load(std::memory_order_relaxed)) + ",\n \"events\": [";
   const std::uint32_t events = status.events.load(std::memory_order_relaxed);
-  const std::uint32_t first = events > kFlightEvents ? events - static_cast<std::uint32_t>(kFlightEvents) : 0;
+  const std::uint32_t first =
+      events > kFlightEvents ? events - static_cast<std::uint32_t>(kFlightEvents) : 0;
   for (std::uint32_t i = first; i < events; ++i) {
     text += i == first ? "\n  " : ",\n  ";
     text += event_json(status.ring[i % kFlightEvents], schedule);

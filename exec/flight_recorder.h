@@ -2,9 +2,10 @@
 // run fails. The ring itself lies in the status board (exec/status.h), so that a launcher can write
 // the record of a rank that was killed.
 //
-// A file: {"schema": "rehearse.flight/1", "rank", "step", "last_finished", "events": [{"step", "op",
-// "id", "stream", "began_ns", "ended_ns", "waited_for"}]}, oldest event first; ended_ns null: it was
-// under way; waited_for: a rank, "group" or null. Times are CLOCK_MONOTONIC of the rank's machine.
+// A file: {"schema": "rehearse.flight/1", "rank", "step", "last_finished", "events": [{"step",
+// "op", "id", "stream", "began_ns", "ended_ns", "waited_for"}]}, oldest event first; ended_ns null:
+// it was under way; waited_for: a rank, "group" or null. Times are CLOCK_MONOTONIC of the rank's
+// machine.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,9 @@
 
 namespace rehearse::exec {
 
-bool has_gloo() { return false; }
+bool has_gloo() {
+  return false;
+}
 
 Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions&, StoreClient&) {
   return Error{"this build has no Gloo (libgloo-dev), which carries data between processes"};

@@ -22,7 +22,8 @@ namespace rehearse::exec {
 namespace {
 
 constexpr std::int32_t kAgreement = (1 << 20) - 1;  // the instance of largest()
-constexpr auto kEarly = std::chrono::milliseconds(5);  // by which a wait may end before its deadline
+constexpr auto kEarly =
+    std::chrono::milliseconds(5);  // by which a wait may end before its deadline
 
 // The keys of Gloo's own meeting, in our store.
 class GlooStore : public gloo::rendezvous::Store {
@@ -37,7 +38,8 @@ class GlooStore : public gloo::rendezvous::Store {
     return {value.value().begin(), value.value().end()};
   }
   void wait(const std::vector<std::string>& keys) override { wait_for(keys, timeout_s_); }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override {
     wait_for(keys, std::chrono::duration<double>(timeout).count());
   }
 
@@ -111,7 +113,8 @@ class GlooCommunicator final : public ProcessCommunicator {
             Done done) override {
     (void)from;  // Gloo only reads what it sends
     auto* bytes = const_cast<std::byte*>(data.data());
-    one({process_of(to_rank), tag, bytes, static_cast<std::int64_t>(data.size()), true}, std::move(done));
+    one({process_of(to_rank), tag, bytes, static_cast<std::int64_t>(data.size()), true},
+        std::move(done));
   }
   void receive(Lane to, std::int32_t from_rank, std::uint64_t tag, std::span<std::byte> data,
                Done done) override {
@@ -169,8 +172,9 @@ void GlooCommunicator::break_off(GlooTrouble trouble, const std::string& why) {
 Result<> GlooCommunicator::move(std::span<const Message> messages) {
   using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
   std::vector<Buffer> buffers;
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
+  const auto deadline =
+      std::chrono::steady_clock::now() +
+      std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
   const auto forget = [&] {
     const std::lock_guard lock(mutex_);
     for (const Buffer& buffer : buffers) waiting_.erase(buffer.get());
@@ -178,13 +182,15 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
   const Message* at = nullptr;
   const auto partner = [&] { return "process " + std::to_string(at->process); };
   const auto left = [&] {
-    const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
     return std::max(rest, std::chrono::milliseconds(1));
   };
   bool done = true;
   try {
     for (const Message& message : messages) {
-      buffers.push_back(context_->createUnboundBuffer(message.data, static_cast<std::size_t>(message.bytes)));
+      buffers.push_back(
+          context_->createUnboundBuffer(message.data, static_cast<std::size_t>(message.bytes)));
     }
     {
       const std::lock_guard lock(mutex_);
@@ -224,8 +230,13 @@ Result<double> GlooCommunicator::largest(double value) {
   for (std::int32_t p = 0; p < options_.processes; ++p) ranks.push_back(p * each_);
   std::vector<Contribution> contributions(ranks.size());
   contributions[static_cast<std::size_t>(options_.process)] = {&value, &value};
-  const Exchange exchange{.kind = OpKind::AllReduce, .type = ElementType::Float64, .maximum = true, .elements = 1,
-                          .instance = kAgreement, .sequence = agreements_++, .ranks = ranks,
+  const Exchange exchange{.kind = OpKind::AllReduce,
+                          .type = ElementType::Float64,
+                          .maximum = true,
+                          .elements = 1,
+                          .instance = kAgreement,
+                          .sequence = agreements_++,
+                          .ranks = ranks,
                           .contributions = contributions};
   const Result<> done = perform_here(exchange);
   if (!done) return done.error();
@@ -234,12 +245,16 @@ Result<double> GlooCommunicator::largest(double value) {
 
 }  // namespace
 
-bool has_gloo() { return true; }
+bool has_gloo() {
+  return true;
+}
 
-Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options, StoreClient& store) {
+Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options,
+                                                          StoreClient& store) {
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections whose other end may be gone
   try {
-    const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000));
+    const auto timeout =
+        std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000));
     gloo::transport::tcp::attr where;
     where.hostname = options.address;
     auto device = gloo::transport::tcp::CreateDevice(where);
@@ -250,8 +265,10 @@ Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& opt
     return std::unique_ptr<ProcessCommunicator>(new GlooCommunicator(options, std::move(context)));
   } catch (const std::exception& error) {  // Gloo's way to fail; its text has paths of its sources
     const std::string text = error.what();
-    const bool ours = text.find("[/") == std::string::npos && text.find(".cc:") == std::string::npos;
-    return Error{"gloo: the processes cannot connect at " + options.address + (ours ? ": " + text : std::string())};
+    const bool ours =
+        text.find("[/") == std::string::npos && text.find(".cc:") == std::string::npos;
+    return Error{"gloo: the processes cannot connect at " + options.address +
+                 (ours ? ": " + text : std::string())};
   }
 }
 

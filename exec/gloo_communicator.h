@@ -30,12 +30,14 @@ class ProcessCommunicator : public Communicator {
 
 struct GlooOptions {
   std::int32_t process = 0, processes = 1;
-  std::int32_t ranks = 1;     // of the run; `processes` divides it
-  std::string address;        // numeric, of this machine, where the others reach it
-  double timeout_s = 600;     // of one exchange
+  std::int32_t ranks = 1;  // of the run; `processes` divides it
+  std::string address;     // numeric, of this machine, where the others reach it
+  double timeout_s = 600;  // of one exchange
 };
 
-// Meets the other processes through keys of the store. Error: who does not come, within the timeout.
-Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options, StoreClient& store);
+// Meets the other processes through keys of the store. Error: who does not come, within the
+// timeout.
+Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options,
+                                                          StoreClient& store);
 
 }  // namespace rehearse::exec

@@ -15,13 +15,14 @@ std::string text(const Variable& variable, const char* name) {
 }
 
 // A whole number in [low, high].
-Result<std::int32_t> number(const Variable& variable, const char* name, std::int32_t low, std::int32_t high) {
+Result<std::int32_t> number(const Variable& variable, const char* name, std::int32_t low,
+                            std::int32_t high) {
   const std::string value = text(variable, name);
   std::int32_t parsed = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
   if (error != std::errc() || end != value.data() + value.size() || parsed < low || parsed > high) {
-    return Error{std::string(name) + ": \"" + value + "\" is no number from " + std::to_string(low) + " to " +
-                 std::to_string(high)};
+    return Error{std::string(name) + ": \"" + value + "\" is no number from " +
+                 std::to_string(low) + " to " + std::to_string(high)};
   }
   return parsed;
 }
@@ -93,7 +94,8 @@ std::string first_host(const std::string& node_list) {
   const std::size_t bracket = node_list.find(']', end);
   if (bracket == std::string::npos) return host;
   const std::size_t comma = node_list.find(',', bracket);
-  return host + node_list.substr(bracket + 1, comma == std::string::npos ? comma : comma - bracket - 1);
+  return host +
+         node_list.substr(bracket + 1, comma == std::string::npos ? comma : comma - bracket - 1);
 }
 
 Result<std::optional<LaunchEnvironment>> read_launch_environment(const Variable& variable) {
@@ -114,8 +116,8 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Variable&
     }
     const Result<> address = read_address(variable, out);
     if (!address) return address.error();
-    for (const char* name : {"REHEARSE_JOB", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID",
-                             "SLURM_STEP_ID", "PMIX_NAMESPACE"}) {
+    for (const char* name : {"REHEARSE_JOB", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                             "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"}) {
       const std::string part = text(variable, name);
       if (!part.empty()) out.job += (out.job.empty() ? "" : ".") + part;
     }

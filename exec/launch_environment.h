@@ -13,13 +13,13 @@ namespace rehearse::exec {
 
 struct LaunchEnvironment {
   std::int32_t process = 0, processes = 1;
-  std::int32_t local = 0;      // number on this machine: chooses the device
+  std::int32_t local = 0;            // number on this machine: chooses the device
   std::int32_t local_processes = 1;  // on this machine; all where the launcher does not say
-  std::string host;            // of process 0, where the store is
-  std::uint16_t port = 29500;  // of the store
-  std::string job;             // the same in all processes of the job, another in other jobs
-  std::string by;              // "rehearse", "torchrun", "Slurm", "Open MPI"
-  int status_descriptor = -1;  // of the launcher's status board; -1: there is none
+  std::string host;                  // of process 0, where the store is
+  std::uint16_t port = 29500;        // of the store
+  std::string job;                   // the same in all processes of the job, another in other jobs
+  std::string by;                    // "rehearse", "torchrun", "Slurm", "Open MPI"
+  int status_descriptor = -1;        // of the launcher's status board; -1: there is none
   bool launched() const { return status_descriptor >= 0; }  // by `rehearse run --processes`
 };
 

@@ -42,15 +42,18 @@ class Command {
   Command() {
     std::ifstream in("/proc/self/cmdline", std::ios::binary);
     const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) arguments_.emplace_back(all.c_str() + at);
+    for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1)
+      arguments_.emplace_back(all.c_str() + at);
     for (char** entry = environ; *entry != nullptr; ++entry) environment_.emplace_back(*entry);
   }
   void set(const std::string& name, const std::string& value) {
-    std::erase_if(environment_, [&](const std::string& entry) { return entry.starts_with(name + "="); });
+    std::erase_if(environment_,
+                  [&](const std::string& entry) { return entry.starts_with(name + "="); });
     environment_.push_back(name + "=" + value);
   }
   void unset(const std::string& name) {
-    std::erase_if(environment_, [&](const std::string& entry) { return entry.starts_with(name + "="); });
+    std::erase_if(environment_,
+                  [&](const std::string& entry) { return entry.starts_with(name + "="); });
   }
   // Only calls that are safe between fork and exec, in the child of a process with threads.
   pid_t start(const sigset_t& signals) {
@@ -77,7 +80,8 @@ class Command {
 
 std::string nonce() {
   std::uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) bits = static_cast<std::uint64_t>(monotonic_ns());
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+    bits = static_cast<std::uint64_t>(monotonic_ns());
   return std::to_string(bits);
 }
 
@@ -109,7 +113,9 @@ class Launcher {
   }
   bool killed_by_interrupt() const {  // before it could stop in good order
     for (const Child& child : children_) {
-      if (child.signal == SIGINT || child.signal == SIGTERM || (child.signal == SIGKILL && interrupts_ > 1)) return true;
+      if (child.signal == SIGINT || child.signal == SIGTERM ||
+          (child.signal == SIGKILL && interrupts_ > 1))
+        return true;
     }
     return false;
   }
@@ -129,8 +135,10 @@ Result<> Launcher::start(const sigset_t& before) {
   if (!board) return board.error();
   board_ = std::move(board).value();
   Supervisor::Options watch;
-  watch.expected = {.processes = options_.processes, .ranks = static_cast<std::int32_t>(rows.size()),
-                    .job = nonce(), .version = options_.version,
+  watch.expected = {.processes = options_.processes,
+                    .ranks = static_cast<std::int32_t>(rows.size()),
+                    .job = nonce(),
+                    .version = options_.version,
                     .schedule_hash = content_hash(*options_.schedule)};
   watch.schedule = options_.schedule;
   watch.rows = rows;
@@ -167,7 +175,8 @@ void Launcher::reap() {
   for (std::size_t p = 0; p < children_.size(); ++p) {
     Child& child = children_[p];
     const auto process = static_cast<std::int32_t>(p);
-    while (child.alive && waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
+    while (child.alive &&
+           waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
       if (WIFEXITED(status)) {
         child.alive = false;
         child.code = WEXITSTATUS(status);
@@ -178,8 +187,8 @@ void Launcher::reap() {
         child.code = 128 + child.signal;
         supervisor_->process_is(process, ProcessView::How::Killed, WTERMSIG(status));
       } else {
-        supervisor_->process_is(process,
-                                WIFSTOPPED(status) ? ProcessView::How::Stopped : ProcessView::How::Running, 0);
+        supervisor_->process_is(
+            process, WIFSTOPPED(status) ? ProcessView::How::Stopped : ProcessView::How::Running, 0);
       }
     }
   }
@@ -201,7 +210,8 @@ void Launcher::wait_for_all(const Descriptor& signals) {
     pollfd waiting{.fd = signals.get(), .events = POLLIN, .revents = 0};
     if (poll(&waiting, 1, 100) > 0) {
       signalfd_siginfo signal{};
-      if (read(signals.get(), &signal, sizeof signal) == sizeof signal && signal.ssi_signo != SIGCHLD) {
+      if (read(signals.get(), &signal, sizeof signal) == sizeof signal &&
+          signal.ssi_signo != SIGCHLD) {
         pass_on(signal);
       }
     }
@@ -210,7 +220,8 @@ void Launcher::wait_for_all(const Descriptor& signals) {
 }
 
 int Launcher::run() {
-  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);  // a background job's are ignored
+  for (const int signal : {SIGINT, SIGTERM})
+    ::signal(signal, SIG_DFL);  // a background job's are ignored
   sigset_t ours, before;
   sigemptyset(&ours);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&ours, signal);
@@ -219,7 +230,8 @@ int Launcher::run() {
   const Result<> started = start(before);
   if (!started) {
     kill_all(SIGKILL);
-    while (wait(nullptr) > 0) {}
+    while (wait(nullptr) > 0) {
+    }
     options_.print_error("run: --processes: " + started.error().message);
     return 3;
   }
@@ -242,13 +254,16 @@ int Launcher::run() {
     reap();
   }
   kill_all(SIGKILL);
-  while (wait(nullptr) > 0) {}
+  while (wait(nullptr) > 0) {
+  }
   if (interrupts_ > 0 && killed_by_interrupt()) return 130;
   return verdict ? verdict->exit_code : children_[0].code;
 }
 
 }  // namespace
 
-int launch_processes(const LauncherOptions& options) { return Launcher(options).run(); }
+int launch_processes(const LauncherOptions& options) {
+  return Launcher(options).run();
+}
 
 }  // namespace rehearse::exec

@@ -18,8 +18,8 @@ struct LauncherOptions {
   const Plan* plan = nullptr;
   const Schedule* schedule = nullptr;
   std::string version;
-  double timeout_s = 600;      // of one op
-  std::string flight;          // folder of flight records; empty: the default one
+  double timeout_s = 600;  // of one op
+  std::string flight;      // folder of flight records; empty: the default one
   std::function<void(const std::string&)> print_error;
 };
 

@@ -44,7 +44,7 @@ struct ProcessGroup::Impl {
   std::int64_t heard_ns = 0;          // when it answered last
   bool ending = false;                // this process is on its way out: not to be ended from here
   bool dumped = false;
-  std::mutex telling;                 // while `ended` is called
+  std::mutex telling;  // while `ended` is called
   std::function<void(const std::string&)> ended;
 
   void over(std::optional<AbortNotice> why);
@@ -109,10 +109,15 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
   if (at.options.flight.empty()) at.options.flight = default_flight_folder();
   at.rows = rows_of_ranks(*options.plan, *options.schedule);
   const auto ranks = static_cast<std::int32_t>(at.rows.size());
-  at.identity = {.process = launch.process, .processes = launch.processes, .ranks = ranks, .job = launch.job,
-                 .version = options.version, .schedule_hash = content_hash(*options.schedule)};
-  Result<StatusBoard> board = launch.launched() ? StatusBoard::attach(launch.status_descriptor, ranks)
-                                                : StatusBoard::create(ranks);
+  at.identity = {.process = launch.process,
+                 .processes = launch.processes,
+                 .ranks = ranks,
+                 .job = launch.job,
+                 .version = options.version,
+                 .schedule_hash = content_hash(*options.schedule)};
+  Result<StatusBoard> board = launch.launched()
+                                  ? StatusBoard::attach(launch.status_descriptor, ranks)
+                                  : StatusBoard::create(ranks);
   if (!board) return board.error();
   at.board = std::move(board).value();
 
@@ -154,8 +159,8 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     at.over(std::nullopt);
   };
   const std::string host = launch.process == 0 && !launch.launched() ? "localhost" : launch.host;
-  Result<std::unique_ptr<StoreClient>> store =
-      StoreClient::join(host, launch.port, at.identity, join_s, options.timeout_s + 3, std::move(events));
+  Result<std::unique_ptr<StoreClient>> store = StoreClient::join(
+      host, launch.port, at.identity, join_s, options.timeout_s + 3, std::move(events));
   if (!store) return store.error();
   at.store = std::move(store).value();
   std::unique_ptr<ProcessGroup> made(new ProcessGroup(std::move(impl)));
@@ -166,7 +171,8 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     (void)at.store->set("joined/" + std::to_string(launch.process), {});
   } else {
     std::vector<std::string> others;
-    for (std::int32_t p = 1; p < launch.processes; ++p) others.push_back("joined/" + std::to_string(p));
+    for (std::int32_t p = 1; p < launch.processes; ++p)
+      others.push_back("joined/" + std::to_string(p));
     // Who does not come is missed by the supervisor, which then ends the run.
     if (at.store->wait(others, join_s)) at.address = at.supervisor->address();
   }
@@ -185,12 +191,24 @@ ProcessGroup::~ProcessGroup() {
   impl_->supervisor.reset();
 }
 
-const LaunchEnvironment& ProcessGroup::launch() const { return impl_->launch; }
-const Identity& ProcessGroup::identity() const { return impl_->identity; }
-const StatusBoard& ProcessGroup::board() const { return *impl_->board; }
-StoreClient& ProcessGroup::store() { return *impl_->store; }
-const std::string& ProcessGroup::address() const { return impl_->address; }
-std::int64_t ProcessGroup::clock_offset_ns() const { return impl_->clock_offset; }
+const LaunchEnvironment& ProcessGroup::launch() const {
+  return impl_->launch;
+}
+const Identity& ProcessGroup::identity() const {
+  return impl_->identity;
+}
+const StatusBoard& ProcessGroup::board() const {
+  return *impl_->board;
+}
+StoreClient& ProcessGroup::store() {
+  return *impl_->store;
+}
+const std::string& ProcessGroup::address() const {
+  return impl_->address;
+}
+std::int64_t ProcessGroup::clock_offset_ns() const {
+  return impl_->clock_offset;
+}
 
 void ProcessGroup::on_end(std::function<void(const std::string&)> ended) {
   const std::lock_guard tell(impl_->telling);

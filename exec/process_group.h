@@ -1,7 +1,8 @@
 // This process among the processes of a run: joined at the store, watched, and told when it ends.
 //
 // Whatever happens, the process ends: an abort of the run, or the loss of who hosts the store, ends
-// the exchanges under way (on_end), and a process that has not ended kEndS later is ended from here.
+// the exchanges under way (on_end), and a process that has not ended kEndS later is ended from
+// here.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,24 @@ class ProcessGroup {
   struct Options {
     const Plan* plan = nullptr;
     const Schedule* schedule = nullptr;
-    std::string version;       // of the binary
-    double timeout_s = 600;    // of one op
-    std::string flight;        // folder of flight records; empty: the default one
+    std::string version;     // of the binary
+    double timeout_s = 600;  // of one op
+    std::string flight;      // folder of flight records; empty: the default one
     std::function<void(const std::string&)> print_error;  // one line, without "rehearse: "
   };
-  // Joins; process 0 hosts the store unless a launcher does. REQUIRES: plan and schedule outlive it.
-  // Error with `infeasible`: another process prints it (or has printed it).
-  static Result<std::unique_ptr<ProcessGroup>> join(const LaunchEnvironment& launch, const Options& options);
+  // Joins; process 0 hosts the store unless a launcher does. REQUIRES: plan and schedule outlive
+  // it. Error with `infeasible`: another process prints it (or has printed it).
+  static Result<std::unique_ptr<ProcessGroup>> join(const LaunchEnvironment& launch,
+                                                    const Options& options);
   // Without leave() the others take this process for dead.
   ~ProcessGroup();
 
   const LaunchEnvironment& launch() const;
   const Identity& identity() const;
-  const StatusBoard& board() const;   // of all ranks; this process writes its own ones
+  const StatusBoard& board() const;  // of all ranks; this process writes its own ones
   StoreClient& store();
-  const std::string& address() const;  // numeric, of this machine, where the other processes reach it
+  const std::string& address()
+      const;  // numeric, of this machine, where the other processes reach it
   // To add to monotonic_ns() here for the store's clock, so that times of all hosts compare.
   std::int64_t clock_offset_ns() const;
   // Called once from another thread when the run is over for another's fault; may come at once.

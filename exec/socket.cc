@@ -95,14 +95,17 @@ std::string local_address(const Descriptor& connected) {
   socklen_t size = sizeof address;
   char host[NI_MAXHOST] = "";
   getsockname(connected.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
+              NI_NUMERICHOST);
   const std::string_view text = host, mapped = "::ffff:";  // IPv4 by a socket of both
   return std::string(text.starts_with(mapped) ? text.substr(mapped.size()) : text);
 }
 
-Result<Descriptor> connect_to(const std::string& host, std::uint16_t port, std::int64_t deadline_ns) {
+Result<Descriptor> connect_to(const std::string& host, std::uint16_t port,
+                              std::int64_t deadline_ns) {
   const std::string where = host + ":" + std::to_string(port);
-  const addrinfo hints{.ai_flags = AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  const addrinfo hints{
+      .ai_flags = AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   std::string last = "no address";
   while (true) {
     addrinfo* found = nullptr;

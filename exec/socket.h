@@ -1,4 +1,5 @@
-// TCP for the store: listen and connect over IPv4 and IPv6, with deadlines; nothing blocks for ever.
+// TCP for the store: listen and connect over IPv4 and IPv6, with deadlines; nothing blocks for
+// ever.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ std::string local_address(const Descriptor& connected);
 
 // Tries every address of `host`, again and again (who listens may not have started yet), until one
 // answers or `deadline_ns` (monotonic_ns) has passed. The socket does not block and sends at once.
-Result<Descriptor> connect_to(const std::string& host, std::uint16_t port, std::int64_t deadline_ns);
+Result<Descriptor> connect_to(const std::string& host, std::uint16_t port,
+                              std::int64_t deadline_ns);
 
 }  // namespace rehearse::exec

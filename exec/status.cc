@@ -19,7 +19,8 @@ Error failed(const char* call) {
 
 Result<std::span<RankStatus>> map(int descriptor, std::int32_t ranks) {
   const auto count = static_cast<std::size_t>(ranks);
-  void* memory = mmap(nullptr, count * sizeof(RankStatus), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* memory =
+      mmap(nullptr, count * sizeof(RankStatus), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) return failed("mmap");
   return std::span{static_cast<RankStatus*>(memory), count};
 }
@@ -63,7 +64,9 @@ StatusBoard& StatusBoard::operator=(StatusBoard&& other) noexcept {
   return *this;
 }
 
-StatusBoard::~StatusBoard() { release(); }
+StatusBoard::~StatusBoard() {
+  release();
+}
 
 void StatusBoard::release() {
   if (!ranks_.empty()) munmap(ranks_.data(), ranks_.size_bytes());

@@ -21,27 +21,27 @@ inline constexpr std::int32_t kWaitsForNobody = -2;
 inline constexpr std::int32_t kWaitsForGroup = -1;  // the other members of its op's group
 
 struct OpEvent {
-  std::atomic<std::int64_t> began_ns{0}, ended_ns{0};  // CLOCK_MONOTONIC; ended 0: under way
-  std::atomic<std::int32_t> step{-1}, op{-1};          // op -1: an unused entry
+  std::atomic<std::int64_t> began_ns{0}, ended_ns{0};    // CLOCK_MONOTONIC; ended 0: under way
+  std::atomic<std::int32_t> step{-1}, op{-1};            // op -1: an unused entry
   std::atomic<std::int32_t> waits_for{kWaitsForNobody};  // the last that it waited for
   std::atomic<std::uint8_t> stream{0};
 };
 
 struct StreamStatus {
-  std::atomic<std::int32_t> op{-1};     // under way
-  std::atomic<std::int32_t> ended{-1};  // last finished of this step
+  std::atomic<std::int32_t> op{-1};                      // under way
+  std::atomic<std::int32_t> ended{-1};                   // last finished of this step
   std::atomic<std::int32_t> waits_for{kWaitsForNobody};  // a rank, or kWaitsFor...
-  std::atomic<std::uint32_t> event{0};  // of the op under way, in the ring
+  std::atomic<std::uint32_t> event{0};                   // of the op under way, in the ring
 };
 
 enum class RankPhase : std::uint8_t { Starting, Running, Done };
 
 struct alignas(64) RankStatus {
-  std::atomic<std::int64_t> changed_ns{0};     // when anything here changed last
+  std::atomic<std::int64_t> changed_ns{0};  // when anything here changed last
   std::atomic<std::int32_t> step{-1};
-  std::atomic<std::int32_t> last_ended{-1};    // of any stream
+  std::atomic<std::int32_t> last_ended{-1};  // of any stream
   std::atomic<RankPhase> phase{RankPhase::Starting};
-  std::atomic<std::uint32_t> events{0};        // ever begun; entry i is ring[i % kFlightEvents]
+  std::atomic<std::uint32_t> events{0};  // ever begun; entry i is ring[i % kFlightEvents]
   std::array<StreamStatus, kNumStreams> streams;
   std::array<OpEvent, kFlightEvents> ring;
 };
@@ -63,7 +63,8 @@ class StatusBoard {
   RankStatus& rank(std::int32_t r) const { return ranks_[static_cast<std::size_t>(r)]; }
 
  private:
-  StatusBoard(int descriptor, std::span<RankStatus> ranks) : descriptor_(descriptor), ranks_(ranks) {}
+  StatusBoard(int descriptor, std::span<RankStatus> ranks)
+      : descriptor_(descriptor), ranks_(ranks) {}
   void release();
   int descriptor_ = -1;
   std::span<RankStatus> ranks_;

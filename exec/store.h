@@ -23,9 +23,9 @@ namespace rehearse::exec {
 // Who joins, and what all who join must hold alike.
 struct Identity {
   std::int32_t process = 0, processes = 1;
-  std::int32_t ranks = 1;      // of the whole run, dealt in order
-  std::string job;             // the launcher's nonce, or what names the job; another job is refused
-  std::string version;         // of the binary
+  std::int32_t ranks = 1;  // of the whole run, dealt in order
+  std::string job;         // the launcher's nonce, or what names the job; another job is refused
+  std::string version;     // of the binary
   std::string schedule_hash;
 
   std::int32_t first_rank() const { return process * (ranks / processes); }
@@ -83,10 +83,11 @@ class StoreServer {
 class StoreClient {
  public:
   struct Events {
-    std::function<std::string()> beat;               // what the next heartbeat says
-    std::function<void(const std::string&)> heard;   // what the server answered it with
+    std::function<std::string()> beat;                // what the next heartbeat says
+    std::function<void(const std::string&)> heard;    // what the server answered it with
     std::function<void(const std::string&)> aborted;  // the server ended the run: why
-    std::function<void(bool closed)> lost;  // the server closed, or has not answered for `silence_s`
+    std::function<void(bool closed)>
+        lost;  // the server closed, or has not answered for `silence_s`
   };
   // Tries until `timeout_s` is over. Events come from a thread of the client's own, until it ends;
   // at most one of aborted and lost, once. Error: nobody answers, or why the server refuses this

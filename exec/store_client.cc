@@ -22,10 +22,12 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kBeatNs = kSecond / 4;
-constexpr double kAnswerS = 30;   // for what the server answers at once
+constexpr double kAnswerS = 30;  // for what the server answers at once
 constexpr int kClockQuestions = 8;
 
-std::int64_t ns_of(double seconds) { return static_cast<std::int64_t>(std::min(seconds, 1e6) * 1e9); }
+std::int64_t ns_of(double seconds) {
+  return static_cast<std::int64_t>(std::min(seconds, 1e6) * 1e9);
+}
 
 }  // namespace
 
@@ -56,7 +58,8 @@ bool StoreClient::Impl::send(StoreMessage type, std::uint64_t request, std::stri
   const std::lock_guard lock(sending);
   const std::int64_t deadline = monotonic_ns() + silence_ns;
   for (std::size_t sent = 0; sent < bytes.size();) {
-    const ssize_t put = ::send(socket.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    const ssize_t put =
+        ::send(socket.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (put > 0) {
       sent += static_cast<std::size_t>(put);
     } else if (errno == EAGAIN) {
@@ -188,8 +191,14 @@ Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, 
   impl->wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (impl->wake.get() < 0) return Error{"store: eventfd: no descriptor is left"};
   WireWriter hello;
-  hello.number(kStoreMagic).number(kStoreProtocol).number(identity.process).number(identity.processes);
-  hello.number(identity.ranks).text(identity.job).text(identity.version).text(identity.schedule_hash);
+  hello.number(kStoreMagic)
+      .number(kStoreProtocol)
+      .number(identity.process)
+      .number(identity.processes);
+  hello.number(identity.ranks)
+      .text(identity.job)
+      .text(identity.version)
+      .text(identity.schedule_hash);
   Result<Descriptor> socket = connect_to(host, port, deadline);
   if (!socket) return Error{"cannot reach the store at " + socket.error().message};
   impl->socket = std::move(socket).value();
@@ -201,14 +210,17 @@ Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, 
     return Error{where + (broken ? ": who listens there is no store of this version of rehearse"
                                  : ": who listens there does not answer")};
   }
-  if (answer->type == StoreMessage::Refused) return Error{.message = answer->body, .infeasible = true};
+  if (answer->type == StoreMessage::Refused)
+    return Error{.message = answer->body, .infeasible = true};
   if (answer->type == StoreMessage::OtherJob) return Error{where + ": " + answer->body};
-  if (answer->type != StoreMessage::Welcome) return Error{where + ": who listens there is no store"};
+  if (answer->type != StoreMessage::Welcome)
+    return Error{where + ": who listens there is no store"};
   return std::unique_ptr<StoreClient>(new StoreClient(std::move(impl)));
 }
 
 Result<> StoreClient::set(const std::string& key, const std::string& value) {
-  const Result<Frame> answer = impl_->ask(StoreMessage::Set, WireWriter().text(key).text(value).take(), kAnswerS);
+  const Result<Frame> answer =
+      impl_->ask(StoreMessage::Set, WireWriter().text(key).text(value).take(), kAnswerS);
   if (!answer) return answer.error();
   return {};
 }
@@ -257,12 +269,18 @@ Result<std::int64_t> StoreClient::clock_offset() {
 
 void StoreClient::report(const FailureReport& failure) {
   WireWriter body;
-  body.number(static_cast<std::uint8_t>(failure.kind)).number(failure.rank).number(failure.exit_code);
+  body.number(static_cast<std::uint8_t>(failure.kind))
+      .number(failure.rank)
+      .number(failure.exit_code);
   impl_->send(StoreMessage::Report, 0, body.text(failure.text).take());
 }
 
-void StoreClient::leave() { impl_->send(StoreMessage::Leave, 0, {}); }
+void StoreClient::leave() {
+  impl_->send(StoreMessage::Leave, 0, {});
+}
 
-const std::string& StoreClient::address() const { return impl_->address; }
+const std::string& StoreClient::address() const {
+  return impl_->address;
+}
 
 }  // namespace rehearse::exec

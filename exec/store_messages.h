@@ -10,7 +10,8 @@
 
 namespace rehearse::exec {
 
-inline constexpr std::uint32_t kStoreMagic = 0x52485253;  // "SRHR": who speaks something else is cut off
+inline constexpr std::uint32_t kStoreMagic =
+    0x52485253;  // "SRHR": who speaks something else is cut off
 inline constexpr std::uint32_t kStoreProtocol = 1;
 inline constexpr std::size_t kMessageHeader = 4 + 1 + 8;
 inline constexpr std::uint32_t kLargestStranger = 4096;       // body bytes of who has not joined
@@ -18,9 +19,23 @@ inline constexpr std::uint32_t kLargestMessage = 256u << 20;  // of a member
 
 enum class StoreMessage : std::uint8_t {
   // client to server
-  Hello, Set, Get, Wait, Add, Clock, Beat, Report, Leave,
+  Hello,
+  Set,
+  Get,
+  Wait,
+  Add,
+  Clock,
+  Beat,
+  Report,
+  Leave,
   // server to client
-  Welcome, Refused, OtherJob, Value, TimedOut, Heard, Abort,
+  Welcome,
+  Refused,
+  OtherJob,
+  Value,
+  TimedOut,
+  Heard,
+  Abort,
 };
 
 struct Frame {
@@ -43,7 +58,8 @@ inline std::optional<Frame> next_frame(const std::string& bytes, std::size_t& at
   WireReader header(std::string_view(bytes).substr(at, kMessageHeader));
   const auto length = header.number<std::uint32_t>();
   const auto type = header.number<std::uint8_t>();
-  if (length < 9 || length - 9 > largest_body || type > static_cast<std::uint8_t>(StoreMessage::Abort)) {
+  if (length < 9 || length - 9 > largest_body ||
+      type > static_cast<std::uint8_t>(StoreMessage::Abort)) {
     broken = true;
     return {};
   }

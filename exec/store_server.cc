@@ -19,9 +19,9 @@ namespace rehearse::exec {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kStrangerNs = 10 * kSecond;     // to say who one is
-constexpr std::int64_t kGoodbyeNs = kSecond;           // for the last messages to go out
-constexpr std::size_t kLargestBacklog = 512u << 20;    // unsent bytes of who does not read
+constexpr std::int64_t kStrangerNs = 10 * kSecond;   // to say who one is
+constexpr std::int64_t kGoodbyeNs = kSecond;         // for the last messages to go out
+constexpr std::size_t kLargestBacklog = 512u << 20;  // unsent bytes of who does not read
 
 struct Connection {
   Descriptor socket;
@@ -41,7 +41,9 @@ struct Waiter {  // of one Get or Wait
   std::int64_t deadline_ns = 0;
 };
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
 
 }  // namespace
 
@@ -94,7 +96,8 @@ std::string StoreServer::Impl::refusal(const Identity& who) const {
   const std::string rank = "rank " + std::to_string(who.first_rank());
   if (who.job != expected.job) return "this port serves another job";
   if (who.version != expected.version) {
-    return rank + " has another version of rehearse (" + who.version + " instead of " + expected.version + ")";
+    return rank + " has another version of rehearse (" + who.version + " instead of " +
+           expected.version + ")";
   }
   if (who.processes != expected.processes) {
     return rank + " was started for " + std::to_string(who.processes) + " processes instead of " +
@@ -166,9 +169,11 @@ void StoreServer::Impl::handle(Connection& from, const Frame& frame) {
     }
     case StoreMessage::Get:
     case StoreMessage::Wait: {
-      Waiter waiter{.who = &from, .request = frame.request, .value = frame.type == StoreMessage::Get};
+      Waiter waiter{
+          .who = &from, .request = frame.request, .value = frame.type == StoreMessage::Get};
       const auto patience = in.number<std::int64_t>();
-      waiter.deadline_ns = monotonic_ns() + std::clamp<std::int64_t>(patience, 0, 1'000'000 * kSecond);
+      waiter.deadline_ns =
+          monotonic_ns() + std::clamp<std::int64_t>(patience, 0, 1'000'000 * kSecond);
       const auto count = in.number<std::uint32_t>();
       for (std::uint32_t i = 0; i < count && in.good(); ++i) waiter.keys.push_back(in.text());
       if (!in.done() || (waiter.value && count != 1)) return lose(from);
@@ -212,7 +217,8 @@ void StoreServer::Impl::handle(Connection& from, const Frame& frame) {
       change(from.process, [](Member& member) { member.state = Member::State::Left; });
       from.closing = true;
       return;
-    default: return lose(from);
+    default:
+      return lose(from);
   }
 }
 
@@ -265,7 +271,8 @@ void StoreServer::Impl::read(Connection& from) {
 
 void StoreServer::Impl::write(Connection& to) {
   while (to.sent < to.out.size()) {
-    const ssize_t put = ::send(to.socket.get(), to.out.data() + to.sent, to.out.size() - to.sent, MSG_NOSIGNAL);
+    const ssize_t put =
+        ::send(to.socket.get(), to.out.data() + to.sent, to.out.size() - to.sent, MSG_NOSIGNAL);
     if (put > 0) {
       to.sent += static_cast<std::size_t>(put);
     } else if (errno == EAGAIN) {
@@ -282,8 +289,9 @@ void StoreServer::Impl::write(Connection& to) {
 void StoreServer::Impl::answer_waiters() {
   const std::int64_t now = monotonic_ns();
   for (auto waiter = waiters.begin(); waiter != waiters.end();) {
-    const auto missing = std::find_if(waiter->keys.begin(), waiter->keys.end(),
-                                      [&](const std::string& key) { return !values.contains(key); });
+    const auto missing =
+        std::find_if(waiter->keys.begin(), waiter->keys.end(),
+                     [&](const std::string& key) { return !values.contains(key); });
     if (missing != waiter->keys.end() && now < waiter->deadline_ns) {
       ++waiter;
       continue;
@@ -338,7 +346,8 @@ void StoreServer::Impl::serve() {
     // 50 ms: how late a deadline may be noticed.
     poll(polled.data(), polled.size(), 50);
     std::uint64_t woken = 0;
-    if ((polled[1].revents & POLLIN) != 0 && ::read(wake.get(), &woken, sizeof woken) < 0) woken = 0;
+    if ((polled[1].revents & POLLIN) != 0 && ::read(wake.get(), &woken, sizeof woken) < 0)
+      woken = 0;
     std::size_t i = 2;
     for (Connection& connection : connections) {
       const short what = polled[i++].revents;
@@ -358,7 +367,8 @@ StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
   impl_->thread = std::thread([this] { impl_->serve(); });
 }
 
-Result<std::unique_ptr<StoreServer>> StoreServer::start(const Identity& expected, std::uint16_t port) {
+Result<std::unique_ptr<StoreServer>> StoreServer::start(const Identity& expected,
+                                                        std::uint16_t port) {
   Result<Descriptor> listener = listen_on(port);
   if (!listener) return listener.error();
   auto impl = std::make_unique<Impl>();
@@ -379,7 +389,9 @@ StoreServer::~StoreServer() {
   impl_->thread.join();
 }
 
-std::uint16_t StoreServer::port() const { return port_of(impl_->listener); }
+std::uint16_t StoreServer::port() const {
+  return port_of(impl_->listener);
+}
 
 std::string StoreServer::address() const {
   const std::lock_guard lock(impl_->mutex);

@@ -19,7 +19,9 @@ constexpr auto kRound = std::chrono::milliseconds(100);
 constexpr std::int64_t kGraceNs = 300'000'000;
 constexpr double kSilentS = 1.5;  // of heartbeats that come four times a second
 
-double seconds_since(std::int64_t ns) { return static_cast<double>(monotonic_ns() - ns) * 1e-9; }
+double seconds_since(std::int64_t ns) {
+  return static_cast<double>(monotonic_ns() - ns) * 1e-9;
+}
 
 }  // namespace
 
@@ -59,28 +61,35 @@ ProcessView Supervisor::Impl::view(std::int32_t process, const Member& member) c
 }
 
 // Whether this alone is a reason to end the run.
-bool Supervisor::Impl::trouble(const ProcessView& view, std::int32_t process, const Member& member) const {
+bool Supervisor::Impl::trouble(const ProcessView& view, std::int32_t process,
+                               const Member& member) const {
   if (member.report) return true;
   const double patience = options.timeout_s + 1;
   switch (view.how) {
     case How::Killed:
     case How::Exited:
-    case How::Lost: return true;
-    case How::Absent: return seconds_since(began_ns) > options.join_s;
-    case How::Silent: return view.silent_s > patience;
+    case How::Lost:
+      return true;
+    case How::Absent:
+      return seconds_since(began_ns) > options.join_s;
+    case How::Silent:
+      return view.silent_s > patience;
     case How::Stopped:
       return seconds_since(known[static_cast<std::size_t>(process)].since_ns) > patience;
     case How::Running:
-    case How::Finished: return false;
+    case How::Finished:
+      return false;
   }
   return false;
 }
 
 void Supervisor::Impl::judge(const std::vector<ProcessView>& views) {
-  Verdict found = diagnose({*options.schedule, options.rows, *options.board, views, options.timeout_s});
+  Verdict found =
+      diagnose({*options.schedule, options.rows, *options.board, views, options.timeout_s});
   if (options.shared && found.exit_code == 3) {
     const auto ranks = static_cast<std::int32_t>(options.rows.size());
-    if (!dump_flight(*options.board, 0, ranks, *options.schedule, options.flight)) options.flight.clear();
+    if (!dump_flight(*options.board, 0, ranks, *options.schedule, options.flight))
+      options.flight.clear();
   }
   if (found.exit_code == 3 && !options.flight.empty()) {
     found.line += "; flight records in " + options.flight;
@@ -163,9 +172,13 @@ Supervisor::~Supervisor() {
   impl_->server.reset();  // its thread calls on_change
 }
 
-std::uint16_t Supervisor::port() const { return impl_->server->port(); }
+std::uint16_t Supervisor::port() const {
+  return impl_->server->port();
+}
 
-std::string Supervisor::address() const { return impl_->server->address(); }
+std::string Supervisor::address() const {
+  return impl_->server->address();
+}
 
 void Supervisor::process_is(std::int32_t process, ProcessView::How how, int code) {
   {
@@ -185,7 +198,9 @@ bool Supervisor::wait_for_goodbyes(double timeout_s) const {
   const std::int64_t deadline = monotonic_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   while (monotonic_ns() < deadline) {
     const std::vector<Member> members = impl_->server->members();
-    if (std::ranges::all_of(members, [](const Member& m) { return m.state == Member::State::Left; })) return true;
+    if (std::ranges::all_of(members,
+                            [](const Member& m) { return m.state == Member::State::Left; }))
+      return true;
     std::unique_lock lock(impl_->mutex);
     if (impl_->verdict) return false;
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));

@@ -18,16 +18,16 @@ namespace rehearse::exec {
 class Supervisor {
  public:
   struct Options {
-    Identity expected;                  // what all must hold
+    Identity expected;  // what all must hold
     std::uint16_t port = 0;
     const Schedule* schedule = nullptr;
-    std::vector<Row> rows;              // of the ranks
+    std::vector<Row> rows;  // of the ranks
     const StatusBoard* board = nullptr;
-    bool shared = false;                // all processes write the board; else heartbeats fill it
-    std::int32_t host = -1;             // the process that this is: heartbeats are answered with its status
-    double timeout_s = 600;             // of one op
-    double join_s = 300;                // until everybody has joined
-    std::string flight;                 // where flight records go
+    bool shared = false;     // all processes write the board; else heartbeats fill it
+    std::int32_t host = -1;  // the process that this is: heartbeats are answered with its status
+    double timeout_s = 600;  // of one op
+    double join_s = 300;     // until everybody has joined
+    std::string flight;      // where flight records go
     std::function<void(const Verdict&)> failed;  // once, from a thread of the supervisor's
   };
   // REQUIRES: schedule and board outlive it.
@@ -39,7 +39,8 @@ class Supervisor {
   // What a launcher knows of its children. Finished: ended with `code`, well or not.
   void process_is(std::int32_t process, ProcessView::How how, int code);
   std::optional<Verdict> verdict() const;
-  // Until every process has said goodbye; false: some has not within `timeout_s`, or the run failed.
+  // Until every process has said goodbye; false: some has not within `timeout_s`, or the run
+  // failed.
   bool wait_for_goodbyes(double timeout_s) const;
 
  private:

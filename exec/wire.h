@@ -16,7 +16,8 @@ class WireWriter {
   template <class T>
   WireWriter& number(T value) {
     auto bits = static_cast<std::uint64_t>(value);
-    for (std::size_t i = 0; i < sizeof(T); ++i, bits >>= 8) bytes_ += static_cast<char>(bits & 0xff);
+    for (std::size_t i = 0; i < sizeof(T); ++i, bits >>= 8)
+      bytes_ += static_cast<char>(bits & 0xff);
     return *this;
   }
   WireWriter& text(std::string_view value) {

@@ -33,7 +33,8 @@ class Diagnosis : public testing::Test {
   // The k-th op of a stream of a rank.
   OpId op(std::int32_t rank, Stream stream, int k) const {
     const Row row = rows[static_cast<std::size_t>(rank)];
-    for (std::int32_t i = schedule.row_begin[row.index()]; i < schedule.row_begin[row.index() + 1]; ++i) {
+    for (std::int32_t i = schedule.row_begin[row.index()]; i < schedule.row_begin[row.index() + 1];
+         ++i) {
       if (schedule.ops[static_cast<std::size_t>(i)].stream == stream && k-- == 0) return {i};
     }
     return {};
@@ -109,7 +110,8 @@ TEST_F(Diagnosis, SeveralRanksOfOneProcessAreToldApart) {
   observer.op_began(0, 0, op(0, Stream::Compute, 0), Stream::Compute);
   const ProcessView one{.how = How::Killed, .code = 11};
   EXPECT_EQ(judged({&one, 1}).line,
-            "rank 0 (process 0, ranks 0-1) was killed by signal 11 (Segmentation fault) in 0F0 of step 1");
+            "rank 0 (process 0, ranks 0-1) was killed by signal 11 (Segmentation fault) in 0F0 of "
+            "step 1");
 }
 
 TEST_F(Diagnosis, HeartbeatsCarryWhatTheBoardHolds) {
@@ -129,7 +131,8 @@ TEST_F(Diagnosis, HeartbeatsCarryWhatTheBoardHolds) {
 
 // --- what launchers say ---
 
-Result<std::optional<LaunchEnvironment>> launch(const std::map<std::string, std::string>& variables) {
+Result<std::optional<LaunchEnvironment>> launch(
+    const std::map<std::string, std::string>& variables) {
   return read_launch_environment([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -137,8 +140,11 @@ Result<std::optional<LaunchEnvironment>> launch(const std::map<std::string, std:
 }
 
 TEST(LaunchEnvironment, ReadsTorchrun) {
-  std::map<std::string, std::string> variables{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"},
-                                               {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29400"}};
+  std::map<std::string, std::string> variables{{"RANK", "3"},
+                                               {"WORLD_SIZE", "4"},
+                                               {"LOCAL_RANK", "1"},
+                                               {"MASTER_ADDR", "10.0.0.1"},
+                                               {"MASTER_PORT", "29400"}};
   const auto read = launch(variables);
   ASSERT_TRUE(read && read.value());
   EXPECT_EQ(read.value()->process, 3);
@@ -153,21 +159,27 @@ TEST(LaunchEnvironment, ReadsTorchrun) {
   EXPECT_EQ(launch(variables).error().message, "RANK: \"4\" is no number from 0 to 3");
   variables["RANK"] = "0";
   variables.erase("MASTER_ADDR");
-  EXPECT_EQ(launch(variables).error().message, "MASTER_ADDR: is not set; it names the host of process 0");
+  EXPECT_EQ(launch(variables).error().message,
+            "MASTER_ADDR: is not set; it names the host of process 0");
   EXPECT_FALSE(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).value());
   EXPECT_FALSE(launch({}).value());
 }
 
 TEST(LaunchEnvironment, ReadsSlurmAndOpenMpi) {
-  const auto slurm = launch({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"},
-                             {"SLURM_JOB_NODELIST", "gpu[07-09,12],login"}, {"SLURM_JOB_ID", "77"}});
+  const auto slurm = launch({{"SLURM_PROCID", "1"},
+                             {"SLURM_NTASKS", "2"},
+                             {"SLURM_LOCALID", "0"},
+                             {"SLURM_JOB_NODELIST", "gpu[07-09,12],login"},
+                             {"SLURM_JOB_ID", "77"}});
   ASSERT_TRUE(slurm && slurm.value());
   EXPECT_EQ(slurm.value()->host, "gpu07");
   EXPECT_EQ(slurm.value()->port, 29500);
   EXPECT_EQ(slurm.value()->job, "77");
   EXPECT_EQ(slurm.value()->by, "Slurm");
-  const auto mpi = launch({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  const auto mpi = launch({{"OMPI_COMM_WORLD_RANK", "1"},
+                           {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   ASSERT_TRUE(mpi && mpi.value());
   EXPECT_EQ(mpi.value()->host, "127.0.0.1");
   EXPECT_EQ(first_host("a,b"), "a");

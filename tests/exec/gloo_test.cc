@@ -41,15 +41,17 @@ struct Mesh {
         auto& client = clients[static_cast<std::size_t>(p)];
         client = taken(StoreClient::join("127.0.0.1", server->port(), who, 20, 60, {}));
         communicators[static_cast<std::size_t>(p)] =
-            taken(connect_gloo({.process = p, .processes = processes, .ranks = ranks,
-                                .address = client->address(), .timeout_s = timeout_s},
+            taken(connect_gloo({.process = p,
+                                .processes = processes,
+                                .ranks = ranks,
+                                .address = client->address(),
+                                .timeout_s = timeout_s},
                                *client));
       });
     }
     for (std::thread& thread : threads) thread.join();
   }
 };
-
 
 // Counts exchanges under way and keeps what went wrong.
 struct Outcome {
@@ -98,13 +100,14 @@ Arrays arrays_for(const Exchange& x, bool in_place, std::mt19937& random) {
     made.in.push_back(std::move(in));
   }
   for (std::size_t m = 0; m < members; ++m) {
-    made.contributions.push_back({in_place ? made.out[m].data() : made.in[m].data(), made.out[m].data()});
+    made.contributions.push_back(
+        {in_place ? made.out[m].data() : made.in[m].data(), made.out[m].data()});
   }
   return made;
 }
 
-void expect_same_bits(Mesh& mesh, Exchange x, std::span<const std::int32_t> ranks, std::int32_t each,
-                      bool in_place, std::mt19937& random) {
+void expect_same_bits(Mesh& mesh, Exchange x, std::span<const std::int32_t> ranks,
+                      std::int32_t each, bool in_place, std::mt19937& random) {
   x.ranks = ranks;
   const std::mt19937 same = random;
   std::mt19937 first = same;
@@ -122,7 +125,8 @@ void expect_same_bits(Mesh& mesh, Exchange x, std::span<const std::int32_t> rank
   }
   for (std::size_t p = 0; p < mesh.communicators.size(); ++p) {
     bool member = false;
-    for (const std::int32_t rank : ranks) member = member || static_cast<std::size_t>(rank / each) == p;
+    for (const std::int32_t rank : ranks)
+      member = member || static_cast<std::size_t>(rank / each) == p;
     if (!member) continue;
     x.contributions = brought[p];
     mesh.communicators[p]->collective(x, outcome.done());
@@ -147,15 +151,16 @@ void expect_same_bits(Mesh& mesh, Exchange x, std::span<const std::int32_t> rank
 TEST(Gloo, CollectivesHaveTheBitsOfOneProcess) {
   if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
   std::mt19937 random(11);
-  const OpKind kinds[] = {OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather, OpKind::Broadcast,
-                          OpKind::Reduce,    OpKind::Gather,        OpKind::Scatter,   OpKind::AllToAll,
-                          OpKind::Send};
+  const OpKind kinds[] = {OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather,
+                          OpKind::Broadcast, OpKind::Reduce,        OpKind::Gather,
+                          OpKind::Scatter,   OpKind::AllToAll,      OpKind::Send};
   struct Split {
     std::int32_t processes, each;
     std::vector<std::int32_t> ranks;
   };
-  const Split splits[] = {{2, 1, {0, 1}}, {2, 2, {0, 1, 2, 3}}, {2, 2, {1, 3}}, {2, 4, {0, 2, 5, 6, 7}},
-                          {4, 1, {0, 1, 2, 3}}, {4, 1, {1, 3}}, {4, 2, {0, 2, 4, 6}}, {3, 2, {0, 1, 4}}};
+  const Split splits[] = {{2, 1, {0, 1}},          {2, 2, {0, 1, 2, 3}}, {2, 2, {1, 3}},
+                          {2, 4, {0, 2, 5, 6, 7}}, {4, 1, {0, 1, 2, 3}}, {4, 1, {1, 3}},
+                          {4, 2, {0, 2, 4, 6}},    {3, 2, {0, 1, 4}}};
   for (const Split& split : splits) {
     Mesh mesh(split.processes, split.processes * split.each);
     std::int64_t sequence = 0;
@@ -168,8 +173,8 @@ TEST(Gloo, CollectivesHaveTheBitsOfOneProcess) {
         x.root = static_cast<std::int32_t>(random() % split.ranks.size());
         if (kind == OpKind::AllReduce) x.elements += 1;  // needs not divide
         for (const bool in_place : {false, true}) {
-          const bool possible = kind != OpKind::AllToAll && kind != OpKind::Gather && kind != OpKind::Scatter &&
-                                kind != OpKind::Send;
+          const bool possible = kind != OpKind::AllToAll && kind != OpKind::Gather &&
+                                kind != OpKind::Scatter && kind != OpKind::Send;
           if (in_place && !possible) continue;
           x.sequence = sequence++;
           expect_same_bits(mesh, x, split.ranks, split.each, in_place, random);
@@ -211,7 +216,9 @@ TEST(Gloo, ProcessesAgreeOnTheLargest) {
     std::vector<std::thread> threads;
     for (int p = 0; p < 3; ++p) {
       threads.emplace_back([&, p] {
-        EXPECT_EQ(taken(mesh.communicators[static_cast<std::size_t>(p)]->largest(p == round ? 7 : -p)), 7);
+        EXPECT_EQ(
+            taken(mesh.communicators[static_cast<std::size_t>(p)]->largest(p == round ? 7 : -p)),
+            7);
       });
     }
     for (std::thread& thread : threads) thread.join();

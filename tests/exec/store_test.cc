@@ -1,4 +1,5 @@
-// The store: keys among clients, who may join, and what bad clients and dead ones do to it: nothing.
+// The store: keys among clients, who may join, and what bad clients and dead ones do to it:
+// nothing.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -17,7 +18,11 @@ namespace {
 constexpr double kPatience = 20;  // seconds; nothing here takes them
 
 Identity identity(std::int32_t process, std::int32_t processes = 2) {
-  return {.process = process, .processes = processes, .ranks = 4, .job = "nonce", .version = "1",
+  return {.process = process,
+          .processes = processes,
+          .ranks = 4,
+          .job = "nonce",
+          .version = "1",
           .schedule_hash = "abc"};
 }
 
@@ -28,7 +33,8 @@ std::unique_ptr<StoreServer> server(std::int32_t processes = 2) {
 }
 
 Result<std::unique_ptr<StoreClient>> join(const StoreServer& at, const Identity& who,
-                                          StoreClient::Events events = {}, const char* host = "127.0.0.1") {
+                                          StoreClient::Events events = {},
+                                          const char* host = "127.0.0.1") {
   return StoreClient::join(host, at.port(), who, kPatience, kPatience, std::move(events));
 }
 
@@ -94,8 +100,10 @@ TEST(Store, RefusesWhoHoldsSomethingElse) {
 
   other = identity(1);
   other.version = "2";
-  EXPECT_EQ(join(*at, other).error().message, "rank 2 has another version of rehearse (2 instead of 1)");
-  EXPECT_EQ(join(*at, identity(1, 4)).error().message, "rank 1 was started for 4 processes instead of 2");
+  EXPECT_EQ(join(*at, other).error().message,
+            "rank 2 has another version of rehearse (2 instead of 1)");
+  EXPECT_EQ(join(*at, identity(1, 4)).error().message,
+            "rank 1 was started for 4 processes instead of 2");
   other = identity(1);
   other.job = "of yesterday";
   EXPECT_EQ(join(*at, other).error().message,
@@ -183,12 +191,15 @@ TEST(Store, ABusyPortAndAnAbsentStoreAreErrorsInTime) {
   const auto at = server();
   const auto second = StoreServer::start(identity(0), at->port());
   ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().message, "port " + std::to_string(at->port()) + ": Address already in use");
+  EXPECT_EQ(second.error().message,
+            "port " + std::to_string(at->port()) + ": Address already in use");
   const Result<Descriptor> listens = listen_on(0);
   ASSERT_TRUE(listens);
   // Somebody listens but says nothing; then nobody listens.
   const std::uint16_t port = port_of(listens.value());
-  EXPECT_NE(StoreClient::join("127.0.0.1", port, identity(0), 0.2, 1, {}).error().message.find("does not answer"),
+  EXPECT_NE(StoreClient::join("127.0.0.1", port, identity(0), 0.2, 1, {})
+                .error()
+                .message.find("does not answer"),
             std::string::npos);
   EXPECT_FALSE(StoreClient::join("127.0.0.1", 1, identity(0), 0.2, 1, {}));
 }
