@@ -27,6 +27,7 @@ void add_export(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 void add_view(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
+void add_calibrate(CLI::App& app, int& exit_code);
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);

@@ -37,16 +37,6 @@ bool write_file(const std::string& path, const std::string& content) {
 
 namespace {
 
-// A command whose part of the project is still open says so in one line.
-void add_not_built(CLI::App& app, const char* name, const char* what, int& exit_code) {
-  CLI::App* command = app.add_subcommand(name, what);
-  command->allow_extras();
-  command->callback([name, &exit_code] {
-    print_error(std::string(name) + ": not built yet");
-    exit_code = kBadInput;
-  });
-}
-
 // The version, and which optional parts this build has.
 std::string version_text() {
   std::string parts;
@@ -66,6 +56,7 @@ constexpr std::array kCommands{
     add_run,
     add_view,
     add_compare,
+    add_calibrate,
 };
 
 int run(int argc, char** argv) {
@@ -74,7 +65,6 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = kDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
-  add_not_built(app, "calibrate", "measure this machine", exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here

@@ -148,6 +148,7 @@ int search(const Options& options) {
           print_error(enough.error().message);
           return kBadInput;
         }
+        hardware = sim::with_places(std::move(hardware), wanted);
         if (!options.prices.empty()) {
           hardware.price_usd_per_gpu_hour = options.prices[options.prices.size() == 1 ? 0 : c];
         }

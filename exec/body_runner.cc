@@ -286,7 +286,7 @@ struct OpCursor::State {
       std::byte* to = name == "gemm d_input" ? element(w(n), chunk * n.n) : w(n);
       device.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(role), to);
     } else if (name == "gemm d_table") {  // ends the chunk
-      device.linear_weight(lane, n.k, n.m, n.n, r(n, 0), element(r(n, 1), chunk * n.n), gradient(p.table));
+      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), element(r(n, 1), chunk * n.m), gradient(p.table));
       chunk += n.k;
     } else if (name.starts_with("gemm d_fc2") || name.starts_with("gemm d_proj")) {
       // y = x w^T is row-parallel: reads (gathered dy, x, own dy).

@@ -9,10 +9,12 @@
 
 namespace rehearse::exec {
 
-class NullBackend final : public Backend {
+class NullBackend : public Backend {
  public:
-  // `asynchronous`: as a device's, called from one thread.
-  explicit NullBackend(bool asynchronous) : asynchronous_(asynchronous) {}
+  // `asynchronous`: as a device's, called from one thread. Without `records` any number of threads
+  // may call it.
+  explicit NullBackend(bool asynchronous, bool records = true)
+      : asynchronous_(asynchronous), records_(records) {}
   struct Call {
     std::string_view what;  // the method
     Lane lane;              // exchange: of the first member here
@@ -30,10 +32,10 @@ class NullBackend final : public Backend {
   void write(std::byte*, const void*, std::int64_t) override {}
   void read(void* to, const std::byte*, std::int64_t bytes) override;  // zeros
   void begin_step() override { calls.clear(); }
-  void begin(Lane lane, OpId op, std::span<const OpId>) override { calls.push_back({"begin", lane, op, {}, 0}); }
-  void end(Lane lane, OpId op) override { calls.push_back({"end", lane, op, {}, 0}); }
+  void begin(Lane lane, OpId op, std::span<const OpId>) override { note({"begin", lane, op, {}, 0}); }
+  void end(Lane lane, OpId op) override { note({"end", lane, op, {}, 0}); }
   void exchange(const Exchange& e) override {
-    calls.push_back({"exchange", e.lanes.front(), {}, e.kind, e.elements * bytes_of(e.type)});
+    note({"exchange", e.lanes.front(), {}, e.kind, e.elements * bytes_of(e.type)});
   }
   void transfer(Lane from, const void*, Lane, void*, std::int64_t bytes) override { note("transfer", from, bytes); }
   void clear(Lane l, void*, std::int64_t bytes) override { note("clear", l, bytes); }
@@ -129,8 +131,11 @@ class NullBackend final : public Backend {
   }
 
  private:
-  void note(std::string_view what, Lane lane, std::int64_t size) { calls.push_back({what, lane, {}, {}, size}); }
-  bool asynchronous_;
+  void note(const Call& call) {
+    if (records_) calls.push_back(call);
+  }
+  void note(std::string_view what, Lane lane, std::int64_t size) { note({what, lane, {}, {}, size}); }
+  bool asynchronous_, records_;
 };
 
 }  // namespace rehearse::exec

@@ -123,6 +123,8 @@ Body make_framework_body(const BodyShape& shape) {
 // 4 + 4 + 4 + 4 read, 4 + 4 + 4 + 2 written; FSDP's fp32 shard is its own master and the 16-bit
 // copy is made by the next gather.
 std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
+  // Our fp32: gradient, parameter and moments in, the last three out; else the master copy too.
+  if (plan.runtime == Runtime::Rehearse && plan.precision.compute == ComputeType::Fp32) return 28;
   return plan.runtime == Runtime::Fsdp ? 26 : 30;
 }
 std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {

@@ -392,7 +392,7 @@ Body head_forward(const Context& c) {
     }
     b.node(K::CrossEntropy, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
     b.gemm("gemm d_input", GemmRole::InputGradient, rows, s.hidden, s.vocabulary, {dl}, {partial});
-    b.gemm("gemm d_table", GemmRole::WeightGradient, s.vocabulary, s.hidden, rows, {dl, Y}, {});
+    b.gemm("gemm d_table", GemmRole::WeightGradient, s.hidden, s.vocabulary, rows, {dl, Y}, {});
   }
   if (s.tensor > 1) {
     b.collective(s.gather ? K::ReduceScatter : K::AllReduce,

@@ -46,6 +46,7 @@ bool in_stretch(const Node& node, bool ring) {
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
+  double shared_ns = 0;  // compute_ns while all workers of a CPU compute
   std::array<double, kNumCostLevels> level_ns{};
   std::vector<Demand> demands;  // share * ns until divided by the body's time
 };
@@ -79,15 +80,20 @@ class Pricer {
   void compute(const Node& node, std::size_t i) {
     const NodeCost cost = price_node(costs_, node);
     ns_[i] = cost.ns;
-    totals_.compute_ns += cost.ns;
+    count(cost);
     totals_.tensor_ns += cost.tensor_ns;
     totals_.flops16 += cost.flops16;
     totals_.hbm_bytes += static_cast<double>(node.bytes);
     totals_.flops += node.flops;
+  }
+  void count(const NodeCost& cost) {
+    totals_.compute_ns += cost.ns;
+    totals_.shared_ns += cost.ns * cost.shared;
     totals_.level_ns[static_cast<std::size_t>(cost.level)] += cost.ns;
   }
 
   void collective(const Node& node, std::size_t i) {
+    count(price_before(costs_, node));
     if (!collectives_) return;
     const CollectiveUse use = collectives_(node.kind, node.axis, Bytes{node.bytes});
     ns_[i] = static_cast<double>(use.time.value);
@@ -154,12 +160,29 @@ class Pricer {
   std::vector<CostLevel> levels_;
 };
 
-double issue_us(const KernelScalars& scalars, const Plan& plan) {
-  return plan.runtime == Runtime::Rehearse ? scalars.executor_issue_us : scalars.issue_us;
+double issue_us(const ComputeCosts& costs, const Plan& plan) {
+  if (costs.sharing.workers > 0) return 0;  // who issues computes: inside the measured times
+  return plan.runtime == Runtime::Rehearse ? costs.scalars.executor_issue_us
+                                           : costs.scalars.issue_us;
 }
 
-ComputeCosts costs_of(const Cluster& cluster, const Plan& plan, KernelScalars scalars) {
+ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
+                      KernelScalars scalars) {
   ComputeCosts costs{.scalars = std::move(scalars)};
+  costs.sharing = worker_sharing(cluster);
+  if (cluster.workers > 0 && cluster.calibration && plan.runtime == Runtime::Rehearse &&
+      plan.precision.compute == ComputeType::Fp32) {
+    costs.measured.emplace(*cluster.calibration);
+    const RankShape shape = rank_shape(model, plan);
+    const std::int64_t sequence =
+        plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices);
+    costs.attention_size = {.samples = shape.tokens / sequence,
+                            .heads = shape.heads,
+                            .head_dim = shape.head_dim,
+                            .sequence = sequence};
+    costs.vocabulary = shape.vocabulary;
+    costs.rms_norms = model.norm == NormKind::RmsNorm;
+  }
   const ComputeType type = plan.precision.compute;
   costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
   // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.
@@ -190,7 +213,7 @@ double clock_of(const Cluster& cluster, const Transformer& model, const Plan& pl
                                  .model = &model,
                                  .plan = &plan});
     const Totals totals =
-        Pricer(costs, collectives, issue_us(costs.scalars, plan)).price(body.nodes);
+        Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
     use.flops16 += totals.flops16;
     use.hbm_bytes += totals.hbm_bytes;
     use.tensor_ns += totals.tensor_ns;
@@ -223,7 +246,7 @@ CostLevel main_level(const std::array<double, kNumCostLevels>& level_ns) {
 
 BodyCost sum(const std::vector<const BodyCost*>& bodies) {
   BodyCost total;
-  double time = 0;
+  double time = 0, computing = 0, shared = 0;
   for (const BodyCost* body : bodies) {
     total.time += body->time;
     total.device += body->device;
@@ -231,6 +254,9 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
     total.host += body->host;
     total.collectives += body->collectives;
     total.flops += body->flops;
+    const auto computes = static_cast<double>((body->time - body->communicating).value);
+    computing += computes;
+    shared += computes * body->shared;
     for (std::size_t i = 0; i < kNumCostLevels; ++i) total.level_ns[i] += body->level_ns[i];
     const double ns = static_cast<double>(body->time.value);
     time += ns;
@@ -243,6 +269,7 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
       }
     }
   }
+  if (computing > 0) total.shared = shared / computing;
   for (Demand& demand : total.demands) demand.share = time > 0 ? demand.share / time : 0;
   total.level = main_level(total.level_ns);
   return total;
@@ -259,7 +286,7 @@ Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transfor
                                           const Plan& plan, const CollectiveTimes& collectives,
                                           KernelScalars scalars) {
   ComputeModel made;
-  made.costs_ = costs_of(cluster, plan, std::move(scalars));
+  made.costs_ = costs_of(cluster, model, plan, std::move(scalars));
   if (made.costs_.peak_flops <= 0 || made.costs_.memory_bytes_per_s <= 0) {
     return Error{cluster.path + ": gpu.peak_dense_tflops: no peak for the plan's precision"};
   }
@@ -274,7 +301,7 @@ BodyCost ComputeModel::price(const Body& body) const {
 }
 
 BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collectives) const {
-  Totals totals = Pricer(costs_, collectives, issue_us(costs_.scalars, plan_)).price(body.nodes);
+  Totals totals = Pricer(costs_, collectives, issue_us(costs_, plan_)).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
   const double time = soft_maximum(device, totals.host_us * 1e3, costs_.scalars.host_exponent);
   BodyCost cost{.time = rounded(time),
@@ -285,6 +312,7 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
                 .level = main_level(totals.level_ns),
                 .level_ns = totals.level_ns,
                 .flops = totals.flops,
+                .shared = totals.compute_ns > 0 ? totals.shared_ns / totals.compute_ns : 1,
                 .demands = std::move(totals.demands)};
   for (Demand& demand : cost.demands) {
     demand.share = time > 0 ? std::min(1.0, demand.share / time) : 0;
@@ -292,21 +320,36 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
   return cost;
 }
 
+double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,
+                                     double bytes) const {
+  if (costs_.measured) {
+    const auto time =
+        costs_.measured->memory_bound(op, false, static_cast<std::int64_t>(std::llround(bytes)));
+    if (time) return time->seconds * 1e9;
+  }
+  return memory_bound_cost(costs_, otherwise, bytes).ns;
+}
+
 Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
   const double bytes =
       static_cast<double>(optimizer_bytes_per_parameter(plan_)) * static_cast<double>(parameters);
-  return rounded(memory_bound_cost(costs_, MemoryClass::Optimizer, bytes).ns);
+  return rounded(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
 }
 
 Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {
   const double bytes = static_cast<double>(gradient_norm_bytes_per_parameter(plan_)) *
                        static_cast<double>(parameters);
-  return rounded(memory_bound_cost(costs_, MemoryClass::Optimizer, bytes).ns);
+  return rounded(memory_bound_ns("gradient_norm", MemoryClass::Optimizer, bytes));
+}
+
+Nanoseconds ComputeModel::clear(Bytes bytes) const {
+  return rounded(
+      memory_bound_ns("clear", MemoryClass::Elementwise, static_cast<double>(bytes.value)));
 }
 
 Nanoseconds ComputeModel::elementwise(Bytes moved) const {
   return rounded(
-      memory_bound_cost(costs_, MemoryClass::Elementwise, static_cast<double>(moved.value)).ns);
+      memory_bound_ns("add", MemoryClass::Elementwise, static_cast<double>(moved.value)));
 }
 
 }  // namespace rehearse::sim

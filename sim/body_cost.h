@@ -39,6 +39,7 @@ struct BodyCost {
   CostLevel level = CostLevel::Formula;           // the level that most of the time rests on
   std::array<double, kNumCostLevels> level_ns{};  // `device` by level [ns]
   double flops = 0;             // of matrix products and attention, recomputation included
+  double shared = 1;  // a CPU: time of its computing while all workers compute, over it alone
   std::vector<Demand> demands;  // shares averaged over `time`
 };
 
@@ -62,14 +63,17 @@ class ComputeModel {
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
   Nanoseconds gradient_norm(std::int64_t parameters) const;
+  Nanoseconds clear(Bytes bytes) const;  // sets memory to zero
   Nanoseconds elementwise(
       Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
 
   double clock() const { return costs_.clock; }  // share of the full tensor clock, (0, 1]
   const KernelScalars& scalars() const { return costs_.scalars; }
+  const WorkerSharing& sharing() const { return costs_.sharing; }
 
  private:
   ComputeModel() = default;
+  double memory_bound_ns(std::string_view op, MemoryClass otherwise, double bytes) const;
   ComputeCosts costs_;
   CollectiveTimes collectives_;
   Plan plan_;

@@ -25,9 +25,9 @@ struct GemmPoint {
 };
 
 struct MemoryBoundPoint {
-  std::string op;          // "add", "norm", "activation", "dropout", "softmax", "rope",
-                           // "cross_entropy", "optimizer", "embedding", "copy"
+  std::string op;          // docs/add_a_cluster.md lists the words
   std::int64_t bytes = 0;  // read and written
+  bool backward = false;
   double time_us = 0;
 };
 

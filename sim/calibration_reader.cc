@@ -113,6 +113,7 @@ Calibration calibration_of(const JsonValue& object, const std::string& key, Json
   read_points(object, "memory_bound", to.memory_bound, [](const JsonValue& from) {
     return MemoryBoundPoint{.op = text(from, "op"),
                             .bytes = integer(from, "bytes", 1),
+                            .backward = text(from, "direction") == "backward",
                             .time_us = number(from, "time_us")};
   });
   read_points(object, "attention", to.attention, attention_point);

@@ -36,8 +36,17 @@ std::optional<double> Calibration::scalar(std::string_view name) const {
   return found->second;
 }
 
+Cluster with_places(Cluster cluster, std::int32_t ranks) {
+  if (cluster.workers == 0 || ranks <= cluster.gpus_per_node) return cluster;
+  const double part = static_cast<double>(cluster.gpus_per_node) / ranks;
+  cluster.gpu.memory_capacity_gb *= part;
+  if (cluster.gpu.usable_memory_gib) *cluster.gpu.usable_memory_gib *= part;
+  cluster.gpus_per_node = ranks;
+  return cluster;
+}
+
 Result<> check_gpus(const Cluster& cluster, std::int32_t gpus) {
-  if (gpus <= cluster.gpus_per_node || cluster.nics.count > 0) return {};
+  if (cluster.workers > 0 || gpus <= cluster.gpus_per_node || cluster.nics.count > 0) return {};
   return Error{cluster.path + ": nics: " + std::to_string(gpus) + " gpus need several nodes of " +
                std::to_string(cluster.gpus_per_node) + ", but the nodes have no nics"};
 }

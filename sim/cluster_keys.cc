@@ -231,18 +231,21 @@ constexpr std::array kGemmKeys{
 };
 constexpr KeyTable kGemm{.title = "gemm", .keys = kGemmKeys};
 
-constexpr std::array<std::string_view, 10> kMemoryOps{
-    "add",  "norm",          "activation", "dropout",   "softmax",
-    "rope", "cross_entropy", "optimizer",  "embedding", "copy"};
+constexpr std::array<std::string_view, 2> kDirections{"forward", "backward"};
+constexpr std::array<std::string_view, 17> kMemoryOps{
+    "add",        "norm",     "rms_norm",      "activation", "swiglu",
+    "dropout",    "softmax",  "rope",          "embedding",  "position",
+    "row_maxima", "row_sums", "cross_entropy", "optimizer",  "gradient_norm",
+    "clear",      "copy"};
 constexpr std::array kMemoryBoundKeys{
     KeySpec{.name = "op", .types = kString, .choices = kMemoryOps, .required = true},
+    KeySpec{.name = "direction", .types = kString, .choices = kDirections},
     bytes_key(),
     time_key(),
     text("note"),
 };
 constexpr KeyTable kMemoryBound{.title = "memory_bound", .keys = kMemoryBoundKeys};
 
-constexpr std::array<std::string_view, 2> kDirections{"forward", "backward"};
 constexpr std::array kAttentionKeys{
     KeySpec{.name = "kernel", .types = kString, .choices = kAttentionKernelNames, .required = true},
     KeySpec{.name = "direction", .types = kString, .choices = kDirections, .required = true},
@@ -312,6 +315,11 @@ constexpr std::array kClusterKeys{
     text("gpu_id"),
     needed(object("gpu", kGpu)),
     needed(count("gpus_per_node", 65536, 1)),
+    KeySpec{.name = "workers",
+            .types = kInteger,
+            .min = 1,
+            .max = 65536,
+            .about = "a CPU: threads that perform the ops of all ranks, however many these are"},
     needed(object("scale_up", kScaleUp, "links between the GPUs of a node")),
     object("pcie", kPcie),
     object("host", kHost),

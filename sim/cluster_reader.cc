@@ -206,6 +206,7 @@ class ClusterReader {
     cluster_.name = from_.given("name") != nullptr ? from_.text("name") : cluster_.id;
     cluster_.gpu = read_gpu(from_.section("gpu"));
     cluster_.gpus_per_node = from_.count("gpus_per_node", 1);
+    cluster_.workers = from_.count("workers", 0);
     cluster_.scale_up = read_scale_up(from_.section("scale_up"));
     cluster_.pcie = read_pcie(from_.section("pcie"), cluster_.gpu);
     cluster_.nics = read_nics(from_.section("nics"), cluster_.gpus_per_node);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/measured_curve.h"
+#include "sim/shared_memory_cost.h"
 
 namespace rehearse::sim {
 namespace {
@@ -283,6 +284,14 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   const OpKind kind = normalised(asked);
   CollectiveCost cost;
   if (!is_priced(kind) || shape.ranks <= 1 || size.value <= 0) return cost;
+  if (network.cluster().workers > 0) {
+    if (const auto time = shared_memory_time(kind, size, shape.ranks, network.model().measured,
+                                             network.cluster())) {
+      cost.time = {std::llround(time->seconds * 1e9)};
+      cost.level = time->level;
+      return cost;
+    }
+  }
   const auto bytes = static_cast<double>(size.value);
   const Amount amount = amount_of(kind, bytes, shape.ranks);
   double port = 0, shared = 0, slowest = 0;
@@ -344,6 +353,14 @@ OpKind collective_kind(NodeKind node) {
 CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Network& network) {
   CollectiveCost cost{.algorithm = Algorithm::Pairwise};
   if (shape.ranks <= 1 || size.value <= 0) return cost;
+  if (network.cluster().workers > 0) {  // one thread copies every rank's block
+    if (const auto time = shared_memory_time(OpKind::Send, {size.value * shape.ranks}, 2,
+                                             network.model().measured, network.cluster())) {
+      cost.time = {std::llround(time->seconds * 1e9)};
+      cost.level = time->level;
+      return cost;
+    }
+  }
   const auto bytes = static_cast<double>(size.value);
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;

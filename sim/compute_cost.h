@@ -5,6 +5,8 @@
 
 #include "schedules/body.h"
 #include "sim/kernel_scalars.h"
+#include "sim/measured_kernels.h"
+#include "sim/worker_sharing.h"
 
 namespace rehearse::sim {
 
@@ -19,6 +21,13 @@ struct ComputeCosts {
   AttentionKernel attention = AttentionKernel::Flash2;
   bool fp8 = false;           // nodes with fp8 run in 8 bit
   std::int64_t sequence = 0;  // of attention, for its length term [tokens]
+  // A CPU with tables of its own kernels: they come first, the rest of this only where they are
+  // silent.
+  std::optional<MeasuredKernels> measured;
+  AttentionSize attention_size;  // of one rank
+  bool rms_norms = false;
+  std::int64_t vocabulary = 0;  // of one rank
+  WorkerSharing sharing;
 };
 
 struct NodeCost {
@@ -26,9 +35,13 @@ struct NodeCost {
   CostLevel level = CostLevel::Formula;
   double tensor_ns = 0;  // of `ns` at full clock: what the clock divides
   double flops16 = 0;    // FLOPs in units of one 16-bit FLOP's energy
+  double shared = 1;     // its time while every worker of a CPU computes, over `ns`
 };
 
 // REQUIRES: not a collective.
 NodeCost price_node(const ComputeCosts& costs, const Node& node);
+// What a rank computes for a collective before it asks for it: statistics of its part of the logits.
+// Only where its kernels were measured (elsewhere they are a small part of the node). Else nothing.
+NodeCost price_before(const ComputeCosts& costs, const Node& collective);
 
 }  // namespace rehearse::sim

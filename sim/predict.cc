@@ -139,8 +139,9 @@ Result<MemoryReport> memory_of(const Prediction& p, const Transformer& model,
   return predict_memory(model, p.plan, cluster, order);
 }
 
-Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& cluster,
+Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
+  const Cluster cluster = with_places(machine, plan.gpus());
   const Transformer& model = scenario.model;
   const bool own = plan.schedule.starts_with("file:");
   Result<Schedule> order = own ? order_of_file(plan, static_cast<std::int32_t>(model.layers))
@@ -174,6 +175,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
   }
+  if (cluster.workers > 0) p.link_names.emplace_back("workers");
   const Program program = compile(p.schedule);
   EngineOptions engine;
   engine.record_load = options.record_load;

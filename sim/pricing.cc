@@ -45,7 +45,8 @@ class Pricer {
       : s_(schedule), model_(model), plan_(plan), compute_(compute), network_(network) {}
 
   Pricing run() {
-    out_.table.num_resources = network_.num_resources();
+    // A CPU's ranks share its workers: one more resource.
+    out_.table.num_resources = network_.num_resources() + (on_workers() ? 1 : 0);
     out_.table.of_op.reserve(s_.ops.size());
     for (std::int32_t r = 0; r < s_.num_rows(); ++r) {
       row_ = {r};
@@ -58,7 +59,7 @@ class Pricer {
 
  private:
   // What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
-  using Key = std::array<std::int64_t, 6>;
+  using Key = std::array<std::int64_t, 7>;
 
   const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
     const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
@@ -104,6 +105,32 @@ class Pricer {
     }
   }
 
+  bool on_workers() const { return compute_.sharing().workers > 0; }
+  std::int32_t ranks() const { return s_.rows[row_.index()].multiplicity; }
+  // Groups of `members` ranks that the row's ranks take part in: inside the row, or across rows.
+  static constexpr std::int32_t kAcrossRows = 0;
+  std::int32_t groups_of(std::int32_t members) const {
+    return members == kAcrossRows ? ranks() : std::max(1, ranks() / members);
+  }
+
+  // On a CPU: what every rank of the row computes, then what groups of `members` of them exchange.
+  WorkerUse use_of(std::int64_t computing, double shared, std::int64_t exchanging,
+                   std::int32_t members) const {
+    const WorkerSharing& sharing = compute_.sharing();
+    return worker_use(sharing, computing + sharing.op_ns, shared, ranks(), exchanging,
+                      groups_of(members));
+  }
+  // `waits`: exchanges are idle time of the op (a body's), not the op itself.
+  std::int32_t add_on_workers(const WorkerUse& use, bool waits, CostLevel level,
+                              std::array<double, kNumCostLevels> share,
+                              std::vector<Traffic> traffic) {
+    const Demand workers{ResourceId{out_.table.num_resources - 1}, use.share};
+    return add({.time = {use.computing_ns + use.exchanging_ns},
+                .communicating = {waits ? use.exchanging_ns : 0},
+                .level = level},
+               {&workers, 1}, share, std::move(traffic));
+  }
+
   std::int32_t add(Cost cost, std::span<const Demand> demands,
                    std::array<double, kNumCostLevels> share, std::vector<Traffic> traffic) {
     cost.demand_begin = static_cast<std::int32_t>(out_.table.demands.size());
@@ -125,6 +152,11 @@ class Pricer {
     for (const double part : share) sum += part;
     for (double& part : share) part = sum > 0 ? part / sum : 0;
     if (sum <= 0) share = all(body.level);
+    if (on_workers()) {
+      const WorkerUse use = use_of((body.time - body.communicating).value, body.shared,
+                                   body.communicating.value, plan_.tensor_parallel);
+      return add_on_workers(use, true, body.level, share, std::move(traffic));
+    }
     // Bodies are priced on row 0's links; every row has links of its own.
     return add({.time = body.time, .communicating = body.communicating, .level = body.level},
                network_.moved(body.demands, Row{0}, row_), share, std::move(traffic));
@@ -135,7 +167,14 @@ class Pricer {
     std::vector<Traffic> traffic;
     if (op.kind != OpKind::Overlap) {
       collect(op, costs, traffic);
-      return add_body(sum(costs), std::move(traffic));
+      return add_body(with_clearing(sum(costs)), std::move(traffic));
+    }
+    // The CPU runs one half after the other.
+    if (on_workers()) {
+      const auto first = static_cast<std::size_t>(op.child);
+      collect(s_.children[first], costs, traffic);
+      collect(s_.children[first + 1], costs, traffic);
+      return add_body(with_clearing(sum(costs)), std::move(traffic));
     }
     // A pair runs both bodies at once on one device: kernels one after another, each waiting for
     // collectives while the other computes. Its time is the makespan of that: what computes, or
@@ -152,6 +191,24 @@ class Pricer {
                       static_cast<std::int64_t>(compute_.scalars().hidden_contention *
                                                 static_cast<double>(hidden));
     return add_body(both, std::move(traffic));
+  }
+
+  // Gradients that the op is the first to write: our executor sets them to zero before it adds.
+  std::int64_t cleared_bytes() const {
+    if (!on_workers()) return 0;
+    std::int64_t bytes = 0;
+    for (const Operand& operand : s_.operands_of(current_)) {
+      const Value& value = s_.values[operand.value.index()];
+      if (value.kind == ValueKind::Gradient && operand.access == Access::Write) {
+        bytes += value.bytes.value;
+      }
+    }
+    return bytes;
+  }
+  BodyCost with_clearing(BodyCost body) const {
+    const std::int64_t bytes = cleared_bytes();
+    if (bytes > 0) body.time += compute_.clear({bytes});
+    return body;
   }
 
   std::int32_t transfer(const Op& op) {
@@ -171,6 +228,10 @@ class Pricer {
     if (send) {
       traffic.push_back({.group = "pp", .kind = OpKind::Send, .ranks = 2, .count = 1,
                          .bytes = bytes, .time = cost.time, .link = cost.link});
+    }
+    if (on_workers()) {
+      return add_on_workers(use_of(0, 1, cost.time.value, kAcrossRows), false, cost.level,
+                            all(cost.level), std::move(traffic));
     }
     return add({.time = cost.time, .level = cost.level}, send ? cost.send : cost.recv,
                all(cost.level), std::move(traffic));
@@ -211,19 +272,29 @@ class Pricer {
     std::int64_t bytes = collective_bytes(op);
     // A parameter server receives every replica's gradients, and sends every replica the parameters:
     // all of it through the links of one GPU (Li et al., OSDI 2014).
-    if (plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+    if (!on_workers() && plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
         (kind == OpKind::Reduce || kind == OpKind::Broadcast)) {
       kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
       bytes *= shape.ranks;
     }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
+    std::vector<Traffic> traffic{
+        {.group = s_.groups[op.group.index()].name, .kind = kind, .ranks = shape.ranks,
+         .count = 1, .bytes = bytes, .time = cost.time, .link = cost.link}};
+    if (on_workers()) {
+      const std::string_view group = s_.groups[op.group.index()].name;
+      const bool inside = group == "tp" || group == "dp" || group == "cp";
+      const std::int32_t members = inside               ? shape.ranks
+                                   : group == "world" ? ranks()
+                                                      : kAcrossRows;
+      return add_on_workers(use_of(0, 1, cost.time.value, members), false, cost.level,
+                            all(cost.level), std::move(traffic));
+    }
     const bool beside = op.stream != Stream::Compute;
     return add({.time = cost.time,
                 .slowdown = beside ? compute_.scalars().overlap_slowdown : 0.0,
                 .level = cost.level},
-               cost.demands, all(cost.level),
-               {{.group = s_.groups[op.group.index()].name, .kind = kind, .ranks = shape.ranks,
-                 .count = 1, .bytes = bytes, .time = cost.time, .link = cost.link}});
+               cost.demands, all(cost.level), std::move(traffic));
   }
 
   std::int64_t updated_elements(const Bucket& bucket) const {
@@ -251,8 +322,16 @@ class Pricer {
       const std::int64_t bytes = s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
       const bool out = op.kind == OpKind::Offload;
       const TransferCost copy = host_copy_cost({bytes}, out, path, network_);
+      if (on_workers()) {
+        return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
+                              all(copy.level), {});
+      }
       return add({.time = copy.time, .level = copy.level}, out ? copy.send : copy.recv,
                  all(copy.level), {});
+    }
+    if (on_workers()) {
+      return add_on_workers(use_of(time.value, compute_.sharing().memory_bound, 0, kAcrossRows),
+                            false, CostLevel::Interpolated, all(CostLevel::Interpolated), {});
     }
     return add({.time = time}, {}, all(CostLevel::Formula), {});
   }
@@ -267,6 +346,7 @@ class Pricer {
         key[3] = op.segment_end;
         key[4] = op.stage.value;
         key[5] = op.slice;
+        key[6] = cleared_bytes();
         if (op.kind == OpKind::Overlap) {
           const auto child = static_cast<std::size_t>(op.child);
           const Op &a = s_.children[child], &b = s_.children[child + 1];

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "sim/measured_curve.h"
+#include "sim/shared_memory_cost.h"
 
 namespace rehearse::sim {
 namespace {
@@ -28,6 +29,14 @@ std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, doub
 TransferCost transfer_cost(Bytes size, const Path& path, const Network& network) {
   TransferCost cost{.link = path.link};
   if (path.same_device || size.value <= 0) return cost;
+  if (network.cluster().workers > 0) {
+    if (const auto time = shared_memory_time(OpKind::Send, size, 2, network.model().measured,
+                                             network.cluster())) {
+      cost.time = nanoseconds(time->seconds);
+      cost.level = time->level;
+      return cost;
+    }
+  }
   const auto bytes = static_cast<double>(size.value);
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;

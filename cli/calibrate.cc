@@ -1,0 +1,139 @@
+// rehearse calibrate: measures this machine and writes what it found as a calibration, and beside
+// it a cluster file that names it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "exec/calibrate.h"
+#include "exec/calibration_file.h"
+#include "exec/cpu_backend.h"
+#include "sim/cluster.h"
+
+namespace rehearse::cli {
+namespace {
+
+struct Options {
+  std::string device = "cpu", out = "calibration.json";
+  std::vector<std::string> scenarios, set;
+  bool quick = false;
+};
+
+int fail(const std::string& message, int code = kBadInput) {
+  print_error(message);
+  return code;
+}
+
+// "machine.json" -> "machine.cluster.json"
+std::string cluster_path(const std::string& calibration) {
+  std::filesystem::path path(calibration);
+  return path.replace_extension(".cluster.json").string();
+}
+
+// A file that cannot be written is said before minutes of measuring.
+bool writable(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code ignored;
+  return !std::filesystem::is_directory(path, ignored) && access(folder.c_str(), W_OK) == 0;
+}
+
+Result<exec::CalibrateOptions> measured_shapes(const Options& options) {
+  exec::CalibrateOptions how{.quick = options.quick};
+  for (const std::string& path : options.scenarios) {
+    ScenarioOptions read{
+        .overrides = options.set, .runtime = Runtime::Rehearse, .needs_cluster = false};
+    read.overrides.emplace_back("plan.precision=fp32");
+    Result<Scenario> scenario = read_scenario(path, read);
+    if (!scenario) return scenario.error();
+    if (scenario.value().plan.micro_batch_auto) {
+      return Error{path + ": plan.micro_batch: is left open; say --set plan.micro_batch=N"};
+    }
+    how.scenarios.push_back(std::move(scenario).value());
+  }
+  return how;
+}
+
+std::string said(const exec::MachineTables& t, const std::string& out, const std::string& cluster) {
+  double best = 0;
+  for (const exec::GemmTime& p : t.gemm) {
+    best = std::max(best, 2e-3 * static_cast<double>(p.m * p.n * p.k) / p.us);
+  }
+  char text[1024];
+  std::snprintf(text, sizeof text,
+                "%s, %d cores, %s\n"
+                "measured in %.0f s: %zu matrix products (best %.1f GFLOP/s), %zu memory-bound "
+                "kernels, %zu attention, "
+                "%zu collectives and transfers\n"
+                "with every core computing, each takes longer: products x%.2f, attention x%.2f, "
+                "memory-bound x%.2f\n"
+                "scheduler: %.1f us per op, %.1f us per collective, %.1f us per hand-over\n"
+                "noise: half of the points spread by less than %.0f %% between quartiles%s\n",
+                t.cpu.c_str(), t.cores, t.instruction_set.c_str(), t.seconds, t.gemm.size(), best,
+                t.kernels.size(), t.attention.size(), t.exchanges.size(), t.products_together,
+                t.attention_together, t.kernels_together, t.op_us, t.meeting_us, t.handover_us,
+                100 * t.noise, t.noise > 0.1 ? ": the machine was busy, measure again" : "");
+  return text + ("calibration: " + out + "   cluster: " + cluster +
+                 "\nNow: rehearse run SCENARIO --dry-run --cluster " + cluster + "\n");
+}
+
+int calibrate(const Options& options) {
+  if (options.device == "cuda") return fail("calibrate: --device cuda: no CUDA device", kRunFailed);
+  const std::string cluster_file = cluster_path(options.out);
+  if (!writable(options.out)) return fail(options.out + ": cannot write");
+  Result<exec::CalibrateOptions> shapes = measured_shapes(options);
+  if (!shapes) return fail(shapes.error().message);
+  exec::CalibrateOptions how = std::move(shapes).value();
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  auto last = std::chrono::steady_clock::now();
+  how.progress = [&](std::string_view what, double share) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal || now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    std::fprintf(stderr, "\r\033[Kcalibrate: %.*s %.0f %%", static_cast<int>(what.size()),
+                 what.data(), 100 * share);
+  };
+  const std::unique_ptr<exec::Backend> backend = exec::make_cpu_backend();
+  const exec::MachineTables tables = exec::calibrate(*backend, how);
+  if (terminal) std::fputs("\r\033[K", stderr);
+
+  const std::string id = std::filesystem::path(options.out).stem().string();
+  const std::string name = std::filesystem::path(options.out).filename().string();
+  if (!write_file(options.out, exec::calibration_text(tables, id, REHEARSE_VERSION)) ||
+      !write_file(cluster_file, exec::cluster_text(tables, id + ".cluster", name))) {
+    return kBadInput;
+  }
+  const Result<sim::Cluster> cluster = sim::read_cluster({.path = cluster_file});  // as users will
+  if (!cluster) return fail(cluster.error().message, kRunFailed);
+  const std::string text = said(tables, options.out, cluster_file);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kDone;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("calibrate", "measure this machine, for predictions that hold on it");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--device", options->device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command->add_option(
+      "-o,--output", options->out,
+      "the calibration; the cluster file that names it lies beside it, as NAME.cluster.json");
+  command->add_flag("--quick", options->quick, "seconds instead of about a minute: fewer points");
+  command->add_option("--scenario", options->scenarios,
+                      "measure the very shapes of this scenario too (repeatable)");
+  command->add_option("--set", options->set, "override a key of the scenarios")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->footer(
+      "Example: rehearse calibrate -o here.json; rehearse run scenario.json --dry-run --cluster "
+      "here.cluster.json");
+  command->callback([options, &exit_code] { exit_code = calibrate(*options); });
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,93 @@
+// Matrix products: a grid of shapes in each of the three forms of a linear layer, and the very
+// products of the scenarios that were asked for.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "exec/calibrate_parts.h"
+#include "schedules/body_rehearse.h"
+
+namespace rehearse::exec {
+namespace {
+
+constexpr Lane kLane{0, Stream::Compute};
+constexpr GemmRole kRoles[] = {GemmRole::Forward, GemmRole::InputGradient,
+                               GemmRole::WeightGradient};
+
+struct Shape {
+  GemmRole role{};
+  std::int64_t m = 0, n = 0, k = 0;
+  auto operator<=>(const Shape&) const = default;
+};
+
+// The tokens of a product stand at m, of a weight gradient at k; the others are features.
+void add_grid(bool quick, std::set<Shape>& shapes) {
+  const std::vector<std::int64_t> tokens =
+      quick ? std::vector<std::int64_t>{16, 64, 256}
+            : std::vector<std::int64_t>{16, 32, 64, 128, 256, 512};
+  const std::vector<std::int64_t> features =
+      quick ? std::vector<std::int64_t>{32, 128, 512, 2048}
+            : std::vector<std::int64_t>{32, 64, 128, 256, 512, 1024, 2048, 3072};
+  for (const GemmRole role : kRoles) {
+    for (const std::int64_t t : tokens) {
+      for (const std::int64_t a : features) {
+        for (const std::int64_t b : features) {
+          shapes.insert(role == GemmRole::WeightGradient ? Shape{role, a, b, t}
+                                                         : Shape{role, t, a, b});
+        }
+      }
+    }
+  }
+}
+
+void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
+  for (const SegmentKind segment :
+       {SegmentKind::Embedding, SegmentKind::Layer, SegmentKind::Head}) {
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      const Body body = make_rehearse_body({.segment = segment,
+                                            .direction = direction,
+                                            .model = &scenario.model,
+                                            .plan = &scenario.plan});
+      for (const Node& node : body.nodes) {
+        if (node.kind == NodeKind::Gemm) shapes.insert({node.role, node.m, node.n, node.k});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+                  RotatingMemory& cold, RotatingMemory& written, float* warm_in, float* warm_out) {
+  if (role == GemmRole::Forward) {
+    const float* weight = cold.next(n * k + n);
+    backend.linear(kLane, m, n, k, warm_in, weight, weight + n * k, warm_out);
+  } else if (role == GemmRole::InputGradient) {  // dx(m, n) = dy(m, k) w(k, n)
+    backend.linear_input(kLane, m, k, n, warm_in, cold.next(k * n), warm_out);
+  } else {  // dw(n, m) += dy(k, n)^T x(k, m): x was saved long ago, and so was dw
+    const float* x = cold.next(k * m);
+    float* gradient = written.next(n * m + n);
+    backend.linear_weight(kLane, k, n, m, warm_in, x, gradient);
+    backend.add_column_sums(kLane, k, n, warm_in, gradient + n * m);
+  }
+}
+
+void measure_gemm(Calibration& c) {
+  std::set<Shape> shapes;
+  add_grid(c.options.quick, shapes);
+  for (const Scenario& scenario : c.options.scenarios) add_products(scenario, shapes);
+  std::size_t done = 0;
+  for (const Shape& s : shapes) {
+    const bool weight = s.role == GemmRole::WeightGradient;
+    RotatingMemory warm(
+        sizeof(float) * static_cast<std::size_t>(weight ? s.k * s.n : s.m * (s.n + s.k)) + 4096);
+    float* in = warm.next(weight ? s.k * s.n : s.m * s.k);
+    float* out = weight ? nullptr : warm.next(s.m * s.n);
+    const double us = c.watch.median_us(
+        [&] { perform_gemm(c.backend, s.role, s.m, s.n, s.k, c.memory, c.written, in, out); });
+    c.tables.gemm.push_back({s.role, s.m, s.n, s.k, us});
+    c.progress("matrix products", static_cast<double>(++done) / static_cast<double>(shapes.size()));
+  }
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,31 @@
+// The parts of a calibration, one file each. Each appends to the tables what it measures.
+#pragma once
+
+#include "exec/calibrate.h"
+#include "exec/measure.h"
+
+namespace rehearse::exec {
+
+struct Calibration {
+  Backend& backend;
+  const CalibrateOptions& options;
+  Stopwatch watch;
+  RotatingMemory memory, written;  // what kernels read stays random
+  MachineTables tables;
+  void progress(std::string_view what, double share) const {
+    if (options.progress) options.progress(what, share);
+  }
+};
+
+void measure_gemm(Calibration& c);          // calibrate_gemm.cc
+void measure_memory_bound(Calibration& c);  // calibrate_kernels.cc
+void measure_attention(Calibration& c);
+void measure_exchanges(Calibration& c);  // calibrate_threads.cc
+void measure_computing_together(Calibration& c);
+void measure_scheduler(Calibration& c);  // calibrate_scheduler.cc
+
+// One product of each role, by its node's counts.
+void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+                  RotatingMemory& cold, RotatingMemory& written, float* warm_in, float* warm_out);
+
+}  // namespace rehearse::exec

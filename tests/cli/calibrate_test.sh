@@ -1,0 +1,41 @@
+#!/bin/sh
+# rehearse calibrate as people and scripts call it. Usage: calibrate_test.sh REHEARSE, in the project's root.
+rehearse=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+fail() { echo "calibrate_test: $*"; status=1; }
+
+# refused CODE TEXT ARGS...: one line on stderr that has TEXT, nothing on stdout.
+refused() {
+  code=$1 text=$2; shift 2
+  "$rehearse" calibrate "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  [ "$got" -eq "$code" ] || fail "exit $got instead of $code: $*"
+  [ -s "$work/out" ] && fail "stdout is not empty: $*"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
+  grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
+}
+refused 3 "no CUDA device" --device cuda
+refused 2 "not in" --device tpu
+refused 2 "cannot write" -o /no/such/folder/here.json
+refused 2 "cannot write" -o "$work"
+refused 2 "no such file" --scenario /no/such.json -o "$work/here.json"
+[ -e "$work/here.json" ] && fail "a refused call left a file"
+
+# A real one: two files, nothing else, and both are taken as they stand.
+mkdir "$work/machine"
+"$rehearse" calibrate --quick -o "$work/machine/here.json" >"$work/out" 2>"$work/err" || fail "does not run: $(cat "$work/err")"
+[ -s "$work/err" ] && fail "a pipe sees: $(cat "$work/err")"
+[ "$(ls "$work/machine" | tr '\n' ' ')" = "here.cluster.json here.json " ] || fail "files: $(ls "$work/machine")"
+scenario=scenarios/tiny-gpt-4-ranks.json cluster=$work/machine/here.cluster.json
+"$rehearse" run "$scenario" --dry-run --json --cluster "$cluster" >"$work/a.json" || fail "run --dry-run --cluster"
+"$rehearse" simulate "$scenario" --json --cluster "$cluster" --set plan.runtime=rehearse >"$work/b.json" ||
+  fail "simulate --cluster"
+"$rehearse" run "$scenario" --dry-run --json >"$work/c.json" || fail "--dry-run"
+key() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -1; }
+[ "$(key "$work/a.json" step_time_s)" = "$(key "$work/b.json" step_time_s)" ] || fail "two predictions"
+[ "$(key "$work/a.json" peak_allocated_bytes)" = "$(key "$work/c.json" peak_allocated_bytes)" ] ||
+  fail "memory depends on the calibration"
+grep -q '"measured": 0,' "$work/a.json" && fail "nothing of the prediction is measured"
+exit $status
