@@ -11,10 +11,7 @@ for source in exec/cuda/kernels/*.cu; do
     -c "$source" -o "$out/kernel.o" 2>&1 | c++filt | awk '
       /Compiling entry function/ {
         arch = $NF; gsub(/\047/, "", arch)
-        name = $0; sub(/.*function \047/, "", name); sub(/\047 for .*/, "", name); sub(/\(.*/, "", name)
-        if (name == "void rehearse::exec::cuda::") name = $0
         kernel = $0; sub(/.*\(anonymous namespace\)::/, "", kernel); sub(/\(.*/, "", kernel)
-        if (kernel == "" || kernel ~ /ptxas/) kernel = name
       }
       /spill stores/ { for (i = 2; i <= NF; ++i) if ($i == "spill" && $(i + 1) ~ /^stores/) spilled = $(i - 2) }
       /Used .* registers/ {
