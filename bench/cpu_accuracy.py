@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Predicted beside measured on this machine's CPU: step time and memory of 12 layouts of two models.
 
-Calibrates once, then predicts every layout and measures it RUNS times, all layouts by turns, so that
-a machine that slows down meanwhile slows all. Prints the table; with --write puts it into
-docs/accuracy.md, between its two marks. For figures worth keeping nothing else should run.
+RUNS rounds, each a calibration, a prediction of every layout from it, and a run of every layout: a
+machine that is slower for a while is slower for both. The table holds the medians of both, and the
+spread of what was measured. With --write it goes into docs/accuracy.md, between its two marks. For
+figures worth keeping nothing else should run.
 
-usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--calibration FILE] [--runs 5] [--write]
+usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--write]
 """
 import argparse, datetime, json, pathlib, statistics, subprocess, sys, tempfile
 
@@ -58,47 +59,47 @@ def scenario(folder, model, layout):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rehearse", default="build/release/bin/rehearse")
-    parser.add_argument("--calibration", help="cluster file of an earlier calibration; none: calibrate now")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--full", action="store_true", help="calibrations without --quick: a minute each")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cluster = options.calibration
-        said = ""
-        if not cluster:
-            said = output([options.rehearse, "calibrate", "-o", f"{folder}/machine.json"])
-            cluster = f"{folder}/machine.cluster.json"
-            print(said, file=sys.stderr)
-        cases = []
-        for model in MODELS:
-            for layout in LAYOUTS:
-                path = scenario(folder, model, layout)
-                predicted = json.loads(output([options.rehearse, "run", path, "--dry-run", "--json", "--cluster", cluster]))
-                cases.append({"model": model, "layout": layout, "path": path, "predicted": predicted, "times": []})
+        scenarios = pathlib.Path(folder) / "scenarios"
+        scenarios.mkdir()
+        cluster = f"{folder}/machine.cluster.json"
+        cases = [{"model": model, "layout": layout, "path": scenario(scenarios, model, layout), "times": [],
+                  "predictions": [], "exact": True} for model in MODELS for layout in LAYOUTS]
         for run in range(options.runs):
+            command = [options.rehearse, "calibrate", "-o", f"{folder}/machine.json"]
+            print(output(command + ([] if options.full else ["--quick"])), file=sys.stderr)
             for case in cases:
+                predicted = json.loads(output([options.rehearse, "run", case["path"], "--dry-run", "--json",
+                                               "--cluster", cluster]))
                 measured = json.loads(output([options.rehearse, "run", case["path"], "--json"]))
+                case["predictions"].append(predicted["step_time_s"])
                 case["times"].append(statistics.median(measured["step_times_s"][1:]))
-                case["memory"] = measured["memory"]["peak_allocated_bytes"]
+                case["exact"] &= (measured["memory"]["peak_allocated_bytes"] ==
+                                  predicted["memory"]["peak_allocated_bytes"])
                 print(f"run {run + 1}: {case['model']}, {case['layout']}: {case['times'][-1] * 1e3:.1f} ms "
-                      f"(predicted {case['predicted']['step_time_s'] * 1e3:.1f})", file=sys.stderr)
+                      f"(predicted {case['predictions'][-1] * 1e3:.1f})", file=sys.stderr)
         description = json.loads(pathlib.Path(cluster).read_text())
-    table = [f"| model | layout | predicted | measured (median of {options.runs}) | fastest … slowest | error | memory |",
+    table = [f"| model | layout | predicted | measured | fastest … slowest of {options.runs} | error | memory |",
              "|---|---|--:|--:|--:|--:|---|"]
     errors = {}
     for case in cases:
-        predicted, median = case["predicted"]["step_time_s"], statistics.median(case["times"])
+        predicted, median = statistics.median(case["predictions"]), statistics.median(case["times"])
         error = predicted / median - 1
         errors.setdefault(case["model"], []).append(abs(error))
-        exact = case["memory"] == case["predicted"]["memory"]["peak_allocated_bytes"]
         table.append(f"| {case['model']} | {case['layout']} | {predicted * 1e3:.1f} ms | {median * 1e3:.1f} ms | "
-                     f"{min(case['times']) * 1e3:.1f} … {max(case['times']) * 1e3:.1f} | {100 * error:+.1f} % | "
-                     f"{'to the byte' if exact else 'DIFFERS'} |")
+                     f"{min(case['times']) * 1e3:.1f} … {max(case['times']) * 1e3:.1f} ms | {100 * error:+.1f} % | "
+                     f"{'to the byte' if case['exact'] else 'DIFFERS'} |")
     commit = output(["git", "rev-parse", "--short", "HEAD"]).strip()
     within = "; ".join(f"{model}: {sum(e <= 0.15 for e in list_)} of {len(list_)} layouts within 15 %, mean "
                        f"{100 * statistics.mean(list_):.1f} %, largest {100 * max(list_):.1f} %"
                        for model, list_ in errors.items())
-    text = "\n".join([f"{description['name']}, {datetime.date.today()}, after commit {commit}. {within}.", ""] + table)
+    how = "full" if options.full else "quick"
+    text = "\n".join([f"{description['name']}, {datetime.date.today()}, commit {commit}; medians of {options.runs} "
+                      f"({how} calibrations). {within}.", ""] + table)
     print(text)
     if options.write:
         page = pathlib.Path("docs/accuracy.md")
