@@ -19,6 +19,8 @@ WorkerSharing worker_sharing(const Cluster& cluster) {
   sharing.attention = factor("workers.attention");
   sharing.memory_bound = factor("workers.memory_bound");
   sharing.op_ns = ns(tables.launch_us);
+  // More ranks than workers: who waits has another rank's work to do, nobody falls asleep.
+  if (cluster.gpus_per_node > cluster.workers) return sharing;
   sharing.meeting_ns = ns(tables.scalar("workers.meeting_us"));
   sharing.handover_ns = ns(tables.scalar("workers.handover_us"));
   return sharing;

@@ -27,7 +27,8 @@ struct WorkerSharing {
 
 // Of a cluster with `workers`; its calibration's scalars "workers.matrix_products",
 // "workers.attention", "workers.memory_bound", "workers.meeting_us", "workers.handover_us", and
-// launch_us. All else: no sharing.
+// launch_us. All else: no sharing. With more places for ranks than workers (with_places) nobody is
+// woken: meetings and hand-overs cost nothing beyond the exchange.
 WorkerSharing worker_sharing(const Cluster& cluster);
 
 // How an op uses the workers while it runs: its time with as many as there are, and its demand.

@@ -118,6 +118,17 @@ TEST(WorkerSharing, RanksShareTheCores) {
   EXPECT_DOUBLE_EQ(exchange.share, 0.5);
 }
 
+// With more ranks than cores a worker that waits takes another rank's work: nobody is woken.
+TEST(WorkerSharing, NobodySleepsWhereRanksAreMoreThanWorkers) {
+  Cluster cluster{.gpus_per_node = 2, .workers = 2};
+  cluster.calibration.emplace();
+  cluster.calibration->scalars = {{"workers.meeting_us", 5}, {"workers.handover_us", 7}};
+  EXPECT_EQ(worker_sharing(cluster).meeting_ns, 5000);
+  EXPECT_EQ(worker_sharing(cluster).handover_ns, 7000);
+  EXPECT_EQ(worker_sharing(with_places(cluster, 4)).meeting_ns, 0);
+  EXPECT_EQ(worker_sharing(with_places(cluster, 4)).handover_ns, 0);
+}
+
 // --- a whole step, by hand
 // ------------------------------------------------------------------------
 constexpr std::int64_t kTokens = 16, kHidden = 32, kHeads = 4, kLayers = 3, kVocabulary = 64;
@@ -166,7 +177,8 @@ Prediction predicted(const std::string& plan) {
       R"({"name": "by hand", "model": {"model_type": "gpt2", "num_hidden_layers": 3,
     "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64, "max_position_embeddings": 16, "resid_pdrop": 0},
     "cluster": )" +
-      machine() + R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
+      machine() +
+      R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
     "precision": "fp32")" +
       plan + "}}";
   const Result<Scenario> scenario =
