@@ -6,6 +6,7 @@
 
 #include "exec/cuda/kernels.h"
 #include "exec/kernels/kernels.h"
+#include "exec/kernels/table.h"
 #include "exec/optimizer.h"
 #include "tests/cuda_double/device.h"
 
@@ -163,13 +164,12 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
   if (parameters != nullptr) return cudaErrorNotSupported;
   return run(s, [=] {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
-      for (std::int64_t i = pieces[k].begin; i < pieces[k].begin + pieces[k].count; ++i) {
-        const float g = gradients[i] * *scale;
-        m[i] = c.b1 * m[i] + c.a1 * g;
-        v[i] = c.b2 * v[i] + c.a2 * g * g;
-        const float kept = pieces[k].decays != 0 ? master[i] * c.keep : master[i];
-        master[i] = kept - c.size * m[i] / (std::sqrt(v[i]) * c.root + c.epsilon);
-      }
+      const std::int64_t at = pieces[k].begin;
+      exec::kernels().adamw(pieces[k].count,
+                            {.scale = *scale, .beta1 = c.b1, .rest1 = c.a1, .beta2 = c.b2, .rest2 = c.a2,
+                             .keep = pieces[k].decays != 0 ? c.keep : 1.0F, .size = c.size, .root = c.root,
+                             .epsilon = c.epsilon},
+                            gradients + at, master + at, m + at, v + at);
     }
   });
 }
