@@ -291,7 +291,7 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
                                      {.timeout_s = options.timeout, .flight = options.flight});
     if (!joined) return all.fail("run: " + joined.error().message, kRunFailed);
   } else if (processes > 1) {
-    const Result<> room = enough_memory(scenario, schedule, scenario.plan.gpus());
+    const Result<> room = device.cuda() ? Result<>() : enough_memory(scenario, schedule, scenario.plan.gpus());
     if (!room) return fail(options.scenario + ": " + room.error().message, kRunFailed);
     return exec::launch_processes({.processes = processes, .plan = &scenario.plan, .schedule = &schedule,
                                    .version = REHEARSE_VERSION, .timeout_s = options.timeout,
