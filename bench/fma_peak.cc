@@ -1,5 +1,5 @@
-// Prints this machine's fp32 peak of one thread [GF/s]: chains of fused multiply-adds in registers, the
-// best of many tries by CPU time.
+// Prints this machine's fp32 peak of one thread [GF/s]: chains of fused multiply-adds in registers,
+// the best of many tries by CPU time.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -24,7 +24,8 @@ int main() {
   const Vec factor = Vec{} + 0.999F;
   Vec a[kChains];
 #pragma GCC unroll 12
-  for (int c = 0; c < kChains; ++c) a[c] = Vec{} + static_cast<float>(c);  // else they are one chain
+  // else they are one chain
+  for (int c = 0; c < kChains; ++c) a[c] = Vec{} + static_cast<float>(c);
   double best = 1e9;
   for (int attempt = 0; attempt < 12; ++attempt) {
     const double start = seconds();

@@ -45,10 +45,11 @@ void estimates(const Space& space, const Cluster& cluster) {
       possible += static_cast<std::int64_t>(found.fitting.size());
     }
     const double spent = cpu_seconds() - begin;
-    std::printf("memory decision and time estimate%s: %lld plans (%lld possible) in %.2f CPU s: "
-                "%.0f plans/s and core\n", warm ? ", orders known" : "",
-                static_cast<long long>(plans), static_cast<long long>(possible), spent,
-                static_cast<double>(plans) / spent);
+    std::printf(
+        "memory decision and time estimate%s: %lld plans (%lld possible) in %.2f CPU s: "
+        "%.0f plans/s and core\n",
+        warm ? ", orders known" : "", static_cast<long long>(plans),
+        static_cast<long long>(possible), spent, static_cast<double>(plans) / spent);
   }
 }
 
@@ -91,8 +92,7 @@ void schedules_at_8_64(const Space& space, const Cluster& cluster) {
     });
     rate((label + ", order generated, lowered, compiled and swept").c_str(), [&] {
       const Schedule order = order_of(scenario.model, plan).value();
-      const Schedule lowered =
-          lower(order, scenario.model, plan, {.plan_arena = false}).value();
+      const Schedule lowered = lower(order, scenario.model, plan, {.plan_arena = false}).value();
       const Program fresh = compile(lowered);
       (void)sweep(fresh, made.pricing.table);
     });
@@ -103,11 +103,12 @@ void whole_space(const Space& space, const Cluster& cluster) {
   const double begin = cpu_seconds();
   const auto wall = std::chrono::steady_clock::now();
   const SearchResult found = search(space, cluster, {.threads = 2}).value();
-  std::printf("whole default space with reasons, 2 threads: %.1f s (%.1f CPU s), %lld plans, "
-              "%lld simulated, best %.3f s\n",
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count(),
-              cpu_seconds() - begin, static_cast<long long>(found.plans),
-              static_cast<long long>(found.confirmed), found.best.front().step_s);
+  std::printf(
+      "whole default space with reasons, 2 threads: %.1f s (%.1f CPU s), %lld plans, "
+      "%lld simulated, best %.3f s\n",
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count(),
+      cpu_seconds() - begin, static_cast<long long>(found.plans),
+      static_cast<long long>(found.confirmed), found.best.front().step_s);
 }
 
 }  // namespace

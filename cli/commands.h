@@ -8,9 +8,9 @@ namespace rehearse::cli {
 // Exit codes (docs/commands.md): the only place where they have numbers.
 enum ExitCode : int {
   kDone = 0,
-  kNo = 1,        // the answer is no: invalid schedule, does not fit, error beyond the bound
-  kBadInput = 2,  // bad usage or bad input
-  kRunFailed = 3, // a rank died, timed out, device error
+  kNo = 1,           // the answer is no: invalid schedule, does not fit, error beyond the bound
+  kBadInput = 2,     // bad usage or bad input
+  kRunFailed = 3,    // a rank died, timed out, device error
   kSignalled = 128,  // plus the signal that ended a run: 130 for Ctrl-C
 };
 

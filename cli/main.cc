@@ -42,21 +42,13 @@ std::string version_text() {
   std::string parts;
   if (exec::has_gloo()) parts += " gloo";
   if (viz::has_window()) parts += " viewer";
-  return std::string(REHEARSE_VERSION) + "\nbuilt in:" + (parts.empty() ? " nothing optional" : parts);
+  return std::string(REHEARSE_VERSION) +
+         "\nbuilt in:" + (parts.empty() ? " nothing optional" : parts);
 }
 
 constexpr std::array kCommands{
-    add_check,
-    add_schedule,
-    add_simulate,
-    add_search,
-    add_validate,
-    add_render,
-    add_export,
-    add_run,
-    add_view,
-    add_compare,
-    add_calibrate,
+    add_check,  add_schedule, add_simulate, add_search,  add_validate,  add_render,
+    add_export, add_run,      add_view,     add_compare, add_calibrate,
 };
 
 int run(int argc, char** argv) {

@@ -102,8 +102,9 @@ int dry_run(const Options& options, const Scenario& scenario) {
 Result<> memory_as_planned(const Measurement& measurement) {
   for (std::size_t row = 0; row < measurement.counted.size(); ++row) {
     if (measurement.counted[row] == measurement.schedule->live_peak_bytes[row].value) continue;
-    return Error{"rank class " + std::to_string(row) + " used " + std::to_string(measurement.counted[row]) +
-                 " bytes, its plan says " + std::to_string(measurement.schedule->live_peak_bytes[row].value)};
+    return Error{"rank class " + std::to_string(row) + " used " +
+                 std::to_string(measurement.counted[row]) + " bytes, its plan says " +
+                 std::to_string(measurement.schedule->live_peak_bytes[row].value)};
   }
   return {};
 }
@@ -113,8 +114,8 @@ Result<> enough_memory(const Scenario& scenario, const Schedule& schedule, std::
   const std::int64_t needed = exec::arena_bytes(schedule) / scenario.plan.gpus() * ranks;
   const std::int64_t there = physical_memory();
   if (there == 0 || needed <= there) return {};
-  return Error{"the arenas of its " + std::to_string(ranks) + " ranks take " + std::to_string(needed) +
-               " bytes, this machine has " + std::to_string(there)};
+  return Error{"the arenas of its " + std::to_string(ranks) + " ranks take " +
+               std::to_string(needed) + " bytes, this machine has " + std::to_string(there)};
 }
 
 // First weights, or those of --resume; where the run goes on.
@@ -131,18 +132,21 @@ Result<exec::TrainFrom> begin(const Options& options, const Scenario& scenario,
   const exec::CheckpointState& state = opened.value().state();
   if (state.step >= train.steps) {
     return Error{options.resume + ": has done " + std::to_string(state.step) +
-                 " steps, train.steps is " + std::to_string(train.steps) + ": nothing is left to do"};
+                 " steps, train.steps is " + std::to_string(train.steps) +
+                 ": nothing is left to do"};
   }
   opened.value().load(process);
   // With another sequence length the next whole sample of that length.
-  const std::int64_t tokens = state.samples * state.sequence_length, length = scenario.plan.sequence_length;
+  const std::int64_t tokens = state.samples * state.sequence_length,
+                     length = scenario.plan.sequence_length;
   return exec::TrainFrom{.step = state.step, .samples = (tokens + length - 1) / length};
 }
 
 // Writes the checkpoint that is due after a step: every checkpoint_every steps, and at the end.
-Result<> write_checkpoint(const Options& options, const Scenario& scenario, const Schedule& schedule,
-                          const exec::Interpreter& process, const exec::TrainFrom& from,
-                          const exec::StepReport& step, bool last, Processes& all) {
+Result<> write_checkpoint(const Options& options, const Scenario& scenario,
+                          const Schedule& schedule, const exec::Interpreter& process,
+                          const exec::TrainFrom& from, const exec::StepReport& step, bool last,
+                          Processes& all) {
   const std::int64_t done = step.step + 1, every = scenario.train.checkpoint_every;
   const bool due = last || (every > 0 && done % every == 0);
   if (options.checkpoint.empty() || !due) return {};
@@ -180,15 +184,18 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
             const RunDevice& device, Processes& all) {
   const StopSignals signals;
   const std::string where = options.scenario + ": ";
-  const Result<> room = device.cuda() ? Result<>()  // its arenas are on the GPU
-                                      : enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here());
+  const Result<> room =
+      device.cuda()
+          ? Result<>()  // its arenas are on the GPU
+          : enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here());
   if (!room) {
     return all.fail(where + room.error().message, kRunFailed);
   }
   const Result<exec::Data> data =
       exec::Data::open(scenario.train.data, scenario.model.vocabulary, scenario.train.seed);
   if (!data) return all.fail(where + "train.data: " + data.error().message, kBadInput);
-  if (const Result<> good = prepare_files(options, all); !good) return all.fail(good.error().message, kBadInput);
+  if (const Result<> good = prepare_files(options, all); !good)
+    return all.fail(good.error().message, kBadInput);
 
   const int workers = workers_of(options, scenario, all);
   const Result<std::unique_ptr<exec::Backend>> opened =
@@ -197,11 +204,13 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   exec::Backend& backend = *opened.value();
   Result<std::unique_ptr<exec::Communicator>> nccl = std::unique_ptr<exec::Communicator>();
   if (device.cuda() && all.count() > 1) {
-    nccl = device.make_nccl(backend, scenario.plan, schedule, all.number(), all.count(), options.timeout,
+    nccl = device.make_nccl(backend, scenario.plan, schedule, all.number(), all.count(),
+                            options.timeout,
                             [&all](const std::string& own) { return all.share(own); });
     if (!nccl) return all.fail(where + nccl.error().message, kRunFailed);
   }
-  exec::Communicator* communicator = nccl.value() != nullptr ? nccl.value().get() : all.communicator();
+  exec::Communicator* communicator =
+      nccl.value() != nullptr ? nccl.value().get() : all.communicator();
   Result<std::unique_ptr<exec::Interpreter>> made = exec::Interpreter::create(
       scenario.model, scenario.plan, schedule, backend,
       {.workers = workers, .communicator = communicator, .observer = all.observer()});
@@ -214,11 +223,13 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     return all.fail(good.error().message, kBadInput);
   }
 
-  Measurement measurement{.scenario = &scenario, .schedule = &schedule,
-                          .backend = std::string(backend.name()),
-                          .device = std::string(backend.device()) +
-                                    (device.cuda() ? " (" + device.describe() + ")" : std::string()),
-                          .workers = workers};
+  Measurement measurement{
+      .scenario = &scenario,
+      .schedule = &schedule,
+      .backend = std::string(backend.name()),
+      .device = std::string(backend.device()) +
+                (device.cuda() ? " (" + device.describe() + ")" : std::string()),
+      .workers = workers};
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     measurement.counted.push_back(process.peak_bytes({row}));
   }
@@ -247,16 +258,20 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     return all.fail(where + (diverged ? "training " : "") + steps.error().message,
                     diverged ? kNo : kRunFailed);
   }
-  if (const Result<> good = metrics.finish(); !good) return all.fail(good.error().message, kRunFailed);
+  if (const Result<> good = metrics.finish(); !good)
+    return all.fail(good.error().message, kRunFailed);
   if (stopped_by != 0) {
     const std::string done = std::to_string(steps.value().back().step + 1);
-    return all.stopped("run: stopped after step " + done + (options.checkpoint.empty()
-                           ? ", without a checkpoint" : ", checkpoint in " + options.checkpoint),
+    return all.stopped("run: stopped after step " + done +
+                           (options.checkpoint.empty() ? ", without a checkpoint"
+                                                       : ", checkpoint in " + options.checkpoint),
                        kSignalled + stopped_by);
   }
   measurement.steps = std::move(steps).value();
-  if (const Result<> good = memory_as_planned(measurement); !good) return all.fail(good.error().message, kRunFailed);
-  if (const Result<> good = all.gather(process, measurement); !good) return all.fail(good.error().message, kRunFailed);
+  if (const Result<> good = memory_as_planned(measurement); !good)
+    return all.fail(good.error().message, kRunFailed);
+  if (const Result<> good = all.gather(process, measurement); !good)
+    return all.fail(good.error().message, kRunFailed);
   if (all.first()) {
     const Trace trace = measured_trace(measurement);
     if (!options.trace.empty()) {
@@ -283,7 +298,9 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
                 std::to_string(scenario.plan.gpus()) + " ranks");
   }
   if (processes > 1 && !exec::has_gloo()) {
-    return fail("run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need", kRunFailed);
+    return fail(
+        "run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need",
+        kRunFailed);
   }
   Processes all;
   if (launch) {
@@ -291,11 +308,16 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
                                      {.timeout_s = options.timeout, .flight = options.flight});
     if (!joined) return all.fail("run: " + joined.error().message, kRunFailed);
   } else if (processes > 1) {
-    const Result<> room = device.cuda() ? Result<>() : enough_memory(scenario, schedule, scenario.plan.gpus());
+    const Result<> room =
+        device.cuda() ? Result<>() : enough_memory(scenario, schedule, scenario.plan.gpus());
     if (!room) return fail(options.scenario + ": " + room.error().message, kRunFailed);
-    return exec::launch_processes({.processes = processes, .plan = &scenario.plan, .schedule = &schedule,
-                                   .version = REHEARSE_VERSION, .timeout_s = options.timeout,
-                                   .flight = options.flight, .print_error = print_error});
+    return exec::launch_processes({.processes = processes,
+                                   .plan = &scenario.plan,
+                                   .schedule = &schedule,
+                                   .version = REHEARSE_VERSION,
+                                   .timeout_s = options.timeout,
+                                   .flight = options.flight,
+                                   .print_error = print_error});
   }
   return perform(options, scenario, schedule, device, all);
 }
@@ -303,7 +325,8 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
 int run(const Options& options) {
   const Result<RunDevice> device = RunDevice::choose(options.device);
   if (!device) return fail("run: --device cuda: " + device.error().message, kRunFailed);
-  const Result<std::optional<exec::LaunchEnvironment>> launch = exec::read_launch_environment(std::getenv);
+  const Result<std::optional<exec::LaunchEnvironment>> launch =
+      exec::read_launch_environment(std::getenv);
   if (!launch) return fail("run: " + launch.error().message);
   const bool launched = launch.value() && launch.value()->launched();
   if (launch.value() && !launched && options.processes > 1) {
@@ -337,30 +360,50 @@ int run(const Options& options) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("run", "really train with the scenario's schedule, on this machine");
+  CLI::App* command =
+      app.add_subcommand("run", "really train with the scenario's schedule, on this machine");
   const auto options = std::make_shared<Options>();
   command->add_option("SCENARIO", options->scenario, "scenario file")->required();
   command->add_option("--device", options->device, "cpu, cuda or auto")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
-  command->add_option("--steps", options->steps, "instead of train.steps")->check(CLI::PositiveNumber);
-  command->add_option("--processes", options->processes, "start so many processes on this machine; each holds as many ranks")->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "workers; default: the machine's, at most one per rank")
+  command->add_option("--steps", options->steps, "instead of train.steps")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--processes", options->processes,
+                   "start so many processes on this machine; each holds as many ranks")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--threads", options->threads,
+                   "workers; default: the machine's, at most one per rank")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--trace", options->trace, "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
+  command->add_option(
+      "--trace", options->trace,
+      "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
   command->add_option("--metrics", options->metrics, "write a JSON line per step to FILE");
-  command->add_option("--checkpoint", options->checkpoint, "write checkpoints to DIR: every train.checkpoint_every steps, at the end, on Ctrl-C");
-  command->add_option("--resume", options->resume, "go on from DIR's latest checkpoint, from one of them, or from a safetensors file of weights");
-  command->add_option("--data", options->data, "instead of train.data: a file of bytes, .bin, or synthetic");
-  command->add_option("--timeout", options->timeout, "seconds that one op may take")->check(CLI::PositiveNumber);
-  command->add_option("--flight", options->flight, "write flight records to DIR when several processes fail");
-  command->add_flag("--dry-run", options->dry_run, "print the prediction for exactly this run, and stop");
+  command->add_option(
+      "--checkpoint", options->checkpoint,
+      "write checkpoints to DIR: every train.checkpoint_every steps, at the end, on Ctrl-C");
+  command->add_option("--resume", options->resume,
+                      "go on from DIR's latest checkpoint, from one of them, or from a safetensors "
+                      "file of weights");
+  command->add_option("--data", options->data,
+                      "instead of train.data: a file of bytes, .bin, or synthetic");
+  command->add_option("--timeout", options->timeout, "seconds that one op may take")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--flight", options->flight,
+                      "write flight records to DIR when several processes fail");
+  command->add_flag("--dry-run", options->dry_run,
+                    "print the prediction for exactly this run, and stop");
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
-      ->take_all()->allow_extra_args(false);
-  command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's (prediction only)");
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--cluster", options->cluster,
+                      "cluster file instead of the scenario's (prediction only)");
   command->add_option("--gpus", options->gpus, "number of ranks instead of the scenario's")
       ->check(CLI::PositiveNumber);
-  command->footer("Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
+  command->footer(
+      "Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

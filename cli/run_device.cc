@@ -16,7 +16,8 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
   // Loading half a gigabyte of libraries to learn that there is no driver is not worth it.
   if (asked == "auto" && !std::filesystem::exists("/dev/nvidiactl", none)) return chosen;
   const Result<const exec::CudaModule*> module = exec::load_cuda_module();
-  const Result<std::int32_t> devices = module ? module.value()->devices() : Result<std::int32_t>(module.error());
+  const Result<std::int32_t> devices =
+      module ? module.value()->devices() : Result<std::int32_t>(module.error());
   if (devices) {
     chosen.module_ = module.value();
     return chosen;
@@ -28,19 +29,25 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
 Precision RunDevice::precision(const Precision& asked, std::int32_t zero_stage) const {
   const Precision fp32{"fp32", 4, 4, 8, ComputeType::Fp32};
   if (!cuda() || asked.compute == ComputeType::Fp32) return fp32;
-  return zero_stage == 3 ? Precision{"bf16", 4, 4, 8, ComputeType::Bf16} : Precision{"bf16", 2, 4, 12, ComputeType::Bf16};
+  return zero_stage == 3 ? Precision{"bf16", 4, 4, 8, ComputeType::Bf16}
+                         : Precision{"bf16", 2, 4, 12, ComputeType::Bf16};
 }
 
-std::string RunDevice::describe() const { return cuda() ? module_->versions() : std::string(); }
+std::string RunDevice::describe() const {
+  return cuda() ? module_->versions() : std::string();
+}
 
-Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan, const Schedule& schedule,
-                                                               std::int32_t local, double timeout_s) const {
+Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
+                                                               const Schedule& schedule,
+                                                               std::int32_t local,
+                                                               double timeout_s) const {
   if (!cuda()) return exec::make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
-  return module_->make_backend({.device = local,
-                                .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
-                                .timeout_s = timeout_s,
-                                .label = [&schedule](OpId op) { return op_label(schedule, op); }});
+  return module_->make_backend(
+      {.device = local,
+       .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
+       .timeout_s = timeout_s,
+       .label = [&schedule](OpId op) { return op_label(schedule, op); }});
 }
 
 Result<std::unique_ptr<exec::Communicator>> RunDevice::make_nccl(
@@ -53,9 +60,12 @@ Result<std::unique_ptr<exec::Communicator>> RunDevice::make_nccl(
   }
   const Mesh mesh(plan);
   const exec::GroupInstances groups(schedule, plan, mesh);
-  return module_->make_nccl(backend, {.process = process, .processes = processes, .groups = &groups,
+  return module_->make_nccl(backend, {.process = process,
+                                      .processes = processes,
+                                      .groups = &groups,
                                       .edges = exec::transfer_edges(schedule, mesh),
-                                      .share = std::move(share), .timeout_s = timeout_s});
+                                      .share = std::move(share),
+                                      .timeout_s = timeout_s});
 }
 
 }  // namespace rehearse::cli

@@ -26,8 +26,8 @@ class RunDevice {
   // `local`: number of this process on its machine. REQUIRES: schedule outlives the backend.
   Result<std::unique_ptr<exec::Backend>> make_backend(const Plan& plan, const Schedule& schedule,
                                                       std::int32_t local, double timeout_s) const;
-  // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes that
-  // hold more than one rank, or a partner that does not come.
+  // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes
+  // that hold more than one rank, or a partner that does not come.
   Result<std::unique_ptr<exec::Communicator>> make_nccl(
       exec::Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
       std::int32_t processes, double timeout_s,

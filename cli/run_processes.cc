@@ -9,11 +9,13 @@ namespace rehearse::cli {
 namespace {
 
 // What a process hands over: when its last step began, the seconds of its steps, its rows' times.
-std::string result_bytes(const exec::Interpreter& process, const Measurement& m, std::int64_t clock_offset) {
+std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
+                         std::int64_t clock_offset) {
   exec::WireWriter out;
   out.number(process.began_ns() + clock_offset);
   out.number(static_cast<std::uint32_t>(m.steps.size()));
-  for (const exec::StepReport& step : m.steps) out.number(static_cast<std::int64_t>(step.seconds * 1e9));
+  for (const exec::StepReport& step : m.steps)
+    out.number(static_cast<std::int64_t>(step.seconds * 1e9));
   for (std::int32_t row = 0; row < m.schedule->num_rows(); ++row) {
     if (!process.has({row})) continue;
     out.number(row);
@@ -25,8 +27,8 @@ std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
   return out.take();
 }
 
-// All processes' results: times of a row come from the first process that has it, moved to one clock
-// whose zero is the moment when the first process began.
+// All processes' results: times of a row come from the first process that has it, moved to one
+// clock whose zero is the moment when the first process began.
 bool merge(const std::vector<std::string>& results, Measurement& m) {
   std::int64_t zero = 0;
   for (std::size_t p = 0; p < results.size(); ++p) {
@@ -49,8 +51,10 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
     }
     for (auto row = in.number<std::int32_t>(); row >= 0; row = in.number<std::int32_t>()) {
       if (row >= m.schedule->num_rows() || !in.good()) return false;
-      for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1}); ++op) {
-        const Nanoseconds start{in.number<std::int64_t>() + shift}, end{in.number<std::int64_t>() + shift};
+      for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1});
+           ++op) {
+        const Nanoseconds start{in.number<std::int64_t>() + shift},
+            end{in.number<std::int64_t>() + shift};
         if (known[static_cast<std::size_t>(row)]) continue;
         m.start[op] = start;
         m.end[op] = end;
@@ -69,22 +73,29 @@ Processes::~Processes() {
   communicator_.reset();
 }
 
-Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan, const Schedule& schedule,
-                         const ProcessOptions& options) {
+Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan,
+                         const Schedule& schedule, const ProcessOptions& options) {
   timeout_s_ = options.timeout_s;
-  Result<std::unique_ptr<exec::ProcessGroup>> group = exec::ProcessGroup::join(
-      launch, {.plan = &plan, .schedule = &schedule, .version = REHEARSE_VERSION,
-               .timeout_s = options.timeout_s, .flight = options.flight, .print_error = print_error});
+  Result<std::unique_ptr<exec::ProcessGroup>> group =
+      exec::ProcessGroup::join(launch, {.plan = &plan,
+                                        .schedule = &schedule,
+                                        .version = REHEARSE_VERSION,
+                                        .timeout_s = options.timeout_s,
+                                        .flight = options.flight,
+                                        .print_error = print_error});
   if (!group) {
     others_fault_ = group.error().infeasible;
     return group.error();
   }
   group_ = std::move(group).value();
   observer_.emplace(group_->board());
-  Result<std::unique_ptr<exec::ProcessCommunicator>> connected = exec::connect_gloo(
-      {.process = launch.process, .processes = launch.processes, .ranks = plan.gpus(),
-       .address = group_->address(), .timeout_s = options.timeout_s},
-      group_->store());
+  Result<std::unique_ptr<exec::ProcessCommunicator>> connected =
+      exec::connect_gloo({.process = launch.process,
+                          .processes = launch.processes,
+                          .ranks = plan.gpus(),
+                          .address = group_->address(),
+                          .timeout_s = options.timeout_s},
+                         group_->store());
   if (!connected) {
     others_fault_ = true;  // who does not come is judged by who watches
     return connected.error();
@@ -149,10 +160,15 @@ int Processes::fail(const std::string& message, int code) {
   Kind kind = others_fault_ ? Kind::PeerLost : Kind::Own;
   if (communicator_) {
     switch (communicator_->trouble()) {
-      case exec::GlooTrouble::None: break;
-      case exec::GlooTrouble::Timeout: kind = Kind::Timeout; break;
+      case exec::GlooTrouble::None:
+        break;
+      case exec::GlooTrouble::Timeout:
+        kind = Kind::Timeout;
+        break;
       case exec::GlooTrouble::PeerLost:
-      case exec::GlooTrouble::Ended: kind = Kind::PeerLost; break;
+      case exec::GlooTrouble::Ended:
+        kind = Kind::PeerLost;
+        break;
     }
   }
   return group_->failed({.kind = kind, .rank = -1, .exit_code = code, .text = message});

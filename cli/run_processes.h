@@ -1,5 +1,6 @@
-// A training run as one of several processes sees it: who they are, what they agree on, what process
-// 0 gathers from the others for its report, and how a failure is told. Alone, all of it is trivial.
+// A training run as one of several processes sees it: who they are, what they agree on, what
+// process 0 gathers from the others for its report, and how a failure is told. Alone, all of it is
+// trivial.
 #pragma once
 
 #include <memory>
@@ -30,20 +31,21 @@ class Processes {
                 const ProcessOptions& options);
 
   bool first() const { return group_ == nullptr || group_->launch().process == 0; }
-  int here() const { return group_ == nullptr ? 1 : group_->launch().local_processes; }  // on this machine
+  // on this machine
+  int here() const { return group_ == nullptr ? 1 : group_->launch().local_processes; }
   int count() const { return group_ == nullptr ? 1 : group_->launch().processes; }
   // What the interpreter gets; null when alone.
   exec::Communicator* communicator() const { return communicator_.get(); }
   exec::Observer* observer() { return observer_ ? &*observer_ : nullptr; }
 
   // Every process calls these in the same order.
-  Result<int> largest(int own);                // over all processes
-  Result<> agree(const Result<>& own);         // an error if one has one
+  Result<int> largest(int own);                       // over all processes
+  Result<> agree(const Result<>& own);                // an error if one has one
   Result<std::string> share(const std::string& own);  // what process 0 brought
   int number() const { return group_ == nullptr ? 0 : group_->launch().process; }
   int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
-  // Fills what process 0 reports: start and end of the last step's ops on every row, and the longest
-  // process's time of every step. On the others it hands theirs over.
+  // Fills what process 0 reports: start and end of the last step's ops on every row, and the
+  // longest process's time of every step. On the others it hands theirs over.
   Result<> gather(const exec::Interpreter& process, Measurement& measurement);
 
   // The run fails here, or ends here for another's fault. Prints (alone), or reports it for the one

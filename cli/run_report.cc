@@ -15,7 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 std::string bytes_text(std::int64_t value) {
   const double b = static_cast<double>(value);
@@ -85,8 +87,8 @@ std::string layout_text(const Plan& plan) {
 std::string machine_text(const Measurement& m) {
   if (m.backend == "cuda") return m.device;
   return fmt::format("this machine's CPU ({}, {}{} {})", m.device,
-                     m.processes > 1 ? fmt::format("{} processes of ", m.processes) : std::string(), m.workers,
-                     m.workers == 1 ? "thread" : "threads");
+                     m.processes > 1 ? fmt::format("{} processes of ", m.processes) : std::string(),
+                     m.workers, m.workers == 1 ? "thread" : "threads");
 }
 
 }  // namespace
@@ -99,7 +101,9 @@ double Measurement::step_seconds() const {
   return sum / static_cast<double>(steps.size() - first);
 }
 
-std::int64_t Measurement::peak_counted() const { return *std::ranges::max_element(counted); }
+std::int64_t Measurement::peak_counted() const {
+  return *std::ranges::max_element(counted);
+}
 
 std::int64_t Measurement::peak_planned() const {
   return std::ranges::max_element(schedule->live_peak_bytes)->value;
@@ -107,15 +111,16 @@ std::int64_t Measurement::peak_planned() const {
 
 Trace measured_trace(const Measurement& m) {
   const Plan& plan = m.scenario->plan;
-  TraceOptions options{.label = TraceLabel::Measured, .title = m.scenario->name,
+  TraceOptions options{.label = TraceLabel::Measured,
+                       .title = m.scenario->name,
                        .caption = "measured on " + machine_text(m)};
   const Mesh mesh(plan);
   for (const RowInfo& row : m.schedule->rows) {
     const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
                                   .data = row.data_begin / plan.context_parallel,
                                   .pipeline = row.position.value});
-    options.rows.push_back({.position = row.position, .multiplicity = row.multiplicity,
-                            .first_rank = first});
+    options.rows.push_back(
+        {.position = row.position, .multiplicity = row.multiplicity, .first_rank = first});
   }
   Trace trace = make_trace(*m.schedule, m.start, m.end, options);
   add_memory(trace, *m.schedule, m.start);
@@ -130,7 +135,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   const auto ranks = static_cast<double>(plan.gpus());
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
   const double model = model_flops(scenario.model, plan.global_batch, plan.sequence_length,
-                                   FlopsConvention::Megatron) / (ranks * step) * 1e-12;
+                                   FlopsConvention::Megatron) /
+                       (ranks * step) * 1e-12;
   Json json = {{"schema", "rehearse.measurement/1"},
                {"name", scenario.name},
                {"device", m.backend == "cuda" ? m.device : "cpu"},
@@ -154,7 +160,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                {"flops_convention", "megatron"}};
   const viz::Summary sum = summary_of(trace);
   json["bubble_ratio"] = sum.bubble_ratio();
-  json["bubble_overhead"] = finite(static_cast<double>(sum.idle()) / static_cast<double>(sum.busy()));
+  json["bubble_overhead"] =
+      finite(static_cast<double>(sum.idle()) / static_cast<double>(sum.busy()));
   json["idle_ns"] = sum.idle();
   Json seconds = Json::object(), nanoseconds = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
@@ -174,12 +181,9 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                     {"peak_planned_bytes", m.schedule->live_peak_bytes[r].value},
                     {"peak_reserved_bytes", m.schedule->arena_bytes[r].value}});
   }
-  json["memory"] = {{"runtime", "rehearse"},
-                    {"fits", true},
-                    {"capacity_bytes", nullptr},
-                    {"peak_allocated_bytes", m.peak_counted()},
-                    {"peak_reserved_bytes", arena},
-                    {"peak_device_bytes", arena},
+  json["memory"] = {{"runtime", "rehearse"},        {"fits", true},
+                    {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
+                    {"peak_reserved_bytes", arena}, {"peak_device_bytes", arena},
                     {"ranks", std::move(rows)}};
   Json losses = Json::array(), norms = Json::array(), times = Json::array(), rates = Json::array();
   for (const exec::StepReport& one : m.steps) {
@@ -205,41 +209,48 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                       with_commas(total_parameters(scenario.model)), plan.gpus(),
                       plan.gpus() == 1 ? "rank" : "ranks", machine_text(m), plan.precision.name,
                       layout_text(plan));
-  text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm", "lr",
-                      "time", "tokens/s");
+  text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm",
+                      "lr", "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);
   for (std::size_t i = 0; i <= last; ++i) {
     if (i % every != 0 && i != last) continue;
     const exec::StepReport& s = m.steps[i];
-    text += fmt::format("{:>6} {:>10.5f} {:>10.4f} {:>10.2e} {:>9.1f} ms {:>10.0f}\n", s.step + 1, s.loss,
-                        s.grad_norm, s.learning_rate, s.seconds * 1e3, s.tokens_per_s);
+    text += fmt::format("{:>6} {:>10.5f} {:>10.4f} {:>10.2e} {:>9.1f} ms {:>10.0f}\n", s.step + 1,
+                        s.loss, s.grad_norm, s.learning_rate, s.seconds * 1e3, s.tokens_per_s);
   }
   const double step = m.step_seconds();
-  text += fmt::format("\nstep time {:.1f} ms ({:.0f} tokens/s), mean of {}; bubble {:.1f} %\n", step * 1e3,
-                      static_cast<double>(plan.global_batch * plan.sequence_length) / step,
-                      m.steps.size() > 1 ? "the steps after the first" : "one step",
-                      100 * summary_of(trace).bubble_ratio());
+  text +=
+      fmt::format("\nstep time {:.1f} ms ({:.0f} tokens/s), mean of {}; bubble {:.1f} %\n",
+                  step * 1e3, static_cast<double>(plan.global_batch * plan.sequence_length) / step,
+                  m.steps.size() > 1 ? "the steps after the first" : "one step",
+                  100 * summary_of(trace).bubble_ratio());
   text += fmt::format("memory per rank\n  {:<10} {:>16} {:>16} {:>16}\n", "position", "planned [B]",
                       "counted [B]", "arena [B]");
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
     text += fmt::format("  {:<10} {:>16} {:>16} {:>16}\n", m.schedule->rows[r].position.value,
-                        with_commas(m.schedule->live_peak_bytes[r].value), with_commas(m.counted[r]),
-                        with_commas(m.schedule->arena_bytes[r].value));
+                        with_commas(m.schedule->live_peak_bytes[r].value),
+                        with_commas(m.counted[r]), with_commas(m.schedule->arena_bytes[r].value));
   }
   return text;
 }
 
 std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes) {
-  const Json line = {{"step", step.step}, {"loss", step.loss}, {"grad_norm", step.grad_norm},
-                     {"lr", step.learning_rate}, {"step_time_s", step.seconds},
-                     {"tokens_per_s", step.tokens_per_s}, {"peak_allocated_bytes", peak_bytes}};
+  const Json line = {{"step", step.step},
+                     {"loss", step.loss},
+                     {"grad_norm", step.grad_norm},
+                     {"lr", step.learning_rate},
+                     {"step_time_s", step.seconds},
+                     {"tokens_per_s", step.tokens_per_s},
+                     {"peak_allocated_bytes", peak_bytes}};
   return line.dump() + "\n";
 }
 
-std::string progress_line(const exec::StepReport& step, std::int64_t steps, std::int64_t peak_bytes) {
-  return fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.1e}  {:.0f} ms  {:.0f} tokens/s  {}",
-                     step.step + 1, steps, step.loss, step.grad_norm, step.learning_rate,
-                     step.seconds * 1e3, step.tokens_per_s, bytes_text(peak_bytes));
+std::string progress_line(const exec::StepReport& step, std::int64_t steps,
+                          std::int64_t peak_bytes) {
+  return fmt::format(
+      "step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.1e}  {:.0f} ms  {:.0f} tokens/s  {}",
+      step.step + 1, steps, step.loss, step.grad_norm, step.learning_rate, step.seconds * 1e3,
+      step.tokens_per_s, bytes_text(peak_bytes));
 }
 
 }  // namespace rehearse::cli

@@ -15,16 +15,16 @@ struct Measurement {
   const Scenario* scenario = nullptr;  // with the plan that ran; REQUIRES: outlives it
   const Schedule* schedule = nullptr;
   std::vector<exec::StepReport> steps;
-  std::vector<std::int64_t> counted;   // per row: largest live sum that the executor counted [B]
-  std::string backend = "cpu";    // or "cuda"
-  std::string device;             // the instruction set; the GPU and its libraries
-  int workers = 1;     // threads of each process
+  std::vector<std::int64_t> counted;  // per row: largest live sum that the executor counted [B]
+  std::string backend = "cpu";        // or "cuda"
+  std::string device;                 // the instruction set; the GPU and its libraries
+  int workers = 1;                    // threads of each process
   int processes = 1;
   // Of the last step, per op of the schedule [ns since the first rank began it].
   std::vector<Nanoseconds> start, end;
 
-  double step_seconds() const;         // mean of the steps after the first (of the only one)
-  std::int64_t peak_counted() const;   // the largest over rows [B]
+  double step_seconds() const;        // mean of the steps after the first (of the only one)
+  std::int64_t peak_counted() const;  // the largest over rows [B]
   std::int64_t peak_planned() const;
 };
 
@@ -37,6 +37,7 @@ std::string measurement_text(const Measurement& measurement, const Trace& trace)
 // One object per line: step, loss, grad_norm, lr, step_time_s, tokens_per_s, peak_allocated_bytes.
 std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes);
 // What a terminal shows while it runs, without a line's end.
-std::string progress_line(const exec::StepReport& step, std::int64_t steps, std::int64_t peak_bytes);
+std::string progress_line(const exec::StepReport& step, std::int64_t steps,
+                          std::int64_t peak_bytes);
 
 }  // namespace rehearse::cli

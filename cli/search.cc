@@ -27,7 +27,9 @@ struct Options {
 };
 
 std::atomic<bool> stop_asked{false};
-extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+extern "C" void ask_to_stop(int) {
+  stop_asked.store(true);
+}
 
 // Ctrl-C ends the search, not the command; as it was before once the search is over.
 class StopOnInterrupt {
@@ -56,11 +58,10 @@ class ProgressLine {
     if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     const double seconds = std::chrono::duration<double>(now - begin_).count();
-    std::string text = std::to_string(progress.plans) + " plans (" +
-                       std::to_string(static_cast<std::int64_t>(
-                           static_cast<double>(progress.plans) / seconds)) + "/s), mesh " +
-                       std::to_string(progress.meshes_done) + "/" +
-                       std::to_string(progress.meshes);
+    std::string text =
+        std::to_string(progress.plans) + " plans (" +
+        std::to_string(static_cast<std::int64_t>(static_cast<double>(progress.plans) / seconds)) +
+        "/s), mesh " + std::to_string(progress.meshes_done) + "/" + std::to_string(progress.meshes);
     if (progress.best != nullptr) {
       char step[32];
       std::snprintf(step, sizeof step, "%.3f s", progress.best->step_s);
@@ -110,8 +111,10 @@ int search(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   const StopOnInterrupt interrupt;
   stop_asked.store(false);
-  sim::SearchOptions how{.top = options.top, .threads = options.threads,
-                         .change = 1 + options.change / 100, .stop = &stop_asked};
+  sim::SearchOptions how{.top = options.top,
+                         .threads = options.threads,
+                         .change = 1 + options.change / 100,
+                         .stop = &stop_asked};
   if (how.threads <= 0) {
     how.threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
   }
@@ -157,7 +160,8 @@ int search(const Options& options) {
           print_error(found.error().message);
           return kBadInput;
         }
-        sim::SearchCase one{.cluster = hardware.name, .gpus = found.value().gpus,
+        sim::SearchCase one{.cluster = hardware.name,
+                            .gpus = found.value().gpus,
                             .result = std::move(found).value(),
                             .usd_per_gpu_hour = hardware.price_usd_per_gpu_hour};
         if (!one.result.best.empty()) {
@@ -203,11 +207,13 @@ void add_search(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("search", "the best plans for a model on a cluster, and why");
   const auto options = std::make_shared<Options>();
-  command->add_option("SCENARIO", options->scenario,
-                      "scenario file; keys left out or lists of values are searched")
+  command
+      ->add_option("SCENARIO", options->scenario,
+                   "scenario file; keys left out or lists of values are searched")
       ->required();
   command->add_option("--top", options->top, "how many plans to list")
-      ->check(CLI::Range(1, 1000))->capture_default_str();
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command->add_option("--gpus", options->gpus, "numbers of GPUs instead of the scenario's")
       ->check(CLI::PositiveNumber);
   command->add_option("--cluster", options->clusters, "cluster files instead of the scenario's");
@@ -216,9 +222,11 @@ void add_search(CLI::App& app, int& exit_code) {
   command->add_option("--tokens", options->tokens, "budget: time to train and cost for so many")
       ->check(CLI::PositiveNumber);
   command->add_option("--change", options->change, "per cent, of the better hardware under `why`")
-      ->check(CLI::Range(1.0, 1000.0))->capture_default_str();
+      ->check(CLI::Range(1.0, 1000.0))
+      ->capture_default_str();
   command->add_option("--set", options->set, "override a key: --set plan.tensor_parallel=[1,2,4]")
-      ->take_all()->allow_extra_args(false);
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_option("--save", options->save, "write every plan listed as a scenario into DIR");
   command->add_option("--svg", options->svg, "write throughput and cost against GPUs to FILE");
   command->add_option("--threads", options->threads, "default: all cores; the result is the same")

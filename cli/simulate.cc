@@ -39,8 +39,8 @@ int simulate(const Options& options) {
     print_error(enough.error().message);
     return kBadInput;
   }
-  Result<sim::Prediction> made = sim::predict(scenario.value(), cluster.value(),
-                                              {.record_load = !options.trace.empty()});
+  Result<sim::Prediction> made =
+      sim::predict(scenario.value(), cluster.value(), {.record_load = !options.trace.empty()});
   if (!made) {
     print_error(options.scenario + ": " + made.error().message);
     return kBadInput;
@@ -49,16 +49,16 @@ int simulate(const Options& options) {
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.trace.empty()) {
-    const Result<> written =
-        write_trace(sim::predicted_trace(prediction, scenario.value(), cluster.value()), options.trace);
+    const Result<> written = write_trace(
+        sim::predicted_trace(prediction, scenario.value(), cluster.value()), options.trace);
     if (!written) {
       print_error(written.error().message);
       return kBadInput;
     }
   }
-  const std::string text =
-      options.json ? sim::report_json(prediction, scenario.value(), cluster.value())
-                   : sim::report_text(prediction, scenario.value(), cluster.value());
+  const std::string text = options.json
+                               ? sim::report_json(prediction, scenario.value(), cluster.value())
+                               : sim::report_text(prediction, scenario.value(), cluster.value());
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (options.require_fit && !prediction.memory.fits) {
     print_error(options.scenario + ": the plan does not fit in memory");
@@ -77,12 +77,14 @@ void add_simulate(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_option("--trace", options->trace, "write the predicted timeline to FILE");
   command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
-      ->take_all()->allow_extra_args(false);
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's");
   command->add_option("--gpus", options->gpus, "number of GPUs instead of the scenario's")
       ->check(CLI::PositiveNumber);
   command->add_flag("--require-fit", options->require_fit, "exit 1 if the plan does not fit");
-  command->footer("Example: rehearse simulate gpt3-175b-1024.json --set plan.micro_batch=2 --trace step.trace");
+  command->footer(
+      "Example: rehearse simulate gpt3-175b-1024.json --set plan.micro_batch=2 --trace step.trace");
   command->callback([options, &exit_code] { exit_code = simulate(*options); });
 }
 

@@ -11,7 +11,8 @@ volatile std::sig_atomic_t signal_received = 0;  // what a handler may write
 
 volatile std::sig_atomic_t second_received = 0;
 
-// `timeout` and launchers signal a process and its group: a signal told twice within a second is one.
+// `timeout` and launchers signal a process and its group: a signal told twice within a second is
+// one.
 void remember(int signal) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -9,7 +9,11 @@ namespace {
 class Resolver {
  public:
   Resolver(const LocalRanks& local, RankState& rank)
-      : model_(local.model), plan_(local.plan), s_(local.schedule), places_(local.places), rank_(rank) {
+      : model_(local.model),
+        plan_(local.plan),
+        s_(local.schedule),
+        places_(local.places),
+        rank_(rank) {
     const Placement& placement = s_.placement;
     const Position here = s_.position_of(rank_.row);
     const auto holds = [&](Stage stage) {  // in either direction
@@ -34,9 +38,8 @@ class Resolver {
                                   made.back().clear.end());  // before either half adds to them
         made.back().clear.clear();
         std::sort(made.front().clear.begin(), made.front().clear.end());
-        made.front().clear.erase(
-            std::unique(made.front().clear.begin(), made.front().clear.end()),
-            made.front().clear.end());
+        made.front().clear.erase(std::unique(made.front().clear.begin(), made.front().clear.end()),
+                                 made.front().clear.end());
       } else {
         made.push_back(resolve({i}, op));
       }
@@ -56,7 +59,8 @@ class Resolver {
     const bool covers_end = static_cast<std::size_t>(end) == all.size();
     out.segments.assign(all.begin() + begin, all.begin() + end);
     const RankShape shape = rank_shape(model_, plan_);
-    const std::int64_t unit = leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
+    const std::int64_t unit =
+        leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
     const std::int64_t tokens_at = unit * shape.tokens;
 
     std::vector<std::byte*> parameter(s_.buckets.size(), nullptr);
@@ -109,7 +113,9 @@ class Resolver {
         case ValueKind::Workspace:
           if (of_stage) out.at.workspace = address(value);
           break;
-        case ValueKind::FullParameter: parameter[value.bucket.index()] = address(value); break;
+        case ValueKind::FullParameter:
+          parameter[value.bucket.index()] = address(value);
+          break;
         case ValueKind::Gradient: {
           gradient[2 * value.bucket.index() + (value.instance == 1 ? 1 : 0)] = floats(value);
           if (written) out.clear.emplace_back(address(value), value.bytes.value);
@@ -120,7 +126,8 @@ class Resolver {
           if (written) out.clear.emplace_back(address(value), std::int64_t{sizeof(float)});
           break;
         case ValueKind::ParameterShard:
-        case ValueKind::OptimizerState: break;
+        case ValueKind::OptimizerState:
+          break;
       }
     }
     for (std::int16_t g = begin; g < end; ++g) {
@@ -129,7 +136,8 @@ class Resolver {
       std::vector<const std::byte*> values;
       std::vector<float*> gradients;
       for (std::size_t k = 0; k < tensors.size(); ++k) {
-        add(find(leaf.stage, g, static_cast<std::int32_t>(k)), 0, parameter, gradient, values, gradients);
+        add(find(leaf.stage, g, static_cast<std::int32_t>(k)), 0, parameter, gradient, values,
+            gradients);
       }
       if (info.kind == SegmentKind::Head && model_.tied_embedding) {
         add(find_table(), both_ends_ ? 1 : 0, parameter, gradient, values, gradients);
@@ -180,6 +188,8 @@ class Resolver {
 
 }  // namespace
 
-void resolve_addresses(const LocalRanks& local, RankState& rank) { Resolver(local, rank).run(); }
+void resolve_addresses(const LocalRanks& local, RankState& rank) {
+  Resolver(local, rank).run();
+}
 
 }  // namespace rehearse::exec

@@ -15,20 +15,29 @@ constexpr std::size_t kDirections = 4;
 
 Direction direction_of(OpKind kind) {
   switch (kind) {
-    case OpKind::Backward: return Direction::Backward;
-    case OpKind::InputGradient: return Direction::InputGradient;
-    case OpKind::WeightGradient: return Direction::WeightGradient;
-    default: return Direction::Forward;
+    case OpKind::Backward:
+      return Direction::Backward;
+    case OpKind::InputGradient:
+      return Direction::InputGradient;
+    case OpKind::WeightGradient:
+      return Direction::WeightGradient;
+    default:
+      return Direction::Forward;
   }
 }
 
 OpKind collective_kind(NodeKind kind) {  // Forward: no collective
   switch (kind) {
-    case NodeKind::AllReduce: return OpKind::AllReduce;
-    case NodeKind::AllGather: return OpKind::AllGather;
-    case NodeKind::ReduceScatter: return OpKind::ReduceScatter;
-    case NodeKind::RingExchange: return OpKind::Send;
-    default: return OpKind::Forward;
+    case NodeKind::AllReduce:
+      return OpKind::AllReduce;
+    case NodeKind::AllGather:
+      return OpKind::AllGather;
+    case NodeKind::ReduceScatter:
+      return OpKind::ReduceScatter;
+    case NodeKind::RingExchange:
+      return OpKind::Send;
+    default:
+      return OpKind::Forward;
   }
 }
 
@@ -42,14 +51,22 @@ struct Roles {
 Roles roles_of(const std::vector<ParameterTensor>& tensors) {
   Roles roles;
   const std::pair<std::string_view, int Roles::*> names[] = {
-      {"norm1.weight", &Roles::norm1},           {"norm1.bias", &Roles::norm1_bias},
-      {"qkv.weight", &Roles::qkv},               {"qkv.bias", &Roles::qkv_bias},
-      {"projection.weight", &Roles::projection}, {"projection.bias", &Roles::projection_bias},
-      {"norm2.weight", &Roles::norm2},           {"norm2.bias", &Roles::norm2_bias},
-      {"up.weight", &Roles::up},                 {"up.bias", &Roles::up_bias},
-      {"down.weight", &Roles::down},             {"down.bias", &Roles::down_bias},
-      {"final_norm.weight", &Roles::final_norm}, {"final_norm.bias", &Roles::final_bias},
-      {"table.weight", &Roles::table},           {"head.weight", &Roles::table},
+      {"norm1.weight", &Roles::norm1},
+      {"norm1.bias", &Roles::norm1_bias},
+      {"qkv.weight", &Roles::qkv},
+      {"qkv.bias", &Roles::qkv_bias},
+      {"projection.weight", &Roles::projection},
+      {"projection.bias", &Roles::projection_bias},
+      {"norm2.weight", &Roles::norm2},
+      {"norm2.bias", &Roles::norm2_bias},
+      {"up.weight", &Roles::up},
+      {"up.bias", &Roles::up_bias},
+      {"down.weight", &Roles::down},
+      {"down.bias", &Roles::down_bias},
+      {"final_norm.weight", &Roles::final_norm},
+      {"final_norm.bias", &Roles::final_bias},
+      {"table.weight", &Roles::table},
+      {"head.weight", &Roles::table},
       {"positions.weight", &Roles::positions}};
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     for (const auto& [name, role] : names) {
@@ -82,7 +99,8 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
   s.shape = rank_shape(model, plan);
   s.attention = {.tokens = s.shape.tokens,
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
-                 .heads = s.shape.heads, .kv_heads = s.shape.kv_heads,
+                 .heads = s.shape.heads,
+                 .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
   s.activation = aligned(activation_bytes(model, plan));
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
@@ -90,14 +108,17 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
     const auto kind = static_cast<SegmentKind>(k);
     for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
       for (std::size_t d = 0; d < kDirections; ++d) {
-        s.bodies[slice][k][d] = make_rehearse_body(
-            {.segment = kind, .direction = static_cast<Direction>(d),
-             .slice = static_cast<std::int32_t>(slice), .model = &model, .plan = &plan});
+        s.bodies[slice][k][d] = make_rehearse_body({.segment = kind,
+                                                    .direction = static_cast<Direction>(d),
+                                                    .slice = static_cast<std::int32_t>(slice),
+                                                    .model = &model,
+                                                    .plan = &plan});
       }
     }
     auto tensors = segment_parameters(model, plan, kind, 0);
     // A tied head reads the table as its last parameter (OpAddresses).
-    if (kind == SegmentKind::Head && model.tied_embedding) tensors.push_back({.name = "table.weight"});
+    if (kind == SegmentKind::Head && model.tied_embedding)
+      tensors.push_back({.name = "table.weight"});
     s.roles[k] = roles_of(tensors);
   }
 }
@@ -112,15 +133,15 @@ struct OpCursor::State {
   float scale;
   const ComputeOp* op = nullptr;
 
-  std::size_t visited = 0;         // segments done
-  std::size_t node = 0;            // of the current segment's body
-  bool inside = false;             // the current segment's addresses are set
-  std::int64_t chunk = 0;          // head: tokens of the chunks done
+  std::size_t visited = 0;  // segments done
+  std::size_t node = 0;     // of the current segment's body
+  bool inside = false;      // the current segment's addresses are set
+  std::int64_t chunk = 0;   // head: tokens of the chunks done
   const Body* body = nullptr;
   std::size_t segment = 0;
   std::vector<std::byte*> tensors;  // of the body
 
-  // ---- addresses --------------------------------------------------------------------------------
+  // ---- addresses ------------------------------------------------------------
   const OpAddresses& at() const { return op->at; }
   std::span<const SegmentInfo> segments() const { return op->segments; }
   OpKind kind() const { return op->kind; }
@@ -167,23 +188,28 @@ struct OpCursor::State {
       return base == nullptr ? nullptr : base + begin + tensor.offset;
     };
     switch (tensor.home) {
-      case TensorHome::Input: return input_of(segment);
+      case TensorHome::Input:
+        return input_of(segment);
       case TensorHome::Output:
         return segment + 1 == segments().size() ? at().x_out : input_of(segment + 1);
-      case TensorHome::OutputGradient: return gradient_after(segment);
-      case TensorHome::InputGradient: return segment == 0 ? at().d_out : gradient_after(segment - 1);
+      case TensorHome::OutputGradient:
+        return gradient_after(segment);
+      case TensorHome::InputGradient:
+        return segment == 0 ? at().d_out : gradient_after(segment - 1);
       case TensorHome::SavedForInput:
         return in(at().slab_input, before(&Body::saved_for_input, segment, true));
       case TensorHome::SavedForWeight:
         return in(at().slab_weight, before(&Body::saved_for_weight, segment, false));
       case TensorHome::LeftForWeight:
         return in(at().left, before_left());
-      case TensorHome::Workspace: return in(at().workspace, 0);
+      case TensorHome::Workspace:
+        return in(at().workspace, 0);
       case TensorHome::Loss:
       case TensorHome::Tokens:
       case TensorHome::Parameter:
       case TensorHome::Gradient:
-      case TensorHome::EarlierSlice: return nullptr;
+      case TensorHome::EarlierSlice:
+        return nullptr;
     }
     return nullptr;
   }
@@ -200,8 +226,10 @@ struct OpCursor::State {
     inside = true;
   }
 
-  // ---- nodes ------------------------------------------------------------------------------------
-  const Roles& roles() const { return shared.roles[static_cast<std::size_t>(segments()[segment].kind)]; }
+  // ---- nodes ----------------------------------------------------------------
+  const Roles& roles() const {
+    return shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
+  }
   const std::byte* parameter(int role) const {
     return role < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(role)];
   }
@@ -209,13 +237,22 @@ struct OpCursor::State {
     return role < 0 ? nullptr : at().gradient[segment][static_cast<std::size_t>(role)];
   }
   // Element `count` of an array of the compute type.
-  std::byte* element(std::byte* array, std::int64_t count) const { return array + count * shared.shape.element; }
-  // A row-parallel product summed over tp in place: under sequence parallelism the own tokens of it.
-  std::byte* own(std::byte* whole) const {
-    return shared.shape.gather ? element(whole, coordinate * shared.shape.local * shared.shape.hidden) : whole;
+  std::byte* element(std::byte* array, std::int64_t count) const {
+    return array + count * shared.shape.element;
   }
-  std::byte* r(const Node& n, std::size_t i) const { return tensors[static_cast<std::size_t>(n.reads[i])]; }
-  std::byte* w(const Node& n, std::size_t i = 0) const { return tensors[static_cast<std::size_t>(n.writes[i])]; }
+  // A row-parallel product summed over tp in place: under sequence parallelism the own tokens of
+  // it.
+  std::byte* own(std::byte* whole) const {
+    return shared.shape.gather
+               ? element(whole, coordinate * shared.shape.local * shared.shape.hidden)
+               : whole;
+  }
+  std::byte* r(const Node& n, std::size_t i) const {
+    return tensors[static_cast<std::size_t>(n.reads[i])];
+  }
+  std::byte* w(const Node& n, std::size_t i = 0) const {
+    return tensors[static_cast<std::size_t>(n.writes[i])];
+  }
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
   VocabularyShape vocabulary() const {
     const std::int64_t columns = shared.shape.vocabulary, first = coordinate * columns;
@@ -224,7 +261,9 @@ struct OpCursor::State {
             .first = first};
   }
   // Of the rank's own rows: under sequence parallelism its part of the tokens.
-  std::int64_t first_row() const { return shared.shape.gather ? coordinate * shared.shape.local : 0; }
+  std::int64_t first_row() const {
+    return shared.shape.gather ? coordinate * shared.shape.local : 0;
+  }
 
   // Calls use(row, rows, position) for runs of the rank's rows [first, first + count), counted over
   // the samples of its slice, whose positions follow one another (modulo the sequence).
@@ -255,14 +294,16 @@ struct OpCursor::State {
                       floats(w(n, 1)));
     }
   }
-  void norm_backward(const Node& n, const std::byte* dy, const std::byte* residual, int weight, int bias) const {
+  void norm_backward(const Node& n, const std::byte* dy, const std::byte* residual, int weight,
+                     int bias) const {
     const RankShape& s = shared.shape;
     if (shared.model.norm == NormKind::LayerNorm) {
-      device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(weight),
-                                 residual, w(n), gradient(weight), gradient(bias));
+      device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
+                                 parameter(weight), residual, w(n), gradient(weight),
+                                 gradient(bias));
     } else {
-      device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(weight),
-                               residual, w(n), gradient(weight));
+      device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
+                               parameter(weight), residual, w(n), gradient(weight));
     }
   }
 
@@ -270,7 +311,8 @@ struct OpCursor::State {
     const Roles& p = roles();
     const std::string_view name = n.name;
     if (name == "gemm logits") {
-      device.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(p.table), floats(w(n)));
+      device.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(p.table),
+                    floats(w(n)));
     } else if (n.role == GemmRole::Forward) {
       const bool qkv = name.starts_with("gemm qkv"), up = name.starts_with("gemm fc1");
       const int role = qkv ? p.qkv : up ? p.up : name == "gemm proj" ? p.projection : p.down;
@@ -286,12 +328,14 @@ struct OpCursor::State {
       std::byte* to = name == "gemm d_input" ? element(w(n), chunk * n.n) : w(n);
       device.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(role), to);
     } else if (name == "gemm d_table") {  // ends the chunk
-      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), element(r(n, 1), chunk * n.m), gradient(p.table));
+      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), element(r(n, 1), chunk * n.m),
+                           gradient(p.table));
       chunk += n.k;
     } else if (name.starts_with("gemm d_fc2") || name.starts_with("gemm d_proj")) {
       // y = x w^T is row-parallel: reads (gathered dy, x, own dy).
       const bool down = name.starts_with("gemm d_fc2");
-      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(down ? p.down : p.projection));
+      device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1),
+                           gradient(down ? p.down : p.projection));
       const int bias = down ? p.down_bias : p.projection_bias;
       if (bias >= 0) device.add_column_sums(lane, shared.shape.local, n.n, r(n, 2), gradient(bias));
     } else {  // column-parallel: (dy, gathered x)
@@ -311,10 +355,12 @@ struct OpCursor::State {
                           parameter(attention ? p.projection_bias : p.down_bias), w(n));
     } else if (n.name == "add positions") {
       const std::byte* positions = parameter(p.positions);
-      for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-        device.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                             element(own(r(n, 0)), row * s.hidden), positions, element(w(n), row * s.hidden));
-      });
+      for_runs(first_row(), s.local,
+               [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+                 device.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                                      element(own(r(n, 0)), row * s.hidden), positions,
+                                      element(w(n), row * s.hidden));
+               });
     } else if (n.name == "pack k, v") {
       device.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)), s.qkv, w(n),
                           shared.attention.kv_columns());
@@ -322,29 +368,34 @@ struct OpCursor::State {
       device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
     } else if (n.name == "store dq, dk, dv") {
       device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
-      device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)), s.qkv);
+      device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)),
+                          keys(w(n)), s.qkv);
     } else if (n.name == "spread dk, dv") {
       device.clear(lane, w(n), body->tensors[static_cast<std::size_t>(n.writes[0])].bytes);
-      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride, std::int64_t stride) {
-        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column), own_stride,
-                            element(w(n), column), stride);
+      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
+                           std::int64_t stride) {
+        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column),
+                            own_stride, element(w(n), column), stride);
       });
     } else if (n.name == "take dk, dv") {
-      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride, std::int64_t stride) {
-        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
-                            element(w(n), own_column), own_stride);
+      for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
+                           std::int64_t stride) {
+        device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column),
+                            stride, element(w(n), own_column), own_stride);
       });
     }  // "sort tokens": with the sums into the table
   }
 
-  // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys, values.
+  // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys,
+  // values.
   template <class Use>
   void for_shared_heads(const Use& use) const {
     const RankShape& s = shared.shape;
     const std::int64_t all = shared.model.kv_heads * s.head_dim;
     const std::int64_t head = coordinate / key_value_replicas(shared.model, shared.plan);
     for (const std::int64_t part : {0, 1}) {
-      use((s.heads + part * s.kv_heads) * s.head_dim, part * all + head * s.head_dim, s.qkv, 2 * all);
+      use((s.heads + part * s.kv_heads) * s.head_dim, part * all + head * s.head_dim, s.qkv,
+          2 * all);
     }
   }
 
@@ -352,10 +403,11 @@ struct OpCursor::State {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
     if (n.name == "position gradient") {
-      for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-        device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                                 element(r(n, 0), row * s.hidden), gradient(p.positions));
-      });
+      for_runs(
+          first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+            device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                                     element(r(n, 0), row * s.hidden), gradient(p.positions));
+          });
       return;
     }
     device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
@@ -365,24 +417,28 @@ struct OpCursor::State {
   void rope(const Node& n) const {
     AttentionShape shape = shared.attention;
     shape.sequence = shared.plan.sequence_length;
-    for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-      shape.tokens = rows;
-      shape.first = position;
-      device.rope(lane, shape, shared.model.rope_theta, n.name == "rope backward",
-                  element(w(n), row * shared.shape.qkv));
-    });
+    for_runs(0, shared.shape.tokens,
+             [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+               shape.tokens = rows;
+               shape.first = position;
+               device.rope(lane, shape, shared.model.rope_theta, n.name == "rope backward",
+                           element(w(n), row * shared.shape.qkv));
+             });
   }
 
   // The first key of qkv(tokens, columns).
-  std::byte* keys(std::byte* qkv) const { return element(qkv, shared.shape.heads * shared.shape.head_dim); }
-  // Part 0 is the own block, causal. Part j is slice j - 1, all of it before the queries; or, at step j
-  // of the ring, what rank i - j holds: an earlier rank's first chunk is before all queries and its
-  // second after, a later rank's both lie between.
+  std::byte* keys(std::byte* qkv) const {
+    return element(qkv, shared.shape.heads * shared.shape.head_dim);
+  }
+  // Part 0 is the own block, causal. Part j is slice j - 1, all of it before the queries; or, at
+  // step j of the ring, what rank i - j holds: an earlier rank's first chunk is before all queries
+  // and its second after, a later rank's both lie between.
   AttentionPart part_of(const Node& n) const {
     const std::int64_t rows = shared.attention.sequence;
     AttentionPart part{.shape = shared.attention, .query_end = rows, .key_end = rows};
     part.causal = n.step == 0;
-    part.key_stride = part.causal || op->slice >= 0 ? shared.shape.qkv : shared.attention.kv_columns();
+    part.key_stride =
+        part.causal || op->slice >= 0 ? shared.shape.qkv : shared.attention.kv_columns();
     if (part.causal || op->slice >= 0) return part;
     (n.step <= context ? part.key_end : part.query_begin) = rows / 2;
     return part;
@@ -395,15 +451,16 @@ struct OpCursor::State {
     return keys(at().earlier_input[static_cast<std::size_t>(n.step - 1)] + (own - at().slab_input));
   }
   void attention(const Node& n) const {
-    if (n.step < 0) return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
+    if (n.step < 0)
+      return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
     AttentionPart part = part_of(n);
     part.first = n.step == 0;
     device.attention_part(lane, part, r(n, 0), keys_of(n, 0, 1), floats(w(n, 0)), floats(w(n, 1)));
   }
   void attention_backward(const Node& n) const {
     if (n.step < 0) {
-      return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2), floats(r(n, 3)),
-                                       w(n, 0), floats(w(n, 1)));
+      return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
+                                       floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
     }
     AttentionPart part = part_of(n);
     part.first = n.step == 1 || op->slice == 0;
@@ -413,8 +470,8 @@ struct OpCursor::State {
     } else if (op->slice < 0 && part.first) {
       device.clear(lane, dkv, body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
     }
-    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), keys_of(n, 1, 4), r(n, 2), floats(r(n, 3)),
-                                   floats(w(n, 0)), floats(dkv), floats(w(n, 2)));
+    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), keys_of(n, 1, 4), r(n, 2),
+                                   floats(r(n, 3)), floats(w(n, 0)), floats(dkv), floats(w(n, 2)));
   }
 
   void row_maxima(const Node& n) const {
@@ -436,7 +493,8 @@ struct OpCursor::State {
   }
   // Rows of the chunk whose logits (fp32) the node reads first.
   std::int64_t chunk_rows(const Node& n) const {
-    return body->tensors[static_cast<std::size_t>(n.reads[0])].bytes / (4 * shared.shape.vocabulary);
+    return body->tensors[static_cast<std::size_t>(n.reads[0])].bytes /
+           (4 * shared.shape.vocabulary);
   }
 
   // A collective: computes what this rank brings, then asks for it.
@@ -460,7 +518,8 @@ struct OpCursor::State {
     const RankShape& s = shared.shape;
     const bool gated = shared.model.mlp == MlpKind::Gated;
     switch (n.kind) {
-      case NodeKind::Gemm: return gemm(n);
+      case NodeKind::Gemm:
+        return gemm(n);
       case NodeKind::Norm:
         return n.name == "norm1"   ? norm(n, p.norm1, p.norm1_bias)
                : n.name == "norm2" ? norm(n, p.norm2, p.norm2_bias)
@@ -478,28 +537,40 @@ struct OpCursor::State {
       case NodeKind::ActivationBackward:
         return gated ? device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n))
                      : device.gelu_backward(lane, s.tokens * s.ffn, r(n, 0), r(n, 1), w(n));
-      case NodeKind::Rope: return rope(n);
-      case NodeKind::Attention: return attention(n);
-      case NodeKind::AttentionBackward: return attention_backward(n);
-      case NodeKind::Elementwise: return elementwise(n);
+      case NodeKind::Rope:
+        return rope(n);
+      case NodeKind::Attention:
+        return attention(n);
+      case NodeKind::AttentionBackward:
+        return attention_backward(n);
+      case NodeKind::Elementwise:
+        return elementwise(n);
       case NodeKind::Embedding:
-        return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(p.table), vocabulary(), w(n));
-      case NodeKind::EmbeddingBackward: return embedding_backward(n);
-      case NodeKind::CrossEntropy: return cross_entropy(n);
+        return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(p.table), vocabulary(),
+                            w(n));
+      case NodeKind::EmbeddingBackward:
+        return embedding_backward(n);
+      case NodeKind::CrossEntropy:
+        return cross_entropy(n);
       case NodeKind::Dropout:
       case NodeKind::Softmax:
       case NodeKind::AllReduce:
       case NodeKind::AllGather:
       case NodeKind::ReduceScatter:
       case NodeKind::AllToAll:
-      case NodeKind::RingExchange: assert(false && "no node of a body that is run here");
+      case NodeKind::RingExchange:
+        assert(false && "no node of a body that is run here");
     }
   }
 };
 
-OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at, float scale)
-    : state_(std::make_unique<State>(State{.shared = runner.shared(), .device = backend, .lane = lane,
-                                           .coordinate = at.tensor, .context = at.context,
+OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at,
+                   float scale)
+    : state_(std::make_unique<State>(State{.shared = runner.shared(),
+                                           .device = backend,
+                                           .lane = lane,
+                                           .coordinate = at.tensor,
+                                           .context = at.context,
                                            .scale = scale})) {}
 OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;

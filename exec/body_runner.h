@@ -19,14 +19,16 @@ namespace rehearse::exec {
 
 // Where everything of one compute op lies on one rank; nullptr: the op does not have it.
 struct OpAddresses {
-  std::byte *x_in = nullptr, *x_out = nullptr;  // (local, hidden): input of the first, output of the last segment
-  std::byte* d_in = nullptr;    // gradient of that output (comes in; may be overwritten once used)
-  std::byte* d_out = nullptr;   // gradient of that input (goes out)
+  // (local, hidden): input of the first, output of the last segment
+  std::byte *x_in = nullptr, *x_out = nullptr;
+  std::byte* d_in = nullptr;   // gradient of that output (comes in; may be overwritten once used)
+  std::byte* d_out = nullptr;  // gradient of that input (goes out)
   std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
-  // By slice of the sequence, of those before the op's own: their slab_input, and what is left for them.
+  // By slice of the sequence, of those before the op's own: their slab_input, and what is left for
+  // them.
   std::vector<std::byte*> earlier_input, earlier_left;
   const std::int32_t *tokens = nullptr, *targets = nullptr;  // (tokens) of this micro-batch
-  float* loss = nullptr;    // accumulated
+  float* loss = nullptr;                                     // accumulated
   // Per segment of the op (in order) and tensor of segment_parameters(). A tied head has one more
   // entry at the end: the table. Gradients: nullptr where the op does not touch them; accumulated.
   std::vector<std::vector<const std::byte*>> parameter;
@@ -35,9 +37,9 @@ struct OpAddresses {
 
 // One compute op, or one half of an OVERLAP pair, resolved before the first step.
 struct ComputeOp {
-  OpKind kind{};                       // Forward, Backward, InputGradient or WeightGradient
-  std::int32_t slice = -1;             // of the sequence; -1: the whole
-  std::vector<SegmentInfo> segments;   // those that it covers
+  OpKind kind{};                      // Forward, Backward, InputGradient or WeightGradient
+  std::int32_t slice = -1;            // of the sequence; -1: the whole
+  std::vector<SegmentInfo> segments;  // those that it covers
   OpAddresses at;
   std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
 };
@@ -45,7 +47,7 @@ struct ComputeOp {
 // Before the cursor goes on, arrays must be summed (or gathered, or maximised) over a group.
 struct CollectiveRequest {
   Axis axis = Axis::Tensor;
-  OpKind kind{};              // AllReduce, AllGather, ReduceScatter; Send: a shift round the ring
+  OpKind kind{};  // AllReduce, AllGather, ReduceScatter; Send: a shift round the ring
   ElementType type{};
   bool maximum = false;       // AllReduce: largest instead of sum
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
@@ -72,7 +74,8 @@ class BodyRunner {
 class OpCursor {
  public:
   // `at`: of the rank. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
-  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at, float scale);
+  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at,
+           float scale);
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;

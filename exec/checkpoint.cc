@@ -103,7 +103,8 @@ struct Piece {
   std::size_t place = 0;
   std::int32_t coordinate = 0;  // of the rank on tp
   std::int64_t begin = 0, end = 0;
-  std::int64_t written = 0;  // [begin, written): no other rank has to; of equal copies one goes to files
+  // [begin, written): no other rank has to; of equal copies one goes to files
+  std::int64_t written = 0;
 };
 
 // The pieces of one stored bucket within [begin, end).
@@ -124,7 +125,8 @@ void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::in
     // in the list writes.
     const auto first = std::ranges::find(local.places, place.name, &TensorPlace::name);
     const std::int64_t counted = counted_elements(local.model, local.plan, place, rank.at.tensor);
-    piece.written = replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
+    piece.written =
+        replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
     visit(piece);
   }
 }

@@ -45,8 +45,9 @@ void for_sums(const Members<T>& members, std::int64_t first, std::int64_t last, 
   std::array<T, kBlock> sum;
   for (std::int64_t begin = first; begin < last; begin += kBlock) {
     const std::int64_t end = std::min(last, begin + kBlock);
-    combine_block(members.size(), [&](std::size_t m) { return members.in(m); }, begin, end, maximum,
-                  sum.data());
+    combine_block(
+        members.size(), [&](std::size_t m) { return members.in(m); }, begin, end, maximum,
+        sum.data());
     use(begin, end, sum.data());
   }
 }
@@ -79,12 +80,15 @@ void perform_as(const Exchange& exchange) {
     case OpKind::AllGather:
     case OpKind::Unshard:
       for (std::size_t m = 0; m < members.size(); ++m) {
-        const T* from = members.in(m) == members.out(m) ? members.in(m) + first_of(m) : members.in(m);
-        for (std::size_t k = 0; k < members.size(); ++k) copy(members.out(k) + first_of(m), from, part);
+        const T* from =
+            members.in(m) == members.out(m) ? members.in(m) + first_of(m) : members.in(m);
+        for (std::size_t k = 0; k < members.size(); ++k)
+          copy(members.out(k) + first_of(m), from, part);
       }
       return;
     case OpKind::Broadcast:
-      for (std::size_t m = 0; m < members.size(); ++m) copy(members.out(m), members.in(root), elements);
+      for (std::size_t m = 0; m < members.size(); ++m)
+        copy(members.out(m), members.in(root), elements);
       return;
     case OpKind::Reduce:
       for_sums(members, 0, elements, exchange.maximum,
@@ -114,7 +118,9 @@ void perform_as(const Exchange& exchange) {
         copy(members.out((m + 1) % members.size()), members.in(m), elements);
       }
       return;
-    default: assert(false && "no collective"); return;
+    default:
+      assert(false && "no collective");
+      return;
   }
 }
 
@@ -122,17 +128,19 @@ void perform_as(const Exchange& exchange) {
 
 void perform(const Exchange& exchange) {
   assert(exchange.type != ElementType::BFloat16 && "the CPU computes in fp32");
-  return exchange.type == ElementType::Float64 ? perform_as<double>(exchange) : perform_as<float>(exchange);
+  return exchange.type == ElementType::Float64 ? perform_as<double>(exchange)
+                                               : perform_as<float>(exchange);
 }
 
-void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count, bool maximum,
-             void* to) {
+void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count,
+             bool maximum, void* to) {
   const auto run = [&]<class T>(T* out) {
     std::array<T, kBlock> sum;
     for (std::int64_t begin = 0; begin < count; begin += kBlock) {
       const std::int64_t end = std::min(count, begin + kBlock);
-      combine_block(arrays.size(), [&](std::size_t m) { return static_cast<const T*>(arrays[m]); },
-                    begin, end, maximum, sum.data());
+      combine_block(
+          arrays.size(), [&](std::size_t m) { return static_cast<const T*>(arrays[m]); }, begin,
+          end, maximum, sum.data());
       std::copy_n(sum.data(), end - begin, out + begin);
     }
   };

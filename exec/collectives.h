@@ -14,7 +14,7 @@ void perform(const Exchange& exchange);
 
 // Sums (or takes the largest of) `count` elements of every array, in order, into `to`, which may be
 // one of them. For communicators that have gathered the arrays from elsewhere.
-void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count, bool maximum,
-             void* to);
+void combine(ElementType type, std::span<const void* const> arrays, std::int64_t count,
+             bool maximum, void* to);
 
 }  // namespace rehearse::exec

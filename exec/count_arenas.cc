@@ -32,15 +32,18 @@ Result<std::vector<std::int64_t>> count_arenas(const Schedule& s) {
       if (!value.define) {
         if (!add(value)) return Error{value_name(s, {static_cast<std::int32_t>(v)}) + " overlaps"};
       } else {
-        begins[static_cast<std::size_t>(value.define.value - first)].push_back(static_cast<std::int32_t>(v));
+        begins[static_cast<std::size_t>(value.define.value - first)].push_back(
+            static_cast<std::int32_t>(v));
       }
       if (value.hold_until) {
-        ends[static_cast<std::size_t>(value.hold_until.value - first)].push_back(static_cast<std::int32_t>(v));
+        ends[static_cast<std::size_t>(value.hold_until.value - first)].push_back(
+            static_cast<std::int32_t>(v));
       }
     }
     for (std::size_t i = 0; i < begins.size(); ++i) {
       for (const std::int32_t v : begins[i]) {
-        if (!add(s.values[static_cast<std::size_t>(v)])) return Error{value_name(s, {v}) + " overlaps"};
+        if (!add(s.values[static_cast<std::size_t>(v)]))
+          return Error{value_name(s, {v}) + " overlaps"};
       }
       for (const std::int32_t v : ends[i]) {
         const Value& value = s.values[static_cast<std::size_t>(v)];

@@ -16,9 +16,15 @@ namespace {
 
 constexpr std::size_t kArenaAlignment = 256;
 
-const float* f(const void* data) { return static_cast<const float*>(data); }
-float* f(void* data) { return static_cast<float*>(data); }
-std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
+const float* f(const void* data) {
+  return static_cast<const float*>(data);
+}
+float* f(void* data) {
+  return static_cast<float*>(data);
+}
+std::size_t size(std::int64_t bytes) {
+  return static_cast<std::size_t>(bytes);
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -27,8 +33,8 @@ class CpuBackend final : public Backend {
   bool attends_in_parts() const override { return true; }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
-    const std::size_t whole =
-        (size(std::max<std::int64_t>(bytes, 1)) + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    const std::size_t whole = (size(std::max<std::int64_t>(bytes, 1)) + kArenaAlignment - 1) /
+                              kArenaAlignment * kArenaAlignment;
     Memory memory(static_cast<std::byte*>(std::aligned_alloc(kArenaAlignment, whole)));
     if (memory == nullptr) {
       return Error{"no memory for the arena of rank " + std::to_string(rank) + ": " +
@@ -39,11 +45,17 @@ class CpuBackend final : public Backend {
     arenas_.push_back(std::move(memory));
     return arena;
   }
-  void write(std::byte* to, const void* from, std::int64_t bytes) override { std::memcpy(to, from, size(bytes)); }
-  void read(void* to, const std::byte* from, std::int64_t bytes) override { std::memcpy(to, from, size(bytes)); }
+  void write(std::byte* to, const void* from, std::int64_t bytes) override {
+    std::memcpy(to, from, size(bytes));
+  }
+  void read(void* to, const std::byte* from, std::int64_t bytes) override {
+    std::memcpy(to, from, size(bytes));
+  }
 
   void clear(Lane, void* to, std::int64_t bytes) override { std::memset(to, 0, size(bytes)); }
-  void fetch(Lane, void* to, const void* host, std::int64_t bytes) override { std::memcpy(to, host, size(bytes)); }
+  void fetch(Lane, void* to, const void* host, std::int64_t bytes) override {
+    std::memcpy(to, host, size(bytes));
+  }
   void offload(Lane, void* host, const void* from, std::int64_t bytes) override {
     std::memcpy(host, from, size(bytes));
   }
@@ -73,8 +85,9 @@ class CpuBackend final : public Backend {
     float* parameter = f(a.parameter);
     for (const AdamwRange& range : a.ranges) {
       const std::size_t n = size(range.end - range.begin);
-      exec::adamw({parameter + range.begin, n}, {a.gradient + range.begin, n}, {a.m + range.begin, n},
-                  {a.v + range.begin, n}, *a.options, a.rate, range.decay, a.step, scale);
+      exec::adamw({parameter + range.begin, n}, {a.gradient + range.begin, n},
+                  {a.m + range.begin, n}, {a.v + range.begin, n}, *a.options, a.rate, range.decay,
+                  a.step, scale);
     }
   }
 
@@ -86,12 +99,12 @@ class CpuBackend final : public Backend {
               float* y) override {
     exec::linear(m, n, k, f(x), f(w), y);
   }
-  void linear_input(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy, const void* w,
-                    void* dx) override {
+  void linear_input(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
+                    const void* w, void* dx) override {
     exec::linear_input(m, n, k, f(dy), f(w), f(dx));
   }
-  void linear_weight(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy, const void* x,
-                     float* dw) override {
+  void linear_weight(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
+                     const void* x, float* dw) override {
     exec::linear_weight(m, n, k, f(dy), f(x), dw);
   }
 
@@ -100,30 +113,33 @@ class CpuBackend final : public Backend {
     exec::layer_norm(rows, h, f(x), f(weight), f(bias), epsilon, f(y), statistics);
   }
   void layer_norm_backward(Lane, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                           const float* statistics, const void* weight, const void* residual, void* dx,
-                           float* d_weight, float* d_bias) override {
-    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx), d_weight,
-                              d_bias);
+                           const float* statistics, const void* weight, const void* residual,
+                           void* dx, float* d_weight, float* d_bias) override {
+    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
+                              d_weight, d_bias);
   }
   void rms_norm(Lane, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
                 double epsilon, void* y, float* statistics) override {
     exec::rms_norm(rows, h, f(x), f(weight), epsilon, f(y), statistics);
   }
   void rms_norm_backward(Lane, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                         const float* statistics, const void* weight, const void* residual, void* dx,
-                         float* d_weight) override {
-    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx), d_weight);
+                         const float* statistics, const void* weight, const void* residual,
+                         void* dx, float* d_weight) override {
+    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
+                            d_weight);
   }
 
   void add_residual(Lane, std::int64_t rows, std::int64_t cols, const void* x, const void* y,
                     const void* bias, void* out) override {
     exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out));
   }
-  void add_column_sums(Lane, std::int64_t rows, std::int64_t cols, const void* y, float* sums) override {
+  void add_column_sums(Lane, std::int64_t rows, std::int64_t cols, const void* y,
+                       float* sums) override {
     exec::add_column_sums(rows, cols, f(y), sums);
   }
-  void add_positions(Lane, std::int64_t rows, std::int64_t cols, std::int64_t first, std::int64_t sequence,
-                     const void* x, const void* positions, void* out) override {
+  void add_positions(Lane, std::int64_t rows, std::int64_t cols, std::int64_t first,
+                     std::int64_t sequence, const void* x, const void* positions,
+                     void* out) override {
     for (std::int64_t t = 0; t < rows; ++t) {
       const float* row = f(x) + t * cols;
       if (positions == nullptr) {
@@ -140,7 +156,9 @@ class CpuBackend final : public Backend {
       exec::add_column_sums(1, cols, f(dy) + t * cols, d_positions + (first + t) % sequence * cols);
     }
   }
-  void gelu(Lane, std::int64_t count, const void* u, void* g) override { exec::gelu(count, f(u), f(g)); }
+  void gelu(Lane, std::int64_t count, const void* u, void* g) override {
+    exec::gelu(count, f(u), f(g));
+  }
   void gelu_backward(Lane, std::int64_t count, const void* dg, const void* u, void* du) override {
     exec::gelu_backward(count, f(dg), f(u), f(du));
   }
@@ -152,8 +170,8 @@ class CpuBackend final : public Backend {
     exec::swiglu_backward(rows, width, f(dg), f(u), f(du));
   }
   void rope(Lane, const AttentionShape& shape, double theta, bool inverse, void* qkv) override {
-    exec::rope(shape.tokens, shape.first, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim,
-               shape.columns(), theta, inverse, f(qkv));
+    exec::rope(shape.tokens, shape.first, shape.sequence, shape.heads + shape.kv_heads,
+               shape.head_dim, shape.columns(), theta, inverse, f(qkv));
   }
 
   void attention(Lane, const AttentionShape& shape, const void* qkv, void* o, float* lse) override {
@@ -168,12 +186,12 @@ class CpuBackend final : public Backend {
     exec::attention_part(part, f(qkv), f(kv), sum, lse);
   }
   void attention_part_backward(Lane, const AttentionPart& part, const void* d_o, const void* qkv,
-                               const void* kv, const void* o, const float* lse, float* dq, float* dkv,
-                               float* delta) override {
+                               const void* kv, const void* o, const float* lse, float* dq,
+                               float* dkv, float* delta) override {
     exec::attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
   }
-  void copy_columns(Lane, std::int64_t rows, std::int64_t cols, const void* from, std::int64_t from_stride,
-                    void* to, std::int64_t to_stride) override {
+  void copy_columns(Lane, std::int64_t rows, std::int64_t cols, const void* from,
+                    std::int64_t from_stride, void* to, std::int64_t to_stride) override {
     for (std::int64_t r = 0; r < rows; ++r) {
       std::copy_n(f(from) + r * from_stride, cols, f(to) + r * to_stride);
     }
@@ -187,8 +205,9 @@ class CpuBackend final : public Backend {
              const VocabularyShape& shape, void* out) override {
     exec::embed(tokens, h, ids, f(table), shape.first, shape.columns, f(out));
   }
-  void embed_backward(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* dy,
-                      const VocabularyShape& shape, std::int32_t* order, float* d_table) override {
+  void embed_backward(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+                      const void* dy, const VocabularyShape& shape, std::int32_t* order,
+                      float* d_table) override {
     exec::embed_backward(tokens, h, ids, f(dy), shape.first, shape.columns, order, d_table);
   }
   void row_maxima(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
@@ -200,10 +219,10 @@ class CpuBackend final : public Backend {
     exec::row_sums(rows, shape.columns, shape.valid, shape.first, logits, maxima, targets, sums);
   }
   void loss_and_gradient(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
-                         const float* maxima, const float* sums, const std::int32_t* targets, float scale,
-                         void* d_logits, float* loss) override {
-    exec::loss_and_gradient(rows, shape.columns, shape.valid, shape.first, logits, maxima, sums, targets,
-                            scale, f(d_logits), loss);
+                         const float* maxima, const float* sums, const std::int32_t* targets,
+                         float scale, void* d_logits, float* loss) override {
+    exec::loss_and_gradient(rows, shape.columns, shape.valid, shape.first, logits, maxima, sums,
+                            targets, scale, f(d_logits), loss);
   }
 
  private:
@@ -216,6 +235,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend() {
+  return std::make_unique<CpuBackend>();
+}
 
 }  // namespace rehearse::exec

@@ -12,7 +12,8 @@ Result<const CudaModule*> load() {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
   const std::filesystem::path path = self.parent_path() / "libexec_cuda.so";
   if (!std::filesystem::exists(path, none)) {
-    return Error{"this build has no CUDA backend (the CUDA toolkit was not there when it was built)"};
+    return Error{
+        "this build has no CUDA backend (the CUDA toolkit was not there when it was built)"};
   }
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Error{std::string("CUDA backend: ") + dlerror()};

@@ -15,14 +15,14 @@
 namespace rehearse::exec {
 
 struct CudaOptions {
-  std::int32_t device = 0;                // LOCAL_RANK of the process, modulo the devices there
+  std::int32_t device = 0;                   // LOCAL_RANK of the process, modulo the devices there
   ElementType type = ElementType::BFloat16;  // of activations and parameters
-  double timeout_s = 600;                 // that an op may take
-  std::function<std::string(OpId)> label; // of an op, for errors
+  double timeout_s = 600;                    // that an op may take
+  std::function<std::string(OpId)> label;    // of an op, for errors
 };
 
-// What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) * n)
-// with n = 1: NCCL wants one process per rank.
+// What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) *
+// n) with n = 1: NCCL wants one process per rank.
 struct NcclOptions {
   std::int32_t process = 0, processes = 1;
   const GroupInstances* groups = nullptr;  // who meets whom, over all ranks
@@ -40,7 +40,8 @@ struct CudaModule {
   Result<std::int32_t> (*devices)() = nullptr;
   Result<std::unique_ptr<Backend>> (*make_backend)(const CudaOptions&) = nullptr;
   // REQUIRES: `backend` came from make_backend and outlives the communicator.
-  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend, const NcclOptions&) = nullptr;
+  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend,
+                                                     const NcclOptions&) = nullptr;
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 

@@ -27,8 +27,8 @@ class Data {
 
  private:
   std::vector<std::int32_t> tokens_;
-  bool given_ = false;              // of_tokens: samples do not overlap
-  std::int64_t vocabulary_ = 0;     // synthetic
+  bool given_ = false;           // of_tokens: samples do not overlap
+  std::int64_t vocabulary_ = 0;  // synthetic
   std::uint64_t seed_ = 0;
 };
 

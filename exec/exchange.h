@@ -26,19 +26,21 @@ struct Contribution {
   void* out = nullptr;
 };
 
-// A collective of one instance of a group (the tp group of replica 3, say), as its members bring it.
-// in and out by kind: AllReduce, Broadcast, Reduce: whole arrays. ReduceScatter: in whole, out the
-// own part. AllGather: in the own part, out whole. Gather, Scatter, AllToAll likewise. Send: a shift
-// round the ring: the array `in` of member m becomes `out` of member m + 1, the last's the first's.
+// A collective of one instance of a group (the tp group of replica 3, say), as its members bring
+// it. in and out by kind: AllReduce, Broadcast, Reduce: whole arrays. ReduceScatter: in whole, out
+// the own part. AllGather: in the own part, out whole. Gather, Scatter, AllToAll likewise. Send: a
+// shift round the ring: the array `in` of member m becomes `out` of member m + 1, the last's the
+// first's.
 struct Exchange {
   OpKind kind{};
   ElementType type = ElementType::Float32;
-  bool maximum = false;            // AllReduce: largest instead of sum
-  std::int64_t elements = 0;       // of the whole array; divisible by the members where it is parted
-  std::int32_t root = 0;           // member: Broadcast, Reduce, Gather, Scatter
-  std::int32_t instance = 0;       // number of the group's instance, the same in every process
-  std::int64_t sequence = 0;       // how many exchanges this instance had before, likewise
-  std::span<const std::int32_t> ranks;          // of the members, in order
+  bool maximum = false;  // AllReduce: largest instead of sum
+  // of the whole array; divisible by the members where it is parted
+  std::int64_t elements = 0;
+  std::int32_t root = 0;                // member: Broadcast, Reduce, Gather, Scatter
+  std::int32_t instance = 0;            // number of the group's instance, the same in every process
+  std::int64_t sequence = 0;            // how many exchanges this instance had before, likewise
+  std::span<const std::int32_t> ranks;  // of the members, in order
   std::span<const Contribution> contributions;  // by member; empty ones belong to other processes
   std::span<const Lane> lanes;                  // by member, likewise
 };

@@ -41,7 +41,8 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
       const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
       if (fresh) ranks.emplace_back();
       auto& members = ranks[static_cast<std::size_t>(found->second)];
-      places[static_cast<std::size_t>(r)] = {found->second, static_cast<std::int32_t>(members.size())};
+      places[static_cast<std::size_t>(r)] = {found->second,
+                                             static_cast<std::int32_t>(members.size())};
       members.push_back(r);
     }
     // Members of dp in order of their replica, so that shard k is member k's.
@@ -59,11 +60,13 @@ std::int32_t GroupInstances::group(std::string_view name) const {
   return static_cast<std::int32_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
 }
 
-std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule, const Mesh& mesh) {
+std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule,
+                                                                  const Mesh& mesh) {
   std::set<std::pair<std::int32_t, std::int32_t>> positions;
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     for (const Op& op : schedule.program({row})) {
-      if (op.kind == OpKind::Send) positions.emplace(schedule.position_of({row}).value, op.peer.value);
+      if (op.kind == OpKind::Send)
+        positions.emplace(schedule.position_of({row}).value, op.peer.value);
     }
   }
   std::vector<std::pair<std::int32_t, std::int32_t>> edges;

@@ -17,8 +17,8 @@ struct GroupInstances {
     std::int32_t instance = -1;  // -1: the rank is in none
     std::int32_t member = -1;    // its place in the instance
   };
-  std::vector<std::vector<Place>> of;             // [group][rank]
-  std::vector<std::vector<std::int32_t>> ranks;   // [instance]: ranks by member
+  std::vector<std::vector<Place>> of;            // [group][rank]
+  std::vector<std::vector<std::int32_t>> ranks;  // [instance]: ranks by member
   // REQUIRES: the schedule has a group of this name ("tp", "cp").
   std::int32_t group(std::string_view name) const;
 
@@ -27,6 +27,7 @@ struct GroupInstances {
 };
 
 // Pairs (from, to) of ranks between which the schedule has transfers, ascending.
-std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule, const Mesh& mesh);
+std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule,
+                                                                  const Mesh& mesh);
 
 }  // namespace rehearse::exec

@@ -59,10 +59,14 @@ std::function<double(const std::string&, std::int64_t)> initial_values(const Tra
       at = {name, rule_of(name), split_mix(static_cast<std::uint64_t>(seed), hash(name))};
     }
     switch (at.rule) {
-      case Rule::Zero: return 0.0;
-      case Rule::One: return 1.0;
-      case Rule::Normal: return kDeviation * normal(at.key, static_cast<std::uint64_t>(element));
-      case Rule::Residual: return residual * normal(at.key, static_cast<std::uint64_t>(element));
+      case Rule::Zero:
+        return 0.0;
+      case Rule::One:
+        return 1.0;
+      case Rule::Normal:
+        return kDeviation * normal(at.key, static_cast<std::uint64_t>(element));
+      case Rule::Residual:
+        return residual * normal(at.key, static_cast<std::uint64_t>(element));
     }
     return 0.0;
   };

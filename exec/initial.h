@@ -1,4 +1,5 @@
-// The weights that a run begins with: seeded by name and element, so that every layout begins alike.
+// The weights that a run begins with: seeded by name and element, so that every layout begins
+// alike.
 #pragma once
 
 #include <cstdint>

@@ -37,35 +37,44 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   }
   // On the CPU the host is the device.
   if (plan.offload != OffloadMode::None && backend.name() != "cpu" && backend.name() != "null") {
-    return Error{"plan.offload: not executed by the " + std::string(backend.name()) + " backend yet"};
+    return Error{"plan.offload: not executed by the " + std::string(backend.name()) +
+                 " backend yet"};
   }
   if (!backend.attends_in_parts()) {
-    const char* key = plan.context_parallel > 1                  ? "context_parallel"
-                      : plan.sequence_slices > 1                 ? "sequence_slices"
-                      : key_value_replicas(model, plan) > 1      ? "tensor_parallel beyond the key/value heads"
-                                                                 : nullptr;
+    const char* key = plan.context_parallel > 1  ? "context_parallel"
+                      : plan.sequence_slices > 1 ? "sequence_slices"
+                      : key_value_replicas(model, plan) > 1
+                          ? "tensor_parallel beyond the key/value heads"
+                          : nullptr;
     if (key != nullptr) {
-      return Error{std::string("plan.") + key + ": not executed by the " + std::string(backend.name()) +
-                   " backend yet"};
+      return Error{std::string("plan.") + key + ": not executed by the " +
+                   std::string(backend.name()) + " backend yet"};
     }
   }
   const bool split_slices = std::ranges::any_of(schedule.ops, [](const Op& op) {
     return op.slice >= 0 && (op.kind == OpKind::InputGradient || op.kind == OpKind::Overlap);
   });
-  if (split_slices) return Error{"plan.schedule: slices with a split or paired backward are not executed yet"};
+  if (split_slices)
+    return Error{"plan.schedule: slices with a split or paired backward are not executed yet"};
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
-  std::unique_ptr<Interpreter> made(new Interpreter({.model = model, .plan = plan, .schedule = schedule,
-                                                     .backend = backend, .mesh = Mesh(plan),
-                                                     .places = place_tensors(model, plan, schedule)}));
+  std::unique_ptr<Interpreter> made(
+      new Interpreter({.model = model,
+                       .plan = plan,
+                       .schedule = schedule,
+                       .backend = backend,
+                       .mesh = Mesh(plan),
+                       .places = place_tensors(model, plan, schedule)}));
   made->peak_ = std::move(peaks).value();
   LocalRanks& local = made->local_;
   for (const auto& stage : schedule.segments) {
     for (const SegmentInfo& segment : stage) {
-      local.slots += static_cast<std::int64_t>(segment_parameters(model, plan, segment.kind, segment.layer).size());
+      local.slots += static_cast<std::int64_t>(
+          segment_parameters(model, plan, segment.kind, segment.layer).size());
     }
   }
-  const std::int32_t processes = options.communicator == nullptr ? 1 : options.communicator->processes();
+  const std::int32_t processes =
+      options.communicator == nullptr ? 1 : options.communicator->processes();
   const std::int32_t count = local.mesh.ranks() / processes;
   local.first = options.communicator == nullptr ? 0 : options.communicator->process() * count;
   for (std::int32_t r = local.first; r < local.first + count; ++r) {
@@ -80,7 +89,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
         rank->row = {static_cast<std::int32_t>(row)};
       }
     }
-    const Result<std::byte*> arena = backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
+    const Result<std::byte*> arena =
+        backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
     if (!arena) return arena.error();
     rank->arena = arena.value();
     rank->norms.assign(static_cast<std::size_t>(local.slots), 0);
@@ -100,10 +110,18 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
 bool Interpreter::has(Row row) const {
   return std::ranges::any_of(local_.ranks, [row](const auto& rank) { return rank->row == row; });
 }
-const std::vector<Nanoseconds>& Interpreter::start() const { return scheduler_->start; }
-const std::vector<Nanoseconds>& Interpreter::end() const { return scheduler_->end; }
-std::int64_t Interpreter::began_ns() const { return scheduler_->began_ns; }
-void Interpreter::fail(const std::string& message) { scheduler_->fail(message); }
+const std::vector<Nanoseconds>& Interpreter::start() const {
+  return scheduler_->start;
+}
+const std::vector<Nanoseconds>& Interpreter::end() const {
+  return scheduler_->end;
+}
+std::int64_t Interpreter::began_ns() const {
+  return scheduler_->began_ns;
+}
+void Interpreter::fail(const std::string& message) {
+  scheduler_->fail(message);
+}
 
 std::vector<StoredBucket> Interpreter::stored() const {
   const Schedule& s = local_.schedule;
@@ -153,7 +171,8 @@ void Interpreter::initialise(
       for (std::int64_t i = 0; i < place.what.elements; ++i) {
         const std::int64_t element = place.offset + i;
         if (element < stored.first || element >= stored.last) continue;
-        const std::int64_t whole = whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
+        const std::int64_t whole =
+            whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
         if (whole < 0) continue;
         values[static_cast<std::size_t>(element - stored.first)] =
             static_cast<float>(value_of(place.name, whole));
@@ -176,7 +195,8 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   result.wall_ns = scheduler_->wall_ns;
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     return Error{.message = "diverged at step " + std::to_string(options.step + 1) + ": the " +
-                     (std::isfinite(result.loss) ? "gradient norm" : "loss") + " is not a number",
+                            (std::isfinite(result.loss) ? "gradient norm" : "loss") +
+                            " is not a number",
                  .infeasible = true};
   }
   return result;
@@ -197,7 +217,8 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
         if (element < stored.own_first || element >= stored.own_last) continue;
         const std::int64_t to = whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
         if (to >= 0) {
-          whole[static_cast<std::size_t>(to)] = values[static_cast<std::size_t>(element - stored.own_first)];
+          whole[static_cast<std::size_t>(to)] =
+              values[static_cast<std::size_t>(element - stored.own_first)];
         }
       }
     }

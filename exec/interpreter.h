@@ -27,7 +27,8 @@ struct StepResult {
 };
 
 struct InterpreterOptions {
-  int workers = 1;                       // threads that perform ops; an asynchronous backend takes one
+  // threads that perform ops; an asynchronous backend takes one
+  int workers = 1;
   Communicator* communicator = nullptr;  // where this process holds only a part of the ranks
   Observer* observer = nullptr;          // told of every op as it begins, waits and ends
 };
@@ -46,10 +47,15 @@ class Interpreter {
   // Face name and number in the whole [out, in] tensor; clears the optimizer's state.
   void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
   // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, slices, tokens).
-  std::vector<std::int32_t>& inputs(std::int32_t replica) { return local_.inputs[static_cast<std::size_t>(replica)]; }
-  std::vector<std::int32_t>& targets(std::int32_t replica) { return local_.targets[static_cast<std::size_t>(replica)]; }
+  std::vector<std::int32_t>& inputs(std::int32_t replica) {
+    return local_.inputs[static_cast<std::size_t>(replica)];
+  }
+  std::vector<std::int32_t>& targets(std::int32_t replica) {
+    return local_.targets[static_cast<std::size_t>(replica)];
+  }
 
-  // One step. Error: a dead partner, a deadlock (ours), or `infeasible`: numbers that are not finite.
+  // One step. Error: a dead partner, a deadlock (ours), or `infeasible`: numbers that are not
+  // finite.
   Result<StepResult> run(const StepOptions& options);
   // Ends the step under way with this error; from any thread.
   void fail(const std::string& message);
@@ -58,7 +64,8 @@ class Interpreter {
   const std::vector<TensorPlace>& places() const { return local_.places; }
   bool has(Row row) const;  // some rank of the row is here
   std::vector<StoredBucket> stored() const;
-  // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks here.
+  // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks
+  // here.
   std::vector<float> parameter(const std::string& name) const;
 
   // Of the last step, per op of the schedule, for rows that are here [ns since began_ns()].

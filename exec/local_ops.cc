@@ -9,11 +9,17 @@ namespace {
 class LocalOp {
  public:
   LocalOp(const LocalRanks& local, RankState& rank, OpId id)
-      : local_(local), s_(local.schedule), rank_(rank), op_(s_.ops[id.index()]),
-        operands_(s_.operands_of(id)), lane_{rank.rank.value, op_.stream} {}
+      : local_(local),
+        s_(local.schedule),
+        rank_(rank),
+        op_(s_.ops[id.index()]),
+        operands_(s_.operands_of(id)),
+        lane_{rank.rank.value, op_.stream} {}
 
   void fetch() const {
-    const auto& tokens = (op_.instance == 1 ? local_.targets : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
+    const auto& tokens =
+        (op_.instance == 1 ? local_.targets
+                           : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
     local_.backend.fetch(lane_, data(1), tokens.data(),
                          static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
   }
@@ -46,10 +52,12 @@ class LocalOp {
       const float* gradient = data(k) - (value(k).shard ? own.begin : 0);
       for (const TensorPlace& place : local_.places) {
         if (place.bucket != value(k).bucket) continue;
-        const Stage owner = place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
+        const Stage owner =
+            place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
         if (s_.placement.down[owner.index()] != s_.position_of(rank_.row)) continue;
         const std::int64_t begin = std::max(own.begin, place.offset);
-        const std::int64_t counted = counted_elements(local_.model, local_.plan, place, rank_.at.tensor);
+        const std::int64_t counted =
+            counted_elements(local_.model, local_.plan, place, rank_.at.tensor);
         const std::int64_t end = std::min(own.end, place.offset + counted);
         if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
       }
@@ -67,25 +75,26 @@ class LocalOp {
       const std::int64_t end = std::min(own.end, place.offset + place.what.elements);
       const bool decays = place.what.matrix || !options.train.weight_decay_matrices_only;
       if (begin < end) {
-        ranges.push_back({begin - own.begin, end - own.begin, decays ? options.train.weight_decay : 0.0});
+        ranges.push_back(
+            {begin - own.begin, end - own.begin, decays ? options.train.weight_decay : 0.0});
       }
     }
     const bool shard = value(3).kind == ValueKind::ParameterShard;
     const std::int64_t element = bytes_of(local_.type_of(value(3)));
     const bool has_master = value(2).bytes.value >= 12 * count;
     float* state = data(2);  // [master,] m, v
-    local_.backend.adamw(
-        lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
-                .parameter = reinterpret_cast<std::byte*>(data(3)) + (shard ? 0 : own.begin) * element,
-                .master = has_master ? state : nullptr,
-                .m = state + (has_master ? count : 0),
-                .v = state + (has_master ? 2 : 1) * count,
-                .ranges = ranges,
-                .norms = reinterpret_cast<const double*>(data(1)),
-                .slots = local_.slots,
-                .options = &options.train,
-                .rate = options.learning_rate,
-                .step = options.step});
+    local_.backend.adamw(lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
+                                 .parameter = reinterpret_cast<std::byte*>(data(3)) +
+                                              (shard ? 0 : own.begin) * element,
+                                 .master = has_master ? state : nullptr,
+                                 .m = state + (has_master ? count : 0),
+                                 .v = state + (has_master ? 2 : 1) * count,
+                                 .ranges = ranges,
+                                 .norms = reinterpret_cast<const double*>(data(1)),
+                                 .slots = local_.slots,
+                                 .options = &options.train,
+                                 .rate = options.learning_rate,
+                                 .step = options.step});
   }
 
  private:
@@ -111,12 +120,18 @@ OwnRange own_range(const LocalRanks& local, const RankState& rank, const Bucket&
 void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options) {
   const LocalOp op(local, rank, id);
   switch (local.schedule.ops[id.index()].kind) {
-    case OpKind::Fetch: return op.fetch();
-    case OpKind::Offload: return op.offload();
-    case OpKind::Add: return op.add();
-    case OpKind::GradNorm: return op.norms();
-    case OpKind::OptimizerStep: return op.optimizer_step(options);
-    default: return;
+    case OpKind::Fetch:
+      return op.fetch();
+    case OpKind::Offload:
+      return op.offload();
+    case OpKind::Add:
+      return op.add();
+    case OpKind::GradNorm:
+      return op.norms();
+    case OpKind::OptimizerStep:
+      return op.optimizer_step(options);
+    default:
+      return;
   }
 }
 

@@ -41,7 +41,8 @@ double learning_rate(const TrainOptions& options, std::int64_t step) {
     return options.learning_rate * static_cast<double>(step + 1) /
            static_cast<double>(options.warmup_steps);
   }
-  const double span = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup_steps, 1));
+  const double span =
+      static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup_steps, 1));
   const double done = std::min(1.0, static_cast<double>(step - options.warmup_steps) / span);
   const double range = options.learning_rate - options.min_learning_rate;
   if (options.lr_decay == "linear") return options.min_learning_rate + range * (1.0 - done);

@@ -13,23 +13,37 @@ std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::i
                               std::string_view role) {
   const bool gpt2 = model.model_type == "gpt2";
   static const std::map<std::string, std::string, std::less<>> kGpt2{
-      {"table.weight", "wte.weight"},          {"positions.weight", "wpe.weight"},
-      {"norm1.weight", "ln_1.weight"},         {"norm1.bias", "ln_1.bias"},
-      {"qkv.weight", "attn.c_attn.weight"},    {"qkv.bias", "attn.c_attn.bias"},
-      {"projection.weight", "attn.c_proj.weight"}, {"projection.bias", "attn.c_proj.bias"},
-      {"norm2.weight", "ln_2.weight"},         {"norm2.bias", "ln_2.bias"},
-      {"up.weight", "mlp.c_fc.weight"},        {"up.bias", "mlp.c_fc.bias"},
-      {"down.weight", "mlp.c_proj.weight"},    {"down.bias", "mlp.c_proj.bias"},
-      {"final_norm.weight", "ln_f.weight"},    {"final_norm.bias", "ln_f.bias"},
+      {"table.weight", "wte.weight"},
+      {"positions.weight", "wpe.weight"},
+      {"norm1.weight", "ln_1.weight"},
+      {"norm1.bias", "ln_1.bias"},
+      {"qkv.weight", "attn.c_attn.weight"},
+      {"qkv.bias", "attn.c_attn.bias"},
+      {"projection.weight", "attn.c_proj.weight"},
+      {"projection.bias", "attn.c_proj.bias"},
+      {"norm2.weight", "ln_2.weight"},
+      {"norm2.bias", "ln_2.bias"},
+      {"up.weight", "mlp.c_fc.weight"},
+      {"up.bias", "mlp.c_fc.bias"},
+      {"down.weight", "mlp.c_proj.weight"},
+      {"down.bias", "mlp.c_proj.bias"},
+      {"final_norm.weight", "ln_f.weight"},
+      {"final_norm.bias", "ln_f.bias"},
       {"head.weight", "lm_head.weight"}};
   static const std::map<std::string, std::string, std::less<>> kLlama{
-      {"table.weight", "model.embed_tokens.weight"}, {"norm1.weight", "input_layernorm.weight"},
-      {"qkv.weight", "self_attn.qkv_proj.weight"},   {"qkv.bias", "self_attn.qkv_proj.bias"},
-      {"projection.weight", "self_attn.o_proj.weight"}, {"projection.bias", "self_attn.o_proj.bias"},
+      {"table.weight", "model.embed_tokens.weight"},
+      {"norm1.weight", "input_layernorm.weight"},
+      {"qkv.weight", "self_attn.qkv_proj.weight"},
+      {"qkv.bias", "self_attn.qkv_proj.bias"},
+      {"projection.weight", "self_attn.o_proj.weight"},
+      {"projection.bias", "self_attn.o_proj.bias"},
       {"norm2.weight", "post_attention_layernorm.weight"},
-      {"up.weight", "mlp.gate_up_proj.weight"},      {"up.bias", "mlp.gate_up_proj.bias"},
-      {"down.weight", "mlp.down_proj.weight"},       {"down.bias", "mlp.down_proj.bias"},
-      {"final_norm.weight", "model.norm.weight"},    {"head.weight", "lm_head.weight"}};
+      {"up.weight", "mlp.gate_up_proj.weight"},
+      {"up.bias", "mlp.gate_up_proj.bias"},
+      {"down.weight", "mlp.down_proj.weight"},
+      {"down.bias", "mlp.down_proj.bias"},
+      {"final_norm.weight", "model.norm.weight"},
+      {"head.weight", "lm_head.weight"}};
   const auto& names = gpt2 ? kGpt2 : kLlama;
   const auto at = names.find(role);
   const std::string known = at == names.end() ? std::string(role) : at->second;
@@ -66,11 +80,16 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
                                std::int32_t at) {
             if (what.partial != partial) return;
             std::int64_t& offset = used[bucket.index()];
-            places.push_back({.stage = {static_cast<std::int32_t>(stage)},
-                              .segment = static_cast<std::int32_t>(g), .tensor = number,
-                              .layer = segment.layer, .what = what, .bucket = bucket,
-                              .offset = offset, .slot = at,
-                              .name = hugging_face_name(model, segment.kind, segment.layer, what.name)});
+            places.push_back(
+                {.stage = {static_cast<std::int32_t>(stage)},
+                 .segment = static_cast<std::int32_t>(g),
+                 .tensor = number,
+                 .layer = segment.layer,
+                 .what = what,
+                 .bucket = bucket,
+                 .offset = offset,
+                 .slot = at,
+                 .name = hugging_face_name(model, segment.kind, segment.layer, what.name)});
             offset += what.elements;
           };
           for (std::size_t k = 0; k < tensors.size(); ++k, ++slot) {
@@ -86,7 +105,8 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
             const auto embedding = segment_parameters(model, plan, SegmentKind::Embedding, -1);
             add(embedding[0], stages[stage][g].table, 0, table_slot);
             if (!places.empty() && places.back().what.table) {
-              places.back().name = hugging_face_name(model, SegmentKind::Embedding, -1, "table.weight");
+              places.back().name =
+                  hugging_face_name(model, SegmentKind::Embedding, -1, "table.weight");
             }
           }
         }
@@ -146,8 +166,8 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
   for (int b = 0; b < 3; ++b) {
     if (mine < shares[b]) {
       // Where key/value heads are fewer than t, several ranks hold the same ones.
-      const std::int64_t first = shares[b] * t > blocks[b] ? c * blocks[b] / (t * shares[b]) * shares[b]
-                                                           : c * shares[b];
+      const std::int64_t first =
+          shares[b] * t > blocks[b] ? c * blocks[b] / (t * shares[b]) * shares[b] : c * shares[b];
       return (begin + first + mine) * whole.cols + col;
     }
     mine -= shares[b];
@@ -159,8 +179,8 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
 std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
                               std::int32_t coordinate) {
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
-  const bool shares = place.what.name.starts_with("qkv.") &&
-                      coordinate % key_value_replicas(model, plan) != 0;
+  const bool shares =
+      place.what.name.starts_with("qkv.") && coordinate % key_value_replicas(model, plan) != 0;
   if (!shares) return place.what.elements;
   const RankShape shape = rank_shape(model, plan);  // the queries' rows come first
   return place.what.elements / shape.qkv * shape.heads * shape.head_dim;

@@ -13,14 +13,14 @@ namespace rehearse::exec {
 // One tensor as the ranks of one position hold it.
 struct TensorPlace {
   Stage stage{};
-  std::int32_t segment = 0;     // in its stage
-  std::int32_t tensor = 0;      // in segment_parameters() of that segment
+  std::int32_t segment = 0;  // in its stage
+  std::int32_t tensor = 0;   // in segment_parameters() of that segment
   std::int32_t layer = -1;
   ParameterTensor what;
   BucketId bucket{};
-  std::int64_t offset = 0;      // in its bucket [elements]
-  std::int32_t slot = 0;        // its place in the vector of norms
-  std::string name;             // Hugging Face's: "h.0.attn.c_attn.weight", "model.norm.weight"
+  std::int64_t offset = 0;  // in its bucket [elements]
+  std::int32_t slot = 0;    // its place in the vector of norms
+  std::string name;         // Hugging Face's: "h.0.attn.c_attn.weight", "model.norm.weight"
 };
 
 // Of all positions, in model order. A tied table has one place per position that uses it, all with

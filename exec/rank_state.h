@@ -18,10 +18,10 @@ struct RankState {
   Rank rank{};
   Row row{};
   Coordinates at;
-  std::int32_t replica = 0;      // data * cp + context: number in the dp group
+  std::int32_t replica = 0;  // data * cp + context: number in the dp group
   std::byte* arena = nullptr;
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
-  std::vector<double> norms;     // on the host: sums of squares per tensor, then the loss
+  std::vector<double> norms;  // on the host: sums of squares per tensor, then the loss
 };
 
 // The ranks of this process and what their ops read. Fixed before the first step.
@@ -32,10 +32,11 @@ struct LocalRanks {
   Backend& backend;
   Mesh mesh;
   std::vector<TensorPlace> places;
-  std::int32_t first = 0;                          // rank number of ranks[0]
+  std::int32_t first = 0;  // rank number of ranks[0]
   std::vector<std::unique_ptr<RankState>> ranks;
-  std::vector<std::vector<std::int32_t>> inputs, targets;  // by replica: (micro-batches, slices, tokens)
-  std::int64_t slots = 1;                          // of the vector of norms
+  // by replica: (micro-batches, slices, tokens)
+  std::vector<std::vector<std::int32_t>> inputs, targets;
+  std::int64_t slots = 1;  // of the vector of norms
 
   std::byte* address(const RankState& rank, ValueId value) const {
     return rank.arena + schedule.values[value.index()].offset.value;
@@ -51,8 +52,8 @@ struct LocalRanks {
   // Type of a value that holds a whole bucket, or a shard of it.
   ElementType type_of(const Value& value) const {
     const std::int64_t padded = schedule.buckets[value.bucket.index()].padded;
-    const std::int64_t elements = value.shard || value.kind == ValueKind::ParameterShard
-                                      ? padded / shards() : padded;
+    const std::int64_t elements =
+        value.shard || value.kind == ValueKind::ParameterShard ? padded / shards() : padded;
     return value.bytes.value >= 4 * elements ? ElementType::Float32 : ElementType::BFloat16;
   }
 };
@@ -72,8 +73,8 @@ Result<std::vector<std::int64_t>> count_arenas(const Schedule& schedule);
 
 // Performs an op that needs nobody else: fetch, offload, add, norms, optimizer step.
 struct StepOptions {
-  std::int64_t step = 0;        // 0, 1, ...
-  double learning_rate = 0;     // of this step
+  std::int64_t step = 0;     // 0, 1, ...
+  double learning_rate = 0;  // of this step
   TrainOptions train;
 };
 void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options);

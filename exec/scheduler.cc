@@ -23,7 +23,10 @@ float loss_scale(const Plan& plan) {
 
 Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator,
                      Observer* observer, int workers)
-    : local_(local), s_(local.schedule), communicator_(communicator), observer_(observer),
+    : local_(local),
+      s_(local.schedule),
+      communicator_(communicator),
+      observer_(observer),
       workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
       groups_(local.schedule, local.plan, local.mesh) {
   start.resize(s_.ops.size());
@@ -47,10 +50,12 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
     const RankState& rank = *local_.ranks[k];
     for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
       const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
-      queues_.emplace_back(static_cast<std::int32_t>(k), lane,
-                           OpCursor(runner, local_.backend, lane, rank.at, loss_scale(local_.plan)));
+      queues_.emplace_back(
+          static_cast<std::int32_t>(k), lane,
+          OpCursor(runner, local_.backend, lane, rank.at, loss_scale(local_.plan)));
     }
-    const std::int32_t first = s_.row_begin[rank.row.index()], last = s_.row_begin[rank.row.index() + 1];
+    const std::int32_t first = s_.row_begin[rank.row.index()],
+                       last = s_.row_begin[rank.row.index() + 1];
     for (std::int32_t i = first; i < last; ++i) {
       const auto stream = static_cast<std::size_t>(s_.ops[static_cast<std::size_t>(i)].stream);
       queues_[k * kNumStreams + stream].ops.push_back(i);
@@ -128,7 +133,8 @@ Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
       const std::scoped_lock lock(mutex_);
       --posted_;
       if (!result && failure_.empty()) failure_ = result.error().message;
-      for (const std::int32_t k : queues) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
+      for (const std::int32_t k : queues)
+        queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
     }
     changed_.notify_all();
   };
@@ -171,12 +177,16 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Op& op = s_.ops[id.index()];
   const RankState& rank = state(queue);
   const auto operands = s_.operands_of(id);
-  const auto value = [&](std::size_t k) -> const Value& { return s_.values[operands[k].value.index()]; };
+  const auto value = [&](std::size_t k) -> const Value& {
+    return s_.values[operands[k].value.index()];
+  };
   const Value& first = value(0);
   std::byte* in = local_.address(rank, operands[0].value);
   if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
     return meet(queue, op.group.value, {in, in},
-                {.kind = OpKind::AllReduce, .type = ElementType::Float64, .elements = first.bytes.value / 8},
+                {.kind = OpKind::AllReduce,
+                 .type = ElementType::Float64,
+                 .elements = first.bytes.value / 8},
                 lock);
   }
   const Bucket& bucket = s_.buckets[op.bucket.index()];
@@ -200,7 +210,8 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
                         out + rank.replica * part * bytes_of(type));
     in = out;
   }
-  meet(queue, op.group.value, {in, out}, {.kind = op.kind, .type = type, .elements = elements}, lock);
+  meet(queue, op.group.value, {in, out}, {.kind = op.kind, .type = type, .elements = elements},
+       lock);
 }
 
 // Both ends are heads: the second to come copies. Where the other end is in another process, the
@@ -212,8 +223,8 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   std::byte* here = rank.arena + mine.offset.value;
   const bool send = op.kind == OpKind::Send;
   const std::int32_t column = rank.replica * local_.plan.tensor_parallel + rank.at.tensor;
-  const std::size_t channel = op.match.index() * static_cast<std::size_t>(columns_) +
-                              static_cast<std::size_t>(column);
+  const std::size_t channel =
+      op.match.index() * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
   Coordinates other_at = rank.at;
   other_at.pipeline = op.peer.value;
   const std::int32_t other_rank = local_.mesh.rank(other_at).value;
@@ -257,7 +268,8 @@ void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& loc
   for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {
-      for (const auto& [memory, bytes] : work.clear) local_.backend.clear(queue.lane, memory, bytes);
+      for (const auto& [memory, bytes] : work.clear)
+        local_.backend.clear(queue.lane, memory, bytes);
       queue.cursor.start(work);
       queue.started = true;
     }
@@ -265,7 +277,9 @@ void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& loc
     if (queue.cursor.run(&request) == Progress::Collective) {
       const std::int32_t group = groups_.group(request.axis == Axis::Context ? "cp" : "tp");
       return meet(queue, group, {request.in, request.out},
-                  {.kind = request.kind, .type = request.type, .maximum = request.maximum,
+                  {.kind = request.kind,
+                   .type = request.type,
+                   .maximum = request.maximum,
                    .elements = request.elements},
                   lock);
     }
@@ -280,7 +294,8 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
   const bool resumed = queue.head == Head::Resumable;
   queue.head = Head::Running;
   if (!resumed) {
-    if (reports_[static_cast<std::size_t>(queue.rank)] != 0) start[id.index()] = {now_ns() - began_ns};
+    if (reports_[static_cast<std::size_t>(queue.rank)] != 0)
+      start[id.index()] = {now_ns() - began_ns};
     if (observer_ != nullptr) {
       observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
     }
@@ -291,12 +306,16 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
   if (resumed && kind != OpClass::Compute) return finish(queue);
   lock.unlock();
   switch (kind) {
-    case OpClass::Transfer: return transfer(queue, id, lock);
-    case OpClass::Collective: return collective(queue, id, lock);
-    case OpClass::Compute: return compute(queue, id, lock);
+    case OpClass::Transfer:
+      return transfer(queue, id, lock);
+    case OpClass::Collective:
+      return collective(queue, id, lock);
+    case OpClass::Compute:
+      return compute(queue, id, lock);
     case OpClass::Copy:
     case OpClass::Local:
-    case OpClass::Text: break;
+    case OpClass::Text:
+      break;
   }
   perform_local(local_, state(queue), id, options_);
   lock.lock();
@@ -308,8 +327,8 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
 void Scheduler::stuck() {
   for (const Queue& queue : queues_) {
     if (queue.next >= queue.ops.size()) continue;
-    failure_ = "rank " + std::to_string(queue.lane.rank) + " waits in " + op_label(s_, head(queue)) +
-               " and nothing else can run";
+    failure_ = "rank " + std::to_string(queue.lane.rank) + " waits in " +
+               op_label(s_, head(queue)) + " and nothing else can run";
     return;
   }
 }

@@ -6,7 +6,7 @@
 namespace rehearse::exec {
 
 struct AttentionShape {
-  std::int64_t tokens = 0, sequence = 0;      // tokens = samples * sequence
+  std::int64_t tokens = 0, sequence = 0;  // tokens = samples * sequence
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t first = 0;  // rope: position of row 0; row t is at (first + t) % sequence
   constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -19,13 +19,14 @@ struct AttentionPart {
   AttentionShape shape;
   std::int64_t query_begin = 0, query_end = 0;  // rows of each sample that attend
   std::int64_t key_begin = 0, key_end = 0;      // rows of the block's that they see
-  std::int64_t key_stride = 0;  // elements from a key to the next; its value: kv_heads * head_dim on
-  bool causal = false;          // query row i sees keys up to i only
-  bool first = false;           // of the parts: the sums begin here, for all rows
+  // elements from a key to the next; its value: kv_heads * head_dim on
+  std::int64_t key_stride = 0;
+  bool causal = false;  // query row i sees keys up to i only
+  bool first = false;   // of the parts: the sums begin here, for all rows
 };
 
-// The vocabulary columns of one tensor-parallel rank: [first, first + valid) are tokens, the rest of
-// `columns` is padding.
+// The vocabulary columns of one tensor-parallel rank: [first, first + valid) are tokens, the rest
+// of `columns` is padding.
 struct VocabularyShape {
   std::int64_t columns = 0, valid = 0, first = 0;
 };

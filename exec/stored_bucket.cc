@@ -11,12 +11,17 @@ std::uint16_t to_bfloat16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
-std::byte* bytes(float* data) { return reinterpret_cast<std::byte*>(data); }
-std::int64_t own_bytes(const StoredBucket& s) { return 4 * (s.own_last - s.own_first); }
+std::byte* bytes(float* data) {
+  return reinterpret_cast<std::byte*>(data);
+}
+std::int64_t own_bytes(const StoredBucket& s) {
+  return 4 * (s.own_last - s.own_first);
+}
 
 }  // namespace
 
-void write_parameters(Backend& backend, const StoredBucket& stored, const std::vector<float>& values) {
+void write_parameters(Backend& backend, const StoredBucket& stored,
+                      const std::vector<float>& values) {
   const std::int64_t count = stored.last - stored.first;
   if (stored.type == ElementType::Float32) {
     backend.write(stored.parameter, values.data(), 4 * count);
@@ -26,7 +31,8 @@ void write_parameters(Backend& backend, const StoredBucket& stored, const std::v
     backend.write(stored.parameter, rounded.data(), 2 * count);
   }
   if (stored.master != nullptr) {
-    backend.write(bytes(stored.master), values.data() + (stored.own_first - stored.first), own_bytes(stored));
+    backend.write(bytes(stored.master), values.data() + (stored.own_first - stored.first),
+                  own_bytes(stored));
   }
 }
 
@@ -52,7 +58,8 @@ void write_state(Backend& backend, const StoredBucket& stored, float* state,
 
 void clear_state(Backend& backend, const StoredBucket& stored) {
   if (stored.m == nullptr) return;
-  const std::vector<float> zeros(static_cast<std::size_t>(stored.own_last - stored.own_first), 0.0F);
+  const std::vector<float> zeros(static_cast<std::size_t>(stored.own_last - stored.own_first),
+                                 0.0F);
   write_state(backend, stored, stored.m, zeros);
   write_state(backend, stored, stored.v, zeros);
 }

@@ -11,10 +11,10 @@
 
 namespace rehearse::exec {
 
-// Elements [first, last) of a bucket as one rank holds them, and [own_first, own_last) of these whose
-// newest value and optimizer state it has. Addresses are the backend's.
+// Elements [first, last) of a bucket as one rank holds them, and [own_first, own_last) of these
+// whose newest value and optimizer state it has. Addresses are the backend's.
 struct StoredBucket {
-  std::int32_t rank = 0;             // global number
+  std::int32_t rank = 0;  // global number
   BucketId bucket{};
   std::int64_t first = 0, last = 0;
   std::int64_t own_first = 0, own_last = 0;
@@ -24,8 +24,10 @@ struct StoredBucket {
   float *m = nullptr, *v = nullptr;  // of [own_first, own_last)
 };
 
-// values: of [first, last). Rounds to nearest even where the parameters are bf16; sets the master too.
-void write_parameters(Backend& backend, const StoredBucket& stored, const std::vector<float>& values);
+// values: of [first, last). Rounds to nearest even where the parameters are bf16; sets the master
+// too.
+void write_parameters(Backend& backend, const StoredBucket& stored,
+                      const std::vector<float>& values);
 // Of [own_first, own_last): the master where there is one.
 std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored);
 // `state`: stored.m or stored.v; values of [own_first, own_last).

@@ -35,8 +35,8 @@ std::int64_t arena_bytes(const Schedule& schedule) {
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
   const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
   const std::int32_t ring = plan.context_parallel, slices = plan.sequence_slices;
-  const std::int64_t rows = sequence / ring / slices;         // of a sample in a slice of a rank
-  const std::int64_t chunk = ring > 1 ? rows / 2 : rows;      // that follow one another
+  const std::int64_t rows = sequence / ring / slices;     // of a sample in a slice of a rank
+  const std::int64_t chunk = ring > 1 ? rows / 2 : rows;  // that follow one another
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(sequence)), targets = inputs;
   const auto deal = [&](std::int32_t replica, std::int64_t number, std::int64_t to) {
     std::copy_n(inputs.begin() + number * chunk, chunk, process.inputs(replica).begin() + to);
@@ -60,10 +60,9 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
   }
 }
 
-Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, const TrainOptions& options,
-                                      const Data& data,
-                                      const std::function<Result<bool>(const StepReport&)>& after_step,
-                                      const TrainFrom& from) {
+Result<std::vector<StepReport>> train(
+    Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
+    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from) {
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
   std::vector<StepReport> reports;
   for (std::int64_t step = from.step; step < options.steps; ++step) {
@@ -74,8 +73,11 @@ Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, co
     if (!ran) return ran.error();
     const StepResult& result = ran.value();
     const double seconds = static_cast<double>(result.wall_ns) * 1e-9;
-    reports.push_back({.step = step, .loss = result.loss, .grad_norm = result.grad_norm,
-                       .learning_rate = rate, .seconds = seconds,
+    reports.push_back({.step = step,
+                       .loss = result.loss,
+                       .grad_norm = result.grad_norm,
+                       .learning_rate = rate,
+                       .seconds = seconds,
                        .tokens_per_s = tokens / seconds});
     if (!after_step) continue;
     const Result<bool> go_on = after_step(reports.back());

@@ -22,10 +22,10 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
 // Of all ranks together [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 
-// Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b + i
-// is number i of micro-batch j of data-parallel replica r: which samples a step has does not depend
-// on the layout. Rank i of c context-parallel ones gets chunks i and 2c - 1 - i of each, of 2c; slices
-// of a sequence lie apart: all samples' first ones come first.
+// Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +
+// i is number i of micro-batch j of data-parallel replica r: which samples a step has does not
+// depend on the layout. Rank i of c context-parallel ones gets chunks i and 2c - 1 - i of each, of
+// 2c; slices of a sequence lie apart: all samples' first ones come first.
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first);
 
 struct StepReport {
@@ -43,9 +43,8 @@ struct TrainFrom {
 // Runs steps [from.step, options.steps); `after_step` sees each and says whether to go on. Error:
 // diverged (`infeasible`), the executor's own failure, or that of `after_step`; steps that were
 // reported before it have run.
-Result<std::vector<StepReport>> train(Interpreter& process, const Plan& plan, const TrainOptions& options,
-                                      const Data& data,
-                                      const std::function<Result<bool>(const StepReport&)>& after_step,
-                                      const TrainFrom& from = {});
+Result<std::vector<StepReport>> train(
+    Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
+    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from = {});
 
 }  // namespace rehearse::exec

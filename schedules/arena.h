@@ -9,14 +9,14 @@
 namespace rehearse {
 
 struct ArenaBlock {
-  std::int64_t bytes = 0;             // > 0; rounded up to kAlignment
-  std::int32_t begin = 0, end = 0;    // alive at times begin ... end, both included
+  std::int64_t bytes = 0;           // > 0; rounded up to kAlignment
+  std::int32_t begin = 0, end = 0;  // alive at times begin ... end, both included
 };
 
 struct ArenaPlan {
-  std::vector<std::int64_t> offset;   // per block, multiples of kAlignment
-  std::int64_t bytes = 0;             // of the arena
-  std::int64_t live_peak = 0;         // largest sum of (rounded) bytes alive at one time
+  std::vector<std::int64_t> offset;  // per block, multiples of kAlignment
+  std::int64_t bytes = 0;            // of the arena
+  std::int64_t live_peak = 0;        // largest sum of (rounded) bytes alive at one time
 };
 
 // Greedy by size: largest first (then earlier begin, then order given), each into the smallest gap

@@ -18,19 +18,25 @@ namespace rehearse {
 enum class Direction : std::uint8_t { Forward, Backward, InputGradient, WeightGradient };
 
 enum class NodeKind : std::uint8_t {
-  Gemm,               // C[m,n] += A[m,k] B[k,n], `batch` times
-  Attention,          // fused (flash) core, forward; flops and bytes given, causal already counted
+  Gemm,       // C[m,n] += A[m,k] B[k,n], `batch` times
+  Attention,  // fused (flash) core, forward; flops and bytes given, causal already counted
   AttentionBackward,
-  Norm, NormBackward,
-  Activation, ActivationBackward,   // GELU, SwiGLU
-  Elementwise,        // residual adds, casts, transpositions, bias sums
+  Norm,
+  NormBackward,
+  Activation,
+  ActivationBackward,  // GELU, SwiGLU
+  Elementwise,         // residual adds, casts, transpositions, bias sums
   Dropout,
   Rope,
-  Softmax,            // unfused attention, both directions
-  Embedding, EmbeddingBackward,
-  CrossEntropy,       // row maxima, sums, loss and gradient of logits
-  AllReduce, AllGather, ReduceScatter, AllToAll,
-  RingExchange,       // context parallel: K/V block to the next rank while attention runs
+  Softmax,  // unfused attention, both directions
+  Embedding,
+  EmbeddingBackward,
+  CrossEntropy,  // row maxima, sums, loss and gradient of logits
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  RingExchange,  // context parallel: K/V block to the next rank while attention runs
 };
 
 enum class NodePhase : std::uint8_t {
@@ -44,30 +50,41 @@ struct Node {
   NodeKind kind{};
   NodePhase phase = NodePhase::Main;
   GemmRole role = GemmRole::None;
-  Axis axis = Axis::Tensor;    // collectives: over which axis of the mesh
-  bool fp8 = false;            // Gemm: operands in 8 bit where precision.compute is fp8
-  bool overlapped = false;     // collective that the runtime hides behind its neighbours
-  bool chunked = false;        // it is cut in pieces, each beside a piece of its product
+  Axis axis = Axis::Tensor;  // collectives: over which axis of the mesh
+  bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
+  bool overlapped = false;   // collective that the runtime hides behind its neighbours
+  bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
-  double flops = 0;            // Gemm, Attention: multiply-adds x 2 that really run
-  std::int64_t bytes = 0;      // HBM traffic; collectives: payload, the whole array
-  std::int64_t parallel = 0;   // Attention: independent tiles of 128 query rows (wave factor)
-  std::int32_t step = -1;      // Attention in parts: 0 the own keys, j step j of the ring or slice j - 1
-  std::int32_t launches = 1;   // kernels the host issues
-  std::string_view name;       // static text: "gemm qkv + bias"
+  double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
+  std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
+  std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)
+  // Attention in parts: 0 the own keys, j step j of the ring or slice j - 1
+  std::int32_t step = -1;
+  std::int32_t launches = 1;                // kernels the host issues
+  std::string_view name;                    // static text: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
 };
 
 enum class TensorHome : std::uint8_t {
-  Input, Output, OutputGradient, InputGradient, SavedForInput, SavedForWeight, LeftForWeight,
-  Workspace, Parameter, Gradient, Tokens, Loss,
+  Input,
+  Output,
+  OutputGradient,
+  InputGradient,
+  SavedForInput,
+  SavedForWeight,
+  LeftForWeight,
+  Workspace,
+  Parameter,
+  Gradient,
+  Tokens,
+  Loss,
   EarlierSlice,  // keys and values of an earlier slice, or what is left for them: in its slabs
 };
 struct BodyTensor {
   std::string_view name;
   TensorHome home{};
   std::int64_t bytes = 0;
-  std::int64_t offset = -1;    // inside its slab or workspace, multiples of 256
+  std::int64_t offset = -1;  // inside its slab or workspace, multiples of 256
 };
 
 struct Body {
@@ -77,7 +94,7 @@ struct Body {
   std::vector<BodyTensor> tensors;
   // Slabs [B]. A sliced B leaves dK, dV for the slices before it: its left_for_weight.
   std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;
-  std::int64_t workspace = 0;  // [B]
+  std::int64_t workspace = 0;    // [B]
   bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)
   double flops() const;          // of all Gemm and Attention nodes
 };
@@ -85,14 +102,15 @@ struct Body {
 // Shape of a body: equal shapes give equal bodies.
 struct BodyShape {
   SegmentKind segment{};
-  bool experts = false;        // a layer with experts
+  bool experts = false;  // a layer with experts
   Direction direction{};
-  std::int32_t slice = -1;     // of the sequence; -1: the mean of all slices, as one block of keys
+  std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
   const Transformer* model = nullptr;  // REQUIRES: outlives the call
   const Plan* plan = nullptr;
 };
 
-// The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc, body_framework.cc).
+// The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc,
+// body_framework.cc).
 Body make_body(const BodyShape& shape);
 
 }  // namespace rehearse

@@ -1,5 +1,6 @@
 // What our executor runs inside a compute op. One function per segment kind and direction; a split
-// backward runs the nodes of its half (NodePhase), what was gathered over tp is gathered again in W.
+// backward runs the nodes of its half (NodePhase), what was gathered over tp is gathered again in
+// W.
 #include "schedules/body_rehearse.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ Context context_of(const BodyShape& shape) {
   c.activation = c.s.element * c.s.local * c.s.hidden;
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
   c.statistics = 4 * c.s.local * (c.model.norm == NormKind::LayerNorm ? 2 : 1);
-  c.split = shape.direction == Direction::InputGradient ||
-            shape.direction == Direction::WeightGradient;
+  c.split =
+      shape.direction == Direction::InputGradient || shape.direction == Direction::WeightGradient;
   return c;
 }
 
@@ -64,7 +65,9 @@ T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name,
   return whole;
 }
 
-bool keeps_qkv(const Context& c) { return c.plan.sequence_slices > 1; }
+bool keeps_qkv(const Context& c) {
+  return c.plan.sequence_slices > 1;
+}
 
 struct LayerTensors {
   T x, y1, st1, qkv, o, lse, x1, y2, st2, u, g;
@@ -87,7 +90,8 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.y1 = b.tensor("y1", for_weight, c.activation);
   t.st1 = b.tensor("st1", for_input, c.statistics);
   // Later slices read the keys and values, so they are kept whatever is recomputed.
-  t.qkv = b.tensor("qkv", keeps_qkv(c) ? H::SavedForInput : for_input, s.element * s.tokens * s.qkv);
+  t.qkv =
+      b.tensor("qkv", keeps_qkv(c) ? H::SavedForInput : for_input, s.element * s.tokens * s.qkv);
   t.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
   t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForInput : H::Workspace,
                    4 * s.heads * s.tokens);
@@ -107,8 +111,9 @@ Node& attention_part(BodyBuilder& b, const Context& c, NodeKind kind, std::strin
   part.step = step;
   const double work = kind == K::Attention ? 1 : 2.5;  // 2 products forward, 5 backward
   // A slice's own block is half of the square that it has in common with an earlier slice.
-  part.flops = work * (c.slice < 0 ? attention_flops(c) / c.plan.context_parallel
-                                   : attention_flops(c) / c.plan.sequence_slices * (step > 0 ? 2 : 1));
+  part.flops =
+      work * (c.slice < 0 ? attention_flops(c) / c.plan.context_parallel
+                          : attention_flops(c) / c.plan.sequence_slices * (step > 0 ? 2 : 1));
   part.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
   return part;
 }
@@ -142,7 +147,8 @@ void ring_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodeP
 
 // K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds: they
 // arrive at home after c - 1 shifts, where the own part comes last.
-void ring_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv, T delta) {
+void ring_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
+                   T delta) {
   const RankShape& s = c.s;
   const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
   T block = b.tensor("kv ring", H::Workspace, s.element * kv);
@@ -172,7 +178,8 @@ void slice_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, Node
   const RankShape& s = c.s;
   const std::int64_t kv = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
   const T sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-  attention_part(b, c, K::Attention, "attention (causal, own slice)", {t.qkv}, {sum, t.lse}, 0, phase);
+  attention_part(b, c, K::Attention, "attention (causal, own slice)", {t.qkv}, {sum, t.lse}, 0,
+                 phase);
   for (std::int32_t step = 1; step <= c.slice; ++step) {
     const T earlier = b.tensor("k, v of an earlier slice", H::EarlierSlice, kv);
     attention_part(b, c, K::Attention, "attention (earlier slice)", {t.qkv, earlier}, {sum, t.lse},
@@ -183,7 +190,8 @@ void slice_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, Node
 
 // Slices come in reverse: each adds to the gradients of the keys and values of all before it, and
 // finds those of its own with what the later ones have added.
-void slice_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv, T delta) {
+void slice_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
+                    T delta) {
   const RankShape& s = c.s;
   const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
   const T sum = b.tensor("dq sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
@@ -211,8 +219,8 @@ void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t,
                         T delta) {
   if (c.plan.context_parallel > 1) return ring_backward(b, c, t, d_o, dqkv, delta);
   if (c.slice >= 0) return slice_backward(b, c, t, d_o, dqkv, delta);
-  Node& core = b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse},
-                      {dqkv, delta});
+  Node& core =
+      b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse}, {dqkv, delta});
   core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
@@ -252,9 +260,9 @@ Body layer_forward(const Context& c) {
   return b.finish();
 }
 
-// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part. All
-// heads are summed over tp, every rank bringing its own among zeros, and then each has the whole of
-// its own: the weights' gradients come out equal on the ranks that share a head.
+// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part.
+// All heads are summed over tp, every rank bringing its own among zeros, and then each has the
+// whole of its own: the weights' gradients come out equal on the ranks that share a head.
 void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   const std::int64_t bytes = c.s.element * c.s.tokens * 2 * c.model.kv_heads * c.s.head_dim;
   const NodePhase W = NodePhase::Weight;
@@ -293,8 +301,8 @@ Body layer_backward(const Context& c) {
   b.gemm("gemm d_fc2 input", GemmRole::InputGradient, s.tokens, s.ffn, s.hidden, {D}, {dg});
   b.gemm("gemm d_fc2 weight, bias", GemmRole::WeightGradient, s.ffn, s.hidden, s.tokens,
          {Dw, t.g, dout}, {}, W);
-  b.node(K::ActivationBackward,
-         c.model.mlp == MlpKind::Gated ? "swiglu backward" : "gelu backward", {dg, t.u}, {du});
+  b.node(K::ActivationBackward, c.model.mlp == MlpKind::Gated ? "swiglu backward" : "gelu backward",
+         {dg, t.u}, {du});
   const T Y2 = gather_input(b, c, t.y2, "Y2", W);
   b.gemm("gemm d_fc1 weight, bias", GemmRole::WeightGradient, s.hidden, s.up, s.tokens, {du, Y2},
          {}, W);
@@ -321,13 +329,14 @@ Body layer_backward(const Context& c) {
     reduce_output(b, c, e1);
   };
   const bool shared = key_value_replicas(c.model, c.plan) > 1;
-  if (shared) {  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+  if (shared) {
     input();
     sum_shared_heads(b, c, dqkv);
   }
   const T Y1 = gather_input(b, c, t.y1, "Y1", W);
-  b.gemm("gemm d_qkv weight, bias", GemmRole::WeightGradient, s.hidden, s.qkv, s.tokens,
-         {dqkv, Y1}, {}, W);
+  b.gemm("gemm d_qkv weight, bias", GemmRole::WeightGradient, s.hidden, s.qkv, s.tokens, {dqkv, Y1},
+         {}, W);
   if (!shared) input();
   b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx});
   return b.finish();
@@ -384,7 +393,8 @@ Body head_forward(const Context& c) {
     b.gemm("gemm logits", GemmRole::Forward, rows, s.vocabulary, s.hidden, {Y}, {lg});
     if (s.tensor > 1) {
       b.collective(K::AllReduce, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
-      Node& sums = b.collective(K::AllReduce, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
+      Node& sums =
+          b.collective(K::AllReduce, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
       sums.reads.push_back(mx);
     } else {
       b.node(K::CrossEntropy, "row maxima", {lg}, {mx});
@@ -417,9 +427,12 @@ Body make_rehearse_body(const BodyShape& shape) {
   const Context c = context_of(shape);
   const bool forward = shape.direction == Direction::Forward;
   switch (shape.segment) {
-    case SegmentKind::Embedding: return forward ? embedding_forward(c) : embedding_backward(c);
-    case SegmentKind::Layer: return forward ? layer_forward(c) : layer_backward(c);
-    case SegmentKind::Head: return forward ? head_forward(c) : head_backward(c);
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(c) : embedding_backward(c);
+    case SegmentKind::Layer:
+      return forward ? layer_forward(c) : layer_backward(c);
+    case SegmentKind::Head:
+      return forward ? head_forward(c) : head_backward(c);
   }
   return {};
 }

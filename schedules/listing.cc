@@ -7,7 +7,9 @@
 namespace rehearse {
 namespace {
 
-std::string number(std::int32_t n) { return std::to_string(n); }
+std::string number(std::int32_t n) {
+  return std::to_string(n);
+}
 
 std::string part_of(const Value& value) {
   if (value.segment_end < 0) return {};
@@ -47,13 +49,20 @@ std::string value_name(const Schedule& schedule, ValueId id) {
   const std::string boundary = value.segment_begin > 0 ? '/' + number(value.segment_begin) : "";
   const std::string host = value.home == Home::Host ? ".host" : "";
   switch (value.kind) {
-    case ValueKind::Input: return "tokens" + host;
-    case ValueKind::Activation: return 'x' + at + boundary;
-    case ValueKind::ActivationGradient: return 'd' + at + boundary;
-    case ValueKind::SavedForInput: return "sI" + at + part_of(value);
-    case ValueKind::SavedForWeight: return "sW" + at + part_of(value);
-    case ValueKind::LeftForWeight: return "lW" + at + part_of(value);
-    case ValueKind::Workspace: return "w";
+    case ValueKind::Input:
+      return "tokens" + host;
+    case ValueKind::Activation:
+      return 'x' + at + boundary;
+    case ValueKind::ActivationGradient:
+      return 'd' + at + boundary;
+    case ValueKind::SavedForInput:
+      return "sI" + at + part_of(value);
+    case ValueKind::SavedForWeight:
+      return "sW" + at + part_of(value);
+    case ValueKind::LeftForWeight:
+      return "lW" + at + part_of(value);
+    case ValueKind::Workspace:
+      return "w";
     case ValueKind::Gradient: {
       const std::string use = value.instance == 1 ? "'" : "";
       if (!value.microbatch) return "G." + of + use;
@@ -61,9 +70,12 @@ std::string value_name(const Schedule& schedule, ValueId id) {
     }
     case ValueKind::FullParameter:
       return value.instance < 0 ? "P." + of : "F." + of + '#' + number(value.instance);
-    case ValueKind::ParameterShard: return "p." + of;
-    case ValueKind::OptimizerState: return "S." + of;
-    case ValueKind::Metrics: return value.instance == 0 ? "norms" + host : "loss";
+    case ValueKind::ParameterShard:
+      return "p." + of;
+    case ValueKind::OptimizerState:
+      return "S." + of;
+    case ValueKind::Metrics:
+      return value.instance == 0 ? "norms" + host : "loss";
   }
   return {};
 }
@@ -74,20 +86,26 @@ std::string op_label(const Schedule& schedule, OpId id) {
   const std::string kind(traits(op.kind).name);
   switch (traits(op.kind).op_class) {
     case OpClass::Compute:
-    case OpClass::Transfer: return to_text(schedule, id);
-    default: break;
+    case OpClass::Transfer:
+      return to_text(schedule, id);
+    default:
+      break;
   }
   if (operands.empty()) return to_text(schedule, id);
   switch (op.kind) {
-    case OpKind::Fetch: return kind + (op.instance == 1 ? " targets" : " tokens");
-    case OpKind::GradNorm: return kind;
-    case OpKind::OptimizerStep: return kind + ' ' + schedule.buckets[op.bucket.index()].name;
+    case OpKind::Fetch:
+      return kind + (op.instance == 1 ? " targets" : " tokens");
+    case OpKind::GradNorm:
+      return kind;
+    case OpKind::OptimizerStep:
+      return kind + ' ' + schedule.buckets[op.bucket.index()].name;
     case OpKind::Unshard:
       return kind + ' ' + schedule.buckets[op.bucket.index()].name + " #" + number(op.instance);
     case OpKind::Add:
       return kind + ' ' + value_name(schedule, operands[1].value) +
              " += " + value_name(schedule, operands[0].value);
-    default: break;
+    default:
+      break;
   }
   std::string label = kind + ' ' + value_name(schedule, operands[0].value);
   const bool over_tp = op.group && schedule.groups[op.group.index()].name == "tp";
@@ -112,7 +130,8 @@ std::string listing(const Schedule& schedule, Row row) {
       const Value& value = schedule.values[operand.value.index()];
       if (value.home == Home::Host) continue;
       append(last, name);
-      if (value.hold_until.value > i) last += " (to " + number(value.hold_until.value - first) + ')';
+      if (value.hold_until.value > i)
+        last += " (to " + number(value.hold_until.value - first) + ')';
     }
     std::string line = number(i - first);
     line.insert(0, 3 - std::min<std::size_t>(line.size(), 3), ' ');

@@ -2,7 +2,9 @@
 
 namespace rehearse {
 namespace {
-constexpr std::size_t at(Axis axis) { return static_cast<std::size_t>(axis); }
+constexpr std::size_t at(Axis axis) {
+  return static_cast<std::size_t>(axis);
+}
 }  // namespace
 
 Mesh::Mesh(const Plan& plan) {
@@ -24,8 +26,12 @@ std::int32_t Mesh::ranks() const {
   return ranks;
 }
 
-std::int32_t Mesh::stride(Axis axis) const { return stride_[at(axis)]; }
-std::int32_t Mesh::size(Axis axis) const { return size_[at(axis)]; }
+std::int32_t Mesh::stride(Axis axis) const {
+  return stride_[at(axis)];
+}
+std::int32_t Mesh::size(Axis axis) const {
+  return size_[at(axis)];
+}
 
 Rank Mesh::rank(const Coordinates& c) const {
   return {c.tensor * stride(Axis::Tensor) + c.context * stride(Axis::Context) +

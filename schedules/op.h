@@ -21,7 +21,8 @@ enum class OpKind : std::uint8_t {
   Overlap,         // two compute ops that may run at the same time (DualPipe): Schedule::children
   Send,            // to `peer`; the k-th Send of a channel meets the k-th Recv
   Recv,            // from `peer`
-  Pass,            // hand-over to the next stage on the same rank (V placements): no bytes on a link
+  // hand-over to the next stage on the same rank (V placements): no bytes on a link
+  Pass,
   AllReduce,
   ReduceScatter,
   AllGather,
@@ -30,13 +31,13 @@ enum class OpKind : std::uint8_t {
   Gather,
   Scatter,
   AllToAll,
-  Unshard,        // ZeRO-3: gather full parameters from shards
-  Reshard,        // text form only: end of life of an unsharded parameter
-  ReduceGrad,     // L0's word for the gradient synchronisation of a stage; collectives in L1
-  Add,            // accumulate one value into another
-  GradNorm,       // sums of squares per tensor, and the loss, into one vector
-  Offload,        // device to host
-  Fetch,          // host to device
+  Unshard,     // ZeRO-3: gather full parameters from shards
+  Reshard,     // text form only: end of life of an unsharded parameter
+  ReduceGrad,  // L0's word for the gradient synchronisation of a stage; collectives in L1
+  Add,         // accumulate one value into another
+  GradNorm,    // sums of squares per tensor, and the loss, into one vector
+  Offload,     // device to host
+  Fetch,       // host to device
   OptimizerStep,
   Free,  // text form only: end of life is a bit on an operand
 };
@@ -61,7 +62,7 @@ enum class OpClass : std::uint8_t {
 struct OpTraits {
   std::string_view name;  // as in files, torch's words where torch has one
   OpClass op_class;
-  Stream stream;          // where L1 issues it unless the op says otherwise
+  Stream stream;  // where L1 issues it unless the op says otherwise
 };
 
 inline constexpr std::array<OpTraits, kNumOpKinds> kOpTraits{{
@@ -93,31 +94,37 @@ inline constexpr std::array<OpTraits, kNumOpKinds> kOpTraits{{
     {"FREE", OpClass::Text, Stream::Compute},
 }};
 
-constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[static_cast<std::size_t>(kind)]; }
+constexpr const OpTraits& traits(OpKind kind) {
+  return kOpTraits[static_cast<std::size_t>(kind)];
+}
 
 struct Op {
   OpKind kind{};
   Stream stream{};
-  Payload payload{};       // Send, Recv, Pass: what travels
-  std::int8_t slice = -1;  // sequence slice (seq_1f1b); -1: the whole sequence
-  Stage stage{};           // compute: of which layers; Send, Recv: the stage that issues it
-  Microbatch microbatch{};          // on which data; none for a whole-step op
-  std::int16_t segment_begin = 0;   // compute: the run of segments of its stage that it covers,
-  std::int16_t segment_end = -1;    //   [begin, end); end -1: the whole stage (never cut)
-  Position peer{};         // Send, Recv: on the pp axis, never a global rank
-  GroupId group{};         // collectives
-  MatchId match{};         // Send, Recv, collectives: ops of equal match happen together
-  BucketId bucket{};       // parameters, gradients or state of which bucket; none: not about one
-  std::int32_t child = -1; // Overlap: index of the first of its two ops in Schedule::children
-  std::int32_t instance = -1;  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch;
-                               // Send, Recv: neighbours of equal number are one group
-  std::int64_t key = 0;    // place in the one global order [ns of the estimate]; ties broken by pass
+  Payload payload{};               // Send, Recv, Pass: what travels
+  std::int8_t slice = -1;          // sequence slice (seq_1f1b); -1: the whole sequence
+  Stage stage{};                   // compute: of which layers; Send, Recv: the stage that issues it
+  Microbatch microbatch{};         // on which data; none for a whole-step op
+  std::int16_t segment_begin = 0;  // compute: the run of segments of its stage that it covers,
+  std::int16_t segment_end = -1;   //   [begin, end); end -1: the whole stage (never cut)
+  Position peer{};                 // Send, Recv: on the pp axis, never a global rank
+  GroupId group{};                 // collectives
+  MatchId match{};                 // Send, Recv, collectives: ops of equal match happen together
+  BucketId bucket{};        // parameters, gradients or state of which bucket; none: not about one
+  std::int32_t child = -1;  // Overlap: index of the first of its two ops in Schedule::children
+  // Unshard: k-th gather of the bucket; gradient ops: whose micro-batch;
+  // Send, Recv: neighbours of equal number are one group
+  std::int32_t instance = -1;
+  // place in the one global order [ns of the estimate]; ties broken by pass
+  std::int64_t key = 0;
 
   constexpr bool operator==(const Op&) const = default;
 };
 static_assert(sizeof(Op) == 48 && std::is_trivially_copyable_v<Op>);
 
-constexpr bool is_compute(OpKind kind) { return traits(kind).op_class == OpClass::Compute; }
+constexpr bool is_compute(OpKind kind) {
+  return traits(kind).op_class == OpClass::Compute;
+}
 constexpr bool is_backward(OpKind kind) {  // what hands a gradient to the previous stage
   return kind == OpKind::Backward || kind == OpKind::InputGradient;
 }

@@ -1,5 +1,6 @@
 // The layout of a training step: how the model is split and in which precision it runs.
-// All defaults are filled in (resolve_plan); meaning and checks: the plan table of docs/scenario.md.
+// All defaults are filled in (resolve_plan); meaning and checks: the plan table of
+// docs/scenario.md.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +36,15 @@ struct Plan {
   bool sequence_parallel = false;
   std::int32_t zero_stage = 0;
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
-  std::string schedule = "none";   // canonical name of the registry, or "file:PATH"
-  std::int32_t virtual_stages = 1; // chunks per position
+  std::string schedule = "none";           // canonical name of the registry, or "file:PATH"
+  std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
   std::int32_t microbatch_group_size = 0;  // N, resolved for interleaved orders, else 0
   std::int32_t extra_warmup = 0, sequence_slices = 1;
-  double memory_limit = 0;         // planned schedules; 0: their default
-  std::int32_t micro_batch = 1;    // samples per micro-batch and replica
-  bool micro_batch_auto = false;   // left to the caller: micro_batch is not yet chosen
-  std::int64_t global_batch = 1;   // samples per step over all replicas
+  double memory_limit = 0;        // planned schedules; 0: their default
+  std::int32_t micro_batch = 1;   // samples per micro-batch and replica
+  bool micro_batch_auto = false;  // left to the caller: micro_batch is not yet chosen
+  std::int64_t global_batch = 1;  // samples per step over all replicas
   std::int64_t sequence_length = 0;
   RecomputeMode recompute = RecomputeMode::None;
   Precision precision;
@@ -53,11 +54,11 @@ struct Plan {
   std::int64_t padded_vocabulary = 0;  // V', resolved
   std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
   OffloadMode offload = OffloadMode::None;
-  std::vector<Axis> rank_order;    // fastest-varying first; expert lies within context and data
+  std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Plain;
-  std::int64_t bucket_bytes = 0;   // 0: one bucket per position
-  std::int32_t prefetch = 1;       // ZeRO-3: parts gathered ahead
+  std::int64_t bucket_bytes = 0;  // 0: one bucket per position
+  std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
   Runtime runtime = Runtime::Megatron;
 
   std::int32_t gpus() const {

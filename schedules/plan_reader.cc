@@ -256,7 +256,8 @@ void PlanReader::batches() {
   }
   if (plan_.sequence_parallel && slices > 1 && s / slices % (t * c) != 0) {
     return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
-                                         " does not divide a slice of " + number(s / slices) + " tokens");
+                                         " does not divide a slice of " + number(s / slices) +
+                                         " tokens");
   }
   if (context_.model != nullptr) {
     const double heads = static_cast<double>(context_.model->heads),

@@ -15,9 +15,9 @@ namespace rehearse {
 
 // The cluster of a scenario: a file, or the text of an inline object with where it stands.
 struct ClusterSource {
-  std::string path;         // resolved file; the scenario's own file where inline
-  std::string inline_json;  // empty: read `path`
-  std::int32_t line = 0;    // first line of the inline object
+  std::string path;                // resolved file; the scenario's own file where inline
+  std::string inline_json;         // empty: read `path`
+  std::int32_t line = 0;           // first line of the inline object
   std::int32_t gpus_per_node = 0;  // read ahead: defaults of `gpus` need it
 };
 
@@ -32,10 +32,10 @@ struct Scenario {
 };
 
 struct ScenarioOptions {
-  std::vector<std::string> overrides;   // --set KEY=VALUE, VALUE is JSON or else a string
-  std::optional<std::string> cluster;   // --cluster FILE
-  std::optional<std::int32_t> gpus;     // --gpus N
-  std::optional<Runtime> runtime;       // default of the command; the file's key wins
+  std::vector<std::string> overrides;  // --set KEY=VALUE, VALUE is JSON or else a string
+  std::optional<std::string> cluster;  // --cluster FILE
+  std::optional<std::int32_t> gpus;    // --gpus N
+  std::optional<Runtime> runtime;      // default of the command; the file's key wins
   // `schedule` and `check` can do without: then model.layers is 0 and what needs a model (sequence
   // length, layers per stage, padded vocabulary) is left at 0; cluster.path is empty.
   bool needs_model = true, needs_cluster = true;

@@ -1,8 +1,9 @@
 // A schedule: for every rank class, the ops in the order in which it issues them.
 //
-// Columnar: flat arrays cut by offsets; ids are positions in them, so side tables are plain vectors.
-// One type for all levels. L0 (compute orders): ops and placement only. L1 without a model: also
-// transfers, matches and waits. L1 of a scenario: also values, operands, groups, buckets, arena.
+// Columnar: flat arrays cut by offsets; ids are positions in them, so side tables are plain
+// vectors. One type for all levels. L0 (compute orders): ops and placement only. L1 without a
+// model: also transfers, matches and waits. L1 of a scenario: also values, operands, groups,
+// buckets, arena.
 #pragma once
 
 #include <span>
@@ -18,18 +19,18 @@ enum class Level : std::uint8_t { Compute, Full };  // L0, L1
 
 // What a value is, for the report's parts and for who may free it.
 enum class ValueKind : std::uint8_t {
-  Input,               // tokens, targets
-  Activation,          // what a stage or segment hands on
+  Input,       // tokens, targets
+  Activation,  // what a stage or segment hands on
   ActivationGradient,
-  SavedForInput,       // slab I: what F keeps for I
-  SavedForWeight,      // slab W: what F keeps for W
-  LeftForWeight,       // what I leaves for W
-  Workspace,           // defined and freed by one op
-  Gradient,            // of a bucket (or its shard)
+  SavedForInput,   // slab I: what F keeps for I
+  SavedForWeight,  // slab W: what F keeps for W
+  LeftForWeight,   // what I leaves for W
+  Workspace,       // defined and freed by one op
+  Gradient,        // of a bucket (or its shard)
   FullParameter,
   ParameterShard,
-  OptimizerState,      // master weights and moments
-  Metrics,             // loss, norms
+  OptimizerState,  // master weights and moments
+  Metrics,         // loss, norms
 };
 inline constexpr std::size_t kNumValueKinds = 12;
 enum class Home : std::uint8_t { Device, Host };
@@ -42,16 +43,17 @@ struct Value {
   bool persistent = false;  // alive before the first and after the last op of the step
   bool shard = false;       // Gradient: 1/d of its bucket
   Row row{};
-  Stage stage{};            // activations, slabs, workspace
+  Stage stage{};  // activations, slabs, workspace
   Microbatch microbatch{};
   std::int16_t segment_begin = 0, segment_end = -1;  // the part that it belongs to, as in Op
   BucketId bucket{};
-  std::int32_t instance = -1;  // k-th gather of a bucket, use of a tied gradient; slice of activations, slabs
-  OpId define{};               // first op that writes it; none: before the step
-  OpId last_use{};             // last op that touches it, in program order; none: kept
-  OpId hold_until{};           // last op at whose issue it still counts as alive (none: kept)
-  Bytes bytes{};               // a multiple of nothing; the arena rounds to its alignment
-  Bytes offset{-1};            // in the row's arena; -1: not planned, or home is Host
+  // k-th gather of a bucket, use of a tied gradient; slice of activations, slabs
+  std::int32_t instance = -1;
+  OpId define{};      // first op that writes it; none: before the step
+  OpId last_use{};    // last op that touches it, in program order; none: kept
+  OpId hold_until{};  // last op at whose issue it still counts as alive (none: kept)
+  Bytes bytes{};      // a multiple of nothing; the arena rounds to its alignment
+  Bytes offset{-1};   // in the row's arena; -1: not planned, or home is Host
 };
 
 enum class Access : std::uint8_t { Read, Write, Update, Workspace };
@@ -65,26 +67,26 @@ struct Operand {
 // Ranks that share one program: equal but for coordinates that do not matter (folding).
 struct RowInfo {
   Position position{};
-  std::int32_t multiplicity = 1;  // ranks that it stands for
+  std::int32_t multiplicity = 1;              // ranks that it stands for
   std::int32_t data_begin = 0, data_end = 1;  // their dp coordinates [begin, end)
 };
 
 // Ranks of a collective. `axes` of the mesh span it, or it is a named one (embed, world).
 struct Group {
-  std::string name;        // "tp", "dp", "pp", "embed", "world"
-  std::int32_t size = 1;   // ranks of one instance
-  std::vector<Row> rows;   // rows that take part; a folded row contributes all its members
+  std::string name;       // "tp", "dp", "pp", "embed", "world"
+  std::int32_t size = 1;  // ranks of one instance
+  std::vector<Row> rows;  // rows that take part; a folded row contributes all its members
 };
 
 // Flat block of whole segments' parameters; gradients, master weights and moments share its layout.
 struct Bucket {
-  std::string name;             // "L0", "E", "T"
+  std::string name;  // "L0", "E", "T"
   Position position{};
-  std::int64_t partial = 0;     // leading elements whose gradient is partial over tp
-  std::int64_t elements = 0;    // unpadded, per tp rank
-  std::int64_t padded = 0;      // multiple of d * 64
+  std::int64_t partial = 0;   // leading elements whose gradient is partial over tp
+  std::int64_t elements = 0;  // unpadded, per tp rank
+  std::int64_t padded = 0;    // multiple of d * 64
   std::int32_t tensors = 0;
-  bool tied = false;            // the vocabulary table of a tied embedding
+  bool tied = false;  // the vocabulary table of a tied embedding
 };
 
 enum class SegmentKind : std::uint8_t { Embedding, Layer, Head };
@@ -95,27 +97,27 @@ struct SegmentInfo {
 
 struct Schedule {
   Level level = Level::Compute;
-  std::string name;       // generator and arguments: "interleaved_1f1b(p=2,m=2,v=2,N=2)"
+  std::string name;  // generator and arguments: "interleaved_1f1b(p=2,m=2,v=2,N=2)"
   std::int32_t microbatches = 0;
   std::int32_t slices = 1;
   Placement placement;
 
-  std::vector<Op> ops;                       // row after row, in issue order
-  std::vector<std::int32_t> row_begin{0};    // row r is [row_begin[r], row_begin[r+1])
-  std::vector<Op> children;                  // pairs that OVERLAP ops run, F first
+  std::vector<Op> ops;                     // row after row, in issue order
+  std::vector<std::int32_t> row_begin{0};  // row r is [row_begin[r], row_begin[r+1])
+  std::vector<Op> children;                // pairs that OVERLAP ops run, F first
 
   // L1: ops of other streams of the same row that must have finished before op i may start (one
   // event each): waits[wait_begin[i] .. wait_begin[i+1]). Order inside a stream is implied.
   std::vector<OpId> waits;
   std::vector<std::int32_t> wait_begin{0};
-  std::vector<std::uint8_t> wait_is_reuse;   // parallel to waits: 1 = memory reuse, 0 = data
+  std::vector<std::uint8_t> wait_is_reuse;  // parallel to waits: 1 = memory reuse, 0 = data
 
-  std::vector<RowInfo> rows;                 // empty at L0: row r is position r
+  std::vector<RowInfo> rows;  // empty at L0: row r is position r
   std::vector<Group> groups;
   std::vector<Bucket> buckets;
   std::vector<std::vector<SegmentInfo>> segments;  // per stage; empty without a model
   std::vector<Value> values;
-  std::vector<Operand> operands;             // operands[operand_begin[i] .. operand_begin[i+1])
+  std::vector<Operand> operands;  // operands[operand_begin[i] .. operand_begin[i+1])
   std::vector<std::int32_t> operand_begin{0};
   std::vector<Bytes> arena_bytes, live_peak_bytes;  // per row, after lifetimes are planned
 

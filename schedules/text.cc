@@ -5,9 +5,12 @@ namespace {
 
 std::string_view payload_letter(Payload payload) {
   switch (payload) {
-    case Payload::None: return "";
-    case Payload::Activation: return "_F";
-    case Payload::Gradient: return "_B";
+    case Payload::None:
+      return "";
+    case Payload::Activation:
+      return "_F";
+    case Payload::Gradient:
+      return "_B";
   }
   return "";
 }

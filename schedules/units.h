@@ -14,7 +14,8 @@ struct Id {
   std::int32_t value = -1;  // -1 is "none"
   constexpr auto operator<=>(const Id&) const = default;
   constexpr explicit operator bool() const { return value >= 0; }
-  constexpr std::size_t index() const { return static_cast<std::size_t>(value); }  // REQUIRES: *this
+  // REQUIRES: *this
+  constexpr std::size_t index() const { return static_cast<std::size_t>(value); }
 };
 
 using OpId = Id<struct OpTag>;
@@ -27,7 +28,8 @@ using Microbatch = Id<struct MicrobatchTag>;  // one slice of the global batch
 using ValueId = Id<struct ValueTag>;
 using GroupId = Id<struct GroupTag>;
 using BucketId = Id<struct BucketTag>;
-using MatchId = Id<struct MatchTag>;  // the ops that meet: a SEND and its RECV, a collective's members
+// the ops that meet: a SEND and its RECV, a collective's members
+using MatchId = Id<struct MatchTag>;
 
 template <class Tag, class Rep>
 struct Quantity {

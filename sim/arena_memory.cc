@@ -9,18 +9,25 @@ namespace rehearse::sim {
 
 std::size_t part_of(const Value& value) {
   switch (value.kind) {
-    case ValueKind::FullParameter: return value.persistent ? 0 : 4;  // gathered: a buffer
-    case ValueKind::ParameterShard: return 0;
-    case ValueKind::Gradient: return 1;
-    case ValueKind::OptimizerState: return 2;
-    case ValueKind::Workspace: return 5;
+    case ValueKind::FullParameter:
+      return value.persistent ? 0 : 4;  // gathered: a buffer
+    case ValueKind::ParameterShard:
+      return 0;
+    case ValueKind::Gradient:
+      return 1;
+    case ValueKind::OptimizerState:
+      return 2;
+    case ValueKind::Workspace:
+      return 5;
     case ValueKind::Input:
-    case ValueKind::Metrics: return 4;
+    case ValueKind::Metrics:
+      return 4;
     case ValueKind::Activation:
     case ValueKind::ActivationGradient:
     case ValueKind::SavedForInput:
     case ValueKind::SavedForWeight:
-    case ValueKind::LeftForWeight: return 3;
+    case ValueKind::LeftForWeight:
+      return 3;
   }
   return 3;
 }
@@ -55,15 +62,20 @@ MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes commu
     const auto total = [](const auto& parts) {
       return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
     };
-    const auto peak = std::max_element(alive.begin(), alive.end(), [&](const auto& a, const auto& b) {
-      return total(a) < total(b);
-    });
+    const auto peak =
+        std::max_element(alive.begin(), alive.end(),
+                         [&](const auto& a, const auto& b) { return total(a) < total(b); });
     RankMemory rank{.row = {r}};
     rank.at_op = {s.row_begin[static_cast<std::size_t>(r)] +
                   static_cast<std::int32_t>(peak - alive.begin())};
-    rank.parts = {.parameters = (*peak)[0], .gradients = (*peak)[1], .optimizer = (*peak)[2],
-                  .activations = (*peak)[3], .buffers = (*peak)[4], .workspace = (*peak)[5],
-                  .communicators = communicators.value, .context = context.value};
+    rank.parts = {.parameters = (*peak)[0],
+                  .gradients = (*peak)[1],
+                  .optimizer = (*peak)[2],
+                  .activations = (*peak)[3],
+                  .buffers = (*peak)[4],
+                  .workspace = (*peak)[5],
+                  .communicators = communicators.value,
+                  .context = context.value};
     rank.peak_allocated = total(*peak);
     rank.peak_reserved = s.arena_bytes[static_cast<std::size_t>(r)].value;
     rank.peak_device = rank.peak_reserved + communicators.value + context.value;

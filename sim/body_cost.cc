@@ -212,8 +212,7 @@ double clock_of(const Cluster& cluster, const Transformer& model, const Plan& pl
                                  .direction = direction,
                                  .model = &model,
                                  .plan = &plan});
-    const Totals totals =
-        Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
+    const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
     use.flops16 += totals.flops16;
     use.hbm_bytes += totals.hbm_bytes;
     use.tensor_ns += totals.tensor_ns;

@@ -38,7 +38,7 @@ struct BodyCost {
   Nanoseconds collectives{};  // all of its own collectives, hidden ones too
   CostLevel level = CostLevel::Formula;           // the level that most of the time rests on
   std::array<double, kNumCostLevels> level_ns{};  // `device` by level [ns]
-  double flops = 0;             // of matrix products and attention, recomputation included
+  double flops = 0;   // of matrix products and attention, recomputation included
   double shared = 1;  // a CPU: time of its computing while all workers compute, over it alone
   std::vector<Demand> demands;  // shares averaged over `time`
 };

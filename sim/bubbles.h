@@ -44,8 +44,9 @@ struct Bubbles {
 
   // Per op of the program: idle time of all ranks that was booked on it [ns over ranks]: transfers,
   // collectives and copies, and compute ops for what their own bodies waited. A transfer's
-  // time stands at its SEND, a collective's at its first member. Of it, `exposed_in_fill`: booked as warmup or cooldown. So
-  // sum(exposed) - sum(exposed_in_fill) = causes[communication] + causes[contention].
+  // time stands at its SEND, a collective's at its first member. Of it, `exposed_in_fill`: booked
+  // as warmup or cooldown. So sum(exposed) - sum(exposed_in_fill) = causes[communication] +
+  // causes[contention].
   std::vector<std::int64_t> exposed, exposed_in_fill;
 
   // Gaps of each row in order of time, where no op is on the compute stream (for the trace);

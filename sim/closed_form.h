@@ -13,7 +13,7 @@
 
 namespace rehearse::sim {
 
-// --- Model states -------------------------------------------------------------------------------
+// --- Model states ------------------------------------------------------------
 
 // Rajbhandari et al., ZeRO, arXiv 1910.02054, Figure 1 and Table 1: bytes of one of `replicas`
 // ranks, for 16-bit weights and gradients and `optimizer_bytes` (12 = fp32 copy and two moments)
@@ -22,7 +22,7 @@ double zero_model_state_bytes(double parameters, std::int32_t replicas, std::int
                               double optimizer_bytes = 12);
 
 // --- Activations
-// ----------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 // Korthikanti et al., Reducing Activation Recomputation, arXiv 2205.05198 (GPT layers, 16-bit,
 // dropout, unfused attention).
@@ -73,7 +73,7 @@ double palm_mfu(double tokens_per_second, double parameters, double layers, doub
                 double head_dim, double sequence, double peak_flops);
 
 // --- Pipelines
-// ------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 // Times of one position for one micro-batch, all its chunks together; any unit.
 struct PositionTimes {
@@ -106,7 +106,7 @@ std::optional<std::int32_t> peak_activations(std::string_view schedule, std::int
                                              std::int32_t chunks);
 
 // --- Collectives
-// ----------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 // Ring all-reduce and ring all-gather (= reduce-scatter) of S bytes over n ranks, a step taking
 // `latency` [s] and `bandwidth` [B/s]: 2(n-1) a + 2(n-1)/n S/B, and half of it. [s]
@@ -119,7 +119,7 @@ double ring_broadcast_seconds(double bytes, double ranks, double latency, double
 double parameter_server_seconds(double bytes, double ranks, double bandwidth);
 
 // --- Long runs
-// ------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 // Young/Daly: interval between checkpoints that take `save`, at one failure per `mtbf`: sqrt(2 d
 // M).

@@ -150,8 +150,8 @@ struct Cluster {
 // Reads a cluster file (or inline object) with its fabric and calibration.
 // Errors: one line "FILE:LINE: KEY.PATH: what is wrong".
 Result<Cluster> read_cluster(const ClusterSource& source);
-// A CPU holds any number of ranks: the cluster with a place, and its part of the memory, for each of
-// `ranks`. Any other cluster as it is.
+// A CPU holds any number of ranks: the cluster with a place, and its part of the memory, for each
+// of `ranks`. Any other cluster as it is.
 Cluster with_places(Cluster cluster, std::int32_t ranks);
 // Several nodes need NICs: an error where the cluster has none.
 Result<> check_gpus(const Cluster& cluster, std::int32_t gpus);

@@ -233,10 +233,9 @@ constexpr KeyTable kGemm{.title = "gemm", .keys = kGemmKeys};
 
 constexpr std::array<std::string_view, 2> kDirections{"forward", "backward"};
 constexpr std::array<std::string_view, 17> kMemoryOps{
-    "add",        "norm",     "rms_norm",      "activation", "swiglu",
-    "dropout",    "softmax",  "rope",          "embedding",  "position",
-    "row_maxima", "row_sums", "cross_entropy", "optimizer",  "gradient_norm",
-    "clear",      "copy"};
+    "add",           "norm",      "rms_norm",      "activation", "swiglu",     "dropout",
+    "softmax",       "rope",      "embedding",     "position",   "row_maxima", "row_sums",
+    "cross_entropy", "optimizer", "gradient_norm", "clear",      "copy"};
 constexpr std::array kMemoryBoundKeys{
     KeySpec{.name = "op", .types = kString, .choices = kMemoryOps, .required = true},
     KeySpec{.name = "direction", .types = kString, .choices = kDirections},

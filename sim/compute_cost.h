@@ -40,8 +40,9 @@ struct NodeCost {
 
 // REQUIRES: not a collective.
 NodeCost price_node(const ComputeCosts& costs, const Node& node);
-// What a rank computes for a collective before it asks for it: statistics of its part of the logits.
-// Only where its kernels were measured (elsewhere they are a small part of the node). Else nothing.
+// What a rank computes for a collective before it asks for it: statistics of its part of the
+// logits. Only where its kernels were measured (elsewhere they are a small part of the node). Else
+// nothing.
 NodeCost price_before(const ComputeCosts& costs, const Node& collective);
 
 }  // namespace rehearse::sim

@@ -19,7 +19,11 @@ constexpr std::array<LevelRow, kNumCostLevels> kLevels{{
 
 }  // namespace
 
-std::string_view name_of(CostLevel level) { return kLevels[static_cast<std::size_t>(level)].name; }
-double error_band(CostLevel level) { return kLevels[static_cast<std::size_t>(level)].error_band; }
+std::string_view name_of(CostLevel level) {
+  return kLevels[static_cast<std::size_t>(level)].name;
+}
+double error_band(CostLevel level) {
+  return kLevels[static_cast<std::size_t>(level)].error_band;
+}
 
 }  // namespace rehearse::sim

@@ -34,10 +34,12 @@ struct Demand {
 };
 
 struct Cost {
-  Nanoseconds time{};        // alone, >= 0
-  Nanoseconds host{};        // the host thread is busy issuing it; the op starts no earlier than that
-  Nanoseconds communicating{};  // of `time`: the body waits for its own collectives (idle, not busy)
-  double slowdown = 0;       // compute of the same row runs at rate (1 - slowdown) meanwhile
+  Nanoseconds time{};  // alone, >= 0
+  // the host thread is busy issuing it; the op starts no earlier than that
+  Nanoseconds host{};
+  // of `time`: the body waits for its own collectives (idle, not busy)
+  Nanoseconds communicating{};
+  double slowdown = 0;  // compute of the same row runs at rate (1 - slowdown) meanwhile
   CostLevel level = CostLevel::Formula;
   std::int32_t demand_begin = 0, demand_end = 0;  // into CostTable::demands
 };
@@ -48,12 +50,11 @@ struct CostTable {
   std::int32_t num_resources = 0;
   std::vector<std::int32_t> of_op;  // per op of the schedule: index into costs
 
-  const Cost& cost(OpId op) const {
-    return costs[static_cast<std::size_t>(of_op[op.index()])];
-  }
+  const Cost& cost(OpId op) const { return costs[static_cast<std::size_t>(of_op[op.index()])]; }
   std::span<const Demand> demands_of(const Cost& cost) const {
-    return std::span{demands}.subspan(static_cast<std::size_t>(cost.demand_begin),
-                                      static_cast<std::size_t>(cost.demand_end - cost.demand_begin));
+    return std::span{demands}.subspan(
+        static_cast<std::size_t>(cost.demand_begin),
+        static_cast<std::size_t>(cost.demand_end - cost.demand_begin));
   }
 };
 

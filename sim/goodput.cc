@@ -17,10 +17,9 @@ std::optional<Goodput> goodput_of(const Cluster& cluster, const Transformer& mod
                                   const Plan& plan) {
   if (!cluster.failures_per_million_gpu_hours || !cluster.checkpoint_bandwidth) return std::nullopt;
   Goodput goodput;
-  goodput.save_s = static_cast<double>(checkpoint_bytes(model, plan)) /
-                   cluster.checkpoint_bandwidth->value;
-  const double failures_per_s =
-      *cluster.failures_per_million_gpu_hours * 1e-6 / 3600 * plan.gpus();
+  goodput.save_s =
+      static_cast<double>(checkpoint_bytes(model, plan)) / cluster.checkpoint_bandwidth->value;
+  const double failures_per_s = *cluster.failures_per_million_gpu_hours * 1e-6 / 3600 * plan.gpus();
   if (failures_per_s <= 0) return goodput;
   goodput.mtbf_s = 1 / failures_per_s;
   goodput.interval_s = checkpoint_interval(goodput.save_s, goodput.mtbf_s);

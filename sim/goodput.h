@@ -15,10 +15,10 @@
 namespace rehearse::sim {
 
 struct Goodput {
-  double mtbf_s = 0;        // of all GPUs together
-  double save_s = 0;        // writing (or reading) one checkpoint
-  double interval_s = 0;    // between checkpoints: sqrt(2 save mtbf)
-  double share = 1;         // of the time that makes progress, in [0, 1)
+  double mtbf_s = 0;      // of all GPUs together
+  double save_s = 0;      // writing (or reading) one checkpoint
+  double interval_s = 0;  // between checkpoints: sqrt(2 save mtbf)
+  double share = 1;       // of the time that makes progress, in [0, 1)
 };
 
 // Bytes of a checkpoint: parameters in the optimizer's precision with its state.
@@ -31,7 +31,7 @@ std::optional<Goodput> goodput_of(const Cluster& cluster, const Transformer& mod
 
 // A budget of tokens at a step's rate.
 struct TimeToTrain {
-  double seconds = 0;               // goodput counted where it is known
+  double seconds = 0;  // goodput counted where it is known
   std::optional<double> usd;
 };
 TimeToTrain time_to_train(double tokens, double tokens_per_s, std::int32_t gpus,

@@ -22,10 +22,14 @@ double recomputed_flops(const Transformer& model, const Plan& plan) {
   double flops = 0;
   for (const bool experts : {false, true}) {
     std::int64_t layers = 0;
-    for (std::int64_t l = 0; l < model.layers; ++l) layers += model.has_experts(l) == experts ? 1 : 0;
+    for (std::int64_t l = 0; l < model.layers; ++l)
+      layers += model.has_experts(l) == experts ? 1 : 0;
     if (layers == 0) continue;
-    const Body body = make_body({.segment = SegmentKind::Layer, .experts = experts,
-                                 .direction = Direction::Backward, .model = &model, .plan = &plan});
+    const Body body = make_body({.segment = SegmentKind::Layer,
+                                 .experts = experts,
+                                 .direction = Direction::Backward,
+                                 .model = &model,
+                                 .plan = &plan});
     double layer = 0;
     for (const Node& node : body.nodes) {
       if (node.phase != NodePhase::Recompute) continue;
@@ -84,12 +88,12 @@ void add_communication(Prediction& p) {
   }
   for (auto& [key, row] : rows) {
     const auto& mine = per_row[key];
-    row.traffic = *std::max_element(mine.begin(), mine.end(), [](const Traffic& a, const Traffic& b) {
-      return a.time < b.time;
-    });
-    row.bus_bandwidth_gb_per_s = bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks,
-                                               row.traffic.time)
-                                     .value * 1e-9;
+    row.traffic =
+        *std::max_element(mine.begin(), mine.end(),
+                          [](const Traffic& a, const Traffic& b) { return a.time < b.time; });
+    row.bus_bandwidth_gb_per_s =
+        bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks, row.traffic.time).value *
+        1e-9;
     p.communication.push_back(std::move(row));
   }
 }
@@ -108,7 +112,8 @@ void add_confidence(Prediction& p) {
       const double time =
           computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
                    : static_cast<double>(p.bubbles.exposed[op]);
-      for (std::size_t l = 0; l < kNumCostLevels; ++l) sum[l] += time * p.pricing.level_share[cost][l];
+      for (std::size_t l = 0; l < kNumCostLevels; ++l)
+        sum[l] += time * p.pricing.level_share[cost][l];
     }
   }
   double total = 0;
@@ -144,8 +149,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Cluster cluster = with_places(machine, plan.gpus());
   const Transformer& model = scenario.model;
   const bool own = plan.schedule.starts_with("file:");
-  Result<Schedule> order = own ? order_of_file(plan, static_cast<std::int32_t>(model.layers))
-                               : order_of(model, plan);
+  Result<Schedule> order =
+      own ? order_of_file(plan, static_cast<std::int32_t>(model.layers)) : order_of(model, plan);
   if (!order) return order.error();
   Prediction p{.plan = plan, .gpus = plan.gpus()};
   Result<Schedule> lowered =

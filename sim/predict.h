@@ -24,8 +24,8 @@ struct CommunicationRow {
 };
 
 struct Prediction {
-  Plan plan;                    // micro-batch chosen
-  Schedule schedule;            // L1
+  Plan plan;          // micro-batch chosen
+  Schedule schedule;  // L1
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;
@@ -36,14 +36,14 @@ struct Prediction {
 
   double step_s = 0, tokens_per_s = 0;
   std::int64_t parameters = 0;
-  double model_flops = 0, recomputed_flops = 0;      // of the whole step
-  std::optional<double> peak_flops;                  // of one GPU in precision.compute
-  std::array<double, kNumCostLevels> confidence{};   // shares, sum 1
-  double error_band = 0;                             // relative
+  double model_flops = 0, recomputed_flops = 0;     // of the whole step
+  std::optional<double> peak_flops;                 // of one GPU in precision.compute
+  std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
+  double error_band = 0;                            // relative
   std::optional<double> usd_per_gpu_hour;
   double energy_j = 0;
   std::int32_t gpus = 1;
-  double wall_s = 0;            // filled by the caller: sim reads no clock
+  double wall_s = 0;  // filled by the caller: sim reads no clock
 
   double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
   double bubble_ratio() const {
@@ -52,7 +52,7 @@ struct Prediction {
 };
 
 struct PredictOptions {
-  bool timeline = true;   // false: memory alone
+  bool timeline = true;  // false: memory alone
   bool record_load = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
 };

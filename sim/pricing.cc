@@ -12,7 +12,9 @@
 namespace rehearse::sim {
 namespace {
 
-GroupShape shape_of(const Network& network, Row row, Axis axis) { return network.group(row, axis); }
+GroupShape shape_of(const Network& network, Row row, Axis axis) {
+  return network.group(row, axis);
+}
 
 CollectiveCost body_collective(const Network& network, NodeKind kind, Axis axis, Bytes payload) {
   const GroupShape shape = shape_of(network, Row{0}, axis);
@@ -23,11 +25,16 @@ CollectiveCost body_collective(const Network& network, NodeKind kind, Axis axis,
 
 std::string_view group_name(Axis axis) {
   switch (axis) {
-    case Axis::Tensor: return "tp";
-    case Axis::Context: return "cp";
-    case Axis::Expert: return "ep";
-    case Axis::Data: return "dp";
-    case Axis::Pipeline: return "pp";
+    case Axis::Tensor:
+      return "tp";
+    case Axis::Context:
+      return "cp";
+    case Axis::Expert:
+      return "ep";
+    case Axis::Data:
+      return "dp";
+    case Axis::Pipeline:
+      return "pp";
   }
   return "";
 }
@@ -64,12 +71,16 @@ class Pricer {
   const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
     const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
     const std::array<std::int32_t, 4> which{static_cast<std::int32_t>(segment.kind),
-                                            static_cast<std::int32_t>(direction), experts ? 1 : 0, slice};
+                                            static_cast<std::int32_t>(direction), experts ? 1 : 0,
+                                            slice};
     const auto [at, fresh] = bodies_.try_emplace(which);
     PricedBody& made = at->second;
     if (!fresh) return made;
-    const Body body = make_body({.segment = segment.kind, .experts = experts,
-                                 .direction = direction, .slice = slice, .model = &model_,
+    const Body body = make_body({.segment = segment.kind,
+                                 .experts = experts,
+                                 .direction = direction,
+                                 .slice = slice,
+                                 .model = &model_,
                                  .plan = &plan_});
     made.cost = compute_.price(body);
     for (const Node& node : body.nodes) {
@@ -78,19 +89,27 @@ class Pricer {
       const CollectiveCost cost = body_collective(network_, node.kind, node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
       const GroupShape shape = shape_of(network_, Row{0}, node.axis);
-      made.traffic.push_back({.group = std::string(group_name(node.axis)), .kind = kind,
-                                     .ranks = shape.ranks, .count = 1, .bytes = node.bytes,
-                                     .time = cost.time, .link = cost.link});
+      made.traffic.push_back({.group = std::string(group_name(node.axis)),
+                              .kind = kind,
+                              .ranks = shape.ranks,
+                              .count = 1,
+                              .bytes = node.bytes,
+                              .time = cost.time,
+                              .link = cost.link});
     }
     return made;
   }
 
   static Direction direction_of(OpKind kind) {
     switch (kind) {
-      case OpKind::Backward: return Direction::Backward;
-      case OpKind::InputGradient: return Direction::InputGradient;
-      case OpKind::WeightGradient: return Direction::WeightGradient;
-      default: return Direction::Forward;
+      case OpKind::Backward:
+        return Direction::Backward;
+      case OpKind::InputGradient:
+        return Direction::InputGradient;
+      case OpKind::WeightGradient:
+        return Direction::WeightGradient;
+      default:
+        return Direction::Forward;
     }
   }
 
@@ -217,17 +236,22 @@ class Pricer {
     const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
     const Bytes local{activation_bytes(model_, plan_)};
     // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all.
-    const bool scatter = plan_.runtime == Runtime::Megatron && plan_.tensor_parallel > 1 &&
-                         !plan_.sequence_parallel;
+    const bool scatter =
+        plan_.runtime == Runtime::Megatron && plan_.tensor_parallel > 1 && !plan_.sequence_parallel;
     const TransferCost cost =
-        scatter ? scatter_gather_transfer_cost(local, path,
-                                               network_.group(send ? to : row_, Axis::Tensor), network_)
+        scatter ? scatter_gather_transfer_cost(
+                      local, path, network_.group(send ? to : row_, Axis::Tensor), network_)
                 : transfer_cost(local, path, network_);
     std::vector<Traffic> traffic;
     const std::int64_t bytes = scatter ? local.value / plan_.tensor_parallel : local.value;
     if (send) {
-      traffic.push_back({.group = "pp", .kind = OpKind::Send, .ranks = 2, .count = 1,
-                         .bytes = bytes, .time = cost.time, .link = cost.link});
+      traffic.push_back({.group = "pp",
+                         .kind = OpKind::Send,
+                         .ranks = 2,
+                         .count = 1,
+                         .bytes = bytes,
+                         .time = cost.time,
+                         .link = cost.link});
     }
     if (on_workers()) {
       return add_on_workers(use_of(0, 1, cost.time.value, kAcrossRows), false, cost.level,
@@ -245,15 +269,17 @@ class Pricer {
   // Bytes of the whole array that a collective of L1 works on.
   std::int64_t collective_bytes(const Op& op) const {
     const bool over_tp = op.group && s_.groups[op.group.index()].name == "tp";
-    if (!op.bucket) return s_.operands_of(current_).empty()
-                               ? 0
-                               : s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
+    if (!op.bucket)
+      return s_.operands_of(current_).empty()
+                 ? 0
+                 : s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
     const Bucket& bucket = s_.buckets[op.bucket.index()];
     const std::int64_t element = rank_shape(model_, plan_).element;
     switch (op.kind) {
       case OpKind::Unshard:
       case OpKind::AllGather:
-      case OpKind::Broadcast: return element * bucket.padded;
+      case OpKind::Broadcast:
+        return element * bucket.padded;
       case OpKind::AllReduce:
         if (over_tp) return plan_.precision.gradients * bucket.partial;
         // Between the two ends of a tied table gradients are reduced as they lie: maybe a shard.
@@ -262,7 +288,8 @@ class Pricer {
                  (static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel);
         }
         return plan_.precision.gradients * bucket.padded;
-      default: return plan_.precision.gradients * bucket.padded;
+      default:
+        return plan_.precision.gradients * bucket.padded;
     }
   }
 
@@ -270,23 +297,25 @@ class Pricer {
     const GroupShape shape = network_.group(row_, s_, op.group);
     OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
     std::int64_t bytes = collective_bytes(op);
-    // A parameter server receives every replica's gradients, and sends every replica the parameters:
-    // all of it through the links of one GPU (Li et al., OSDI 2014).
+    // A parameter server receives every replica's gradients, and sends every replica the
+    // parameters: all of it through the links of one GPU (Li et al., OSDI 2014).
     if (!on_workers() && plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
         (kind == OpKind::Reduce || kind == OpKind::Broadcast)) {
       kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
       bytes *= shape.ranks;
     }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
-    std::vector<Traffic> traffic{
-        {.group = s_.groups[op.group.index()].name, .kind = kind, .ranks = shape.ranks,
-         .count = 1, .bytes = bytes, .time = cost.time, .link = cost.link}};
+    std::vector<Traffic> traffic{{.group = s_.groups[op.group.index()].name,
+                                  .kind = kind,
+                                  .ranks = shape.ranks,
+                                  .count = 1,
+                                  .bytes = bytes,
+                                  .time = cost.time,
+                                  .link = cost.link}};
     if (on_workers()) {
       const std::string_view group = s_.groups[op.group.index()].name;
       const bool inside = group == "tp" || group == "dp" || group == "cp";
-      const std::int32_t members = inside               ? shape.ranks
-                                   : group == "world" ? ranks()
-                                                      : kAcrossRows;
+      const std::int32_t members = inside ? shape.ranks : group == "world" ? ranks() : kAcrossRows;
       return add_on_workers(use_of(0, 1, cost.time.value, members), false, cost.level,
                             all(cost.level), std::move(traffic));
     }
@@ -339,7 +368,8 @@ class Pricer {
   std::int32_t cost_of(OpId id) {
     current_ = id;
     const Op& op = s_.ops[id.index()];
-    Key key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload), row_.value};
+    Key key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload),
+            row_.value};
     switch (traits(op.kind).op_class) {
       case OpClass::Compute:
         key[2] = op.segment_begin;
@@ -355,21 +385,33 @@ class Pricer {
           key[4] = a.stage.value;
         }
         break;
-      case OpClass::Transfer: key[2] = op.peer.value; break;
+      case OpClass::Transfer:
+        key[2] = op.peer.value;
+        break;
       case OpClass::Collective:
         key[2] = op.group.value;
         key[3] = collective_bytes(op);
         key[4] = static_cast<std::int64_t>(op.stream);
         break;
-      default: key[2] = id.value; break;  // few per step: priced one by one
+      default:
+        key[2] = id.value;
+        break;  // few per step: priced one by one
     }
     const auto [at, fresh] = known_.try_emplace(key, -1);
     if (!fresh) return at->second;
     switch (traits(op.kind).op_class) {
-      case OpClass::Compute: at->second = compute_cost(op); break;
-      case OpClass::Transfer: at->second = transfer(op); break;
-      case OpClass::Collective: at->second = collective(op); break;
-      default: at->second = local(op); break;
+      case OpClass::Compute:
+        at->second = compute_cost(op);
+        break;
+      case OpClass::Transfer:
+        at->second = transfer(op);
+        break;
+      case OpClass::Collective:
+        at->second = collective(op);
+        break;
+      default:
+        at->second = local(op);
+        break;
     }
     return at->second;
   }

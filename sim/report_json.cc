@@ -10,7 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 template <class T>
 Json optional(const std::optional<T>& value) {
@@ -40,7 +42,8 @@ Json memory_time(const Prediction& p, std::size_t row, const std::string& name) 
     const std::string label = op_label(p.schedule, {i});
     if (label == name || label.starts_with(name + "[") || label.starts_with(name + " ")) {
       return static_cast<double>(
-                 (p.timeline.start[static_cast<std::size_t>(i)] - p.timeline.begin).value) * 1e-9;
+                 (p.timeline.start[static_cast<std::size_t>(i)] - p.timeline.begin).value) *
+             1e-9;
     }
   }
   return nullptr;
@@ -62,7 +65,8 @@ Json memory_json(const Prediction& p) {
     const RankMemory& rank = m.ranks[r];
     Json numbers = Json::array();
     for (std::size_t k = 0; k < classes; ++k) {  // a replay has one row per position
-      for (const Json& number : ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
+      for (const Json& number :
+           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
         numbers.push_back(number);
       }
     }
@@ -122,16 +126,17 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["memory"] = memory_json(p);
   Json rows = Json::array();
   for (const CommunicationRow& row : p.communication) {
-    rows.push_back({{"group", row.traffic.group},
-                    {"op", row.traffic.kind == OpKind::Send ? "SEND_RECV"
-                                                            : std::string(traits(row.traffic.kind).name)},
-                    {"ranks", row.traffic.ranks},
-                    {"count", row.traffic.count},
-                    {"bytes", row.traffic.bytes},
-                    {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
-                    {"exposed_s", row.exposed_s},
-                    {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
-                    {"link", std::string(name_of(row.traffic.link))}});
+    rows.push_back(
+        {{"group", row.traffic.group},
+         {"op", row.traffic.kind == OpKind::Send ? "SEND_RECV"
+                                                 : std::string(traits(row.traffic.kind).name)},
+         {"ranks", row.traffic.ranks},
+         {"count", row.traffic.count},
+         {"bytes", row.traffic.bytes},
+         {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
+         {"exposed_s", row.exposed_s},
+         {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
+         {"link", std::string(name_of(row.traffic.link))}});
   }
   json["communication"] = std::move(rows);
   Json confidence = Json::object();
@@ -142,7 +147,8 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["confidence"] = std::move(confidence);
   const double gpu_hours = p.gpus * p.step_s / 3600;
   const double tokens = static_cast<double>(p.plan.global_batch * p.plan.sequence_length);
-  Json cost = {{"usd_per_step", nullptr}, {"usd_per_billion_tokens", nullptr}, {"energy_j", p.energy_j}};
+  Json cost = {
+      {"usd_per_step", nullptr}, {"usd_per_billion_tokens", nullptr}, {"energy_j", p.energy_j}};
   if (p.usd_per_gpu_hour) {
     cost["usd_per_step"] = gpu_hours * *p.usd_per_gpu_hour;
     cost["usd_per_billion_tokens"] = gpu_hours * *p.usd_per_gpu_hour * 1e9 / tokens;

@@ -57,11 +57,14 @@ std::string memory_lines(const Prediction& p) {
         {"buffers", rank.parts.buffers},       {"workspace", rank.parts.workspace}};
     std::string filled;
     for (const auto& [name, size] : parts) {
-      const double share = static_cast<double>(size) / static_cast<double>(std::max<std::int64_t>(rank.peak_allocated, 1));
-      if (share >= 0.005) filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
+      const double share = static_cast<double>(size) /
+                           static_cast<double>(std::max<std::int64_t>(rank.peak_allocated, 1));
+      if (share >= 0.005)
+        filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
     }
-    text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
-                        bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
+    text +=
+        fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
+                    bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
   }
   return text;
 }
@@ -73,19 +76,20 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   const double model = p.tflops(p.model_flops);
   const double ranks = static_cast<double>(p.bubbles.ranks);
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
-  text += fmt::format("  {} parameters on {} x {} ({})\n", with_commas(static_cast<double>(p.parameters)),
-                      p.gpus, cluster.gpu.name, cluster.name.empty() ? cluster.id : cluster.name);
-  text += fmt::format("  {}; {}, {} micro-batches of {} x {} tokens\n\n", layout_of(plan), plan.schedule,
-                      plan.microbatches(), plan.micro_batch, plan.sequence_length);
-  text += fmt::format("step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
-                      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus,
-                      100 * p.error_band);
+  text += fmt::format("  {} parameters on {} x {} ({})\n",
+                      with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
+                      cluster.name.empty() ? cluster.id : cluster.name);
+  text += fmt::format("  {}; {}, {} micro-batches of {} x {} tokens\n\n", layout_of(plan),
+                      plan.schedule, plan.microbatches(), plan.micro_batch, plan.sequence_length);
+  text += fmt::format(
+      "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
+      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {
     text += fmt::format(": MFU {:.1f} %", 100 * model * 1e12 / *p.peak_flops);
     if (p.recomputed_flops > 0) {
-      text += fmt::format(", HFU {:.1f} %",
-                          100 * p.tflops(p.model_flops + p.recomputed_flops) * 1e12 / *p.peak_flops);
+      text += fmt::format(", HFU {:.1f} %", 100 * p.tflops(p.model_flops + p.recomputed_flops) *
+                                                1e12 / *p.peak_flops);
     }
   }
   text += fmt::format("\nbubble          {:>12}   of the compute streams' time is idle\n",
@@ -97,20 +101,23 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                         100 * s / p.step_s);
   }
   text += memory_lines(p);
-  text += fmt::format("\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  {}\n",
-                      "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+  text += fmt::format(
+      "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
+      "{}\n",
+      "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
-    text += fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                        row.traffic.group,
-                        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-                        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-                        seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
-                        seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text += fmt::format(
+        "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n", row.traffic.group,
+        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
+        row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
   }
   text += "\nrests on";
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
     if (p.confidence[l] >= 0.0005) {
-      text += fmt::format(" {} {:.0f} %", name_of(static_cast<CostLevel>(l)), 100 * p.confidence[l]);
+      text +=
+          fmt::format(" {} {:.0f} %", name_of(static_cast<CostLevel>(l)), 100 * p.confidence[l]);
     }
   }
   text += fmt::format("; energy {:.1f} MJ per step", p.energy_j * 1e-6);

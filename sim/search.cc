@@ -92,7 +92,8 @@ class Searcher {
     }
     if (result_.plans == 0 && !stopped()) {
       if (refused) return refused;
-      return Error{space_.base.path + ": plan: no combination of the sizes gives the number of gpus"};
+      return Error{space_.base.path +
+                   ": plan: no combination of the sizes gives the number of gpus"};
     }
     std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
       return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);
@@ -102,8 +103,8 @@ class Searcher {
 
   static double key_of(const MeshCandidates& mesh, const Candidate& candidate) {
     const Plan& plan = mesh.cores[static_cast<std::size_t>(candidate.core)].plan;
-    return candidate.seconds / (static_cast<double>(plan.global_batch) *
-                                static_cast<double>(plan.sequence_length));
+    return candidate.seconds /
+           (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
   }
 
   Plan plan_at(const Entry& entry) const {
@@ -193,8 +194,8 @@ class Searcher {
     parallel_for(looked.size(), options_.threads, [&](std::size_t i) {
       const Entry& entry = entries_[begin + i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-      looked[i] = look(plan_at(entry),
-                       mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
+      looked[i] =
+          look(plan_at(entry), mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
     });
     for (Looked& one : looked) take(std::move(one));
     return end;
@@ -208,7 +209,8 @@ class Searcher {
     confirmed_.push_back(std::move(one.found));
     const auto best = std::ranges::min_element(confirmed_, faster);
     if (options_.progress) {
-      options_.progress({.plans = result_.plans, .confirmed = result_.confirmed,
+      options_.progress({.plans = result_.plans,
+                         .confirmed = result_.confirmed,
                          .meshes_done = static_cast<std::int32_t>(meshes_.size()),
                          .meshes = static_cast<std::int32_t>(meshes_.size()),
                          .best = &*best});
@@ -220,7 +222,8 @@ class Searcher {
     std::vector<Entry> rest(entries_.begin() + static_cast<std::ptrdiff_t>(from), entries_.end());
     const auto bound = [&](const Entry& entry) {
       return meshes_[static_cast<std::size_t>(entry.mesh)]
-          .fitting[static_cast<std::size_t>(entry.index)].bound;
+          .fitting[static_cast<std::size_t>(entry.index)]
+          .bound;
     };
     std::ranges::stable_sort(rest, {}, bound);
     if (rest.size() > 512) rest.resize(512);
@@ -286,7 +289,8 @@ class Searcher {
         const double key = key_of(mesh, c);
         if (key >= best) continue;
         refused.emplace_back(key, plan_of(mesh.cores[static_cast<std::size_t>(c.core)].plan,
-                                          c.micro_batch, c.recompute).value());
+                                          c.micro_batch, c.recompute)
+                                      .value());
       }
     }
     for (const Entry& entry : entries_) {

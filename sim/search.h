@@ -32,8 +32,8 @@ struct FoundPlan {
   std::vector<CommunicationRow> communication;
 
   double seconds_per_token() const {
-    return step_s / (static_cast<double>(plan.global_batch) *
-                     static_cast<double>(plan.sequence_length));
+    return step_s /
+           (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
   }
 };
 FoundPlan summarize(const Prediction& prediction);
@@ -46,8 +46,8 @@ enum class Situation : std::uint8_t {
 };
 struct SituationReport {
   Situation situation = Situation::EverythingFits;
-  bool weights_fit = true;          // the bare weights of the model on one GPU
-  std::int64_t replica_bytes = 0;   // one whole replica, micro-batch 1, as predicted
+  bool weights_fit = true;         // the bare weights of the model on one GPU
+  std::int64_t replica_bytes = 0;  // one whole replica, micro-batch 1, as predicted
   std::int64_t weights_bytes = 0, layer_bytes = 0, capacity = 0;
 };
 
@@ -80,9 +80,9 @@ struct SearchResult {
   std::int64_t possible = 0;  // of them not refused by the memory bound
   std::int64_t replayed = 0, too_large = 0, confirmed = 0;  // of those: looked at exactly
   bool interrupted = false;
-  bool complete = true;            // false: a limit of work ended it before the estimates did
-  std::vector<FoundPlan> best;     // by time per token, at most `top`
-  std::vector<FoundPlan> front;    // memory against time: each faster than all smaller ones
+  bool complete = true;          // false: a limit of work ended it before the estimates did
+  std::vector<FoundPlan> best;   // by time per token, at most `top`
+  std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones
   SituationReport situation;
   std::vector<Sensitivity> sensitivities;  // best first
   std::vector<std::string> warnings;

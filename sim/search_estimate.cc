@@ -72,7 +72,7 @@ class MeshEstimator {
     std::array<GroupShape, 5> groups;  // of row 0, by axis
     std::map<std::pair<std::int32_t, RecomputeMode>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
-    GroupShape replicas;               // context x data
+    GroupShape replicas;                                    // context x data
     std::vector<std::int32_t> micro_batches;
     std::vector<RecomputeMode> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -146,10 +146,10 @@ class MeshEstimator {
   static CollectiveTimes collectives_of(const Kind& kind) {
     return [&kind](NodeKind node, Axis axis, Bytes payload) {
       const GroupShape& shape = kind.groups[static_cast<std::size_t>(axis)];
-      CollectiveCost cost = node == NodeKind::RingExchange
-                                ? ring_shift_cost(payload, shape, *kind.network)
-                                : collective_cost(collective_kind(node), payload, shape,
-                                                  *kind.network);
+      CollectiveCost cost =
+          node == NodeKind::RingExchange
+              ? ring_shift_cost(payload, shape, *kind.network)
+              : collective_cost(collective_kind(node), payload, shape, *kind.network);
       return CollectiveUse{cost.time, std::move(cost.demands), cost.level};
     };
   }
@@ -161,8 +161,8 @@ class MeshEstimator {
   }
 
   void price(Kind& kind, const Plan& plan, Template& to) {
-    const Result<ComputeModel> compute = ComputeModel::create(
-        *setup_.cluster, model_, plan, collectives_of(kind), setup_.scalars);
+    const Result<ComputeModel> compute =
+        ComputeModel::create(*setup_.cluster, model_, plan, collectives_of(kind), setup_.scalars);
     if (!compute) return;
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
@@ -174,8 +174,10 @@ class MeshEstimator {
                            : s == kHead    ? SegmentKind::Head
                                            : SegmentKind::Layer;
       const auto cost = [&](Direction direction) {
-        return compute.value().price(make_body({.segment = segment, .experts = s == kExpert,
-                                                .direction = direction, .model = &model_,
+        return compute.value().price(make_body({.segment = segment,
+                                                .experts = s == kExpert,
+                                                .direction = direction,
+                                                .model = &model_,
                                                 .plan = &plan}));
       };
       Times& times = to.of[s];
@@ -201,8 +203,8 @@ class MeshEstimator {
   double transfer(Kind& kind, const Plan& plan) const {
     const Network& network = *kind.network;
     const Bytes local{activation_bytes(model_, plan)};
-    const bool scatter = plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 &&
-                         !plan.sequence_parallel;
+    const bool scatter =
+        plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
     double longest = 0;
     const std::int32_t middle = plan.pipeline_parallel / 2;
     for (const std::int32_t to : {1, middle}) {
@@ -224,7 +226,8 @@ class MeshEstimator {
     if (!fresh) return at->second;
     const std::int64_t element = rank_shape(model_, plan).element;
     const auto cost = [&](OpKind op, std::int64_t bytes) {
-      return static_cast<double>(collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
+      return static_cast<double>(
+          collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
     };
     at->second = {cost(OpKind::AllReduce, plan.precision.gradients * elements),
                   cost(OpKind::ReduceScatter, plan.precision.gradients * elements),
@@ -259,7 +262,8 @@ class MeshEstimator {
       parameters = tables.stage_parameters(plan, s, stages);
       const auto add = [&](Position position) {
         Load& load = loads[position.index()];
-        for (std::size_t k = 0; k < kShapes; ++k) load.segments[k] += segments[k] * (both ? 0.5 : 1);
+        for (std::size_t k = 0; k < kShapes; ++k)
+          load.segments[k] += segments[k] * (both ? 0.5 : 1);
         load.parameters += parameters;
       };
       add(placement.down[static_cast<std::size_t>(s)]);
@@ -303,8 +307,8 @@ class MeshEstimator {
     if (update_) return *update_;
     Plan one = plan;
     one.micro_batch = 1;
-    const Result<ComputeModel> compute = ComputeModel::create(
-        *setup_.cluster, model_, one, collectives_of(kind), setup_.scalars);
+    const Result<ComputeModel> compute =
+        ComputeModel::create(*setup_.cluster, model_, one, collectives_of(kind), setup_.scalars);
     if (!compute) return compute.error();
     constexpr std::int64_t kPiece = 100'000'000;
     update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +
@@ -359,8 +363,7 @@ class MeshEstimator {
         tail += load.unit_gather + load.unit_reduce;
       } else if (shards > 1) {
         const bool each = plan.zero_stage >= 2 && plan.pipeline_parallel == 1;
-        const bool each_megatron =
-            each || (plan.zero_stage >= 2 && plan.runtime != Runtime::Fsdp);
+        const bool each_megatron = each || (plan.zero_stage >= 2 && plan.runtime != Runtime::Fsdp);
         const double times_reduced = each_megatron ? m : 1;
         const double least = load.reduce / load.buckets;
         const double exposed = plan.overlap_gradient_reduce

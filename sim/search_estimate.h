@@ -40,9 +40,9 @@ struct SearchSetup {
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);
 
 struct Candidate {
-  double seconds = 0;        // estimated step; -1: not estimated, the plan cannot fit
-  std::int64_t bound = 0;    // [B] that the fullest rank needs at least, with context
-  std::int32_t core = 0;     // index into MeshCandidates::cores
+  double seconds = 0;      // estimated step; -1: not estimated, the plan cannot fit
+  std::int64_t bound = 0;  // [B] that the fullest rank needs at least, with context
+  std::int32_t core = 0;   // index into MeshCandidates::cores
   std::int32_t micro_batch = 1;
   RecomputeMode recompute{};
 };
@@ -50,10 +50,10 @@ struct Candidate {
 struct MeshCandidates {
   MeshSize mesh;
   std::vector<Core> cores;
-  std::vector<Candidate> fitting;   // whose bound is within the capacity
-  std::vector<Candidate> refused;   // the fastest of those whose bound is not, a few
-  std::int64_t plans = 0;           // considered in all
-  std::optional<Error> error;       // of the reader, where no core is legal
+  std::vector<Candidate> fitting;  // whose bound is within the capacity
+  std::vector<Candidate> refused;  // the fastest of those whose bound is not, a few
+  std::int64_t plans = 0;          // considered in all
+  std::optional<Error> error;      // of the reader, where no core is legal
 };
 
 // `keep_refused`: how many refused plans are estimated all the same (what more memory would give).

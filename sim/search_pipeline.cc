@@ -10,8 +10,8 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr double kUnit = 1'000'000;    // ticks of a forward
-constexpr double kTransfer = 0.02;     // of a forward: small, so that the answer is the slope
+constexpr double kUnit = 1'000'000;  // ticks of a forward
+constexpr double kTransfer = 0.02;   // of a forward: small, so that the answer is the slope
 constexpr std::int32_t kRatioSteps = 4, kPairSteps = 20;
 
 std::int32_t rounded(double ratio, std::int32_t steps) {
@@ -39,8 +39,8 @@ Timed time_at(const ScheduleInfo& info, ScheduleShape shape, std::int32_t m,
       time_compute(order.value(), divide(moved, chunks, std::max(1, order.value().slices)));
   if (!plain || !with) return {kNone, kNone};
   const auto makespan = static_cast<double>(plain.value().makespan.value);
-  return {makespan, (static_cast<double>(with.value().makespan.value) - makespan) /
-                        (kUnit * kTransfer)};
+  return {makespan,
+          (static_cast<double>(with.value().makespan.value) - makespan) / (kUnit * kTransfer)};
 }
 
 }  // namespace
@@ -131,8 +131,8 @@ PipelineTime PipelineTimes::of(const Plan& plan, const PipelineWork& work) {
   PipelineTime time;
   time.turns = line.slope * m;
   time.fill = (line.at - line.slope * line.m1) * longer;
-  time.hops = std::max(0.0, line.hops_at * longer +
-                                line.hops_slope * (m - static_cast<double>(line.m1) * p / q));
+  time.hops = std::max(
+      0.0, line.hops_at * longer + line.hops_slope * (m - static_cast<double>(line.m1) * p / q));
   return time;
 }
 

@@ -54,8 +54,8 @@ std::string panel(double x, const std::string& title, const std::vector<Series>&
       most_gpus = std::max(most_gpus, point.gpus);
     }
   }
-  std::string out = fmt::format(
-      "<text x=\"{:.0f}\" y=\"{:.0f}\" font-weight=\"bold\">{}</text>\n", x, kTop - 18, title);
+  std::string out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" font-weight=\"bold\">{}</text>\n",
+                                x, kTop - 18, title);
   if (most <= 0) return out;
   const double step = step_of(most), high = step * std::ceil(most / step);
   const double span = std::max(std::log2(most_gpus / least_gpus), 1e-9);
@@ -115,8 +115,8 @@ std::vector<Series> series_of(const SearchReport& report, Value value) {
 }  // namespace
 
 std::string search_svg(const SearchReport& report) {
-  const std::vector<Series> rate = series_of(
-      report, [](const SearchCase&, const FoundPlan& plan) { return plan.tokens_per_s; });
+  const std::vector<Series> rate =
+      series_of(report, [](const SearchCase&, const FoundPlan& plan) { return plan.tokens_per_s; });
   const std::vector<Series> cost =
       series_of(report, [](const SearchCase& one, const FoundPlan& plan) {
         if (!plan.usd_per_step) return 0.0;
@@ -137,10 +137,10 @@ std::string search_svg(const SearchReport& report) {
   if (priced) out += panel(kLeft + kWidth + kGap, "USD per billion tokens", cost);
   for (std::size_t s = 0; s < rate.size(); ++s) {
     const double y = legend + 18 * static_cast<double>(s);
-    out += fmt::format("<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>"
-                       "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
-                       kLeft, y - 6, kColours[s % kColours.size()], kLeft + 22, y,
-                       escaped(rate[s].name));
+    out += fmt::format(
+        "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"14\" height=\"4\" fill=\"{}\"/>"
+        "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
+        kLeft, y - 6, kColours[s % kColours.size()], kLeft + 22, y, escaped(rate[s].name));
   }
   return out + "</svg>\n";
 }

@@ -15,7 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string gb(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }
+std::string gb(std::int64_t bytes) {
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
+}
 std::string seconds(double s) {
   if (s >= 1) return fmt::format("{:.3f} s", s);
   if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
@@ -27,7 +29,8 @@ std::string count(double value) {
   return text;
 }
 std::string energy(double joules) {
-  return joules >= 1e5 ? fmt::format("{:.2f} MJ", joules * 1e-6) : fmt::format("{:.1f} kJ", joules * 1e-3);
+  return joules >= 1e5 ? fmt::format("{:.2f} MJ", joules * 1e-6)
+                       : fmt::format("{:.1f} kJ", joules * 1e-3);
 }
 std::string days(double s) {
   if (s >= 86400) return fmt::format("{:.1f} d", s / 86400);
@@ -40,15 +43,14 @@ double tokens_per_usd(const FoundPlan& plan) {
 
 std::string table(const SearchResult& result) {
   const bool priced = !result.best.empty() && result.best.front().usd_per_step.has_value();
-  std::string text = fmt::format("{:>3} {:>11} {:>6} {:>10} {:>7} {:>11} {}{:>9}  {}\n", "", "step",
-                                 "MFU", "headroom", "bubble", "tokens/s",
-                                 priced ? fmt::format("{:>11} ", "tokens/USD") : "", "energy",
-                                 "plan");
+  std::string text = fmt::format(
+      "{:>3} {:>11} {:>6} {:>10} {:>7} {:>11} {}{:>9}  {}\n", "", "step", "MFU", "headroom",
+      "bubble", "tokens/s", priced ? fmt::format("{:>11} ", "tokens/USD") : "", "energy", "plan");
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
     text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
-        seconds(plan.step_s), plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
+        "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1, seconds(plan.step_s),
+        plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
         gb(plan.capacity - plan.peak_device), plan.bubble_ratio * 100, count(plan.tokens_per_s),
         priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "", energy(plan.energy_j),
         layout_text(plan.plan));
@@ -64,18 +66,20 @@ std::string situation_text(const SituationReport& s) {
           "  so replicas need only data parallelism",
           gb(s.replica_bytes), gb(s.capacity));
     case Situation::StateTooLarge:
-      return s.weights_fit
-                 ? fmt::format("the model fits on one GPU ({} of weights), but not with its "
-                               "training state ({} of {}):\n  ZeRO or a pipeline has to share it",
-                               gb(s.weights_bytes), gb(s.replica_bytes), gb(s.capacity))
-                 : fmt::format("not even the weights fit on one GPU ({} of {}), but a layer with "
-                               "its state and work does ({}):\n  ZeRO, a pipeline or tensor "
-                               "parallelism has to share it",
-                               gb(s.weights_bytes), gb(s.capacity), gb(s.layer_bytes));
+      return s.weights_fit ? fmt::format(
+                                 "the model fits on one GPU ({} of weights), but not with its "
+                                 "training state ({} of {}):\n  ZeRO or a pipeline has to share it",
+                                 gb(s.weights_bytes), gb(s.replica_bytes), gb(s.capacity))
+                           : fmt::format(
+                                 "not even the weights fit on one GPU ({} of {}), but a layer with "
+                                 "its state and work does ({}):\n  ZeRO, a pipeline or tensor "
+                                 "parallelism has to share it",
+                                 gb(s.weights_bytes), gb(s.capacity), gb(s.layer_bytes));
     case Situation::LayerTooLarge:
-      return fmt::format("not even one layer's state and work fits on a GPU ({} of {}):\n"
-                         "  layers have to be split, tensor parallelism within the node first",
-                         gb(s.layer_bytes), gb(s.capacity));
+      return fmt::format(
+          "not even one layer's state and work fits on a GPU ({} of {}):\n"
+          "  layers have to be split, tensor parallelism within the node first",
+          gb(s.layer_bytes), gb(s.capacity));
   }
   return {};
 }
@@ -96,12 +100,14 @@ std::vector<Part> parts_of(const FoundPlan& plan) {
 std::string limits_text(const FoundPlan& best) {
   std::vector<Part> parts = parts_of(best);
   parts.erase(parts.begin());
-  std::ranges::stable_sort(parts, [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(parts,
+                           [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
   std::string text = fmt::format("computing {:.1f} %", 100 * best.busy_s / best.step_s);
   for (std::size_t i = 0; i < 3 && parts[i].seconds > 0.005 * best.step_s; ++i) {
     text += fmt::format(", {} {:.1f} %", parts[i].name, 100 * parts[i].seconds / best.step_s);
   }
-  const auto exposed = std::ranges::max_element(best.communication, {}, &CommunicationRow::exposed_s);
+  const auto exposed =
+      std::ranges::max_element(best.communication, {}, &CommunicationRow::exposed_s);
   if (exposed != best.communication.end() && exposed->exposed_s > 0.005 * best.step_s) {
     text += fmt::format("; most of it waiting for {} {} ({})", exposed->traffic.group,
                         traits(exposed->traffic.kind).name, seconds(exposed->exposed_s));
@@ -112,7 +118,8 @@ std::string limits_text(const FoundPlan& best) {
 std::string loss_text(const FoundPlan& best, const FoundPlan& second) {
   const std::vector<Part> a = parts_of(best), b = parts_of(second);
   std::vector<Part> more;
-  for (std::size_t i = 0; i < a.size(); ++i) more.push_back({a[i].name, b[i].seconds - a[i].seconds});
+  for (std::size_t i = 0; i < a.size(); ++i)
+    more.push_back({a[i].name, b[i].seconds - a[i].seconds});
   const auto worst = std::ranges::max_element(more, {}, &Part::seconds);
   const auto gained = std::ranges::min_element(more, {}, &Part::seconds);
   std::string text = fmt::format("{} ({:.1f} %) slower", seconds(second.step_s - best.step_s),
@@ -168,8 +175,9 @@ std::string front_text(const SearchResult& result) {
 std::string one_text(const SearchCase& one) {
   const SearchResult& result = one.result;
   if (result.best.empty()) {
-    return result.interrupted ? "interrupted before any plan was confirmed\n"
-                              : "no plan fits in memory\n  " + situation_text(result.situation) + "\n";
+    return result.interrupted
+               ? "interrupted before any plan was confirmed\n"
+               : "no plan fits in memory\n  " + situation_text(result.situation) + "\n";
   }
   std::string text = table(result);
   if (result.front.empty()) return text;
@@ -177,8 +185,8 @@ std::string one_text(const SearchCase& one) {
 }
 
 std::string cases_text(const SearchReport& report) {
-  std::string text = fmt::format("{:<28} {:>5} {:>11} {:>6} {:>12}", "cluster", "GPUs", "step",
-                                 "MFU", "tokens/s");
+  std::string text =
+      fmt::format("{:<28} {:>5} {:>11} {:>6} {:>12}", "cluster", "GPUs", "step", "MFU", "tokens/s");
   if (report.tokens > 0) text += fmt::format(" {:>9} {:>9} {:>14}", "goodput", "training", "cost");
   text += "  plan\n";
   for (const SearchCase& one : report.cases) {
@@ -202,7 +210,9 @@ std::string cases_text(const SearchReport& report) {
   return text;
 }
 
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 template <class T>
 Json optional(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -260,7 +270,9 @@ Json case_json(const SearchCase& one) {
   }
   Json changes = Json::array();
   for (const Sensitivity& s : r.sensitivities) {
-    changes.push_back({{"what", s.what}, {"factor", s.factor}, {"step_time_s", s.step_s},
+    changes.push_back({{"what", s.what},
+                       {"factor", s.factor},
+                       {"step_time_s", s.step_s},
                        {"plan", Json::parse(plan_json(s.plan, 0))}});
   }
   json["sensitivities"] = std::move(changes);
@@ -334,7 +346,8 @@ std::string search_text(const SearchReport& report) {
 }
 
 std::string search_json(const SearchReport& report, const Space& space) {
-  Json json = {{"schema", "rehearse.search/1"}, {"name", report.name}, {"model", space.base.model.name}};
+  Json json = {
+      {"schema", "rehearse.search/1"}, {"name", report.name}, {"model", space.base.model.name}};
   json["tokens"] = report.tokens > 0 ? Json(report.tokens) : Json(nullptr);
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));
@@ -374,10 +387,10 @@ std::string scenario_text(const Space& space, const FoundPlan& found, const std:
       cluster.inline_json.empty()
           ? Json(std::filesystem::absolute(cluster.path).lexically_normal().string()).dump()
           : cluster.inline_json;
-  return fmt::format("{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n"
-                     "  \"plan\": {}\n}}\n",
-                     Json(name).dump(), space.model_json, where, found.plan.gpus(),
-                     plan_json(found.plan, 4));
+  return fmt::format(
+      "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n"
+      "  \"plan\": {}\n}}\n",
+      Json(name).dump(), space.model_json, where, found.plan.gpus(), plan_json(found.plan, 4));
 }
 
 }  // namespace rehearse::sim

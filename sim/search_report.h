@@ -16,8 +16,8 @@ struct SearchCase {
   std::string cluster;  // its name
   std::int32_t gpus = 1;
   SearchResult result;
-  std::optional<Goodput> goodput;         // of the best plan
-  std::optional<TimeToTrain> train;       // where a token budget is given
+  std::optional<Goodput> goodput;    // of the best plan
+  std::optional<TimeToTrain> train;  // where a token budget is given
   std::optional<double> usd_per_gpu_hour;
 };
 

@@ -16,9 +16,9 @@ std::optional<Plan> whole_replica(const Space& space) {
   Space whole = space;
   const auto is_split = [](const SpaceKey& key) {
     return key.key == "tensor_parallel" || key.key == "pipeline_parallel" ||
-           key.key == "context_parallel" || key.key == "data_parallel" ||
-           key.key == "zero_stage" || key.key == "schedule" || key.key == "virtual_stages" ||
-           key.key == "sequence_parallel" || key.key == "global_batch";
+           key.key == "context_parallel" || key.key == "data_parallel" || key.key == "zero_stage" ||
+           key.key == "schedule" || key.key == "virtual_stages" || key.key == "sequence_parallel" ||
+           key.key == "global_batch";
   };
   std::erase_if(whole.lists, is_split);
   std::erase_if(whole.ranges, is_split);
@@ -69,7 +69,8 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
 
   // A layer with its training state, and the most that its forward holds at once.
   std::int64_t largest = 0;
-  for (std::int64_t l = 0; l < model.layers; ++l) largest = std::max(largest, layer_parameters(model, l));
+  for (std::int64_t l = 0; l < model.layers; ++l)
+    largest = std::max(largest, layer_parameters(model, l));
   const Precision& bytes = plan.precision;
   const SegmentProgram program = segment_program(
       profile.value(), model, plan,
@@ -82,9 +83,8 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
     slot = step.bytes;
     peak = std::max(peak, now);
   }
-  report.layer_bytes =
-      largest * (bytes.parameters + bytes.gradients + bytes.optimizer) + peak +
-      profile.value().context.of(cluster.gpu.compute_capability);
+  report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) + peak +
+                       profile.value().context.of(cluster.gpu.compute_capability);
   report.situation = whole.fits                              ? Situation::EverythingFits
                      : report.layer_bytes <= report.capacity ? Situation::StateTooLarge
                                                              : Situation::LayerTooLarge;
@@ -120,9 +120,8 @@ std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double 
       return change;
     case 3:  // at the same energy per FLOP: the power limit goes with it
       change.what = "FLOP/s";
-      for (std::optional<double>* rate :
-           {&c.gpu.peaks.fp32_vector, &c.gpu.peaks.tf32, &c.gpu.peaks.fp16, &c.gpu.peaks.bf16,
-            &c.gpu.peaks.fp8}) {
+      for (std::optional<double>* rate : {&c.gpu.peaks.fp32_vector, &c.gpu.peaks.tf32,
+                                          &c.gpu.peaks.fp16, &c.gpu.peaks.bf16, &c.gpu.peaks.fp8}) {
         scale(*rate, factor);
       }
       c.gpu.tdp_w *= factor;
@@ -131,7 +130,8 @@ std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double 
       change.what = "memory bandwidth";
       c.gpu.memory_bandwidth.value *= factor;
       return change;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

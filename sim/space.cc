@@ -217,8 +217,8 @@ std::vector<JsonValue> values_of(const Space& space, std::string_view key,
   for (const SpaceKey& range : space.ranges) {
     if (range.key != key) continue;
     std::erase_if(usual, [&](const JsonValue& value) {
-      return value.is(JsonKind::Integer) && (value.integer < range.values[0].integer ||
-                                             value.integer > range.values[1].integer);
+      return value.is(JsonKind::Integer) &&
+             (value.integer < range.values[0].integer || value.integer > range.values[1].integer);
     });
   }
   return usual;
@@ -317,8 +317,8 @@ constexpr std::int64_t kLeastTokens = 1024;
 
 std::vector<JsonValue> usual_contexts(const Space& space, std::int64_t ranks) {
   std::int64_t longest = 0;
-  for (const JsonValue& length : values_of(space, "sequence_length",
-                                           {integer_value(space.base.model.max_positions)})) {
+  for (const JsonValue& length :
+       values_of(space, "sequence_length", {integer_value(space.base.model.max_positions)})) {
     longest = std::max(longest, length.integer);
   }
   std::vector<JsonValue> found = divisors(ranks);
@@ -345,8 +345,7 @@ std::vector<MeshSize> meshes(const Space& space) {
         const std::int64_t d = gpus / (inner * c.integer);
         const auto is_d = [&](const JsonValue& value) { return value.integer == d; };
         if (!data.empty() && std::ranges::none_of(data, is_d)) continue;
-        found.push_back({static_cast<std::int32_t>(t.integer),
-                         static_cast<std::int32_t>(p.integer),
+        found.push_back({static_cast<std::int32_t>(t.integer), static_cast<std::int32_t>(p.integer),
                          static_cast<std::int32_t>(c.integer)});
       }
     }
@@ -360,8 +359,8 @@ namespace {
 template <class Visit>
 void each_extra(const Space& space, Visit visit) {
   constexpr std::array<std::string_view, 10> kOwn{
-      "tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel", "schedule",
-      "virtual_stages",  "zero_stage",        "sequence_parallel", "micro_batch",  "recompute"};
+      "tensor_parallel", "pipeline_parallel", "context_parallel",  "data_parallel", "schedule",
+      "virtual_stages",  "zero_stage",        "sequence_parallel", "micro_batch",   "recompute"};
   std::vector<const SpaceKey*> extra;
   for (const SpaceKey& list : space.lists) {
     if (std::ranges::find(kOwn, list.key) == kOwn.end()) extra.push_back(&list);
@@ -389,8 +388,8 @@ std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
   for (std::int64_t z = 0; z <= 3; ++z) stages.push_back(integer_value(z));
   stages = values_of(space, "zero_stage", std::move(stages));
   if (replicas == 1 && is_open(space, "zero_stage")) stages = {integer_value(0)};
-  std::vector<JsonValue> sequence = values_of(space, "sequence_parallel",
-                                              {flag_value(false), flag_value(true)});
+  std::vector<JsonValue> sequence =
+      values_of(space, "sequence_parallel", {flag_value(false), flag_value(true)});
   if (mesh.tensor == 1 && is_open(space, "sequence_parallel")) sequence = {flag_value(false)};
   const std::vector<ScheduleChoice> schedules = schedule_choices(space, mesh.pipeline);
 

@@ -24,12 +24,12 @@ struct SpaceKey {
 };
 
 struct Space {
-  Scenario base;   // model, cluster source, name; its plan is not used
-  JsonValue plan;  // what the scenario says as single values
-  std::string model_json;  // the model as a scenario says it: an absolute path, or the object
-  std::vector<SpaceKey> lists;      // keys with several values, in the order of the file
-  std::vector<SpaceKey> ranges;     // keys with {"min", "max"}: the two bounds
-  std::optional<std::int32_t> gpus; // what the scenario says; none: one node, or the given sizes
+  Scenario base;                 // model, cluster source, name; its plan is not used
+  JsonValue plan;                // what the scenario says as single values
+  std::string model_json;        // the model as a scenario says it: an absolute path, or the object
+  std::vector<SpaceKey> lists;   // keys with several values, in the order of the file
+  std::vector<SpaceKey> ranges;  // keys with {"min", "max"}: the two bounds
+  std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes
 };
 
 // Errors: one line, "FILE:LINE: KEY.PATH: what is wrong".
@@ -45,7 +45,7 @@ struct MeshSize {
 
 // Everything of a plan but micro-batch and recomputation, which are legal together with any of it.
 struct Core {
-  Plan plan;  // resolved, micro_batch_auto
+  Plan plan;              // resolved, micro_batch_auto
   std::int32_t kind = 0;  // cores of a mesh with equal kind have equal bodies: they differ in
                           // schedule, virtual stages and ZeRO stages below 3 alone
 };
@@ -54,8 +54,7 @@ struct Core {
 std::vector<MeshSize> meshes(const Space& space);
 // The legal cores of one mesh. Deterministic. `refused` gets the first reader's error, which says
 // why where nothing at all is legal.
-std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
-                           std::optional<Error>& refused);
+std::vector<Core> cores_of(const Space& space, const MeshSize& mesh, std::optional<Error>& refused);
 // What a core may take of the two free keys.
 std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core);
 // Selective recomputation with fused attention recomputes nothing: not tried unless asked for.

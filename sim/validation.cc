@@ -30,7 +30,7 @@ void fill(std::vector<Figure>& figures, std::string_view key, double value) {
   if (Figure* figure = figure_of(figures, key)) figure->predicted = value;
 }
 
-// --- Orders with given durations ----------------------------------------------------------------
+// --- Orders with given durations ---------------------------------------------
 
 Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   const ScheduleInfo* info = find_schedule(entry.schedule.name);
@@ -71,7 +71,7 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   return {};
 }
 
-// --- Closed forms -------------------------------------------------------------------------------
+// --- Closed forms ------------------------------------------------------------
 
 // ZeRO: each stage shards one more of optimizer state, gradients and parameters.
 void predict_states(ValidationCase& entry) {
@@ -109,7 +109,7 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
   entry.predicted_fits = activations + states <= static_cast<double>(cluster.capacity().value);
 }
 
-// --- One layer ----------------------------------------------------------------------------------
+// --- One layer ---------------------------------------------------------------
 
 Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
   const Scenario& scenario = *entry.scenario;
@@ -136,7 +136,7 @@ Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std:
   return {};
 }
 
-// --- A whole step -------------------------------------------------------------------------------
+// --- A whole step ------------------------------------------------------------
 
 const RankMemory* memory_of(const Prediction& prediction, std::int32_t rank) {
   const Coordinates at = Mesh(prediction.plan).coordinates(Rank{rank});

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const Schedule schedule = add_transfers(l0.value(), time_compute(l0.value(), {}).value().end);
-  sim::CostTable costs{.costs = {{.time = {1'000'000}}, {.time = {2'000'000}}, {.time = {200'000}}}};
+  sim::CostTable costs{
+      .costs = {{.time = {1'000'000}}, {.time = {2'000'000}}, {.time = {200'000}}}};
   for (const Op& op : schedule.ops) {
     const bool transfers = traits(op.kind).op_class == OpClass::Transfer;
     costs.of_op.push_back(transfers ? 2 : op.kind == OpKind::Forward ? 0 : 1);

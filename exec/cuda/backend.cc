@@ -1,8 +1,8 @@
 // The CUDA backend: every call enqueues a kernel on its lane's stream and returns.
 //
-// Device memory: the arenas, which the schedule planned, and beside them what this file allocates in
-// the first step and never after: per compute lane scratch of the column sums, the workspace of the
-// matrix products, and lists of pieces for the end of a step.
+// Device memory: the arenas, which the schedule planned, and beside them what this file allocates
+// in the first step and never after: per compute lane scratch of the column sums, the workspace of
+// the matrix products, and lists of pieces for the end of a step.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -20,12 +20,15 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
+std::size_t size(std::int64_t bytes) {
+  return static_cast<std::size_t>(bytes);
+}
 
 class CudaBackend final : public Backend, public StreamSource {
  public:
   explicit CudaBackend(const CudaOptions& options)
-      : options_(options), type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
+      : options_(options),
+        type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
         streams_(options.label) {
     cudaDeviceProp properties{};
     streams_.check(cudaGetDeviceProperties(&properties, options.device), "cudaGetDeviceProperties");
@@ -39,13 +42,14 @@ class CudaBackend final : public Backend, public StreamSource {
   std::string_view device() const override { return device_; }
   bool asynchronous() const override { return true; }
 
-  // --- memory --------------------------------------------------------------------------------------
+  // --- memory ----------------------------------------------------------------
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     DeviceMemory memory;
     const int error = memory.reserve(std::max<std::int64_t>(bytes, 1));
     if (error != 0) {
       return Error{"no memory on the GPU for the arena of rank " + std::to_string(rank) + ": " +
-                   std::to_string(bytes) + " bytes (" + cudaGetErrorString(static_cast<cudaError_t>(error)) + ")"};
+                   std::to_string(bytes) + " bytes (" +
+                   cudaGetErrorString(static_cast<cudaError_t>(error)) + ")"};
     }
     streams_.check(cudaMemset(memory.data(), 0, size(bytes)), "cudaMemset");
     if (arenas_.empty()) first_rank_ = rank;
@@ -62,9 +66,11 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyDeviceToHost), "cudaMemcpy");
   }
 
-  // --- order ---------------------------------------------------------------------------------------
+  // --- order -----------------------------------------------------------------
   void begin_step() override { streams_.begin_step(); }
-  void begin(Lane lane, OpId op, std::span<const OpId> waits) override { streams_.begin(lane, op, waits); }
+  void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
+    streams_.begin(lane, op, waits);
+  }
   void end(Lane lane, OpId op) override { streams_.end(lane, op); }
   Result<> end_step() override {
     const Result<> finished =
@@ -72,7 +78,8 @@ class CudaBackend final : public Backend, public StreamSource {
     healthy_ = static_cast<bool>(finished);
     if (!finished) return finished;
     outgrown_.clear();
-    for (const auto& [host, staged] : offloads_) std::memcpy(host, staged->data(), size(staged->bytes()));
+    for (const auto& [host, staged] : offloads_)
+      std::memcpy(host, staged->data(), size(staged->bytes()));
     return {};
   }
   bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
@@ -80,28 +87,31 @@ class CudaBackend final : public Backend, public StreamSource {
     return true;
   }
 
-  // --- StreamSource: what the NCCL communicator enqueues on ------------------------------------------
+  // --- StreamSource: what the NCCL communicator enqueues on ------------------
   cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
   void order(Lane lane, Lane after) override { streams_.order(lane, after); }
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
   bool healthy() const override { return healthy_; }
 
-  // --- data ----------------------------------------------------------------------------------------
+  // --- data ------------------------------------------------------------------
   void clear(Lane l, void* to, std::int64_t bytes) override {
     streams_.check(cudaMemsetAsync(to, 0, size(bytes), on(l)), "clear");
   }
   void fetch(Lane l, void* to, const void* host, std::int64_t bytes) override {
     PinnedMemory& staged = pinned(to, bytes);
     std::memcpy(staged.data(), host, size(bytes));
-    streams_.check(cudaMemcpyAsync(to, staged.data(), size(bytes), cudaMemcpyHostToDevice, on(l)), "fetch");
+    streams_.check(cudaMemcpyAsync(to, staged.data(), size(bytes), cudaMemcpyHostToDevice, on(l)),
+                   "fetch");
   }
   void offload(Lane l, void* host, const void* from, std::int64_t bytes) override {
     PinnedMemory& staged = pinned(host, bytes);
     offloads_.insert_or_assign(host, &staged);
-    streams_.check(cudaMemcpyAsync(staged.data(), from, size(bytes), cudaMemcpyDeviceToHost, on(l)), "offload");
+    streams_.check(cudaMemcpyAsync(staged.data(), from, size(bytes), cudaMemcpyDeviceToHost, on(l)),
+                   "offload");
   }
-  void transfer(Lane from_lane, const void* from, Lane to_lane, void* to, std::int64_t bytes) override {
+  void transfer(Lane from_lane, const void* from, Lane to_lane, void* to,
+                std::int64_t bytes) override {
     streams_.order(from_lane, to_lane);
     copy(to_lane, to, from, bytes);
     streams_.order(to_lane, from_lane);
@@ -118,7 +128,7 @@ class CudaBackend final : public Backend, public StreamSource {
     for (const Lane lane : e.lanes.subspan(1)) streams_.order(leader, lane);
   }
 
-  // --- the end of a step ---------------------------------------------------------------------------
+  // --- the end of a step -----------------------------------------------------
   void add(Lane l, std::int64_t count, const float* from, float* to) override {
     const void* in[] = {to, from};
     void* out[] = {to};
@@ -134,7 +144,8 @@ class CudaBackend final : public Backend, public StreamSource {
       for (const NormRange& range : ranges) {
         flat.push_back({range.data - base, range.data - base + range.elements, range.slot, false});
       }
-      const DevicePieces& pieces = pieces_of({l.rank, norms, ranges.front().data, ranges.size()}, flat);
+      const DevicePieces& pieces =
+          pieces_of({l.rank, norms, ranges.front().data, ranges.size()}, flat);
       streams_.check(sum_of_squares(on(l), base, pieces.pieces, pieces.num_pieces, pieces.runs,
                                     pieces.num_runs, pieces.partials, norms),
                      "sum of squares");
@@ -153,16 +164,16 @@ class CudaBackend final : public Backend, public StreamSource {
       decay = std::max(decay, range.decay);
     }
     const DevicePieces& pieces = pieces_of({l.rank, a.m, nullptr, flat.size()}, flat);
-    const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon, a.rate,
-                                            decay, a.step);
+    const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
+                                            a.rate, decay, a.step);
     const bool own_master = a.master == nullptr;
-    streams_.check(cuda::adamw(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient, factor,
-                               own_master ? static_cast<float*>(a.parameter) : a.master, a.m, a.v,
-                               own_master ? nullptr : a.parameter),
+    streams_.check(cuda::adamw(on(l), constants, pieces.pieces, pieces.num_pieces, a.gradient,
+                               factor, own_master ? static_cast<float*>(a.parameter) : a.master,
+                               a.m, a.v, own_master ? nullptr : a.parameter),
                    "adamw");
   }
 
-  // --- products ------------------------------------------------------------------------------------
+  // --- products --------------------------------------------------------------
   void linear(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
               const void* bias, void* y) override {
     streams_.check(gemm_.linear(on(l), type_, m, n, k, x, w, bias, y, workspace(l)), "gemm");
@@ -171,56 +182,67 @@ class CudaBackend final : public Backend, public StreamSource {
               float* y) override {
     streams_.check(gemm_.logits(on(l), type_, m, n, k, x, w, y, workspace(l)), "gemm logits");
   }
-  void linear_input(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy, const void* w,
-                    void* dx) override {
-    streams_.check(gemm_.linear_input(on(l), type_, m, n, k, dy, w, dx, workspace(l)), "gemm input gradient");
+  void linear_input(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
+                    const void* w, void* dx) override {
+    streams_.check(gemm_.linear_input(on(l), type_, m, n, k, dy, w, dx, workspace(l)),
+                   "gemm input gradient");
   }
-  void linear_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy, const void* x,
-                     float* dw) override {
-    streams_.check(gemm_.linear_weight(on(l), type_, m, n, k, dy, x, dw, workspace(l)), "gemm weight gradient");
+  void linear_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
+                     const void* x, float* dw) override {
+    streams_.check(gemm_.linear_weight(on(l), type_, m, n, k, dy, x, dw, workspace(l)),
+                   "gemm weight gradient");
   }
 
-  // --- norms, pointwise ----------------------------------------------------------------------------
+  // --- norms, pointwise ------------------------------------------------------
   void layer_norm(Lane l, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
                   const void* bias, double epsilon, void* y, float* statistics) override {
-    streams_.check(cuda::layer_norm(on(l), type_, rows, h, x, weight, bias, epsilon, y, statistics), "layer norm");
+    streams_.check(cuda::layer_norm(on(l), type_, rows, h, x, weight, bias, epsilon, y, statistics),
+                   "layer norm");
   }
   void layer_norm_backward(Lane l, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                           const float* statistics, const void* weight, const void* residual, void* dx,
-                           float* d_weight, float* d_bias) override {
-    streams_.check(cuda::layer_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
-                                             d_weight, d_bias, scratch(l, 2 * column_sums_scratch(rows, h))),
-                   "layer norm backward");
+                           const float* statistics, const void* weight, const void* residual,
+                           void* dx, float* d_weight, float* d_bias) override {
+    streams_.check(
+        cuda::layer_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
+                                  d_weight, d_bias, scratch(l, 2 * column_sums_scratch(rows, h))),
+        "layer norm backward");
   }
   void rms_norm(Lane l, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
                 double epsilon, void* y, float* statistics) override {
-    streams_.check(cuda::rms_norm(on(l), type_, rows, h, x, weight, epsilon, y, statistics), "rms norm");
+    streams_.check(cuda::rms_norm(on(l), type_, rows, h, x, weight, epsilon, y, statistics),
+                   "rms norm");
   }
   void rms_norm_backward(Lane l, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                         const float* statistics, const void* weight, const void* residual, void* dx,
-                         float* d_weight) override {
-    streams_.check(cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
-                                           d_weight, scratch(l, column_sums_scratch(rows, h))),
-                   "rms norm backward");
+                         const float* statistics, const void* weight, const void* residual,
+                         void* dx, float* d_weight) override {
+    streams_.check(
+        cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
+                                d_weight, scratch(l, column_sums_scratch(rows, h))),
+        "rms norm backward");
   }
   void add_residual(Lane l, std::int64_t rows, std::int64_t cols, const void* x, const void* y,
                     const void* bias, void* out) override {
     streams_.check(cuda::add_residual(on(l), type_, rows, cols, x, y, bias, out), "add residual");
   }
-  void add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y, float* sums) override {
+  void add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y,
+                       float* sums) override {
     streams_.check(cuda::add_column_sums(on(l), type_, rows, cols, y, sums,
                                          scratch(l, column_sums_scratch(rows, cols))),
                    "bias gradient");
   }
-  void add_positions(Lane l, std::int64_t rows, std::int64_t cols, std::int64_t first, std::int64_t sequence,
-                     const void* x, const void* positions, void* out) override {
+  void add_positions(Lane l, std::int64_t rows, std::int64_t cols, std::int64_t first,
+                     std::int64_t sequence, const void* x, const void* positions,
+                     void* out) override {
     if (positions == nullptr) return copy(l, out, x, rows * cols * cuda::bytes_of(type_));
-    streams_.check(cuda::add_positions(on(l), type_, rows, cols, sequence, first, x, positions, out), "positions");
+    streams_.check(
+        cuda::add_positions(on(l), type_, rows, cols, sequence, first, x, positions, out),
+        "positions");
   }
   void position_gradient(Lane l, std::int64_t rows, std::int64_t cols, std::int64_t first,
                          std::int64_t sequence, const void* dy, float* d_positions) override {
-    streams_.check(add_positions_backward(on(l), type_, rows, cols, sequence, first, dy, d_positions),
-                   "position gradient");
+    streams_.check(
+        add_positions_backward(on(l), type_, rows, cols, sequence, first, dy, d_positions),
+        "position gradient");
   }
   void gelu(Lane l, std::int64_t count, const void* u, void* g) override {
     streams_.check(cuda::gelu(on(l), type_, count, u, g), "gelu");
@@ -236,13 +258,14 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cuda::swiglu_backward(on(l), type_, rows, f, dg, u, du), "swiglu backward");
   }
   void rope(Lane l, const exec::AttentionShape& s, double theta, bool inverse, void* qkv) override {
-    streams_.check(cuda::rope(on(l), type_, s.tokens, s.first, s.sequence, s.heads + s.kv_heads, s.head_dim,
-                              s.columns(), theta, inverse, qkv),
+    streams_.check(cuda::rope(on(l), type_, s.tokens, s.first, s.sequence, s.heads + s.kv_heads,
+                              s.head_dim, s.columns(), theta, inverse, qkv),
                    "rope");
   }
 
-  // --- attention, embedding, loss --------------------------------------------------------------------
-  void attention(Lane l, const exec::AttentionShape& s, const void* qkv, void* o, float* lse) override {
+  // --- attention, embedding, loss --------------------------------------------
+  void attention(Lane l, const exec::AttentionShape& s, const void* qkv, void* o,
+                 float* lse) override {
     streams_.check(cuda::attention(on(l), type_, s, qkv, o, lse), "attention");
   }
   void attention_backward(Lane l, const exec::AttentionShape& s, const void* d_o, const void* qkv,
@@ -250,15 +273,18 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta),
                    "attention backward");
   }
-  void embed(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* table,
-             const VocabularyShape& v, void* out) override {
-    streams_.check(cuda::embed(on(l), type_, tokens, h, ids, table, v.first, v.columns, out), "embed");
+  void embed(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+             const void* table, const VocabularyShape& v, void* out) override {
+    streams_.check(cuda::embed(on(l), type_, tokens, h, ids, table, v.first, v.columns, out),
+                   "embed");
   }
-  void embed_backward(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* dy,
-                      const VocabularyShape& v, std::int32_t* order, float* d_table) override {
+  void embed_backward(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+                      const void* dy, const VocabularyShape& v, std::int32_t* order,
+                      float* d_table) override {
     streams_.check(sort_tokens(on(l), tokens, ids, order), "sort tokens");
-    streams_.check(cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v.first, v.columns, order, d_table),
-                   "embedding gradient");
+    streams_.check(
+        cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v.first, v.columns, order, d_table),
+        "embedding gradient");
   }
   void row_maxima(Lane l, std::int64_t rows, const VocabularyShape& v, const float* logits,
                   float* maxima) override {
@@ -266,14 +292,15 @@ class CudaBackend final : public Backend, public StreamSource {
   }
   void row_sums(Lane l, std::int64_t rows, const VocabularyShape& v, const float* logits,
                 const float* maxima, const std::int32_t* targets, float* sums) override {
-    streams_.check(cuda::row_sums(on(l), rows, v.columns, v.valid, v.first, logits, maxima, targets, sums),
-                   "row sums");
+    streams_.check(
+        cuda::row_sums(on(l), rows, v.columns, v.valid, v.first, logits, maxima, targets, sums),
+        "row sums");
   }
   void loss_and_gradient(Lane l, std::int64_t rows, const VocabularyShape& v, const float* logits,
-                         const float* maxima, const float* sums, const std::int32_t* targets, float scale,
-                         void* d_logits, float* loss) override {
-    streams_.check(cuda::loss_and_gradient(on(l), type_, rows, v.columns, v.valid, v.first, logits, maxima,
-                                           sums, targets, scale, d_logits, loss),
+                         const float* maxima, const float* sums, const std::int32_t* targets,
+                         float scale, void* d_logits, float* loss) override {
+    streams_.check(cuda::loss_and_gradient(on(l), type_, rows, v.columns, v.valid, v.first, logits,
+                                           maxima, sums, targets, scale, d_logits, loss),
                    "loss");
   }
 
@@ -292,8 +319,12 @@ class CudaBackend final : public Backend, public StreamSource {
   };
 
   cudaStream_t on(Lane lane) const { return streams_.of(lane); }
-  RankBuffers& of(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank - first_rank_)]; }
-  std::byte* arena(std::int32_t rank) { return arenas_[static_cast<std::size_t>(rank - first_rank_)].data(); }
+  RankBuffers& of(std::int32_t rank) {
+    return ranks_[static_cast<std::size_t>(rank - first_rank_)];
+  }
+  std::byte* arena(std::int32_t rank) {
+    return arenas_[static_cast<std::size_t>(rank - first_rank_)].data();
+  }
   void copy(Lane l, void* to, const void* from, std::int64_t bytes) {
     if (to == from) return;
     streams_.check(cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyDeviceToDevice, on(l)), "copy");
@@ -331,7 +362,8 @@ class CudaBackend final : public Backend, public StreamSource {
     const Pieces cut = cut_into_pieces(ranges);
     const std::int64_t pieces = static_cast<std::int64_t>(cut.pieces.size() * sizeof(Piece));
     const std::int64_t runs = static_cast<std::int64_t>(cut.runs.size() * sizeof(SlotRun));
-    const std::int64_t runs_at = (pieces + 15) / 16 * 16, partials_at = (runs_at + runs + 15) / 16 * 16;
+    const std::int64_t runs_at = (pieces + 15) / 16 * 16,
+                       partials_at = (runs_at + runs + 15) / 16 * 16;
     made.num_pieces = static_cast<std::int64_t>(cut.pieces.size());
     made.num_runs = static_cast<std::int64_t>(cut.runs.size());
     streams_.check(made.memory.reserve(partials_at + 8 * made.num_pieces), "cudaMalloc");
@@ -345,11 +377,13 @@ class CudaBackend final : public Backend, public StreamSource {
     return made;
   }
 
-  void reduce(Lane l, const Exchange& e, std::int64_t first, std::int64_t count, std::span<void* const> out) {
+  void reduce(Lane l, const Exchange& e, std::int64_t first, std::int64_t count,
+              std::span<void* const> out) {
     const Reduction reduction = e.maximum ? Reduction::Maximum : Reduction::Sum;
     const std::int64_t offset = first * exec::bytes_of(e.type);
     std::vector<const void*> in;
-    for (const Contribution& c : e.contributions) in.push_back(static_cast<const std::byte*>(c.in) + offset);
+    for (const Contribution& c : e.contributions)
+      in.push_back(static_cast<const std::byte*>(c.in) + offset);
     if (e.type == ElementType::Float64) {
       std::vector<const double*> from;
       std::vector<double*> to;
@@ -405,7 +439,9 @@ class CudaBackend final : public Backend, public StreamSource {
           for (std::size_t k = 0; k < members; ++k) copy(l, out(m) + at(k), in(k) + at(m), bytes);
         }
         return;
-      default: streams_.check(cudaErrorInvalidValue, "exchange"); return;
+      default:
+        streams_.check(cudaErrorInvalidValue, "exchange");
+        return;
     }
   }
 
@@ -419,7 +455,8 @@ class CudaBackend final : public Backend, public StreamSource {
   std::vector<DeviceMemory> outgrown_;
   std::map<PiecesKey, DevicePieces> pieces_;
   std::map<const void*, std::unique_ptr<PinnedMemory>> pinned_;
-  std::map<void*, PinnedMemory*> offloads_;  // host address: what arrives there at the end of the step
+  // host address: what arrives there at the end of the step
+  std::map<void*, PinnedMemory*> offloads_;
   std::function<std::string()> failed_;
   Gemm gemm_;
   Streams streams_;
@@ -442,7 +479,8 @@ Result<std::int32_t> devices() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) return static_cast<std::int32_t>(count);
-  return Error{std::string("no CUDA device") + (error == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(error))};
+  return Error{std::string("no CUDA device") +
+               (error == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(error))};
 }
 
 }  // namespace rehearse::exec::cuda

@@ -45,8 +45,12 @@ class Memory {
   std::int64_t bytes_ = 0;
 };
 
-inline cudaError_t allocate_device(void** to, std::size_t bytes) { return cudaMalloc(to, bytes); }
-inline cudaError_t allocate_pinned(void** to, std::size_t bytes) { return cudaMallocHost(to, bytes); }
+inline cudaError_t allocate_device(void** to, std::size_t bytes) {
+  return cudaMalloc(to, bytes);
+}
+inline cudaError_t allocate_pinned(void** to, std::size_t bytes) {
+  return cudaMallocHost(to, bytes);
+}
 
 using DeviceMemory = Memory<allocate_device, cudaFree>;
 using PinnedMemory = Memory<allocate_pinned, cudaFreeHost>;

@@ -13,8 +13,8 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-constexpr int kCandidates = 8;  // that cuBLASLt's heuristics may propose
-constexpr int kRepetitions = 5; // of a candidate that is timed; the fastest counts
+constexpr int kCandidates = 8;   // that cuBLASLt's heuristics may propose
+constexpr int kRepetitions = 5;  // of a candidate that is timed; the fastest counts
 
 struct Operands {
   const void *left = nullptr, *right = nullptr, *bias = nullptr;
@@ -31,20 +31,27 @@ Form form_of(const GemmKey& key) {
     case Product::Linear:
     case Product::LinearBias:
     case Product::LinearBiasGelu:
-    case Product::Logits: return {true, false, key.n, key.m, key.k};
+    case Product::Logits:
+      return {true, false, key.n, key.m, key.k};
     case Product::InputGradient:
-    case Product::InputGradientGelu: return {false, false, key.k, key.m, key.n};
-    case Product::WeightGradient: return {false, true, key.k, key.n, key.m};
+    case Product::InputGradientGelu:
+      return {false, false, key.k, key.m, key.n};
+    case Product::WeightGradient:
+      return {false, true, key.k, key.n, key.m};
   }
   return {};
 }
 
 cublasLtEpilogue_t epilogue_of(Product product) {
   switch (product) {
-    case Product::LinearBias: return CUBLASLT_EPILOGUE_BIAS;
-    case Product::LinearBiasGelu: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Product::InputGradientGelu: return CUBLASLT_EPILOGUE_DGELU;
-    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    case Product::LinearBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Product::LinearBiasGelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Product::InputGradientGelu:
+      return CUBLASLT_EPILOGUE_DGELU;
+    default:
+      return CUBLASLT_EPILOGUE_DEFAULT;
   }
 }
 
@@ -113,7 +120,8 @@ struct Gemm::Plans {
     const Form form = form_of(key);
     const cudaDataType_t element = element_of(key);
     const cudaDataType_t out =
-        key.product == Product::Logits || key.product == Product::WeightGradient ? CUDA_R_32F : element;
+        key.product == Product::Logits || key.product == Product::WeightGradient ? CUDA_R_32F
+                                                                                 : element;
     const auto layout = [](cublasLtMatrixLayout_t* to, cudaDataType_t of, bool transposed,
                            std::int64_t rows, std::int64_t columns) {
       if (transposed) std::swap(rows, columns);
@@ -158,18 +166,20 @@ struct Gemm::Plans {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(key.right));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(key.out));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(key.out));
-    status << cublasLtMatmulAlgoGetHeuristic(handle, plan.description, plan.left, plan.right, plan.out,
-                                             plan.out, preference, kCandidates, results->data(), count);
+    status << cublasLtMatmulAlgoGetHeuristic(handle, plan.description, plan.left, plan.right,
+                                             plan.out, plan.out, preference, kCandidates,
+                                             results->data(), count);
     cublasLtMatmulPreferenceDestroy(preference);
     return status.get();
   }
 
-  cublasStatus_t multiply(Stream stream, GemmWorkspace workspace, const GemmKey& key, const Plan& plan,
-                          const cublasLtMatmulAlgo_t& algorithm, const Operands& at) const {
+  cublasStatus_t multiply(Stream stream, GemmWorkspace workspace, const GemmKey& key,
+                          const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                          const Operands& at) const {
     const float alpha = 1, beta = key.product == Product::WeightGradient ? 1 : 0;
-    return cublasLtMatmul(handle, plan.description, &alpha, at.left, plan.left, at.right, plan.right,
-                          &beta, at.out, plan.out, at.out, plan.out, &algorithm, workspace.data,
-                          static_cast<std::size_t>(workspace.bytes), stream);
+    return cublasLtMatmul(handle, plan.description, &alpha, at.left, plan.left, at.right,
+                          plan.right, &beta, at.out, plan.out, at.out, plan.out, &algorithm,
+                          workspace.data, static_cast<std::size_t>(workspace.bytes), stream);
   }
 
   // Milliseconds of one run; negative: it failed.
@@ -183,7 +193,8 @@ struct Gemm::Plans {
       float now = 0;
       right = cudaEventRecord(begin, stream) == cudaSuccess &&
               multiply(stream, workspace, key, plan, algorithm, at) == CUBLAS_STATUS_SUCCESS &&
-              cudaEventRecord(end, stream) == cudaSuccess && cudaEventSynchronize(end) == cudaSuccess &&
+              cudaEventRecord(end, stream) == cudaSuccess &&
+              cudaEventSynchronize(end) == cudaSuccess &&
               cudaEventElapsedTime(&now, begin, end) == cudaSuccess;
       if (right && k > 0) best = best < 0 ? now : std::min(best, now);
     }
@@ -215,8 +226,8 @@ struct Gemm::Plans {
     if (instead != nullptr) cudaFreeAsync(instead, stream);
   }
 
-  cublasStatus_t make(Stream stream, GemmWorkspace workspace, const GemmKey& key, const Operands& at,
-                      Plan* plan) {
+  cublasStatus_t make(Stream stream, GemmWorkspace workspace, const GemmKey& key,
+                      const Operands& at, Plan* plan) {
     Status status;
     status << describe(key, at, plan);
     if (status.get() != CUBLAS_STATUS_SUCCESS) return status.get();
@@ -227,7 +238,8 @@ struct Gemm::Plans {
     if (count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
     plan->algorithm = results[0].algo;
     if (tuning && key.type == Type::BFloat16 && count > 1) {
-      choose(stream, workspace, key, at, std::span(results).first(static_cast<std::size_t>(count)), plan);
+      choose(stream, workspace, key, at, std::span(results).first(static_cast<std::size_t>(count)),
+             plan);
     }
     return CUBLAS_STATUS_SUCCESS;
   }
@@ -235,9 +247,15 @@ struct Gemm::Plans {
   int run(Stream stream, GemmWorkspace workspace, Type type, Product product, std::int64_t m,
           std::int64_t n, std::int64_t k, const Operands& at) {
     if (m == 0 || n == 0 || k == 0) return 0;
-    const GemmKey key{.type = type, .product = product, .m = m, .n = n, .k = k,
-                      .left = alignment_of(at.left), .right = alignment_of(at.right),
-                      .out = alignment_of(at.out), .workspace = workspace.bytes};
+    const GemmKey key{.type = type,
+                      .product = product,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .left = alignment_of(at.left),
+                      .right = alignment_of(at.right),
+                      .out = alignment_of(at.out),
+                      .workspace = workspace.bytes};
     const auto [place, fresh] = plans.try_emplace(key);
     Plan& plan = place->second;
     Status status;
@@ -251,14 +269,16 @@ struct Gemm::Plans {
   }
 };
 
-Gemm::Gemm() : plans_(std::make_unique<Plans>()) { plans_->created = cublasLtCreate(&plans_->handle); }
+Gemm::Gemm() : plans_(std::make_unique<Plans>()) {
+  plans_->created = cublasLtCreate(&plans_->handle);
+}
 Gemm::~Gemm() {
   plans_->plans.clear();
   if (plans_->handle != nullptr) cublasLtDestroy(plans_->handle);
 }
 
-int Gemm::linear(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                 const void* w, const void* bias, void* y, GemmWorkspace workspace) {
+int Gemm::linear(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                 const void* x, const void* w, const void* bias, void* y, GemmWorkspace workspace) {
   // The epilogue reads the bias 16 bytes at a time.
   const bool fused = bias != nullptr && alignment_of(bias) >= 16;
   const int status =
@@ -278,8 +298,8 @@ int Gemm::linear_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, 
                      {.left = w, .right = x, .bias = bias, .out = y, .aux = u});
 }
 
-int Gemm::logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                 const void* w, float* y, GemmWorkspace workspace) {
+int Gemm::logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                 const void* x, const void* w, float* y, GemmWorkspace workspace) {
   return plans_->run(stream, workspace, type, Product::Logits, m, n, k,
                      {.left = w, .right = x, .out = y});
 }
@@ -290,8 +310,8 @@ int Gemm::linear_input(Stream stream, Type type, std::int64_t m, std::int64_t n,
                      {.left = w, .right = dy, .out = dx});
 }
 
-int Gemm::linear_input_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
-                            const void* dy, const void* w, const void* u, void* du,
+int Gemm::linear_input_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n,
+                            std::int64_t k, const void* dy, const void* w, const void* u, void* du,
                             GemmWorkspace workspace) {
   if (type != Type::BFloat16 || k % 8 != 0 || alignment_of(u) < 16) return cudaErrorNotSupported;
   // The epilogue only reads `aux` here.
@@ -305,8 +325,14 @@ int Gemm::linear_weight(Stream stream, Type type, std::int64_t m, std::int64_t n
                      {.left = x, .right = dy, .out = dw});
 }
 
-void Gemm::tune(bool on) { plans_->tuning = on; }
-std::int64_t Gemm::plans() const { return static_cast<std::int64_t>(plans_->plans.size()); }
-std::int64_t Gemm::timed() const { return plans_->timed; }
+void Gemm::tune(bool on) {
+  plans_->tuning = on;
+}
+std::int64_t Gemm::plans() const {
+  return static_cast<std::int64_t>(plans_->plans.size());
+}
+std::int64_t Gemm::timed() const {
+  return plans_->timed;
+}
 
 }  // namespace rehearse::exec::cuda

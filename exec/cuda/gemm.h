@@ -1,12 +1,11 @@
 // Matrix products on an NVIDIA GPU by cuBLASLt, in the forms that a linear layer needs.
 //
-// Arrays are row-major. bf16: products in bf16, sums in fp32. fp32: no TF32, for exact tests. A plan
-// (layouts and algorithm) is made once per shape and alignment and kept. In bf16 the algorithm is the
-// fastest of the library's first suggestions, timed on the first call with that shape: that call waits
-// for the device, and another run may choose another algorithm, hence other last bits. In fp32, and in
-// bf16 after tune(false), it is the first suggestion. Parts of a split product are added in fp32, in
-// order: one plan gives equal bits for equal inputs.
-// Not thread-safe.
+// Arrays are row-major. bf16: products in bf16, sums in fp32. fp32: no TF32, for exact tests. A
+// plan (layouts and algorithm) is made once per shape and alignment and kept. In bf16 the algorithm
+// is the fastest of the library's first suggestions, timed on the first call with that shape: that
+// call waits for the device, and another run may choose another algorithm, hence other last bits.
+// In fp32, and in bf16 after tune(false), it is the first suggestion. Parts of a split product are
+// added in fp32, in order: one plan gives equal bits for equal inputs. Not thread-safe.
 #pragma once
 
 #include <compare>
@@ -25,7 +24,13 @@ struct GemmWorkspace {
 inline constexpr std::int64_t kGemmWorkspaceBytes = std::int64_t{32} << 20;
 
 enum class Product : std::uint8_t {
-  Linear, LinearBias, LinearBiasGelu, Logits, InputGradient, InputGradientGelu, WeightGradient,
+  Linear,
+  LinearBias,
+  LinearBiasGelu,
+  Logits,
+  InputGradient,
+  InputGradientGelu,
+  WeightGradient,
 };
 
 // What a plan belongs to.
@@ -49,22 +54,24 @@ class Gemm {
   Gemm& operator=(const Gemm&) = delete;
 
   // y(m, n) = x(m, k) w(n, k)^T + bias(n); bias may be null
-  int linear(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-             const void* w, const void* bias, void* y, GemmWorkspace workspace);
-  // u = as linear, y = gelu(u), in one pass. REQUIRES: bf16; n divides by 8; bias, u and y aligned to
-  // 16 bytes (else 801).
-  int linear_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                  const void* w, const void* bias, void* u, void* y, GemmWorkspace workspace);
+  int linear(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+             const void* x, const void* w, const void* bias, void* y, GemmWorkspace workspace);
+  // u = as linear, y = gelu(u), in one pass. REQUIRES: bf16; n divides by 8; bias, u and y aligned
+  // to 16 bytes (else 801).
+  int linear_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+                  const void* x, const void* w, const void* bias, void* u, void* y,
+                  GemmWorkspace workspace);
   // As linear without a bias, y(m, n) in fp32
-  int logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-             const void* w, float* y, GemmWorkspace workspace);
+  int logits(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
+             const void* x, const void* w, float* y, GemmWorkspace workspace);
   // dx(m, k) = dy(m, n) w(n, k)
   int linear_input(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                    const void* dy, const void* w, void* dx, GemmWorkspace workspace);
   // du(m, k) = gelu'(u(m, k)) * (dy(m, n) w(n, k)). REQUIRES: bf16; k divides by 8; u aligned to 16
   // bytes (else 801).
   int linear_input_gelu(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
-                        const void* dy, const void* w, const void* u, void* du, GemmWorkspace workspace);
+                        const void* dy, const void* w, const void* u, void* du,
+                        GemmWorkspace workspace);
   // dw(n, k) += dy(m, n)^T x(m, k), fp32
   int linear_weight(Stream stream, Type type, std::int64_t m, std::int64_t n, std::int64_t k,
                     const void* dy, const void* x, float* dw, GemmWorkspace workspace);

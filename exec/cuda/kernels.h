@@ -3,7 +3,8 @@
 //
 // Activations, their gradients and parameters have type T (Float32 or BFloat16); statistics, lse,
 // logits, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
-// fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are bitwise equal.
+// fp64) and rounded once per result. Every sum has a fixed order: no atomics, reruns are bitwise
+// equal.
 //
 // All pointers are device memory unless said otherwise. Arrays aligned to 16 B with a row length
 // that divides by 16 B move 16 B per access; others are right, but slower. A call returns a
@@ -27,11 +28,13 @@ using Stream = CUstream_st*;
 using exec::AttentionShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
-constexpr std::int64_t bytes_of(Type type) { return type == Type::Float32 ? 4 : 2; }
+constexpr std::int64_t bytes_of(Type type) {
+  return type == Type::Float32 ? 4 : 2;
+}
 
-// --- norms (Ba et al. 2016; Zhang & Sennrich 2019) --------------------------------------------------
-// y(rows, h) = (x - mean) * rstd * weight(h) + bias(h); statistics(rows, 2) = mean, rstd, fp32; bias
-// may be null.
+// --- norms (Ba et al. 2016; Zhang & Sennrich 2019) ---------------------------
+// y(rows, h) = (x - mean) * rstd * weight(h) + bias(h); statistics(rows, 2) = mean, rstd, fp32;
+// bias may be null.
 int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
                const void* weight, const void* bias, double epsilon, void* y, float* statistics);
 // statistics(rows) = 1 / root mean square
@@ -51,8 +54,9 @@ int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t 
                       const void* x, const float* statistics, const void* weight,
                       const void* residual, void* dx, float* d_weight, void* scratch);
 
-// --- pointwise ------------------------------------------------------------------------------------
-int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias, void* y);
+// --- pointwise ---------------------------------------------------------------
+int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias,
+             void* y);
 // out = x + y + bias(cols); bias may be null; out may be x or y
 int add_residual(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* x,
                  const void* y, const void* bias, void* out);
@@ -69,10 +73,10 @@ int swiglu_backward(Stream stream, Type type, std::int64_t rows, std::int64_t f,
 // Rotates the first `heads` heads of x(tokens, columns) in place; position = (first + token) %
 // sequence. `inverse`: the backward. REQUIRES: head_dim even.
 int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
-         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta, bool inverse,
-         void* x);
+         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
+         bool inverse, void* x);
 
-// --- attention (Dao et al. 2022): causal, tiled, never s x s ---------------------------------------
+// --- attention (Dao et al. 2022): causal, tiled, never s x s -----------------
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
 // arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
 // o(tokens, heads * d), lse(heads, tokens)
@@ -83,7 +87,7 @@ int attention(Stream stream, Type type, const AttentionShape& shape, const void*
 int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta);
 
-// --- embedding ------------------------------------------------------------------------------------
+// --- embedding ---------------------------------------------------------------
 // Rows [first, first + rows) of the vocabulary are here; others give zeros. out(tokens, h)
 int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
           const void* table, std::int64_t first, std::int64_t rows, void* out);
@@ -116,13 +120,14 @@ int loss_and_gradient(Stream stream, Type type, std::int64_t rows, std::int64_t 
                       std::int64_t valid, std::int64_t first, const float* logits,
                       const float* maxima, const float* sums, const std::int32_t* targets,
                       float scale, void* d_logits, float* loss);
-// The three steps above for a rank that holds the whole vocabulary, reading the logits twice instead
-// of three times; maxima(rows) and sums(rows, 2) are left as row_maxima and row_sums leave them.
+// The three steps above for a rank that holds the whole vocabulary, reading the logits twice
+// instead of three times; maxima(rows) and sums(rows, 2) are left as row_maxima and row_sums leave
+// them.
 int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
                   std::int64_t valid, const float* logits, const std::int32_t* targets, float scale,
                   float* maxima, float* sums, void* d_logits, float* loss);
 
-// --- the end of a step ----------------------------------------------------------------------------
+// --- the end of a step -------------------------------------------------------
 // Flat arrays are worked on in pieces that do not cross a tensor. Made once, by the host.
 struct TensorRange {
   std::int64_t begin = 0, end = 0;  // elements of the flat array
@@ -143,22 +148,22 @@ struct Pieces {
 constexpr std::int32_t kPieceElements = 16384;
 Pieces cut_into_pieces(std::span<const TensorRange> ranges);
 
-// slots[run.slot] += sum of squares of its pieces, fp64; partials(num_pieces) is scratch. Runs of one
-// slot are added in their order. `pieces` and `runs` are device copies of a Pieces' lists.
+// slots[run.slot] += sum of squares of its pieces, fp64; partials(num_pieces) is scratch. Runs of
+// one slot are added in their order. `pieces` and `runs` are device copies of a Pieces' lists.
 int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std::int64_t num_pieces,
                    const SlotRun* runs, std::int64_t num_runs, double* partials, double* slots);
-// factor = min(1, clip_norm / (sqrt(sum of squares) + 1e-6)), 1 where clip_norm is 0; the sum runs in
-// slot order.
+// factor = min(1, clip_norm / (sqrt(sum of squares) + 1e-6)), 1 where clip_norm is 0; the sum runs
+// in slot order.
 int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
                 float* factor);
 
 // Constants of one AdamW step, each rounded as exec/optimizer.cc rounds it.
 struct AdamW {
-  float b1 = 0, a1 = 0, b2 = 0, a2 = 0;   // beta and 1 - beta
-  float size = 0;                         // rate / (1 - b1^t)
-  float root = 0;                         // 1 / sqrt(1 - b2^t)
+  float b1 = 0, a1 = 0, b2 = 0, a2 = 0;  // beta and 1 - beta
+  float size = 0;                        // rate / (1 - b1^t)
+  float root = 0;                        // 1 / sqrt(1 - b2^t)
   float epsilon = 0;
-  float keep = 1;                         // 1 - rate * decay, for pieces that decay
+  float keep = 1;  // 1 - rate * decay, for pieces that decay
 };
 AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
                       std::int64_t step);
@@ -168,15 +173,15 @@ int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64
           const float* gradients, const float* scale, float* master, float* m, float* v,
           void* parameters);
 
-// --- plain arrays ---------------------------------------------------------------------------------
+// --- plain arrays ------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
 // *out = *in, in fp64
 int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);
 
 // Collectives of several ranks on one GPU: out[k][i] = in[0][i] + in[1][i] + ... in that order in
-// fp32 (fp64 for doubles), rounded once, for every k; or the maximum. An out may be an in. A reduce_scatter
-// is one call per part. REQUIRES: at most kMaxMembers of each.
+// fp32 (fp64 for doubles), rounded once, for every k; or the maximum. An out may be an in. A
+// reduce_scatter is one call per part. REQUIRES: at most kMaxMembers of each.
 constexpr std::size_t kMaxMembers = 64;
 enum class Reduction : std::uint8_t { Sum, Maximum };
 int reduce_arrays(Stream stream, Type type, Reduction reduction, std::int64_t count,

@@ -15,8 +15,9 @@ std::string versions() {
   cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);
   ncclGetVersion(&nccl);
-  return "CUDA " + dotted(runtime) + (driver > 0 ? " (driver " + dotted(driver) + ")" : "") + ", NCCL " +
-         std::to_string(nccl / 10000) + '.' + std::to_string(nccl / 100 % 100) + '.' + std::to_string(nccl % 100);
+  return "CUDA " + dotted(runtime) + (driver > 0 ? " (driver " + dotted(driver) + ")" : "") +
+         ", NCCL " + std::to_string(nccl / 10000) + '.' + std::to_string(nccl / 100 % 100) + '.' +
+         std::to_string(nccl % 100);
 }
 
 }  // namespace

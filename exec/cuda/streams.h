@@ -1,4 +1,5 @@
-// The lanes of a process's ranks on one device: a stream each, an event per op, and order between them.
+// The lanes of a process's ranks on one device: a stream each, an event per op, and order between
+// them.
 //
 // Nothing here synchronises the device but finish(), at the end of a step.
 #pragma once
@@ -48,24 +49,27 @@ class Streams {
  private:
   struct LaneState {
     cudaStream_t stream = nullptr;
-    cudaEvent_t met = nullptr;          // order(): re-recorded each time
-    std::vector<std::int32_t> issued;   // ops of this step, in order
-    std::size_t ended = 0;              // of these, seen to have ended
+    cudaEvent_t met = nullptr;         // order(): re-recorded each time
+    std::vector<std::int32_t> issued;  // ops of this step, in order
+    std::size_t ended = 0;             // of these, seen to have ended
   };
   struct OpEvents {
     cudaEvent_t start = nullptr, end = nullptr;
   };
   const LaneState& lane_of(Lane lane) const {
-    return lanes_[static_cast<std::size_t>(lane.rank - first_) * kNumStreams + static_cast<std::size_t>(lane.stream)];
+    return lanes_[static_cast<std::size_t>(lane.rank - first_) * kNumStreams +
+                  static_cast<std::size_t>(lane.stream)];
   }
-  LaneState& lane_of(Lane lane) { return const_cast<LaneState&>(std::as_const(*this).lane_of(lane)); }
+  LaneState& lane_of(Lane lane) {
+    return const_cast<LaneState&>(std::as_const(*this).lane_of(lane));
+  }
   OpEvents& events_of(std::int32_t rank, OpId op);
   std::string late(double seconds);
 
   std::function<std::string(OpId)> label_;
   std::int32_t first_ = 0;
-  std::vector<LaneState> lanes_;                // rank * kNumStreams + stream
-  std::vector<std::vector<OpEvents>> events_;   // by rank, by op of the schedule
+  std::vector<LaneState> lanes_;               // rank * kNumStreams + stream
+  std::vector<std::vector<OpEvents>> events_;  // by rank, by op of the schedule
   cudaEvent_t base_ = nullptr;
   std::string error_;
 };

@@ -12,7 +12,8 @@
 namespace rehearse::exec {
 
 // y(m, n) = x(m, k) w(n, k)^T
-void linear(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w, float* y);
+void linear(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w,
+            float* y);
 // ... + bias(n); bias may be null
 void linear_bias(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w,
                  const float* bias, float* y);

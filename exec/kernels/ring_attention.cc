@@ -41,7 +41,8 @@ float scale_of(const AttentionShape& s) {
 }
 
 // Keys of [k0, k0 + cols) that query row `q` sees.
-std::int64_t seen_by(const AttentionPart& part, std::int64_t q, std::int64_t k0, std::int64_t cols) {
+std::int64_t seen_by(const AttentionPart& part, std::int64_t q, std::int64_t k0,
+                     std::int64_t cols) {
   return part.causal ? std::clamp<std::int64_t>(q - k0 + 1, 0, cols) : cols;
 }
 
@@ -53,7 +54,8 @@ struct Tile {
   Scores scores;
 };
 
-void attend(const AttentionPart& part, const View& at, std::int64_t q0, std::int64_t rows, Tile& tile) {
+void attend(const AttentionPart& part, const View& at, std::int64_t q0, std::int64_t rows,
+            Tile& tile) {
   const std::int64_t d = part.shape.head_dim;
   const float scale = scale_of(part.shape);
   tile.largest.fill(-std::numeric_limits<float>::infinity());
@@ -109,7 +111,8 @@ void merge(const AttentionPart& part, const View& at, std::int64_t q0, std::int6
 }
 
 // delta = sum over a row of d_o * o (Dao et al. 2022).
-void row_products(const AttentionShape& s, const View& at, const float* d_o, const float* o, float* delta) {
+void row_products(const AttentionShape& s, const View& at, const float* d_o, const float* o,
+                  float* delta) {
   for (std::int64_t r = 0; r < s.sequence; ++r) {
     const std::int64_t row = at.out + r * at.out_stride;
     double sum = 0;
@@ -122,7 +125,8 @@ void row_products(const AttentionShape& s, const View& at, const float* d_o, con
 
 }  // namespace
 
-void attention_part(const AttentionPart& part, const float* qkv, const float* kv, float* sum, float* lse) {
+void attention_part(const AttentionPart& part, const float* qkv, const float* kv, float* sum,
+                    float* lse) {
   const AttentionShape& s = part.shape;
   Tile tile(s.head_dim);
   for (std::int64_t sample = 0; sample < s.tokens / s.sequence; ++sample) {
@@ -138,8 +142,8 @@ void attention_part(const AttentionPart& part, const float* qkv, const float* kv
 }
 
 void attention_part_backward(const AttentionPart& part, const float* d_o, const float* qkv,
-                             const float* kv, const float* o, const float* lse, float* dq, float* dkv,
-                             float* delta) {
+                             const float* kv, const float* o, const float* lse, float* dq,
+                             float* dkv, float* delta) {
   const AttentionShape& s = part.shape;
   const float scale = scale_of(s);
   const std::int64_t d = s.head_dim, dkv_stride = s.kv_columns();
@@ -172,8 +176,8 @@ void attention_part_backward(const AttentionPart& part, const float* d_o, const 
           }
           tile_add_transposed(cols, d, rows, p.data(), kTile, gradient, at.out_stride,
                               dv + k0 * dkv_stride, dkv_stride);
-          tile_add(rows, d, cols, dp.data(), kTile, k, part.key_stride, dq + at.out + q0 * at.out_stride,
-                   at.out_stride);
+          tile_add(rows, d, cols, dp.data(), kTile, k, part.key_stride,
+                   dq + at.out + q0 * at.out_stride, at.out_stride);
           tile_add_transposed(cols, d, rows, dp.data(), kTile, q, at.q_stride, dk + k0 * dkv_stride,
                               dkv_stride);
         }

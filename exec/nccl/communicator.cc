@@ -1,8 +1,8 @@
-// NCCL between processes that hold one rank each: a communicator per group instance, split from one,
-// and one for transfers; every call is enqueued on its lane's stream and returns.
+// NCCL between processes that hold one rank each: a communicator per group instance, split from
+// one, and one for transfers; every call is enqueued on its lane's stream and returns.
 //
-// Communicators are non-blocking, so that a dead partner is an error and never a hang: while the host
-// waits for the end of a step it polls them, and one failure aborts them all.
+// Communicators are non-blocking, so that a dead partner is an error and never a hang: while the
+// host waits for the end of a step it polls them, and one failure aborts them all.
 #include <nccl.h>
 
 #include <chrono>
@@ -18,9 +18,12 @@ using Clock = std::chrono::steady_clock;
 
 ncclDataType_t nccl_type(ElementType type) {
   switch (type) {
-    case ElementType::Float64: return ncclFloat64;
-    case ElementType::BFloat16: return ncclBfloat16;
-    case ElementType::Float32: break;
+    case ElementType::Float64:
+      return ncclFloat64;
+    case ElementType::BFloat16:
+      return ncclBfloat16;
+    case ElementType::Float32:
+      break;
   }
   return ncclFloat32;
 }
@@ -28,7 +31,9 @@ ncclDataType_t nccl_type(ElementType type) {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(StreamSource& streams, const NcclOptions& options)
-      : streams_(streams), process_(options.process), processes_(options.processes),
+      : streams_(streams),
+        process_(options.process),
+        processes_(options.processes),
         timeout_s_(options.timeout_s) {}
 
   // Stuck kernels of a failed run end only by an abort; a sound communicator is destroyed.
@@ -46,18 +51,23 @@ class NcclCommunicator final : public Communicator {
   Result<> connect(const NcclOptions& options) {
     ncclUniqueId id{};
     if (process_ == 0) {
-      if (const ncclResult_t got = ncclGetUniqueId(&id); got != ncclSuccess) return error("ncclGetUniqueId", got);
+      if (const ncclResult_t got = ncclGetUniqueId(&id); got != ncclSuccess)
+        return error("ncclGetUniqueId", got);
     }
     const Result<std::string> shared = options.share(std::string(id.internal, sizeof id.internal));
     if (!shared) return shared.error();
-    if (shared.value().size() != sizeof id.internal) return Error{"NCCL: the id that process 0 shared is not one"};
+    if (shared.value().size() != sizeof id.internal)
+      return Error{"NCCL: the id that process 0 shared is not one"};
     std::memcpy(id.internal, shared.value().data(), sizeof id.internal);
 
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    Result<> done = add(&world_, [&] { return ncclCommInitRankConfig(&world_, processes_, id, process_, &config); });
+    Result<> done = add(&world_, [&] {
+      return ncclCommInitRankConfig(&world_, processes_, id, process_, &config);
+    });
     if (!done) return done;
-    done = add(&transfers_, [&] { return ncclCommSplit(world_, 0, process_, &transfers_, &config); });
+    done =
+        add(&transfers_, [&] { return ncclCommSplit(world_, 0, process_, &transfers_, &config); });
     if (!done) return done;
     const GroupInstances& groups = *options.groups;
     of_instance_.assign(groups.ranks.size(), nullptr);
@@ -66,7 +76,8 @@ class NcclCommunicator final : public Communicator {
       const bool in = place.instance >= 0;
       ncclComm_t made = nullptr;
       done = add(&made, [&] {
-        return ncclCommSplit(world_, in ? place.instance : NCCL_SPLIT_NOCOLOR, in ? place.member : 0, &made, &config);
+        return ncclCommSplit(world_, in ? place.instance : NCCL_SPLIT_NOCOLOR,
+                             in ? place.member : 0, &made, &config);
       });
       if (!done) return done;
       if (in) of_instance_[static_cast<std::size_t>(place.instance)] = made;
@@ -107,48 +118,75 @@ class NcclCommunicator final : public Communicator {
     const std::int64_t part_bytes = static_cast<std::int64_t>(part) * exec::bytes_of(e.type);
     auto* in = static_cast<std::byte*>(e.contributions[me].in);
     auto* out = static_cast<std::byte*>(e.contributions[me].out);
-    const auto at = [&](std::byte* array, std::size_t m) { return array + static_cast<std::int64_t>(m) * part_bytes; };
+    const auto at = [&](std::byte* array, std::size_t m) {
+      return array + static_cast<std::int64_t>(m) * part_bytes;
+    };
     const bool root = static_cast<std::size_t>(e.root) == me;
     switch (e.kind) {
       case OpKind::AllReduce:
-        check(ncclAllReduce(in, out, whole, type, e.maximum ? ncclMax : ncclSum, comm, stream), comm);
+        check(ncclAllReduce(in, out, whole, type, e.maximum ? ncclMax : ncclSum, comm, stream),
+              comm);
         break;
       case OpKind::ReduceScatter:
-        check(ncclReduceScatter(in, in == out ? at(out, me) : out, part, type, ncclSum, comm, stream), comm);
+        check(
+            ncclReduceScatter(in, in == out ? at(out, me) : out, part, type, ncclSum, comm, stream),
+            comm);
         break;
       case OpKind::AllGather:
       case OpKind::Unshard:
         check(ncclAllGather(in == out ? at(in, me) : in, out, part, type, comm, stream), comm);
         break;
-      case OpKind::Broadcast: check(ncclBroadcast(in, out, whole, type, e.root, comm, stream), comm); break;
-      case OpKind::Reduce: check(ncclReduce(in, out, whole, type, ncclSum, e.root, comm, stream), comm); break;
+      case OpKind::Broadcast:
+        check(ncclBroadcast(in, out, whole, type, e.root, comm, stream), comm);
+        break;
+      case OpKind::Reduce:
+        check(ncclReduce(in, out, whole, type, ncclSum, e.root, comm, stream), comm);
+        break;
       case OpKind::Gather:
       case OpKind::Scatter:
       case OpKind::AllToAll: {
         check(ncclGroupStart(), comm);
         for (std::size_t m = 0; m < e.ranks.size(); ++m) {
           const auto peer = static_cast<int>(m);
-          const bool to_peer = e.kind == OpKind::AllToAll || (e.kind == OpKind::Gather ? m == static_cast<std::size_t>(e.root) : root);
-          const bool from_peer = e.kind == OpKind::AllToAll || (e.kind == OpKind::Gather ? root : m == static_cast<std::size_t>(e.root));
-          if (to_peer) check(ncclSend(e.kind == OpKind::Gather ? in : at(in, m), part, type, peer, comm, stream), comm);
-          if (from_peer) check(ncclRecv(e.kind == OpKind::Scatter ? out : at(out, m), part, type, peer, comm, stream), comm);
+          const bool to_peer =
+              e.kind == OpKind::AllToAll ||
+              (e.kind == OpKind::Gather ? m == static_cast<std::size_t>(e.root) : root);
+          const bool from_peer =
+              e.kind == OpKind::AllToAll ||
+              (e.kind == OpKind::Gather ? root : m == static_cast<std::size_t>(e.root));
+          if (to_peer)
+            check(
+                ncclSend(e.kind == OpKind::Gather ? in : at(in, m), part, type, peer, comm, stream),
+                comm);
+          if (from_peer)
+            check(ncclRecv(e.kind == OpKind::Scatter ? out : at(out, m), part, type, peer, comm,
+                           stream),
+                  comm);
         }
         check(ncclGroupEnd(), comm);
         break;
       }
-      default: broken_ = "NCCL: no such exchange"; break;
+      default:
+        broken_ = "NCCL: no such exchange";
+        break;
     }
     finish(done);
   }
-  void send(Lane from, std::int32_t to_rank, std::uint64_t, std::span<const std::byte> data, Done done) override {
+  void send(Lane from, std::int32_t to_rank, std::uint64_t, std::span<const std::byte> data,
+            Done done) override {
     if (broken_.empty()) {
-      check(ncclSend(data.data(), data.size(), ncclInt8, to_rank, transfers_, streams_.stream(from)), transfers_);
+      check(
+          ncclSend(data.data(), data.size(), ncclInt8, to_rank, transfers_, streams_.stream(from)),
+          transfers_);
     }
     finish(done);
   }
-  void receive(Lane to, std::int32_t from_rank, std::uint64_t, std::span<std::byte> data, Done done) override {
+  void receive(Lane to, std::int32_t from_rank, std::uint64_t, std::span<std::byte> data,
+               Done done) override {
     if (broken_.empty()) {
-      check(ncclRecv(data.data(), data.size(), ncclInt8, from_rank, transfers_, streams_.stream(to)), transfers_);
+      check(
+          ncclRecv(data.data(), data.size(), ncclInt8, from_rank, transfers_, streams_.stream(to)),
+          transfers_);
     }
     finish(done);
   }
@@ -173,8 +211,10 @@ class NcclCommunicator final : public Communicator {
     const Clock::time_point begin = Clock::now();
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress) {
-      if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
-      if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_) return ncclRemoteError;
+      if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess)
+        return asked;
+      if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_)
+        return ncclRemoteError;
       if (state == ncclInProgress) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     return state;
@@ -189,13 +229,16 @@ class NcclCommunicator final : public Communicator {
     if (result == ncclInProgress) result = settle(comm);
     if (result != ncclSuccess) fail(result, comm);
   }
-  void finish(const Done& done) const { done(broken_.empty() ? Result<>() : Result<>(Error{broken_})); }
+  void finish(const Done& done) const {
+    done(broken_.empty() ? Result<>() : Result<>(Error{broken_}));
+  }
 
   // A byte over every edge, one after another in the same order everywhere: connections that NCCL
   // makes lazily are made before step 0, and in no order that could block.
   Result<> connect_edges(const NcclOptions& options) {
     void* byte = nullptr;
-    if (cudaMalloc(&byte, 1) != cudaSuccess) return Error{"no GPU memory to connect to other processes"};
+    if (cudaMalloc(&byte, 1) != cudaSuccess)
+      return Error{"no GPU memory to connect to other processes"};
     cudaStream_t stream = nullptr;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     for (const auto& [from, to] : options.edges) {
@@ -222,8 +265,8 @@ class NcclCommunicator final : public Communicator {
   double timeout_s_;
   ncclComm_t world_ = nullptr, transfers_ = nullptr;
   std::vector<ncclComm_t> of_instance_;
-  std::vector<ncclComm_t> all_;   // in the order in which they were made
-  std::string broken_;            // the first error; afterwards nothing is issued
+  std::vector<ncclComm_t> all_;  // in the order in which they were made
+  std::string broken_;           // the first error; afterwards nothing is issued
 };
 
 }  // namespace

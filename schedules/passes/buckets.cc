@@ -26,7 +26,8 @@ Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied_table, bool 
 
 std::string letters(std::int32_t n) {  // A, B, ..., Z, AA, ...
   std::string text;
-  for (++n; n > 0; n = (n - 1) / 26) text.insert(text.begin(), static_cast<char>('A' + (n - 1) % 26));
+  for (++n; n > 0; n = (n - 1) / 26)
+    text.insert(text.begin(), static_cast<char>('A' + (n - 1) % 26));
   return text;
 }
 
@@ -52,7 +53,7 @@ void make_buckets(Draft& draft) {
                           std::vector<std::vector<SegmentBuckets>>(s.segments.size()));
   for (Position position{0}; position.value < s.placement.positions; ++position.value) {
     auto& of = draft.buckets_of[position.index()];
-    std::vector<Bucket> made;      // in backward order
+    std::vector<Bucket> made;  // in backward order
     std::vector<Open> made_from;
     Open open;
     const auto close = [&] {
@@ -86,12 +87,17 @@ void make_buckets(Draft& draft) {
             segment_parameters(draft.model, plan, segments[g].kind, segments[g].layer);
         const bool uses_table = tied && segments[g].kind != SegmentKind::Layer;
         const auto add_table = [&] {
-          const bool known = std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
+          const bool known =
+              std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
           if (!uses_table || known) return;
           const auto embedding = segment_parameters(draft.model, plan, SegmentKind::Embedding, -1);
           const Sums sums = sums_of(embedding, true, true);
-          made.push_back({.name = "T", .position = position, .partial = sums.partial,
-                          .elements = sums.elements, .tensors = sums.tensors, .tied = true});
+          made.push_back({.name = "T",
+                          .position = position,
+                          .partial = sums.partial,
+                          .elements = sums.elements,
+                          .tensors = sums.tensors,
+                          .tied = true});
           made_from.push_back({});
         };
         if (segments[g].kind == SegmentKind::Head) add_table();

@@ -25,17 +25,17 @@ struct Draft {
   const Transformer& model;
   const Plan& plan;
   Estimates estimates;
-  Schedule schedule;          // values, buckets, groups, segments, rows; ops filled by `order`
+  Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;
 
   std::vector<Op> ops;
-  std::vector<Row> row;                     // per op
-  std::vector<std::int64_t> duration;       // per op, estimated
-  std::vector<Operand> operands;            // operands[operand_begin[i] .. operand_begin[i+1])
+  std::vector<Row> row;                // per op
+  std::vector<std::int64_t> duration;  // per op, estimated
+  std::vector<Operand> operands;       // operands[operand_begin[i] .. operand_begin[i+1])
   std::vector<std::int32_t> operand_begin{0};
-  std::vector<OpId> after;                  // per op: control edge from this op; none: free
-  std::vector<std::int32_t> tie;            // per op: breaks ties of equal key and class
+  std::vector<OpId> after;        // per op: control edge from this op; none: free
+  std::vector<std::int32_t> tie;  // per op: breaks ties of equal key and class
   std::int32_t num_matches = 0;
 
   void reserve(std::size_t num_ops, std::size_t num_operands) {

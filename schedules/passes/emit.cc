@@ -16,7 +16,8 @@ struct BodySizes {
 };
 constexpr std::size_t kSegmentKinds = 3, kDirections = 4;
 
-// Slab and workspace sizes by slice, segment kind and direction. Frameworks keep tensors, not slabs.
+// Slab and workspace sizes by slice, segment kind and direction. Frameworks keep tensors, not
+// slabs.
 using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kSegmentKinds>>;
 BodyTable body_table(const Draft& draft, std::int32_t slices) {
   BodyTable table(static_cast<std::size_t>(slices));
@@ -39,10 +40,14 @@ BodyTable body_table(const Draft& draft, std::int32_t slices) {
 
 Direction direction_of(OpKind kind) {
   switch (kind) {
-    case OpKind::Backward: return Direction::Backward;
-    case OpKind::InputGradient: return Direction::InputGradient;
-    case OpKind::WeightGradient: return Direction::WeightGradient;
-    default: return Direction::Forward;
+    case OpKind::Backward:
+      return Direction::Backward;
+    case OpKind::InputGradient:
+      return Direction::InputGradient;
+    case OpKind::WeightGradient:
+      return Direction::WeightGradient;
+    default:
+      return Direction::Forward;
   }
 }
 
@@ -51,7 +56,9 @@ std::int64_t estimated(const Estimates& e, SegmentKind kind, Direction direction
   const bool weight = direction == Direction::WeightGradient;
   switch (kind) {
     case SegmentKind::Embedding:
-      return direction == Direction::Forward ? e.embedding_forward : input ? 0 : e.embedding_backward;
+      return direction == Direction::Forward ? e.embedding_forward
+             : input                         ? 0
+                                             : e.embedding_backward;
     case SegmentKind::Layer:
       return direction == Direction::Forward ? e.layer_forward
              : input                         ? e.layer_input
@@ -66,15 +73,15 @@ std::int64_t estimated(const Estimates& e, SegmentKind kind, Direction direction
 // What of a stage's micro-batch is alive on the row, by boundary between parts (0: the stage's
 // input, the last: its output).
 struct Alive {
-  std::span<ValueId> x, d;                             // at part boundaries
-  std::span<ValueId> slab_input, slab_weight, left;    // per part
+  std::span<ValueId> x, d;                           // at part boundaries
+  std::span<ValueId> slab_input, slab_weight, left;  // per part
 };
 
 // A gradient that is being accumulated: of a bucket and one use of it (tied tables have two).
 struct Accumulator {
-  ValueId whole;                 // what backwards add into
-  ValueId reduced;               // after the reduction over dp: `whole` itself, or the shard
-  std::int32_t open = 0;         // contributions still to come in the step
+  ValueId whole;          // what backwards add into
+  ValueId reduced;        // after the reduction over dp: `whole` itself, or the shard
+  std::int32_t open = 0;  // contributions still to come in the step
 };
 
 // Emits one row.
@@ -99,13 +106,16 @@ class RowEmitter {
  private:
   struct Part {
     Op op;
-    std::size_t index = 0;          // of the stage's parts
+    std::size_t index = 0;  // of the stage's parts
     std::int32_t contributions = 0;
   };
 
-  static std::size_t slice_of(const Op& op) { return static_cast<std::size_t>(std::max<int>(op.slice, 0)); }
+  static std::size_t slice_of(const Op& op) {
+    return static_cast<std::size_t>(std::max<int>(op.slice, 0));
+  }
   std::size_t unit(const Op& op) const {
-    return static_cast<std::size_t>(op.microbatch.value * std::max(order_.slices, 1)) + slice_of(op);
+    return static_cast<std::size_t>(op.microbatch.value * std::max(order_.slices, 1)) +
+           slice_of(op);
   }
   std::size_t slot(const Op& op) const {
     return op.stage.index() * static_cast<std::size_t>(m_) + unit(op);
@@ -125,15 +135,20 @@ class RowEmitter {
     return d_.plan.zero_stage >= 2 && shards() > 1 && !keep_gathered();
   }
   bool server() const {
-    return d_.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && shards() > 1;
+    return d_.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+           shards() > 1;
   }
   // Whether the row's ranks update parameters: with a parameter server only its first replica.
   bool owner() const { return !server() || s_.rows[row_.index()].data_begin == 0; }
   bool table_gradient_in_forward() const { return d_.plan.runtime == Runtime::Rehearse; }
 
   ValueId value(ValueKind kind, std::int64_t bytes, const Op& op = {}) {
-    s_.values.push_back({.kind = kind, .row = row_, .stage = op.stage, .microbatch = op.microbatch,
-                         .instance = op.slice, .bytes = {bytes}});
+    s_.values.push_back({.kind = kind,
+                         .row = row_,
+                         .stage = op.stage,
+                         .microbatch = op.microbatch,
+                         .instance = op.slice,
+                         .bytes = {bytes}});
     return {static_cast<std::int32_t>(s_.values.size()) - 1};
   }
   ValueId bucket_value(ValueKind kind, BucketId bucket, std::int64_t bytes, bool persistent) {
@@ -151,8 +166,11 @@ class RowEmitter {
   }
   OpId collective(OpKind kind, std::string_view name, Stream stream, BucketId about,
                   MatchId match = {}) {
-    const Op op{.kind = kind, .stream = stream, .group = group(name),
-                .match = match ? match : d_.new_match(), .bucket = about};
+    const Op op{.kind = kind,
+                .stream = stream,
+                .group = group(name),
+                .match = match ? match : d_.new_match(),
+                .bucket = about};
     const OpId id = d_.add(row_, op, d_.estimates.other);
     // Ties: backward order of the buckets, what belongs to none of them last.
     d_.tie.back() = about ? static_cast<std::int32_t>(s_.buckets.size()) - about.value
@@ -205,7 +223,8 @@ class RowEmitter {
   // Contributions of one micro-batch still to come, where gradients are reduced per micro-batch.
   std::int32_t& open_of_unit(BucketId about, int use, const Op& op) {
     return open_of_unit_[(about.index() * 2 + static_cast<std::size_t>(use)) *
-                             static_cast<std::size_t>(m_) + unit(op)];
+                             static_cast<std::size_t>(m_) +
+                         unit(op)];
   }
   Accumulator& accumulator(BucketId about, int use) {
     return accumulators_[about.index() * 2 + static_cast<std::size_t>(use)];
@@ -223,22 +242,22 @@ class RowEmitter {
   std::int64_t activation_;  // bytes of (local, hidden)
   GroupId pipeline_;
 
-  std::vector<Part> parts_;                 // the row's compute ops, cut
-  std::vector<std::size_t> op_begin_;       // parts of the i-th issued op: [i], [i+1])
-  std::vector<std::span<const std::int16_t>> cuts_;      // by slot, into cut_lists_
-  std::deque<std::vector<std::int16_t>> cut_lists_;      // each different one once
-  std::vector<Alive> alive_;                             // by slot, into alive_values_
+  std::vector<Part> parts_;                          // the row's compute ops, cut
+  std::vector<std::size_t> op_begin_;                // parts of the i-th issued op: [i], [i+1])
+  std::vector<std::span<const std::int16_t>> cuts_;  // by slot, into cut_lists_
+  std::deque<std::vector<std::int16_t>> cut_lists_;  // each different one once
+  std::vector<Alive> alive_;                         // by slot, into alive_values_
   std::vector<ValueId> alive_values_;
-  std::vector<Accumulator> accumulators_;         // by bucket * 2 + use
-  std::vector<std::int32_t> open_of_unit_;        // by (bucket * 2 + use, micro-batch)
-  std::vector<ValueId> parameter_, state_, shard_; // by bucket
-  std::vector<std::vector<BucketId>> window_;     // per part: buckets that enter before it (ZeRO-3)
-  std::vector<BucketId> deferred_;                // to reduce at the end: bucket, with its use
+  std::vector<Accumulator> accumulators_;           // by bucket * 2 + use
+  std::vector<std::int32_t> open_of_unit_;          // by (bucket * 2 + use, micro-batch)
+  std::vector<ValueId> parameter_, state_, shard_;  // by bucket
+  std::vector<std::vector<BucketId>> window_;  // per part: buckets that enter before it (ZeRO-3)
+  std::vector<BucketId> deferred_;             // to reduce at the end: bucket, with its use
   std::vector<int> deferred_use_;
-  std::vector<std::int32_t> gathers_;             // by bucket: times unsharded
+  std::vector<std::int32_t> gathers_;  // by bucket: times unsharded
   ValueId tokens_, targets_, loss_;
   OpId last_compute_;
-  bool held_ = false;                             // gradients are reduced after the last compute op
+  bool held_ = false;  // gradients are reduced after the last compute op
 };
 
 BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
@@ -246,8 +265,8 @@ BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
   if (d_.plan.runtime != Runtime::Rehearse) return sum;
   const auto covered = segments(part);
   for (const SegmentInfo& segment : covered) {
-    const BodySizes& body =
-        bodies_[slice_of(part.op)][static_cast<std::size_t>(segment.kind)][static_cast<std::size_t>(direction)];
+    const BodySizes& body = bodies_[slice_of(part.op)][static_cast<std::size_t>(segment.kind)]
+                                   [static_cast<std::size_t>(direction)];
     sum.saved_for_input += body.saved_for_input;
     sum.saved_for_weight += body.saved_for_weight;
     sum.left_for_weight += body.left_for_weight;
@@ -350,8 +369,8 @@ std::span<const std::int16_t> RowEmitter::interned(const std::vector<std::int16_
 template <class Visit>
 void RowEmitter::contributions(const Part& part, Visit visit) const {
   const OpKind kind = part.op.kind;
-  const bool backward = kind == OpKind::Backward || kind == OpKind::InputGradient ||
-                        kind == OpKind::WeightGradient;
+  const bool backward =
+      kind == OpKind::Backward || kind == OpKind::InputGradient || kind == OpKind::WeightGradient;
   const auto covered = segments(part);
   for (std::size_t i = 0; i < covered.size(); ++i) {
     const SegmentBuckets& of = buckets(part, begin_of(part) + i);
@@ -366,9 +385,9 @@ void RowEmitter::contributions(const Part& part, Visit visit) const {
         break;
       case SegmentKind::Head: {
         // Our loss computes the table's gradient with the forward, frameworks in the backward.
-        const bool table = table_gradient_in_forward() ? kind == OpKind::Forward
-                                                       : kind == OpKind::Backward ||
-                                                             kind == OpKind::WeightGradient;
+        const bool table = table_gradient_in_forward()
+                               ? kind == OpKind::Forward
+                               : kind == OpKind::Backward || kind == OpKind::WeightGradient;
         if (table && of.table) visit(of.table, 1);
         const bool own = kind == OpKind::Backward || kind == OpKind::InputGradient ||
                          (table && !of.table);  // an untied table lies in the head's own bucket
@@ -398,12 +417,13 @@ void RowEmitter::prepare_states() {
       shard_[i] = bucket_value(ValueKind::ParameterShard, id,
                                precision.parameters * elements / shards(), true);
     } else {
-      parameter_[i] = bucket_value(ValueKind::FullParameter, id,
-                                   (d_.plan.zero_stage == 3 ? precision.parameters : element) * elements,
-                                   true);
+      parameter_[i] =
+          bucket_value(ValueKind::FullParameter, id,
+                       (d_.plan.zero_stage == 3 ? precision.parameters : element) * elements, true);
     }
-    if (owner()) state_[i] = bucket_value(ValueKind::OptimizerState, id,
-                             precision.optimizer * elements / sharding, true);
+    if (owner())
+      state_[i] = bucket_value(ValueKind::OptimizerState, id,
+                               precision.optimizer * elements / sharding, true);
   }
   if (reduce_each_microbatch()) open_of_unit_.assign(2 * n * static_cast<std::size_t>(m_), 0);
   for (const Part& part : parts_) {
@@ -419,7 +439,7 @@ void RowEmitter::prepare_states() {
 void RowEmitter::prepare_windows() {
   if (!sharded_parameters()) return;
   window_.assign(parts_.size(), {});
-  std::vector<std::size_t> reading;             // parts that read parameters
+  std::vector<std::size_t> reading;  // parts that read parameters
   std::vector<std::vector<BucketId>> reads;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
@@ -439,8 +459,8 @@ void RowEmitter::prepare_windows() {
     reading.push_back(i);
     reads.push_back(std::move(list));
   }
-  const std::size_t ahead = keep_gathered() ? reading.size()
-                                            : static_cast<std::size_t>(d_.plan.prefetch);
+  const std::size_t ahead =
+      keep_gathered() ? reading.size() : static_cast<std::size_t>(d_.plan.prefetch);
   std::vector<BucketId> alive;
   for (std::size_t r = 0; r < reading.size(); ++r) {
     std::vector<BucketId> now;
@@ -487,11 +507,17 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
   const std::size_t classes = s_.rows.size() / static_cast<std::size_t>(s_.placement.positions);
   const std::size_t at = sender.index() * static_cast<std::size_t>(m_) + unit(about);
   const std::size_t replica = row_.index() % classes;
-  const Stage other = kind == OpKind::Send ? (gradient ? Stage{sender.value - 1} : Stage{sender.value + 1})
-                                           : sender;
-  Op op{.kind = kind, .stream = Stream::P2p, .payload = payload, .slice = about.slice,
-        .stage = issuing, .microbatch = about.microbatch,
-        .peer = s_.placement.position(other, about.microbatch), .group = pipeline_,
+  const Stage other = kind == OpKind::Send
+                          ? (gradient ? Stage{sender.value - 1} : Stage{sender.value + 1})
+                          : sender;
+  Op op{.kind = kind,
+        .stream = Stream::P2p,
+        .payload = payload,
+        .slice = about.slice,
+        .stage = issuing,
+        .microbatch = about.microbatch,
+        .peer = s_.placement.position(other, about.microbatch),
+        .group = pipeline_,
         .match = transfers_[((gradient ? slots : 0) + at) * classes + replica]};
   d_.add(row_, op, d_.estimates.transfer);
   d_.tie.back() = static_cast<std::int32_t>((gradient ? slots : 0) + at);
@@ -624,8 +650,7 @@ void RowEmitter::forward_operands(const Part& part) {
   const BodySizes bytes = sizes(part, Direction::Forward);
   if (loss && loss_) d_.operand(loss_, Access::Update);
   if (!loss) {
-    state.x[part.index + 1] =
-        value(ValueKind::Activation, activation_, op);
+    state.x[part.index + 1] = value(ValueKind::Activation, activation_, op);
     if (!covers_end(part)) {
       s_.values[state.x[part.index + 1].index()].segment_begin =
           static_cast<std::int16_t>(end_of(part));
@@ -677,8 +702,7 @@ void RowEmitter::backward_operands(const Part& part) {
   gradients(part, fresh);
   const BodySizes bytes = sizes(part, direction);
   if (!weight && !embedding) {
-    state.d[part.index] =
-        value(ValueKind::ActivationGradient, activation_, op);
+    state.d[part.index] = value(ValueKind::ActivationGradient, activation_, op);
     if (part.index > 0) {
       s_.values[state.d[part.index].index()].segment_begin =
           static_cast<std::int16_t>(begin_of(part));
@@ -747,8 +771,8 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
 void RowEmitter::contributed(const Part& part) {
   std::vector<std::pair<BucketId, int>> ready;
   contributions(part, [&](BucketId about, int use) {
-    std::int32_t& open = reduce_each_microbatch() ? open_of_unit(about, use, part.op)
-                                                  : accumulator(about, use).open;
+    std::int32_t& open =
+        reduce_each_microbatch() ? open_of_unit(about, use, part.op) : accumulator(about, use).open;
     if (--open == 0) ready.emplace_back(about, use);
   });
   std::sort(ready.begin(), ready.end(), [](const auto& a, const auto& b) {  // forward order
@@ -775,7 +799,9 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   std::int64_t duration = 0;
   for (std::size_t i = begin; i < end; ++i) duration += estimated_of(parts_[i]);
   if (pair) {
-    op = {.kind = OpKind::Overlap, .stage = op.stage, .microbatch = op.microbatch,
+    op = {.kind = OpKind::Overlap,
+          .stage = op.stage,
+          .microbatch = op.microbatch,
           .child = static_cast<std::int32_t>(s_.children.size())};
     for (std::size_t i = begin; i < end; ++i) s_.children.push_back(parts_[i].op);
   }
@@ -884,8 +910,7 @@ void RowEmitter::run() {
   prepare_parts();
   prepare_states();
   prepare_windows();
-  const std::int64_t bytes =
-      4 * static_cast<std::int64_t>(m_) * shape_.tokens;
+  const std::int64_t bytes = 4 * static_cast<std::int64_t>(m_) * shape_.tokens;
   for (const bool targets : {false, true}) {
     const Stage stage{targets ? s_.placement.stages() - 1 : 0};
     const bool here = s_.placement.down[stage.index()] == position_ ||
@@ -961,8 +986,8 @@ void emit(Draft& draft, const Schedule& order) {
   const BodyTable bodies = body_table(draft, std::max(order.slices, 1));
   s.groups = make_groups(draft);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);
-  const std::size_t units =
-      static_cast<std::size_t>(order.microbatches) * static_cast<std::size_t>(std::max(order.slices, 1));
+  const std::size_t units = static_cast<std::size_t>(order.microbatches) *
+                            static_cast<std::size_t>(std::max(order.slices, 1));
   std::vector<MatchId> transfers(2 * s.segments.size() * units * classes);
   for (MatchId& match : transfers) match = draft.new_match();
   // About: a transfer beside every compute op, four operands each, three of them new.

@@ -42,7 +42,8 @@ void number_versions_and_uses(Schedule& s) {
 void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int64_t>& duration,
                     bool arena) {
   number_versions_and_uses(s);
-  // Estimated end of every use; streams are in order, so the largest over uses is that over streams.
+  // Estimated end of every use; streams are in order, so the largest over uses is that over
+  // streams.
   std::vector<std::int64_t> end(s.values.size(), 0);
   for (std::int32_t i = 0; i < s.num_ops(); ++i) {
     const Op& op = s.ops[static_cast<std::size_t>(i)];
@@ -60,8 +61,8 @@ void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int
     const auto row_last = s.ops.begin() + s.row_begin[value.row.index() + 1];
     const auto next = std::lower_bound(row_first, row_last, end[v],
                                        [](const Op& op, std::int64_t at) { return op.key < at; });
-    value.hold_until = {std::max(value.last_use.value,
-                                 static_cast<std::int32_t>(next - s.ops.begin()) - 1)};
+    value.hold_until = {
+        std::max(value.last_use.value, static_cast<std::int32_t>(next - s.ops.begin()) - 1)};
   }
   if (!arena) return;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
@@ -70,10 +71,10 @@ void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int
     for (std::size_t v = 0; v < s.values.size(); ++v) {
       const Value& value = s.values[v];
       if (value.row.value != r || value.home == Home::Host || value.bytes.value == 0) continue;
-      const std::int32_t begin = value.define ? value.define.value : s.row_begin[static_cast<std::size_t>(r)];
-      const std::int32_t last = value.hold_until
-                                    ? value.hold_until.value
-                                    : s.row_begin[static_cast<std::size_t>(r) + 1] - 1;
+      const std::int32_t begin =
+          value.define ? value.define.value : s.row_begin[static_cast<std::size_t>(r)];
+      const std::int32_t last = value.hold_until ? value.hold_until.value
+                                                 : s.row_begin[static_cast<std::size_t>(r) + 1] - 1;
       // Before the step is earlier than its first op.
       blocks.push_back({value.bytes.value, value.define ? begin : begin - 1, last});
       owner.push_back(v);

@@ -14,11 +14,10 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   };
   const double n = static_cast<double>(s.tokens), h = static_cast<double>(s.hidden);
   const double t = static_cast<double>(s.tensor);
-  const double weights =
-      static_cast<double>(layer_parameters(model, model.layers - 1)) / t *
-      (model.experts.count > 0 ? static_cast<double>(active_parameters(model)) /
-                                     static_cast<double>(total_parameters(model))
-                               : 1.0);
+  const double weights = static_cast<double>(layer_parameters(model, model.layers - 1)) / t *
+                         (model.experts.count > 0 ? static_cast<double>(active_parameters(model)) /
+                                                        static_cast<double>(total_parameters(model))
+                                                  : 1.0);
   const double core = 2.0 * n * static_cast<double>(plan.sequence_length) *
                       static_cast<double>(s.heads * s.head_dim);
   const double recompute = plan.recompute == RecomputeMode::Full        ? 2.0 * n * weights + core
@@ -41,7 +40,8 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
 void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape) {
   const Estimates e = estimate_by_flops(model, plan);
   shape.stage_times.clear();
-  for (const auto& segments : stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
+  for (const auto& segments :
+       stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
     StageTimes times{{0}, {0}, {0}, {0}};
     for (const SegmentInfo& segment : segments) {
       switch (segment.kind) {
@@ -68,7 +68,8 @@ void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShap
 
 Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan& plan,
                        const LowerOptions& options) {
-  Draft draft{.model = model, .plan = plan,
+  Draft draft{.model = model,
+              .plan = plan,
               .estimates = options.estimates ? *options.estimates : estimate_by_flops(model, plan)};
   Schedule& s = draft.schedule;
   s.level = Level::Full;
@@ -79,8 +80,8 @@ Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan&
   s.segments = stage_segments(plan, l0.placement.stages());
   // Folding: one row per position; a parameter server is an odd replica and gets rows of its own.
   const std::int32_t replicas = plan.data_parallel * plan.context_parallel;
-  const bool server = plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
-                      replicas > 1;
+  const bool server =
+      plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas > 1;
   for (Position position{0}; position.value < s.placement.positions; ++position.value) {
     if (server) s.rows.push_back({position, plan.tensor_parallel, 0, 1});
     const std::int32_t first = server ? 1 : 0;

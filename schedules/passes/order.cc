@@ -25,7 +25,8 @@ std::vector<std::pair<std::int32_t, std::int32_t>> edges_of(const Draft& draft) 
       const Operand& operand = draft.operands[at];
       const std::size_t v = operand.value.index();
       if (operand.access == Access::Workspace) continue;
-      if (writer[v] >= 0 && writer[v] != id) edges.emplace_back(writer[v], id);  // a pair may do both
+      // a pair may do both
+      if (writer[v] >= 0 && writer[v] != id) edges.emplace_back(writer[v], id);
       if (operand.access == Access::Read) {
         reader[at] = id;
         older[at] = newest[v];

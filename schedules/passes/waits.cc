@@ -75,7 +75,8 @@ void add_waits(Schedule& s) {
       const auto stream = static_cast<std::size_t>(op.stream);
       Clock clock;
       clock.fill(-1);
-      if (last_of_stream[stream] >= 0) clock = after[static_cast<std::size_t>(last_of_stream[stream])];
+      if (last_of_stream[stream] >= 0)
+        clock = after[static_cast<std::size_t>(last_of_stream[stream])];
       needs.clear();
       for (const Operand& operand : s.operands_of({i})) {
         const std::size_t v = operand.value.index();

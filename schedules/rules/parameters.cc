@@ -13,7 +13,7 @@ bool is_about_stage(const Facts& facts, const Op& op) {
   return op.stage && op.stage.value < facts.schedule.placement.stages() && !op.bucket;
 }
 
-// --- V9 in text (torch's UNSHARD and RESHARD of a stage) ---------------------------------------
+// --- V9 in text (torch's UNSHARD and RESHARD of a stage) ---------------------
 
 bool check_gathers_of_stages(const Facts& facts, Report& report) {
   if (!facts.index.has(OpKind::Unshard) && !facts.index.has(OpKind::Reshard)) return false;
@@ -51,7 +51,7 @@ bool check_gathers_of_stages(const Facts& facts, Report& report) {
   return true;
 }
 
-// --- V9 in values --------------------------------------------------------------------------------
+// --- V9 in values ------------------------------------------------------------
 
 bool check_gathers_of_buckets(const Facts& facts, Report& report) {
   const Schedule& s = facts.schedule;
@@ -86,7 +86,7 @@ bool check_gathers_of_buckets(const Facts& facts, Report& report) {
   return any;
 }
 
-// --- V10 in text ---------------------------------------------------------------------------------
+// --- V10 in text -------------------------------------------------------------
 
 bool check_reductions_of_stages(const Facts& facts, Report& report) {
   if (!facts.index.has(OpKind::ReduceGrad) && !facts.index.has(OpKind::OptimizerStep)) return false;
@@ -122,7 +122,7 @@ bool check_reductions_of_stages(const Facts& facts, Report& report) {
   return any;
 }
 
-// --- V10 in values -------------------------------------------------------------------------------
+// --- V10 in values -----------------------------------------------------------
 
 // Contributions to a bucket by a stage in one of three ways, as a set of micro-batches.
 enum class Way : std::uint8_t { Forward, Input, Weight };  // with F; with I; with W

@@ -21,8 +21,8 @@ Reference reference(const AttentionShape& s, Type type) {
   std::vector<float> delta(r.lse.size());
   exec::attention(s, r.qkv.data(), r.o.data(), r.lse.data());
   r.o = rounded(r.o, type);
-  exec::attention_backward(s, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(),
-                           r.dqkv.data(), delta.data());
+  exec::attention_backward(s, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(), r.dqkv.data(),
+                           delta.data());
   return r;
 }
 
@@ -30,7 +30,8 @@ class AttentionTest : public KernelTest {
  protected:
   // bf16: P and dS are rounded to 8 bits before they are multiplied, and the result once more.
   void check(const AttentionShape& s, std::size_t shift = 0) {
-    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " + std::to_string(s.head_dim));
+    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " +
+                 std::to_string(s.head_dim));
     const Reference r = reference(s, type());
     const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
     Memory m(type());
@@ -45,8 +46,8 @@ class AttentionTest : public KernelTest {
     Array &lse_b = b.floats(r.lse), &dqkv = b.empty(s.tokens * s.columns());
     Array& delta = b.empty_floats(s.heads * s.tokens);
     b.run([&] {
-      return attention_backward(nullptr, type(), s, d_o.at(), qkv_b.at(), o_b.at(), lse_b.at<float>(),
-                                dqkv.at(), delta.at<float>());
+      return attention_backward(nullptr, type(), s, d_o.at(), qkv_b.at(), o_b.at(),
+                                lse_b.at<float>(), dqkv.at(), delta.at<float>());
     });
     expect_close(dqkv.values(), r.dqkv, tolerance, "dqkv");
   }

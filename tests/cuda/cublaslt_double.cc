@@ -1,7 +1,7 @@
-// A double of the part of cuBLASLt and of CUDA's events that exec/cuda/gemm.cc uses, on host memory and
-// compiled against the real headers: it multiplies as the descriptors say, naively, and proposes four
-// algorithms, the third of which is "fastest". It finds swapped operands, wrong leading dimensions,
-// types and epilogues; it knows nothing of the real library's limits.
+// A double of the part of cuBLASLt and of CUDA's events that exec/cuda/gemm.cc uses, on host memory
+// and compiled against the real headers: it multiplies as the descriptors say, naively, and
+// proposes four algorithms, the third of which is "fastest". It finds swapped operands, wrong
+// leading dimensions, types and epilogues; it knows nothing of the real library's limits.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -39,9 +39,15 @@ struct Preference {
   std::uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
-Description* of(cublasLtMatmulDesc_t d) { return reinterpret_cast<Description*>(d); }
-const Layout* of(cublasLtMatrixLayout_t l) { return reinterpret_cast<const Layout*>(l); }
-Preference* of(cublasLtMatmulPreference_t p) { return reinterpret_cast<Preference*>(p); }
+Description* of(cublasLtMatmulDesc_t d) {
+  return reinterpret_cast<Description*>(d);
+}
+const Layout* of(cublasLtMatrixLayout_t l) {
+  return reinterpret_cast<const Layout*>(l);
+}
+Preference* of(cublasLtMatmulPreference_t p) {
+  return reinterpret_cast<Preference*>(p);
+}
 
 float get(const void* at, std::int32_t type, std::int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(at)[i];
@@ -63,7 +69,9 @@ cublasStatus_t copy(V* to, const void* from, std::size_t bytes) {
 }
 
 constexpr float kRoot = 0.7978845608028654F, kCubic = 0.044715F;
-float gelu(float x) { return 0.5F * x * (1 + std::tanh(kRoot * (x + kCubic * x * x * x))); }
+float gelu(float x) {
+  return 0.5F * x * (1 + std::tanh(kRoot * (x + kCubic * x * x * x)));
+}
 float gelu_slope(float x) {
   const float t = std::tanh(kRoot * (x + kCubic * x * x * x));
   return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kRoot * (1 + 3 * kCubic * x * x);
@@ -85,7 +93,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   delete reinterpret_cast<int*>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "a status"; }
+const char* cublasLtGetStatusString(cublasStatus_t) {
+  return "a status";
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
@@ -97,25 +107,36 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
   delete of(d);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a,
-                                              const void* from, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
+                                              cublasLtMatmulDescAttributes_t a, const void* from,
+                                              std::size_t bytes) {
   switch (a) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return copy(&of(d)->transposed[0], from, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return copy(&of(d)->transposed[1], from, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return copy(&of(d)->epilogue, from, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return copy(&of(d)->bias, from, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return copy(&of(d)->bias_type, from, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return copy(&of(d)->aux, from, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return copy(&of(d)->aux_ld, from, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return copy(&of(d)->aux_type, from, bytes);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return copy(&of(d)->transposed[0], from, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return copy(&of(d)->transposed[1], from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return copy(&of(d)->epilogue, from, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return copy(&of(d)->bias, from, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return copy(&of(d)->bias_type, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return copy(&of(d)->aux, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return copy(&of(d)->aux_ld, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+      return copy(&of(d)->aux_type, from, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type,
-                                          std::uint64_t rows, std::uint64_t columns, std::int64_t ld) {
-  *l = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, static_cast<std::int64_t>(rows),
-                                                           static_cast<std::int64_t>(columns), ld});
+                                          std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t ld) {
+  *l = reinterpret_cast<cublasLtMatrixLayout_t>(
+      new Layout{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), ld});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
@@ -136,13 +157,20 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void* from, std::size_t bytes) {
   std::uint32_t mask = 0;
   switch (a) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return copy(&of(p)->workspace, from, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return copy(&of(p)->alignment[0], from, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return copy(&of(p)->alignment[1], from, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return copy(&of(p)->alignment[2], from, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return copy(&of(p)->alignment[3], from, bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return copy(&mask, from, bytes);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return copy(&of(p)->workspace, from, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return copy(&of(p)->alignment[0], from, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return copy(&of(p)->alignment[1], from, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return copy(&of(p)->alignment[2], from, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return copy(&of(p)->alignment[3], from, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return copy(&mask, from, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
 
@@ -150,7 +178,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t p, int wanted,
-                                              cublasLtMatmulHeuristicResult_t results[], int* count) {
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* count) {
   *count = std::min(wanted, 4);
   for (int k = 0; k < *count; ++k) {
     results[k] = {};
@@ -163,8 +192,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
-                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t, cudaStream_t) {
+                              cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
+                              cudaStream_t) {
   const Description& how = *of(description);
   const Layout &left = *of(a_layout), &right = *of(b_layout), &out = *of(d_layout);
   if (c != d || of(c_layout) != of(d_layout) || *static_cast<const float*>(alpha) != 1) {
@@ -216,7 +247,9 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = reinterpret_cast<cudaEvent_t>(new int(0));
   return cudaSuccess;
@@ -225,8 +258,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete reinterpret_cast<int*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = last_time;
   return cudaSuccess;

@@ -1,5 +1,5 @@
-// Where the kernels of a test run: on a GPU (device_cuda.cc) or in the emulation (device_emulated.cc).
-// The tests are the same source, linked with one or the other.
+// Where the kernels of a test run: on a GPU (device_cuda.cc) or in the emulation
+// (device_emulated.cc). The tests are the same source, linked with one or the other.
 #pragma once
 
 #include <cstddef>

@@ -18,13 +18,17 @@ void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : nullptr;
 }
-void release(void* memory) { cudaFree(memory); }
+void release(void* memory) {
+  cudaFree(memory);
+}
 void to_device(void* to, const void* from, std::size_t bytes) {
   cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
 }
 void from_device(void* to, const void* from, std::size_t bytes) {
   cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost);
 }
-int synchronise() { return static_cast<int>(cudaDeviceSynchronize()); }
+int synchronise() {
+  return static_cast<int>(cudaDeviceSynchronize());
+}
 
 }  // namespace rehearse::exec::cuda::testing

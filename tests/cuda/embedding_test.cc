@@ -8,7 +8,9 @@
 namespace rehearse::exec::cuda::testing {
 namespace {
 
-std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
 
 // Few ids, so that many tokens share a row.
 std::vector<std::int32_t> random_ids(std::int64_t tokens, std::int32_t vocabulary) {
@@ -38,7 +40,8 @@ TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
 
 // The sums run in token order: equal to the CPU's bit for bit, in both types.
 TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
-  for (const auto& [tokens, h] : {std::pair<std::int64_t, std::int64_t>{700, 16}, {3, 40}, {300, 5}}) {
+  for (const auto& [tokens, h] :
+       {std::pair<std::int64_t, std::int64_t>{700, 16}, {3, 40}, {300, 5}}) {
     const std::int64_t first = 2, rows = 8;
     const auto ids = random_ids(tokens, 12);
     const auto dy = rounded(random_values(tokens * h, 1), type());
@@ -54,8 +57,8 @@ TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
       const int status =
           sort_tokens(nullptr, tokens, i.at<std::int32_t>(), order.at<std::int32_t>());
       return status != 0 ? status
-                         : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(), first,
-                                          rows, order.at<std::int32_t>(), table.at<float>());
+                         : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(),
+                                          first, rows, order.at<std::int32_t>(), table.at<float>());
     });
     EXPECT_EQ(order.as<std::int32_t>(), expected_order);
     EXPECT_EQ(table.values(), expected);
@@ -78,13 +81,14 @@ TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
       }
     }
     Memory m(type());
-    Array &in = m.values(x), &p = m.values(positions), &out = m.empty(tokens * h), &d = m.floats(before);
+    Array &in = m.values(x), &p = m.values(positions), &out = m.empty(tokens * h),
+          &d = m.floats(before);
     m.run([&] {
       const int status =
           add_positions(nullptr, type(), tokens, h, sequence, first, in.at(), p.at(), out.at());
       return status != 0 ? status
-                         : add_positions_backward(nullptr, type(), tokens, h, sequence, first, in.at(),
-                                                  d.at<float>());
+                         : add_positions_backward(nullptr, type(), tokens, h, sequence, first,
+                                                  in.at(), d.at<float>());
     });
     expect_close(out.values(), rounded(sum, type()), 0, "out");
     EXPECT_EQ(d.values(), gradient);

@@ -18,8 +18,8 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 namespace emulation {
 namespace {
 
-constexpr std::size_t kStack = 256 * 1024;            // of a fiber [B]
-constexpr std::size_t kSharedLimit = 163 * 1024;      // of a block on sm_80 [B]
+constexpr std::size_t kStack = 256 * 1024;        // of a fiber [B]
+constexpr std::size_t kSharedLimit = 163 * 1024;  // of a block on sm_80 [B]
 constexpr int kWarp = 32;
 
 [[noreturn]] void fail(const char* what) {
@@ -57,8 +57,8 @@ struct Warp {
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
-  int arrived = 0;      // at the block's barrier
-  long completed = 0;   // barriers
+  int arrived = 0;     // at the block's barrier
+  long completed = 0;  // barriers
   std::size_t shared = 0;
   const std::function<void()>* body = nullptr;
   jmp_buf scheduler;
@@ -86,7 +86,9 @@ void enter() {
   setcontext(&fiber.context);
 }
 
-Fiber& self() { return block.fibers[static_cast<std::size_t>(block.running)]; }
+Fiber& self() {
+  return block.fibers[static_cast<std::size_t>(block.running)];
+}
 
 [[gnu::noinline]] void wait_for(const long* counter, long until) {
   Fiber& fiber = self();
@@ -140,16 +142,25 @@ void run_block(int threads) {
 
 }  // namespace
 
-void (*on_stream)(void*, std::function<void()>) = [](void*, std::function<void()> launch) { launch(); };
+void (*on_stream)(void*, std::function<void()>) = [](void*, std::function<void()> launch) {
+  launch();
+};
 
-void set_order(Order to) { order = to; }
-void only_note(bool on) { only_noting = on; }
-std::vector<Launch> take_launches() { return std::exchange(noted, {}); }
+void set_order(Order to) {
+  order = to;
+}
+void only_note(bool on) {
+  only_noting = on;
+}
+std::vector<Launch> take_launches() {
+  return std::exchange(noted, {});
+}
 
 void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& body) {
   if (threads < 1 || threads > 1024) fail("a block has 1 to 1024 threads");
   if (shared > kSharedLimit) fail("more shared memory than a block may have");
-  if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) fail("a grid has at most 65535 blocks in y and z");
+  if (grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535)
+    fail("a grid has at most 65535 blocks in y and z");
   if (only_noting) {
     noted.push_back({grid, threads, shared});
     return;
@@ -174,7 +185,9 @@ void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>
   }
 }
 
-std::byte* dynamic_shared() { return shared_memory; }
+std::byte* dynamic_shared() {
+  return shared_memory;
+}
 
 void block_barrier() {
   const long mine = block.completed;
@@ -186,7 +199,8 @@ void block_barrier() {
   wait_for(&block.completed, mine + 1);
 }
 
-const Slot* exchange(const char* name, const void* mine, std::size_t bytes, void (*combine)(Slot*)) {
+const Slot* exchange(const char* name, const void* mine, std::size_t bytes,
+                     void (*combine)(Slot*)) {
   Warp& warp = block.warps[threadIdx.x / kWarp];
   const unsigned lane = threadIdx.x % kWarp;
   if (warp.arrived == 0) warp.name = name;
@@ -194,7 +208,8 @@ const Slot* exchange(const char* name, const void* mine, std::size_t bytes, void
   // Two sets of slots: a lane that is ahead by one exchange does not overwrite what others read.
   Slot* slots = warp.slots[warp.completed % 2];
   if (bytes > 0) std::memcpy(slots[lane].at, mine, bytes);
-  const int lanes = std::min<int>(kWarp, static_cast<int>(blockDim.x - threadIdx.x / kWarp * kWarp));
+  const int lanes =
+      std::min<int>(kWarp, static_cast<int>(blockDim.x - threadIdx.x / kWarp * kWarp));
   const long now = warp.completed;
   if (++warp.arrived == lanes) {
     if (combine != nullptr) combine(slots);
@@ -228,9 +243,10 @@ struct Operands {
 };
 
 // PTX ISA, fragments of mma.m16n8k16 for .bf16: groupID = lane / 4, threadID_in_group = lane % 4.
-// A: row = groupID for a0, a1, a4, a5, else groupID + 8; col = 2 threadID + (i & 1) for i < 4, + 8 else.
-// B: row = 2 threadID + (i & 1) for i < 2, + 8 else; col = groupID. C: row = groupID for c0, c1, else
-// groupID + 8; col = 2 threadID + (i & 1). (a0, a1) are in the first 32-bit register, and so on.
+// A: row = groupID for a0, a1, a4, a5, else groupID + 8; col = 2 threadID + (i & 1) for i < 4, + 8
+// else. B: row = 2 threadID + (i & 1) for i < 2, + 8 else; col = groupID. C: row = groupID for c0,
+// c1, else groupID + 8; col = 2 threadID + (i & 1). (a0, a1) are in the first 32-bit register, and
+// so on.
 void multiply(Slot* slots) {
   float a[16][16], b[16][8];
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -279,7 +295,9 @@ std::byte* checked(std::uint32_t address, std::uint32_t bytes) {
 std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_memory);
 }
-void store_word(std::uint32_t to, std::uint32_t word) { std::memcpy(checked(to, 4), &word, 4); }
+void store_word(std::uint32_t to, std::uint32_t word) {
+  std::memcpy(checked(to, 4), &word, 4);
+}
 uint4 load_words(std::uint32_t from) {
   uint4 out;
   std::memcpy(&out, checked(from, 16), 16);
@@ -288,8 +306,8 @@ uint4 load_words(std::uint32_t from) {
 
 namespace {
 
-// The 8 rows of a matrix are read at once: they must lie in different banks, of which 8 rows of 16 bytes
-// fill all.
+// The 8 rows of a matrix are read at once: they must lie in different banks, of which 8 rows of 16
+// bytes fill all.
 void check_banks(Slot* slots) {
   for (int matrix = 0; matrix < 4; ++matrix) {
     unsigned banks = 0;
@@ -304,10 +322,11 @@ void check_banks(Slot* slots) {
 
 }  // namespace
 
-// Row i of matrix k at the address of lane 8 k + i; lane gets elements 2 (lane % 4) and the next of row
-// lane / 4 of every matrix, or of the column if transposed.
+// Row i of matrix k at the address of lane 8 k + i; lane gets elements 2 (lane % 4) and the next of
+// row lane / 4 of every matrix, or of the column if transposed.
 void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed) {
-  const Slot* slots = exchange(transposed ? "ldmatrix.trans" : "ldmatrix", &row, sizeof row, check_banks);
+  const Slot* slots =
+      exchange(transposed ? "ldmatrix.trans" : "ldmatrix", &row, sizeof row, check_banks);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const auto element = [&](int matrix, int r, int c) {
     std::uint32_t at;
@@ -324,7 +343,8 @@ void load_matrices(std::uint32_t (&out)[4], std::uint32_t row, bool transposed) 
 }
 
 void start_copy(std::uint32_t to, const void* from, bool valid) {
-  if (valid && reinterpret_cast<std::uintptr_t>(from) % 16 != 0) fail("cp.async from an unaligned address");
+  if (valid && reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+    fail("cp.async from an unaligned address");
   std::memset(checked(to, 16), 0xFF, 16);
   self().copies.push_back({to, from, valid});
   ++self().open;

@@ -1,11 +1,11 @@
-// An emulation of the part of CUDA that exec/cuda/kernels uses, so that the kernels' own source runs
-// on a CPU, in every test run. It finds wrong indices, wrong fragment layouts, missing barriers and
-// reads before a copy has arrived. It says nothing about speed, or about what a compiler for the GPU
-// makes of the source.
+// An emulation of the part of CUDA that exec/cuda/kernels uses, so that the kernels' own source
+// runs on a CPU, in every test run. It finds wrong indices, wrong fragment layouts, missing
+// barriers and reads before a copy has arrived. It says nothing about speed, or about what a
+// compiler for the GPU makes of the source.
 //
-// Included before a .cu file (g++ -x c++ -include). Threads of a block are fibers of one thread, run
-// until their next barrier, in an order that a test chooses; blocks run one after another, in that
-// order too. Dynamic shared memory holds NaNs before every block. Divergent barriers abort.
+// Included before a .cu file (g++ -x c++ -include). Threads of a block are fibers of one thread,
+// run until their next barrier, in an order that a test chooses; blocks run one after another, in
+// that order too. Dynamic shared memory holds NaNs before every block. Divergent barriers abort.
 #pragma once
 
 #include <cmath>
@@ -37,8 +37,12 @@ struct float4 {
 inline uint4 make_uint4(std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t w) {
   return {x, y, z, w};
 }
-inline uint2 make_uint2(std::uint32_t x, std::uint32_t y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(std::uint32_t x, std::uint32_t y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3() = default;
@@ -59,15 +63,16 @@ struct Launch {
   int threads = 0;
   std::size_t shared = 0;  // [B]
 };
-// While on, launches are checked and noted, but do not run: for shapes that are too large to emulate.
+// While on, launches are checked and noted, but do not run: for shapes that are too large to
+// emulate.
 void only_note(bool on);
 std::vector<Launch> take_launches();
 void run(dim3 grid, int threads, std::size_t shared, const std::function<void()>& thread);
 
 std::byte* dynamic_shared();
 void block_barrier();
-// All lanes of the warp bring `bytes` (at most 64); slot k of the result is lane k's. `name` must be the
-// same for all lanes. `combine`, if any, changes the 32 slots once, when all have come.
+// All lanes of the warp bring `bytes` (at most 64); slot k of the result is lane k's. `name` must
+// be the same for all lanes. `combine`, if any, changes the 32 slots once, when all have come.
 struct Slot {
   alignas(16) std::byte at[64];
 };
@@ -98,13 +103,19 @@ void wait_groups(int pending);
 
 }  // namespace emulation
 
-inline void __syncthreads() { emulation::block_barrier(); }
-inline void __syncwarp() { emulation::exchange("syncwarp", nullptr, 0); }
+inline void __syncthreads() {
+  emulation::block_barrier();
+}
+inline void __syncwarp() {
+  emulation::exchange("syncwarp", nullptr, 0);
+}
 template <class N>
 N __shfl_xor_sync(unsigned, N value, int mask) {
   return emulation::shuffle_xor(value, mask);
 }
-inline float __expf(float x) { return std::exp(x); }
+inline float __expf(float x) {
+  return std::exp(x);
+}
 inline float __uint_as_float(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

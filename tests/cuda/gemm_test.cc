@@ -8,7 +8,9 @@
 namespace rehearse::exec::cuda::testing {
 namespace {
 
-std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
 
 class GemmTest : public KernelTest {
  protected:
@@ -19,11 +21,12 @@ class GemmTest : public KernelTest {
   std::vector<float> random(std::int64_t count, unsigned seed) const {
     return rounded(random_values(count, seed), type());
   }
-  // The three products of a linear layer (m tokens, k inputs, n outputs); w and bias lie `shift` elements
-  // off an aligned address.
+  // The three products of a linear layer (m tokens, k inputs, n outputs); w and bias lie `shift`
+  // elements off an aligned address.
   void check(std::int64_t m, std::int64_t n, std::int64_t k, std::size_t shift = 0) {
     SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k));
-    const auto x = random(m * k, 1), w = random(n * k, 2), bias = random(n, 3), dy = random(m * n, 4);
+    const auto x = random(m * k, 1), w = random(n * k, 2), bias = random(n, 3),
+               dy = random(m * n, 4);
     const auto before = random_values(n * k, 5);
     std::vector<float> plain(size(m * n)), dx(size(m * k)), dw = before;
     exec::linear(m, n, k, x.data(), w.data(), plain.data());
@@ -39,19 +42,23 @@ class GemmTest : public KernelTest {
     Array& room = d.scratch(1 << 20);
     d.run([&] {
       const GemmWorkspace workspace{room.at(), 1 << 20};
-      int status = gemm_->linear(nullptr, type(), m, n, k, x_at.at(), w_at.at(), b_at.at(), y_at.at(), workspace);
+      int status = gemm_->linear(nullptr, type(), m, n, k, x_at.at(), w_at.at(), b_at.at(),
+                                 y_at.at(), workspace);
       if (status == 0) {
-        status = gemm_->linear(nullptr, type(), m, n, k, x_at.at(), w_at.at(), nullptr, plain_at.at(), workspace);
+        status = gemm_->linear(nullptr, type(), m, n, k, x_at.at(), w_at.at(), nullptr,
+                               plain_at.at(), workspace);
       }
       if (status == 0) {
-        status = gemm_->logits(nullptr, type(), m, n, k, x_at.at(), w_at.at(), logits.at<float>(), workspace);
+        status = gemm_->logits(nullptr, type(), m, n, k, x_at.at(), w_at.at(), logits.at<float>(),
+                               workspace);
       }
       if (status == 0) {
-        status = gemm_->linear_input(nullptr, type(), m, n, k, dy_at.at(), w_at.at(), dx_at.at(), workspace);
+        status = gemm_->linear_input(nullptr, type(), m, n, k, dy_at.at(), w_at.at(), dx_at.at(),
+                                     workspace);
       }
       if (status == 0) {
-        status =
-            gemm_->linear_weight(nullptr, type(), m, n, k, dy_at.at(), x_at.at(), dw_at.at<float>(), workspace);
+        status = gemm_->linear_weight(nullptr, type(), m, n, k, dy_at.at(), x_at.at(),
+                                      dw_at.at<float>(), workspace);
       }
       return status;
     });
@@ -65,8 +72,12 @@ class GemmTest : public KernelTest {
   std::unique_ptr<Gemm> gemm_;
 };
 
-TEST_P(GemmTest, OfAWholeLayer) { check(24, 40, 16); }
-TEST_P(GemmTest, OfParametersThatAreNotAligned) { check(16, 8, 32, 2); }
+TEST_P(GemmTest, OfAWholeLayer) {
+  check(24, 40, 16);
+}
+TEST_P(GemmTest, OfParametersThatAreNotAligned) {
+  check(16, 8, 32, 2);
+}
 
 TEST_P(GemmTest, KeepsOnePlanPerShapeAndAlignment) {
   gemm_->tune(false);
@@ -95,7 +106,8 @@ TEST_P(GemmTest, GeluInTheEpilogue) {
 
   Memory d(type());
   Array &x_at = d.values(x), &w_at = d.values(w), &b_at = d.values(bias), &u_at = d.empty(m * n);
-  Array &y_at = d.empty(m * n), &dz_at = d.values(dz), &w2_at = d.values(w2), &du_at = d.empty(m * n);
+  Array &y_at = d.empty(m * n), &dz_at = d.values(dz), &w2_at = d.values(w2),
+        &du_at = d.empty(m * n);
   Array &u_in = d.values(u), &room = d.scratch(1 << 20);
   d.run([&] {
     const GemmWorkspace workspace{room.at(), 1 << 20};
@@ -120,7 +132,8 @@ TEST_P(GemmTest, TunesOncePerShapeAndLeavesGradientsAlone) {
   std::vector<float> expected = before;
   exec::linear_weight(m, n, k, dy.data(), x.data(), expected.data());
   Memory d(type());
-  Array &x_at = d.values(x), &dy_at = d.values(dy), &dw = d.floats(before), &room = d.scratch(1 << 20);
+  Array &x_at = d.values(x), &dy_at = d.values(dy), &dw = d.floats(before),
+        &room = d.scratch(1 << 20);
   const auto launch = [&] {
     return gemm_->linear_weight(nullptr, type(), m, n, k, dy_at.at(), x_at.at(), dw.at<float>(),
                                 {room.at(), 1 << 20});

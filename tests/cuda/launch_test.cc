@@ -1,5 +1,5 @@
-// What the launch functions ask of a GPU for the largest models: within its limits, and enough threads.
-// Nothing runs; the addresses are only looked at for their alignment.
+// What the launch functions ask of a GPU for the largest models: within its limits, and enough
+// threads. Nothing runs; the addresses are only looked at for their alignment.
 #include <gtest/gtest.h>
 
 #include "exec/cuda/kernels.h"
@@ -22,7 +22,8 @@ class LaunchTest : public ::testing::Test {
     emulation::take_launches();
     emulation::only_note(false);
   }
-  // Of the launches since the last call: threads of all blocks. Limits are checked by the emulation.
+  // Of the launches since the last call: threads of all blocks. Limits are checked by the
+  // emulation.
   static std::int64_t threads() {
     std::int64_t sum = 0;
     for (const emulation::Launch& launch : emulation::take_launches()) {
@@ -53,8 +54,8 @@ TEST_F(LaunchTest, ANormHasAWarpPerRow) {
 TEST_F(LaunchTest, ColumnSumsFillAGpuWhateverTheShapeAndTheirScratchIsModest) {
   for (const std::int64_t columns : {64, 768, 1600, 12288, 53248}) {
     for (const std::int64_t rows : {4096, 65536}) {
-      ASSERT_EQ(add_column_sums(nullptr, Type::BFloat16, rows, columns, kAligned, at<float>(kAligned),
-                                kAligned),
+      ASSERT_EQ(add_column_sums(nullptr, Type::BFloat16, rows, columns, kAligned,
+                                at<float>(kAligned), kAligned),
                 0);
       const emulation::Launch first = emulation::take_launches().front();
       EXPECT_GE(first.grid.x * first.grid.y, 128U) << columns;  // H100: 132 processors
@@ -66,7 +67,10 @@ TEST_F(LaunchTest, ColumnSumsFillAGpuWhateverTheShapeAndTheirScratchIsModest) {
 TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
   for (const Type type : {Type::Float32, Type::BFloat16}) {
     for (const std::int64_t head_dim : {16, 64, 96, 128, 192, 256}) {
-      const AttentionShape shape{.tokens = 2 * 131072, .sequence = 131072, .heads = 64, .kv_heads = 8,
+      const AttentionShape shape{.tokens = 2 * 131072,
+                                 .sequence = 131072,
+                                 .heads = 64,
+                                 .kv_heads = 8,
                                  .head_dim = head_dim};
       ASSERT_EQ(attention(nullptr, type, shape, kAligned, kAligned, at<float>(kAligned)), 0);
       EXPECT_GE(last().grid.x * 128, 131072U);  // at most 128 queries each
@@ -84,8 +88,8 @@ TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
 
 TEST_F(LaunchTest, TensorCoresTakeHeadsUpTo128ThatDivideBy8) {
   const auto threads_of_block = [](std::int64_t head_dim, Type type, void* qkv) {
-    const AttentionShape shape{.tokens = 64, .sequence = 64, .heads = 1, .kv_heads = 1,
-                               .head_dim = head_dim};
+    const AttentionShape shape{
+        .tokens = 64, .sequence = 64, .heads = 1, .kv_heads = 1, .head_dim = head_dim};
     EXPECT_EQ(attention(nullptr, type, shape, qkv, kAligned, at<float>(kAligned)), 0);
     return last().threads;
   };
@@ -107,11 +111,14 @@ TEST_F(LaunchTest, VocabulariesAndTokensOfTheLargestModels) {
   EXPECT_EQ(threads(), tokens * h / 8);
   EXPECT_EQ(sort_tokens(nullptr, tokens, ids, at<std::int32_t>(kAligned)), 0);
   EXPECT_EQ(threads(), tokens);
-  EXPECT_EQ(embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, ids, floats), 0);
+  EXPECT_EQ(
+      embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, ids, floats),
+      0);
   EXPECT_EQ(cross_entropy(nullptr, Type::BFloat16, tokens, columns, columns, floats, ids, 1, floats,
                           floats, kAligned, floats),
             0);
-  EXPECT_EQ(rope(nullptr, Type::BFloat16, tokens, 0, 131072, 72, 128, 80 * 128, 5e5, false, kAligned), 0);
+  EXPECT_EQ(
+      rope(nullptr, Type::BFloat16, tokens, 0, 131072, 72, 128, 80 * 128, 5e5, false, kAligned), 0);
   EXPECT_EQ(emulation::take_launches().size(), 4U);
 }
 

@@ -5,7 +5,9 @@
 namespace rehearse::exec::cuda::testing {
 namespace {
 
-std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
 
 class LossTest : public KernelTest {
  protected:
@@ -39,8 +41,8 @@ class LossTest : public KernelTest {
       }
       if (status == 0) {
         status = loss_and_gradient(nullptr, type(), rows, columns, valid, first, l.at<float>(),
-                                   top.at<float>(), s.at<float>(), t.at<std::int32_t>(), scale, d.at(),
-                                   total.at<float>());
+                                   top.at<float>(), s.at<float>(), t.at<std::int32_t>(), scale,
+                                   d.at(), total.at<float>());
       }
       return status;
     });
@@ -52,7 +54,8 @@ class LossTest : public KernelTest {
     if (first != 0) return;
     Memory f(type());
     Array &l_f = f.floats(logits), &t_f = f.raw(targets), &top_f = f.empty_floats(rows);
-    Array &s_f = f.empty_floats(2 * rows), &d_f = f.empty(rows * columns), &total_f = f.floats({0.25F});
+    Array &s_f = f.empty_floats(2 * rows), &d_f = f.empty(rows * columns),
+          &total_f = f.floats({0.25F});
     f.run([&] {
       void* to = type() == Type::Float32 ? l_f.at() : d_f.at();  // in place where it may be
       return cross_entropy(nullptr, type(), rows, columns, valid, l_f.at<float>(),
@@ -67,10 +70,18 @@ class LossTest : public KernelTest {
   }
 };
 
-TEST_P(LossTest, OverAWholeVocabulary) { check(3, 2600, 2600, 0); }
-TEST_P(LossTest, WithPaddingThatNoVectorDivides) { check(5, 304, 301, 0); }
-TEST_P(LossTest, OverAnOddVocabulary) { check(4, 77, 77, 0); }
-TEST_P(LossTest, OverAPartOfTheVocabulary) { check(6, 128, 120, 200); }
+TEST_P(LossTest, OverAWholeVocabulary) {
+  check(3, 2600, 2600, 0);
+}
+TEST_P(LossTest, WithPaddingThatNoVectorDivides) {
+  check(5, 304, 301, 0);
+}
+TEST_P(LossTest, OverAnOddVocabulary) {
+  check(4, 77, 77, 0);
+}
+TEST_P(LossTest, OverAPartOfTheVocabulary) {
+  check(6, 128, 120, 200);
+}
 REHEARSE_BOTH_TYPES(LossTest);
 
 }  // namespace

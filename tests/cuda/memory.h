@@ -1,7 +1,7 @@
 // A test's arrays on the device, and the comparison with the CPU's reference.
 //
-// Memory::run uploads the arrays afresh for every pass, launches, expects equal bits from all passes,
-// and that nothing was written beside the arrays.
+// Memory::run uploads the arrays afresh for every pass, launches, expects equal bits from all
+// passes, and that nothing was written beside the arrays.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -124,7 +124,8 @@ class Memory {
     for (int pass = 0; pass < 3; ++pass) {
       begin_pass(pass);
       for (Array& array : arrays_) {
-        std::vector<std::byte> whole(array.initial_.size() + 2 * kGuard + array.shift_, std::byte{0x5A});
+        std::vector<std::byte> whole(array.initial_.size() + 2 * kGuard + array.shift_,
+                                     std::byte{0x5A});
         std::copy(array.initial_.begin(), array.initial_.end(),
                   whole.begin() + static_cast<std::ptrdiff_t>(kGuard + array.shift_));
         array.memory_ = allocate(whole.size());
@@ -198,10 +199,9 @@ class KernelTest : public ::testing::TestWithParam<Type> {
   // Of one rounding of the result to the type, beside fp32 arithmetic.
   double tolerance() const { return type() == Type::Float32 ? 3e-6 : 4e-3; }
 };
-#define REHEARSE_BOTH_TYPES(suite)                                                               \
-  INSTANTIATE_TEST_SUITE_P(, suite, ::testing::Values(Type::Float32, Type::BFloat16),             \
-                           [](const auto& each) {                                                \
-                             return each.param == Type::Float32 ? "fp32" : "bf16";                \
-                           })
+#define REHEARSE_BOTH_TYPES(suite)                               \
+  INSTANTIATE_TEST_SUITE_P(                                      \
+      , suite, ::testing::Values(Type::Float32, Type::BFloat16), \
+      [](const auto& each) { return each.param == Type::Float32 ? "fp32" : "bf16"; })
 
 }  // namespace rehearse::exec::cuda::testing

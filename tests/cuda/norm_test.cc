@@ -5,12 +5,15 @@
 namespace rehearse::exec::cuda::testing {
 namespace {
 
-std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
 
 class NormTest : public KernelTest {
  protected:
   // shift: by how many elements x misses an aligned address
-  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias, std::size_t shift = 0) {
+  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias,
+             std::size_t shift = 0) {
     SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(h));
     const auto x = rounded(random_values(rows * h, 1), type());
     const auto weight = rounded(random_values(h, 2), type());
@@ -33,7 +36,8 @@ class NormTest : public KernelTest {
     }
 
     Memory m(type());
-    Array &x_at = m.values(x, shift), &w = m.values(weight), &b = m.values(bias), &out = m.empty(rows * h);
+    Array &x_at = m.values(x, shift), &w = m.values(weight), &b = m.values(bias),
+          &out = m.empty(rows * h);
     Array& st = m.empty_floats(static_cast<std::int64_t>(statistics.size()));
     m.run([&] {
       return centred ? layer_norm(nullptr, type(), rows, h, x_at.at(), w.at(),
@@ -46,16 +50,17 @@ class NormTest : public KernelTest {
 
     // dx in place of dy, as the executor has it.
     Memory g(type());
-    Array &x_g = g.values(x, shift), &w_g = g.values(weight), &r = g.values(residual), &d = g.values(dy);
+    Array &x_g = g.values(x, shift), &w_g = g.values(weight), &r = g.values(residual),
+          &d = g.values(dy);
     Array &st_g = g.floats(statistics), &dw = g.floats(before), &db = g.floats(before);
     Array& scratch = g.scratch(2 * column_sums_scratch(rows, h));
     g.run([&] {
-      return centred ? layer_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(),
-                                           st_g.at<float>(), w_g.at(), r.at(), d.at(), dw.at<float>(),
-                                           with_bias ? db.at<float>() : nullptr, scratch.at())
-                     : rms_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(),
-                                         st_g.at<float>(), w_g.at(), r.at(), d.at(), dw.at<float>(),
-                                         scratch.at());
+      return centred
+                 ? layer_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(), st_g.at<float>(),
+                                       w_g.at(), r.at(), d.at(), dw.at<float>(),
+                                       with_bias ? db.at<float>() : nullptr, scratch.at())
+                 : rms_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(), st_g.at<float>(),
+                                     w_g.at(), r.at(), d.at(), dw.at<float>(), scratch.at());
     });
     expect_close(d.values(), dx, tolerance(), "dx");
     expect_close(dw.values(), d_weight, 3e-6, "d_weight");
@@ -63,24 +68,38 @@ class NormTest : public KernelTest {
   }
 };
 
-TEST_P(NormTest, LayerNormOfRowsOfWholeVectors) { check(9, 768, true, true); }
-TEST_P(NormTest, LayerNormWithoutBias) { check(3, 64, true, false); }
-TEST_P(NormTest, LayerNormOfOddRows) { check(5, 37, true, true); }
-TEST_P(NormTest, LayerNormOfRowsThatAreNotAligned) { check(6, 64, true, true, 1); }
-TEST_P(NormTest, RmsNormOfRowsOfWholeVectors) { check(70, 520, false, false); }
-TEST_P(NormTest, RmsNormOfOneElement) { check(2, 1, false, false); }
+TEST_P(NormTest, LayerNormOfRowsOfWholeVectors) {
+  check(9, 768, true, true);
+}
+TEST_P(NormTest, LayerNormWithoutBias) {
+  check(3, 64, true, false);
+}
+TEST_P(NormTest, LayerNormOfOddRows) {
+  check(5, 37, true, true);
+}
+TEST_P(NormTest, LayerNormOfRowsThatAreNotAligned) {
+  check(6, 64, true, true, 1);
+}
+TEST_P(NormTest, RmsNormOfRowsOfWholeVectors) {
+  check(70, 520, false, false);
+}
+TEST_P(NormTest, RmsNormOfOneElement) {
+  check(2, 1, false, false);
+}
 
 class ColumnSumsTest : public KernelTest {};
 
 // Many rows: several parts of them, and a last part that is shorter.
 TEST_P(ColumnSumsTest, AddToWhatIsThere) {
-  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1000, 24}, {77, 300}, {1, 5}}) {
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{1000, 24}, {77, 300}, {1, 5}}) {
     const auto y = rounded(random_values(rows * cols, 1), type());
     const auto before = random_values(cols, 2);
     std::vector<float> sums = before;
     exec::add_column_sums(rows, cols, y.data(), sums.data());
     Memory m(type());
-    Array &in = m.values(y), &out = m.floats(before), &scratch = m.scratch(column_sums_scratch(rows, cols));
+    Array &in = m.values(y), &out = m.floats(before),
+          &scratch = m.scratch(column_sums_scratch(rows, cols));
     m.run([&, rows = rows, cols = cols] {
       return add_column_sums(nullptr, type(), rows, cols, in.at(), out.at<float>(), scratch.at());
     });

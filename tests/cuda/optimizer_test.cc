@@ -9,10 +9,11 @@ namespace {
 class StepTest : public KernelTest {};
 
 // Tensors at odd places, one over several pieces, two ranges of one slot.
-const std::vector<TensorRange> kRanges = {{.begin = 0, .end = 3, .slot = 1, .decays = true},
-                                          {.begin = 3, .end = 40001, .slot = 0, .decays = true},
-                                          {.begin = 40001, .end = 40006, .slot = 2, .decays = false},
-                                          {.begin = 40010, .end = 40100, .slot = 1, .decays = false}};
+const std::vector<TensorRange> kRanges = {
+    {.begin = 0, .end = 3, .slot = 1, .decays = true},
+    {.begin = 3, .end = 40001, .slot = 0, .decays = true},
+    {.begin = 40001, .end = 40006, .slot = 2, .decays = false},
+    {.begin = 40010, .end = 40100, .slot = 1, .decays = false}};
 constexpr std::int64_t kCount = 40100;
 
 TEST_P(StepTest, PiecesCoverTheRangesOnce) {
@@ -49,9 +50,9 @@ TEST_P(StepTest, SquaresOfTensorsAndTheClipFactor) {
   Array &partials = m.scratch(8 * num_pieces), &slots = m.raw<double>({0.5, 0, 0});
   Array &factor = m.empty_floats(1), &unclipped = m.empty_floats(1), &large = m.empty_floats(1);
   m.run([&] {
-    int status = sum_of_squares(nullptr, v.at<float>(), pieces.at<Piece>(), num_pieces,
-                                runs.at<SlotRun>(), num_runs, partials.at<double>(),
-                                slots.at<double>());
+    int status =
+        sum_of_squares(nullptr, v.at<float>(), pieces.at<Piece>(), num_pieces, runs.at<SlotRun>(),
+                       num_runs, partials.at<double>(), slots.at<double>());
     if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1.5, factor.at<float>());
     if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 0, unclipped.at<float>());
     if (status == 0) status = clip_factor(nullptr, slots.at<double>(), 3, 1e9, large.at<float>());
@@ -81,8 +82,8 @@ TEST_P(StepTest, AdamWOverAFlatShard) {
                 part(expected_m), part(expected_v), options, rate,
                 range.decays ? options.weight_decay : 0.0, 3, scale);
   }
-  const AdamW constants = adamw_constants(options.beta1, options.beta2, options.epsilon, rate,
-                                          options.weight_decay, 3);
+  const AdamW constants =
+      adamw_constants(options.beta1, options.beta2, options.epsilon, rate, options.weight_decay, 3);
   const Pieces cut = cut_into_pieces(kRanges);
   for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
     Memory d(type());
@@ -91,9 +92,10 @@ TEST_P(StepTest, AdamWOverAFlatShard) {
     Array& parameters = d.values(master, shift);
     const bool half = type() == Type::BFloat16;
     d.run([&] {
-      return adamw(nullptr, constants, pieces.at<Piece>(), static_cast<std::int64_t>(cut.pieces.size()),
-                   g.at<float>(), factor.at<float>(), w.at<float>(), m_at.at<float>(),
-                   v_at.at<float>(), half ? parameters.at() : nullptr);
+      return adamw(nullptr, constants, pieces.at<Piece>(),
+                   static_cast<std::int64_t>(cut.pieces.size()), g.at<float>(), factor.at<float>(),
+                   w.at<float>(), m_at.at<float>(), v_at.at<float>(),
+                   half ? parameters.at() : nullptr);
     });
     expect_close(w.values(), expected, 3e-7, "master");
     expect_close(m_at.values(), expected_m, 3e-7, "m");

@@ -1,4 +1,5 @@
-// Biases, residuals, activations, rotary positions and plain arrays against exec/kernels/pointwise.cc.
+// Biases, residuals, activations, rotary positions and plain arrays against
+// exec/kernels/pointwise.cc.
 #include "exec/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
@@ -69,7 +70,8 @@ TEST_P(PointwiseTest, Swiglu) {
     exec::swiglu(rows, f, u.data(), g.data());
     exec::swiglu_backward(rows, f, dg.data(), u.data(), du.data());
     Memory m(type());
-    Array &in = m.values(u), &out = m.empty(rows * f), &d = m.values(dg), &to = m.empty(rows * 2 * f);
+    Array &in = m.values(u), &out = m.empty(rows * f), &d = m.values(dg),
+          &to = m.empty(rows * 2 * f);
     m.run([&, rows = rows, f = f] {
       const int status = swiglu(nullptr, type(), rows, f, in.at(), out.at());
       return status != 0 ? status
@@ -90,11 +92,11 @@ TEST_P(PointwiseTest, RotatesQueriesAndKeysAndBack) {
     Memory m(type());
     Array &forth = m.values(x), &back = m.values(expected);
     m.run([&] {
-      const int status =
-          rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0, false, forth.at());
+      const int status = rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0,
+                              false, forth.at());
       return status != 0 ? status
-                         : rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0, true,
-                                back.at());
+                         : rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0,
+                                true, back.at());
     });
     expect_close(forth.values(), expected, tolerance(), "rotated");
     expect_close(back.values(), x, tolerance(), "rotated back");

@@ -1,5 +1,5 @@
-// The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever order
-// the double's streams run in, events make the result that of the CPU, bit for bit.
+// The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever
+// order the double's streams run in, events make the result that of the CPU, bit for bit.
 #include <thread>
 
 #include "exec/cuda/make.h"
@@ -31,8 +31,9 @@ Prepared prepare(Family family, const Keys& keys) {
 }
 
 CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
-  return {.type = ElementType::Float32, .timeout_s = timeout_s,
-          .label = [&p](OpId op) { return op_label(p.schedule, op); }};
+  return {.type = ElementType::Float32, .timeout_s = timeout_s, .label = [&p](OpId op) {
+            return op_label(p.schedule, op);
+          }};
 }
 
 Result<std::vector<StepReport>> train_here(Prepared& p, Interpreter& process) {
@@ -79,20 +80,25 @@ TEST_P(OnDouble, GivesTheBitsOfTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, OnDouble,
-    testing::Values(
-        std::pair{Family::Gpt2, Keys{}},
-        std::pair{Family::Llama, Keys{"tensor_parallel=2", "sequence_parallel=true"}},
-        std::pair{Family::Gpt2, Keys{"tensor_parallel=2", "pipeline_parallel=2"}},
-        std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=interleaved_1f1b", "virtual_stages=2"}},
-        std::pair{Family::Gpt2Untied, Keys{"pipeline_parallel=2", "schedule=zb_h1", "data_parallel=2"}},
-        std::pair{Family::Gpt2, Keys{"data_parallel=4", "zero_stage=1", "overlap={\"gradient_reduce\": true}"}},
-        std::pair{Family::Llama, Keys{"data_parallel=4", "zero_stage=3"}},
-        std::pair{Family::Gpt2, Keys{"data_parallel=2", "zero_stage=2", "pipeline_parallel=2", "recompute=full"}},
-        std::pair{Family::Gpt2, Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server"}},
-        std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=dualpipe"}},
-        std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=zb_v", "tensor_parallel=2"}}));
+    testing::Values(std::pair{Family::Gpt2, Keys{}},
+                    std::pair{Family::Llama, Keys{"tensor_parallel=2", "sequence_parallel=true"}},
+                    std::pair{Family::Gpt2, Keys{"tensor_parallel=2", "pipeline_parallel=2"}},
+                    std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=interleaved_1f1b",
+                                                 "virtual_stages=2"}},
+                    std::pair{Family::Gpt2Untied,
+                              Keys{"pipeline_parallel=2", "schedule=zb_h1", "data_parallel=2"}},
+                    std::pair{Family::Gpt2, Keys{"data_parallel=4", "zero_stage=1",
+                                                 "overlap={\"gradient_reduce\": true}"}},
+                    std::pair{Family::Llama, Keys{"data_parallel=4", "zero_stage=3"}},
+                    std::pair{Family::Gpt2, Keys{"data_parallel=2", "zero_stage=2",
+                                                 "pipeline_parallel=2", "recompute=full"}},
+                    std::pair{Family::Gpt2,
+                              Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server"}},
+                    std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=dualpipe"}},
+                    std::pair{Family::Llama,
+                              Keys{"pipeline_parallel=2", "schedule=zb_v", "tensor_parallel=2"}}));
 
-// ---- NCCL's double: one "process" is a thread that holds one rank --------------------------------------
+// ---- NCCL's double: one "process" is a thread that holds one rank -----------
 
 struct Shared {  // the store of the run
   std::mutex mutex;
@@ -106,10 +112,11 @@ struct Outcome {
 };
 
 // What a process does beside training: a fault, if it is its turn.
-using Sabotage = std::function<void(std::int32_t process, std::int64_t step, Communicator&, Backend&)>;
+using Sabotage =
+    std::function<void(std::int32_t process, std::int64_t step, Communicator&, Backend&)>;
 
-std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabotage& sabotage = nullptr,
-                                     std::int32_t absent = -1) {
+std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
+                                     const Sabotage& sabotage = nullptr, std::int32_t absent = -1) {
   const Mesh mesh(p.plan);
   const GroupInstances groups(p.schedule, p.plan, mesh);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
@@ -119,7 +126,10 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabota
     processes.emplace_back([&, r] {
       Outcome& out = outcomes[static_cast<std::size_t>(r)];
       Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p, timeout_s));
-      NcclOptions options{.process = r, .processes = mesh.ranks(), .groups = &groups, .edges = transfer_edges(p.schedule, mesh),
+      NcclOptions options{.process = r,
+                          .processes = mesh.ranks(),
+                          .groups = &groups,
+                          .edges = transfer_edges(p.schedule, mesh),
                           .timeout_s = timeout_s};
       options.share = [&](const std::string& mine) -> Result<std::string> {
         std::unique_lock lock(shared.mutex);
@@ -143,12 +153,14 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabota
       }
       Interpreter& process = *made.value();
       process.initialise(initial_values(p.scenario.model, p.scenario.train.seed));
-      const Result<Data> data = Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
+      const Result<Data> data =
+          Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
       for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
         if (sabotage) sabotage(r, step, *nccl.value(), *backend.value());
         if (r == absent && step == 1) return;  // dead
         load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
-        const auto ran = process.run({.step = step, .learning_rate = p.scenario.train.learning_rate,
+        const auto ran = process.run({.step = step,
+                                      .learning_rate = p.scenario.train.learning_rate,
                                       .train = p.scenario.train});
         if (!ran) {
           out.error = ran.error().message;
@@ -164,9 +176,10 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s, const Sabota
 
 // The double sums in the order of the members, so that even here the bits are those of one process.
 TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
-  for (const Keys& keys : {Keys{"data_parallel=2"}, Keys{"tensor_parallel=2", "pipeline_parallel=2"},
-                           Keys{"data_parallel=4", "zero_stage=3"},
-                           Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"}}) {
+  for (const Keys& keys :
+       {Keys{"data_parallel=2"}, Keys{"tensor_parallel=2", "pipeline_parallel=2"},
+        Keys{"data_parallel=4", "zero_stage=3"},
+        Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"}}) {
     Prepared p = prepare(Family::Gpt2, keys);
     const std::vector<Outcome> there = train_with_nccl(p, 20);
     const Trained here = train_layout(Family::Gpt2, keys);
@@ -181,19 +194,23 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
 TEST(NcclDouble, NamesASwappedCollective) {
   Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
   std::vector<float> array(64);
-  const auto outcomes = train_with_nccl(p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Backend&) {
-    if (process != 1 || step != 1) return;
-    // One collective too many on the dp communicator: the partner's next one does not match.
-    const Mesh mesh(p.plan);
-    const GroupInstances groups(p.schedule, p.plan, mesh);
-    const auto place = groups.of[static_cast<std::size_t>(groups.group("dp"))][1];
-    const std::vector<Contribution> brought{{}, {array.data(), array.data()}};
-    const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
-    nccl.collective({.kind = OpKind::Broadcast, .elements = 64, .instance = place.instance,
-                     .ranks = groups.ranks[static_cast<std::size_t>(place.instance)],
-                     .contributions = brought, .lanes = lanes},
-                    [](const Result<>&) {});
-  });
+  const auto outcomes = train_with_nccl(
+      p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Backend&) {
+        if (process != 1 || step != 1) return;
+        // One collective too many on the dp communicator: the partner's next one does not match.
+        const Mesh mesh(p.plan);
+        const GroupInstances groups(p.schedule, p.plan, mesh);
+        const auto place = groups.of[static_cast<std::size_t>(groups.group("dp"))][1];
+        const std::vector<Contribution> brought{{}, {array.data(), array.data()}};
+        const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
+        nccl.collective({.kind = OpKind::Broadcast,
+                         .elements = 64,
+                         .instance = place.instance,
+                         .ranks = groups.ranks[static_cast<std::size_t>(place.instance)],
+                         .contributions = brought,
+                         .lanes = lanes},
+                        [](const Result<>&) {});
+      });
   bool named = false;
   for (const Outcome& process : outcomes) {
     EXPECT_NE(process.error, "");
@@ -224,14 +241,15 @@ TEST(NcclDouble, NamesAStuckRank) {
     released = true;
     changed.notify_all();
   });
-  const auto outcomes = train_with_nccl(p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
-    if (process != 1 || step != 1) return;
-    auto& streams = dynamic_cast<cuda::StreamSource&>(backend);
-    cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return released; });
-    });
-  });
+  const auto outcomes = train_with_nccl(
+      p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
+        if (process != 1 || step != 1) return;
+        auto& streams = dynamic_cast<cuda::StreamSource&>(backend);
+        cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
+          std::unique_lock lock(mutex);
+          changed.wait(lock, [&] { return released; });
+        });
+      });
   later.join();
   EXPECT_NE(outcomes[0].error.find("rank 0 timed out in"), std::string::npos) << outcomes[0].error;
   EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;

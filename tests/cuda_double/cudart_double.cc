@@ -52,7 +52,8 @@ struct CUstream_st {
       busy = true;
       lock.unlock();
       if (const int most = shake_us.load(); most > 0) {
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % static_cast<std::uint64_t>(most)));
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(random() % static_cast<std::uint64_t>(most)));
       }
       next();
       lock.lock();
@@ -75,7 +76,9 @@ namespace {
 std::mutex streams_mutex;
 std::deque<cudaStream_t> streams;  // alive
 
-cudaError_t no_device() { return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver; }
+cudaError_t no_device() {
+  return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
+}
 
 }  // namespace
 
@@ -94,7 +97,9 @@ void shake(std::uint64_t seed, int microseconds) {
   shake_us = microseconds;
 }
 
-void set_devices(int count) { devices = count; }
+void set_devices(int count) {
+  devices = count;
+}
 
 }  // namespace rehearse::cuda_double
 
@@ -106,7 +111,9 @@ cudaError_t cudaGetDeviceCount(int* count) {
   if (no_device() == cudaSuccess) *count = devices.load();
   return no_device();
 }
-cudaError_t cudaSetDevice(int) { return no_device(); }
+cudaError_t cudaSetDevice(int) {
+  return no_device();
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "a double, no GPU");
@@ -114,10 +121,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    default: return "error of the double";
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    default:
+      return "error of the double";
   }
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
@@ -139,8 +150,12 @@ cudaError_t cudaFree(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** to, size_t bytes) { return cudaMalloc(to, bytes); }
-cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+cudaError_t cudaMallocHost(void** to, size_t bytes) {
+  return cudaMalloc(to, bytes);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  return cudaFree(memory);
+}
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   std::memset(to, value, bytes);
   return cudaSuccess;
@@ -153,7 +168,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
   enqueue(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
@@ -190,7 +206,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
   *event = new CUevent_st;
   return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, 0);
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;

@@ -1,4 +1,5 @@
-// exec/cuda/gemm.h on a double's streams: the CPU's products, in fp32 or on operands rounded to bf16.
+// exec/cuda/gemm.h on a double's streams: the CPU's products, in fp32 or on operands rounded to
+// bf16.
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -22,7 +23,8 @@ std::vector<float> floats(Type type, const void* data, std::int64_t count) {
     std::memcpy(out.data(), data, out.size() * sizeof(float));
   } else {
     const auto* halves = static_cast<const std::uint16_t*>(data);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(halves[i]) << 16);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(halves[i]) << 16);
   }
   return out;
 }
@@ -31,7 +33,8 @@ void store(Type type, const std::vector<float>& from, void* to) {
   if (type == Type::Float32) {
     std::memcpy(to, from.data(), from.size() * sizeof(float));
   } else {
-    for (std::size_t i = 0; i < from.size(); ++i) static_cast<std::uint16_t*>(to)[i] = to_bf16(from[i]);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      static_cast<std::uint16_t*>(to)[i] = to_bf16(from[i]);
   }
 }
 
@@ -41,8 +44,8 @@ struct Gemm::Plans {};
 Gemm::Gemm() = default;
 Gemm::~Gemm() = default;
 
-int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-                 const void* bias, void* y, GemmWorkspace) {
+int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                 const void* w, const void* bias, void* y, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * n));
     exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), out.data());
@@ -51,24 +54,24 @@ int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t 
   });
   return 0;
 }
-int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-                 float* y, GemmWorkspace) {
-  cuda_double::enqueue(s, [=] {
-    exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y);
-  });
+int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                 const void* w, float* y, GemmWorkspace) {
+  cuda_double::enqueue(
+      s, [=] { exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y); });
   return 0;
 }
-int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                       const void* w, void* dx, GemmWorkspace) {
+int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                       const void* dy, const void* w, void* dx, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * k));
-    exec::linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(), out.data());
+    exec::linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
+                       out.data());
     store(t, out, dx);
   });
   return 0;
 }
-int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                        const void* x, float* dw, GemmWorkspace) {
+int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                        const void* dy, const void* x, float* dw, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
     exec::linear_weight(m, n, k, floats(t, dy, m * n).data(), floats(t, x, m * k).data(), dw);
   });

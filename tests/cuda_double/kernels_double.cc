@@ -13,8 +13,12 @@
 namespace rehearse::exec::cuda {
 namespace {
 
-const float* f(const void* data) { return static_cast<const float*>(data); }
-float* f(void* data) { return static_cast<float*>(data); }
+const float* f(const void* data) {
+  return static_cast<const float*>(data);
+}
+float* f(void* data) {
+  return static_cast<float*>(data);
+}
 
 template <class Work>
 int run(Stream stream, Type type, Work work) {
@@ -26,39 +30,48 @@ template <class Work>
 int run(Stream stream, Work work) {
   return run(stream, Type::Float32, std::move(work));
 }
-exec::AttentionShape cpu(const AttentionShape& s) { return {s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim}; }
+exec::AttentionShape cpu(const AttentionShape& s) {
+  return {s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
+}
 
 }  // namespace
 
-int layer_norm(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
-               const void* bias, double epsilon, void* y, float* statistics) {
-  return run(s, t, [=] { exec::layer_norm(rows, h, f(x), f(weight), f(bias), epsilon, f(y), statistics); });
+int layer_norm(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* x,
+               const void* weight, const void* bias, double epsilon, void* y, float* statistics) {
+  return run(s, t, [=] {
+    exec::layer_norm(rows, h, f(x), f(weight), f(bias), epsilon, f(y), statistics);
+  });
 }
 int rms_norm(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
              double epsilon, void* y, float* statistics) {
   return run(s, t, [=] { exec::rms_norm(rows, h, f(x), f(weight), epsilon, f(y), statistics); });
 }
-std::int64_t column_sums_scratch(std::int64_t, std::int64_t columns) { return 4 * columns; }
-int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                        const float* statistics, const void* weight, const void* residual, void* dx,
-                        float* d_weight, float* d_bias, void*) {
+std::int64_t column_sums_scratch(std::int64_t, std::int64_t columns) {
+  return 4 * columns;
+}
+int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
+                        const void* x, const float* statistics, const void* weight,
+                        const void* residual, void* dx, float* d_weight, float* d_bias, void*) {
   return run(s, t, [=] {
-    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx), d_weight, d_bias);
+    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
+                              d_weight, d_bias);
   });
 }
-int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                      const float* statistics, const void* weight, const void* residual, void* dx,
-                      float* d_weight, void*) {
+int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
+                      const void* x, const float* statistics, const void* weight,
+                      const void* residual, void* dx, float* d_weight, void*) {
   return run(s, t, [=] {
-    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx), d_weight);
+    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
+                            d_weight);
   });
 }
 
-int add_residual(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* x, const void* y,
-                 const void* bias, void* out) {
+int add_residual(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* x,
+                 const void* y, const void* bias, void* out) {
   return run(s, t, [=] { exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out)); });
 }
-int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y, float* sums, void*) {
+int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
+                    float* sums, void*) {
   return run(s, t, [=] { exec::add_column_sums(rows, cols, f(y), sums); });
 }
 int gelu(Stream s, Type t, std::int64_t count, const void* u, void* g) {
@@ -70,61 +83,79 @@ int gelu_backward(Stream s, Type t, std::int64_t count, const void* dg, const vo
 int swiglu(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* u, void* g) {
   return run(s, t, [=] { exec::swiglu(rows, width, f(u), f(g)); });
 }
-int swiglu_backward(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* dg, const void* u, void* du) {
+int swiglu_backward(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* dg,
+                    const void* u, void* du) {
   return run(s, t, [=] { exec::swiglu_backward(rows, width, f(dg), f(u), f(du)); });
 }
-int rope(Stream s, Type t, std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads, std::int64_t head_dim,
-         std::int64_t columns, double theta, bool inverse, void* x) {
-  return run(s, t, [=] { exec::rope(tokens, first, sequence, heads, head_dim, columns, theta, inverse, f(x)); });
+int rope(Stream s, Type t, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
+         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
+         bool inverse, void* x) {
+  return run(s, t, [=] {
+    exec::rope(tokens, first, sequence, heads, head_dim, columns, theta, inverse, f(x));
+  });
 }
 
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
   return run(s, t, [=] { exec::attention(cpu(shape), f(qkv), f(o), lse); });
 }
-int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o, const void* qkv,
-                       const void* o, const float* lse, void* dqkv, float* delta) {
-  return run(s, t, [=] { exec::attention_backward(cpu(shape), f(d_o), f(qkv), f(o), lse, f(dqkv), delta); });
-}
-
-int embed(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* table,
-          std::int64_t first, std::int64_t rows, void* out) {
-  return run(s, t, [=] { exec::embed(tokens, h, ids, f(table), first, rows, f(out)); });
-}
-int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) { return 0; }  // embed_backward sorts
-int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* dy,
-                   std::int64_t first, std::int64_t rows, const std::int32_t* order, float* d_table) {
+int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
+                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta) {
   return run(s, t, [=] {
-    exec::embed_backward(tokens, h, ids, f(dy), first, rows, const_cast<std::int32_t*>(order), d_table);
+    exec::attention_backward(cpu(shape), f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
   });
 }
-int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t sequence, std::int64_t first,
-                  const void* x, const void* positions, void* out) {
+
+int embed(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+          const void* table, std::int64_t first, std::int64_t rows, void* out) {
+  return run(s, t, [=] { exec::embed(tokens, h, ids, f(table), first, rows, f(out)); });
+}
+// embed_backward sorts
+int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) {
+  return 0;
+}
+int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
+                   const void* dy, std::int64_t first, std::int64_t rows, const std::int32_t* order,
+                   float* d_table) {
+  return run(s, t, [=] {
+    exec::embed_backward(tokens, h, ids, f(dy), first, rows, const_cast<std::int32_t*>(order),
+                         d_table);
+  });
+}
+int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t sequence,
+                  std::int64_t first, const void* x, const void* positions, void* out) {
   return run(s, t, [=] {
     for (std::int64_t k = 0; k < tokens; ++k) {
-      exec::add_residual(1, h, f(x) + k * h, f(positions) + (first + k) % sequence * h, nullptr, f(out) + k * h);
+      exec::add_residual(1, h, f(x) + k * h, f(positions) + (first + k) % sequence * h, nullptr,
+                         f(out) + k * h);
     }
   });
 }
-int add_positions_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t sequence,
-                           std::int64_t first, const void* dy, float* d_positions) {
+int add_positions_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h,
+                           std::int64_t sequence, std::int64_t first, const void* dy,
+                           float* d_positions) {
   return run(s, t, [=] {
     for (std::int64_t k = 0; k < tokens; ++k) {
       exec::add_column_sums(1, h, f(dy) + k * h, d_positions + (first + k) % sequence * h);
     }
   });
 }
-int row_maxima(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid, const float* logits, float* maxima) {
+int row_maxima(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+               const float* logits, float* maxima) {
   return run(s, [=] { exec::row_maxima(rows, columns, valid, logits, maxima); });
 }
-int row_sums(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first,
-             const float* logits, const float* maxima, const std::int32_t* targets, float* sums) {
-  return run(s, [=] { exec::row_sums(rows, columns, valid, first, logits, maxima, targets, sums); });
+int row_sums(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+             std::int64_t first, const float* logits, const float* maxima,
+             const std::int32_t* targets, float* sums) {
+  return run(s,
+             [=] { exec::row_sums(rows, columns, valid, first, logits, maxima, targets, sums); });
 }
-int loss_and_gradient(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first,
-                      const float* logits, const float* maxima, const float* sums, const std::int32_t* targets,
-                      float scale, void* d_logits, float* loss) {
+int loss_and_gradient(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+                      std::int64_t first, const float* logits, const float* maxima,
+                      const float* sums, const std::int32_t* targets, float scale, void* d_logits,
+                      float* loss) {
   return run(s, t, [=] {
-    exec::loss_and_gradient(rows, columns, valid, first, logits, maxima, sums, targets, scale, f(d_logits), loss);
+    exec::loss_and_gradient(rows, columns, valid, first, logits, maxima, sums, targets, scale,
+                            f(d_logits), loss);
   });
 }
 
@@ -136,38 +167,52 @@ Pieces cut_into_pieces(std::span<const TensorRange> ranges) {  // one piece per 
   }
   return made;
 }
-int sum_of_squares(Stream s, const float* values, const Piece* pieces, std::int64_t, const SlotRun* runs,
-                   std::int64_t num_runs, double*, double* slots) {
+int sum_of_squares(Stream s, const float* values, const Piece* pieces, std::int64_t,
+                   const SlotRun* runs, std::int64_t num_runs, double*, double* slots) {
   return run(s, [=] {
     for (std::int64_t r = 0; r < num_runs; ++r) {
       const Piece& piece = pieces[runs[r].first];
-      slots[runs[r].slot] += exec::sum_of_squares({values + piece.begin, static_cast<std::size_t>(piece.count)});
+      slots[runs[r].slot] +=
+          exec::sum_of_squares({values + piece.begin, static_cast<std::size_t>(piece.count)});
     }
   });
 }
-int clip_factor(Stream s, const double* squares, std::int64_t count, double clip_norm, float* factor) {
+int clip_factor(Stream s, const double* squares, std::int64_t count, double clip_norm,
+                float* factor) {
   return run(s, [=] {
     double sum = 0;
     for (std::int64_t k = 0; k < count; ++k) sum += squares[k];
     *factor = exec::clip_factor(std::sqrt(sum), clip_norm);
   });
 }
-AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay, std::int64_t step) {
+AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, double decay,
+                      std::int64_t step) {
   const double t = static_cast<double>(step + 1);
-  return {static_cast<float>(beta1), static_cast<float>(1 - beta1), static_cast<float>(beta2),
-          static_cast<float>(1 - beta2), static_cast<float>(rate / (1 - std::pow(beta1, t))),
-          static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))), static_cast<float>(epsilon),
+  return {static_cast<float>(beta1),
+          static_cast<float>(1 - beta1),
+          static_cast<float>(beta2),
+          static_cast<float>(1 - beta2),
+          static_cast<float>(rate / (1 - std::pow(beta1, t))),
+          static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
+          static_cast<float>(epsilon),
           static_cast<float>(1 - rate * decay)};
 }
-int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces, const float* gradients,
-          const float* scale, float* master, float* m, float* v, void* parameters) {
+int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces,
+          const float* gradients, const float* scale, float* master, float* m, float* v,
+          void* parameters) {
   if (parameters != nullptr) return cudaErrorNotSupported;
   return run(s, [=] {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       exec::kernels().adamw(pieces[k].count,
-                            {.scale = *scale, .beta1 = c.b1, .rest1 = c.a1, .beta2 = c.b2, .rest2 = c.a2,
-                             .keep = pieces[k].decays != 0 ? c.keep : 1.0F, .size = c.size, .root = c.root,
+                            {.scale = *scale,
+                             .beta1 = c.b1,
+                             .rest1 = c.a1,
+                             .beta2 = c.b2,
+                             .rest2 = c.a2,
+                             .keep = pieces[k].decays != 0 ? c.keep : 1.0F,
+                             .size = c.size,
+                             .root = c.root,
                              .epsilon = c.epsilon},
                             gradients + at, master + at, m + at, v + at);
     }
@@ -181,26 +226,29 @@ int cast(Stream s, Type from, Type to, std::int64_t count, const void* in, void*
 int to_double(Stream s, const float* in, double* out) {
   return run(s, [=] { *out = static_cast<double>(*in); });
 }
-int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count, std::span<const void* const> in,
-                  std::span<void* const> out) {
-  return run(s, t, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
-    for (std::int64_t i = 0; i < count; ++i) {
-      float sum = f(in[0])[i];
-      for (std::size_t k = 1; k < in.size(); ++k) {
-        sum = reduction == Reduction::Sum ? sum + f(in[k])[i] : std::max(sum, f(in[k])[i]);
-      }
-      for (void* to : out) f(to)[i] = sum;
-    }
-  });
+int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,
+                  std::span<const void* const> in, std::span<void* const> out) {
+  return run(
+      s, t, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
+        for (std::int64_t i = 0; i < count; ++i) {
+          float sum = f(in[0])[i];
+          for (std::size_t k = 1; k < in.size(); ++k) {
+            sum = reduction == Reduction::Sum ? sum + f(in[k])[i] : std::max(sum, f(in[k])[i]);
+          }
+          for (void* to : out) f(to)[i] = sum;
+        }
+      });
 }
-int reduce_doubles(Stream s, std::int64_t count, std::span<const double* const> in, std::span<double* const> out) {
-  return run(s, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
-    for (std::int64_t i = 0; i < count; ++i) {
-      double sum = in[0][i];
-      for (std::size_t k = 1; k < in.size(); ++k) sum += in[k][i];
-      for (double* to : out) to[i] = sum;
-    }
-  });
+int reduce_doubles(Stream s, std::int64_t count, std::span<const double* const> in,
+                   std::span<double* const> out) {
+  return run(
+      s, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
+        for (std::int64_t i = 0; i < count; ++i) {
+          double sum = in[0][i];
+          for (std::size_t k = 1; k < in.size(); ++k) sum += in[k][i];
+          for (double* to : out) to[i] = sum;
+        }
+      });
 }
 
 }  // namespace rehearse::exec::cuda

@@ -1,5 +1,5 @@
-// The part of NCCL that exec/nccl calls. "Processes" are threads of the test. What real NCCL answers
-// with a hang is found here: calls that do not match are an error that names both.
+// The part of NCCL that exec/nccl calls. "Processes" are threads of the test. What real NCCL
+// answers with a hang is found here: calls that do not match are an error that names both.
 #include <nccl.h>
 
 #include <algorithm>
@@ -26,7 +26,9 @@ namespace {
 
 constexpr auto kJoin = std::chrono::seconds(5);
 
-std::int64_t element_bytes(ncclDataType_t type) { return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2; }
+std::int64_t element_bytes(ncclDataType_t type) {
+  return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2;
+}
 
 struct Call {
   OpKind kind{};
@@ -36,11 +38,15 @@ struct Call {
   int root = 0;
   void *in = nullptr, *out = nullptr;
   bool same(const Call& other) const {
-    return std::tie(kind, count, type, maximum, root) == std::tie(other.kind, other.count, other.type, other.maximum, other.root);
+    return std::tie(kind, count, type, maximum, root) ==
+           std::tie(other.kind, other.count, other.type, other.maximum, other.root);
   }
   std::string text() const {
-    static const std::map<OpKind, std::string> kNames{{OpKind::AllReduce, "AllReduce"}, {OpKind::ReduceScatter, "ReduceScatter"},
-                                                      {OpKind::AllGather, "AllGather"}, {OpKind::Broadcast, "Broadcast"}, {OpKind::Reduce, "Reduce"}};
+    static const std::map<OpKind, std::string> kNames{{OpKind::AllReduce, "AllReduce"},
+                                                      {OpKind::ReduceScatter, "ReduceScatter"},
+                                                      {OpKind::AllGather, "AllGather"},
+                                                      {OpKind::Broadcast, "Broadcast"},
+                                                      {OpKind::Reduce, "Reduce"}};
     return kNames.at(kind) + " of " + std::to_string(count);
   }
 };
@@ -52,13 +58,13 @@ struct Clique {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  std::string failure;                        // ends every wait
+  std::string failure;  // ends every wait
   struct Slot {
     std::vector<Call> calls;
     std::vector<int> callers;
     bool done = false;
   };
-  std::map<std::int64_t, Slot> slots;         // by number of the collective
+  std::map<std::int64_t, Slot> slots;  // by number of the collective
   struct Message {
     const void* data = nullptr;
     std::size_t bytes = 0;
@@ -120,12 +126,13 @@ void perform(Clique& clique, Clique::Slot& slot) {
     if (call.kind == OpKind::ReduceScatter && out == in + offset) members[m].out = in;
     if (call.kind == OpKind::AllGather && in == out + offset) members[m].in = out;
   }
-  exec::perform({.kind = call.kind,
-                 .type = call.type == ncclFloat64 ? exec::ElementType::Float64 : exec::ElementType::Float32,
-                 .maximum = call.maximum,
-                 .elements = call.count * (parted ? clique.size : 1),
-                 .root = call.root,
-                 .contributions = members});
+  exec::perform(
+      {.kind = call.kind,
+       .type = call.type == ncclFloat64 ? exec::ElementType::Float64 : exec::ElementType::Float32,
+       .maximum = call.maximum,
+       .elements = call.count * (parted ? clique.size : 1),
+       .root = call.root,
+       .contributions = members});
 }
 
 ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Call& call) {
@@ -137,9 +144,9 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Call& call) 
     if (comm->aborted) return;
     Clique::Slot& slot = clique.slots[number];
     if (!slot.calls.empty() && !slot.calls.front().same(call)) {
-      return clique.fail("collective " + std::to_string(number) + " mismatch: rank " + std::to_string(comm->rank) +
-                         " calls " + call.text() + ", rank " + std::to_string(slot.callers.front()) + " " +
-                         slot.calls.front().text());
+      return clique.fail("collective " + std::to_string(number) + " mismatch: rank " +
+                         std::to_string(comm->rank) + " calls " + call.text() + ", rank " +
+                         std::to_string(slot.callers.front()) + " " + slot.calls.front().text());
     }
     slot.calls.push_back(call);
     slot.callers.push_back(comm->rank);
@@ -174,7 +181,8 @@ ncclResult_t join(ncclComm_t* comm, std::shared_ptr<Clique> clique, int rank) {
   std::unique_lock lock(made->clique->mutex);
   ++made->clique->joined;
   made->clique->changed.notify_all();
-  const bool all = made->clique->changed.wait_for(lock, kJoin, [&] { return made->clique->joined == made->clique->size; });
+  const bool all = made->clique->changed.wait_for(
+      lock, kJoin, [&] { return made->clique->joined == made->clique->size; });
   return all ? ncclSuccess : ncclRemoteError;
 }
 
@@ -193,14 +201,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess ? "no error" : result == ncclRemoteError ? "remote process exited or there was a network error" : "invalid usage";
+  return result == ncclSuccess       ? "no error"
+         : result == ncclRemoteError ? "remote process exited or there was a network error"
+                                     : "invalid usage";
 }
 const char* ncclGetLastError(ncclComm_t comm) {
   const std::scoped_lock lock(comm->clique->mutex);
   comm->last_error = comm->clique->failure;
   return comm->last_error.c_str();
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t*) {
   std::shared_ptr<Clique> clique;
   {
     const std::scoped_lock lock(registry_mutex);
@@ -219,7 +230,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ma
     Clique::Split& split = clique.splits[parent->splits++];
     split.asked.emplace_back(color, key, parent->rank);
     clique.changed.notify_all();
-    const bool all = clique.changed.wait_for(lock, kJoin, [&] { return static_cast<int>(split.asked.size()) == clique.size; });
+    const bool all = clique.changed.wait_for(
+        lock, kJoin, [&] { return static_cast<int>(split.asked.size()) == clique.size; });
     if (!all) return ncclRemoteError;
     *made = nullptr;
     if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
@@ -252,23 +264,39 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {OpKind::AllReduce, static_cast<std::int64_t>(count), type, op == ncclMax, 0, const_cast<void*>(in), out});
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {OpKind::AllReduce, static_cast<std::int64_t>(count), type, op == ncclMax, 0,
+                     const_cast<void*>(in), out});
 }
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {OpKind::ReduceScatter, static_cast<std::int64_t>(count), type, false, 0, const_cast<void*>(in), out});
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {OpKind::ReduceScatter, static_cast<std::int64_t>(count), type, false, 0,
+                     const_cast<void*>(in), out});
 }
-ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {OpKind::AllGather, static_cast<std::int64_t>(count), type, false, 0, const_cast<void*>(in), out});
+ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {OpKind::AllGather, static_cast<std::int64_t>(count), type, false, 0,
+                     const_cast<void*>(in), out});
 }
-ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {OpKind::Broadcast, static_cast<std::int64_t>(count), type, false, root, const_cast<void*>(in), out});
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {OpKind::Broadcast, static_cast<std::int64_t>(count), type, false, root,
+                     const_cast<void*>(in), out});
 }
-ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t, int root, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {OpKind::Reduce, static_cast<std::int64_t>(count), type, false, root, const_cast<void*>(in), out});
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {OpKind::Reduce, static_cast<std::int64_t>(count), type, false, root,
+                     const_cast<void*>(in), out});
 }
 
-ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
   const auto message = std::make_shared<Clique::Message>();
   message->data = data;
@@ -284,7 +312,8 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
                },
                stream});
 }
-ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
   return post({[] {},
@@ -296,8 +325,10 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
                  const std::shared_ptr<Clique::Message> message = box.front();
                  box.pop_front();
                  if (message->bytes != bytes) {
-                   return comm->clique->fail("rank " + std::to_string(comm->rank) + " receives " + std::to_string(bytes) +
-                                             " bytes, rank " + std::to_string(peer) + " sends " + std::to_string(message->bytes));
+                   return comm->clique->fail("rank " + std::to_string(comm->rank) + " receives " +
+                                             std::to_string(bytes) + " bytes, rank " +
+                                             std::to_string(peer) + " sends " +
+                                             std::to_string(message->bytes));
                  }
                  std::memcpy(data, message->data, bytes);
                  message->taken = true;

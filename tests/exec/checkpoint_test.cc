@@ -431,7 +431,7 @@ TEST_F(Layouts, AreWrittenByTwoProcessesAsByOne) {
 }
 
 // --- going on
-// -----------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 TEST_F(Resume, IsBitExactInTheSameLayout) {
   for (const std::size_t i : {0U, 3U, 6U, 7U, 10U, 11U, 14U, 16U}) {
@@ -473,7 +473,7 @@ TEST_F(Resume, GoesOnInAnyLayout) {
 }
 
 // --- writing
-// ------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 TEST_F(Writing, ReplacesAndCleansUp) {
   Training run(Family::Gpt2, {});

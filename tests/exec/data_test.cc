@@ -74,12 +74,15 @@ TEST(Data, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(error_of(write("short.bin", "abc")).find("too short"), std::string::npos);
   EXPECT_NE(error_of(write("magic.bin", token_file(1, 1, 2, {1, 2}))).find("not a token file"),
             std::string::npos);
-  EXPECT_NE(error_of(write("version.bin", token_file(20240520, 2, 2, {1, 2}))).find("not a token file"),
-            std::string::npos);
-  EXPECT_NE(error_of(write("cut.bin", token_file(20240520, 1, 3, {1, 2}))).find("its header says 3"),
-            std::string::npos);
-  EXPECT_NE(error_of(write("negative.bin", token_file(20240520, 1, -1, {1, 2}))).find("header says 0"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(write("version.bin", token_file(20240520, 2, 2, {1, 2}))).find("not a token file"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of(write("cut.bin", token_file(20240520, 1, 3, {1, 2}))).find("its header says 3"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of(write("negative.bin", token_file(20240520, 1, -1, {1, 2}))).find("header says 0"),
+      std::string::npos);
   EXPECT_NE(error_of(write("empty", "")).find("no two tokens"), std::string::npos);
   EXPECT_NE(error_of(write("beyond", "az"), 100).find("token 122 is not in the vocabulary of 100"),
             std::string::npos);
@@ -98,7 +101,8 @@ TEST(Data, SyntheticTokensComeFromTheSeedAlone) {
   EXPECT_EQ(one.targets.back(), sample(a.value(), 4, 500).inputs.front());
 }
 
-// The reference values of SplitMix64 with seed 1234567 (Vigna's splitmix64.c, as Rosetta Code lists).
+// The reference values of SplitMix64 with seed 1234567 (Vigna's splitmix64.c, as Rosetta Code
+// lists).
 TEST(SplitMix, GivesItsPublishedNumbers) {
   EXPECT_EQ(split_mix(1234567, 0), 6457827717110365317ULL);
   EXPECT_EQ(split_mix(1234567, 1), 3203168211198807973ULL);

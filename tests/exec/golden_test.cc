@@ -1,5 +1,5 @@
-// PyTorch's numbers: ten AdamW steps of two GPT-2-like models (tests/data/golden/README.md), trained
-// by the interpreter in several layouts.
+// PyTorch's numbers: ten AdamW steps of two GPT-2-like models (tests/data/golden/README.md),
+// trained by the interpreter in several layouts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "exec/data.h"
 #include "exec/cpu_backend.h"
+#include "exec/data.h"
 #include "exec/interpreter.h"
 #include "exec/kernels/gemm.h"
 #include "schedules/passes/lower.h"
@@ -65,8 +65,8 @@ std::uint64_t fnv1a(const std::string& text) {
   return hash;
 }
 double formula_weight(const std::string& name, std::int64_t i, std::int64_t layers) {
-  const double u = static_cast<double>(split_mix(fnv1a(name), static_cast<std::uint64_t>(i)) >> 40) /
-                   16777216.0;
+  const double u =
+      static_cast<double>(split_mix(fnv1a(name), static_cast<std::uint64_t>(i)) >> 40) / 16777216.0;
   double base = 0, spread = 0.02 * std::sqrt(3.0);
   if (name.ends_with("bias")) {
     spread = 0.01;
@@ -81,8 +81,10 @@ double formula_weight(const std::string& name, std::int64_t i, std::int64_t laye
 std::vector<std::int32_t> formula_tokens(std::int64_t count, std::int64_t vocabulary) {
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto h = static_cast<std::int64_t>(split_mix(20240607, static_cast<std::uint64_t>(i)) >> 33);
-    tokens.push_back(static_cast<std::int32_t>(((h % 16) * (vocabulary / 16) + i % (vocabulary / 16)) % vocabulary));
+    const auto h =
+        static_cast<std::int64_t>(split_mix(20240607, static_cast<std::uint64_t>(i)) >> 33);
+    tokens.push_back(static_cast<std::int32_t>(
+        ((h % 16) * (vocabulary / 16) + i % (vocabulary / 16)) % vocabulary));
   }
   return tokens;
 }
@@ -153,8 +155,9 @@ void expect_golden(const std::string& size, const Layout& layout) {
   options.train.clip_norm = 0;
   const Json& f64 = json["f64"];
   double worst_norm = 0;
-  // Adam makes steps of the rounding noise in gradients near 1e-8. Eigen sums in one run, which is too
-  // noisy for `tiny` (up to 4e-5 at step 7); our products sum in short runs (exec/kernels/product.inc).
+  // Adam makes steps of the rounding noise in gradients near 1e-8. Eigen sums in one run, which is
+  // too noisy for `tiny` (up to 4e-5 at step 7); our products sum in short runs
+  // (exec/kernels/product.inc).
   const bool own_products = instruction_set() != "baseline";
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int32_t r = 0; r < layout.d; ++r) {
@@ -172,8 +175,9 @@ void expect_golden(const std::string& size, const Layout& layout) {
     const auto s = static_cast<std::size_t>(step);
     const double loss = f64["loss"][s];
     EXPECT_NEAR(result.value().loss / loss, 1, 2e-6) << "step " << step;
-    const Json& norm = f64.contains("grad_norm_per_step") ? f64["grad_norm_per_step"][s]["__total__"]
-                                                          : f64["grad_norm"][s];
+    const Json& norm = f64.contains("grad_norm_per_step")
+                           ? f64["grad_norm_per_step"][s]["__total__"]
+                           : f64["grad_norm"][s];
     const double error = result.value().grad_norm / norm.get<double>() - 1;
     worst_norm = std::max(worst_norm, std::abs(error));
     if (size == "micro" || own_products) {
@@ -201,7 +205,8 @@ void expect_golden(const std::string& size, const Layout& layout) {
       for (const TensorPlace& place : run.places()) {
         if (golden_name(place.name) != name) continue;
         double squares = 0;
-        for (const float w : run.parameter(place.name)) squares += static_cast<double>(w) * static_cast<double>(w);
+        for (const float w : run.parameter(place.name))
+          squares += static_cast<double>(w) * static_cast<double>(w);
         EXPECT_NEAR(std::sqrt(squares) / norm.get<double>(), 1, 1e-4) << name;
       }
     }
@@ -216,15 +221,30 @@ TEST(Golden, MicroTrainsAsPyTorchDoesInEveryLayout) {
       {.name = "selective recompute", .recompute = RecomputeMode::Selective},
       {.name = "pp2 1f1b", .p = 2, .schedule = "1f1b"},
       {.name = "pp2 zb_h1", .p = 2, .schedule = "zb_h1"},
-      {.name = "pp2 zb_h1 full recompute", .p = 2, .schedule = "zb_h1", .recompute = RecomputeMode::Full},
+      {.name = "pp2 zb_h1 full recompute",
+       .p = 2,
+       .schedule = "zb_h1",
+       .recompute = RecomputeMode::Full},
       {.name = "tp2", .t = 2},
       {.name = "tp4 sp", .t = 4, .sequence_parallel = true},
       {.name = "dp2", .d = 2},
       {.name = "dp2 zero1", .d = 2, .zero = 1},
       {.name = "dp2 zero2", .d = 2, .zero = 2},
       {.name = "dp2 zero3", .d = 2, .zero = 3},
-      {.name = "tp2 sp pp2 dp2 zero1", .t = 2, .p = 2, .d = 2, .zero = 1, .sequence_parallel = true, .schedule = "1f1b"},
-      {.name = "tp2 sp pp2 dp2 zero3", .t = 2, .p = 2, .d = 2, .zero = 3, .sequence_parallel = true, .schedule = "gpipe"},
+      {.name = "tp2 sp pp2 dp2 zero1",
+       .t = 2,
+       .p = 2,
+       .d = 2,
+       .zero = 1,
+       .sequence_parallel = true,
+       .schedule = "1f1b"},
+      {.name = "tp2 sp pp2 dp2 zero3",
+       .t = 2,
+       .p = 2,
+       .d = 2,
+       .zero = 3,
+       .sequence_parallel = true,
+       .schedule = "gpipe"},
   };
   for (const Layout& layout : layouts) {
     expect_golden("micro", layout);
@@ -238,8 +258,13 @@ TEST(Golden, TinyTrainsAsPyTorchDoesInEveryLayout) {
       {.name = "two samples at a time", .micro_batch = 2},
       {.name = "one sample at a time"},
       {.name = "dp2 zero1", .d = 2, .zero = 1, .micro_batch = 4},
-      {.name = "pp2 interleaved tp2", .t = 2, .p = 2, .v = 2, .sequence_parallel = true,
-       .schedule = "interleaved_1f1b", .micro_batch = 2},
+      {.name = "pp2 interleaved tp2",
+       .t = 2,
+       .p = 2,
+       .v = 2,
+       .sequence_parallel = true,
+       .schedule = "interleaved_1f1b",
+       .micro_batch = 2},
   };
   for (const Layout& layout : layouts) expect_golden("tiny", layout);
 }

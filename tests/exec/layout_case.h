@@ -53,7 +53,8 @@ struct Trained {
   std::string error;
 };
 
-inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys, int workers = 1) {
+inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys,
+                            int workers = 1) {
   Trained out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
@@ -75,7 +76,8 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
   process.initialise(initial_values(model, options.seed));
   const Result<Data> data = Data::open("synthetic", model.vocabulary, options.seed);
   if (!data) return fail(data.error());
-  const Result<std::vector<StepReport>> steps = train(process, plan, options, data.value(), nullptr);
+  const Result<std::vector<StepReport>> steps =
+      train(process, plan, options, data.value(), nullptr);
   if (!steps) return fail(steps.error());
   for (const StepReport& step : steps.value()) {
     out.losses.push_back(step.loss);

@@ -27,20 +27,22 @@ Recorded record(const std::vector<std::string>& plan_keys) {
   EXPECT_TRUE(made) << made.error().message;
   const Result<StepResult> ran = made.value()->run({.train = scenario.value().train});
   EXPECT_TRUE(ran) << ran.error().message;
-  for (const auto& rank : made.value()->local().ranks) out.rows.emplace_back(rank->row, rank->rank.value);
+  for (const auto& rank : made.value()->local().ranks)
+    out.rows.emplace_back(rank->row, rank->rank.value);
   out.calls = std::move(backend.calls);
   return out;
 }
 
 const std::vector<std::vector<std::string>> kLayouts{
     {"pipeline_parallel=4", "schedule=interleaved_1f1b", "virtual_stages=2"},
-    {"tensor_parallel=2", "data_parallel=2", "pipeline_parallel=2", "zero_stage=3", "sequence_parallel=true"},
+    {"tensor_parallel=2", "data_parallel=2", "pipeline_parallel=2", "zero_stage=3",
+     "sequence_parallel=true"},
     {"pipeline_parallel=2", "data_parallel=4", "schedule=zb_h1", "zero_stage=1"},
     {"pipeline_parallel=4", "schedule=dualpipe", "data_parallel=1"},
     {"tensor_parallel=4", "data_parallel=2", "zero_stage=2"}};
 
-// Every op of every rank begins and ends once; on a stream in program order; after what it waits for
-// was issued.
+// Every op of every rank begins and ends once; on a stream in program order; after what it waits
+// for was issued.
 TEST(NullBackend, IssuesEveryOpOnceInOrder) {
   for (const auto& keys : kLayouts) {
     const Recorded r = record(keys);
@@ -49,7 +51,9 @@ TEST(NullBackend, IssuesEveryOpOnceInOrder) {
     for (const NullBackend::Call& call : r.calls) {
       if (call.what == "begin") {
         EXPECT_EQ(1, (++begun[{call.lane.rank, call.op.value}]));
-        std::int32_t& previous = last.try_emplace({call.lane.rank, static_cast<int>(call.lane.stream)}, -1).first->second;
+        std::int32_t& previous =
+            last.try_emplace({call.lane.rank, static_cast<int>(call.lane.stream)}, -1)
+                .first->second;
         EXPECT_LT(previous, call.op.value);
         previous = call.op.value;
         for (const OpId wait : r.schedule.waits_of(call.op)) {
@@ -60,15 +64,16 @@ TEST(NullBackend, IssuesEveryOpOnceInOrder) {
       }
     }
     for (const auto& [row, rank] : r.rows) {
-      for (std::int32_t i = r.schedule.row_begin[row.index()]; i < r.schedule.row_begin[row.index() + 1]; ++i) {
+      for (std::int32_t i = r.schedule.row_begin[row.index()];
+           i < r.schedule.row_begin[row.index() + 1]; ++i) {
         EXPECT_EQ(1, (ended[{rank, i}])) << keys[0];
       }
     }
   }
 }
 
-// Products between an op's begin and end count what the model needs: over the step of one rank, three
-// times the forward's (input and weight gradients), logits included.
+// Products between an op's begin and end count what the model needs: over the step of one rank,
+// three times the forward's (input and weight gradients), logits included.
 TEST(NullBackend, CountsTheModelsProducts) {
   const Recorded r = record({});
   std::map<std::string_view, std::int64_t> sum;
@@ -81,16 +86,16 @@ TEST(NullBackend, CountsTheModelsProducts) {
   EXPECT_EQ(sum["linear_weight"], tokens * (layers + head));
 }
 
-// Members of a group meet in the same order on every rank: exchanges of one instance never interleave
-// with another's half done, and there are as many as the communication rows say.
+// Members of a group meet in the same order on every rank: exchanges of one instance never
+// interleave with another's half done, and there are as many as the communication rows say.
 TEST(NullBackend, AsksForEachCollectiveOnce) {
   const Recorded r = record({"tensor_parallel=2"});
   std::int64_t all_reduces = 0;
   for (const NullBackend::Call& call : r.calls) {
     if (call.what == "exchange" && call.kind == OpKind::AllReduce) ++all_reduces;
   }
-  // Per micro-batch (8): 2 forward and 2 backward in each of 8 layers, 1 for the embedding, 3 in the
-  // head (maxima, sums, d_input); then the norms over all ranks.
+  // Per micro-batch (8): 2 forward and 2 backward in each of 8 layers, 1 for the embedding, 3 in
+  // the head (maxima, sums, d_input); then the norms over all ranks.
   EXPECT_EQ(all_reduces, 8 * (8 * 4 + 1 + 3) + 1);
 }
 

@@ -60,11 +60,13 @@ TEST(Clip, ScalesLongGradientsOnly) {
 
 TEST(Norm, IsSummedInDouble) {
   std::vector<float> values(10000000, 1e-4F);  // fp32 would stop growing at 2^24 times the addend
-  EXPECT_NEAR(sum_of_squares(values), 1e7 * static_cast<double>(1e-4F) * static_cast<double>(1e-4F), 1e-9);
+  EXPECT_NEAR(sum_of_squares(values), 1e7 * static_cast<double>(1e-4F) * static_cast<double>(1e-4F),
+              1e-9);
 }
 
 TEST(LearningRate, WarmsUpAndDecays) {
-  TrainOptions options{.steps = 20, .learning_rate = 1.0, .warmup_steps = 4, .min_learning_rate = 0.2};
+  TrainOptions options{
+      .steps = 20, .learning_rate = 1.0, .warmup_steps = 4, .min_learning_rate = 0.2};
   EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.25);
   EXPECT_DOUBLE_EQ(learning_rate(options, 3), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(options, 19), 1.0);  // constant

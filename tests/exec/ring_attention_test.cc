@@ -1,5 +1,5 @@
-// Attention block by block around a ring gives what attention over the whole sequence gives, forward
-// and backward, where blocks begin and end inside of tiles.
+// Attention block by block around a ring gives what attention over the whole sequence gives,
+// forward and backward, where blocks begin and end inside of tiles.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,9 @@ namespace rehearse::exec {
 namespace {
 
 using Array = std::vector<float>;
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
 
 Array noise(std::int64_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -47,16 +49,21 @@ class Ring : public testing::TestWithParam<Case> {};
 
 TEST_P(Ring, IsAttentionOverTheWholeSequence) {
   const Case c = GetParam();
-  const AttentionShape whole{.tokens = c.samples * c.sequence, .sequence = c.sequence, .heads = c.heads,
-                             .kv_heads = c.kv_heads, .head_dim = c.head_dim};
+  const AttentionShape whole{.tokens = c.samples * c.sequence,
+                             .sequence = c.sequence,
+                             .heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .head_dim = c.head_dim};
   AttentionShape local = whole;
   local.tokens /= c.ring;
   local.sequence /= c.ring;
-  const std::int64_t columns = whole.columns(), width = c.heads * c.head_dim, kv = whole.kv_columns();
+  const std::int64_t columns = whole.columns(), width = c.heads * c.head_dim,
+                     kv = whole.kv_columns();
   const Array qkv = noise(whole.tokens * columns, 1), d_o = noise(whole.tokens * width, 2);
   Array o(at(whole.tokens * width)), lse(at(c.heads * whole.tokens)), delta = lse, dqkv = qkv;
   attention(whole, qkv.data(), o.data(), lse.data());
-  attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(), delta.data());
+  attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
+                     delta.data());
 
   // Every rank's rows of an array of the whole.
   const auto part_of = [&](const Array& all, std::int64_t rank, std::int64_t stride) {
@@ -79,8 +86,8 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
   }
   const auto part = [&](std::int64_t rank, std::int64_t step) {
     const std::int64_t rows = local.sequence;
-    AttentionPart made{.shape = local, .query_end = rows, .key_end = rows, .key_stride = kv,
-                       .causal = step == 0};
+    AttentionPart made{
+        .shape = local, .query_end = rows, .key_end = rows, .key_stride = kv, .causal = step == 0};
     if (step > 0) (step <= rank ? made.key_end : made.query_begin) = rows / 2;
     return made;
   };
@@ -91,8 +98,8 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
     for (std::int64_t step = 0; step < c.ring; ++step) {
       AttentionPart now = part(rank, step);
       now.first = step == 0;
-      attention_part(now, q[at(rank)].data(), blocks[at((rank - step + c.ring) % c.ring)].data(), sum.data(),
-                     own_lse.data());
+      attention_part(now, q[at(rank)].data(), blocks[at((rank - step + c.ring) % c.ring)].data(),
+                     sum.data(), own_lse.data());
     }
     EXPECT_LE(distance(sum, part_of(o, rank, width)), 1e-6) << "o of rank " << rank;
     const Array mine = part_of(d_o, rank, width);

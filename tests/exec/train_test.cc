@@ -33,10 +33,13 @@ void start(Ready& on, int workers = 1) {
   on.process->initialise(initial_values(on.scenario.model, on.scenario.train.seed));
 }
 
-Data synthetic() { return Data::open("synthetic", 61, 7).value(); }
+Data synthetic() {
+  return Data::open("synthetic", 61, 7).value();
+}
 
 // All samples of a step, as a multiset: (first token ... last token).
-std::multiset<std::vector<std::int32_t>> samples(const std::vector<std::string>& plan, std::int64_t step) {
+std::multiset<std::vector<std::int32_t>> samples(const std::vector<std::string>& plan,
+                                                 std::int64_t step) {
   Ready on = ready(Family::Gpt2, plan);
   start(on);
   load_batch(*on.process, on.scenario.plan, synthetic(), 8 * step);
@@ -69,7 +72,8 @@ TEST(InitialValues, DependOnSeedNameAndElementAlone) {
   EXPECT_NE(other("h.0.attn.c_attn.weight", 5), first);
 }
 
-// Standard deviation over n = 40,000 draws: relative error 1/sqrt(2n) = 0.35 %; 5 of them are 1.8 %.
+// Standard deviation over n = 40,000 draws: relative error 1/sqrt(2n) = 0.35 %; 5 of them are 1.8
+// %.
 TEST(InitialValues, HaveGpt2sDeviations) {
   const Scenario scenario = layout_scenario(Family::Gpt2, {}).value();  // 8 layers
   const auto values = initial_values(scenario.model, 7);
@@ -86,15 +90,17 @@ TEST(InitialValues, HaveGpt2sDeviations) {
   EXPECT_NEAR(deviation("wte.weight") / 0.02, 1, 0.018);
   EXPECT_NEAR(deviation("h.3.mlp.c_fc.weight") / 0.02, 1, 0.018);
   EXPECT_NEAR(deviation("model.layers.0.mlp.gate_up_proj.weight") / 0.02, 1, 0.018);
-  for (const char* name : {"h.3.attn.c_proj.weight", "h.3.mlp.c_proj.weight",
-                           "model.layers.1.self_attn.o_proj.weight", "model.layers.1.mlp.down_proj.weight"}) {
+  for (const char* name :
+       {"h.3.attn.c_proj.weight", "h.3.mlp.c_proj.weight", "model.layers.1.self_attn.o_proj.weight",
+        "model.layers.1.mlp.down_proj.weight"}) {
     EXPECT_NEAR(deviation(name) / (0.02 / 4), 1, 0.018) << name;  // sqrt(2 * 8) = 4
   }
   for (const char* name : {"h.0.ln_1.weight", "ln_f.weight", "model.norm.weight",
                            "model.layers.0.post_attention_layernorm.weight"}) {
     EXPECT_EQ(values(name, 3), 1.0) << name;
   }
-  for (const char* name : {"h.0.ln_1.bias", "h.0.attn.c_attn.bias"}) EXPECT_EQ(values(name, 3), 0.0) << name;
+  for (const char* name : {"h.0.ln_1.bias", "h.0.attn.c_attn.bias"})
+    EXPECT_EQ(values(name, 3), 0.0) << name;
 }
 
 // The same eight samples again and again: learnt by heart.
@@ -166,12 +172,15 @@ TEST(Train, SaysThatItDiverged) {
   const auto steps = train(*on.process, on.scenario.plan, options, synthetic(), nullptr);
   ASSERT_FALSE(steps);
   EXPECT_TRUE(steps.error().infeasible);
-  EXPECT_NE(steps.error().message.find("diverged at step"), std::string::npos) << steps.error().message;
+  EXPECT_NE(steps.error().message.find("diverged at step"), std::string::npos)
+      << steps.error().message;
 }
 
 TEST(Train, RefusesWhatItDoesNotExecute) {
-  Ready on = ready(Family::Gpt2, {"context_parallel=2", "pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"});
-  const auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
+  Ready on = ready(Family::Gpt2, {"context_parallel=2", "pipeline_parallel=2", "schedule=seq_1f1b",
+                                  "sequence_slices=2"});
+  const auto made =
+      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("context_parallel"), std::string::npos);
 }
@@ -179,8 +188,9 @@ TEST(Train, RefusesWhatItDoesNotExecute) {
 // What was measured obeys the schedule: streams in order, no op before what it waits for.
 TEST(Times, HonourStreamsAndWaits) {
   for (const int workers : {1, 2}) {
-    Ready on = ready(Family::Gpt2, {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2",
-                                    "schedule=interleaved_1f1b", "virtual_stages=2", "zero_stage=2"});
+    Ready on =
+        ready(Family::Gpt2, {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2",
+                             "schedule=interleaved_1f1b", "virtual_stages=2", "zero_stage=2"});
     start(on, workers);
     load_batch(*on.process, on.scenario.plan, synthetic(), 0);
     const auto ran = on.process->run({.learning_rate = 0.01, .train = on.scenario.train});

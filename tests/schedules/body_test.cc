@@ -36,7 +36,8 @@ TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
   };
   for (const Expected& row : rows) {
     for (int type = 0; type < 2; ++type) {
-      const Body b = body(row.segment, row.direction, type == 0 ? ComputeType::Bf16 : ComputeType::Fp32);
+      const Body b =
+          body(row.segment, row.direction, type == 0 ? ComputeType::Bf16 : ComputeType::Fp32);
       EXPECT_EQ(b.saved_for_input, row.slab_i[type]);
       EXPECT_EQ(b.saved_for_weight, row.slab_w[type]);
       EXPECT_EQ(b.workspace, row.workspace[type]);
@@ -46,7 +47,8 @@ TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
 }
 
 TEST(RehearseBody, CountsTheFlopsOfTheExample) {
-  EXPECT_EQ(body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16).flops(), 1572864 + 65536);
+  EXPECT_EQ(body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16).flops(),
+            1572864 + 65536);
   EXPECT_EQ(body(SegmentKind::Layer, Direction::Backward, ComputeType::Bf16).flops(),
             3145728 + 163840 + 65536);
   EXPECT_EQ(body(SegmentKind::Head, Direction::Forward, ComputeType::Bf16).flops(), 1572864);
@@ -65,9 +67,11 @@ TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
 }
 
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
-  const Body f = body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
+  const Body f =
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
   EXPECT_EQ(f.saved_for_input + f.saved_for_weight, 16896 + 12288 + 2048 + 256);  // + o + lse
-  const Body full = body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
+  const Body full =
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
   EXPECT_EQ(full.saved_for_input + full.saved_for_weight, 0);
 }
 

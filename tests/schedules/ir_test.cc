@@ -13,9 +13,10 @@ TEST(Op, IsWrittenInTorchsNotation) {
   op.segment_begin = 0;
   op.segment_end = 2;
   EXPECT_EQ(to_text(op), "3F1[0:2]");
-  EXPECT_EQ(to_text(Op{.kind = OpKind::Send, .payload = Payload::Gradient, .stage = {2},
-                       .microbatch = {0}}),
-            "2SEND_B0");
+  EXPECT_EQ(
+      to_text(
+          Op{.kind = OpKind::Send, .payload = Payload::Gradient, .stage = {2}, .microbatch = {0}}),
+      "2SEND_B0");
 }
 
 // rank = tp + 2 dp + 4 pp for the order tp-cp-ep-dp-pp with t = d = p = 2.

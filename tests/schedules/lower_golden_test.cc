@@ -76,7 +76,8 @@ void expect_listing(const Schedule& schedule, const std::string& path) {
   }
   const auto expected = lines_of(read(path)), actual = lines_of(text);
   for (std::size_t i = 0; i < std::max(expected.size(), actual.size()); ++i) {
-    EXPECT_EQ(i < actual.size() ? normal(actual[i]) : "", i < expected.size() ? normal(expected[i]) : "");
+    EXPECT_EQ(i < actual.size() ? normal(actual[i]) : "",
+              i < expected.size() ? normal(expected[i]) : "");
   }
 }
 
@@ -175,7 +176,8 @@ TEST(LowerGolden, EventsAreAsFewAsTheDesigns) {
   for (const auto& [zero, expected] : {std::pair{1, std::array{23, 22}}, {3, std::array{32, 33}}}) {
     const Schedule s = lowered(zero, ComputeType::Bf16);
     for (std::size_t r = 0; r < 2; ++r) {
-      const auto begin = static_cast<std::size_t>(s.row_begin[r]), end = static_cast<std::size_t>(s.row_begin[r + 1]);
+      const auto begin = static_cast<std::size_t>(s.row_begin[r]),
+                 end = static_cast<std::size_t>(s.row_begin[r + 1]);
       EXPECT_EQ(s.wait_begin[end] - s.wait_begin[begin], expected[r]);
     }
   }

@@ -101,7 +101,7 @@ TEST(Auto, IsNeverWorseThanTheBestNamedScheduleInTheSameMemory) {
   RecordProperty("strictly_better", strictly_better);
 }
 
-// --- All orders of a small pipeline -------------------------------------------------------------
+// --- All orders of a small pipeline ------------------------------------------
 
 // A row is a sequence of F, I, W in which the k-th I comes behind the k-th F and the k-th W behind
 // the k-th I; with m micro-batches there are 5, 42, 462 of them for m = 2, 3, 4.

@@ -81,7 +81,7 @@ void drop_wait(Schedule& schedule, std::size_t wait) {
   }
 }
 
-// --- good ones -----------------------------------------------------------------------------------
+// --- good ones ---------------------------------------------------------------
 
 TEST(Validate, EveryFixtureIsSoundInEveryModel) {
   for (const std::string& path : testing::json_files("tests/data/schedules")) {
@@ -139,7 +139,7 @@ TEST(Validate, FullLoweringsAreSoundAndEveryRuleHasSomethingToLookAt) {
   }
 }
 
-// --- V1 ------------------------------------------------------------------------------------------
+// --- V1 ----------------------------------------------------------------------
 
 TEST(Form, AMicrobatchOutOfRangeIsNamed) {
   EXPECT_EQ(violations(read_schedule_json("tests/data/schedules/negative/"
@@ -174,7 +174,7 @@ TEST(Form, AWaitForTheOwnStreamIsNamed) {
                "V1: 0SEND_F1 on rank 0 waits for op 1, which is on its own stream: order says it");
 }
 
-// --- V2, V3 --------------------------------------------------------------------------------------
+// --- V2, V3 ------------------------------------------------------------------
 
 TEST(Completeness, AMissingBackwardIsNamed) {
   EXPECT_EQ(violations(csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n")),
@@ -242,7 +242,7 @@ TEST(Order, AnOpBeforeItsProducerOnTheSameRankIsNamed) {
                           "-> 1F0 on rank 1 -> 2F0 on rank 1"}));
 }
 
-// --- V4, V6 --------------------------------------------------------------------------------------
+// --- V4, V6 ------------------------------------------------------------------
 
 TEST(Transfers, ASendThatIsMissingLeavesItsRecvAlone) {
   EXPECT_EQ(violations(csv("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n")),
@@ -305,7 +305,7 @@ TEST(Deadlock, AComputeOrderCanHangToo) {
              "rank 1 -> 1F1 on rank 1 -> 0F1 on rank 0 -> 0B0 on rank 0"}));
 }
 
-// --- V5 ------------------------------------------------------------------------------------------
+// --- V5 ----------------------------------------------------------------------
 
 Schedule parameter_server() {
   Plan plan = example_plan(0);
@@ -351,7 +351,7 @@ TEST(Collectives, MembersInAnotherOrderAreNamed) {
   })) << ::testing::PrintToString(lines);
 }
 
-// --- V7, V8, V11 ---------------------------------------------------------------------------------
+// --- V7, V8, V11 -------------------------------------------------------------
 
 TEST(Lives, AnOpThatDoesNotWaitForItsInputIsNamed) {
   Schedule schedule = transfers_of(order("1f1b", {.positions = 2, .microbatches = 2}));
@@ -433,7 +433,7 @@ TEST(Memory, APeakAboveTheCapacityNamesItsWitness) {
             (Lines{"V11: row 0 needs 811520 bytes, at 0B0 on row 0: it has 811519"}));
 }
 
-// --- V9, V10 -------------------------------------------------------------------------------------
+// --- V9, V10 -----------------------------------------------------------------
 
 TEST(Gathers, ComputeOnShardedParametersIsNamed) {
   EXPECT_EQ(violations(csv("0UNSHARD,0F0,0B0,0RESHARD\n1UNSHARD,1F0,1RESHARD,1B0\n")),
@@ -495,7 +495,7 @@ TEST(Gradients, ATiedSumThatIsNotExchangedIsNamed) {
                "other use (group embed)");
 }
 
-// --- V12 to V15 ----------------------------------------------------------------------------------
+// --- V12 to V15 --------------------------------------------------------------
 
 TEST(Pairs, OpsOfOneMicrobatchCannotOverlap) {
   expect_among(

@@ -292,8 +292,7 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
       const RankMemory& whole = sampled.memory;
       // A trace's curve: one sample per op and one for the optimizer, for each step; the report's
       // peak is theirs, unless more was alive while the model was built.
-      ASSERT_EQ(sampled.samples.size() - sampled.last_step,
-                grid.order.program({row}).size() + 1);
+      ASSERT_EQ(sampled.samples.size() - sampled.last_step, grid.order.program({row}).size() + 1);
       std::int64_t most = 0;
       for (const MemorySample& sample : sampled.samples) {
         const auto alive = [](const MemoryBytes& bytes) {
@@ -328,7 +327,7 @@ TEST(Memory, NamesWhatIsWrongInAProfile) {
 }
 
 // --- Measured
-// -------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------
 
 struct Errors {
   int cases = 0;

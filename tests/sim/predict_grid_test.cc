@@ -30,11 +30,12 @@ std::string random_scenario(std::mt19937& random) {
   const int m = pick(random, {1, 2, 4, 8, 12, 16});
   const std::string schedule =
       p == 1 ? "none"
-             : pick(random, {"naive", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zb_h1", "zb_v",
-                             "eager_1f1b", "dualpipev", "chimera"});
+             : pick(random, {"naive", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zb_h1",
+                             "zb_v", "eager_1f1b", "dualpipev", "chimera"});
   const bool chunks = schedule == "interleaved_1f1b" || schedule == "looped_bfs";
   const int zero = pick(random, {0, 0, 1, 2, 3});
-  const char* cluster = pick(random, {"dgx-a100-80gb", "dgx-h100", "aws-p4d-24xlarge", "rtx4090-8"});
+  const char* cluster =
+      pick(random, {"dgx-a100-80gb", "dgx-h100", "aws-p4d-24xlarge", "rtx4090-8"});
   std::string text = "{\"model\": \"models/";
   text += pick(random, {"gpt2-124m", "llama3.2-1b"});
   text += ".json\", \"cluster\": \"clusters/" + std::string(cluster) + ".json\", \"plan\": {";
@@ -52,7 +53,8 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"overlap\": {\"gradient_reduce\": " + std::string(pick(random, {"true", "false"}));
   text += ", \"parameter_gather\": " + std::string(pick(random, {"true", "false"})) + "}";
   text += ", \"runtime\": \"" +
-          std::string(pick(random, {"rehearse", "rehearse", zero == 3 ? "fsdp" : "megatron"})) + "\"}}";
+          std::string(pick(random, {"rehearse", "rehearse", zero == 3 ? "fsdp" : "megatron"})) +
+          "\"}}";
   return text;
 }
 
@@ -91,7 +93,8 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
     EXPECT_EQ(idle, p.bubbles.idle);
     EXPECT_EQ(busy, p.bubbles.busy);
     EXPECT_EQ(ranks, p.gpus);
-    EXPECT_EQ(std::accumulate(p.bubbles.causes.begin(), p.bubbles.causes.end(), std::int64_t{0}), idle);
+    EXPECT_EQ(std::accumulate(p.bubbles.causes.begin(), p.bubbles.causes.end(), std::int64_t{0}),
+              idle);
     for (const RankMemory& rank : p.memory.ranks) {
       EXPECT_EQ(rank.parts.allocated(), rank.peak_allocated) << text;
       EXPECT_LE(rank.peak_allocated, rank.peak_reserved);

@@ -29,7 +29,9 @@ inline std::string scenario_of(const std::string& model, const std::string& clus
 inline Space space_of(const std::string& scenario) {
   return parse_space(scenario, "tests/small.json", {}).value();
 }
-inline Cluster cluster_of(const Space& space) { return read_cluster(space.base.cluster).value(); }
+inline Cluster cluster_of(const Space& space) {
+  return read_cluster(space.base.cluster).value();
+}
 
 inline Scenario with_plan(const Space& space, const Plan& plan) {
   Scenario scenario = space.base;

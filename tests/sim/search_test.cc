@@ -43,8 +43,8 @@ RandomSpace random_space(std::mt19937& random) {
       pick<std::string>(random, {R"(["1f1b", "interleaved_1f1b"])", R"(["1f1b", "zb_h1", "gpipe"])",
                                  R"(["interleaved_1f1b", "zb_v", "looped_bfs"])"});
   const std::string plan = R"({"global_batch": )" + std::to_string(gpus * pick(random, {2, 4})) +
-                           R"(, "schedule": )" + schedules +
-                           R"(, "zero_stage": )" + pick<std::string>(random, {"[0, 1]", "[1, 3]", "[0, 3]"}) +
+                           R"(, "schedule": )" + schedules + R"(, "zero_stage": )" +
+                           pick<std::string>(random, {"[0, 1]", "[1, 3]", "[0, 3]"}) +
                            R"(, "recompute": )" +
                            pick<std::string>(random, {R"("none")", R"(["none", "full"])"}) +
                            R"(, "context_parallel": 1, "sequence_parallel": true,
@@ -91,9 +91,9 @@ TEST(Search, FindsWhatSimulatingEveryPlanFinds) {
     equal += slower == 0 ? 1 : 0;
     EXPECT_LE(slower, 0.01);
   }
-  std::printf("%d of %d equal, worst %.3f %% slower; %ld plans, %ld simulated; in %d nothing fits\n",
-              equal, spaces, 100 * worst, static_cast<long>(plans), static_cast<long>(simulated),
-              nothing);
+  std::printf(
+      "%d of %d equal, worst %.3f %% slower; %ld plans, %ld simulated; in %d nothing fits\n", equal,
+      spaces, 100 * worst, static_cast<long>(plans), static_cast<long>(simulated), nothing);
   EXPECT_GE(equal, (spaces * 95 + 99) / 100);
 }
 
@@ -118,15 +118,15 @@ TEST(Search, NeverRefusesAPlanThatFits) {
       const std::int64_t quick = tables.lower_bound(core, plan);
       const Result<Schedule> order = order_of(made.space.base.model, plan);
       if (!order) continue;
-      const MemoryReport memory = predict_memory(profile, made.space.base.model, plan,
-                                                 made.cluster, order.value());
+      const MemoryReport memory =
+          predict_memory(profile, made.space.base.model, plan, made.cluster, order.value());
       const std::int64_t outside = memory.ranks[0].peak_device - memory.ranks[0].peak_reserved;
       EXPECT_EQ(quick, memory_lower_bound(profile, made.space.base.model, plan) + outside);
       const std::int64_t counted = flights.lower_bound(setup.value(), plan, made.cluster);
       EXPECT_GE(counted, quick);
       ASSERT_LE(counted, memory.peak_allocated + outside) << plan_json(plan, 0);
-      const double share = static_cast<double>(counted - outside) /
-                           static_cast<double>(memory.peak_allocated);
+      const double share =
+          static_cast<double>(counted - outside) / static_cast<double>(memory.peak_allocated);
       tightest = std::min(tightest, share);
       sum += share;
       ++done;
@@ -163,7 +163,8 @@ TEST(Search, RecommendsZeroOrAPipelineWhereTheTrainingStateDoesNotFit) {
 // Two layers of 12 h^2 = 12.9e9 parameters: 232 GB of training state each.
 TEST(Search, RecommendsTensorParallelismInTheNodeWhereNotEvenALayerFits) {
   const Space space = space_of(scenario_of(
-      model_text({.layers = 2, .hidden = 32768, .heads = 256, .vocabulary = 8192, .sequence = 2048}),
+      model_text(
+          {.layers = 2, .hidden = 32768, .heads = 256, .vocabulary = 8192, .sequence = 2048}),
       "dgx-a100-80gb", 16, R"({"global_batch": 32, "zero_stage": [0, 1, 2]})"));
   const Cluster cluster = cluster_of(space);
   const SearchResult result = search(space, cluster, {}).value();
@@ -209,14 +210,15 @@ TEST(Search, ChoosesAMicroBatchThatIsNeverWorseThanAFixedOne) {
 std::string json_of(const Space& space, const Cluster& cluster, std::int32_t threads) {
   SearchReport report{.name = "small"};
   report.cases.push_back(
-      {.cluster = cluster.name, .gpus = 8,
+      {.cluster = cluster.name,
+       .gpus = 8,
        .result = search(space, cluster, {.top = 5, .threads = threads}).value()});
   return search_json(report, space) + search_text(report) + search_csv(report);
 }
 
 TEST(Search, SaysTheSameWithOneThreadAndWithTwo) {
-  const Space space = space_of(scenario_of(model_text({}), "dgx-a100-80gb", 8,
-                                           R"({"global_batch": 32})"));
+  const Space space =
+      space_of(scenario_of(model_text({}), "dgx-a100-80gb", 8, R"({"global_batch": 32})"));
   const Cluster cluster = cluster_of(space);
   EXPECT_EQ(json_of(space, cluster, 1), json_of(space, cluster, 2));
 }
@@ -226,8 +228,7 @@ TEST(Search, SavesPlansThatArePredictedIdentically) {
   for (std::int32_t i = 0; i < 12; ++i) {
     const RandomSpace made = random_space(random);
     const Cluster cluster = cluster_of(made.space);  // as the saved file names it
-    const SearchResult result =
-        search(made.space, cluster, {.top = 4, .explain = false}).value();
+    const SearchResult result = search(made.space, cluster, {.top = 4, .explain = false}).value();
     ASSERT_FALSE(result.best.empty());
     for (const FoundPlan& found : result.best) {
       const Result<Scenario> again =
@@ -244,8 +245,8 @@ TEST(Search, SavesPlansThatArePredictedIdentically) {
 }
 
 TEST(Search, ListsFastestFirstAndTheFrontByMemory) {
-  const Space space = space_of(scenario_of(model_text({.hidden = 2048}), "dgx-a100-80gb", 8,
-                                           R"({"global_batch": 32})"));
+  const Space space = space_of(
+      scenario_of(model_text({.hidden = 2048}), "dgx-a100-80gb", 8, R"({"global_batch": 32})"));
   const SearchResult result = search(space, cluster_of(space), {}).value();
   for (std::size_t i = 1; i < result.best.size(); ++i) {
     EXPECT_LE(result.best[i - 1].step_s, result.best[i].step_s);
@@ -277,8 +278,8 @@ TEST(Search, FindsTheSameBestForAnyLengthOfTheList) {
 }
 
 TEST(Search, StopsWithWhatItHas) {
-  const Space space = space_of(scenario_of(model_text({}), "dgx-a100-80gb", 8,
-                                           R"({"global_batch": 32})"));
+  const Space space =
+      space_of(scenario_of(model_text({}), "dgx-a100-80gb", 8, R"({"global_batch": 32})"));
   std::atomic<bool> stop{false};
   SearchOptions options{.stop = &stop};
   options.progress = [&](const SearchProgress& progress) {

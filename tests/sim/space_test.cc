@@ -52,9 +52,12 @@ TEST(Space, TakesListsAndRanges) {
 TEST(Space, TakesListsFromTheCommandLine) {
   const ScenarioOptions options{.overrides = {"plan.tensor_parallel=[1,2]", "plan.recompute=full",
                                               "plan.overlap.gradient_reduce=true"},
-                                .cluster = {}, .gpus = 4, .runtime = {}};
+                                .cluster = {},
+                                .gpus = 4,
+                                .runtime = {}};
   const Space space =
-      parse_space(small(R"({"tensor_parallel": 8, "global_batch": 16})"), "x.json", options).value();
+      parse_space(small(R"({"tensor_parallel": 8, "global_batch": 16})"), "x.json", options)
+          .value();
   EXPECT_EQ(space.gpus, 4);
   for (const Plan& plan : all_plans(space)) {
     EXPECT_LE(plan.tensor_parallel, 2);

@@ -15,7 +15,9 @@ __global__ void cast_kernel(std::int64_t count, const From* __restrict__ in, To*
   store(out + i, v);
 }
 
-__global__ void to_double_kernel(const float* in, double* out) { *out = static_cast<double>(*in); }
+__global__ void to_double_kernel(const float* in, double* out) {
+  *out = static_cast<double>(*in);
+}
 
 template <int V>
 __global__ void fill_kernel(std::int64_t count, float value, float* out) {
@@ -81,8 +83,8 @@ int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, 
       constexpr int kWide = sizeof(From) + sizeof(To) == 8 ? 4 : 8;
       const auto go = [&](auto width) {
         constexpr int V = decltype(width)::value;
-        return launch(cast_kernel<From, To, V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream,
-                      count, static_cast<const From*>(in), static_cast<To*>(out));
+        return launch(cast_kernel<From, To, V>, dim3(blocks(count, kThreads * V)), kThreads, 0,
+                      stream, count, static_cast<const From*>(in), static_cast<To*>(out));
       };
       if (vectorises<Bf16>(count, {in, out})) return go(std::integral_constant<int, kWide>{});
       return go(std::integral_constant<int, 1>{});
@@ -93,8 +95,8 @@ int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, 
 int fill(Stream stream, std::int64_t count, float value, float* out) {
   return with_width(Type::Float32, count, {out}, [&](auto, auto width) {
     constexpr int V = decltype(width)::value;
-    return launch(fill_kernel<V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream, count, value,
-                  out);
+    return launch(fill_kernel<V>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream, count,
+                  value, out);
   });
 }
 
@@ -109,8 +111,8 @@ int reduce_arrays(Stream stream, Type type, Reduction reduction, std::int64_t co
     for (const void* array : out) aligned = aligned && vectorises<T>(0, {array});
     const auto go = [&](auto width, auto join) {
       constexpr int V = decltype(width)::value;
-      return launch(reduce_kernel<T, V, decltype(join)>, dim3(blocks(count, kThreads * V)), kThreads, 0,
-                    stream, count, members);
+      return launch(reduce_kernel<T, V, decltype(join)>, dim3(blocks(count, kThreads * V)),
+                    kThreads, 0, stream, count, members);
     };
     const auto with_join = [&](auto width) {
       return reduction == Reduction::Sum ? go(width, Add{}) : go(width, Larger{});

@@ -1,12 +1,12 @@
 // Flash attention, backward, bf16 on tensor cores. Two passes, so that every sum has a fixed order:
-// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys), then a
-// block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
+// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys), then
+// a block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
 #include "exec/cuda/kernels/attention_tiles.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
 
-// --- dK and dV: transposed scores, a warp holds 16 kM keys, kQueries queries are met at a time --------
+// --- dK and dV: transposed scores, a warp holds 16 kM keys, kQueries queries are met at a time ---
 template <int kDim, int kM, int kQueries>
 struct Keys {
   static constexpr int kRows = 16 * kM * kAttentionWarps;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
                             sequence - k0 - row, head_dim);
 }
 
-// --- dQ: a warp holds 16 kM queries, kKeys keys are met at a time --------------------------------------
+// --- dQ: a warp holds 16 kM queries, kKeys keys are met at a time ------------
 template <int kDim, int kM, int kKeys>
 struct Queries {
   static constexpr int kRows = 16 * kM * kAttentionWarps;
@@ -143,8 +143,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Head<Bf16> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
   const auto start_keys = [&](int tile) {
     const std::int64_t from = tile * kKeys * head.stride;
-    start_tile<kKeys>(k_tile(tile % 2), head.k + from, head.stride, sequence - tile * kKeys, head_dim);
-    start_tile<kKeys>(v_tile(tile % 2), head.v + from, head.stride, sequence - tile * kKeys, head_dim);
+    start_tile<kKeys>(k_tile(tile % 2), head.k + from, head.stride, sequence - tile * kKeys,
+                      head_dim);
+    start_tile<kKeys>(v_tile(tile % 2), head.v + from, head.stride, sequence - tile * kKeys,
+                      head_dim);
   };
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
@@ -203,8 +205,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
                             s.columns(), sequence - q0 - row, head_dim);
 }
 
-// Key side and query side have their own tiles: dK and dV fill twice the registers of dQ. The tiles are
-// the largest that do not spill, on sm_80 and sm_90; which is fastest was not measured.
+// Key side and query side have their own tiles: dK and dV fill twice the registers of dQ. The tiles
+// are the largest that do not spill, on sm_80 and sm_90; which is fastest was not measured.
 template <int kDim, int kKeysM, int kKeysTile, int kQueriesM, int kQueriesTile>
 int backward(Stream stream, const AttentionShape& s, const Bf16* d_o, const Bf16* qkv,
              const float* lse, const float* delta, Bf16* dqkv) {
@@ -216,14 +218,14 @@ int backward(Stream stream, const AttentionShape& s, const Bf16* d_o, const Bf16
              kAttentionThreads, KeySizes::kShared, stream, s, scale, d_o, qkv, lse, delta, dqkv);
   if (status != 0) return status;
   return launch(queries_kernel<kDim, kQueriesM, kQueriesTile>,
-                attention_grid(s, s.heads, QuerySizes::kRows), kAttentionThreads, QuerySizes::kShared,
-                stream, s, scale, d_o, qkv, lse, delta, dqkv);
+                attention_grid(s, s.heads, QuerySizes::kRows), kAttentionThreads,
+                QuerySizes::kShared, stream, s, scale, d_o, qkv, lse, delta, dqkv);
 }
 
 }  // namespace
 
-int fast_attention_backward(Stream stream, const AttentionShape& s, const Bf16* d_o, const Bf16* qkv,
-                            const float* lse, const float* delta, Bf16* dqkv) {
+int fast_attention_backward(Stream stream, const AttentionShape& s, const Bf16* d_o,
+                            const Bf16* qkv, const float* lse, const float* delta, Bf16* dqkv) {
   return s.head_dim <= 64 ? backward<64, 1, 64, 2, 32>(stream, s, d_o, qkv, lse, delta, dqkv)
                           : backward<128, 1, 32, 1, 64>(stream, s, d_o, qkv, lse, delta, dqkv);
 }

@@ -1,12 +1,13 @@
-// Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for shapes
-// that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its scores.
+// Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for
+// shapes that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its
+// scores.
 #include "exec/cuda/kernels/attention.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
 
-constexpr int kTile = 32;            // queries, and keys, of a tile
-constexpr int kLanes = 8;            // threads of a row
+constexpr int kTile = 32;  // queries, and keys, of a tile
+constexpr int kLanes = 8;  // threads of a row
 constexpr int kThreads = kTile * kLanes;
 constexpr int kScores = kTile / kLanes;  // scores that a thread computes of its row
 
@@ -16,7 +17,8 @@ using Rows = float[kTile][kDim + 1];
 using Square = float[kTile][kTile + 1];
 
 template <class T, int kDim>
-__device__ void read_rows(const T* from, std::int64_t stride, int valid, int head_dim, Rows<kDim>& to) {
+__device__ void read_rows(const T* from, std::int64_t stride, int valid, int head_dim,
+                          Rows<kDim>& to) {
   for (int k = static_cast<int>(threadIdx.x); k < kTile * kDim; k += kThreads) {
     const int row = k / kDim, c = k % kDim;
     to[row][c] = row < valid && c < head_dim ? widen(from[row * stride + c]) : 0.0F;
@@ -33,8 +35,9 @@ __device__ __forceinline__ float dot(const float (&a)[kDim + 1], const float (&b
 
 // sum[i] += sum over the tile of weight[k] * rows[k][lane + 8 i]
 template <int kDim>
-__device__ __forceinline__ void add_weighted(const float (&weight)[kTile + 1], const Rows<kDim>& rows,
-                                             int lane, float (&sum)[kDim / kLanes]) {
+__device__ __forceinline__ void add_weighted(const float (&weight)[kTile + 1],
+                                             const Rows<kDim>& rows, int lane,
+                                             float (&sum)[kDim / kLanes]) {
 #pragma unroll 4
   for (int k = 0; k < kTile; ++k) {
     const float w = weight[k];
@@ -62,7 +65,7 @@ __device__ __forceinline__ float over_row(float value) {
   return value;
 }
 
-// --- forward: a block per 32 queries ------------------------------------------------------------------
+// --- forward: a block per 32 queries -----------------------------------------
 template <int kDim>
 struct ForwardShared {
   Rows<kDim> q, k, v;
@@ -76,7 +79,8 @@ __global__ void __launch_bounds__(kThreads)
   auto& shared = *reinterpret_cast<ForwardShared<kDim>*>(dynamic_shared());
   const int sequence = static_cast<int>(s.sequence), head_dim = static_cast<int>(s.head_dim);
   const int q0 = static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int row = static_cast<int>(threadIdx.x) / kLanes,
+            lane = static_cast<int>(threadIdx.x) % kLanes;
   const Head<T> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
   read_rows<T, kDim>(head.q + q0 * head.stride, head.stride, sequence - q0, head_dim, shared.q);
   float top = -INFINITY, sum = 0, out[kDim / kLanes] = {};
@@ -114,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) lse[blockIdx.y * s.tokens + token] = top + logf(sum);
 }
 
-// --- backward: a block per 32 keys for dK and dV, then one per 32 queries for dQ -----------------------
+// --- backward: a block per 32 keys for dK and dV, then one per 32 queries for dQ ---
 template <int kDim>
 struct BackwardShared {
   Rows<kDim> q, g, k, v;  // g: dO
@@ -164,7 +168,8 @@ __global__ void __launch_bounds__(kThreads)
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const int sequence = static_cast<int>(s.sequence);
   const int k0 = static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int row = static_cast<int>(threadIdx.x) / kLanes,
+            lane = static_cast<int>(threadIdx.x) % kLanes;
   const std::int64_t group = s.heads / s.kv_heads;
   float dk[kDim / kLanes] = {}, dv[kDim / kLanes] = {};
   read_keys<T, kDim>(s, head_of(s, qkv, blockIdx.z, blockIdx.y * group), k0, shared);
@@ -200,7 +205,8 @@ __global__ void __launch_bounds__(kThreads)
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const int sequence = static_cast<int>(s.sequence);
   const int q0 = static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int row = static_cast<int>(threadIdx.x) / kLanes,
+            lane = static_cast<int>(threadIdx.x) % kLanes;
   const Head<T> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
   float dq[kDim / kLanes] = {};
   read_queries<T, kDim>(s, head, d_o, lse, delta, blockIdx.y, q0, shared);
@@ -231,7 +237,9 @@ int with_dim(std::int64_t head_dim, F f) {
   return f(std::integral_constant<int, 256>{});
 }
 
-float scale_of(const AttentionShape& s) { return 1.0F / sqrtf(static_cast<float>(s.head_dim)); }
+float scale_of(const AttentionShape& s) {
+  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
+}
 
 }  // namespace
 
@@ -249,9 +257,9 @@ int exact_attention_backward(Stream stream, const AttentionShape& s, const T* d_
                              const float* lse, const float* delta, T* dqkv) {
   return with_dim(s.head_dim, [&](auto dim) {
     constexpr int kDim = decltype(dim)::value;
-    const int status = launch(keys_kernel<T, kDim>, attention_grid(s, s.kv_heads, kTile), kThreads,
-                              sizeof(BackwardShared<kDim>), stream, s, scale_of(s), d_o, qkv, lse,
-                              delta, dqkv);
+    const int status =
+        launch(keys_kernel<T, kDim>, attention_grid(s, s.kv_heads, kTile), kThreads,
+               sizeof(BackwardShared<kDim>), stream, s, scale_of(s), d_o, qkv, lse, delta, dqkv);
     if (status != 0) return status;
     return launch(queries_kernel<T, kDim>, attention_grid(s, s.heads, kTile), kThreads,
                   sizeof(BackwardShared<kDim>), stream, s, scale_of(s), d_o, qkv, lse, delta, dqkv);

@@ -15,8 +15,8 @@ struct Forward {
 
 template <int kDim, int kM, int kKeys>
 __global__ void __launch_bounds__(kAttentionThreads)
-    forward_kernel(AttentionShape s, float scale, const Bf16* __restrict__ qkv, Bf16* __restrict__ o,
-                   float* __restrict__ lse) {
+    forward_kernel(AttentionShape s, float scale, const Bf16* __restrict__ qkv,
+                   Bf16* __restrict__ o, float* __restrict__ lse) {
   constexpr int kRows = Forward<kDim, kM, kKeys>::kRows;
   const Shared shared = shared_address(dynamic_shared());
   const Tile<kDim> q{shared};
@@ -34,8 +34,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Head<Bf16> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
   const auto start_keys = [&](int tile) {
     const std::int64_t from = tile * kKeys * head.stride;
-    start_tile<kKeys>(k_tile(tile % 2), head.k + from, head.stride, sequence - tile * kKeys, head_dim);
-    start_tile<kKeys>(v_tile(tile % 2), head.v + from, head.stride, sequence - tile * kKeys, head_dim);
+    start_tile<kKeys>(k_tile(tile % 2), head.k + from, head.stride, sequence - tile * kKeys,
+                      head_dim);
+    start_tile<kKeys>(v_tile(tile % 2), head.v + from, head.stride, sequence - tile * kKeys,
+                      head_dim);
   };
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;

@@ -10,8 +10,8 @@ namespace rehearse::exec::cuda {
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * kWarp;
 
-// Rows of kDim elements, in chunks of 8 (16 bytes). Chunk c of row r lies where c ^ (r % 8) would, so
-// that the 8 rows of a matrix, read by one ldmatrix, lie in different banks. REQUIRES: `at` is a
+// Rows of kDim elements, in chunks of 8 (16 bytes). Chunk c of row r lies where c ^ (r % 8) would,
+// so that the 8 rows of a matrix, read by one ldmatrix, lie in different banks. REQUIRES: `at` is a
 // multiple of 256 bytes, so that a chunk further right is an exclusive or away.
 template <int kDim>
 struct Tile {
@@ -110,12 +110,12 @@ __device__ __forceinline__ void add_fragments_times_tile(const Fragments<kM, kN>
   }
 }
 
-// Writes a warp's 16 kM rows of c, row r times factor[r of the thread], 16 bytes at a time by way of the
-// rows [row, row + 16 kM) of `room`, which only this warp uses.
+// Writes a warp's 16 kM rows of c, row r times factor[r of the thread], 16 bytes at a time by way
+// of the rows [row, row + 16 kM) of `room`, which only this warp uses.
 template <int kM, int kDim>
 __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
-                                                const float (&factor)[kM][2], Tile<kDim> room, int row,
-                                                Bf16* to, std::int64_t stride, int valid,
+                                                const float (&factor)[kM][2], Tile<kDim> room,
+                                                int row, Bf16* to, std::int64_t stride, int valid,
                                                 int head_dim) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
   __syncwarp();
@@ -125,8 +125,9 @@ __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
     for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        store_word(room.chunk(row + 16 * m + 8 * half + g, n) + 4 * t,
-                   pack(c[m][n][2 * half] * factor[m][half], c[m][n][2 * half + 1] * factor[m][half]));
+        store_word(
+            room.chunk(row + 16 * m + 8 * half + g, n) + 4 * t,
+            pack(c[m][n][2 * half] * factor[m][half], c[m][n][2 * half + 1] * factor[m][half]));
       }
     }
   }
@@ -135,7 +136,8 @@ __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
   for (int k = lane; k < 16 * kM * Tile<kDim>::kChunks; k += kWarp) {
     const int r = k / Tile<kDim>::kChunks, chunk = k % Tile<kDim>::kChunks;
     if (r < valid && chunk * 8 < head_dim) {
-      *reinterpret_cast<uint4*>(to + r * stride + chunk * 8) = load_words(room.chunk(row + r, chunk));
+      *reinterpret_cast<uint4*>(to + r * stride + chunk * 8) =
+          load_words(room.chunk(row + r, chunk));
     }
   }
 }

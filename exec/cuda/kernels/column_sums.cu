@@ -17,10 +17,11 @@ struct Plain {
 constexpr int kPartRows = 8;
 
 __global__ void __launch_bounds__(kPartRows* kWarp)
-    add_partials_kernel(std::int64_t parts, std::int64_t columns, const double* __restrict__ partials,
-                        float* __restrict__ sums) {
+    add_partials_kernel(std::int64_t parts, std::int64_t columns,
+                        const double* __restrict__ partials, float* __restrict__ sums) {
   __shared__ double room[kPartRows][kWarp];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
   double sum = 0;
   if (column < columns) {
@@ -43,8 +44,8 @@ std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
 
 int add_partials(Stream stream, std::int64_t parts, std::int64_t columns, const double* partials,
                  float* sums) {
-  return launch(add_partials_kernel, dim3(blocks(columns, kWarp)), kPartRows * kWarp, 0, stream, parts,
-                columns, partials, sums);
+  return launch(add_partials_kernel, dim3(blocks(columns, kWarp)), kPartRows * kWarp, 0, stream,
+                parts, columns, partials, sums);
 }
 
 int add_column_sums(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* y,

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(kSumRows* kWarp)
                            Term term, double* __restrict__ partials) {
   constexpr int kOutputs = Term::kOutputs;
   __shared__ double room[kSumRows][kWarp * V];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarp + lane) * V;
   const std::int64_t begin = blockIdx.y * rows_per_part;
   const std::int64_t end = begin + rows_per_part < rows ? begin + rows_per_part : rows;
@@ -68,10 +69,10 @@ int add_over_rows(Stream stream, std::int64_t rows, std::int64_t columns, Term t
   if (rows == 0 || columns == 0) return 0;
   const std::int64_t parts = row_parts(rows, columns);
   auto* partials = static_cast<double*>(scratch);
-  int status = launch(column_partials_kernel<V, Term>,
-                      dim3(blocks(columns, kWarp * V), static_cast<unsigned>(parts)),
-                      kSumRows * kWarp, 0, stream, rows, columns, (rows + parts - 1) / parts, term,
-                      partials);
+  int status =
+      launch(column_partials_kernel<V, Term>,
+             dim3(blocks(columns, kWarp * V), static_cast<unsigned>(parts)), kSumRows * kWarp, 0,
+             stream, rows, columns, (rows + parts - 1) / parts, term, partials);
   for (int k = 0; k < Term::kOutputs && status == 0; ++k) {
     if (sums[k] == nullptr) continue;
     status = add_partials(stream, parts, columns, partials + k * parts * columns, sums[k]);

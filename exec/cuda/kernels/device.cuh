@@ -1,5 +1,6 @@
-// What every kernel file shares: the bf16 type, 16-byte access, reductions of a warp and a block in a
-// fixed order, and the launch. No cub, no cooperative groups: their headers double the build time.
+// What every kernel file shares: the bf16 type, 16-byte access, reductions of a warp and a block in
+// a fixed order, and the launch. No cub, no cooperative groups: their headers double the build
+// time.
 //
 // Also compiled by g++ against tests/cuda/emulation.h, which plays threads of a block as fibers.
 #pragma once
@@ -20,12 +21,14 @@ namespace rehearse::exec::cuda {
 constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
 constexpr int kWarp = 32;
 
-// --- numbers --------------------------------------------------------------------------------------
+// --- numbers -----------------------------------------------------------------
 struct Bf16 {
   std::uint16_t bits;
 };
 
-__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(float x) {
+  return x;
+}
 __device__ __forceinline__ float widen(Bf16 x) {
   return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16);
 }
@@ -71,7 +74,7 @@ __device__ __forceinline__ float hyperbolic_tangent(float x) {
   return tanhf(x);
 }
 
-// --- access: V consecutive elements, V == 1 or 16 bytes' worth ---------------------------------------
+// --- access: V consecutive elements, V == 1 or 16 bytes' worth ---------------
 template <class T>
 constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
@@ -117,10 +120,12 @@ __device__ __forceinline__ void store(Bf16* to, const float (&from)[8]) {
                                              pack(from[4], from[5]), pack(from[6], from[7]));
 }
 
-// --- reductions: the same tree for every thread, so all of them hold the result ---------------------
+// --- reductions: the same tree for every thread, so all of them hold the result ---
 struct Add {
   template <class N>
-  __device__ N operator()(N a, N b) const { return a + b; }
+  __device__ N operator()(N a, N b) const {
+    return a + b;
+  }
 };
 struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
@@ -135,11 +140,12 @@ __device__ __forceinline__ N over_warp(N value) {
   return value;
 }
 
-// REQUIRES: a block of whole warps, all threads call. `room`(32) is shared memory of this call's own,
-// or a __syncthreads lies between two uses of it.
+// REQUIRES: a block of whole warps, all threads call. `room`(32) is shared memory of this call's
+// own, or a __syncthreads lies between two uses of it.
 template <class Join, class N>
 __device__ __forceinline__ N over_block(N value, N* room) {
-  const int warps = static_cast<int>(blockDim.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warps = static_cast<int>(blockDim.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   value = over_warp<Join>(value);
   if (lane == 0) room[threadIdx.x / kWarp] = value;
   __syncthreads();
@@ -148,12 +154,13 @@ __device__ __forceinline__ N over_block(N value, N* room) {
   return value;
 }
 
-// --- launch -----------------------------------------------------------------------------------------
+// --- launch ------------------------------------------------------------------
 constexpr std::size_t kSharedWithoutAsking = 48 * 1024;  // [B]; more is asked for per kernel
 
 #ifndef REHEARSE_CUDA_EMULATION
 template <class... P, class... A>
-int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream, A... a) {
+int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream,
+           A... a) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return 0;
   if (shared > kSharedWithoutAsking) {
     const cudaError_t error = cudaFuncSetAttribute(
@@ -169,13 +176,16 @@ __device__ __forceinline__ std::byte* dynamic_shared() {
 }
 #else
 template <class... P, class... A>
-int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream, A... a) {
+int launch(void (*kernel)(P...), dim3 grid, int threads, std::size_t shared, Stream stream,
+           A... a) {
   emulation::on_stream(stream, [=] {
     emulation::run(grid, threads, shared, [&] { kernel(static_cast<P>(a)...); });
   });
   return 0;
 }
-inline std::byte* dynamic_shared() { return emulation::dynamic_shared(); }
+inline std::byte* dynamic_shared() {
+  return emulation::dynamic_shared();
+}
 #endif
 
 inline unsigned blocks(std::int64_t work, std::int64_t per_block) {

@@ -8,9 +8,9 @@ constexpr int kThreads = 256;
 constexpr int kBatch = 8;  // rows whose loads are in flight together
 
 template <class T, int V>
-__global__ void embed_kernel(std::int64_t tokens, std::int64_t h, const std::int32_t* __restrict__ ids,
-                             const T* __restrict__ table, std::int64_t first, std::int64_t rows,
-                             T* __restrict__ out) {
+__global__ void embed_kernel(std::int64_t tokens, std::int64_t h,
+                             const std::int32_t* __restrict__ ids, const T* __restrict__ table,
+                             std::int64_t first, std::int64_t rows, T* __restrict__ out) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= tokens * h) return;
   const std::int64_t row = ids[i / h] - first;
@@ -141,8 +141,8 @@ int add_positions_backward(Stream stream, Type type, std::int64_t tokens, std::i
   return with_width(type, h, {dy, d_positions}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
-    return launch(positions_kernel<T, V>, dim3(blocks(sequence * h, kThreads * V)), kThreads, 0, stream,
-                  tokens, h, sequence, first, static_cast<const T*>(dy), d_positions);
+    return launch(positions_kernel<T, V>, dim3(blocks(sequence * h, kThreads * V)), kThreads, 0,
+                  stream, tokens, h, sequence, first, static_cast<const T*>(dy), d_positions);
   });
 }
 

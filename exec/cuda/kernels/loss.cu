@@ -67,7 +67,8 @@ __device__ __forceinline__ void store_gradient(const float* logits, std::int64_t
                                                std::int64_t valid, std::int64_t target, float top,
                                                float sum, float scale, T* d_logits) {
   const float inverse = 1.0F / sum;
-  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns; c += kThreads * V) {
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns;
+       c += kThreads * V) {
     float v[V];
     load(logits + c, v);
 #pragma unroll
@@ -169,8 +170,8 @@ int with_gradient(Type type, std::int64_t columns, const float* logits, void* d_
 int row_maxima(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
                const float* logits, float* maxima) {
   return with_logits(columns, {logits}, [&](auto width) {
-    return launch(row_maxima_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0, stream,
-                  columns, valid, logits, maxima);
+    return launch(row_maxima_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, columns, valid, logits, maxima);
   });
 }
 
@@ -178,8 +179,8 @@ int row_sums(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_
              std::int64_t first, const float* logits, const float* maxima,
              const std::int32_t* targets, float* sums) {
   return with_logits(columns, {logits}, [&](auto width) {
-    return launch(row_sums_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0, stream,
-                  columns, valid, first, logits, maxima, targets, sums);
+    return launch(row_sums_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
+                  stream, columns, valid, first, logits, maxima, targets, sums);
   });
 }
 
@@ -201,8 +202,8 @@ int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t colu
                   float* maxima, float* sums, void* d_logits, float* loss) {
   const int status = with_gradient(type, columns, logits, d_logits, [&](auto zero, auto width) {
     using T = decltype(zero);
-    return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, columns, valid, logits, targets, scale, maxima, sums,
+    return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads,
+                  0, stream, columns, valid, logits, targets, scale, maxima, sums,
                   static_cast<T*>(d_logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);

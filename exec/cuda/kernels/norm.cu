@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm, forward: one warp per row. The row is read three times (twice for RMSNorm),
-// from HBM once: a block's rows stay in L1.
+// LayerNorm and RMSNorm, forward: one warp per row. The row is read three times (twice for
+// RMSNorm), from HBM once: a block's rows stay in L1.
 #include "exec/cuda/kernels/device.cuh"
 
 namespace rehearse::exec::cuda {

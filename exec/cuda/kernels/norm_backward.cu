@@ -8,8 +8,8 @@ namespace {
 constexpr int kRows = 4;  // warps, hence rows, of a block
 
 template <bool kCentred>
-__device__ __forceinline__ void statistics_of(const float* statistics, std::int64_t row, float& mean,
-                                              float& rstd) {
+__device__ __forceinline__ void statistics_of(const float* statistics, std::int64_t row,
+                                              float& mean, float& rstd) {
   mean = kCentred ? statistics[2 * row] : 0.0F;
   rstd = kCentred ? statistics[2 * row + 1] : statistics[row];
 }
@@ -63,7 +63,8 @@ struct Parameters {
   const T *dy, *x;
   const float* statistics;
   std::int64_t h;
-  __device__ void operator()(std::int64_t row, std::int64_t column, float (&value)[kOutputs][V]) const {
+  __device__ void operator()(std::int64_t row, std::int64_t column,
+                             float (&value)[kOutputs][V]) const {
     float mean, rstd, gradient[V], in[V];
     statistics_of<kCentred>(statistics, row, mean, rstd);
     load(dy + row * h + column, gradient);
@@ -108,15 +109,15 @@ int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,
                         void* scratch) {
-  return norm_backward<true>(stream, type, rows, h, dy, x, statistics, weight, residual, dx, d_weight,
-                             d_bias, scratch);
+  return norm_backward<true>(stream, type, rows, h, dy, x, statistics, weight, residual, dx,
+                             d_weight, d_bias, scratch);
 }
 
 int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
                       const void* residual, void* dx, float* d_weight, void* scratch) {
-  return norm_backward<false>(stream, type, rows, h, dy, x, statistics, weight, residual, dx, d_weight,
-                              nullptr, scratch);
+  return norm_backward<false>(stream, type, rows, h, dy, x, statistics, weight, residual, dx,
+                              d_weight, nullptr, scratch);
 }
 
 }  // namespace rehearse::exec::cuda

@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kThreads)
     slots_kernel(const SlotRun* __restrict__ runs, std::int64_t num_runs,
                  const double* __restrict__ partials, double* __restrict__ slots) {
   // A warp takes the slots that are its own modulo the number of warps.
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
   for (std::int64_t k = 0; k < num_runs; ++k) {
     const SlotRun run = runs[k];
     if (run.slot % (kThreads / kWarp) != warp) continue;
@@ -78,9 +79,10 @@ __device__ __forceinline__ void adamw_at(std::int64_t i, const AdamW& c, float k
 
 // `aligned`: all arrays begin at 16 bytes (parameters at 8), so elements 4 k do too.
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(AdamW constants, const Piece* __restrict__ pieces, const float* __restrict__ gradients,
-                 const float* __restrict__ scale_at, bool aligned, float* __restrict__ master,
-                 float* __restrict__ m, float* __restrict__ v, Bf16* __restrict__ parameters) {
+    adamw_kernel(AdamW constants, const Piece* __restrict__ pieces,
+                 const float* __restrict__ gradients, const float* __restrict__ scale_at,
+                 bool aligned, float* __restrict__ master, float* __restrict__ m,
+                 float* __restrict__ v, Bf16* __restrict__ parameters) {
   const Piece piece = pieces[blockIdx.x];
   const float scale = *scale_at, keep = piece.decays != 0 ? constants.keep : 1.0F;
   const std::int64_t end = piece.begin + piece.count;
@@ -123,8 +125,8 @@ Pieces cut_into_pieces(std::span<const TensorRange> ranges) {
 
 int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std::int64_t num_pieces,
                    const SlotRun* runs, std::int64_t num_runs, double* partials, double* slots) {
-  const int status = launch(squares_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream, values,
-                            pieces, partials);
+  const int status = launch(squares_kernel, dim3(blocks(num_pieces, 1)), kThreads, 0, stream,
+                            values, pieces, partials);
   if (status != 0 || num_runs == 0) return status;
   return launch(slots_kernel, dim3(1), kThreads, 0, stream, runs, num_runs, partials, slots);
 }

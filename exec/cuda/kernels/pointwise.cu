@@ -16,7 +16,8 @@ __global__ void for_each_kernel(std::int64_t count, F f) {
 }
 template <int V, class F>
 int for_each(Stream stream, std::int64_t count, F f) {
-  return launch(for_each_kernel<V, F>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream, count, f);
+  return launch(for_each_kernel<V, F>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream,
+                count, f);
 }
 
 // out(rows, cols) = x + y + bias(cols); x and bias may be null
@@ -134,7 +135,8 @@ struct SwigluBackward {
 
 }  // namespace
 
-int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias, void* y) {
+int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias,
+             void* y) {
   return with_width(type, cols, {bias, y}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;

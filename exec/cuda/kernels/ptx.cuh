@@ -1,8 +1,8 @@
 // The tensor-core and copy instructions of sm_80 that attention uses, one function each. Fragment
 // layouts: PTX ISA 8, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". With lane = 4 g + t:
-//   A(16, 16): a[0] = A[g][2t, 2t+1], a[1] = A[g+8][same], a[2] = A[g][2t+8, 2t+9], a[3] = A[g+8][same]
-//   B(16, 8):  b[0] = B[2t, 2t+1][g], b[1] = B[2t+8, 2t+9][g]
-//   C(16, 8):  c[0, 1] = C[g][2t, 2t+1], c[2, 3] = C[g+8][2t, 2t+1]
+//   A(16, 16): a[0] = A[g][2t, 2t+1], a[1] = A[g+8][same], a[2] = A[g][2t+8, 2t+9], a[3] =
+//   A[g+8][same] B(16, 8):  b[0] = B[2t, 2t+1][g], b[1] = B[2t+8, 2t+9][g] C(16, 8):  c[0, 1] =
+//   C[g][2t, 2t+1], c[2, 3] = C[g+8][2t, 2t+1]
 // Hence two neighbouring C fragments, rounded and packed, are one A fragment.
 #pragma once
 
@@ -40,8 +40,8 @@ __device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8 x 8 matrices of bf16. Lane 8 k + i gives the address of row i of matrix k (16 bytes in shared
-// memory); out[k] = elements (g, 2t) and (g, 2t + 1) of matrix k.
+// Four 8 x 8 matrices of bf16. Lane 8 k + i gives the address of row i of matrix k (16 bytes in
+// shared memory); out[k] = elements (g, 2t) and (g, 2t + 1) of matrix k.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&out)[4], Shared row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -63,7 +63,9 @@ __device__ __forceinline__ void start_copy(Shared to, const void* from, bool val
                : "memory");
 }
 // Ends a group of copies; this thread's groups complete in order.
-__device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void end_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 // Waits until at most kPending of this thread's groups are under way. Others' need a __syncthreads.
 template <int kPending>
 __device__ __forceinline__ void wait_groups() {
@@ -72,9 +74,15 @@ __device__ __forceinline__ void wait_groups() {
 
 #else
 
-inline Shared shared_address(const void* pointer) { return emulation::shared_address(pointer); }
-inline void store_word(Shared to, std::uint32_t word) { emulation::store_word(to, word); }
-inline uint4 load_words(Shared from) { return emulation::load_words(from); }
+inline Shared shared_address(const void* pointer) {
+  return emulation::shared_address(pointer);
+}
+inline void store_word(Shared to, std::uint32_t word) {
+  emulation::store_word(to, word);
+}
+inline uint4 load_words(Shared from) {
+  return emulation::load_words(from);
+}
 inline void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   emulation::mma(c, a, b0, b1);
 }
@@ -87,7 +95,9 @@ inline void load_transposed(std::uint32_t (&out)[4], Shared row) {
 inline void start_copy(Shared to, const void* from, bool valid) {
   emulation::start_copy(to, from, valid);
 }
-inline void end_group() { emulation::end_group(); }
+inline void end_group() {
+  emulation::end_group();
+}
 template <int kPending>
 void wait_groups() {
   emulation::wait_groups(kPending);

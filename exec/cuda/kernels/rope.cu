@@ -1,5 +1,5 @@
-// Rotary positions (Su et al. 2021), in place: one block per token. Angles in fp64 as on the CPU, once
-// per token, shared by its heads.
+// Rotary positions (Su et al. 2021), in place: one block per token. Angles in fp64 as on the CPU,
+// once per token, shared by its heads.
 #include <cmath>
 
 #include "exec/cuda/kernels/device.cuh"
@@ -12,8 +12,8 @@ constexpr int kThreads = 128;
 // Pairs element i of a head with i + half, as Llama does.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    rope_kernel(std::int64_t first_token, std::int64_t sequence, int heads, int head_dim, std::int64_t columns,
-                double log2_theta, bool inverse, T* x) {
+    rope_kernel(std::int64_t first_token, std::int64_t sequence, int heads, int head_dim,
+                std::int64_t columns, double log2_theta, bool inverse, T* x) {
   const int half = head_dim / 2;
   auto* cosine = reinterpret_cast<float*>(dynamic_shared());  // (half), then sines (half)
   float* sine = cosine + half;
@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
-         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta, bool inverse,
-         void* x) {
+         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
+         bool inverse, void* x) {
   if (head_dim % 2 != 0 || head_dim > 4096) return kInvalidValue;
   // Rows and halves of heads must both begin at 16 bytes.
   const std::int64_t length = columns % 8 == 0 ? head_dim / 2 : 1;
@@ -57,8 +57,8 @@ int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std:
     using T = decltype(zero);
     return launch(rope_kernel<T, decltype(width)::value>, dim3(blocks(tokens, 1)), kThreads,
                   static_cast<std::size_t>(head_dim) * sizeof(float), stream, first, sequence,
-                  static_cast<int>(heads), static_cast<int>(head_dim), columns, log2(theta), inverse,
-                  static_cast<T*>(x));
+                  static_cast<int>(heads), static_cast<int>(head_dim), columns, log2(theta),
+                  inverse, static_cast<T*>(x));
   });
 }
 
