@@ -4,13 +4,16 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
+#include "cli/calibrate_processes.h"
 #include "cli/commands.h"
 #include "exec/calibrate.h"
 #include "exec/calibration_file.h"
 #include "exec/cpu_backend.h"
+#include "exec/cuda_module.h"
 #include "sim/cluster.h"
 
 namespace rehearse::cli {
@@ -42,11 +45,15 @@ bool writable(const std::string& path) {
 }
 
 Result<exec::CalibrateOptions> measured_shapes(const Options& options) {
-  exec::CalibrateOptions how{.quick = options.quick};
+  const bool gpu = options.device == "cuda";
+  exec::CalibrateOptions how{
+      .sizes =
+          gpu ? exec::CalibrateSizes::gpu(options.quick) : exec::CalibrateSizes::cpu(options.quick),
+      .type = gpu ? exec::ElementType::BFloat16 : exec::ElementType::Float32};
   for (const std::string& path : options.scenarios) {
     ScenarioOptions read{
         .overrides = options.set, .runtime = Runtime::Rehearse, .needs_cluster = false};
-    read.overrides.emplace_back("plan.precision=fp32");
+    read.overrides.emplace_back(gpu ? "plan.precision=bf16" : "plan.precision=fp32");
     Result<Scenario> scenario = read_scenario(path, read);
     if (!scenario) return scenario.error();
     if (scenario.value().plan.micro_batch_auto) {
@@ -63,25 +70,71 @@ std::string said(const exec::MachineTables& t, const std::string& out, const std
     best = std::max(best, 2e-3 * static_cast<double>(p.m * p.n * p.k) / p.us);
   }
   char text[1024];
+  const auto count = [&](const char* what) {
+    std::snprintf(text, sizeof text,
+                  "measured in %.0f s: %zu matrix products (best %.1f %s), %zu memory-bound "
+                  "kernels, %zu attention, %zu collectives and transfers\n",
+                  t.seconds, t.gemm.size(), t.gpu ? best * 1e-3 : best, what, t.kernels.size(),
+                  t.attention.size(), t.exchanges.size());
+    return std::string(text);
+  };
+  std::string said;
+  if (t.gpu) {
+    said = t.gpu->name + ", " + t.gpu->versions + "\n" + count("TFLOP/s");
+    std::snprintf(text, sizeof text,
+                  "%.1f us to issue a kernel; %.0f MiB of the device are the context's\n",
+                  t.launch_us, static_cast<double>(t.gpu->context_bytes) / (1 << 20));
+    said += text;
+  } else {
+    std::snprintf(text, sizeof text, "%s, %d cores, %s\n", t.cpu.c_str(), t.cores,
+                  t.instruction_set.c_str());
+    said = text + count("GFLOP/s");
+    std::snprintf(text, sizeof text,
+                  "with every core computing, each takes longer: products x%.2f, attention x%.2f, "
+                  "memory-bound x%.2f\n"
+                  "scheduler: %.1f us per op, %.1f us per collective, %.1f us per hand-over\n",
+                  t.products_together, t.attention_together, t.kernels_together, t.op_us,
+                  t.meeting_us, t.handover_us);
+    said += text;
+  }
   std::snprintf(text, sizeof text,
-                "%s, %d cores, %s\n"
-                "measured in %.0f s: %zu matrix products (best %.1f GFLOP/s), %zu memory-bound "
-                "kernels, %zu attention, "
-                "%zu collectives and transfers\n"
-                "with every core computing, each takes longer: products x%.2f, attention x%.2f, "
-                "memory-bound x%.2f\n"
-                "scheduler: %.1f us per op, %.1f us per collective, %.1f us per hand-over\n"
                 "noise: half of the points spread by less than %.0f %% between quartiles%s\n",
-                t.cpu.c_str(), t.cores, t.instruction_set.c_str(), t.seconds, t.gemm.size(), best,
-                t.kernels.size(), t.attention.size(), t.exchanges.size(), t.products_together,
-                t.attention_together, t.kernels_together, t.op_us, t.meeting_us, t.handover_us,
                 100 * t.noise, t.noise > 0.1 ? ": the machine was busy, measure again" : "");
-  return text + ("calibration: " + out + "   cluster: " + cluster +
-                 "\nNow: rehearse run SCENARIO --dry-run --cluster " + cluster + "\n");
+  return said + text + "calibration: " + out + "   cluster: " + cluster +
+         "\nNow: rehearse run SCENARIO --dry-run --cluster " + cluster + "\n";
+}
+
+struct Device {
+  std::unique_ptr<exec::Backend> backend;
+  const exec::CudaModule* module = nullptr;  // nullptr: the CPU
+  exec::LaunchEnvironment launch;            // of several processes, a GPU each
+};
+
+// Error: why there is no CUDA device.
+Result<Device> choose(const Options& options) {
+  if (options.device == "cpu") return Device{.backend = exec::make_cpu_backend()};
+  const Result<const exec::CudaModule*> module = exec::load_cuda_module();
+  if (!module) return Error{"no CUDA device: " + module.error().message};
+  if (const Result<std::int32_t> devices = module.value()->devices(); !devices) {
+    return devices.error();
+  }
+  const auto launch = exec::read_launch_environment(std::getenv);
+  if (!launch) return launch.error();
+  Device device{.module = module.value(),
+                .launch = launch.value().value_or(exec::LaunchEnvironment{})};
+  Result<std::unique_ptr<exec::Backend>> backend = device.module->make_backend(
+      {.device = device.launch.local, .type = exec::ElementType::BFloat16, .label = [](OpId) {
+         return std::string("a kernel");
+       }});
+  if (!backend) return backend.error();
+  device.backend = std::move(backend).value();
+  return device;
 }
 
 int calibrate(const Options& options) {
-  if (options.device == "cuda") return fail("calibrate: --device cuda: no CUDA device", kRunFailed);
+  const Result<Device> chosen = choose(options);
+  if (!chosen) return fail("calibrate: --device cuda: " + chosen.error().message, kRunFailed);
+  const Device& device = chosen.value();
   const std::string cluster_file = cluster_path(options.out);
   if (!writable(options.out)) return fail(options.out + ": cannot write");
   Result<exec::CalibrateOptions> shapes = measured_shapes(options);
@@ -96,9 +149,32 @@ int calibrate(const Options& options) {
     std::fprintf(stderr, "\r\033[Kcalibrate: %.*s %.0f %%", static_cast<int>(what.size()),
                  what.data(), 100 * share);
   };
-  const std::unique_ptr<exec::Backend> backend = exec::make_cpu_backend();
-  const exec::MachineTables tables = exec::calibrate(*backend, how);
+  std::unique_ptr<CalibrateProcesses> others;
+  if (device.launch.processes > 1) {
+    bool printed = false;
+    auto joined =
+        CalibrateProcesses::join(device.launch, *device.module, *device.backend, &printed);
+    if (!joined && printed) return kRunFailed;
+    if (!joined) return fail("calibrate: " + joined.error().message, kRunFailed);
+    others = std::move(joined).value();
+    how.communicator = &others->communicator();
+    how.groups = &others->groups();
+  }
+  Result<exec::MachineTables> measured = exec::calibrate(*device.backend, how);
   if (terminal) std::fputs("\r\033[K", stderr);
+  if (!measured) return fail("calibrate: " + measured.error().message, kRunFailed);
+  exec::MachineTables tables = std::move(measured).value();
+  if (device.module != nullptr) {
+    Result<exec::GpuFacts> facts = device.module->inspect(*device.backend);
+    if (!facts) return fail("calibrate: " + facts.error().message, kRunFailed);
+    tables.gpu = std::move(facts).value();
+    tables.gpu->versions = device.module->versions();
+  }
+  if (others != nullptr) {
+    tables.gpu->communicator_bytes = others->communicator_bytes();
+    others->leave();
+    if (device.launch.process != 0) return kDone;  // the first one writes
+  }
 
   const std::string id = std::filesystem::path(options.out).stem().string();
   const std::string name = std::filesystem::path(options.out).filename().string();

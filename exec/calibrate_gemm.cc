@@ -11,6 +11,7 @@ namespace rehearse::exec {
 namespace {
 
 constexpr Lane kLane{0, Stream::Compute};
+constexpr std::int64_t kSlack = 128;  // floats that alignment may cost
 constexpr GemmRole kRoles[] = {GemmRole::Forward, GemmRole::InputGradient,
                                GemmRole::WeightGradient};
 
@@ -21,17 +22,11 @@ struct Shape {
 };
 
 // The tokens of a product stand at m, of a weight gradient at k; the others are features.
-void add_grid(bool quick, std::set<Shape>& shapes) {
-  const std::vector<std::int64_t> tokens =
-      quick ? std::vector<std::int64_t>{16, 64, 256}
-            : std::vector<std::int64_t>{16, 32, 64, 128, 256, 512};
-  const std::vector<std::int64_t> features =
-      quick ? std::vector<std::int64_t>{32, 128, 512, 2048}
-            : std::vector<std::int64_t>{32, 64, 128, 256, 512, 1024, 2048, 3072};
+void add_grid(const CalibrateSizes& sizes, std::set<Shape>& shapes) {
   for (const GemmRole role : kRoles) {
-    for (const std::int64_t t : tokens) {
-      for (const std::int64_t a : features) {
-        for (const std::int64_t b : features) {
+    for (const std::int64_t t : sizes.tokens) {
+      for (const std::int64_t a : sizes.features) {
+        for (const std::int64_t b : sizes.features) {
           shapes.insert(role == GemmRole::WeightGradient ? Shape{role, a, b, t}
                                                          : Shape{role, t, a, b});
         }
@@ -74,19 +69,24 @@ void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t 
 
 void measure_gemm(Calibration& c) {
   std::set<Shape> shapes;
-  add_grid(c.options.quick, shapes);
+  add_grid(c.sizes, shapes);
   for (const Scenario& scenario : c.options.scenarios) add_products(scenario, shapes);
   std::size_t done = 0;
   for (const Shape& s : shapes) {
+    c.progress("matrix products", static_cast<double>(++done) / static_cast<double>(shapes.size()));
     const bool weight = s.role == GemmRole::WeightGradient;
-    RotatingMemory warm(
-        sizeof(float) * static_cast<std::size_t>(weight ? s.k * s.n : s.m * (s.n + s.k)) + 4096);
-    float* in = warm.next(weight ? s.k * s.n : s.m * s.k);
-    float* out = weight ? nullptr : warm.next(s.m * s.n);
+    const std::int64_t ins = weight ? s.k * s.n : s.m * s.k, outs = weight ? 0 : s.m * s.n;
+    const std::int64_t cold = weight ? s.k * s.m : s.n * s.k + s.n;
+    if (!c.warm.holds(ins + outs + kSlack) || !c.memory.holds(cold) ||
+        (weight && !c.written.holds(s.n * s.m + s.n))) {
+      continue;  // larger than the device
+    }
+    c.warm.restart();
+    float* in = c.warm.next(ins);
+    float* out = weight ? nullptr : c.warm.next(outs);
     const double us = c.watch.median_us(
         [&] { perform_gemm(c.backend, s.role, s.m, s.n, s.k, c.memory, c.written, in, out); });
     c.tables.gemm.push_back({s.role, s.m, s.n, s.k, us});
-    c.progress("matrix products", static_cast<double>(++done) / static_cast<double>(shapes.size()));
   }
 }
 

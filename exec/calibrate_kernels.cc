@@ -2,6 +2,8 @@
 // Bytes are counted as the nodes of our bodies count theirs (schedules/body_rehearse.cc).
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "exec/calibrate_parts.h"
 
@@ -9,13 +11,15 @@ namespace rehearse::exec {
 namespace {
 
 constexpr Lane kLane{0, Stream::Compute};
+constexpr std::int64_t kSlack = 512;  // floats that alignment may cost
 
 // One class at one size; every call of `run` is one kernel on `rows` rows of `columns`.
 struct Kernel {
   std::string_view op;
   bool backward;
-  double floats_per_element;  // read and written
+  double values, floats;  // of the compute type, and fp32, per element: read and written
   std::function<void(std::int64_t rows, std::int64_t columns)> run;
+  bool logits = false;
 };
 
 class MemoryBound {
@@ -24,17 +28,20 @@ class MemoryBound {
 
   void run() {
     const std::vector<Kernel> kernels = all();
-    const std::int64_t largest = c_.options.quick ? 4 << 20 : 32 << 20;
+    const CalibrateSizes::Range& range = c_.sizes.bytes;
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       const Kernel& kernel = kernels[k];
-      for (std::int64_t bytes = 16 << 10; bytes <= largest; bytes *= c_.options.quick ? 16 : 4) {
-        const double elements = static_cast<double>(bytes) / (4 * kernel.floats_per_element);
-        const std::int64_t rows = std::max<std::int64_t>(1, std::llround(elements / kColumns));
-        const double us = c_.watch.median_us([&] { kernel.run(rows, kColumns); });
+      const double per_element =
+          kernel.values * static_cast<double>(c_.element()) + 4 * kernel.floats;
+      const std::int64_t columns = kernel.logits ? c_.sizes.vocabulary : c_.sizes.columns;
+      for (std::int64_t bytes = range.first; bytes <= range.last; bytes *= range.factor) {
+        const double elements = static_cast<double>(bytes) / per_element;
+        const std::int64_t rows =
+            std::max<std::int64_t>(1, std::llround(elements / static_cast<double>(columns)));
+        const double us = c_.watch.median_us([&] { kernel.run(rows, columns); });
         c_.tables.kernels.push_back(
             {kernel.op, kernel.backward,
-             std::llround(4 * kernel.floats_per_element * static_cast<double>(rows * kColumns)),
-             us});
+             std::llround(per_element * static_cast<double>(rows * columns)), us});
       }
       c_.progress("memory-bound kernels",
                   static_cast<double>(k + 1) / static_cast<double>(kernels.size()));
@@ -42,115 +49,134 @@ class MemoryBound {
   }
 
  private:
-  static constexpr std::int64_t kColumns = 256;
   static constexpr double kEpsilon = 1e-5;  // of norms
 
   float* cold(std::int64_t count) { return c_.memory.next(count); }
-  const std::int32_t* ids(std::int64_t count) {
-    if (static_cast<std::int64_t>(ids_.size()) < count) {
-      ids_.resize(static_cast<std::size_t>(count));
-      for (std::size_t i = 0; i < ids_.size(); ++i) {
-        ids_[i] = static_cast<std::int32_t>(i * 2654435761U % kColumns);
-      }
-    }
-    return ids_.data();
+  // What must not be random: the same value again and again, as many as the largest size wants.
+  template <class T, class Value>
+  T* constant(std::int64_t count, std::pair<T*, std::int64_t>& kept, const Value& value) {
+    if (kept.second >= count) return kept.first;
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(i);
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    const Result<std::byte*> memory = c_.backend.allocate(0, bytes);
+    if (!memory) return nullptr;
+    c_.backend.write(memory.value(), values.data(), bytes);
+    kept = {reinterpret_cast<T*>(memory.value()), count};
+    return kept.first;
   }
-  std::int32_t* order(std::int64_t count) {
-    order_.resize(static_cast<std::size_t>(count));
-    return order_.data();
+  const std::int32_t* ids(std::int64_t count) {
+    const auto columns = static_cast<std::uint32_t>(c_.sizes.columns);
+    return constant<std::int32_t>(count, ids_, [=](std::size_t i) {
+      return static_cast<std::int32_t>(static_cast<std::uint32_t>(i) * 2654435761U % columns);
+    });
+  }
+  float* positive(std::int64_t count) {
+    return constant<float>(count, positive_, [](std::size_t) { return 0.1F; });
+  }
+  double* norms() {
+    return constant<double>(2, norms_, [](std::size_t i) { return i == 0 ? 1.0 : 0.0; });
+  }
+  // A GPU remembers lists by where arrays lie: one place per size there, else what rotates.
+  float* settled(std::int64_t count, RotatingMemory& memory, std::map<std::int64_t, float*>& kept) {
+    if (!c_.gpu()) return memory.next(count);
+    const auto [place, fresh] = kept.try_emplace(count);
+    if (fresh) place->second = memory.next(count);
+    return place->second;
   }
 
   std::vector<Kernel> all() {
     Backend& b = c_.backend;
     return {
-        {"norm", false, 2,
+        {"norm", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.layer_norm(kLane, r, h, cold(r * h), cold(h), cold(h), kEpsilon, scratch(r * h),
                         scratch(2 * r));
          }},
-        {"norm", true, 4,
+        {"norm", true, 4, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.layer_norm_backward(kLane, r, h, cold(r * h), cold(r * h), cold(2 * r), cold(h),
                                  cold(r * h), scratch(r * h), scratch(h), scratch(h));
          }},
-        {"rms_norm", false, 2,
+        {"rms_norm", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.rms_norm(kLane, r, h, cold(r * h), cold(h), kEpsilon, scratch(r * h), scratch(r));
          }},
-        {"rms_norm", true, 4,
+        {"rms_norm", true, 4, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.rms_norm_backward(kLane, r, h, cold(r * h), cold(r * h), cold(r), cold(h), cold(r * h),
                                scratch(r * h), scratch(h));
          }},
-        {"activation", false, 2,
+        {"activation", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.gelu(kLane, r * h, cold(r * h), scratch(r * h));
          }},
-        {"activation", true, 3,
+        {"activation", true, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.gelu_backward(kLane, r * h, cold(r * h), cold(r * h), scratch(r * h));
          }},
-        {"swiglu", false, 3,
+        {"swiglu", false, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.swiglu(kLane, r, h, cold(2 * r * h), scratch(r * h));
          }},
-        {"swiglu", true, 5,
+        {"swiglu", true, 5, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.swiglu_backward(kLane, r, h, cold(r * h), cold(2 * r * h), scratch(2 * r * h));
          }},
-        {"rope", false, 2,
+        {"rope", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            const AttentionShape shape{
                .tokens = r, .sequence = r, .heads = 2, .kv_heads = 1, .head_dim = h / 4};
            b.rope(kLane, shape, 10000.0, false, scratch(r * h));
          }},
-        {"add", false, 3,
+        {"add", false, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.add_residual(kLane, r, h, cold(r * h), cold(r * h), cold(h), scratch(r * h));
          }},
-        {"position", false, 2,
+        {"position", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.add_positions(kLane, r, h, 0, r, cold(r * h), cold(r * h), scratch(r * h));
          }},
-        {"position", true, 1,
+        {"position", true, 1, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.position_gradient(kLane, r, h, 0, r, cold(r * h), scratch(r * h));
          }},
-        {"embedding", false, 1,
+        {"embedding", false, 1, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.embed(kLane, r, h, ids(r), cold(kColumns * h), vocabulary(kColumns), scratch(r * h));
+           b.embed(kLane, r, h, ids(r), cold(h * h), vocabulary(h), scratch(r * h));
          }},
-        {"embedding", true, 1,
+        {"embedding", true, 1, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.embed_backward(kLane, r, h, ids(r), cold(r * h), vocabulary(kColumns), order(r),
-                            scratch(kColumns * h));
+           b.embed_backward(kLane, r, h, ids(r), cold(r * h), vocabulary(h),
+                            reinterpret_cast<std::int32_t*>(scratch(r)), scratch(h * h));
          }},
-        {"row_maxima", false, 1,
+        {"row_maxima", false, 0, 1,
          [&](std::int64_t r, std::int64_t v) {
            b.row_maxima(kLane, r, vocabulary(v), cold(r * v), scratch(r));
-         }},
-        {"row_sums", false, 1,
+         },
+         true},
+        {"row_sums", false, 0, 1,
          [&](std::int64_t r, std::int64_t v) {
            b.row_sums(kLane, r, vocabulary(v), cold(r * v), cold(r), ids(r), scratch(2 * r));
-         }},
-        {"cross_entropy", false, 2,
+         },
+         true},
+        {"cross_entropy", false, 1, 1,
          [&](std::int64_t r, std::int64_t v) {
-           float loss = 0;
-           float* sums = scratch(2 * r);
-           std::fill_n(sums, 2 * r, static_cast<float>(v));
-           b.loss_and_gradient(kLane, r, vocabulary(v), cold(r * v), cold(r), sums, ids(r), 1.0F,
-                               scratch(r * v), &loss);
-         }},
-        {"optimizer", false, 7, [&](std::int64_t r, std::int64_t h) { adamw(r * h); }},
-        {"gradient_norm", false, 1,
+           b.loss_and_gradient(kLane, r, vocabulary(v), cold(r * v), cold(r), positive(2 * r),
+                               ids(r), 1.0F, scratch(r * v), scratch(1));
+         },
+         true},
+        // In bf16 there is a master, and the parameter is written along.
+        {"optimizer", false, has_master() ? 1.0 : 0.0, 7,
+         [&](std::int64_t r, std::int64_t h) { adamw(r * h); }},
+        {"gradient_norm", false, 0, 1,
          [&](std::int64_t r, std::int64_t h) {
-           double norms[2] = {0, 0};
-           const NormRange range{.data = cold(r * h), .elements = r * h, .slot = 0};
-           b.norms(kLane, {&range, 1}, nullptr, 2, norms);
+           const NormRange range{.data = settled(r * h, c_.memory, summed_), .elements = r * h};
+           b.norms(kLane, {&range, 1}, nullptr, 2, norms());
          }},
-        {"clear", false, 1,
+        {"clear", false, 0, 1,
          [&](std::int64_t r, std::int64_t h) { b.clear(kLane, scratch(r * h), 4 * r * h); }},
-        {"copy", false, 2,
+        {"copy", false, 0, 2,
          [&](std::int64_t r, std::int64_t h) {
            b.transfer(kLane, cold(r * h), kLane, scratch(r * h), 4 * r * h);
          }},
@@ -163,47 +189,46 @@ class MemoryBound {
     return {.columns = columns, .valid = columns, .first = 0};
   }
 
+  bool has_master() const { return c_.options.type == ElementType::BFloat16; }
+  // Second moments are not negative.
   void adamw(std::int64_t count) {
     const AdamwRange range{.begin = 0, .end = count, .decay = 0.01};
-    const double norms[2] = {1, 0};
     c_.backend.adamw(kLane, {.gradient = cold(count),
                              .parameter = scratch(count),
-                             .m = scratch(count),
-                             .v = squares(count),
+                             .master = has_master() ? scratch(count) : nullptr,
+                             .m = settled(count, c_.written, moments_),
+                             .v = positive(count),
                              .ranges = {&range, 1},
-                             .norms = norms,
+                             .norms = norms(),
                              .slots = 2,
                              .options = &train_,
                              .rate = 1e-6,
                              .step = 10});
   }
-  // Second moments are not negative.
-  float* squares(std::int64_t count) {
-    if (static_cast<std::int64_t>(squares_.size()) < count)
-      squares_.assign(static_cast<std::size_t>(count), 0.1F);
-    return squares_.data();
-  }
 
   Calibration& c_;
   TrainOptions train_;
-  std::vector<float> squares_;
-  std::vector<std::int32_t> ids_, order_;
+  std::pair<std::int32_t*, std::int64_t> ids_;
+  std::pair<float*, std::int64_t> positive_;
+  std::pair<double*, std::int64_t> norms_;
+  std::map<std::int64_t, float*> moments_, summed_;
 };
 
-void attention_point(Calibration& c, std::int64_t heads, std::int64_t sequence, std::int64_t dim) {
-  const AttentionShape shape{
-      .tokens = sequence, .sequence = sequence, .heads = heads, .kv_heads = heads, .head_dim = dim};
-  const std::int64_t out = sequence * heads * dim, in = sequence * shape.columns(),
-                     rows = heads * sequence;
-  RotatingMemory warm(sizeof(float) * static_cast<std::size_t>(2 * in + 2 * out + 2 * rows) +
-                      (1 << 13));
-  float *qkv = warm.next(in), *dqkv = warm.next(in), *o = warm.next(out), *d_o = warm.next(out);
-  float *lse = warm.next(rows), *delta = warm.next(rows);
+void attention_point(Calibration& c, const AttentionShape& shape) {
+  const std::int64_t out = shape.tokens * shape.heads * shape.head_dim,
+                     in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens;
+  if (!c.warm.holds(2 * in + 2 * out + 2 * rows + kSlack)) return;  // larger than the device
+  c.warm.restart();
+  float *qkv = c.warm.next(in), *o = c.warm.next(out), *d_o = c.warm.next(out);
+  float *lse = c.warm.next(rows), *delta = c.warm.next(rows), *dqkv = c.warm.next(in);
   const double forward = c.watch.median_us([&] { c.backend.attention(kLane, shape, qkv, o, lse); });
   const double backward = c.watch.median_us(
       [&] { c.backend.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
-  c.tables.attention.push_back({false, heads, sequence, dim, forward});
-  c.tables.attention.push_back({true, heads, sequence, dim, backward});
+  const std::int64_t samples = shape.tokens / shape.sequence;
+  for (const auto& [us, is_backward] : {std::pair{forward, false}, {backward, true}}) {
+    c.tables.attention.push_back(
+        {is_backward, shape.heads, shape.sequence, shape.head_dim, us, samples});
+  }
 }
 
 }  // namespace
@@ -213,24 +238,35 @@ void measure_memory_bound(Calibration& c) {
 }
 
 void measure_attention(Calibration& c) {
-  struct Size {
-    std::int64_t sequence, dim;
-    auto operator<=>(const Size&) const = default;
+  std::vector<AttentionShape> shapes;
+  const auto add = [&](std::int64_t samples, std::int64_t sequence, std::int64_t dim) {
+    const AttentionShape shape{.tokens = samples * sequence,
+                               .sequence = sequence,
+                               .heads = c.sizes.heads,
+                               .kv_heads = c.sizes.heads,
+                               .head_dim = dim};
+    const auto same = [&](const AttentionShape& other) {
+      return other.tokens == shape.tokens && other.sequence == sequence && other.head_dim == dim;
+    };
+    if (std::ranges::none_of(shapes, same)) shapes.push_back(shape);
   };
-  std::vector<Size> sizes;
+  const auto samples = [&](std::int64_t sequence) {
+    return std::max<std::int64_t>(1, c.sizes.attention_tokens / sequence);
+  };
+  const CalibrateSizes::Range& range = c.sizes.sequence;
   for (const std::int64_t dim : {16, 32, 64, 128}) {
-    for (std::int64_t sequence = 32; sequence <= (c.options.quick ? 512 : 2048);
-         sequence *= c.options.quick ? 4 : 2) {
-      sizes.push_back({sequence, dim});
+    if (c.gpu() && dim < 64) continue;  // padded to 64
+    for (std::int64_t sequence = range.first; sequence <= range.last; sequence *= range.factor) {
+      add(samples(sequence), sequence, dim);
     }
   }
   for (const Scenario& scenario : c.options.scenarios) {
-    const Size own{scenario.plan.sequence_length, scenario.model.head_dim};
-    if (std::ranges::find(sizes, own) == sizes.end()) sizes.push_back(own);
+    const std::int64_t sequence = scenario.plan.sequence_length;
+    add(samples(sequence), sequence, scenario.model.head_dim);
   }
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    attention_point(c, 2, sizes[i].sequence, sizes[i].dim);
-    c.progress("attention", static_cast<double>(i + 1) / static_cast<double>(sizes.size()));
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    attention_point(c, shapes[i]);
+    c.progress("attention", static_cast<double>(i + 1) / static_cast<double>(shapes.size()));
   }
 }
 

@@ -9,9 +9,13 @@ namespace rehearse::exec {
 struct Calibration {
   Backend& backend;
   const CalibrateOptions& options;
+  const CalibrateSizes& sizes;
   Stopwatch watch;
   RotatingMemory memory, written;  // what kernels read stays random
+  RotatingMemory warm;             // what a step has just used
   MachineTables tables;
+  bool gpu() const { return backend.asynchronous(); }
+  std::int64_t element() const { return bytes_of(options.type); }
   void progress(std::string_view what, double share) const {
     if (options.progress) options.progress(what, share);
   }
@@ -23,6 +27,9 @@ void measure_attention(Calibration& c);
 void measure_exchanges(Calibration& c);  // calibrate_threads.cc
 void measure_computing_together(Calibration& c);
 void measure_scheduler(Calibration& c);  // calibrate_scheduler.cc
+void measure_copies(Calibration& c);     // calibrate_gpu.cc
+void measure_launches(Calibration& c);
+void measure_nccl(Calibration& c);
 
 // One product of each role, by its node's counts.
 void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,

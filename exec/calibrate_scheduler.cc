@@ -107,7 +107,7 @@ std::optional<Step> step_of(const std::vector<std::string>& plan_keys, double pa
 
 void measure_scheduler(Calibration& c) {
   c.progress("scheduler", 0);
-  const int steps = c.options.quick ? 15 : 51;
+  const int steps = c.sizes.scheduler_steps;
   const int workers = std::min(2, c.tables.cores);
   MachineTables& t = c.tables;
   // One rank, no pauses: ops follow each other at once.

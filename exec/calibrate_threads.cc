@@ -81,12 +81,12 @@ double slowdown(int threads, double seconds, const std::function<void(int thread
 
 void measure_exchanges(Calibration& c) {
   std::vector<ExchangeCase> cases;
-  const std::int64_t largest = c.options.quick ? 1 << 20 : 4 << 20;  // floats
+  const CalibrateSizes::Range& range = c.sizes.exchanged;
   for (const OpKind kind : {OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter,
                             OpKind::AllToAll, OpKind::Broadcast, OpKind::Reduce}) {
     for (const std::int32_t ranks : {2, 4, 8}) {
-      for (std::int64_t elements = 256; elements <= largest; elements *= c.options.quick ? 64 : 8) {
-        cases.push_back({kind, ranks, elements});
+      for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {
+        cases.push_back({kind, ranks, n});
       }
     }
   }
@@ -95,12 +95,11 @@ void measure_exchanges(Calibration& c) {
         {cases[i].kind, cases[i].ranks, 4 * cases[i].elements, exchange_us(c, cases[i])});
     c.progress("collectives", static_cast<double>(i + 1) / static_cast<double>(cases.size()));
   }
-  for (std::int64_t elements = 256; elements <= largest; elements *= c.options.quick ? 64 : 8) {
+  for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {
     const double us = c.watch.median_us([&] {
-      c.backend.transfer(kLane, c.memory.next(elements), {1, Stream::Compute},
-                         c.written.next(elements), 4 * elements);
+      c.backend.transfer(kLane, c.memory.next(n), {1, Stream::Compute}, c.written.next(n), 4 * n);
     });
-    c.tables.exchanges.push_back({OpKind::Send, 2, 4 * elements, us});
+    c.tables.exchanges.push_back({OpKind::Send, 2, 4 * n, us});
   }
 }
 
@@ -109,11 +108,11 @@ void measure_computing_together(Calibration& c) {
   if (threads == 1) return;
   constexpr std::int64_t kTokens = 128, kFeatures = 512;  // a small model's layer
   std::vector<RotatingMemory> memory;
-  for (int t = 0; t < threads; ++t) memory.emplace_back(std::size_t{16} << 20);
+  for (int t = 0; t < threads; ++t) memory.emplace_back(c.backend, std::int64_t{16} << 20);
   const auto of = [&](int thread) -> RotatingMemory& {
     return memory[static_cast<std::size_t>(thread)];
   };
-  const double seconds = c.options.quick ? 0.1 : 1;
+  const double seconds = c.sizes.together_seconds;
   c.progress("threads together", 0);
   c.tables.products_together = slowdown(threads, seconds, [&](int thread) {
     RotatingMemory& own = of(thread);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "exec/calibration_gpu.h"
+
 namespace rehearse::exec {
 namespace {
 
@@ -61,7 +63,12 @@ std::string lines(const Json& document) {
   return text + "\n}\n";
 }
 
+std::string_view type_of(const MachineTables& t) {
+  return t.type == ElementType::BFloat16 ? "bf16" : "fp32";
+}
+
 std::string origin(const MachineTables& t) {
+  if (t.gpu) return t.gpu->name + ", " + t.gpu->versions + ", " + t.cpu + ", measured " + t.date;
   return t.cpu + ", " + std::to_string(t.cores) + (t.cores == 1 ? " core, " : " cores, ") +
          t.instruction_set + ", measured " + t.date;
 }
@@ -78,7 +85,8 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
                    std::to_string(std::llround(100 * t.noise)) + " % between quartiles"});
   Json points = Json::array();
   for (const GemmTime& p : t.gemm) {
-    Json point{{"m", p.m}, {"n", p.n}, {"k", p.k}, {"type", "fp32"}, {"layout", layout_of(p.role)}};
+    Json point{
+        {"m", p.m}, {"n", p.n}, {"k", p.k}, {"type", type_of(t)}, {"layout", layout_of(p.role)}};
     if (p.role == GemmRole::WeightGradient) point["accumulate"] = true;
     point["time_us"] = rounded_us(p.us);
     points.push_back(std::move(point));
@@ -93,6 +101,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   for (const AttentionTime& p : t.attention) {
     points.push_back({{"kernel", "flash2"},
                       {"direction", p.backward ? "backward" : "forward"},
+                      {"batch", p.samples},
                       {"heads", p.heads},
                       {"sequence", p.sequence},
                       {"head_dim", p.head_dim},
@@ -106,15 +115,26 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
                       {"time_us", rounded_us(p.us)}});
   }
   out["collectives"] = std::exchange(points, Json::array());
+  for (const CopyTime& p : t.copies) {
+    points.push_back({{"direction", p.to_host ? "d2h" : "h2d"},
+                      {"bytes", p.bytes},
+                      {"time_us", rounded_us(p.us)}});
+  }
   for (const KernelTime& p : t.kernels) {
-    if (p.op != "copy") continue;
+    if (t.gpu || p.op != "copy") continue;  // on a CPU the host is the device
     for (const char* direction : {"h2d", "d2h"}) {
       points.push_back(
           {{"direction", direction}, {"bytes", p.bytes / 2}, {"time_us", rounded_us(p.us)}});
     }
   }
   out["copies"] = std::move(points);
-  out["launch_us"] = rounded_us(t.op_us);
+  out["launch_us"] = rounded_us(t.gpu ? t.launch_us : t.op_us);
+  if (t.gpu) {
+    out["gpu"] = t.gpu->name;
+    out["scalars"] = Json::object();
+    for (const auto& [name, value] : gpu_scalars(t)) out["scalars"][name] = rounded(value);
+    return lines(out);
+  }
   out["scalars"] = {{"workers.matrix_products", rounded(t.products_together)},
                     {"workers.attention", rounded(t.attention_together)},
                     {"workers.memory_bound", rounded(t.kernels_together)},
@@ -125,6 +145,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
 
 std::string cluster_text(const MachineTables& t, const std::string& id,
                          const std::string& calibration) {
+  if (t.gpu) return gpu_cluster_text(t, id, calibration);
   double flops = 1, bytes = 1, copied = 1;  // per second, the best of all points
   for (const GemmTime& p : t.gemm) {
     flops = std::max(flops, 2e6 * static_cast<double>(p.m * p.n * p.k) / p.us);

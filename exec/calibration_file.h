@@ -11,7 +11,8 @@ namespace rehearse::exec {
 // `version`: of the program that measured. Keys: docs/add_a_cluster.md.
 std::string calibration_text(const MachineTables& tables, const std::string& id,
                              const std::string& version);
-// Cores stand as GPUs, each with its part of the memory; the links are copies. `calibration`: the
+// A GPU as it was measured; on a CPU cores stand as GPUs, each with its part of the memory, and the
+// links are copies. `calibration`: the
 // other file's path, as seen from this one. What a rate stands for that no table has: the best that
 // was measured.
 std::string cluster_text(const MachineTables& tables, const std::string& id,

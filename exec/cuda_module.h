@@ -9,6 +9,7 @@
 
 #include "exec/backend.h"
 #include "exec/communicator.h"
+#include "exec/gpu_facts.h"
 #include "exec/group_instances.h"
 #include "schedules/result.h"
 
@@ -34,7 +35,7 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;
@@ -42,6 +43,8 @@ struct CudaModule {
   // REQUIRES: `backend` came from make_backend and outlives the communicator.
   Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend,
                                                      const NcclOptions&) = nullptr;
+  // Of the device of a backend that came from make_backend.
+  Result<GpuFacts> (*inspect)(const Backend& backend) = nullptr;
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 

@@ -56,6 +56,26 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
   }
 }
 
+GroupInstances GroupInstances::by_size(std::int32_t ranks) {
+  GroupInstances out;
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t size = 2; size < ranks; size *= 2) sizes.push_back(size);
+  if (ranks > 1) sizes.push_back(ranks);
+  for (const std::int32_t size : sizes) {
+    std::vector<Place> places(static_cast<std::size_t>(ranks));
+    for (std::int32_t first = 0; first + size <= ranks; first += size) {
+      const auto instance = static_cast<std::int32_t>(out.ranks.size());
+      auto& members = out.ranks.emplace_back();
+      for (std::int32_t member = 0; member < size; ++member) {
+        places[static_cast<std::size_t>(first + member)] = {instance, member};
+        members.push_back(first + member);
+      }
+    }
+    out.of.push_back(std::move(places));
+  }
+  return out;
+}
+
 std::int32_t GroupInstances::group(std::string_view name) const {
   return static_cast<std::int32_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
 }

@@ -13,6 +13,9 @@ namespace rehearse::exec {
 
 struct GroupInstances {
   GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh);
+  // Without a schedule: a group of the ranks [0, 2), [2, 4) ..., one of fours, and so on, and one
+  // of all ranks.
+  static GroupInstances by_size(std::int32_t ranks);
   struct Place {
     std::int32_t instance = -1;  // -1: the rank is in none
     std::int32_t member = -1;    // its place in the instance
@@ -23,6 +26,7 @@ struct GroupInstances {
   std::int32_t group(std::string_view name) const;
 
  private:
+  GroupInstances() = default;
   std::vector<std::string_view> names_;
 };
 

@@ -89,6 +89,13 @@ class Reader {
       const auto value = calibration.scalar("memory." + std::string(kMemoryNames[i]));
       if (value) out_.memory[i] = *value;
     }
+    for (std::size_t i = 1; i < std::size(kKernelNames); ++i) {
+      const std::string name = "attention." + std::string(kKernelNames[i]);
+      const auto forward = calibration.scalar(name + ".forward");
+      const auto backward = calibration.scalar(name + ".backward");
+      if (forward) out_.attention_forward[i] = *forward;
+      if (backward) out_.attention_backward[i] = *backward;
+    }
   }
 
  private:

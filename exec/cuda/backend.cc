@@ -53,11 +53,16 @@ class CudaBackend final : public Backend, public StreamSource {
     }
     streams_.check(cudaMemset(memory.data(), 0, size(bytes)), "cudaMemset");
     if (arenas_.empty()) first_rank_ = rank;
-    streams_.add_rank(rank);
-    ranks_.emplace_back();
-    arenas_.push_back(std::move(memory));
+    std::byte* const data = memory.data();
+    if (!ranks_.empty() && rank < first_rank_ + static_cast<std::int32_t>(ranks_.size())) {
+      more_.push_back(std::move(memory));  // the rank has its arena and lanes
+    } else {
+      streams_.add_rank(rank);
+      ranks_.emplace_back();
+      arenas_.push_back(std::move(memory));
+    }
     if (!streams_.error().empty()) return Error{streams_.error()};
-    return arenas_.back().data();
+    return data;
   }
   void write(std::byte* to, const void* from, std::int64_t bytes) override {
     streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyHostToDevice), "cudaMemcpy");
@@ -79,7 +84,8 @@ class CudaBackend final : public Backend, public StreamSource {
     if (!finished) return finished;
     outgrown_.clear();
     for (const auto& [host, staged] : offloads_)
-      std::memcpy(host, staged->data(), size(staged->bytes()));
+      std::memcpy(host, staged.first->data(), size(staged.second));
+    offloads_.clear();
     return {};
   }
   bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
@@ -93,6 +99,17 @@ class CudaBackend final : public Backend, public StreamSource {
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
   bool healthy() const override { return healthy_; }
+  std::int64_t held_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const auto* list : {&arenas_, &more_}) {
+      for (const DeviceMemory& memory : *list) bytes += memory.bytes();
+    }
+    for (const RankBuffers& rank : ranks_) {
+      bytes += rank.scratch.bytes() + rank.workspace.bytes() + rank.factor.bytes();
+    }
+    for (const auto& [key, made] : pieces_) bytes += made.memory.bytes();
+    return bytes;
+  }
 
   // --- data ------------------------------------------------------------------
   void clear(Lane l, void* to, std::int64_t bytes) override {
@@ -106,7 +123,7 @@ class CudaBackend final : public Backend, public StreamSource {
   }
   void offload(Lane l, void* host, const void* from, std::int64_t bytes) override {
     PinnedMemory& staged = pinned(host, bytes);
-    offloads_.insert_or_assign(host, &staged);
+    offloads_.insert_or_assign(host, std::pair{&staged, bytes});
     streams_.check(cudaMemcpyAsync(staged.data(), from, size(bytes), cudaMemcpyDeviceToHost, on(l)),
                    "offload");
   }
@@ -144,8 +161,7 @@ class CudaBackend final : public Backend, public StreamSource {
       for (const NormRange& range : ranges) {
         flat.push_back({range.data - base, range.data - base + range.elements, range.slot, false});
       }
-      const DevicePieces& pieces =
-          pieces_of({l.rank, norms, ranges.front().data, ranges.size()}, flat);
+      const DevicePieces& pieces = pieces_of(l.rank, norms, flat);
       streams_.check(sum_of_squares(on(l), base, pieces.pieces, pieces.num_pieces, pieces.runs,
                                     pieces.num_runs, pieces.partials, norms),
                      "sum of squares");
@@ -163,7 +179,7 @@ class CudaBackend final : public Backend, public StreamSource {
       flat.push_back({range.begin, range.end, 0, range.decay != 0});
       decay = std::max(decay, range.decay);
     }
-    const DevicePieces& pieces = pieces_of({l.rank, a.m, nullptr, flat.size()}, flat);
+    const DevicePieces& pieces = pieces_of(l.rank, a.m, flat);
     const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
                                             a.rate, decay, a.step);
     const bool own_master = a.master == nullptr;
@@ -313,7 +329,8 @@ class CudaBackend final : public Backend, public StreamSource {
     double* partials = nullptr;
     std::int64_t num_pieces = 0, num_runs = 0;
   };
-  using PiecesKey = std::tuple<std::int32_t, const void*, const void*, std::size_t>;
+  // rank, where the result or the state lies, how many ranges, from where to where
+  using PiecesKey = std::tuple<std::int32_t, const void*, std::size_t, std::int64_t, std::int64_t>;
   struct RankBuffers {
     DeviceMemory scratch, workspace, factor;
   };
@@ -347,15 +364,15 @@ class CudaBackend final : public Backend, public StreamSource {
   }
   PinnedMemory& pinned(const void* key, std::int64_t bytes) {
     std::unique_ptr<PinnedMemory>& memory = pinned_[key];
-    if (memory == nullptr) {
-      memory = std::make_unique<PinnedMemory>();
-      streams_.check(memory->reserve(bytes), "cudaMallocHost");
-    }
+    if (memory == nullptr) memory = std::make_unique<PinnedMemory>();
+    streams_.check(memory->reserve(bytes), "cudaMallocHost");
     return *memory;
   }
 
   // Uploaded when they are first asked for: a rank's lists do not change from step to step.
-  const DevicePieces& pieces_of(const PiecesKey& key, const std::vector<TensorRange>& ranges) {
+  const DevicePieces& pieces_of(std::int32_t rank, const void* of,
+                                const std::vector<TensorRange>& ranges) {
+    const PiecesKey key{rank, of, ranges.size(), ranges.front().begin, ranges.back().end};
     const auto [found, fresh] = pieces_.try_emplace(key);
     DevicePieces& made = found->second;
     if (!fresh) return made;
@@ -450,13 +467,14 @@ class CudaBackend final : public Backend, public StreamSource {
   std::string device_;
   std::int32_t first_rank_ = 0;
   bool healthy_ = true;
-  std::vector<DeviceMemory> arenas_;
+  std::vector<DeviceMemory> arenas_;  // by rank
+  std::vector<DeviceMemory> more_;    // of ranks that were given memory again
   std::vector<RankBuffers> ranks_;
   std::vector<DeviceMemory> outgrown_;
   std::map<PiecesKey, DevicePieces> pieces_;
   std::map<const void*, std::unique_ptr<PinnedMemory>> pinned_;
-  // host address: what arrives there at the end of the step
-  std::map<void*, PinnedMemory*> offloads_;
+  // host address: what arrives there at the end of this step, and how much
+  std::map<void*, std::pair<PinnedMemory*, std::int64_t>> offloads_;
   std::function<std::string()> failed_;
   Gemm gemm_;
   Streams streams_;

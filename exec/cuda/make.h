@@ -12,7 +12,7 @@
 
 namespace rehearse::exec::cuda {
 
-// Streams that a communicator enqueues on.
+// What the backend shows of itself: streams that a communicator enqueues on, and what it holds.
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
@@ -22,12 +22,14 @@ class StreamSource {
   virtual void check(int error, std::string_view what) = 0;
   // False after a step that failed: kernels may still be stuck on the device.
   virtual bool healthy() const = 0;
+  virtual std::int64_t held_bytes() const = 0;  // of the device's memory
   // Asked while the host waits for the end of a step: a non-empty answer ends the step with it.
   virtual void watch(std::function<std::string()> failed) = 0;
 };
 
 Result<std::int32_t> devices();
 Result<std::unique_ptr<Backend>> make_backend(const CudaOptions& options);
+Result<GpuFacts> inspect(const Backend& backend);
 Result<std::unique_ptr<Communicator>> make_nccl(Backend& backend, const NcclOptions& options);
 
 }  // namespace rehearse::exec::cuda

@@ -29,6 +29,7 @@ extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module() {
                                                  .devices = cuda::devices,
                                                  .make_backend = cuda::make_backend,
                                                  .make_nccl = cuda::make_nccl,
+                                                 .inspect = cuda::inspect,
                                                  .versions = cuda::versions};
   return &module;
 }

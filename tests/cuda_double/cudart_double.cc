@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -17,6 +18,10 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 std::atomic<int> devices{1};
+constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs for itself
+std::atomic<size_t> allocated{0};
+std::mutex sizes_mutex;
+std::map<void*, size_t> sizes;
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
 
@@ -119,6 +124,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "a double, no GPU");
   return no_device();
 }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return no_device();
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9
+           : attribute == cudaDevAttrMultiProcessorCount  ? 132
+                                                          : 0;
+  return no_device();
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = size_t{1} << 40;
+  *free = *total - allocated.load() - kContext;
+  return no_device();
+}
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
@@ -144,17 +164,27 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
   *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*to == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*to, 0xA5, bytes);  // nobody may rely on zeros
+  allocated += bytes;
+  const std::scoped_lock lock(sizes_mutex);
+  sizes[*to] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
+  {
+    const std::scoped_lock lock(sizes_mutex);
+    allocated -= sizes[memory];
+    sizes.erase(memory);
+  }
   std::free(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
-  return cudaMalloc(to, bytes);
+  *to = std::malloc(bytes);
+  return *to == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
-  return cudaFree(memory);
+  std::free(memory);
+  return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   std::memset(to, value, bytes);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "exec/collectives.h"
@@ -87,8 +88,9 @@ std::mutex registry_mutex;
 std::map<std::string, std::shared_ptr<Clique>> registry;  // by unique id
 std::atomic<std::uint64_t> ids{1};
 
+// A send posts its message and waits until it has been taken; a receive takes one.
 struct Pending {
-  std::function<void()> post, wait;
+  std::function<void()> post, take, wait;
   cudaStream_t stream;
 };
 thread_local int group_depth = 0;
@@ -168,6 +170,7 @@ ncclResult_t post(Pending pending) {
   }
   enqueue(pending.stream, [p = std::move(pending)] {
     p.post();
+    p.take();
     p.wait();
   });
   return ncclSuccess;
@@ -306,6 +309,7 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
                  comm->clique->mail[{comm->rank, peer}].push_back(message);
                  comm->clique->changed.notify_all();
                },
+               [] {},
                [=] {
                  std::unique_lock lock(comm->clique->mutex);
                  comm->wait(lock, [&] { return message->taken; });
@@ -334,20 +338,21 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
                  message->taken = true;
                  comm->clique->changed.notify_all();
                },
-               stream});
+               [] {}, stream});
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;
   return ncclSuccess;
 }
-// One piece of work: all are posted before any is waited for.
+// One piece of work: all are posted, all messages taken, before any is waited for.
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0 || group.empty()) return ncclSuccess;
-  enqueue(group.front().stream, [all = std::move(group)] {
+  const cudaStream_t stream = group.front().stream;
+  enqueue(stream, [all = std::exchange(group, {})] {
     for (const Pending& p : all) p.post();
+    for (const Pending& p : all) p.take();
     for (const Pending& p : all) p.wait();
   });
-  group.clear();
   return ncclSuccess;
 }
 

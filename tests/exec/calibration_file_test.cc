@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "exec/cpu_backend.h"
 #include "exec/measure.h"
 #include "sim/cluster.h"
+#include "sim/kernel_scalars.h"
 
 namespace rehearse::exec {
 namespace {
@@ -85,8 +87,58 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_EQ(*c.scalar("workers.handover_us"), 20);
 }
 
+// A GPU's tables: peaks are the best that was measured, shares are of these.
+TEST(CalibrationFile, TellsAGpusPeaksAndShares) {
+  MachineTables t = tables();
+  t.type = ElementType::BFloat16;
+  t.gpu = GpuFacts{.name = "NVIDIA H200",
+                   .capability = 90,
+                   .sm_count = 132,
+                   .memory_bytes = std::int64_t{140} << 30,
+                   .l2_bytes = 50 << 20,
+                   .sm_clock_mhz = 1980,
+                   .versions = "CUDA 13.0, NCCL 2.28.9",
+                   .context_bytes = std::int64_t{500} << 20};
+  // 2 * 8192^3 FLOP in 1374 us: 800 TFLOP/s. Half of it for another as large.
+  t.gemm = {{GemmRole::Forward, 8192, 8192, 8192, 1374.0},
+            {GemmRole::InputGradient, 8192, 8192, 8192, 2748.0}};
+  // 4 GB/ms is what an add reaches, a norm half of it.
+  t.kernels = {{"add", false, 400'000'000, 100.0}, {"norm", false, 400'000'000, 200.0}};
+  // 2 * 4 * 16 heads * 64 * 2048^2 FLOP in 100 us: 343.6 TFLOP/s.
+  t.attention = {{false, 16, 2048, 64, 100.0, 4}};
+  t.copies = {{false, 50'000'000, 1000.0}, {true, 50'000'000, 1250.0}};
+  t.exchanges = {{OpKind::AllReduce, 8, 800'000'000, 3500.0}};  // bus: 2 * 7/8 * 0.8 GB / 3.5 ms
+  t.launch_us = 2.5;
+  t.beside_collective = 0.08;
+  const std::string folder = testing::TempDir() + "calibration_gpu_test/";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "gpu.json") << calibration_text(t, "gpu", "1.0");
+  std::ofstream(folder + "gpu.cluster.json") << cluster_text(t, "gpu.cluster", "gpu.json");
+  const Result<sim::Cluster> read = sim::read_cluster({.path = folder + "gpu.cluster.json"});
+  ASSERT_TRUE(read) << read.error().message;
+  const sim::Cluster& cluster = read.value();
+  EXPECT_EQ(cluster.workers, 0);
+  EXPECT_EQ(cluster.gpus_per_node, 8);
+  EXPECT_EQ(cluster.gpu.compute_capability, 90);
+  EXPECT_NEAR(*cluster.gpu.peaks.bf16, 800.2e12, 0.1e12);
+  ASSERT_TRUE(cluster.calibration);
+  const sim::Calibration& c = *cluster.calibration;
+  EXPECT_EQ(c.gemm[0].type, ComputeType::Bf16);
+  EXPECT_EQ(c.attention[0].batch, 4);
+  EXPECT_EQ(c.copies[1].direction, sim::CopyDirection::DeviceToHost);
+  EXPECT_EQ(c.launch_us, 2.5);
+  const Result<sim::KernelScalars> scalars = sim::read_kernel_scalars(cluster);
+  ASSERT_TRUE(scalars) << scalars.error().message;
+  EXPECT_NEAR(scalars.value().gemm_sustained, 1, 1e-3);  // the upper one of two
+  EXPECT_NEAR(scalars.value().memory[static_cast<std::size_t>(sim::MemoryClass::Norm)], 0.5, 1e-3);
+  EXPECT_NEAR(scalars.value().attention_forward[2], 343.6 / 800.2, 1e-3);
+  EXPECT_NEAR(scalars.value().overlap_slowdown, 0.08, 1e-9);
+  EXPECT_EQ(scalars.value().executor_issue_us, 2.5);
+}
+
 TEST(Stopwatch, TakesTheMedianAndKnowsTheSpread) {
-  Stopwatch watch(5, 0);
+  const std::unique_ptr<Backend> backend = make_cpu_backend();
+  Stopwatch watch(*backend, 5, 0);
   int calls = 0;
   const double us = watch.median_us([&] { ++calls; });
   EXPECT_EQ(calls, 6);  // one that does not count
@@ -95,7 +147,8 @@ TEST(Stopwatch, TakesTheMedianAndKnowsTheSpread) {
 }
 
 TEST(RotatingMemory, HandsOutAlignedPiecesAndBeginsAgain) {
-  RotatingMemory memory(1 << 16);
+  const std::unique_ptr<Backend> backend = make_cpu_backend();
+  RotatingMemory memory(*backend, 1 << 16);
   const float* first = memory.next(4096);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 256, 0u);
   EXPECT_NE(memory.next(4096), first);

@@ -1,0 +1,68 @@
+#include "cli/calibrate_processes.h"
+
+#include "cli/commands.h"
+#include "exec/train.h"
+#include "schedules/scenario.h"
+
+namespace rehearse::cli {
+namespace {
+
+constexpr double kTimeout = 120;  // [s] for the others to come, and of a collective
+
+}  // namespace
+
+Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
+    const exec::LaunchEnvironment& launch, const exec::CudaModule& module, exec::Backend& backend,
+    bool* printed) {
+  std::unique_ptr<CalibrateProcesses> made(new CalibrateProcesses(launch.processes));
+  const std::string replicas = std::to_string(launch.processes);
+  const Result<Scenario> scenario = parse_scenario(
+      R"({"name": "calibrate", "model": {"model_type": "gpt2", "num_hidden_layers": 1, "hidden_size": 8,
+          "num_attention_heads": 1, "vocab_size": 8, "max_position_embeddings": 8, "resid_pdrop": 0},
+          "plan": {"micro_batch": 1, "sequence_length": 8, "precision": "fp32"}})",
+      "calibrate", 0,
+      {.overrides = {"plan.data_parallel=" + replicas, "plan.global_batch=" + replicas},
+       .runtime = Runtime::Rehearse,
+       .needs_cluster = false});
+  if (!scenario) return scenario.error();
+  made->plan_ = scenario.value().plan;
+  Result<Schedule> schedule = exec::lower_for_run(scenario.value().model, made->plan_);
+  if (!schedule) return schedule.error();
+  made->schedule_ = std::move(schedule).value();
+
+  auto group = exec::ProcessGroup::join(launch, {.plan = &made->plan_,
+                                                 .schedule = &made->schedule_,
+                                                 .version = REHEARSE_VERSION,
+                                                 .timeout_s = kTimeout,
+                                                 .print_error = print_error});
+  if (!group) {
+    *printed = group.error().infeasible;
+    return group.error();
+  }
+  made->group_ = std::move(group).value();
+  exec::StoreClient& store = made->group_->store();
+  const auto share = [&](const std::string& mine) -> Result<std::string> {
+    if (launch.process != 0) return store.get("nccl", kTimeout);
+    if (const Result<> set = store.set("nccl", mine); !set) return set.error();
+    return mine;
+  };
+  const Result<exec::GpuFacts> before = module.inspect(backend);
+  if (!before) return before.error();
+  Result<std::unique_ptr<exec::Communicator>> nccl =
+      module.make_nccl(backend, {.process = launch.process,
+                                 .processes = launch.processes,
+                                 .groups = &made->groups_,
+                                 .share = share,
+                                 .timeout_s = kTimeout});
+  if (!nccl) return nccl.error();
+  made->nccl_ = std::move(nccl).value();
+  const Result<exec::GpuFacts> after = module.inspect(backend);
+  if (!after) return after.error();
+  // One of all processes, one for transfers, one per group.
+  const auto communicators = static_cast<std::int64_t>(made->groups_.of.size()) + 2;
+  made->communicator_bytes_ =
+      (before.value().free_bytes - after.value().free_bytes) / communicators;
+  return made;
+}
+
+}  // namespace rehearse::cli

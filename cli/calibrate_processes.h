@@ -1,0 +1,40 @@
+// `calibrate --device cuda` as several processes, a GPU each: what torchrun, Slurm or mpirun
+// started.
+#pragma once
+
+#include <memory>
+
+#include "exec/cuda_module.h"
+#include "exec/group_instances.h"
+#include "exec/launch_environment.h"
+#include "exec/process_group.h"
+
+namespace rehearse::cli {
+
+// The processes joined at process 0's store, and NCCL among them in groups of 2, 4, ... and all.
+class CalibrateProcesses {
+ public:
+  // REQUIRES: launch.processes > 1; `backend` outlives it. Error: who does not come, or what NCCL
+  // says; `*printed`: another process prints the line.
+  static Result<std::unique_ptr<CalibrateProcesses>> join(const exec::LaunchEnvironment& launch,
+                                                          const exec::CudaModule& module,
+                                                          exec::Backend& backend, bool* printed);
+  exec::Communicator& communicator() { return *nccl_; }
+  const exec::GroupInstances& groups() const { return groups_; }
+  std::int64_t communicator_bytes() const { return communicator_bytes_; }  // of one, on this GPU
+  void leave() { group_->leave(); }
+
+ private:
+  explicit CalibrateProcesses(std::int32_t processes)
+      : groups_(exec::GroupInstances::by_size(processes)) {}
+
+  // What all must hold alike when they join: a schedule of so many replicas, which nobody runs.
+  Plan plan_;
+  Schedule schedule_;
+  exec::GroupInstances groups_;
+  std::unique_ptr<exec::ProcessGroup> group_;
+  std::unique_ptr<exec::Communicator> nccl_;
+  std::int64_t communicator_bytes_ = 0;
+};
+
+}  // namespace rehearse::cli

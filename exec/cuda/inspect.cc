@@ -1,0 +1,30 @@
+// What is known of the device beside its speed.
+#include "exec/cuda/make.h"
+
+namespace rehearse::exec::cuda {
+Result<GpuFacts> inspect(const Backend& backend) {
+  const auto* source = dynamic_cast<const StreamSource*>(&backend);
+  int device = 0;
+  cudaError_t error = source == nullptr ? cudaErrorInvalidValue : cudaGetDevice(&device);
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&value, which, device);
+    return value;
+  };
+  GpuFacts facts{.name = std::string(backend.device())};
+  facts.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                     attribute(cudaDevAttrComputeCapabilityMinor);
+  facts.sm_count = attribute(cudaDevAttrMultiProcessorCount);
+  facts.l2_bytes = attribute(cudaDevAttrL2CacheSize);
+  facts.sm_clock_mhz = attribute(cudaDevAttrClockRate) / 1e3;
+  facts.memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate) / 1e3;
+  std::size_t free = 0, total = 0;
+  if (error == cudaSuccess) error = cudaMemGetInfo(&free, &total);
+  if (error != cudaSuccess) return Error{std::string("CUDA device: ") + cudaGetErrorString(error)};
+  facts.memory_bytes = static_cast<std::int64_t>(total);
+  facts.free_bytes = static_cast<std::int64_t>(free);
+  facts.context_bytes = facts.memory_bytes - facts.free_bytes - source->held_bytes();
+  return facts;
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,109 @@
+// `calibrate` on the double: every kind of point is measured, by the device's events, in the memory
+// that the backend says it holds. The times are a double's and mean nothing.
+#include "exec/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "exec/calibration_file.h"
+#include "exec/cuda/make.h"
+#include "tests/cuda_double/device.h"
+
+namespace rehearse::exec {
+namespace {
+
+CalibrateSizes tiny() {
+  return {.tokens = {16, 32},
+          .features = {8, 16},
+          .columns = 16,
+          .vocabulary = 64,
+          .bytes = {1 << 10, 4 << 10, 4},
+          .sequence = {16, 32, 2},
+          .heads = 2,
+          .attention_tokens = 32,
+          .exchanged = {64, 256, 4},
+          .copied = {1 << 10, 4 << 10, 4},
+          .cold_bytes = 1 << 16,
+          .repetitions = 2,
+          .seconds = 1e-5};
+}
+
+CudaOptions cuda_options() {
+  return {.type = ElementType::Float32, .timeout_s = 20, .label = [](OpId) { return "a kernel"; }};
+}
+
+TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
+  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  ASSERT_TRUE(backend) << backend.error().message;
+  const Result<MachineTables> tables = calibrate(*backend.value(), {.sizes = tiny()});
+  ASSERT_TRUE(tables) << tables.error().message;
+  const MachineTables& t = tables.value();
+  EXPECT_EQ(t.gemm.size(), 3u * 2 * 2 * 2);
+  EXPECT_EQ(t.attention.size(), 2u * 2 * 2);  // two head sizes, two lengths, two directions
+  EXPECT_EQ(t.attention.front().samples, 2);
+  EXPECT_EQ(t.copies.size(), 4u);
+  EXPECT_EQ(t.kernels.size(), 21u * 2);
+  EXPECT_GT(t.launch_us, 0);
+  EXPECT_TRUE(t.exchanges.empty());
+  EXPECT_FALSE(t.beside_collective);
+  for (const KernelTime& point : t.kernels) EXPECT_GT(point.us, 0) << point.op;
+}
+
+// What no arena and no buffer holds is the context's: the double says how much it takes.
+TEST(CalibrateOnDouble, KnowsWhatTheContextTakes) {
+  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  ASSERT_TRUE(backend);
+  ASSERT_TRUE(calibrate(*backend.value(), {.sizes = tiny()}));
+  const Result<GpuFacts> facts = cuda::inspect(*backend.value());
+  ASSERT_TRUE(facts) << facts.error().message;
+  EXPECT_EQ(facts.value().context_bytes, std::int64_t{300} << 20);
+  EXPECT_EQ(facts.value().capability, 90);
+  EXPECT_EQ(facts.value().sm_count, 132);
+}
+
+// Three processes: groups of two (the third is in none) and of three.
+TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
+  constexpr std::int32_t kProcesses = 3;
+  const GroupInstances groups = GroupInstances::by_size(kProcesses);
+  ASSERT_EQ(groups.of.size(), 2u);
+  std::vector<Result<MachineTables>> tables(kProcesses, Error{"did not run"});
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string id;
+  std::vector<std::thread> processes;
+  for (std::int32_t p = 0; p < kProcesses; ++p) {
+    processes.emplace_back([&, p] {
+      const auto backend = cuda::make_backend(cuda_options());
+      const auto share = [&](const std::string& mine) -> Result<std::string> {
+        std::unique_lock lock(mutex);
+        if (p == 0) {
+          id = mine;
+          changed.notify_all();
+        }
+        changed.wait(lock, [&] { return !id.empty(); });
+        return id;
+      };
+      const auto nccl = cuda::make_nccl(*backend.value(), {.process = p,
+                                                           .processes = kProcesses,
+                                                           .groups = &groups,
+                                                           .share = share,
+                                                           .timeout_s = 20});
+      if (!nccl) return;
+      tables[static_cast<std::size_t>(p)] =
+          calibrate(*backend.value(),
+                    {.sizes = tiny(), .communicator = nccl.value().get(), .groups = &groups});
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  for (const Result<MachineTables>& of : tables) ASSERT_TRUE(of) << of.error().message;
+  // Six collectives of two sizes, over two ranks and over three.
+  EXPECT_EQ(tables[0].value().exchanges.size(), 2u * 6 * 2);
+  EXPECT_EQ(tables[2].value().exchanges.size(), 6u * 2);
+  EXPECT_EQ(tables[2].value().exchanges.front().ranks, 3);
+  EXPECT_EQ(tables[2].value().exchanges.front().bytes, 4 * 63);
+  EXPECT_TRUE(tables[0].value().beside_collective);
+}
+
+}  // namespace
+}  // namespace rehearse::exec
