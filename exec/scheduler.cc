@@ -126,16 +126,14 @@ void Scheduler::finish(Queue& queue) {
   --open_;
 }
 
-// Called from a thread of the communicator, or from the caller's own before it returns.
+// Called from a thread of the communicator, or from the caller's own before it returns. Wakes with
+// the lock held: with the last exchange ended, run() returns and the scheduler may be gone.
 Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
   return [this, queues = std::move(queues)](const Result<>& result) {
-    {
-      const std::scoped_lock lock(mutex_);
-      --posted_;
-      if (!result && failure_.empty()) failure_ = result.error().message;
-      for (const std::int32_t k : queues)
-        queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
-    }
+    const std::scoped_lock lock(mutex_);
+    --posted_;
+    if (!result && failure_.empty()) failure_ = result.error().message;
+    for (const std::int32_t k : queues) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
     changed_.notify_all();
   };
 }
