@@ -24,6 +24,26 @@ Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied_table, bool 
   return sums;
 }
 
+// segment_parameters, once for each kind of segment: it is the same for all dense layers, and for
+// all with experts.
+class TensorLists {
+ public:
+  TensorLists(const Transformer& model, const Plan& plan) : model_(model), plan_(plan) {}
+
+  const std::vector<ParameterTensor>& of(const SegmentInfo& segment) {
+    const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
+    std::vector<ParameterTensor>& list =
+        lists_[experts ? 3 : static_cast<std::size_t>(segment.kind)];
+    if (list.empty()) list = segment_parameters(model_, plan_, segment.kind, segment.layer);
+    return list;
+  }
+
+ private:
+  const Transformer& model_;
+  const Plan& plan_;
+  std::array<std::vector<ParameterTensor>, 4> lists_;
+};
+
 std::string letters(std::int32_t n) {  // A, B, ..., Z, AA, ...
   std::string text;
   for (++n; n > 0; n = (n - 1) / 26)
@@ -49,6 +69,12 @@ void make_buckets(Draft& draft) {
   const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
   const bool tied = draft.model.tied_embedding;
   std::int32_t composites = 0;
+  TensorLists lists(draft.model, plan);
+  for (const auto& stage : s.segments) {
+    for (const SegmentInfo& segment : stage) {
+      draft.num_tensors += static_cast<std::int32_t>(lists.of(segment).size());
+    }
+  }
   draft.buckets_of.assign(static_cast<std::size_t>(s.placement.positions),
                           std::vector<std::vector<SegmentBuckets>>(s.segments.size()));
   for (Position position{0}; position.value < s.placement.positions; ++position.value) {
@@ -83,15 +109,13 @@ void make_buckets(Draft& draft) {
       const auto& segments = s.segments[at.index()];
       of[at.index()].resize(segments.size());
       for (std::size_t g = segments.size(); g-- > 0;) {
-        const auto tensors =
-            segment_parameters(draft.model, plan, segments[g].kind, segments[g].layer);
+        const auto& tensors = lists.of(segments[g]);
         const bool uses_table = tied && segments[g].kind != SegmentKind::Layer;
         const auto add_table = [&] {
           const bool known =
               std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
           if (!uses_table || known) return;
-          const auto embedding = segment_parameters(draft.model, plan, SegmentKind::Embedding, -1);
-          const Sums sums = sums_of(embedding, true, true);
+          const Sums sums = sums_of(lists.of({SegmentKind::Embedding, -1}), true, true);
           made.push_back({.name = "T",
                           .position = position,
                           .partial = sums.partial,

@@ -37,6 +37,7 @@ struct Draft {
   std::vector<OpId> after;        // per op: control edge from this op; none: free
   std::vector<std::int32_t> tie;  // per op: breaks ties of equal key and class
   std::int32_t num_matches = 0;
+  std::int32_t num_tensors = 0;  // parameter tensors of the whole model
 
   void reserve(std::size_t num_ops, std::size_t num_operands) {
     ops.reserve(num_ops);

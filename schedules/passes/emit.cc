@@ -104,10 +104,18 @@ class RowEmitter {
   void run();
 
  private:
+  // What a part does for every micro-batch alike: found once, looked up per op.
+  struct Work {
+    std::vector<BucketId> reads;                 // parameters, as operands name them
+    std::vector<std::pair<BucketId, int>> adds;  // gradients that it adds to, and the use (0, 1)
+    BodySizes sizes;
+    std::int64_t duration = 1;  // estimated
+    bool has_layers = false;
+  };
   struct Part {
     Op op;
     std::size_t index = 0;  // of the stage's parts
-    std::int32_t contributions = 0;
+    std::size_t work = 0;   // into works_
   };
 
   static std::size_t slice_of(const Op& op) {
@@ -179,7 +187,7 @@ class RowEmitter {
   }
 
   void prepare_parts();
-  std::span<const std::int16_t> interned(const std::vector<std::int16_t>& cuts);
+  std::size_t interned(const std::vector<std::int16_t>& cuts);
   void prepare_states();
   void prepare_windows();
   void open_window(std::size_t part);
@@ -191,10 +199,14 @@ class RowEmitter {
   void receive_inputs(const Part& part);
   void send_outputs(const Part& part);
   void earlier_slices(const Part& part);
-  void parameters(const Part& part, bool forward);
+  void parameters(const Part& part);
+  std::vector<BucketId> reads_of(const Part& part) const;
+  std::size_t first_work(const Op& op, std::size_t list);
+  Work work_of(const Part& part) const;
+  const Work& work(const Part& part) const { return works_[part.work]; }
   template <class Visit>
   void contributions(const Part& part, Visit visit) const;
-  void gradients(const Part& part, std::vector<ValueId>& fresh);
+  void gradients(const Part& part);
   void contributed(const Part& part);
   void reduce(BucketId about, int use, Microbatch microbatch);
   void finish_step();
@@ -218,8 +230,7 @@ class RowEmitter {
   const SegmentBuckets& buckets(const Part& part, std::size_t segment) const {
     return d_.buckets_of[position_.index()][part.op.stage.index()][segment];
   }
-  BodySizes sizes(const Part& part, Direction direction) const;
-  std::int64_t estimated_of(const Part& part) const;
+  BodySizes sizes_of(const Part& part, Direction direction) const;
   // Contributions of one micro-batch still to come, where gradients are reduced per micro-batch.
   std::int32_t& open_of_unit(BucketId about, int use, const Op& op) {
     return open_of_unit_[(about.index() * 2 + static_cast<std::size_t>(use)) *
@@ -246,7 +257,9 @@ class RowEmitter {
   std::vector<std::size_t> op_begin_;                // parts of the i-th issued op: [i], [i+1])
   std::vector<std::span<const std::int16_t>> cuts_;  // by slot, into cut_lists_
   std::deque<std::vector<std::int16_t>> cut_lists_;  // each different one once
-  std::vector<Alive> alive_;                         // by slot, into alive_values_
+  std::vector<Work> works_;
+  std::vector<std::int32_t> works_at_;  // by (cut list, stage, direction, slice); -1: not made
+  std::vector<Alive> alive_;            // by slot, into alive_values_
   std::vector<ValueId> alive_values_;
   std::vector<Accumulator> accumulators_;           // by bucket * 2 + use
   std::vector<std::int32_t> open_of_unit_;          // by (bucket * 2 + use, micro-batch)
@@ -254,13 +267,14 @@ class RowEmitter {
   std::vector<std::vector<BucketId>> window_;  // per part: buckets that enter before it (ZeRO-3)
   std::vector<BucketId> deferred_;             // to reduce at the end: bucket, with its use
   std::vector<int> deferred_use_;
+  std::vector<ValueId> fresh_;         // gradients that the op under way is the first to write
   std::vector<std::int32_t> gathers_;  // by bucket: times unsharded
   ValueId tokens_, targets_, loss_;
   OpId last_compute_;
   bool held_ = false;  // gradients are reduced after the last compute op
 };
 
-BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
+BodySizes RowEmitter::sizes_of(const Part& part, Direction direction) const {
   BodySizes sum;
   if (d_.plan.runtime != Runtime::Rehearse) return sum;
   const auto covered = segments(part);
@@ -287,12 +301,40 @@ BodySizes RowEmitter::sizes(const Part& part, Direction direction) const {
   return sum;
 }
 
-std::int64_t RowEmitter::estimated_of(const Part& part) const {
-  std::int64_t sum = 0;
+RowEmitter::Work RowEmitter::work_of(const Part& part) const {
+  Work work;
+  const Direction direction = direction_of(part.op.kind);
+  if (part.op.kind != OpKind::WeightGradient) work.reads = reads_of(part);
+  contributions(part, [&](BucketId about, int use) {  // several segments may lie in one bucket
+    const std::pair add(about, use);
+    if (std::find(work.adds.begin(), work.adds.end(), add) == work.adds.end()) {
+      work.adds.push_back(add);
+    }
+  });
+  work.sizes = sizes_of(part, direction);
+  std::int64_t duration = 0;
   for (const SegmentInfo& segment : segments(part)) {
-    sum += estimated(d_.estimates, segment.kind, direction_of(part.op.kind));
+    duration += estimated(d_.estimates, segment.kind, direction);
+    work.has_layers |= segment.kind == SegmentKind::Layer;
   }
-  return std::max<std::int64_t>(sum, 1);
+  work.duration = std::max<std::int64_t>(duration, 1);
+  return work;
+}
+
+// Works of an op's parts lie one after another, by the parts' index.
+std::size_t RowEmitter::first_work(const Op& op, std::size_t list) {
+  const std::size_t key = ((list * s_.segments.size() + op.stage.index()) * kDirections +
+                           static_cast<std::size_t>(direction_of(op.kind))) *
+                              static_cast<std::size_t>(std::max(order_.slices, 1)) +
+                          slice_of(op);
+  if (works_at_.size() <= key) works_at_.resize(key + 1, -1);
+  if (works_at_[key] < 0) {
+    works_at_[key] = static_cast<std::int32_t>(works_.size());
+    for (std::size_t i = 0; i < cut_lists_[list].size(); ++i) {
+      works_.push_back(work_of({.op = op, .index = i}));
+    }
+  }
+  return static_cast<std::size_t>(works_at_[key]);
 }
 
 // The row's ops, each divided where `cut` says. OVERLAP pairs stay whole, and so do the ops that
@@ -304,6 +346,7 @@ void RowEmitter::prepare_parts() {
   const auto program = order_.program(Row{position_.value});
   std::vector<Microbatch> last(s_.segments.size());
   std::vector<bool> whole(slots, false);
+  std::vector<std::int32_t> list_of(slots, -1);  // into cut_lists_
   cut_lists_.push_back({0});
   const auto each = [&](const Op& op, auto visit) {
     if (op.kind != OpKind::Overlap) return visit(op, false);
@@ -324,16 +367,21 @@ void RowEmitter::prepare_parts() {
   for (const Op& op : program) {
     op_begin_.push_back(parts_.size());
     each(op, [&](const Op& leaf, bool paired) {
-      auto& cuts = cuts_[slot(leaf)];
-      if (cuts.empty()) {
-        cuts = whole[slot(leaf)] ? std::span<const std::int16_t>(cut_lists_.front())
-                                 : interned(cut(d_, position_, leaf.stage, leaf.microbatch,
-                                                last[leaf.stage.index()]));
-        alive_count += 5 * cuts.size() + 2;
+      std::int32_t& list = list_of[slot(leaf)];
+      if (list < 0) {
+        list = whole[slot(leaf)]
+                   ? 0
+                   : static_cast<std::int32_t>(interned(cut(
+                         d_, position_, leaf.stage, leaf.microbatch, last[leaf.stage.index()])));
+        cuts_[slot(leaf)] = cut_lists_[static_cast<std::size_t>(list)];
+        alive_count += 5 * cuts_[slot(leaf)].size() + 2;
       }
+      const std::span<const std::int16_t> cuts = cuts_[slot(leaf)];
+      const std::size_t first = first_work(leaf, static_cast<std::size_t>(list));
       const bool forward = leaf.kind == OpKind::Forward;
       for (std::size_t i = 0; i < cuts.size(); ++i) {
         Part part{.op = leaf, .index = forward ? i : cuts.size() - 1 - i};
+        part.work = first + part.index;
         if (!paired && cuts.size() > 1) {
           part.op.segment_begin = static_cast<std::int16_t>(begin_of(part));
           part.op.segment_end = static_cast<std::int16_t>(end_of(part));
@@ -357,11 +405,11 @@ void RowEmitter::prepare_parts() {
   }
 }
 
-// The one copy of a list that is equal to `cuts`.
-std::span<const std::int16_t> RowEmitter::interned(const std::vector<std::int16_t>& cuts) {
+// Where the one copy of a list that is equal to `cuts` lies.
+std::size_t RowEmitter::interned(const std::vector<std::int16_t>& cuts) {
   auto at = std::find(cut_lists_.begin(), cut_lists_.end(), cuts);
   if (at == cut_lists_.end()) at = cut_lists_.insert(cut_lists_.end(), cuts);
-  return *at;
+  return static_cast<std::size_t>(at - cut_lists_.begin());
 }
 
 // Calls visit(bucket, use) for every gradient that the part adds to. Use 1: a tied table's use by
@@ -427,10 +475,10 @@ void RowEmitter::prepare_states() {
   }
   if (reduce_each_microbatch()) open_of_unit_.assign(2 * n * static_cast<std::size_t>(m_), 0);
   for (const Part& part : parts_) {
-    contributions(part, [&](BucketId about, int use) {
+    for (const auto& [about, use] : work(part).adds) {
       ++(reduce_each_microbatch() ? open_of_unit(about, use, part.op)
                                   : accumulator(about, use).open);
-    });
+    }
   }
 }
 
@@ -563,7 +611,9 @@ void RowEmitter::send_outputs(const Part& part) {
   }
 }
 
-void RowEmitter::parameters(const Part& part, bool forward) {
+// Backwards: a weight gradient reads none.
+std::vector<BucketId> RowEmitter::reads_of(const Part& part) const {
+  const bool forward = part.op.kind == OpKind::Forward;
   std::vector<BucketId> list;
   const auto add = [&](BucketId id) {
     if (id && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
@@ -581,28 +631,29 @@ void RowEmitter::parameters(const Part& part, bool forward) {
       add(of.own);
     }
   }
-  for (const BucketId id : list) d_.operand(parameter_[id.index()], Access::Read);
+  return list;
 }
 
-// Gradients that exist are updated, new ones are listed in `fresh` (written, after the outputs).
-void RowEmitter::gradients(const Part& part, std::vector<ValueId>& fresh) {
-  std::vector<ValueId> seen;  // several segments of the part may lie in one bucket
-  contributions(part, [&](BucketId about, int use) {
+void RowEmitter::parameters(const Part& part) {
+  for (const BucketId id : work(part).reads) d_.operand(parameter_[id.index()], Access::Read);
+}
+
+// Gradients that exist are updated, new ones are listed in fresh_ (written, after the outputs).
+void RowEmitter::gradients(const Part& part) {
+  fresh_.clear();
+  for (const auto& [about, use] : work(part).adds) {
     Accumulator& to = accumulator(about, use);
     if (to.whole) {
-      if (std::find(seen.begin(), seen.end(), to.whole) != seen.end()) return;
-      seen.push_back(to.whole);
       d_.operand(to.whole, Access::Update);
-      return;
+      continue;
     }
     to.whole = bucket_value(ValueKind::Gradient, about, 4 * bucket(about).padded, false);
     Value& made = s_.values[to.whole.index()];
     if (reduce_each_microbatch()) made.microbatch = part.op.microbatch;
     // Both uses of a tied table on one row: the head's is kept apart until they are added.
     if (use == 1 && tokens_ && targets_) made.instance = 1;
-    fresh.push_back(to.whole);
-    seen.push_back(to.whole);
-  });
+    fresh_.push_back(to.whole);
+  }
 }
 
 // A slice's attention reads the keys and values that the slices before it have saved; its backward
@@ -610,17 +661,13 @@ void RowEmitter::gradients(const Part& part, std::vector<ValueId>& fresh) {
 // makes these for all.
 void RowEmitter::earlier_slices(const Part& part) {
   const Op& op = part.op;
-  const auto covered = segments(part);
-  const bool layers = std::any_of(covered.begin(), covered.end(), [](const SegmentInfo& segment) {
-    return segment.kind == SegmentKind::Layer;
-  });
-  if (op.slice < 0 || !layers || d_.plan.runtime != Runtime::Rehearse) return;
+  if (op.slice < 0 || !work(part).has_layers || d_.plan.runtime != Runtime::Rehearse) return;
   Op other = op;
   for (other.slice = 0; other.slice < op.slice; ++other.slice) {
     d_.operand(alive(other).slab_input[part.index], Access::Read);
   }
   if (op.kind != OpKind::Backward) return;
-  const std::int64_t bytes = sizes(part, Direction::Backward).left_for_weight;
+  const std::int64_t bytes = work(part).sizes.left_for_weight;
   for (other.slice = 0; other.slice <= op.slice; ++other.slice) {
     ValueId& left = alive(other).left[part.index];
     const bool made = static_cast<bool>(left);
@@ -644,10 +691,9 @@ void RowEmitter::forward_operands(const Part& part) {
   }
   if (loss) d_.operand(targets_, Access::Read);
   earlier_slices(part);
-  parameters(part, true);
-  std::vector<ValueId> fresh;
-  gradients(part, fresh);
-  const BodySizes bytes = sizes(part, Direction::Forward);
+  parameters(part);
+  gradients(part);
+  const BodySizes& bytes = work(part).sizes;
   if (loss && loss_) d_.operand(loss_, Access::Update);
   if (!loss) {
     state.x[part.index + 1] = value(ValueKind::Activation, activation_, op);
@@ -670,7 +716,7 @@ void RowEmitter::forward_operands(const Part& part) {
   if (bytes.workspace > 0) {
     d_.operand(value(ValueKind::Workspace, bytes.workspace, op), Access::Workspace);
   }
-  for (const ValueId id : fresh) d_.operand(id, Access::Write);
+  for (const ValueId id : fresh_) d_.operand(id, Access::Write);
   if (loss && !loss_) {
     loss_ = value(ValueKind::Metrics, 4);
     d_.operand(loss_, Access::Write);
@@ -680,7 +726,6 @@ void RowEmitter::forward_operands(const Part& part) {
 void RowEmitter::backward_operands(const Part& part) {
   const Op& op = part.op;
   Alive& state = alive(op);
-  const Direction direction = direction_of(op.kind);
   const bool weight = op.kind == OpKind::WeightGradient, input = op.kind == OpKind::InputGradient;
   const bool embedding = part.index == 0 && first_stage(op.stage);
   const auto read = [&](ValueId id) {
@@ -697,10 +742,9 @@ void RowEmitter::backward_operands(const Part& part) {
   read(state.slab_weight[part.index]);
   if (weight) read(state.left[part.index]);
   earlier_slices(part);
-  if (!weight) parameters(part, false);
-  std::vector<ValueId> fresh;
-  gradients(part, fresh);
-  const BodySizes bytes = sizes(part, direction);
+  parameters(part);
+  gradients(part);
+  const BodySizes& bytes = work(part).sizes;
   if (!weight && !embedding) {
     state.d[part.index] = value(ValueKind::ActivationGradient, activation_, op);
     if (part.index > 0) {
@@ -718,7 +762,7 @@ void RowEmitter::backward_operands(const Part& part) {
   if (bytes.workspace > 0) {
     d_.operand(value(ValueKind::Workspace, bytes.workspace, op), Access::Workspace);
   }
-  for (const ValueId id : fresh) d_.operand(id, Access::Write);
+  for (const ValueId id : fresh_) d_.operand(id, Access::Write);
 }
 
 // Sum over tp of the range that is partial, then over dp: all-reduce, or reduce-scatter into the
@@ -770,11 +814,11 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
 
 void RowEmitter::contributed(const Part& part) {
   std::vector<std::pair<BucketId, int>> ready;
-  contributions(part, [&](BucketId about, int use) {
+  for (const auto& [about, use] : work(part).adds) {
     std::int32_t& open =
         reduce_each_microbatch() ? open_of_unit(about, use, part.op) : accumulator(about, use).open;
     if (--open == 0) ready.emplace_back(about, use);
-  });
+  }
   std::sort(ready.begin(), ready.end(), [](const auto& a, const auto& b) {  // forward order
     return a.first != b.first ? a.first < b.first : a.second < b.second;
   });
@@ -797,7 +841,7 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   }
   Op op = parts_[begin].op;
   std::int64_t duration = 0;
-  for (std::size_t i = begin; i < end; ++i) duration += estimated_of(parts_[i]);
+  for (std::size_t i = begin; i < end; ++i) duration += work(parts_[i]).duration;
   if (pair) {
     op = {.kind = OpKind::Overlap,
           .stage = op.stage,
@@ -851,13 +895,7 @@ void RowEmitter::finish_step() {
       d_.operand(gradient[i], Access::Update);
     }
   }
-  std::int32_t tensors = 1;  // one slot per tensor of the whole model, one more for the loss
-  for (const auto& stage : s_.segments) {
-    for (const SegmentInfo& segment : stage) {
-      tensors += static_cast<std::int32_t>(
-          segment_parameters(d_.model, d_.plan, segment.kind, segment.layer).size());
-    }
-  }
+  const std::int32_t tensors = d_.num_tensors + 1;  // a slot each, one more for the loss
   d_.add(row_, {.kind = OpKind::GradNorm, .stream = Stream::Compute}, d_.estimates.other);
   last_compute_ = {static_cast<std::int32_t>(d_.ops.size()) - 1};
   if (owner()) {
