@@ -11,58 +11,65 @@
 namespace rehearse {
 namespace {
 
-void number_versions_and_uses(Schedule& s) {
-  std::vector<std::int16_t> version(s.values.size(), 0);
-  std::vector<std::int32_t> last_operand(s.values.size(), -1);
+struct Use {
+  std::int64_t end = 0;  // of all uses, estimated; streams are in order, so also over streams
+  std::int32_t define = -1, last = -1, last_operand = -1;
+  std::int16_t version = 0;
+};
+
+// Versions on the operands, and what becomes of every value.
+std::vector<Use> number_versions(Schedule& s, std::int64_t margin,
+                                 const std::vector<std::int64_t>& duration) {
+  std::vector<Use> uses(s.values.size());
   for (std::int32_t i = 0; i < s.num_ops(); ++i) {
-    const auto op = static_cast<std::size_t>(i);
-    for (std::int32_t k = s.operand_begin[op]; k < s.operand_begin[op + 1]; ++k) {
+    const auto at = static_cast<std::size_t>(i);
+    const Op& op = s.ops[at];
+    const bool communication = op.stream == Stream::P2p || op.stream == Stream::Dp;
+    const std::int64_t ended = op.key + duration[at] + (communication ? margin : 0);
+    for (std::int32_t k = s.operand_begin[at]; k < s.operand_begin[at + 1]; ++k) {
       Operand& operand = s.operands[static_cast<std::size_t>(k)];
-      Value& value = s.values[operand.value.index()];
-      operand.version = version[operand.value.index()];
-      if (operand.access != Access::Read) {
-        if (!value.define && !value.persistent) value.define = {i};
-        if (operand.access == Access::Update) ++version[operand.value.index()];
-      }
-      value.last_use = {i};
-      last_operand[operand.value.index()] = k;
+      Use& use = uses[operand.value.index()];
+      operand.version = use.version;
+      if (operand.access == Access::Update) ++use.version;
+      if (operand.access != Access::Read && use.define < 0) use.define = i;
+      use.last = i;
+      use.last_operand = k;
+      use.end = std::max(use.end, ended);
     }
   }
-  for (std::size_t v = 0; v < s.values.size(); ++v) {
-    Value& value = s.values[v];
-    if (value.persistent) value.last_use = {};
-    if (last_operand[v] >= 0 && !value.persistent) {
-      s.operands[static_cast<std::size_t>(last_operand[v])].last = true;
-    }
+  return uses;
+}
+
+// The first op of the row from `from` on whose key is not below `time`: mostly near.
+std::int32_t first_at(const std::vector<Op>& ops, std::int32_t from, std::int32_t row_end,
+                      std::int64_t time) {
+  std::int32_t step = 1, low = from;  // ops before `low` start earlier
+  while (low < row_end && ops[static_cast<std::size_t>(low)].key < time) {
+    low = std::min(low + step, row_end);
+    step *= 2;
   }
+  const auto begin = ops.begin() + std::max(from, low - step / 2);
+  return static_cast<std::int32_t>(
+      std::lower_bound(begin, ops.begin() + low, time,
+                       [](const Op& op, std::int64_t at) { return op.key < at; }) -
+      ops.begin());
 }
 
 }  // namespace
 
 void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int64_t>& duration,
                     bool arena) {
-  number_versions_and_uses(s);
-  // Estimated end of every use; streams are in order, so the largest over uses is that over
-  // streams.
-  std::vector<std::int64_t> end(s.values.size(), 0);
-  for (std::int32_t i = 0; i < s.num_ops(); ++i) {
-    const Op& op = s.ops[static_cast<std::size_t>(i)];
-    const bool communication = op.stream == Stream::P2p || op.stream == Stream::Dp;
-    const std::int64_t ended =
-        op.key + duration[static_cast<std::size_t>(i)] + (communication ? margin : 0);
-    for (const Operand& operand : s.operands_of({i})) {
-      end[operand.value.index()] = std::max(end[operand.value.index()], ended);
-    }
-  }
+  const std::vector<Use> uses = number_versions(s, margin, duration);
   for (std::size_t v = 0; v < s.values.size(); ++v) {
     Value& value = s.values[v];
-    if (!value.last_use) continue;
-    const auto row_first = s.ops.begin() + s.row_begin[value.row.index()];
-    const auto row_last = s.ops.begin() + s.row_begin[value.row.index() + 1];
-    const auto next = std::lower_bound(row_first, row_last, end[v],
-                                       [](const Op& op, std::int64_t at) { return op.key < at; });
-    value.hold_until = {
-        std::max(value.last_use.value, static_cast<std::int32_t>(next - s.ops.begin()) - 1)};
+    const Use& use = uses[v];
+    if (value.persistent || use.last < 0) continue;
+    value.define = {use.define};
+    value.last_use = {use.last};
+    s.operands[static_cast<std::size_t>(use.last_operand)].last = true;
+    const std::int32_t next =
+        first_at(s.ops, use.last, s.row_begin[value.row.index() + 1], use.end);
+    value.hold_until = {std::max(use.last, next - 1)};
   }
   if (!arena) return;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {

@@ -65,6 +65,7 @@ void add_waits(Schedule& s) {
   none.fill(-1);
   LastUses uses(s.values.size(), none);
   std::vector<Need> needs, kept;
+  const bool arena = !s.arena_bytes.empty();
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     Clock last_of_stream;
     last_of_stream.fill(-1);
@@ -78,21 +79,25 @@ void add_waits(Schedule& s) {
       if (last_of_stream[stream] >= 0)
         clock = after[static_cast<std::size_t>(last_of_stream[stream])];
       needs.clear();
+      // Of the own stream, or known to have ended: nothing to wait for.
+      const auto wait_for = [&](std::int32_t other, bool reuse) {
+        if (other < 0 || other == i) return;
+        const auto from = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(other)].stream);
+        if (from != stream && other > clock[from]) needs.push_back({other, reuse});
+      };
       for (const Operand& operand : s.operands_of({i})) {
         const std::size_t v = operand.value.index();
         const bool read = operand.access == Access::Read;
-        if (writer[v] >= 0) needs.push_back({writer[v], false});
+        wait_for(writer[v], false);
         if (!read) {
-          for (const std::int32_t use : uses[v]) {
-            if (use >= 0) needs.push_back({use, false});
-          }
+          for (const std::int32_t use : uses[v]) wait_for(use, false);
         }
-        const Value& value = s.values[v];
-        if (value.offset.value >= 0 && value.define.value == i) {
-          owners.take(value.offset.value, value.offset.value + aligned(value.bytes.value),
-                      operand.value.value, [&](std::int32_t before) {
+        if (arena && s.values[v].offset.value >= 0 && s.values[v].define.value == i) {
+          const std::int64_t begin = s.values[v].offset.value;
+          owners.take(begin, begin + aligned(s.values[v].bytes.value), operand.value.value,
+                      [&](std::int32_t before) {
                         for (const std::int32_t use : uses[static_cast<std::size_t>(before)]) {
-                          if (use >= 0) needs.push_back({use, true});
+                          wait_for(use, true);
                         }
                       });
         }
@@ -107,7 +112,7 @@ void add_waits(Schedule& s) {
       for (const Need& need : needs) {
         const Op& producer = s.ops[static_cast<std::size_t>(need.op)];
         const auto from = static_cast<std::size_t>(producer.stream);
-        if (need.op == i || from == stream || need.op <= clock[from]) continue;
+        if (need.op <= clock[from]) continue;  // implied by a later one
         const Clock& known = after[static_cast<std::size_t>(need.op)];
         for (std::size_t q = 0; q < kNumStreams; ++q) clock[q] = std::max(clock[q], known[q]);
         kept.push_back(need);
