@@ -47,41 +47,52 @@ void make_nodes(const Draft& draft, Graph& graph) {
   graph.open.assign(static_cast<std::size_t>(nodes), 0);
 }
 
-// Reads follow the last write; a write follows the last write and every read since.
+// Reads follow the last write; a write follows the last write and every read since. Ops of one
+// compute stream follow one another, whatever they touch.
 Graph graph_of(const Draft& draft) {
   Graph graph;
   make_nodes(draft, graph);
   graph.edges.reserve(draft.operands.size() + draft.ops.size());
-  // Readers since the last write, as a list through the operands: newest[value], older[operand].
-  std::vector<std::int32_t> writer(draft.schedule.values.size(), -1);
-  std::vector<std::int32_t> newest(draft.schedule.values.size(), -1);
+  const auto computes = [&](std::int32_t op) {
+    return draft.ops[static_cast<std::size_t>(op)].stream == Stream::Compute;
+  };
+  const std::size_t num_values = draft.schedule.values.size();
+  std::vector<std::int32_t> writer(num_values, -1);
+  // Readers since: the last that computes, and the others as a list through the operands.
+  std::vector<std::int32_t> computing(num_values, -1), newest(num_values, -1);
   std::vector<std::int32_t> older(draft.operands.size()), reader(draft.operands.size());
   std::vector<std::int32_t> previous(draft.schedule.rows.size(), -1);  // on the compute stream
-  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
-    const auto id = static_cast<std::int32_t>(i);
+  for (std::int32_t id = 0; id < static_cast<std::int32_t>(draft.ops.size()); ++id) {
+    const auto i = static_cast<std::size_t>(id);
+    const bool compute = computes(id);
+    const auto follow = [&](std::int32_t before) {
+      if (before >= 0 && before != id && !(compute && computes(before))) graph.add(before, id);
+    };
     for (std::int32_t k = draft.operand_begin[i]; k < draft.operand_begin[i + 1]; ++k) {
       const auto at = static_cast<std::size_t>(k);
       const Operand& operand = draft.operands[at];
       const std::size_t v = operand.value.index();
       if (operand.access == Access::Workspace) continue;
-      // a pair may do both
-      if (writer[v] >= 0 && writer[v] != id) graph.add(writer[v], id);
+      follow(writer[v]);
       if (operand.access == Access::Read) {
-        reader[at] = id;
-        older[at] = newest[v];
-        newest[v] = k;
+        if (compute) {
+          computing[v] = id;
+        } else {
+          reader[at] = id;
+          older[at] = newest[v];
+          newest[v] = k;
+        }
         continue;
       }
+      follow(computing[v]);
       for (std::int32_t r = newest[v]; r >= 0; r = older[static_cast<std::size_t>(r)]) {
-        if (reader[static_cast<std::size_t>(r)] != id) {
-          graph.add(reader[static_cast<std::size_t>(r)], id);
-        }
+        follow(reader[static_cast<std::size_t>(r)]);
       }
-      newest[v] = -1;
+      computing[v] = newest[v] = -1;
       writer[v] = id;
     }
-    if (draft.after[i]) graph.add(draft.after[i].value, id);
-    if (draft.ops[i].stream == Stream::Compute) {
+    follow(draft.after[i].value);
+    if (compute) {
       std::int32_t& last = previous[draft.row[i].index()];
       if (last >= 0) graph.add(last, id);
       last = id;
