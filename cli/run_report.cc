@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/mesh.h"
+#include "schedules/trace_inside.h"
 #include "sim/arena_memory.h"
 #include "viz/analysis.h"
 
@@ -123,6 +124,7 @@ Trace measured_trace(const Measurement& m) {
         {.position = row.position, .multiplicity = row.multiplicity, .first_rank = first});
   }
   Trace trace = make_trace(*m.schedule, m.start, m.end, options);
+  add_nodes(trace, *m.schedule, m.scenario->model, plan);
   add_memory(trace, *m.schedule, m.start);
   viz::attribute_idle(trace);
   return trace;

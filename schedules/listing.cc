@@ -43,8 +43,12 @@ std::string transfer_id(const Op& op) {
 
 std::string value_name(const Schedule& schedule, ValueId id) {
   const Value& value = schedule.values[id.index()];
-  const std::string of = value.bucket ? schedule.buckets[value.bucket.index()].name : "";
-  const std::string slice = schedule.slices > 1 ? '.' + number(value.instance) : "";
+  const std::string bucket = value.bucket ? schedule.buckets[value.bucket.index()].name : "";
+  return value_name(value, bucket, schedule.slices > 1);
+}
+
+std::string value_name(const Value& value, const std::string& of, bool sliced) {
+  const std::string slice = sliced ? '.' + number(value.instance) : "";
   const std::string at = number(value.stage.value) + '.' + number(value.microbatch.value) + slice;
   const std::string boundary = value.segment_begin > 0 ? '/' + number(value.segment_begin) : "";
   const std::string host = value.home == Home::Host ? ".host" : "";

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "schedules/text.h"
+#include "schedules/trace_inside.h"
 
 namespace rehearse {
 namespace {
@@ -291,6 +292,9 @@ Trace make_trace(const Schedule& schedule, std::span<const Nanoseconds> start,
     for (const OpId wait : schedule.waits) waits.push_back(wait.value);
     trace.waits = std::move(waits);
   }
+  if (schedule.operand_begin.size() == n + 1 &&
+      schedule.num_ops() <= options.most_ops_with_operands)
+    add_operands(trace, schedule);
   return trace;
 }
 

@@ -153,6 +153,59 @@ struct LinkSample {
   bool operator==(const LinkSample&) const = default;
 };
 
+// A place in memory that ops touch, as schedule.h's Value; `bucket` is its bucket's name.
+struct TraceValue {
+  ValueKind kind{};
+  Home home{};
+  std::uint8_t shard = 0, persistent = 0;  // 0 or 1
+  Row row{};
+  Stage stage{};
+  Microbatch microbatch{};
+  std::int16_t segment_begin = 0, segment_end = -1;
+  TraceString bucket = -1;
+  std::int32_t instance = -1;
+  OpId define{}, last_use{}, hold_until{};
+  std::int64_t bytes = 0, offset = -1;  // [B]; offset -1: in no arena
+  bool operator==(const TraceValue&) const = default;
+};
+static_assert(sizeof(TraceValue) == 56);
+
+struct TraceOperand {
+  std::int32_t value = 0;  // index into Trace::values
+  std::int16_t version = 0;
+  Access access{};
+  std::uint8_t last = 0;  // 1: the value's life ends with this op
+  bool operator==(const TraceOperand&) const = default;
+};
+static_assert(sizeof(TraceOperand) == 8);
+
+// One kernel or collective inside a compute op (body.h's Node).
+struct TraceNode {
+  TraceString name = -1;        // "gemm qkv + bias"
+  std::uint8_t collective = 0;  // 1: `bytes` is its payload, the whole array
+  std::uint8_t overlapped = 0;  // 1: runs beside its neighbours; `time_ns` is its time alone
+  std::uint8_t recompute = 0;   // 1: a forward's node, run again in the backward
+  std::uint8_t level = 255;     // sim::CostLevel as a number, what its time rests on; 255: unknown
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // products: C(m, n) += A(m, k) B(k, n)
+  std::int64_t flops = 0, bytes = 0;            // bytes: to and from device memory
+  std::int64_t time_ns = -1;                    // predicted, alone; -1: unknown
+  bool operator==(const TraceNode&) const = default;
+};
+static_assert(sizeof(TraceNode) == 64);
+
+// Nodes [node_begin, node_end) in the order in which they run.
+struct TraceBody {
+  TraceString name = -1;  // "layer F"
+  std::int32_t node_begin = 0, node_end = 0;
+  std::int32_t reserved = 0;
+  bool operator==(const TraceBody&) const = default;
+};
+// A body, `count` times in a row.
+struct TraceBodyRun {
+  std::int32_t body = 0, count = 1;
+  bool operator==(const TraceBodyRun&) const = default;
+};
+
 struct Trace {
   TraceLabel label = TraceLabel::Predicted;
   std::string schedule_hash;  // content_hash of the schedule; empty: foreign
@@ -194,6 +247,15 @@ struct Trace {
   // Order inside a lane and between ops of equal match is implied.
   Column<std::int32_t> wait_begin;
   Column<std::int32_t> waits;
+  // What op i reads and writes: operands[operand_begin[i] .. operand_begin[i+1]).
+  Column<std::int32_t> operand_begin;
+  Column<TraceOperand> operands;
+  Column<TraceValue> values;
+  // What ops of class c run: runs[run_begin[c] .. run_begin[c+1]), in order.
+  Column<std::int32_t> run_begin;
+  Column<TraceBodyRun> runs;
+  Column<TraceBody> bodies;
+  Column<TraceNode> nodes;
 
   Mapping mapping;  // holds the mapped columns
 
@@ -224,6 +286,8 @@ struct TraceOptions {
   std::string title, caption;
   std::vector<TraceRow> rows;  // per row; empty: from the schedule, without ranks and capacity
   bool waits = true;           // keep the schedule's waits (about 8 B per op): critical path
+  // Operands and values take some 100 B per op: of longer schedules they are left out.
+  std::int32_t most_ops_with_operands = 1 << 20;
 };
 
 // REQUIRES: start and end have one entry per op of the schedule, 0 <= start <= end. Ops of one

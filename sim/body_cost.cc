@@ -76,10 +76,18 @@ class Pricer {
     return std::move(totals_);
   }
 
+  // After price(): each node alone.
+  std::vector<NodePrice> nodes() const {
+    std::vector<NodePrice> all;
+    for (std::size_t i = 0; i < ns_.size(); ++i) all.push_back({rounded(ns_[i]), levels_[i]});
+    return all;
+  }
+
  private:
   void compute(const Node& node, std::size_t i) {
     const NodeCost cost = price_node(costs_, node);
     ns_[i] = cost.ns;
+    levels_[i] = cost.level;
     count(cost);
     totals_.tensor_ns += cost.tensor_ns;
     totals_.flops16 += cost.flops16;
@@ -317,6 +325,12 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
     demand.share = time > 0 ? std::min(1.0, demand.share / time) : 0;
   }
   return cost;
+}
+
+std::vector<NodePrice> ComputeModel::price_nodes(const Body& body) const {
+  Pricer pricer(costs_, collectives_, issue_us(costs_, plan_));
+  pricer.price(body.nodes);
+  return pricer.nodes();
 }
 
 double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,

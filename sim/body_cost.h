@@ -29,6 +29,11 @@ struct CollectiveUse {
 // Axis::Tensor and Axis::Context by bodies, and for Axis::Data once where the clock is found.
 using CollectiveTimes = std::function<CollectiveUse(NodeKind kind, Axis axis, Bytes payload)>;
 
+struct NodePrice {
+  Nanoseconds time{};
+  CostLevel level = CostLevel::Formula;
+};
+
 struct BodyCost {
   Nanoseconds time{};           // alone: soft maximum of device and host time
   Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
@@ -60,6 +65,9 @@ class ComputeModel {
   BodyCost price(const Body& body) const;
   // With the collectives of another row: its links, its group shapes.
   BodyCost price(const Body& body, const CollectiveTimes& collectives) const;
+  // Each node alone, in the body's order: kernels, and collectives whether hidden or not. Their sum
+  // is not the body's time, which hides collectives and may be bound by the host.
+  std::vector<NodePrice> price_nodes(const Body& body) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
   Nanoseconds gradient_norm(std::int64_t parameters) const;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 
 #include "schedules/mesh.h"
+#include "schedules/trace_inside.h"
 #include "sim/arena_memory.h"
 #include "sim/memory_replay.h"
 #include "sim/topology.h"
@@ -98,6 +101,31 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
   trace.memory_bytes = std::move(bytes);
 }
 
+// The models that priced the prediction, once more: what each node inside a body takes.
+NodeTimes node_times(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  struct Models {
+    CollectiveModel collectives;
+    std::optional<Network> network;
+    std::optional<ComputeModel> compute;
+  };
+  const Result<CollectiveTables> tables = shipped_collective_tables();
+  if (!tables) return {};
+  const auto models = std::make_shared<Models>();
+  models->collectives = make_collective_model(tables.value(), cluster);
+  models->network.emplace(cluster, models->collectives, p.plan, p.schedule.rows);
+  Result<ComputeModel> compute =
+      ComputeModel::create(cluster, scenario.model, p.plan, body_collectives(*models->network));
+  if (!compute) return {};
+  models->compute.emplace(std::move(compute).value());
+  return [models](const Body& body) {
+    std::vector<NodeTime> times;
+    for (const NodePrice& node : models->compute->price_nodes(body)) {
+      times.push_back({node.time, static_cast<std::uint8_t>(node.level)});
+    }
+    return times;
+  };
+}
+
 }  // namespace
 
 Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
@@ -116,6 +144,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
                             .capacity_bytes = p.memory.capacity});
   }
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
+  add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p, scenario, cluster));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
   trace.idle = std::vector<IdleSpan>(p.bubbles.spans);
   std::vector<std::uint8_t> level;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "schedules/trace_inside.h"
 #include "viz/colors.h"
+#include "viz/inside.h"
 #include "viz/units_text.h"
 
 namespace rehearse::viz {
@@ -63,6 +65,17 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
     facts.push_back({other.label == TraceLabel::Measured ? "measured" : "in the other", text});
   }
   if (!deep) return facts;
+  if (const std::vector<NodeLine> nodes = nodes_of(trace, ref.op); !nodes.empty()) {
+    std::int32_t count = 0;
+    for (const NodeLine& line : nodes) count += line.times;
+    facts.push_back({"inside", std::to_string(count) + " kernels and collectives (O)"});
+  }
+  if (const auto operands = operands_of(trace, ref.op); !operands.empty()) {
+    std::int64_t touched = 0;
+    for (const TraceOperand& operand : operands)
+      touched += trace.values[static_cast<std::size_t>(operand.value)].bytes;
+    facts.push_back({"operands", std::to_string(operands.size()) + ", " + bytes_text(touched)});
+  }
   OpId last;
   std::int64_t latest = -1;
   const Causality& causes = document.causality();
@@ -111,6 +124,19 @@ std::vector<Fact> describe_memory(const Trace& trace, Row row, std::int64_t sinc
   }
   facts.push_back(
       {"peak", bytes_text(peak.bytes) + " at " + time_text(peak.time - trace.begin.value)});
+  const auto name_largest = [&](std::int64_t time, const std::string& when) {
+    const std::vector<std::int32_t> alive = alive_at(trace, row, time);
+    constexpr std::size_t kNamed = 4;
+    for (std::size_t i = 0; i < std::min(alive.size(), kNamed); ++i) {
+      const std::int64_t size = trace.values[static_cast<std::size_t>(alive[i])].bytes;
+      facts.push_back(
+          {i == 0 ? "largest " + when : "", value_name(trace, alive[i]) + "  " + bytes_text(size)});
+    }
+    if (alive.size() > kNamed)
+      facts.push_back({"", "and " + std::to_string(alive.size() - kNamed) + " more values"});
+  };
+  name_largest(trace.begin.value + since, "now");
+  name_largest(peak.time, "at the peak");
   const std::int64_t capacity = trace.rows[row.index()].capacity_bytes;
   if (capacity > 0) facts.push_back({"capacity", bytes_text(capacity)});
   return facts;

@@ -13,6 +13,7 @@ constexpr double kStreamHeight = 9, kGap = 3, kBlockGap = 18;
 Geometry geometry(const Session& session, const ViewState& state) {
   Geometry at;
   at.width = std::max(100.0, state.width - at.left - at.right);
+  if (session.compares()) at.panel_height += 30;  // two bars
   at.panel_y = std::max(at.top + 60.0, state.height - at.panel_height);
   at.bottom = at.panel_y;
 

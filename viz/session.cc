@@ -299,6 +299,9 @@ class Reducer {
       case Key::T:
         state_.statistics = !state_.statistics;
         break;
+      case Key::O:
+        state_.inside = !state_.inside && state_.selected;
+        break;
       case Key::X:
         state_.dark = !state_.dark;
         break;
@@ -351,6 +354,8 @@ class Reducer {
       state_.help = false;
     } else if (state_.statistics) {
       state_.statistics = false;
+    } else if (state_.inside) {
+      state_.inside = false;
     } else if (state_.range) {
       state_.range.reset();
     } else if (state_.play) {

@@ -52,6 +52,11 @@ inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
 void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
 void draw_panel(const ViewContext& c, Scene& scene);  // the selected op; where the time went
-Scene top_layer(const ViewContext& c);                // tooltip, search, statistics, help
+Scene top_layer(const ViewContext& c);                // tooltip, search, and the boxes below
+// An empty box, and what stands in one above the lanes.
+void draw_box(const ViewContext& c, Scene& layer, double x, double y, double width, double height);
+void draw_statistics(const ViewContext& c, Scene& layer);
+void draw_inside(const ViewContext& c, Scene& layer);  // REQUIRES: an op is selected
+void draw_help(const ViewContext& c, Scene& layer);
 
 }  // namespace rehearse::viz

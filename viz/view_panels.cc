@@ -1,4 +1,4 @@
-// Around the lanes: bar, minimap, panel, and what lies above everything.
+// Around the lanes: bar, minimap, panel, and the layer above everything.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -211,17 +211,6 @@ void shares(const ViewContext& c, double left, double y, Scene& scene) {
   }
 }
 
-void box(const ViewContext& c, Scene& layer, double x, double y, double width, double height) {
-  layer.rects.push_back({.x = x,
-                         .y = y,
-                         .width = width,
-                         .height = height,
-                         .fill = c.colors.background,
-                         .alpha = 242,
-                         .outlined = true,
-                         .outline = c.colors.faint_text});
-}
-
 void tooltip(const ViewContext& c, Scene& layer) {
   const Hit found = hit(c.session, c.state, c.at, c.state.mouse_x, c.state.mouse_y);
   std::vector<Fact> facts;
@@ -250,94 +239,12 @@ void tooltip(const ViewContext& c, Scene& layer) {
   const double x = std::min(c.state.mouse_x + 14, c.state.width - width - 4);
   const double y = c.state.mouse_y + 18 + height > c.state.height ? c.state.mouse_y - height - 8
                                                                   : c.state.mouse_y + 18;
-  box(c, layer, x, y, width, height);
+  draw_box(c, layer, x, y, width, height);
   for (std::size_t i = 0; i < facts.size(); ++i) {
     const double line = y + 17 + 16 * static_cast<double>(i);
     add_text(layer, x + 10, line, facts[i].name, TextSize::Small,
              i == 0 ? c.colors.text : c.colors.faint_text);
     add_text(layer, x + 24 + name_width, line, facts[i].value, TextSize::Small, c.colors.text);
-  }
-}
-
-void statistics_box(const ViewContext& c, Scene& layer) {
-  const std::vector<KindStatistics>& kinds = c.session.at(0).kinds();
-  const double width = std::min(900.0, c.state.width - 60.0),
-               height = 50 + 30.0 * static_cast<double>(kinds.size());
-  const double x = (c.state.width - width) / 2, y = c.at.top + 10;
-  box(c, layer, x, y, width, height);
-  static constexpr std::array<std::string_view, 7> kHeads{
-      "op", "count", "total", "shortest", "median", "longest", "histogram"};
-  constexpr std::array<double, 7> kColumns{14, 150, 220, 300, 380, 460, 540};
-  for (std::size_t i = 0; i < kHeads.size(); ++i) {
-    add_text(layer, x + kColumns[i], y + 22, std::string(kHeads[i]), TextSize::Small,
-             c.colors.faint_text);
-  }
-  double line = y + 48;
-  for (const KindStatistics& kind : kinds) {
-    const std::array<std::string, 6> cells{
-        std::string(traits(kind.kind).name) + (kind.payload == Payload::Activation ? "_F"
-                                               : kind.payload == Payload::Gradient ? "_B"
-                                                                                   : ""),
-        std::to_string(kind.count),
-        time_text(kind.total),
-        time_text(kind.shortest),
-        time_text(kind.median),
-        time_text(kind.longest)};
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      add_text(layer, x + kColumns[i], line, cells[i], TextSize::Small, c.colors.text);
-    const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(kind.histogram));
-    const double bin = (width - kColumns[6] - 14) / static_cast<double>(kind.histogram.size());
-    for (std::size_t i = 0; i < kind.histogram.size(); ++i) {
-      if (kind.histogram[i] == 0) continue;
-      const double tall =
-          std::max(1.0, 22.0 * static_cast<double>(kind.histogram[i]) / static_cast<double>(most));
-      layer.rects.push_back({.x = x + kColumns[6] + bin * static_cast<double>(i),
-                             .y = line + 4 - tall,
-                             .width = bin * 0.9,
-                             .height = tall,
-                             .fill = color_of(kind.kind)});
-    }
-    line += 30;
-  }
-}
-
-void help(const ViewContext& c, Scene& layer) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kLines{
-      {{"W S, Ctrl + wheel", "zoom at the mouse"},
-       {"A D, Shift + drag, right drag", "pan"},
-       {"wheel", "scroll the rows"},
-       {"V", "the wheel zooms, Ctrl + wheel scrolls"},
-       {"Home", "the whole step"},
-       {"1 2 3", "warm-up, steady state, cool-down"},
-       {"click", "select an op; of a bubble, the op that ends it"},
-       {"F, double click", "to the middle, then close"},
-       {", .", "previous, next op of the lane"},
-       {"[ ]", "what came last before it, what it lets go on"},
-       {"drag", "measure a range"},
-       {"M", "measure the selected op"},
-       {"/ then Enter, N", "search by name"},
-       {"C", "critical path"},
-       {"B", "causes of bubbles"},
-       {"G", "memory"},
-       {"L", "links"},
-       {"H", "other streams"},
-       {"click a rank's name", "fold its streams"},
-       {"T", "statistics per kind"},
-       {"Shift + D", "errors, where two traces are open"},
-       {"Space, click the axis", "play, scrub"},
-       {"X", "light or dark"},
-       {"Ctrl + E", "write this view as SVG"},
-       {"Esc", "close, clear"}}};
-  constexpr double kWidth = 560, kLine = 20;
-  const double height = kLine * static_cast<double>(kLines.size()) + 44;
-  const double x = (c.state.width - kWidth) / 2, y = std::max(4.0, (c.state.height - height) / 2);
-  box(c, layer, x, y, kWidth, height);
-  add_text(layer, x + 18, y + 26, "Keys and mouse", TextSize::Title, c.colors.text);
-  for (std::size_t i = 0; i < kLines.size(); ++i) {
-    const double line = y + 50 + kLine * static_cast<double>(i);
-    add_text(layer, x + 18, line, std::string(kLines[i].first), TextSize::Normal, c.colors.text);
-    add_text(layer, x + 240, line, std::string(kLines[i].second), TextSize::Normal,
-             c.colors.faint_text);
   }
 }
 
@@ -378,24 +285,26 @@ void draw_panel(const ViewContext& c, Scene& scene) {
 // Tooltip, search, statistics, help: above everything.
 Scene top_layer(const ViewContext& c) {
   Scene layer;
-  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics) tooltip(c, layer);
+  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside)
+    tooltip(c, layer);
   if (c.state.range && !c.state.help) {
     const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
                                 c.at.left + 60, c.at.left + c.at.width - 60);
-    box(c, layer, x - 60, c.at.top + 4, 120, 20);
+    draw_box(c, layer, x - 60, c.at.top + 4, 120, 20);
     add_text(layer, x, c.at.top + 18,
              time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
              c.colors.text, Anchor::Middle);
   }
   if (c.state.searching) {
-    box(c, layer, c.state.width / 2.0 - 160, c.at.top + 8, 320, 28);
+    draw_box(c, layer, c.state.width / 2.0 - 160, c.at.top + 8, 320, 28);
     add_text(layer, c.state.width / 2.0 - 148, c.at.top + 27, "/" + c.state.search + "_",
              TextSize::Normal, c.colors.text);
     add_text(layer, c.state.width / 2.0 + 148, c.at.top + 26, "Enter: next", TextSize::Small,
              c.colors.faint_text, Anchor::End);
   }
-  if (c.state.statistics) statistics_box(c, layer);
-  if (c.state.help) help(c, layer);
+  if (c.state.inside && c.state.selected) draw_inside(c, layer);
+  if (c.state.statistics) draw_statistics(c, layer);
+  if (c.state.help) draw_help(c, layer);
   return layer;
 }
 

@@ -141,8 +141,11 @@ class Composer {
     const std::size_t parts = trace.memory_parts.size();
     const MemoryPeak peak = memory_peak(trace, {row.row});
     const std::int64_t capacity = trace.rows[static_cast<std::size_t>(row.row)].capacity_bytes;
+    // Of a row that needs little of its device the curve is drawn to its own scale.
+    const bool shows_capacity = capacity > 0 && peak.bytes >= capacity / 4;
     const double scale =
-        kMemoryHeight / static_cast<double>(std::max({peak.bytes, capacity, std::int64_t{1}}));
+        kMemoryHeight / std::max({shows_capacity ? static_cast<double>(capacity) : 0.0,
+                                  1.1 * static_cast<double>(peak.bytes), 1.0});
     const double base = row.memory_y + kMemoryHeight;
     const auto first =
         static_cast<std::size_t>(trace.memory_begin[static_cast<std::size_t>(row.row)]);
@@ -185,7 +188,7 @@ class Composer {
       layer.rects.push_back(
           {.x = peak_x - 2, .y = peak_y - 2, .width = 5, .height = 5, .fill = c.colors.text});
     }
-    if (capacity > 0) {
+    if (shows_capacity) {
       const double y = base - static_cast<double>(capacity) * scale;
       layer.lines.push_back({.x1 = c.at.left,
                              .y1 = y,

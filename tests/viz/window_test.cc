@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
         Deed{"range", "at 420 120; xdotool mousedown 1; drag 700 124"},
         Deed{"critical", "xdotool key 3 c"},
         Deed{"scrub", "at 500 75; xdotool mousedown 1; drag 640 75"},
-        Deed{"difference", "xdotool key 2 shift+d", 2}),
+        Deed{"statistics", "xdotool key t", 2}, Deed{"difference", "xdotool key 2 shift+d", 2}),
     [](const auto& deed) { return deed.param.name; });
 
 TEST(Window, TakesRealKeysAndMouse) {

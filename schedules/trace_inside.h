@@ -1,0 +1,30 @@
+// What the ops of a trace are made of: the values that they touch and the nodes that they run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "schedules/body.h"
+#include "schedules/trace.h"
+
+namespace rehearse {
+
+// What each node of a body costs; empty: nobody knows.
+struct NodeTime {
+  Nanoseconds time{};             // alone
+  std::uint8_t cost_level = 255;  // sim::CostLevel as a number
+};
+using NodeTimes = std::function<std::vector<NodeTime>(const Body&)>;
+
+// Fills values and operands. REQUIRES: `trace` is of `schedule`.
+void add_operands(Trace& trace, const Schedule& schedule);
+// Fills nodes, bodies and runs of every class of compute ops, each distinct body once.
+// REQUIRES: `trace` is of `schedule`, which was lowered from `model` and `plan`.
+void add_nodes(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
+               const NodeTimes& times = {});
+
+// "sI2.0", "F.L2#1": as in a listing.
+std::string value_name(const Trace& trace, std::int32_t value);
+
+}  // namespace rehearse
