@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "exec/meeting_times.h"
 #include "schedules/mesh.h"
 #include "schedules/trace_inside.h"
 #include "sim/arena_memory.h"
@@ -123,7 +124,8 @@ Trace measured_trace(const Measurement& m) {
     options.rows.push_back(
         {.position = row.position, .multiplicity = row.multiplicity, .first_rank = first});
   }
-  Trace trace = make_trace(*m.schedule, m.start, m.end, options);
+  const std::vector<Nanoseconds> start = exec::meeting_starts(*m.schedule, m.start, m.end);
+  Trace trace = make_trace(*m.schedule, start, m.end, options);
   add_nodes(trace, *m.schedule, m.scenario->model, plan);
   add_memory(trace, *m.schedule, m.start);
   viz::attribute_idle(trace);

@@ -32,3 +32,10 @@ shoot window-memory 1000 'key H\nmove 800 165\n' "$work/memory.trace"
 "$rehearse" simulate scenarios/gpt3-175b-1024.json --trace "$work/gpt3.trace" >/dev/null
 shoot window 860 'key G\nkey 3\nkey C\nkey /\ntext 5B88\nkey Enter\nkey Escape\nmove 900 340\n' "$work/gpt3.trace"
 shoot window-inside 760 'key X\nkey G\nkey H\nkey /\ntext 5B60\nkey Enter\nkey Escape\nkey O\n' "$work/gpt3.trace"
+
+# Predicted over measured: needs this machine to itself for ten seconds.
+tiny=scenarios/tiny-gpt-4-ranks.json
+"$rehearse" calibrate --quick --scenario $tiny -o "$work/machine.json" >/dev/null 2>&1
+"$rehearse" run $tiny --dry-run --cluster "$work/machine.cluster.json" --trace "$work/predicted.trace" >/dev/null
+"$rehearse" run $tiny --steps 20 --trace "$work/measured.trace" >/dev/null 2>&1
+shoot window-measured 620 'key X\nkey G\nkey H\n' "$work/predicted.trace" "$work/measured.trace"

@@ -1,6 +1,7 @@
 // The loop around the executor: batches, first weights, times, and numbers that run away.
 #include <set>
 
+#include "exec/meeting_times.h"
 #include "tests/exec/layout_case.h"
 
 namespace rehearse::exec {
@@ -210,6 +211,29 @@ TEST(Times, HonourStreamsAndWaits) {
       }
     }
   }
+}
+
+// Who waits for the other end does not transfer yet.
+TEST(Times, OpsThatMeetBeginWithTheLastOfThem) {
+  Schedule schedule;
+  schedule.level = Level::Full;
+  const MatchId meeting{0}, left_behind{1}, collective{2};
+  schedule.ops = {{.kind = OpKind::Forward},
+                  {.kind = OpKind::Send, .match = meeting},
+                  {.kind = OpKind::Send, .match = left_behind},
+                  {.kind = OpKind::AllReduce, .match = collective}};
+  schedule.end_row();
+  schedule.ops.insert(schedule.ops.end(), {{.kind = OpKind::Recv, .match = meeting},
+                                           {.kind = OpKind::Recv, .match = left_behind},
+                                           {.kind = OpKind::AllReduce, .match = collective}});
+  schedule.end_row();
+  const std::vector<Nanoseconds> start{{0}, {100}, {110}, {200}, {5}, {150}, {160}};
+  const std::vector<Nanoseconds> end{{100}, {110}, {115}, {260}, {110}, {155}, {260}};
+  const std::vector<Nanoseconds> expected{{0},            // meets nobody
+                                          {100}, {110},   // the second was gone before its RECV
+                                          {200}, {100},   // the RECV waited for its SEND
+                                          {150}, {200}};  // the other rank came at 200
+  EXPECT_EQ(meeting_starts(schedule, start, end), expected);
 }
 
 }  // namespace
