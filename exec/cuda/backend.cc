@@ -41,6 +41,7 @@ class CudaBackend final : public Backend, public StreamSource {
   std::string_view name() const override { return "cuda"; }
   std::string_view device() const override { return device_; }
   bool asynchronous() const override { return true; }
+  bool attends_in_parts() const override { return true; }
 
   // --- memory ----------------------------------------------------------------
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
@@ -289,6 +290,30 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta),
                    "attention backward");
   }
+  void attention_part(Lane l, const AttentionPart& part, const void* qkv, const void* kv,
+                      float* sum, float* lse) override {
+    streams_.check(cuda::attention_part(on(l), type_, part, qkv, kv, sum, lse), "attention part");
+  }
+  void attention_part_backward(Lane l, const AttentionPart& part, const void* d_o, const void* qkv,
+                               const void* kv, const void* o, const float* lse, float* dq,
+                               float* dkv, float* delta) override {
+    streams_.check(
+        cuda::attention_part_backward(on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv, delta),
+        "attention part backward");
+  }
+  void copy_columns(Lane l, std::int64_t rows, std::int64_t cols, const void* from,
+                    std::int64_t from_stride, void* to, std::int64_t to_stride) override {
+    const std::int64_t element = cuda::bytes_of(type_);
+    streams_.check(
+        cudaMemcpy2DAsync(to, size(to_stride * element), from, size(from_stride * element),
+                          size(cols * element), size(rows), cudaMemcpyDeviceToDevice, on(l)),
+        "copy columns");
+  }
+  void cast_columns(Lane l, std::int64_t rows, std::int64_t cols, const float* from, void* to,
+                    std::int64_t to_stride) override {
+    streams_.check(cuda::cast_columns(on(l), type_, rows, cols, from, to, to_stride),
+                   "cast columns");
+  }
   void embed(Lane l, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
              const void* table, const VocabularyShape& v, void* out) override {
     streams_.check(cuda::embed(on(l), type_, tokens, h, ids, table, v.first, v.columns, out),
@@ -454,6 +479,11 @@ class CudaBackend final : public Backend, public StreamSource {
       case OpKind::AllToAll:
         for (std::size_t m = 0; m < members; ++m) {
           for (std::size_t k = 0; k < members; ++k) copy(l, out(m) + at(k), in(k) + at(m), bytes);
+        }
+        return;
+      case OpKind::Send:  // round the ring
+        for (std::size_t m = 0; m < members; ++m) {
+          copy(l, out((m + 1) % members), in(m), e.elements * element);
         }
         return;
       default:

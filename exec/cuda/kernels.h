@@ -25,6 +25,7 @@ namespace rehearse::exec::cuda {
 
 using Stream = CUstream_st*;
 
+using exec::AttentionPart;
 using exec::AttentionShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
@@ -86,6 +87,17 @@ int attention(Stream stream, Type type, const AttentionShape& shape, const void*
 // products instead of 5, in exchange for a fixed order of summation.
 int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta);
+
+// Block by block of keys (Liu et al. 2023, arXiv 2310.01889); kv: the block's first key, its rows
+// part.key_stride apart. After all parts sum(tokens, heads * d), fp32, is o. REQUIRES: a causal
+// part begins at row 0 on both sides and has no more queries than keys.
+int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
+                   const void* kv, float* sum, float* lse);
+// Adds to dq(tokens, heads * d) and dkv(tokens, kv_columns), fp32; the first part clears dq and
+// computes delta(heads, tokens).
+int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
+                            const void* qkv, const void* kv, const void* o, const float* lse,
+                            float* dq, float* dkv, float* delta);
 
 // --- embedding ---------------------------------------------------------------
 // Rows [first, first + rows) of the vocabulary are here; others give zeros. out(tokens, h)
@@ -175,6 +187,9 @@ int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64
 
 // --- plain arrays ------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
+// Rows of `cols` elements, `to_stride` apart in `to`, which has type `type`
+int cast_columns(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const float* from,
+                 void* to, std::int64_t to_stride);
 // *out = *in, in fp64
 int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);

@@ -166,6 +166,15 @@ class NcclCommunicator final : public Communicator {
         check(ncclGroupEnd(), comm);
         break;
       }
+      case OpKind::Send: {  // round the ring
+        const std::size_t next = (me + 1) % e.ranks.size();
+        const std::size_t last = (me + e.ranks.size() - 1) % e.ranks.size();
+        check(ncclGroupStart(), comm);
+        check(ncclSend(in, whole, type, static_cast<int>(next), comm, stream), comm);
+        check(ncclRecv(out, whole, type, static_cast<int>(last), comm, stream), comm);
+        check(ncclGroupEnd(), comm);
+        break;
+      }
       default:
         broken_ = "NCCL: no such exchange";
         break;

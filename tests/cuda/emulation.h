@@ -31,6 +31,12 @@ struct uint4 {
 struct uint2 {
   std::uint32_t x, y;
 };
+struct float2 {
+  float x, y;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
 struct float4 {
   float x, y, z, w;
 };

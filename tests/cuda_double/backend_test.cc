@@ -80,23 +80,29 @@ TEST_P(OnDouble, GivesTheBitsOfTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, OnDouble,
-    testing::Values(std::pair{Family::Gpt2, Keys{}},
-                    std::pair{Family::Llama, Keys{"tensor_parallel=2", "sequence_parallel=true"}},
-                    std::pair{Family::Gpt2, Keys{"tensor_parallel=2", "pipeline_parallel=2"}},
-                    std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=interleaved_1f1b",
-                                                 "virtual_stages=2"}},
-                    std::pair{Family::Gpt2Untied,
-                              Keys{"pipeline_parallel=2", "schedule=zb_h1", "data_parallel=2"}},
-                    std::pair{Family::Gpt2, Keys{"data_parallel=4", "zero_stage=1",
-                                                 "overlap={\"gradient_reduce\": true}"}},
-                    std::pair{Family::Llama, Keys{"data_parallel=4", "zero_stage=3"}},
-                    std::pair{Family::Gpt2, Keys{"data_parallel=2", "zero_stage=2",
-                                                 "pipeline_parallel=2", "recompute=full"}},
-                    std::pair{Family::Gpt2,
-                              Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server"}},
-                    std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=dualpipe"}},
-                    std::pair{Family::Llama,
-                              Keys{"pipeline_parallel=2", "schedule=zb_v", "tensor_parallel=2"}}));
+    testing::Values(
+        std::pair{Family::Gpt2, Keys{}},
+        std::pair{Family::Llama, Keys{"tensor_parallel=2", "sequence_parallel=true"}},
+        std::pair{Family::Gpt2, Keys{"tensor_parallel=2", "pipeline_parallel=2"}},
+        std::pair{Family::Gpt2,
+                  Keys{"pipeline_parallel=4", "schedule=interleaved_1f1b", "virtual_stages=2"}},
+        std::pair{Family::Gpt2Untied,
+                  Keys{"pipeline_parallel=2", "schedule=zb_h1", "data_parallel=2"}},
+        std::pair{Family::Gpt2,
+                  Keys{"data_parallel=4", "zero_stage=1", "overlap={\"gradient_reduce\": true}"}},
+        std::pair{Family::Llama, Keys{"data_parallel=4", "zero_stage=3"}},
+        std::pair{Family::Gpt2,
+                  Keys{"data_parallel=2", "zero_stage=2", "pipeline_parallel=2", "recompute=full"}},
+        std::pair{Family::Gpt2,
+                  Keys{"data_parallel=2", "data_parallel_algorithm=parameter_server"}},
+        std::pair{Family::Gpt2, Keys{"pipeline_parallel=4", "schedule=dualpipe"}},
+        std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=zb_v", "tensor_parallel=2"}},
+        std::pair{Family::Llama, Keys{"context_parallel=2", "tensor_parallel=2"}},
+        std::pair{Family::Gpt2,
+                  Keys{"context_parallel=4", "schedule=zb_h1", "pipeline_parallel=2"}},
+        std::pair{Family::Llama,
+                  Keys{"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}},
+        std::pair{Family::Llama, Keys{"tensor_parallel=4"}}));
 
 // ---- NCCL's double: one "process" is a thread that holds one rank -----------
 
@@ -179,7 +185,8 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
   for (const Keys& keys :
        {Keys{"data_parallel=2"}, Keys{"tensor_parallel=2", "pipeline_parallel=2"},
         Keys{"data_parallel=4", "zero_stage=3"},
-        Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"}}) {
+        Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"},
+        Keys{"context_parallel=4"}, Keys{"context_parallel=2", "tensor_parallel=2"}}) {
     Prepared p = prepare(Family::Gpt2, keys);
     const std::vector<Outcome> there = train_with_nccl(p, 20);
     const Trained here = train_layout(Family::Gpt2, keys);

@@ -90,6 +90,12 @@ TEST(Emulated, TrainsATensorParallelPipelineAsTheCpu) {
   compare_with_cpu(Family::Gpt2,
                    {"tensor_parallel=2", "sequence_parallel=true", "pipeline_parallel=2"});
 }
+TEST(Emulated, TrainsARingOfTwoAsTheCpu) {
+  compare_with_cpu(Family::Llama, {"context_parallel=2"});
+}
+TEST(Emulated, TrainsSlicesOfTheSequenceAsTheCpu) {
+  compare_with_cpu(Family::Gpt2, {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"});
+}
 TEST(Emulated, TrainsZero1AsTheCpu) {
   compare_with_cpu(Family::Llama, {"data_parallel=2", "zero_stage=1"});
 }

@@ -1,4 +1,6 @@
 // Casts, fills, and sums of several ranks' arrays in rank order.
+#include <numeric>
+
 #include "exec/cuda/kernels/device.cuh"
 
 namespace rehearse::exec::cuda {
@@ -13,6 +15,17 @@ __global__ void cast_kernel(std::int64_t count, const From* __restrict__ in, To*
   float v[V];
   load(in + i, v);
   store(out + i, v);
+}
+
+template <class T, int V>
+__global__ void cast_columns_kernel(std::int64_t count, std::int64_t cols,
+                                    const float* __restrict__ in, T* __restrict__ out,
+                                    std::int64_t stride) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (i >= count) return;
+  float v[V];
+  load(in + i, v);
+  store(out + i / cols * stride + i % cols, v);
 }
 
 __global__ void to_double_kernel(const float* in, double* out) {
@@ -89,6 +102,16 @@ int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, 
       if (vectorises<Bf16>(count, {in, out})) return go(std::integral_constant<int, kWide>{});
       return go(std::integral_constant<int, 1>{});
     });
+  });
+}
+
+int cast_columns(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const float* from,
+                 void* to, std::int64_t to_stride) {
+  return with_width(type, std::gcd(cols, to_stride), {from, to}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int V = decltype(width)::value;
+    return launch(cast_columns_kernel<T, V>, dim3(blocks(rows * cols, kThreads * V)), kThreads, 0,
+                  stream, rows * cols, cols, from, static_cast<T*>(to), to_stride);
   });
 }
 

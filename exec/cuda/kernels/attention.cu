@@ -25,49 +25,140 @@ __global__ void delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64
   if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
 }
 
-bool possible(const AttentionShape& s) {
+bool possible(const AttentionPart& p) {
+  const AttentionShape& s = p.shape;
   return s.sequence > 0 && s.tokens % s.sequence == 0 && s.kv_heads > 0 &&
          s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= 256 && s.heads <= 65535 &&
-         s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2;
+         s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2 && p.query_begin >= 0 &&
+         p.query_begin <= p.query_end && p.query_end <= s.sequence && p.key_begin >= 0 &&
+         p.key_begin < p.key_end && p.key_end <= s.sequence &&
+         (!p.causal || (p.query_begin == 0 && p.key_begin == 0 && p.query_end <= p.key_end));
 }
 
-bool fast(Type type, const AttentionShape& s, std::initializer_list<const void*> arrays) {
-  return type == Type::BFloat16 && s.head_dim <= 128 && vectorises<Bf16>(s.head_dim, arrays);
+bool fast(Type type, const AttentionPart& p, std::initializer_list<const void*> arrays) {
+  return type == Type::BFloat16 && p.shape.head_dim <= 128 && p.key_stride % kVector<Bf16> == 0 &&
+         vectorises<Bf16>(p.shape.head_dim, arrays);
+}
+
+AttentionPart whole(const AttentionShape& s) {
+  return {.shape = s,
+          .query_end = s.sequence,
+          .key_end = s.sequence,
+          .key_stride = s.columns(),
+          .causal = true,
+          .first = true};
+}
+
+int deltas(Stream stream, Type type, const AttentionShape& s, const void* d_o, const void* o,
+           float* delta) {
+  return with_width(type, s.head_dim, {d_o, o}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    return launch(delta_kernel<T, decltype(width)::value>, dim3(blocks(s.tokens * s.heads, kRows)),
+                  kRows * kWarp, 0, stream, s.tokens, s.heads, s.head_dim,
+                  static_cast<const T*>(d_o), static_cast<const T*>(o), delta);
+  });
+}
+
+// Calls f(T{}, tensor cores or not).
+template <class F>
+int with_kernel(Type type, bool fast, F f) {
+  if (fast) return f(Bf16{}, std::true_type{});
+  return with_type(type, [&](auto zero) { return f(zero, std::false_type{}); });
+}
+
+template <class T, class Fast>
+int forward(Stream stream, const ForwardCall<T>& call, Fast) {
+  if constexpr (Fast::value) {
+    return fast_attention(stream, call);
+  } else {
+    return exact_attention(stream, call);
+  }
+}
+template <class T, class Fast>
+int backward(Stream stream, const BackwardCall<T>& call, Fast) {
+  if constexpr (Fast::value) {
+    return fast_attention_backward(stream, call);
+  } else {
+    return exact_attention_backward(stream, call);
+  }
 }
 
 }  // namespace
 
 int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv, void* o,
               float* lse) {
-  if (!possible(s)) return kInvalidValue;
-  if (fast(type, s, {qkv, o})) {
-    return fast_attention(stream, s, static_cast<const Bf16*>(qkv), static_cast<Bf16*>(o), lse);
-  }
-  return with_type(type, [&](auto zero) {
+  const AttentionPart part = whole(s);
+  if (!possible(part)) return kInvalidValue;
+  return with_kernel(type, fast(type, part, {qkv, o}), [&](auto zero, auto on_tensor_cores) {
     using T = decltype(zero);
-    return exact_attention(stream, s, static_cast<const T*>(qkv), static_cast<T*>(o), lse);
+    return forward(stream,
+                   ForwardCall<T>{.part = part,
+                                  .qkv = static_cast<const T*>(qkv),
+                                  .kv = static_cast<const T*>(qkv) + s.heads * s.head_dim,
+                                  .o = static_cast<T*>(o),
+                                  .lse = lse},
+                   on_tensor_cores);
   });
 }
 
 int attention_backward(Stream stream, Type type, const AttentionShape& s, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta) {
-  if (!possible(s)) return kInvalidValue;
-  const int status = with_width(type, s.head_dim, {d_o, o}, [&](auto zero, auto width) {
+  const AttentionPart part = whole(s);
+  if (!possible(part)) return kInvalidValue;
+  if (const int status = deltas(stream, type, s, d_o, o, delta); status != 0) return status;
+  return with_kernel(
+      type, fast(type, part, {d_o, qkv, dqkv}), [&](auto zero, auto on_tensor_cores) {
+        using T = decltype(zero);
+        return backward(stream,
+                        BackwardCall<T>{.part = part,
+                                        .d_o = static_cast<const T*>(d_o),
+                                        .qkv = static_cast<const T*>(qkv),
+                                        .kv = static_cast<const T*>(qkv) + s.heads * s.head_dim,
+                                        .lse = lse,
+                                        .delta = delta,
+                                        .dqkv = static_cast<T*>(dqkv)},
+                        on_tensor_cores);
+      });
+}
+
+int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
+                   const void* kv, float* sum, float* lse) {
+  if (!possible(part)) return kInvalidValue;
+  return with_kernel(type, fast(type, part, {qkv, kv, sum}), [&](auto zero, auto on_tensor_cores) {
     using T = decltype(zero);
-    return launch(delta_kernel<T, decltype(width)::value>, dim3(blocks(s.tokens * s.heads, kRows)),
-                  kRows * kWarp, 0, stream, s.tokens, s.heads, s.head_dim,
-                  static_cast<const T*>(d_o), static_cast<const T*>(o), delta);
+    return forward(stream,
+                   ForwardCall<T>{.part = part,
+                                  .qkv = static_cast<const T*>(qkv),
+                                  .kv = static_cast<const T*>(kv),
+                                  .sum = sum,
+                                  .lse = lse},
+                   on_tensor_cores);
   });
-  if (status != 0) return status;
-  if (fast(type, s, {d_o, qkv, dqkv})) {
-    return fast_attention_backward(stream, s, static_cast<const Bf16*>(d_o),
-                                   static_cast<const Bf16*>(qkv), lse, delta,
-                                   static_cast<Bf16*>(dqkv));
+}
+
+int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
+                            const void* qkv, const void* kv, const void* o, const float* lse,
+                            float* dq, float* dkv, float* delta) {
+  if (!possible(part)) return kInvalidValue;
+  const AttentionShape& s = part.shape;
+  if (part.first) {
+    int status = deltas(stream, type, s, d_o, o, delta);
+    if (status == 0) status = fill(stream, s.tokens * s.heads * s.head_dim, 0, dq);
+    if (status != 0) return status;
   }
-  return with_type(type, [&](auto zero) {
+  const bool on = fast(type, part, {d_o, qkv, kv, dq, dkv});
+  return with_kernel(type, on, [&](auto zero, auto on_tensor_cores) {
     using T = decltype(zero);
-    return exact_attention_backward(stream, s, static_cast<const T*>(d_o),
-                                    static_cast<const T*>(qkv), lse, delta, static_cast<T*>(dqkv));
+    return backward(stream,
+                    BackwardCall<T>{.part = part,
+                                    .d_o = static_cast<const T*>(d_o),
+                                    .qkv = static_cast<const T*>(qkv),
+                                    .kv = static_cast<const T*>(kv),
+                                    .lse = lse,
+                                    .delta = delta,
+                                    .dq = dq,
+                                    .dkv = dkv},
+                    on_tensor_cores);
   });
 }
 

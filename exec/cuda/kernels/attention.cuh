@@ -8,38 +8,108 @@ namespace rehearse::exec::cuda {
 
 constexpr float kLog2E = 1.4426950408889634F;
 
+// A call of either family. The whole: part covers all queries and keys of qkv, causal, and o or
+// dqkv is written. A part: kv is the block's first key, and the fp32 arrays are added to.
+template <class T>
+struct ForwardCall {
+  AttentionPart part;
+  const T *qkv = nullptr, *kv = nullptr;
+  T* o = nullptr;  // of the whole
+  float *sum = nullptr, *lse = nullptr;
+};
+template <class T>
+struct BackwardCall {
+  AttentionPart part;
+  const T *d_o = nullptr, *qkv = nullptr, *kv = nullptr;
+  const float *lse = nullptr, *delta = nullptr;
+  T* dqkv = nullptr;  // of the whole
+  float *dq = nullptr, *dkv = nullptr;
+};
+
+// Which rows of a sample meet. Of the whole it is known when compiling, but for the sequence.
+template <bool kWhole>
+struct Extent {
+  int query_begin, query_end, key_begin, key_end;
+  bool causal;
+  __device__ __forceinline__ explicit Extent(const AttentionPart& p)
+      : query_begin(kWhole ? 0 : static_cast<int>(p.query_begin)),
+        query_end(static_cast<int>(kWhole ? p.shape.sequence : p.query_end)),
+        key_begin(kWhole ? 0 : static_cast<int>(p.key_begin)),
+        key_end(static_cast<int>(kWhole ? p.shape.sequence : p.key_end)),
+        causal(kWhole || p.causal) {}
+  // One past the last key that a query of [first, first + count) sees.
+  __device__ __forceinline__ int keys_of(int first, int count) const {
+    return causal && first + count < key_end ? first + count : key_end;
+  }
+  // Does a query before `query_end` see the key?
+  __device__ __forceinline__ bool reach(int query_end, int key) const {
+    return !causal || key < query_end;
+  }
+  __device__ __forceinline__ bool sees(int query, int key) const {
+    return causal ? key <= query : kWhole || key < key_end;
+  }
+};
+
 // qkv(tokens, columns): the q heads, then the k heads, then the v heads of a token side by side.
 template <class T>
 struct Head {
-  const T *q, *k, *v;   // first row of the sample
-  std::int64_t stride;  // elements from token to token
+  const T *q, *k, *v;               // first row of the sample
+  std::int64_t q_stride, k_stride;  // elements from token to token
 };
-template <class T>
-__device__ __forceinline__ Head<T> head_of(const AttentionShape& s, const T* qkv,
+template <bool kWhole, class T>
+__device__ __forceinline__ Head<T> head_of(const AttentionPart& p, const T* qkv, const T* kv,
                                            std::int64_t sample, std::int64_t head) {
-  const std::int64_t shared = head / (s.heads / s.kv_heads);
-  const T* row = qkv + sample * s.sequence * s.columns();
-  return {row + head * s.head_dim, row + (s.heads + shared) * s.head_dim,
-          row + (s.heads + s.kv_heads + shared) * s.head_dim, s.columns()};
+  const AttentionShape& s = p.shape;
+  const std::int64_t shared = head / (s.heads / s.kv_heads), first = sample * s.sequence;
+  const std::int64_t k_stride = kWhole ? s.columns() : p.key_stride;
+  const T* row = qkv + first * s.columns();
+  const T* k =
+      kWhole ? row + (s.heads + shared) * s.head_dim : kv + first * k_stride + shared * s.head_dim;
+  return {row + head * s.head_dim, k, k + s.kv_heads * s.head_dim, s.columns(), k_stride};
+}
+
+// A row's softmax over more keys: what it was over the others counts `before`, the sum over these,
+// not divided, counts `now` (Milakov & Gimelshein 2018).
+struct Shares {
+  float before, now, lse;
+};
+// `top`, `sum`: of these keys' scores; `lse`: of the others'.
+__device__ __forceinline__ Shares join(bool first, float lse, float top, float sum) {
+  const float own = top + logf(sum);
+  if (first) return {0, 1 / sum, own};
+  const float both = fmaxf(lse, own) + log1pf(expf(-fabsf(lse - own)));
+  return {expf(lse - both), expf(top - both), both};
+}
+
+inline float scale_of(const AttentionShape& s) {
+  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
 }
 
 // A block per tile of queries or keys; x is the tile, y the head, z the sample.
-inline dim3 attention_grid(const AttentionShape& s, std::int64_t heads,
+inline dim3 attention_grid(const AttentionShape& s, std::int64_t heads, std::int64_t rows,
                            std::int64_t rows_per_block) {
-  return dim3(blocks(s.sequence, rows_per_block), static_cast<unsigned>(heads),
+  return dim3(blocks(rows, rows_per_block), static_cast<unsigned>(heads),
               static_cast<unsigned>(s.tokens / s.sequence));
+}
+template <class T>
+dim3 query_grid(const T& call, std::int64_t rows_per_block) {
+  const AttentionPart& p = call.part;
+  return attention_grid(p.shape, p.shape.heads, p.query_end - p.query_begin, rows_per_block);
+}
+template <class T>
+dim3 key_grid(const T& call, std::int64_t rows_per_block) {
+  const AttentionPart& p = call.part;
+  return attention_grid(p.shape, p.shape.kv_heads, p.key_end - p.key_begin, rows_per_block);
 }
 
 // fp32 throughout, head_dim <= 256.
 template <class T>
-int exact_attention(Stream stream, const AttentionShape& s, const T* qkv, T* o, float* lse);
+int exact_attention(Stream stream, const ForwardCall<T>& call);
 template <class T>
-int exact_attention_backward(Stream stream, const AttentionShape& s, const T* d_o, const T* qkv,
-                             const float* lse, const float* delta, T* dqkv);
+int exact_attention_backward(Stream stream, const BackwardCall<T>& call);
 
 // bf16 on tensor cores: head_dim <= 128, a multiple of 8, all arrays aligned to 16 bytes.
-int fast_attention(Stream stream, const AttentionShape& s, const Bf16* qkv, Bf16* o, float* lse);
-int fast_attention_backward(Stream stream, const AttentionShape& s, const Bf16* d_o,
-                            const Bf16* qkv, const float* lse, const float* delta, Bf16* dqkv);
+int fast_attention(Stream stream, const ForwardCall<Bf16>& call);
+int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
 
 }  // namespace rehearse::exec::cuda

@@ -55,6 +55,17 @@ __device__ __forceinline__ void write_row(const float (&sum)[kDim / kLanes], flo
   }
 }
 
+template <int kDim>
+__device__ __forceinline__ void merge_row(const float (&sum)[kDim / kLanes], bool first,
+                                          float before, float now, int lane, int head_dim,
+                                          float* to) {
+#pragma unroll
+  for (int i = 0; i < kDim / kLanes; ++i) {
+    const int c = lane + kLanes * i;
+    if (c < head_dim) to[c] = (first ? 0 : to[c] * before) + sum[i] * now;
+  }
+}
+
 // Over the 8 threads of a row.
 template <class Join>
 __device__ __forceinline__ float over_row(float value) {
@@ -73,27 +84,31 @@ struct ForwardShared {
 };
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(kThreads)
-    forward_kernel(AttentionShape s, float scale, const T* __restrict__ qkv, T* __restrict__ o,
-                   float* __restrict__ lse) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<ForwardShared<kDim>*>(dynamic_shared());
-  const int sequence = static_cast<int>(s.sequence), head_dim = static_cast<int>(s.head_dim);
-  const int q0 = static_cast<int>(blockIdx.x) * kTile;
+  const AttentionShape& s = call.part.shape;
+  const Extent<false> extent(call.part);
+  const int head_dim = static_cast<int>(s.head_dim);
+  const int q0 = extent.query_begin + static_cast<int>(blockIdx.x) * kTile;
   const int row = static_cast<int>(threadIdx.x) / kLanes,
             lane = static_cast<int>(threadIdx.x) % kLanes;
-  const Head<T> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
-  read_rows<T, kDim>(head.q + q0 * head.stride, head.stride, sequence - q0, head_dim, shared.q);
+  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, extent.query_end - q0, head_dim,
+                     shared.q);
   float top = -INFINITY, sum = 0, out[kDim / kLanes] = {};
-  for (int k0 = 0; k0 <= q0; k0 += kTile) {
+  for (int k0 = extent.key_begin; k0 < extent.keys_of(q0, kTile); k0 += kTile) {
     __syncthreads();
-    read_rows<T, kDim>(head.k + k0 * head.stride, head.stride, sequence - k0, head_dim, shared.k);
-    read_rows<T, kDim>(head.v + k0 * head.stride, head.stride, sequence - k0, head_dim, shared.v);
+    read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, extent.key_end - k0, head_dim,
+                       shared.k);
+    read_rows<T, kDim>(head.v + k0 * head.k_stride, head.k_stride, extent.key_end - k0, head_dim,
+                       shared.v);
     __syncthreads();
     float score[kScores], before = top;
 #pragma unroll
     for (int j = 0; j < kScores; ++j) {
       const int c = lane + kLanes * j;
-      score[j] = k0 + c <= q0 + row ? dot<kDim>(shared.q[row], shared.k[c]) * scale : -INFINITY;
+      score[j] =
+          extent.sees(q0 + row, k0 + c) ? dot<kDim>(shared.q[row], shared.k[c]) * scale : -INFINITY;
       top = fmaxf(top, score[j]);
     }
     top = over_row<Larger>(top);  // finite: a row sees at least key k0
@@ -111,11 +126,19 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();  // a row's threads are of one warp
     add_weighted<kDim>(shared.p[row], shared.v, lane, out);
   }
-  if (q0 + row >= sequence) return;
+  const bool here = q0 + row < extent.query_end, first = call.part.first;
   const std::int64_t token = blockIdx.z * s.sequence + q0 + row;
-  write_row<T, kDim>(out, 1.0F / sum, lane, head_dim,
-                     o + (token * s.heads + blockIdx.y) * s.head_dim);
-  if (lane == 0) lse[blockIdx.y * s.tokens + token] = top + logf(sum);
+  float* lse = call.lse + blockIdx.y * s.tokens + token;
+  const Shares shares = join(first, first || !here ? 0 : *lse, top, sum);
+  __syncwarp();  // all threads of the row have read it
+  if (!here) return;
+  if (lane == 0) *lse = shares.lse;
+  const std::int64_t to = (token * s.heads + blockIdx.y) * s.head_dim;
+  if (call.o != nullptr) {
+    write_row<T, kDim>(out, shares.now, lane, head_dim, call.o + to);
+  } else {
+    merge_row<kDim>(out, first, shares.before, shares.now, lane, head_dim, call.sum + to);
+  }
 }
 
 // --- backward: a block per 32 keys for dK and dV, then one per 32 queries for dQ ---
@@ -137,97 +160,111 @@ __device__ __forceinline__ void probability(const BackwardShared<kDim>& shared, 
 }
 
 template <class T, int kDim>
-__device__ void read_queries(const AttentionShape& s, const Head<T>& head, const T* d_o,
-                             const float* lse, const float* delta, std::int64_t number, int q0,
-                             BackwardShared<kDim>& shared) {
-  const int valid = static_cast<int>(s.sequence) - q0, head_dim = static_cast<int>(s.head_dim);
+__device__ void read_queries(const BackwardCall<T>& call, const Head<T>& head, std::int64_t number,
+                             int q0, BackwardShared<kDim>& shared) {
+  const AttentionShape& s = call.part.shape;
+  const int valid = static_cast<int>(call.part.query_end) - q0,
+            head_dim = static_cast<int>(s.head_dim);
   const std::int64_t token = blockIdx.z * s.sequence + q0;
-  read_rows<T, kDim>(head.q + q0 * head.stride, head.stride, valid, head_dim, shared.q);
-  read_rows<T, kDim>(d_o + (token * s.heads + number) * s.head_dim, s.heads * s.head_dim, valid,
-                     head_dim, shared.g);
+  read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, valid, head_dim, shared.q);
+  read_rows<T, kDim>(call.d_o + (token * s.heads + number) * s.head_dim, s.heads * s.head_dim,
+                     valid, head_dim, shared.g);
   const int i = static_cast<int>(threadIdx.x);
   if (i < kTile && i < valid) {
-    shared.lse[i] = lse[number * s.tokens + token + i];
-    shared.delta[i] = delta[number * s.tokens + token + i];
+    shared.lse[i] = call.lse[number * s.tokens + token + i];
+    shared.delta[i] = call.delta[number * s.tokens + token + i];
   }
 }
 
 template <class T, int kDim>
-__device__ void read_keys(const AttentionShape& s, const Head<T>& head, int k0,
+__device__ void read_keys(const BackwardCall<T>& call, const Head<T>& head, int k0,
                           BackwardShared<kDim>& shared) {
-  const int valid = static_cast<int>(s.sequence) - k0, head_dim = static_cast<int>(s.head_dim);
-  read_rows<T, kDim>(head.k + k0 * head.stride, head.stride, valid, head_dim, shared.k);
-  read_rows<T, kDim>(head.v + k0 * head.stride, head.stride, valid, head_dim, shared.v);
+  const int valid = static_cast<int>(call.part.key_end) - k0,
+            head_dim = static_cast<int>(call.part.shape.head_dim);
+  read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, valid, head_dim, shared.k);
+  read_rows<T, kDim>(head.v + k0 * head.k_stride, head.k_stride, valid, head_dim, shared.v);
 }
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(kThreads)
-    keys_kernel(AttentionShape s, float scale, const T* __restrict__ d_o, const T* __restrict__ qkv,
-                const float* __restrict__ lse, const float* __restrict__ delta,
-                T* __restrict__ dqkv) {
+__global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
-  const int sequence = static_cast<int>(s.sequence);
-  const int k0 = static_cast<int>(blockIdx.x) * kTile;
+  const AttentionShape& s = call.part.shape;
+  const Extent<false> extent(call.part);
+  const int head_dim = static_cast<int>(s.head_dim);
+  const int k0 = extent.key_begin + static_cast<int>(blockIdx.x) * kTile;
   const int row = static_cast<int>(threadIdx.x) / kLanes,
             lane = static_cast<int>(threadIdx.x) % kLanes;
   const std::int64_t group = s.heads / s.kv_heads;
+  const auto head_at = [&](std::int64_t number) {
+    return head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, number);
+  };
   float dk[kDim / kLanes] = {}, dv[kDim / kLanes] = {};
-  read_keys<T, kDim>(s, head_of(s, qkv, blockIdx.z, blockIdx.y * group), k0, shared);
+  read_keys<T, kDim>(call, head_at(blockIdx.y * group), k0, shared);
+  const int first = extent.causal ? k0 : extent.query_begin;
   for (std::int64_t number = blockIdx.y * group; number < (blockIdx.y + 1) * group; ++number) {
-    const Head<T> head = head_of(s, qkv, blockIdx.z, number);
-    for (int q0 = k0; q0 < sequence; q0 += kTile) {
+    for (int q0 = first; q0 < extent.query_end; q0 += kTile) {
       __syncthreads();
-      read_queries<T, kDim>(s, head, d_o, lse, delta, number, q0, shared);
+      read_queries<T, kDim>(call, head_at(number), number, q0, shared);
       __syncthreads();
 #pragma unroll
       for (int j = 0; j < kScores; ++j) {
         const int c = lane + kLanes * j;
-        probability<kDim>(shared, c, row, k0 + row <= q0 + c && q0 + c < sequence, scale,
-                          shared.p[row][c], shared.ds[row][c]);
+        const bool seen = extent.sees(q0 + c, k0 + row) && q0 + c < extent.query_end;
+        probability<kDim>(shared, c, row, seen, scale, shared.p[row][c], shared.ds[row][c]);
       }
       __syncwarp();
       add_weighted<kDim>(shared.p[row], shared.g, lane, dv);
       add_weighted<kDim>(shared.ds[row], shared.q, lane, dk);
     }
   }
-  if (k0 + row >= sequence) return;
-  const std::int64_t token = blockIdx.z * s.sequence + k0 + row;
-  T* to = dqkv + token * s.columns() + (s.heads + blockIdx.y) * s.head_dim;
-  write_row<T, kDim>(dk, scale, lane, static_cast<int>(s.head_dim), to);
-  write_row<T, kDim>(dv, 1.0F, lane, static_cast<int>(s.head_dim), to + s.kv_heads * s.head_dim);
+  if (k0 + row >= extent.key_end) return;
+  const std::int64_t token = blockIdx.z * s.sequence + k0 + row, values = s.kv_heads * s.head_dim;
+  if (call.dqkv != nullptr) {
+    T* to = call.dqkv + token * s.columns() + (s.heads + blockIdx.y) * s.head_dim;
+    write_row<T, kDim>(dk, scale, lane, head_dim, to);
+    write_row<T, kDim>(dv, 1.0F, lane, head_dim, to + values);
+  } else {
+    float* to = call.dkv + token * s.kv_columns() + blockIdx.y * s.head_dim;
+    merge_row<kDim>(dk, false, 1, scale, lane, head_dim, to);
+    merge_row<kDim>(dv, false, 1, 1, lane, head_dim, to + values);
+  }
 }
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(kThreads)
-    queries_kernel(AttentionShape s, float scale, const T* __restrict__ d_o,
-                   const T* __restrict__ qkv, const float* __restrict__ lse,
-                   const float* __restrict__ delta, T* __restrict__ dqkv) {
+__global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
-  const int sequence = static_cast<int>(s.sequence);
-  const int q0 = static_cast<int>(blockIdx.x) * kTile;
+  const AttentionShape& s = call.part.shape;
+  const Extent<false> extent(call.part);
+  const int head_dim = static_cast<int>(s.head_dim);
+  const int q0 = extent.query_begin + static_cast<int>(blockIdx.x) * kTile;
   const int row = static_cast<int>(threadIdx.x) / kLanes,
             lane = static_cast<int>(threadIdx.x) % kLanes;
-  const Head<T> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
+  const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   float dq[kDim / kLanes] = {};
-  read_queries<T, kDim>(s, head, d_o, lse, delta, blockIdx.y, q0, shared);
-  for (int k0 = 0; k0 <= q0; k0 += kTile) {
+  read_queries<T, kDim>(call, head, blockIdx.y, q0, shared);
+  for (int k0 = extent.key_begin; k0 < extent.keys_of(q0, kTile); k0 += kTile) {
     __syncthreads();
-    read_keys<T, kDim>(s, head, k0, shared);
+    read_keys<T, kDim>(call, head, k0, shared);
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < kScores; ++j) {
       const int c = lane + kLanes * j;
+      const bool seen = extent.sees(q0 + row, k0 + c) && q0 + row < extent.query_end;
       float p;
-      probability<kDim>(shared, row, c, k0 + c <= q0 + row && q0 + row < sequence, scale, p,
-                        shared.ds[row][c]);
+      probability<kDim>(shared, row, c, seen, scale, p, shared.ds[row][c]);
     }
     __syncwarp();
     add_weighted<kDim>(shared.ds[row], shared.k, lane, dq);
   }
-  if (q0 + row >= sequence) return;
+  if (q0 + row >= extent.query_end) return;
   const std::int64_t token = blockIdx.z * s.sequence + q0 + row;
-  write_row<T, kDim>(dq, scale, lane, static_cast<int>(s.head_dim),
-                     dqkv + token * s.columns() + blockIdx.y * s.head_dim);
+  if (call.dqkv != nullptr) {
+    write_row<T, kDim>(dq, scale, lane, head_dim,
+                       call.dqkv + token * s.columns() + blockIdx.y * s.head_dim);
+  } else {
+    merge_row<kDim>(dq, false, 1, scale, lane, head_dim,
+                    call.dq + (token * s.heads + blockIdx.y) * s.head_dim);
+  }
 }
 
 template <class F>
@@ -237,40 +274,34 @@ int with_dim(std::int64_t head_dim, F f) {
   return f(std::integral_constant<int, 256>{});
 }
 
-float scale_of(const AttentionShape& s) {
-  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
-}
-
 }  // namespace
 
 template <class T>
-int exact_attention(Stream stream, const AttentionShape& s, const T* qkv, T* o, float* lse) {
+int exact_attention(Stream stream, const ForwardCall<T>& call) {
+  const AttentionShape& s = call.part.shape;
   return with_dim(s.head_dim, [&](auto dim) {
     constexpr int kDim = decltype(dim)::value;
-    return launch(forward_kernel<T, kDim>, attention_grid(s, s.heads, kTile), kThreads,
-                  sizeof(ForwardShared<kDim>), stream, s, scale_of(s), qkv, o, lse);
+    return launch(forward_kernel<T, kDim>, query_grid(call, kTile), kThreads,
+                  sizeof(ForwardShared<kDim>), stream, call, scale_of(s));
   });
 }
 
 template <class T>
-int exact_attention_backward(Stream stream, const AttentionShape& s, const T* d_o, const T* qkv,
-                             const float* lse, const float* delta, T* dqkv) {
+int exact_attention_backward(Stream stream, const BackwardCall<T>& call) {
+  const AttentionShape& s = call.part.shape;
   return with_dim(s.head_dim, [&](auto dim) {
     constexpr int kDim = decltype(dim)::value;
-    const int status =
-        launch(keys_kernel<T, kDim>, attention_grid(s, s.kv_heads, kTile), kThreads,
-               sizeof(BackwardShared<kDim>), stream, s, scale_of(s), d_o, qkv, lse, delta, dqkv);
+    const int status = launch(keys_kernel<T, kDim>, key_grid(call, kTile), kThreads,
+                              sizeof(BackwardShared<kDim>), stream, call, scale_of(s));
     if (status != 0) return status;
-    return launch(queries_kernel<T, kDim>, attention_grid(s, s.heads, kTile), kThreads,
-                  sizeof(BackwardShared<kDim>), stream, s, scale_of(s), d_o, qkv, lse, delta, dqkv);
+    return launch(queries_kernel<T, kDim>, query_grid(call, kTile), kThreads,
+                  sizeof(BackwardShared<kDim>), stream, call, scale_of(s));
   });
 }
 
-template int exact_attention(Stream, const AttentionShape&, const float*, float*, float*);
-template int exact_attention(Stream, const AttentionShape&, const Bf16*, Bf16*, float*);
-template int exact_attention_backward(Stream, const AttentionShape&, const float*, const float*,
-                                      const float*, const float*, float*);
-template int exact_attention_backward(Stream, const AttentionShape&, const Bf16*, const Bf16*,
-                                      const float*, const float*, Bf16*);
+template int exact_attention(Stream, const ForwardCall<float>&);
+template int exact_attention(Stream, const ForwardCall<Bf16>&);
+template int exact_attention_backward(Stream, const BackwardCall<float>&);
+template int exact_attention_backward(Stream, const BackwardCall<Bf16>&);
 
 }  // namespace rehearse::exec::cuda

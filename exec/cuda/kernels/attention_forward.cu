@@ -13,10 +13,11 @@ struct Forward {
   static constexpr std::size_t kShared = sizeof(Bf16) * kDim * (kRows + 4 * kKeys);
 };
 
-template <int kDim, int kM, int kKeys>
+template <bool kWhole, int kDim, int kM, int kKeys>
 __global__ void __launch_bounds__(kAttentionThreads)
-    forward_kernel(AttentionShape s, float scale, const Bf16* __restrict__ qkv,
-                   Bf16* __restrict__ o, float* __restrict__ lse) {
+    forward_kernel(ForwardCall<Bf16> call, float scale) {
+  const AttentionShape& s = call.part.shape;
+  const Extent<kWhole> rows(call.part);
   constexpr int kRows = Forward<kDim, kM, kKeys>::kRows;
   const Shared shared = shared_address(dynamic_shared());
   const Tile<kDim> q{shared};
@@ -26,18 +27,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const auto v_tile = [&](int stage) {
     return Tile<kDim>{shared + (kRows + (2 + stage) * kKeys) * Tile<kDim>::kRowBytes};
   };
-  const int sequence = static_cast<int>(s.sequence), head_dim = static_cast<int>(s.head_dim);
+  const int head_dim = static_cast<int>(s.head_dim);
   // The longest rows first: the short ones fill the end.
-  const int q0 = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int end = q0 + kRows < sequence ? q0 + kRows : sequence;
-  const int tiles = (end + kKeys - 1) / kKeys;
-  const Head<Bf16> head = head_of(s, qkv, blockIdx.z, blockIdx.y);
+  const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
+  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   const auto start_keys = [&](int tile) {
-    const std::int64_t from = tile * kKeys * head.stride;
-    start_tile<kKeys>(k_tile(tile % 2), head.k + from, head.stride, sequence - tile * kKeys,
-                      head_dim);
-    start_tile<kKeys>(v_tile(tile % 2), head.v + from, head.stride, sequence - tile * kKeys,
-                      head_dim);
+    const int k0 = rows.key_begin + tile * kKeys;
+    start_tile<kKeys>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
+                      rows.key_end - k0, head_dim);
+    start_tile<kKeys>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
+                      rows.key_end - k0, head_dim);
   };
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     sum[m][0] = sum[m][1] = 0;
   }
 
-  start_tile<kRows>(q, head.q + q0 * head.stride, head.stride, sequence - q0, head_dim);
+  start_tile<kRows>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0, head_dim);
   start_keys(0);
   end_group();
   for (int tile = 0; tile < tiles; ++tile) {
@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     end_group();
     wait_groups<1>();
     __syncthreads();
-    const int k0 = tile * kKeys;
-    if (k0 <= q0 + row + 16 * kM - 1) {  // else the whole warp lies before these keys
+    const int k0 = rows.key_begin + tile * kKeys;
+    if (rows.reach(q0 + row + 16 * kM, k0)) {  // else the whole warp lies before these keys
       Fragments<kM, kKeys> p;
       rows_times_rows<kM, kKeys>(q, row, k_tile(tile % 2), p);
 #pragma unroll
@@ -75,11 +75,12 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
               float& score = p[m][n][2 * half + i];
-              if (k0 + 8 * n + 2 * t + i > query) score = -INFINITY;
+              if (!rows.sees(query, k0 + 8 * n + 2 * t + i)) score = -INFINITY;
               largest = fmaxf(largest, score);
             }
           }
-          // Over the 4 threads of a row. Finite from the first tile on: key 0 is seen by all.
+          // Over the 4 threads of a row. Finite from the first tile on: its first key is seen by
+          // all.
           largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 1));
           largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 2));
           const float shrink = power_of_two((top[m][half] - largest) * power);
@@ -107,7 +108,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     __syncthreads();  // before the next copies overwrite this stage
   }
 
-  float inverse[kM][2];
+  // Of a part: how much of the row there was before counts.
+  float before[kM][2], now[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -115,32 +117,46 @@ __global__ void __launch_bounds__(kAttentionThreads)
       float total = sum[m][half];
       total += __shfl_xor_sync(0xFFFFFFFFU, total, 1);
       total += __shfl_xor_sync(0xFFFFFFFFU, total, 2);
-      inverse[m][half] = 1.0F / total;
       const int query = q0 + row + 16 * m + 8 * half + g;
-      if (t == 0 && query < sequence) {
-        lse[blockIdx.y * s.tokens + blockIdx.z * s.sequence + query] =
-            top[m][half] * scale + logf(total);
-      }
+      const std::int64_t at = blockIdx.y * s.tokens + blockIdx.z * s.sequence + query;
+      const bool first = kWhole || call.part.first, here = query < rows.query_end;
+      const Shares shares =
+          join(first, first || !here ? 0 : call.lse[at], top[m][half] * scale, total);
+      before[m][half] = shares.before;
+      now[m][half] = shares.now;
+      __syncwarp();  // all 4 threads of the row have read it
+      if (t == 0 && here) call.lse[at] = shares.lse;
     }
   }
   const std::int64_t token = blockIdx.z * s.sequence + q0 + row;
-  write_fragments<kM, kDim>(out, inverse, q, row, o + (token * s.heads + blockIdx.y) * s.head_dim,
-                            s.heads * s.head_dim, sequence - q0 - row, head_dim);
+  const std::int64_t to = (token * s.heads + blockIdx.y) * s.head_dim;
+  const std::int64_t stride = s.heads * s.head_dim;
+  const int valid = rows.query_end - q0 - row;
+  if constexpr (kWhole) {
+    write_fragments<kM, kDim>(out, now, q, row, call.o + to, stride, valid, head_dim);
+  } else {
+    merge_fragments<kM, kDim>(out, call.part.first, before, now, call.sum + to, stride, valid,
+                              head_dim);
+  }
 }
 
-template <int kDim, int kM, int kKeys>
-int forward(Stream stream, const AttentionShape& s, const Bf16* qkv, Bf16* o, float* lse) {
+template <bool kWhole, int kDim, int kM, int kKeys>
+int forward(Stream stream, const ForwardCall<Bf16>& call) {
   using Sizes = Forward<kDim, kM, kKeys>;
-  return launch(forward_kernel<kDim, kM, kKeys>, attention_grid(s, s.heads, Sizes::kRows),
-                kAttentionThreads, Sizes::kShared, stream, s,
-                1.0F / sqrtf(static_cast<float>(s.head_dim)), qkv, o, lse);
+  return launch(forward_kernel<kWhole, kDim, kM, kKeys>, query_grid(call, Sizes::kRows),
+                kAttentionThreads, Sizes::kShared, stream, call, scale_of(call.part.shape));
+}
+
+template <bool kWhole>
+int forward(Stream stream, const ForwardCall<Bf16>& call) {
+  return call.part.shape.head_dim <= 64 ? forward<kWhole, 64, 2, 64>(stream, call)
+                                        : forward<kWhole, 128, 2, 32>(stream, call);
 }
 
 }  // namespace
 
-int fast_attention(Stream stream, const AttentionShape& s, const Bf16* qkv, Bf16* o, float* lse) {
-  return s.head_dim <= 64 ? forward<64, 2, 64>(stream, s, qkv, o, lse)
-                          : forward<128, 2, 32>(stream, s, qkv, o, lse);
+int fast_attention(Stream stream, const ForwardCall<Bf16>& call) {
+  return call.sum == nullptr ? forward<true>(stream, call) : forward<false>(stream, call);
 }
 
 }  // namespace rehearse::exec::cuda

@@ -142,6 +142,34 @@ __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
   }
 }
 
+// A warp's 16 kM rows of c, row r times now[r of the thread], onto rows of floats that count
+// before[r]; where `first`, these are not read.
+template <int kM, int kDim>
+__device__ __forceinline__ void merge_fragments(const Fragments<kM, kDim>& c, bool first,
+                                                const float (&before)[kM][2],
+                                                const float (&now)[kM][2], float* to,
+                                                std::int64_t stride, int valid, int head_dim) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * m + 8 * half + g;
+      if (row >= valid) continue;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const int column = 8 * n + 2 * t;
+        if (column >= head_dim) continue;
+        auto* pair = reinterpret_cast<float2*>(to + row * stride + column);
+        float2 sum = first ? make_float2(0, 0) : *pair;
+        sum.x = sum.x * before[m][half] + c[m][n][2 * half] * now[m][half];
+        sum.y = sum.y * before[m][half] + c[m][n][2 * half + 1] * now[m][half];
+        *pair = sum;
+      }
+    }
+  }
+}
+
 // 2^x to about 2 units in the last place; 0 for -infinity.
 __device__ __forceinline__ float power_of_two(float x) {
 #ifndef REHEARSE_CUDA_EMULATION

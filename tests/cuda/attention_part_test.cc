@@ -1,0 +1,154 @@
+// Attention in parts on the GPU (or in the emulation) against exec/kernels/ring_attention.cc.
+#include "exec/kernels/kernels.h"
+#include "tests/cuda/memory.h"
+
+namespace rehearse::exec::cuda::testing {
+namespace {
+
+// A part and the block of keys that it meets: 0 is the rank's own, in qkv.
+struct Block {
+  AttentionPart part;
+  std::size_t keys = 0;
+};
+
+class AttentionPartTest : public KernelTest {
+ protected:
+  // Performs all parts, forward, then backward; the gradients of every block of keys are compared.
+  void check(const AttentionShape& s, const std::vector<Block>& blocks, std::size_t num_blocks) {
+    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " +
+                 std::to_string(s.head_dim));
+    const std::int64_t wide = s.heads * s.head_dim, rows = s.heads * s.tokens;
+    const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
+    const auto qkv = rounded(random_values(s.tokens * s.columns(), 1), type());
+    const auto d_o = rounded(random_values(s.tokens * wide, 2), type());
+    std::vector<std::vector<float>> others{{}};
+    for (std::size_t b = 1; b < num_blocks; ++b) {
+      const auto seed = static_cast<unsigned>(2 + b);
+      others.push_back(rounded(random_values(s.tokens * s.kv_columns(), seed), type()));
+    }
+    const auto keys_of = [&](std::size_t block) {
+      return block == 0 ? qkv.data() + wide : others[block].data();
+    };
+
+    std::vector<float> sum(d_o.size(), NAN), lse(static_cast<std::size_t>(rows), NAN);
+    for (const Block& b : blocks) {
+      exec::attention_part(b.part, qkv.data(), keys_of(b.keys), sum.data(), lse.data());
+    }
+    Memory m(type());
+    Array &qkv_m = m.values(qkv), &sum_m = m.empty_floats(s.tokens * wide);
+    Array& lse_m = m.empty_floats(rows);
+    std::vector<Array*> others_m{nullptr};
+    for (std::size_t b = 1; b < num_blocks; ++b) others_m.push_back(&m.values(others[b]));
+    const auto device_keys = [&](const Array& q, const std::vector<Array*>& all,
+                                 std::size_t block) {
+      if (block > 0) return static_cast<const void*>(all[block]->at());
+      return static_cast<const void*>(q.at<std::byte>() + wide * bytes_of(type()));
+    };
+    m.run([&] {
+      int status = 0;
+      for (const Block& b : blocks) {
+        if (status == 0) {
+          status = attention_part(nullptr, type(), b.part, qkv_m.at(),
+                                  device_keys(qkv_m, others_m, b.keys), sum_m.at<float>(),
+                                  lse_m.at<float>());
+        }
+      }
+      return status;
+    });
+    expect_close(sum_m.values(), sum, tolerance, "sum");
+    expect_close(lse_m.as<float>(), lse, 1e-5, "lse");
+
+    const std::vector<float> o = rounded(sum, type());
+    std::vector<float> dq(sum.size(), NAN), delta(lse.size(), NAN);
+    std::vector<std::vector<float>> dkv(
+        num_blocks, std::vector<float>(static_cast<std::size_t>(s.tokens * s.kv_columns()), 0.25F));
+    bool first = true;
+    for (Block b : blocks) {
+      b.part.first = std::exchange(first, false);
+      exec::attention_part_backward(b.part, d_o.data(), qkv.data(), keys_of(b.keys), o.data(),
+                                    lse.data(), dq.data(), dkv[b.keys].data(), delta.data());
+    }
+    Memory g(type());
+    Array &qkv_g = g.values(qkv), &o_g = g.values(o), &d_o_g = g.values(d_o),
+          &lse_g = g.floats(lse);
+    Array &dq_g = g.empty_floats(s.tokens * wide), &delta_g = g.empty_floats(rows);
+    std::vector<Array*> others_g{nullptr}, dkv_g;
+    for (std::size_t b = 1; b < num_blocks; ++b) others_g.push_back(&g.values(others[b]));
+    for (std::size_t b = 0; b < num_blocks; ++b) {
+      dkv_g.push_back(&g.floats(std::vector<float>(dkv[b].size(), 0.25F)));  // is added to
+    }
+    g.run([&] {
+      int status = 0;
+      bool begins = true;
+      for (Block b : blocks) {
+        b.part.first = std::exchange(begins, false);
+        if (status == 0) {
+          status = attention_part_backward(nullptr, type(), b.part, d_o_g.at(), qkv_g.at(),
+                                           device_keys(qkv_g, others_g, b.keys), o_g.at(),
+                                           lse_g.at<float>(), dq_g.at<float>(),
+                                           dkv_g[b.keys]->at<float>(), delta_g.at<float>());
+        }
+      }
+      return status;
+    });
+    expect_close(dq_g.values(), dq, tolerance, "dq");
+    for (std::size_t b = 0; b < num_blocks; ++b) {
+      expect_close(dkv_g[b]->as<float>(), dkv[b], tolerance, "dkv " + std::to_string(b));
+    }
+  }
+
+  static AttentionPart own(const AttentionShape& s) {
+    return {.shape = s,
+            .query_end = s.sequence,
+            .key_end = s.sequence,
+            .key_stride = s.columns(),
+            .causal = true,
+            .first = true};
+  }
+  static AttentionPart other(const AttentionShape& s) {
+    return {
+        .shape = s, .query_end = s.sequence, .key_end = s.sequence, .key_stride = s.kv_columns()};
+  }
+  // As the middle rank of a ring of three: all queries meet the first half of an earlier rank's
+  // keys, the second half of the queries all of a later one's.
+  void check_ring(const AttentionShape& s) {
+    AttentionPart earlier = other(s), later = other(s);
+    earlier.key_end = s.sequence / 2;
+    later.query_begin = s.sequence / 2;
+    check(s, {{own(s), 0}, {earlier, 1}, {later, 2}}, 3);
+  }
+};
+
+TEST_P(AttentionPartTest, ARingOverSeveralTilesWithGroupedKeys) {
+  check_ring({.tokens = 150, .sequence = 150, .heads = 2, .kv_heads = 1, .head_dim = 64});
+}
+TEST_P(AttentionPartTest, ARingOfTwoSamplesWithHeadsOf128) {
+  check_ring({.tokens = 2 * 38, .sequence = 38, .heads = 1, .kv_heads = 1, .head_dim = 128});
+}
+TEST_P(AttentionPartTest, SlicesMeetAllEarlierKeys) {
+  const AttentionShape s{.tokens = 33, .sequence = 33, .heads = 2, .kv_heads = 2, .head_dim = 24};
+  check(s, {{own(s), 0}, {other(s), 1}, {other(s), 2}}, 3);
+}
+TEST_P(AttentionPartTest, KeysThatBeginInTheMiddle) {
+  const AttentionShape s{.tokens = 100, .sequence = 100, .heads = 1, .kv_heads = 1, .head_dim = 64};
+  AttentionPart part = other(s);
+  part.key_begin = 30;
+  part.key_end = 97;
+  check(s, {{own(s), 0}, {part, 1}}, 2);
+}
+TEST_P(AttentionPartTest, HeadsThatNoTensorCoreKernelTakes) {
+  check_ring({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 5});
+}
+TEST_P(AttentionPartTest, PartsThatNoKernelTakesAreRefused) {
+  const AttentionShape s{.tokens = 4, .sequence = 4, .heads = 1, .kv_heads = 1, .head_dim = 8};
+  AttentionPart part = other(s);
+  part.key_end = 5;  // beyond the block
+  EXPECT_EQ(attention_part(nullptr, type(), part, nullptr, nullptr, nullptr, nullptr), 1);
+  part = own(s);
+  part.query_begin = 1;  // causal, but not from the start
+  EXPECT_EQ(attention_part(nullptr, type(), part, nullptr, nullptr, nullptr, nullptr), 1);
+}
+REHEARSE_BOTH_TYPES(AttentionPartTest);
+
+}  // namespace
+}  // namespace rehearse::exec::cuda::testing
