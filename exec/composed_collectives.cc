@@ -13,7 +13,7 @@ namespace {
 
 using Move = std::function<Result<>(std::span<const Message>)>;
 
-constexpr std::int64_t kSmall = 8192;  // bytes of an all-reduce that everybody sums whole
+constexpr std::int64_t kSmall = 8192;  // bytes that are not worth being cut into slices
 // Slots: the top bit, instance 20, sequence 31, message 12 bits.
 constexpr std::int64_t kMessages = 1 << 12;
 
@@ -29,6 +29,7 @@ class Composition {
     }
     std::ranges::sort(others_);
     others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
+    all_ = others_;
     std::erase(others_, self_);
   }
   Result<> perform();
@@ -70,6 +71,31 @@ class Composition {
     scratch_.emplace_back(new std::byte[static_cast<std::size_t>(bytes)]);
     return scratch_.back().get();
   }
+  // Slice k of an array belongs to the k-th process that has members: bytes [begin, end).
+  struct Slice {
+    std::int64_t begin = 0, end = 0;
+    std::int64_t bytes() const { return end - begin; }
+  };
+  Slice slice(std::int32_t p) const {
+    const auto k = std::ranges::lower_bound(all_, p) - all_.begin();
+    const auto count = static_cast<std::int64_t>(all_.size());
+    return {x_.elements * k / count * width(), x_.elements * (k + 1) / count * width()};
+  }
+  bool sliced() const { return x_.elements * width() > kSmall && all_.size() > 2; }
+  // Sends slice p of every array here to process p.
+  void send_slices() {
+    for (const std::int32_t p : others_) {
+      for (const std::int32_t m : here_) send(p, m, in(m) + slice(p).begin, slice(p).bytes());
+    }
+  }
+  // Own slices to and from all others: every process then has the whole array.
+  Result<> exchange_slices(std::byte* array) {
+    for (const std::int32_t p : others_) {
+      send(p, members(), array + slice(self_).begin, slice(self_).bytes());
+      receive(p, members(), array + slice(p).begin, slice(p).bytes());
+    }
+    return move();
+  }
   // Number of a message from member a to member b: a's and b's places among their processes'
   // members.
   std::int64_t message(std::int32_t a, std::int32_t b) const {
@@ -96,7 +122,8 @@ class Composition {
   const Move& travel_;
   std::vector<std::int32_t> process_;  // by member
   std::vector<std::int32_t> here_;     // members of this process
-  std::vector<std::int32_t> others_;   // the other processes that have members
+  std::vector<std::int32_t> all_;      // the processes that have members
+  std::vector<std::int32_t> others_;   // all but this one
   std::vector<Message> messages_;
   std::vector<std::unique_ptr<std::byte[]>> scratch_;
 };
@@ -135,27 +162,11 @@ Result<> Composition::all_reduce() {
     if (summed) copy_to_the_rest();
     return summed;
   }
-  // Slice k of the arrays is summed by the k-th process that has members.
-  std::vector<std::int32_t> all = others_;
-  all.insert(std::ranges::lower_bound(all, self_), self_);
-  const auto slice = [&](std::int32_t p) {
-    const auto k = std::ranges::lower_bound(all, p) - all.begin();
-    const auto count = static_cast<std::int64_t>(all.size());
-    return std::pair{x_.elements * k / count * width(), x_.elements * (k + 1) / count * width()};
-  };
-  for (const std::int32_t p : others_) {
-    const auto [begin, end] = slice(p);
-    for (const std::int32_t m : here_) send(p, m, in(m) + begin, end - begin);
-  }
+  send_slices();
   const auto [begin, end] = slice(self_);
   const Result<> summed = gather_and_sum(begin, end, first + begin);
   if (!summed) return summed;
-  for (const std::int32_t p : others_) {
-    const auto [from, to] = slice(p);
-    send(p, members(), first + begin, end - begin);
-    receive(p, members(), first + from, to - from);
-  }
-  const Result<> moved = move();
+  const Result<> moved = exchange_slices(first);
   if (moved) copy_to_the_rest();
   return moved;
 }
@@ -205,25 +216,53 @@ Result<> Composition::all_gather() {
 
 Result<> Composition::broadcast() {
   const std::int64_t bytes = x_.elements * width();
-  const std::byte* from = out(here_.front());
-  if (is_here(x_.root)) {
-    from = in(x_.root);
-    for (const std::int32_t p : others_) send(p, 0, in(x_.root), bytes);
+  const bool root_here = is_here(x_.root);
+  std::byte* array = root_here ? in(x_.root) : out(here_.front());
+  if (!sliced()) {
+    for (const std::int32_t p : others_) {
+      if (root_here) send(p, 0, array, bytes);
+    }
+    if (!root_here) receive(process(x_.root), 0, array, bytes);
+    const Result<> moved = move();
+    if (!moved) return moved;
   } else {
-    receive(process(x_.root), 0, out(here_.front()), bytes);
+    // Whoever gets a slice passes it on (Barnett et al. 1994, scatter and collect): nobody sends
+    // more than 2 arrays.
+    for (const std::int32_t p : others_) {
+      if (root_here) send(p, 0, array + slice(p).begin, slice(p).bytes());
+    }
+    if (!root_here) {
+      receive(process(x_.root), 0, array + slice(self_).begin, slice(self_).bytes());
+    }
+    const Result<> scattered = move();
+    if (!scattered) return scattered;
+    const Result<> moved = exchange_slices(array);
+    if (!moved) return moved;
   }
-  const Result<> moved = move();
-  if (!moved) return moved;
   for (const std::int32_t m : here_) {
-    if (out(m) != from) std::memcpy(out(m), from, static_cast<std::size_t>(bytes));
+    if (out(m) != array) std::memcpy(out(m), array, static_cast<std::size_t>(bytes));
   }
   return {};
 }
 
 Result<> Composition::reduce() {
   const std::int64_t bytes = x_.elements * width();
-  if (is_here(x_.root)) return gather_and_sum(0, bytes, out(x_.root));
-  for (const std::int32_t m : here_) send(process(x_.root), m, in(m), bytes);
+  const bool root_here = is_here(x_.root);
+  if (!sliced()) {
+    if (root_here) return gather_and_sum(0, bytes, out(x_.root));
+    for (const std::int32_t m : here_) send(process(x_.root), m, in(m), bytes);
+    return move();
+  }
+  // Every process sums its slice, in the order of the members, and sends it to the root.
+  send_slices();
+  const auto [begin, end] = slice(self_);
+  std::byte* sum = root_here ? out(x_.root) + begin : scratch(end - begin);
+  const Result<> summed = gather_and_sum(begin, end, sum);
+  if (!summed) return summed;
+  for (const std::int32_t p : others_) {
+    if (root_here) receive(p, members(), out(x_.root) + slice(p).begin, slice(p).bytes());
+  }
+  if (!root_here) send(process(x_.root), members(), sum, end - begin);
   return move();
 }
 

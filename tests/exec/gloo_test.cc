@@ -7,10 +7,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <thread>
 
 #include "exec/collectives.h"
+#include "exec/composed_collectives.h"
 #include "exec/gloo_communicator.h"
 
 namespace rehearse::exec {
@@ -182,6 +184,37 @@ TEST(Gloo, CollectivesHaveTheBitsOfOneProcess) {
         }
       }
     }
+  }
+}
+
+// Eight processes. Straight through the root, it would send or get 7 arrays.
+TEST(Composition, MovesAtMostTwoArraysThroughAnyProcess) {
+  std::vector<std::int32_t> ranks(8);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<float> array(20000);
+  const auto bytes = static_cast<std::int64_t>(4 * array.size());
+  const std::vector<Contribution> contributions(8, {array.data(), array.data()});
+  for (const OpKind kind : {OpKind::AllReduce, OpKind::Broadcast, OpKind::Reduce}) {
+    std::int64_t sent = 0, got = 0;  // by all
+    for (std::int32_t process = 0; process < 8; ++process) {
+      const Exchange x{.kind = kind,
+                       .type = ElementType::Float32,
+                       .elements = 20000,
+                       .root = 5,
+                       .ranks = ranks,
+                       .contributions = contributions};
+      std::int64_t out = 0, in = 0;
+      const auto count = [&](std::span<const Message> messages) -> Result<> {
+        for (const Message& message : messages) (message.send ? out : in) += message.bytes;
+        return {};
+      };
+      ASSERT_TRUE(compose(x, process, 1, count));
+      EXPECT_LE(std::max(out, in), 2 * bytes) << traits(kind).name << ", process " << process;
+      sent += out;
+      got += in;
+    }
+    EXPECT_EQ(sent, got) << traits(kind).name;
+    EXPECT_GE(sent, 7 * bytes) << traits(kind).name;  // everybody takes part
   }
 }
 

@@ -29,7 +29,7 @@ layout 4 4 tensor_parallel=4 sequence_parallel=true recompute=full
 layout 2 2 data_parallel=2 'overlap={"gradient_reduce":true}' bucket_bytes=65536
 layout 2 4 data_parallel=4 zero_stage=2
 layout 4 4 data_parallel=4 zero_stage=3
-layout 2 2 data_parallel=2 data_parallel_algorithm=parameter_server
+layout 4 4 data_parallel=4 data_parallel_algorithm=parameter_server
 layout 4 4 pipeline_parallel=4 schedule=chimera
 layout 2 4 context_parallel=2 tensor_parallel=2
 layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
