@@ -1,6 +1,6 @@
 // Exact busy time of any range in O(1): prefix sums of time per kind on a grid of time.
 //
-// A lane's time axis is cut into cells of 2^shift ns, 4 to 16 items each. For every cell edge the
+// A lane's time axis is cut into cells of 2^shift ns, 4 to 32 items each. For every cell edge the
 // index holds the time that each kind was busy before it, in integer ns, and the first item that
 // reaches beyond it. Time between edges is read from the items themselves: nothing is rounded, so
 // pixel columns add up to the trace. The sums are kept modulo 2^32: a difference over less than
