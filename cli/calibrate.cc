@@ -88,7 +88,8 @@ std::string said(const exec::MachineTables& t, const std::string& out, const std
   } else {
     std::snprintf(text, sizeof text, "%s, %d cores, %s\n", t.cpu.c_str(), t.cores,
                   t.instruction_set.c_str());
-    said = text + count("GFLOP/s");
+    said = text;
+    said += count("GFLOP/s");
     std::snprintf(text, sizeof text,
                   "with every core computing, each takes longer: products x%.2f, attention x%.2f, "
                   "memory-bound x%.2f\n"

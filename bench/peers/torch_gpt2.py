@@ -87,7 +87,7 @@ class Embedding(nn.Module):
         self.wte, self.wpe = nn.Embedding(m["V"], m["C"]), nn.Embedding(m["P"], m["C"])
 
     def forward(self, tokens):
-        return self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        return self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
 
 
 class Gpt2(nn.Module):
