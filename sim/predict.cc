@@ -141,45 +141,41 @@ void scale_links(CollectiveModel& model, double factor) {
   }
 }
 
-Result<MemoryReport> memory_of(const Prediction& p, const Transformer& model,
-                               const Cluster& cluster, const Schedule& order) {
-  if (p.plan.runtime == Runtime::Rehearse) {
-    return arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
-  }
-  return predict_memory(model, p.plan, cluster, order);
-}
-
+// REQUIRES: options.tables.
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
   const Cluster cluster = with_places(machine, plan.gpus());
+  const HardwareTables& tables = *options.tables;
   const Transformer& model = scenario.model;
   const bool own = plan.schedule.starts_with("file:");
   Result<Schedule> order =
       own ? order_of_file(plan, static_cast<std::int32_t>(model.layers)) : order_of(model, plan);
   if (!order) return order.error();
   Prediction p{.plan = plan, .gpus = plan.gpus()};
-  Result<Schedule> lowered =
-      lower(order.value(), model, plan, {.plan_arena = plan.runtime == Runtime::Rehearse});
+  const bool arena = plan.runtime == Runtime::Rehearse;
+  const auto enough = [&] {
+    return options.memory_limit && p.memory.peak_device > *options.memory_limit;
+  };
+  if (!arena) {
+    p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
+    if (enough()) return p;
+  }
+  Result<Schedule> lowered = lower(order.value(), model, plan, {.plan_arena = arena});
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
-  Result<MemoryReport> memory = memory_of(p, model, cluster, order.value());
-  if (!memory) return memory.error();
-  p.memory = std::move(memory).value();
-  const bool arena = plan.runtime == Runtime::Rehearse;
+  if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   for (const RankMemory& rank : p.memory.ranks) {
     p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
                            : arena     ? op_label(p.schedule, rank.at_op)
                                        : to_text(order.value(), rank.at_op));
   }
-  if (!options.timeline) return p;
+  if (!options.timeline || enough()) return p;
 
-  const Result<CollectiveTables> tables = shipped_collective_tables();
-  if (!tables) return tables.error();
-  CollectiveModel collectives = make_collective_model(tables.value(), cluster);
+  CollectiveModel collectives = tables.collectives;
   if (options.scale_up_factor != 1) scale_links(collectives, options.scale_up_factor);
   const Network network(cluster, collectives, plan, p.schedule.rows);
   const Result<ComputeModel> compute =
-      ComputeModel::create(cluster, model, plan, body_collectives(network));
+      ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars);
   if (!compute) return compute.error();
   p.pricing = price(p.schedule, model, plan, compute.value(), network);
   for (const Link& link : network.links()) {
@@ -212,6 +208,21 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
 
 }  // namespace
 
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
+  const Result<CollectiveTables> collectives = shipped_collective_tables();
+  if (!collectives) return collectives.error();
+  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
+  if (!scalars) return scalars.error();
+  Result<MemoryProfile> megatron = shipped_memory_profile(Runtime::Megatron);
+  if (!megatron) return megatron.error();
+  Result<MemoryProfile> fsdp = shipped_memory_profile(Runtime::Fsdp);
+  if (!fsdp) return fsdp.error();
+  return HardwareTables{.collectives = make_collective_model(collectives.value(), cluster),
+                        .scalars = std::move(scalars).value(),
+                        .megatron = std::move(megatron).value(),
+                        .fsdp = std::move(fsdp).value()};
+}
+
 Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
   Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return shape.error();
@@ -223,17 +234,28 @@ Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none
 // does. Throughput at a fixed global batch is the inverse of the step time.
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
-                           const PredictOptions& options) {
+                           const PredictOptions& asked) {
+  PredictOptions options = asked;
+  std::optional<HardwareTables> read;
+  if (options.tables == nullptr) {
+    Result<HardwareTables> tables = read_hardware_tables(cluster);
+    if (!tables) return tables.error();
+    read = std::move(tables).value();
+    options.tables = &*read;
+  }
   if (!scenario.plan.micro_batch_auto) {
     return predict_plan(scenario, scenario.plan, cluster, options);
   }
   std::optional<Prediction> best;
   std::optional<Error> failed;
+  PredictOptions plain = options;
+  plain.record_load = false;
+  plain.memory_limit.reset();
   for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
     Plan plan = scenario.plan;
     plan.micro_batch = candidate;
     plan.micro_batch_auto = false;
-    Result<Prediction> made = predict_plan(scenario, plan, cluster, {});
+    Result<Prediction> made = predict_plan(scenario, plan, cluster, plain);
     if (!made) {
       if (!failed) failed = made.error();
       continue;

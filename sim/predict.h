@@ -10,6 +10,8 @@
 #include "schedules/schedule.h"
 #include "sim/bubbles.h"
 #include "sim/cluster.h"
+#include "sim/collective_model.h"
+#include "sim/kernel_scalars.h"
 #include "sim/memory.h"
 #include "sim/pricing.h"
 #include "sim/timeline.h"
@@ -51,10 +53,26 @@ struct Prediction {
   }
 };
 
+// What a prediction reads beside the cluster: read once by who predicts many plans.
+struct HardwareTables {
+  CollectiveModel collectives;
+  KernelScalars scalars;
+  MemoryProfile megatron, fsdp;
+
+  // REQUIRES: a framework's runtime.
+  const MemoryProfile& profile(const Plan& plan) const {
+    return profile_runtime(plan) == Runtime::Fsdp ? fsdp : megatron;
+  }
+};
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster);
+
 struct PredictOptions {
   bool timeline = true;  // false: memory alone
+  // [B] of the fullest rank: a plan that needs more gets memory alone, too
+  std::optional<std::int64_t> memory_limit;
   bool record_load = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
+  const HardwareTables* tables = nullptr;  // of this very cluster; null: read
 };
 
 // Chooses the micro-batch where the plan leaves it open. Errors: one line, as readers give them.

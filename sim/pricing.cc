@@ -45,6 +45,51 @@ struct PricedBody {
   std::vector<Traffic> traffic;
 };
 
+// What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
+using CostKey = std::array<std::int64_t, 7>;
+
+// Key to cost, by open addressing: every op of a schedule is looked up once.
+class KnownCosts {
+ public:
+  // Where the key's cost is written; -1: not known yet. Valid until the next call.
+  std::int32_t& operator[](const CostKey& key) {
+    if (2 * used_ >= entries_.size()) grow();
+    Entry& entry = find(key);
+    if (!entry.taken) {
+      entry = {.key = key, .cost = -1, .taken = true};
+      ++used_;
+    }
+    return entry.cost;
+  }
+
+ private:
+  struct Entry {
+    CostKey key{};
+    std::int32_t cost = -1;
+    bool taken = false;
+  };
+  Entry& find(const CostKey& key) {
+    std::uint64_t hash = 0;
+    for (const std::int64_t part : key) {
+      hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 29;
+    }
+    std::size_t at = hash & (entries_.size() - 1);
+    while (entries_[at].taken && entries_[at].key != key) at = (at + 1) & (entries_.size() - 1);
+    return entries_[at];
+  }
+  void grow() {
+    std::vector<Entry> old(std::max<std::size_t>(2 * entries_.size(), 256));
+    old.swap(entries_);
+    for (const Entry& entry : old) {
+      if (entry.taken) find(entry.key) = entry;
+    }
+  }
+
+  std::vector<Entry> entries_;  // a power of two of them
+  std::size_t used_ = 0;
+};
+
 class Pricer {
  public:
   Pricer(const Schedule& schedule, const Transformer& model, const Plan& plan,
@@ -65,9 +110,6 @@ class Pricer {
   }
 
  private:
-  // What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
-  using Key = std::array<std::int64_t, 7>;
-
   const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
     const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
     const std::array<std::int32_t, 4> which{static_cast<std::int32_t>(segment.kind),
@@ -368,8 +410,8 @@ class Pricer {
   std::int32_t cost_of(OpId id) {
     current_ = id;
     const Op& op = s_.ops[id.index()];
-    Key key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload),
-            row_.value};
+    CostKey key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload),
+                row_.value};
     switch (traits(op.kind).op_class) {
       case OpClass::Compute:
         key[2] = op.segment_begin;
@@ -397,23 +439,22 @@ class Pricer {
         key[2] = id.value;
         break;  // few per step: priced one by one
     }
-    const auto [at, fresh] = known_.try_emplace(key, -1);
-    if (!fresh) return at->second;
+    std::int32_t& cost = known_[key];
+    if (cost < 0) cost = priced(op);
+    return cost;
+  }
+
+  std::int32_t priced(const Op& op) {
     switch (traits(op.kind).op_class) {
       case OpClass::Compute:
-        at->second = compute_cost(op);
-        break;
+        return compute_cost(op);
       case OpClass::Transfer:
-        at->second = transfer(op);
-        break;
+        return transfer(op);
       case OpClass::Collective:
-        at->second = collective(op);
-        break;
+        return collective(op);
       default:
-        at->second = local(op);
-        break;
+        return local(op);
     }
-    return at->second;
   }
 
   const Schedule& s_;
@@ -425,7 +466,7 @@ class Pricer {
   Row row_{0};
   OpId current_{};
   std::map<std::array<std::int32_t, 4>, PricedBody> bodies_;
-  std::map<Key, std::int32_t> known_;
+  KnownCosts known_;
 };
 
 }  // namespace

@@ -129,17 +129,8 @@ class Searcher {
       return looked;
     }
     looked.replayed = true;
-    if (plan.runtime != Runtime::Rehearse) {
-      const Result<Schedule> order = order_of(space_.base.model, plan);
-      if (!order) return looked;
-      const MemoryReport memory =
-          predict_memory(setup_.profile(plan), space_.base.model, plan, cluster_, order.value());
-      if (!memory.fits || memory.peak_device > limit) {
-        looked.state = Looked::State::TooLarge;
-        return looked;
-      }
-    }
-    const Result<Prediction> made = predicted(plan, {});
+    const Result<Prediction> made =
+        predicted(plan, {.memory_limit = limit, .tables = &setup_.tables});
     if (!made) return looked;
     if (!made.value().memory.fits || made.value().memory.peak_device > limit) {
       looked.state = Looked::State::TooLarge;
@@ -310,6 +301,8 @@ class Searcher {
       Sensitivity& to = found[i];
       to.what = change.what;
       to.factor = options_.change;
+      const Result<HardwareTables> tables = read_hardware_tables(change.cluster);
+      if (!tables) return;
       double least = std::numeric_limits<double>::infinity();
       const auto attempt = [&](const Plan& plan) {
         if (stopped()) return false;
@@ -317,7 +310,8 @@ class Searcher {
         scenario.plan = plan;
         scenario.gpus = plan.gpus();
         const Result<Prediction> made =
-            predict(scenario, change.cluster, {.scale_up_factor = change.scale_up});
+            predict(scenario, change.cluster,
+                    {.scale_up_factor = change.scale_up, .tables = &tables.value()});
         if (!made || !made.value().memory.fits) return false;
         const FoundPlan one = summarize(made.value());
         if (one.seconds_per_token() >= least) return true;

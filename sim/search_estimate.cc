@@ -90,7 +90,8 @@ class MeshEstimator {
     for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
       rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
     }
-    kind->network = std::make_unique<Network>(*setup_.cluster, setup_.collectives, plan, rows);
+    kind->network =
+        std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
     for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
       kind->groups[static_cast<std::size_t>(axis)] = kind->network->group(Row{0}, axis);
     }
@@ -99,7 +100,7 @@ class MeshEstimator {
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
-        plan.runtime == Runtime::Rehearse ? nullptr : &setup_.profile(plan);
+        plan.runtime == Runtime::Rehearse ? nullptr : &setup_.tables.profile(plan);
     kind->bound = std::make_unique<BoundTables>(profile, model_, *setup_.cluster);
     kinds_.push_back(std::move(kind));
     return *kinds_.back();
@@ -161,8 +162,8 @@ class MeshEstimator {
   }
 
   void price(Kind& kind, const Plan& plan, Template& to) {
-    const Result<ComputeModel> compute =
-        ComputeModel::create(*setup_.cluster, model_, plan, collectives_of(kind), setup_.scalars);
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, model_, plan, collectives_of(kind), setup_.tables.scalars);
     if (!compute) return;
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
@@ -307,8 +308,8 @@ class MeshEstimator {
     if (update_) return *update_;
     Plan one = plan;
     one.micro_batch = 1;
-    const Result<ComputeModel> compute =
-        ComputeModel::create(*setup_.cluster, model_, one, collectives_of(kind), setup_.scalars);
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, model_, one, collectives_of(kind), setup_.tables.scalars);
     if (!compute) return compute.error();
     constexpr std::int64_t kPiece = 100'000'000;
     update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +
@@ -402,20 +403,9 @@ class MeshEstimator {
 }  // namespace
 
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster) {
-  SearchSetup setup{.space = &space, .cluster = &cluster};
-  const Result<CollectiveTables> tables = shipped_collective_tables();
+  Result<HardwareTables> tables = read_hardware_tables(cluster);
   if (!tables) return tables.error();
-  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
-  if (!scalars) return scalars.error();
-  setup.scalars = std::move(scalars).value();
-  setup.collectives = make_collective_model(tables.value(), cluster);
-  Result<MemoryProfile> megatron = shipped_memory_profile(Runtime::Megatron);
-  if (!megatron) return megatron.error();
-  setup.megatron = std::move(megatron).value();
-  Result<MemoryProfile> fsdp = shipped_memory_profile(Runtime::Fsdp);
-  if (!fsdp) return fsdp.error();
-  setup.fsdp = std::move(fsdp).value();
-  return setup;
+  return SearchSetup{.space = &space, .cluster = &cluster, .tables = std::move(tables).value()};
 }
 
 MeshCandidates estimate_mesh(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,

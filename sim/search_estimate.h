@@ -14,10 +14,7 @@
 
 #include "schedules/result.h"
 #include "sim/cluster.h"
-#include "sim/collective_model.h"
-#include "sim/kernel_scalars.h"
-#include "sim/memory.h"
-#include "sim/memory_profile.h"
+#include "sim/predict.h"
 #include "sim/search_pipeline.h"
 #include "sim/space.h"
 
@@ -27,15 +24,8 @@ namespace rehearse::sim {
 struct SearchSetup {
   const Space* space = nullptr;
   const Cluster* cluster = nullptr;
-  CollectiveModel collectives;
-  KernelScalars scalars;
-  MemoryProfile megatron, fsdp;
+  HardwareTables tables;                    // of the cluster
   const std::atomic<bool>* stop = nullptr;  // set: end early; may be null
-
-  // The profile that predict_memory takes. REQUIRES: a framework's runtime.
-  const MemoryProfile& profile(const Plan& plan) const {
-    return profile_runtime(plan) == Runtime::Fsdp ? fsdp : megatron;
-  }
 };
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);
 

@@ -27,7 +27,7 @@ std::int64_t Flights::lower_bound(const SearchSetup& setup, const Plan& plan,
                                   const Cluster& cluster) {
   if (plan.runtime == Runtime::Rehearse) return 0;
   const Transformer& model = setup.space->base.model;
-  BoundTables tables(&setup.profile(plan), model, cluster);
+  BoundTables tables(&setup.tables.profile(plan), model, cluster);
   const CoreBound core = tables.core(plan);
   const std::int64_t closed = tables.lower_bound(core, plan);
   if (core.may_count || plan.pipeline_parallel == 1 || plan.sequence_slices > 1) return closed;

@@ -112,7 +112,7 @@ TEST(Search, NeverRefusesAPlanThatFits) {
     std::ranges::shuffle(plans, random);
     if (plans.size() > 60) plans.resize(60);
     for (const Plan& plan : plans) {
-      const MemoryProfile& profile = setup.value().profile(plan);
+      const MemoryProfile& profile = setup.value().tables.profile(plan);
       BoundTables tables(&profile, made.space.base.model, made.cluster);
       const CoreBound core = tables.core(plan);
       const std::int64_t quick = tables.lower_bound(core, plan);
