@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <tuple>
+#include <optional>
 
 #include "schedules/sizes.h"
 #include "sim/collective_cost.h"
@@ -12,12 +12,24 @@
 namespace rehearse::sim {
 namespace {
 
-GroupShape shape_of(const Network& network, Row row, Axis axis) {
-  return network.group(row, axis);
-}
+// Groups of row 0 by axis, each placed once.
+class BodyGroups {
+ public:
+  explicit BodyGroups(const Network& network) : network_(network) {}
 
-CollectiveCost body_collective(const Network& network, NodeKind kind, Axis axis, Bytes payload) {
-  const GroupShape shape = shape_of(network, Row{0}, axis);
+  const GroupShape& of(Axis axis) {
+    std::optional<GroupShape>& shape = shapes_[static_cast<std::size_t>(axis)];
+    if (!shape) shape = network_.group(Row{0}, axis);
+    return *shape;
+  }
+
+ private:
+  const Network& network_;
+  std::array<std::optional<GroupShape>, 5> shapes_;
+};
+
+CollectiveCost body_collective(const Network& network, const GroupShape& shape, NodeKind kind,
+                               Bytes payload) {
   return kind == NodeKind::RingExchange
              ? ring_shift_cost(payload, shape, network)
              : collective_cost(collective_kind(kind), payload, shape, network);
@@ -94,7 +106,12 @@ class Pricer {
  public:
   Pricer(const Schedule& schedule, const Transformer& model, const Plan& plan,
          const ComputeModel& compute, const Network& network)
-      : s_(schedule), model_(model), plan_(plan), compute_(compute), network_(network) {}
+      : s_(schedule),
+        model_(model),
+        plan_(plan),
+        compute_(compute),
+        network_(network),
+        groups_(network) {}
 
   Pricing run() {
     // A CPU's ranks share its workers: one more resource.
@@ -128,16 +145,16 @@ class Pricer {
     for (const Node& node : body.nodes) {
       const OpKind kind = collective_kind(node.kind);
       if (kind == OpKind::Forward || node.bytes == 0) continue;
-      const CollectiveCost cost = body_collective(network_, node.kind, node.axis, {node.bytes});
+      const GroupShape& shape = groups_.of(node.axis);
+      const CollectiveCost cost = body_collective(network_, shape, node.kind, {node.bytes});
       if (cost.time.value == 0) continue;
-      const GroupShape shape = shape_of(network_, Row{0}, node.axis);
-      made.traffic.push_back({.group = std::string(group_name(node.axis)),
-                              .kind = kind,
-                              .ranks = shape.ranks,
-                              .count = 1,
-                              .bytes = node.bytes,
-                              .time = cost.time,
-                              .link = cost.link});
+      add_traffic(made.traffic, {.group = std::string(group_name(node.axis)),
+                                 .kind = kind,
+                                 .ranks = shape.ranks,
+                                 .count = 1,
+                                 .bytes = node.bytes,
+                                 .time = cost.time,
+                                 .link = cost.link});
     }
     return made;
   }
@@ -155,6 +172,18 @@ class Pricer {
     }
   }
 
+  // What an op sends of one kind over one group is one entry.
+  static void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
+    for (Traffic& same : all) {
+      if (same.kind != sent.kind || same.link != sent.link || same.group != sent.group) continue;
+      same.count += sent.count;
+      same.bytes += sent.bytes;
+      same.time += sent.time;
+      return;
+    }
+    all.push_back(sent);
+  }
+
   void collect(const Op& op, std::vector<const BodyCost*>& costs, std::vector<Traffic>& traffic) {
     const auto& segments = s_.segments[op.stage.index()];
     const std::size_t end =
@@ -162,7 +191,7 @@ class Pricer {
     for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
       const PricedBody& priced = body(segments[g], direction_of(op.kind), op.slice);
       costs.push_back(&priced.cost);
-      traffic.insert(traffic.end(), priced.traffic.begin(), priced.traffic.end());
+      for (const Traffic& sent : priced.traffic) add_traffic(traffic, sent);
     }
   }
 
@@ -462,6 +491,7 @@ class Pricer {
   const Plan& plan_;
   const ComputeModel& compute_;
   const Network& network_;
+  BodyGroups groups_;
   Pricing out_;
   Row row_{0};
   OpId current_{};
@@ -472,9 +502,9 @@ class Pricer {
 }  // namespace
 
 CollectiveTimes body_collectives(const Network& network) {
-  return [&network](NodeKind kind, Axis axis, Bytes payload) {
-    const CollectiveCost cost = body_collective(network, kind, axis, payload);
-    return CollectiveUse{cost.time, cost.demands, cost.level};
+  return [&network, groups = BodyGroups(network)](NodeKind kind, Axis axis, Bytes payload) mutable {
+    CollectiveCost cost = body_collective(network, groups.of(axis), kind, payload);
+    return CollectiveUse{cost.time, std::move(cost.demands), cost.level};
   };
 }
 
