@@ -12,6 +12,9 @@
 
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "sim/event_engine.h"
+#include "sim/memory_bound.h"
+#include "sim/memory_live.h"
 #include "sim/predict.h"
 #include "sim/program.h"
 #include "sim/search.h"
@@ -67,34 +70,63 @@ void rate(const char* what, const Work& work) {
   std::printf("%s: %.0f /s and core\n", what, static_cast<double>(times) / spent);
 }
 
+// A schedule from nothing: its order, lowered, priced, compiled, run, and what is alive on every
+// position while it does. Nothing is kept from one to the next but what the hardware's files say.
+struct Whole {
+  const Transformer& model;
+  const Plan& plan;
+  const Cluster& cluster;
+  const HardwareTables& tables;
+
+  std::int64_t run(bool events) const {
+    const Schedule order = order_of(model, plan).value();
+    BoundTables states(&tables.profile(plan), model, cluster.gpu.compute_capability);
+    states.core(plan);
+    const LiveBytes live(tables.profile(plan), model, plan, cluster.gpu.compute_capability);
+    std::int64_t bytes = 0;
+    for (const LiveRow& row : live_rows(order)) {
+      bytes = std::max(bytes, states.row_bound(plan, row.stages, live.most(row.program)));
+    }
+    const Schedule lowered = lower(order, model, plan, {.plan_arena = false}).value();
+    const Network network(cluster, tables.collectives, plan, lowered.rows);
+    const ComputeModel compute =
+        ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars)
+            .value();
+    const Pricing pricing = price(lowered, model, plan, compute, network);
+    const Program program = compile(lowered);
+    const Timeline timeline = events ? simulate(program, pricing.table, {}).value()
+                                     : sweep(program, pricing.table).value();
+    return bytes + timeline.finish.value;
+  }
+};
+
 void schedules_at_8_64(const Space& space, const Cluster& cluster) {
+  const HardwareTables tables = read_hardware_tables(cluster).value();
   for (const char* name : {"1f1b", "interleaved_1f1b", "zb_h1"}) {
     Scenario scenario = space.base;
-    ScenarioOptions options;
     const std::string text = std::string(R"({"model": "gpt3-175b", "cluster": "dgx-a100-80gb",
         "gpus": 64, "plan": {"tensor_parallel": 8, "pipeline_parallel": 8, "micro_batch": 1,
         "global_batch": 64, "sequence_parallel": true, "recompute": "full", "schedule": ")") +
                              name + "\"}}";
-    scenario = parse_scenario(text, "bench", 1, options).value();
+    scenario = parse_scenario(text, "bench", 1, {}).value();
     const Plan& plan = scenario.plan;
-    const Prediction made = predict(scenario, cluster).value();
-    const std::string label = std::string(name) + " p=8 m=64";
-    rate((label + ", predict() whole").c_str(), [&] { (void)predict(scenario, cluster); });
-    rate((label + ", memory replay").c_str(), [&] {
-      (void)predict_memory(scenario.model, plan, cluster, order_of(scenario.model, plan).value());
+    const Prediction made = predict(scenario, cluster, {.tables = &tables}).value();
+    std::printf("%s p=8 m=64 v=%d, %d ops:\n", name, plan.virtual_stages, made.schedule.num_ops());
+    const Whole whole{scenario.model, plan, cluster, tables};
+    rate("  from nothing, static sweep, live bytes", [&] { (void)whole.run(false); });
+    rate("  from nothing, event engine, live bytes", [&] { (void)whole.run(true); });
+    rate("  allocator replayed on every position", [&] {
+      (void)predict_memory(tables.profile(plan), scenario.model, plan, cluster,
+                           order_of(scenario.model, plan).value());
     });
+    rate("  predict(), the allocator and reasons for every idle ns with it",
+         [&] { (void)predict(scenario, cluster, {.tables = &tables}); });
     const Program program = compile(made.schedule);
     NodeTimes times = bind(program, made.pricing.table);
     std::vector<Nanoseconds> start(times.time.size()), end(times.time.size());
-    rate((label + ", costs rebound and swept").c_str(), [&] {
+    rate("  order known, costs rebound, static sweep", [&] {
       rebind(program, made.pricing.table, times);
       (void)sweep(program, times, start, end);
-    });
-    rate((label + ", order generated, lowered, compiled and swept").c_str(), [&] {
-      const Schedule order = order_of(scenario.model, plan).value();
-      const Schedule lowered = lower(order, scenario.model, plan, {.plan_arena = false}).value();
-      const Program fresh = compile(lowered);
-      (void)sweep(fresh, made.pricing.table);
     });
   }
 }

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "sim/search_estimate.h"
-#include "sim/search_flight.h"
+#include "sim/search_live.h"
 
 namespace rehearse::sim {
 namespace {
@@ -124,7 +124,7 @@ class Searcher {
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
   Looked look(const Plan& plan, double estimate_s, std::int64_t limit) {
     Looked looked;
-    if (flights_.lower_bound(setup_, plan, cluster_) > limit) {
+    if (live_.lower_bound(setup_, plan, cluster_) > limit) {
       looked.state = Looked::State::TooLarge;
       return looked;
     }
@@ -325,7 +325,7 @@ class Searcher {
       std::size_t tried = 0, let_in = 0;
       for (const auto& [key, plan] : refused) {
         if (tried == kMostRefused || let_in == kMostPlans) break;
-        if (flights_.lower_bound(setup_, plan, change.cluster) > change.cluster.capacity().value) {
+        if (live_.lower_bound(setup_, plan, change.cluster) > change.cluster.capacity().value) {
           continue;
         }
         ++tried;
@@ -352,7 +352,7 @@ class Searcher {
   const SearchOptions& options_;
   SearchSetup setup_;
   PipelineTimes pipelines_;
-  Flights flights_;
+  LiveBounds live_;
   SearchResult result_;
   std::vector<MeshCandidates> meshes_;
   std::vector<Entry> entries_;  // by estimate

@@ -12,7 +12,7 @@
 #include "schedules/sizes.h"
 #include "sim/body_cost.h"
 #include "sim/collective_cost.h"
-#include "sim/search_bound.h"
+#include "sim/memory_bound.h"
 #include "sim/topology.h"
 #include "sim/transfer_cost.h"
 
@@ -101,7 +101,8 @@ class MeshEstimator {
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
         plan.runtime == Runtime::Rehearse ? nullptr : &setup_.tables.profile(plan);
-    kind->bound = std::make_unique<BoundTables>(profile, model_, *setup_.cluster);
+    kind->bound =
+        std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
     kinds_.push_back(std::move(kind));
     return *kinds_.back();
   }

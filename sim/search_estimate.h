@@ -3,7 +3,7 @@
 //
 // Bodies are priced once per micro-batch, recomputation and kind of core, orders once per shape
 // (search_pipeline.h), data-parallel traffic once per core. The memory decision never refuses a
-// plan that fits (the same bound as memory_lower_bound); the time only ranks. What is printed is
+// plan that fits (memory_bound.h); the time only ranks. What is printed is
 // confirmed by predict().
 #pragma once
 

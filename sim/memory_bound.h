@@ -1,5 +1,6 @@
-// memory_lower_bound for thousands of plans that share most of their numbers: equal to it (a test
-// holds them so) plus what lies outside the allocator, at a fraction of the time.
+// A lower bound of the replay's peak without any order, for a search that rules plans out: states,
+// what the micro-batches keep that 1F1B orders must have in flight, and the loss. For thousands of
+// plans that share most of their numbers; memory_lower_bound (memory.h) is the same for one.
 #pragma once
 
 #include <array>
@@ -9,7 +10,6 @@
 
 #include "schedules/model.h"
 #include "schedules/plan.h"
-#include "sim/cluster.h"
 #include "sim/memory_profile.h"
 
 namespace rehearse::sim {
@@ -30,15 +30,20 @@ struct CoreBound {
 // from it, micro-batch and recomputation. `profile` may be null (runtime rehearse): bound 0.
 class BoundTables {
  public:
-  BoundTables(const MemoryProfile* profile, const Transformer& model, const Cluster& cluster);
+  BoundTables(const MemoryProfile* profile, const Transformer& model,
+              std::int32_t compute_capability);
 
   CoreBound core(const Plan& plan);
-  // [B] of the whole device: allocator, communicators, context. REQUIRES: `core` is the plan's.
-  std::int64_t lower_bound(const CoreBound& core, const Plan& plan);
-
-  // The same of one row that holds these stages and keeps `layers` layers of activations at once.
+  // [B] of the allocator. REQUIRES: `core` is the plan's.
+  std::int64_t allocated_bound(const CoreBound& core, const Plan& plan);
+  // [B] of the whole device: allocator, communicators, context.
+  std::int64_t lower_bound(const CoreBound& core, const Plan& plan) {
+    return profile_ == nullptr ? 0 : allocated_bound(core, plan) + outside(plan);
+  }
+  // [B] of the whole device: a row that holds these stages and keeps `alive` bytes beside states.
+  // REQUIRES: core() was called.
   std::int64_t row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
-                         std::int64_t layers);
+                         std::int64_t alive) const;
 
   // Parameters of one rank [elements]; REQUIRES: core() was called.
   std::int64_t stage_parameters(const Plan& plan, std::int32_t stage, std::int32_t stages) const;

@@ -1,10 +1,11 @@
-#include "sim/search_bound.h"
+#include "sim/memory_bound.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "schedules/sizes.h"
 #include "sim/closed_form.h"
+#include "sim/memory.h"
 #include "sim/memory_script.h"
 #include "sim/memory_states.h"
 
@@ -12,7 +13,8 @@ namespace rehearse::sim {
 namespace {
 
 struct ForwardBytes {
-  std::int64_t kept = 0, peak = 0;
+  std::int64_t kept = 0;  // when the forward has ended
+  std::int64_t peak = 0;  // inside it
 };
 ForwardBytes forward_bytes(const SegmentProgram& program) {
   std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
@@ -26,7 +28,7 @@ ForwardBytes forward_bytes(const SegmentProgram& program) {
   return bytes;
 }
 
-// As memory_lower_bound: what is there all the time from the second step on.
+// What is there all the time from the second step on, without what is gathered.
 std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
   const Precision& bytes = plan.precision;
   const bool gathers = plan.zero_stage >= profile.gather_units_from;
@@ -44,8 +46,8 @@ std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::in
 }  // namespace
 
 BoundTables::BoundTables(const MemoryProfile* profile, const Transformer& model,
-                         const Cluster& cluster)
-    : profile_(profile), model_(model), capability_(cluster.gpu.compute_capability) {}
+                         std::int32_t compute_capability)
+    : profile_(profile), model_(model), capability_(compute_capability) {}
 
 void BoundTables::count(const Plan& plan) {
   counted_ = true;
@@ -128,8 +130,7 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   return at->second;
 }
 
-std::int64_t BoundTables::lower_bound(const CoreBound& core, const Plan& plan) {
-  if (profile_ == nullptr) return 0;
+std::int64_t BoundTables::allocated_bound(const CoreBound& core, const Plan& plan) {
   const Kept& bytes = kept(plan);
   const std::int32_t p = plan.pipeline_parallel, m = plan.microbatches();
   std::int64_t bound = 0;
@@ -146,15 +147,15 @@ std::int64_t BoundTables::lower_bound(const CoreBound& core, const Plan& plan) {
     }
     bound = std::max(bound, group.states + alive);
   }
-  return bound + outside(plan);
+  return bound;
 }
 
 std::int64_t BoundTables::row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
-                                    std::int64_t layers) {
+                                    std::int64_t alive) const {
   const auto count = static_cast<std::int32_t>(plan.stage_layers.size());
   std::int64_t parameters = 0;
   for (const std::int32_t s : stages) parameters += stage_parameters(plan, s, count);
-  return state_bytes(*profile_, plan, parameters) + kept(plan).per_layer * layers + outside(plan);
+  return state_bytes(*profile_, plan, parameters) + alive + outside(plan);
 }
 
 std::int64_t BoundTables::outside(const Plan& plan) const {
@@ -164,6 +165,12 @@ std::int64_t BoundTables::outside(const Plan& plan) const {
   const std::int64_t communicators =
       plan.gpus() > 1 ? axes + 1 + (model_.tied_embedding && pipelined) : 0;
   return communicators * profile_->communicator + profile_->context.of(capability_);
+}
+
+std::int64_t memory_lower_bound(const MemoryProfile& profile, const Transformer& model,
+                                const Plan& plan) {
+  BoundTables tables(&profile, model, /*compute_capability=*/0);
+  return tables.allocated_bound(tables.core(plan), plan);
 }
 
 }  // namespace rehearse::sim
