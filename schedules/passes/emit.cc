@@ -1028,10 +1028,10 @@ void emit(Draft& draft, const Schedule& order) {
                             static_cast<std::size_t>(std::max(order.slices, 1));
   std::vector<MatchId> transfers(2 * s.segments.size() * units * classes);
   for (MatchId& match : transfers) match = draft.new_match();
-  // About: a transfer beside every compute op, four operands each, three of them new.
-  const std::size_t ops = 5 * order.ops.size() / 2 * classes;
-  draft.reserve(ops, 4 * ops);
-  s.values.reserve(2 * ops);
+  // About: two transfers beside every compute op, two operands each, one of them new.
+  const std::size_t ops = (3 * order.ops.size() + 16 * s.segments.size() + 64) * classes;
+  draft.reserve(ops, 5 * ops / 2);
+  s.values.reserve(ops);
   for (std::size_t r = 0; r < s.rows.size(); ++r) {
     RowEmitter(draft, bodies, order, Row{static_cast<std::int32_t>(r)}, transfers).run();
   }
