@@ -121,7 +121,7 @@ int search(const Options& options) {
   const std::size_t clusters = std::max<std::size_t>(options.clusters.size(), 1);
   const std::size_t counts = std::max<std::size_t>(options.gpus.size(), 1);
   const bool single = clusters * counts == 1;
-  how.explain = single;
+  how.front = single;
   sim::SearchReport report{.tokens = options.tokens};
   std::optional<sim::Space> first;
   {

@@ -156,7 +156,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const auto enough = [&] {
     return options.memory_limit && p.memory.peak_device > *options.memory_limit;
   };
-  if (!arena) {
+  if (!arena && options.memory) {
     p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
     if (enough()) return p;
   }

@@ -68,6 +68,7 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster);
 
 struct PredictOptions {
   bool timeline = true;  // false: memory alone
+  bool memory = true;    // false: left out, where it is known; not for runtime rehearse
   // [B] of the fullest rank: a plan that needs more gets memory alone, too
   std::optional<std::int64_t> memory_limit;
   bool record_load = false;

@@ -228,7 +228,7 @@ class Searcher {
     const Result<SituationReport> situation = situation_of(space_, cluster_);
     if (situation) result_.situation = situation.value();
     if (confirmed_.empty()) return;
-    front();
+    if (options_.front) front();
     sensitivities();
   }
 
@@ -303,15 +303,19 @@ class Searcher {
       to.factor = options_.change;
       const Result<HardwareTables> tables = read_hardware_tables(change.cluster);
       if (!tables) return;
+      // Memory changes no time, and nothing else what fits.
+      const bool memory = change.cluster.capacity() != cluster_.capacity();
       double least = std::numeric_limits<double>::infinity();
       const auto attempt = [&](const Plan& plan) {
         if (stopped()) return false;
         Scenario scenario = space_.base;
         scenario.plan = plan;
         scenario.gpus = plan.gpus();
-        const Result<Prediction> made =
-            predict(scenario, change.cluster,
-                    {.scale_up_factor = change.scale_up, .tables = &tables.value()});
+        const Result<Prediction> made = predict(scenario, change.cluster,
+                                                {.memory = memory,
+                                                 .memory_limit = change.cluster.capacity().value,
+                                                 .scale_up_factor = change.scale_up,
+                                                 .tables = &tables.value()});
         if (!made || !made.value().memory.fits) return false;
         const FoundPlan one = summarize(made.value());
         if (one.seconds_per_token() >= least) return true;
@@ -320,8 +324,13 @@ class Searcher {
         to.plan = plan;
         return true;
       };
-      for (const FoundPlan& plan : plans) attempt(plan.plan);
-      if (change.cluster.capacity() <= cluster_.capacity()) return;
+      if (!memory) {
+        for (const FoundPlan& plan : plans) attempt(plan.plan);
+        return;
+      }
+      least = best;
+      to.step_s = plans.front().step_s;
+      to.plan = plans.front().plan;
       std::size_t tried = 0, let_in = 0;
       for (const auto& [key, plan] : refused) {
         if (tried == kMostRefused || let_in == kMostPlans) break;

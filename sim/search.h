@@ -67,7 +67,8 @@ struct SearchProgress {
 
 struct SearchOptions {
   std::int32_t top = 10, threads = 1;
-  bool explain = true;                      // situation, front and sensitivity too
+  bool explain = true;                      // situation and sensitivities too
+  bool front = true;                        // memory against time too; REQUIRES explain
   double change = 1.2;                      // factor of the sensitivities
   const std::atomic<bool>* stop = nullptr;  // set: end early with what there is
   // Called between batches by one thread at a time; may be empty.
@@ -83,8 +84,8 @@ struct SearchResult {
   bool complete = true;          // false: a limit of work ended it before the estimates did
   std::vector<FoundPlan> best;   // by time per token, at most `top`
   std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones
-  SituationReport situation;
-  std::vector<Sensitivity> sensitivities;  // best first
+  std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
+  std::vector<Sensitivity> sensitivities;    // best first
   std::vector<std::string> warnings;
 };
 

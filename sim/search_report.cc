@@ -145,7 +145,8 @@ const FoundPlan* runner_up(const SearchResult& result) {
 
 std::string why_text(const SearchResult& result) {
   const FoundPlan& best = result.best.front();
-  std::string text = "\nwhy\n  " + situation_text(result.situation) + "\n";
+  std::string text = "\nwhy\n";
+  if (result.situation) text += "  " + situation_text(*result.situation) + "\n";
   text += "  the best plan's step: " + limits_text(best) + "\n";
   if (const FoundPlan* second = runner_up(result)) {
     text += "  the next other layout, " + layout_text(second->plan) + ",\n    is " +
@@ -175,13 +176,63 @@ std::string front_text(const SearchResult& result) {
 std::string one_text(const SearchCase& one) {
   const SearchResult& result = one.result;
   if (result.best.empty()) {
-    return result.interrupted
-               ? "interrupted before any plan was confirmed\n"
-               : "no plan fits in memory\n  " + situation_text(result.situation) + "\n";
+    if (result.interrupted) return "interrupted before any plan was confirmed\n";
+    return "no plan fits in memory\n" +
+           (result.situation ? "  " + situation_text(*result.situation) + "\n" : std::string());
   }
-  std::string text = table(result);
-  if (result.front.empty()) return text;
-  return text + why_text(result) + front_text(result);
+  return table(result) + (result.situation ? why_text(result) + front_text(result) : "");
+}
+
+std::string_view situation_words(const SituationReport& s) {
+  switch (s.situation) {
+    case Situation::EverythingFits:
+      return "all of it fits";
+    case Situation::StateTooLarge:
+      return s.weights_fit ? "weights fit, state not" : "a layer fits";
+    case Situation::LayerTooLarge:
+      return "no layer fits";
+  }
+  return {};
+}
+
+// What the ranks idle for longest; none: less than half a per cent.
+std::optional<Part> longest_idle(const FoundPlan& plan) {
+  const std::vector<Part> parts = parts_of(plan);
+  const auto longest =
+      std::max_element(parts.begin() + 1, parts.end(),
+                       [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+  if (longest->seconds <= 0.005 * plan.step_s) return std::nullopt;
+  return *longest;
+}
+
+// One line for each cluster and number of GPUs: what limits its best plan, what would help.
+std::string reasons_text(const SearchReport& report) {
+  const auto explained = [](const SearchCase& one) { return one.result.situation.has_value(); };
+  if (std::ranges::none_of(report.cases, explained)) return {};
+  std::string text = fmt::format("\nwhy{:25} {:>5}  {:<22} {:<36} {}\n", "", "GPUs", "on one GPU",
+                                 "the step", "what would shorten it most");
+  for (const SearchCase& one : report.cases) {
+    if (!explained(one)) continue;
+    const SearchResult& result = one.result;
+    std::string step, helps;
+    if (!result.best.empty()) {
+      const FoundPlan& best = result.best.front();
+      step = fmt::format("computing {:.1f} %", 100 * best.busy_s / best.step_s);
+      if (const std::optional<Part> idle = longest_idle(best)) {
+        step += fmt::format(", {} {:.1f} %", idle->name, 100 * idle->seconds / best.step_s);
+      }
+      if (!result.sensitivities.empty()) {
+        const Sensitivity& first = result.sensitivities.front();
+        helps = fmt::format("{} +{:.0f} %: {:.1f} %", first.what, 100 * (first.factor - 1),
+                            100 * (1 - first.step_s / best.step_s));
+      }
+    }
+    text += fmt::format("{:<28} {:>5}  {:<22} {:<36} {}", one.cluster.substr(0, 28), one.gpus,
+                        situation_words(*result.situation), step, helps);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
 }
 
 std::string cases_text(const SearchReport& report) {
@@ -245,6 +296,11 @@ Json plans_json(const std::vector<FoundPlan>& plans) {
   return list;
 }
 
+std::string_view situation_name(Situation situation) {
+  constexpr std::string_view kNames[] = {"everything_fits", "state_too_large", "layer_too_large"};
+  return kNames[static_cast<std::size_t>(situation)];
+}
+
 Json case_json(const SearchCase& one) {
   const SearchResult& r = one.result;
   Json json = {{"cluster", one.cluster},
@@ -257,16 +313,12 @@ Json case_json(const SearchCase& one) {
                {"interrupted", r.interrupted},
                {"best", plans_json(r.best)},
                {"front", plans_json(r.front)}};
-  if (!r.front.empty() || r.best.empty()) {
-    constexpr std::string_view kNames[] = {"everything_fits", "state_too_large", "layer_too_large"};
-    json["situation"] = {{"name", kNames[static_cast<std::size_t>(r.situation.situation)]},
-                         {"weights_fit", r.situation.weights_fit},
-                         {"replica_bytes", r.situation.replica_bytes},
-                         {"weights_bytes", r.situation.weights_bytes},
-                         {"layer_bytes", r.situation.layer_bytes},
-                         {"capacity_bytes", r.situation.capacity}};
-  } else {
-    json["situation"] = nullptr;
+  json["situation"] = nullptr;
+  if (r.situation) {
+    const SituationReport& s = *r.situation;
+    json["situation"] = {{"name", situation_name(s.situation)}, {"weights_fit", s.weights_fit},
+                         {"replica_bytes", s.replica_bytes},    {"weights_bytes", s.weights_bytes},
+                         {"layer_bytes", s.layer_bytes},        {"capacity_bytes", s.capacity}};
   }
   Json changes = Json::array();
   for (const Sensitivity& s : r.sensitivities) {
@@ -338,7 +390,7 @@ std::string search_text(const SearchReport& report) {
   if (interrupted) text += "  interrupted: the best so far\n";
   if (!complete) text += "  ended at its limit of work: a better plan may be left\n";
   text += "\n";
-  if (!single) return text + cases_text(report);
+  if (!single) return text + cases_text(report) + reasons_text(report);
   text += one_text(report.cases.front());
   const SearchCase& one = report.cases.front();
   if (report.tokens > 0 && one.train) text += "\n" + cases_text(report);
@@ -359,15 +411,20 @@ std::string search_csv(const SearchReport& report) {
       "cluster,gpus,rank,step_time_s,tokens_per_s,mfu,bubble_ratio,peak_device_bytes,"
       "headroom_bytes,usd_per_step,energy_j,tensor_parallel,pipeline_parallel,context_parallel,"
       "data_parallel,schedule,virtual_stages,micro_batch,recompute,zero_stage,sequence_parallel,"
-      "precision,offload,time_to_train_s,cost_usd\n";
+      "precision,offload,time_to_train_s,cost_usd,situation,idle_most_for,helps_most,"
+      "step_time_then_s\n";
   for (const SearchCase& one : report.cases) {
     std::int32_t rank = 0;
     for (const FoundPlan& f : one.result.best) {
       const Plan& p = f.plan;
       ++rank;
       const bool first = rank == 1 && one.train.has_value();
+      const std::optional<Part> idle = longest_idle(f);
+      const auto& changes = one.result.sensitivities;
+      const Sensitivity* helps = rank == 1 && !changes.empty() ? &changes.front() : nullptr;
       text += fmt::format(
-          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}"
+          "\n",
           csv_field(one.cluster), one.gpus, rank, f.step_s, f.tokens_per_s,
           f.mfu ? fmt::format("{}", *f.mfu) : "", f.bubble_ratio, f.peak_device,
           f.capacity - f.peak_device, f.usd_per_step ? fmt::format("{}", *f.usd_per_step) : "",
@@ -375,7 +432,10 @@ std::string search_csv(const SearchReport& report) {
           p.schedule, p.virtual_stages, p.micro_batch, name_of(p.recompute), p.zero_stage,
           p.sequence_parallel, p.precision.name, name_of(p.offload),
           first ? fmt::format("{}", one.train->seconds) : "",
-          first && one.train->usd ? fmt::format("{}", *one.train->usd) : "");
+          first && one.train->usd ? fmt::format("{}", *one.train->usd) : "",
+          rank == 1 && one.result.situation ? situation_name(one.result.situation->situation) : "",
+          idle ? idle->name : "", helps ? helps->what : "",
+          helps ? fmt::format("{}", helps->step_s) : "");
     }
   }
   return text;

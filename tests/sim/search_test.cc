@@ -138,7 +138,7 @@ TEST(Search, RecommendsReplicasWhereEverythingFitsOnEachGpu) {
                                            R"({"global_batch": 64, "zero_stage": [0, 1],
                                                "overlap": {"gradient_reduce": true}})"));
   const SearchResult result = search(space, cluster_of(space), {}).value();
-  EXPECT_EQ(result.situation.situation, Situation::EverythingFits);
+  EXPECT_EQ(result.situation->situation, Situation::EverythingFits);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
   EXPECT_EQ(best.data_parallel, 8) << layout_text(best);
@@ -148,8 +148,8 @@ TEST(Search, RecommendsZeroOrAPipelineWhereTheTrainingStateDoesNotFit) {
   const Space space = space_of(scenario_of("\"llama2-7b\"", "dgx-a100-80gb", 8,
                                            R"({"global_batch": 32, "sequence_length": 2048})"));
   const SearchResult result = search(space, cluster_of(space), {}).value();
-  EXPECT_EQ(result.situation.situation, Situation::StateTooLarge);
-  EXPECT_TRUE(result.situation.weights_fit);
+  EXPECT_EQ(result.situation->situation, Situation::StateTooLarge);
+  EXPECT_TRUE(result.situation->weights_fit);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
   EXPECT_EQ(best.tensor_parallel, 1) << layout_text(best);
@@ -164,7 +164,7 @@ TEST(Search, RecommendsTensorParallelismInTheNodeWhereNotEvenALayerFits) {
       "dgx-a100-80gb", 16, R"({"global_batch": 32, "zero_stage": [0, 1, 2]})"));
   const Cluster cluster = cluster_of(space);
   const SearchResult result = search(space, cluster, {}).value();
-  EXPECT_EQ(result.situation.situation, Situation::LayerTooLarge);
+  EXPECT_EQ(result.situation->situation, Situation::LayerTooLarge);
   ASSERT_FALSE(result.best.empty());
   const Plan& best = result.best.front().plan;
   EXPECT_GT(best.tensor_parallel, 1) << layout_text(best);
