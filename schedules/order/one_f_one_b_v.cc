@@ -23,11 +23,9 @@ constexpr std::array kBlocks{
     Block{{2, 1, 3, 3}, {2, 3, 2}, 12}, Block{{1, 1, 4, 3}, {3, 8, 3}, 18},
 };
 
-constexpr std::int32_t kBackward = 2;         // units of one backward
-constexpr std::int32_t kShiftOps = 12'000;    // larger orders are not improved
-constexpr std::int32_t kShiftAllOps = 3'000;  // up to here every candidate is
+constexpr std::int32_t kBackward = 2;       // units of one backward
+constexpr std::int32_t kShiftOps = 12'000;  // larger orders are not improved
 constexpr std::int32_t kShiftRounds = 8;
-constexpr std::size_t kFinalists = 3;
 
 using Slots = std::array<bool, kInterval>;  // units of the interval that a position has taken
 
