@@ -6,11 +6,12 @@ namespace rehearse {
 namespace {
 
 // Tokens of one chunk of the loss: the fp32 logits of a chunk hold as many elements as (n, h), but
-// a chunk has at least 128 rows (or half of all) so that its products stay efficient.
+// a chunk has at least 256 rows (or half of all) so that its products stay efficient: each reads
+// and packs the whole table.
 std::int64_t loss_chunk_tokens(const RankShape& shape) {
   const std::int64_t by_size =
       shape.tokens * shape.hidden / std::max<std::int64_t>(shape.vocabulary, 1);
-  const std::int64_t least = std::min<std::int64_t>((shape.tokens + 1) / 2, 128);
+  const std::int64_t least = std::min<std::int64_t>((shape.tokens + 1) / 2, 256);
   const std::int64_t chunk = std::clamp<std::int64_t>(by_size, least, shape.tokens);
   return chunk >= 256 ? chunk / 128 * 128 : chunk;
 }
