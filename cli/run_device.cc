@@ -1,6 +1,8 @@
 #include "cli/run_device.h"
 
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "exec/cpu_backend.h"
 #include "exec/group_instances.h"
@@ -43,10 +45,12 @@ Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
                                                                double timeout_s) const {
   if (!cuda()) return exec::make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
+  const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
   return module_->make_backend(
       {.device = local,
        .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
        .timeout_s = timeout_s,
+       .graphs = graphs == nullptr || std::string_view(graphs) != "0",
        .label = [&schedule](OpId op) { return op_label(schedule, op); }});
 }
 

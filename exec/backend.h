@@ -70,6 +70,9 @@ class Backend {
   virtual void begin_step() {}
   virtual void begin(Lane, OpId, std::span<const OpId> /*waits, of this rank*/) {}
   virtual void end(Lane, OpId) {}
+  // Between begin and end of a compute op whose body meets no other rank and does the same in every
+  // step. True: the device repeats what it did then, and the caller leaves the body out.
+  virtual bool replay(Lane, OpId) { return false; }
   // Everything of the step has ended. Error: what the device says.
   virtual Result<> end_step() { return {}; }
   // Of an op of the last step [ns since begin_step]; false: the interpreter's own clock is right.
@@ -104,6 +107,18 @@ class Backend {
   // dx(m, k) = dy(m, n) w(n, k)
   virtual void linear_input(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
                             const void* w, void* dx) = 0;
+  // In one pass where a device can: u = as linear, g = gelu(u).
+  virtual void linear_gelu(Lane lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                           const void* w, const void* bias, void* u, void* g) {
+    linear(lane, m, n, k, x, w, bias, u);
+    gelu(lane, m * n, u, g);
+  }
+  // Likewise: du(m, k) = gelu'(u) * (dy(m, n) w(n, k))
+  virtual void linear_input_gelu(Lane lane, std::int64_t m, std::int64_t n, std::int64_t k,
+                                 const void* dy, const void* w, const void* u, void* du) {
+    linear_input(lane, m, n, k, dy, w, du);
+    gelu_backward(lane, m * k, du, u, du);
+  }
   // dw(n, k) += dy(m, n)^T x(m, k)
   virtual void linear_weight(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
                              const void* x, float* dw) = 0;
@@ -191,6 +206,14 @@ class Backend {
                                  const float* logits, const float* maxima, const float* sums,
                                  const std::int32_t* targets, float scale, void* d_logits,
                                  float* loss) = 0;
+  // The three of them, in fewer passes where a device can. REQUIRES: the whole vocabulary is here.
+  virtual void cross_entropy(Lane lane, std::int64_t rows, const VocabularyShape& shape,
+                             const float* logits, const std::int32_t* targets, float scale,
+                             float* maxima, float* sums, void* d_logits, float* loss) {
+    row_maxima(lane, rows, shape, logits, maxima);
+    row_sums(lane, rows, shape, logits, maxima, targets, sums);
+    loss_and_gradient(lane, rows, shape, logits, maxima, sums, targets, scale, d_logits, loss);
+  }
 };
 
 }  // namespace rehearse::exec

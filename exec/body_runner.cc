@@ -91,6 +91,12 @@ struct BodyRunner::Shared {
     return bodies[static_cast<std::size_t>(std::max(slice, 0))][static_cast<std::size_t>(kind)]
                  [static_cast<std::size_t>(direction)];
   }
+  // Has the body a collective?
+  bool meets(SegmentKind kind, Direction direction, std::int32_t slice) const {
+    return std::ranges::any_of(body(kind, direction, slice).nodes, [](const Node& node) {
+      return collective_kind(node.kind) != OpKind::Forward;
+    });
+  }
 };
 
 BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
@@ -123,6 +129,12 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
   }
 }
 BodyRunner::~BodyRunner() = default;
+
+bool BodyRunner::alone(const ComputeOp& op) const {
+  return std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
+    return shared_->meets(segment.kind, direction_of(op.kind), op.slice);
+  });
+}
 
 struct OpCursor::State {
   const BodyRunner::Shared& shared;
@@ -307,6 +319,8 @@ struct OpCursor::State {
     }
   }
 
+  bool gated() const { return shared.model.mlp == MlpKind::Gated; }
+
   void gemm(const Node& n) {
     const Roles& p = roles();
     const std::string_view name = n.name;
@@ -318,7 +332,20 @@ struct OpCursor::State {
       const int role = qkv ? p.qkv : up ? p.up : name == "gemm proj" ? p.projection : p.down;
       // The bias of a row-parallel product is added after the sum over tp.
       const int bias = qkv ? p.qkv_bias : up ? p.up_bias : -1;
+      if (up && !gated()) {  // with the GELU that is the next node
+        const Node& activation = body->nodes[node++];
+        return device.linear_gelu(lane, n.m, n.n, n.k, r(n, 0), parameter(role), parameter(bias),
+                                  w(n), w(activation));
+      }
       device.linear(lane, n.m, n.n, n.k, r(n, 0), parameter(role), parameter(bias), w(n));
+    } else if (name == "gemm d_fc2 input" && !gated()) {  // with the GELU's gradient: in place
+      const auto follows = [](const Node& next) {
+        return next.kind == NodeKind::ActivationBackward;
+      };
+      const auto activation = std::find_if(body->nodes.begin() + static_cast<std::ptrdiff_t>(node),
+                                           body->nodes.end(), follows);
+      device.linear_input_gelu(lane, n.m, n.k, n.n, r(n, 0), parameter(p.down), r(*activation, 1),
+                               w(n));
     } else if (n.role == GemmRole::InputGradient) {
       const int role = name == "gemm d_fc2 input"    ? p.down
                        : name == "gemm d_fc1 input"  ? p.up
@@ -482,10 +509,10 @@ struct OpCursor::State {
                     at().targets + chunk, floats(w(n)));
   }
   void cross_entropy(const Node& n) {
-    if (n.name == "row maxima") {
-      row_maxima(n);
-    } else if (n.name == "row sums, targets") {
-      row_sums(n);
+    if (n.name == "row maxima") {  // nobody else has logits: the next two nodes at once
+      const Node &sums = body->nodes[node++], &loss = body->nodes[node++];
+      device.cross_entropy(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), at().targets + chunk,
+                           scale, floats(w(n)), floats(w(sums)), w(loss), at().loss);
     } else {
       device.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
                                floats(r(n, 2)), at().targets + chunk, scale, w(n), at().loss);
@@ -516,7 +543,6 @@ struct OpCursor::State {
   void run(const Node& n) {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
-    const bool gated = shared.model.mlp == MlpKind::Gated;
     switch (n.kind) {
       case NodeKind::Gemm:
         return gemm(n);
@@ -532,11 +558,10 @@ struct OpCursor::State {
                    ? norm_backward(n, own(r(n, 0)), r(n, 3), p.norm1, p.norm1_bias)
                    : norm_backward(n, own(r(n, 0)), r(n, 3), p.norm2, p.norm2_bias);
       case NodeKind::Activation:
-        return gated ? device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n))
-                     : device.gelu(lane, s.tokens * s.ffn, r(n, 0), w(n));
+        return device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));  // GELU: in its product
       case NodeKind::ActivationBackward:
-        return gated ? device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n))
-                     : device.gelu_backward(lane, s.tokens * s.ffn, r(n, 0), r(n, 1), w(n));
+        if (!gated()) return;  // with its product
+        return device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
       case NodeKind::Rope:
         return rope(n);
       case NodeKind::Attention:

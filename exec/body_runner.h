@@ -63,6 +63,8 @@ class BodyRunner {
   // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
   BodyRunner(const Transformer& model, const Plan& plan);
   ~BodyRunner();
+  // No body of the op meets other ranks.
+  bool alone(const ComputeOp& op) const;
   struct Shared;
   const Shared& shared() const { return *shared_; }
 

@@ -19,6 +19,7 @@ struct CudaOptions {
   std::int32_t device = 0;                   // LOCAL_RANK of the process, modulo the devices there
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
+  bool graphs = true;                        // of ops that do the same in every step
   std::function<std::string(OpId)> label;    // of an op, for errors
 };
 
@@ -35,7 +36,7 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;

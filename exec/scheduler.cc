@@ -25,6 +25,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
                      Observer* observer, int workers)
     : local_(local),
       s_(local.schedule),
+      runner_(runner),
       communicator_(communicator),
       observer_(observer),
       workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
@@ -263,6 +264,13 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
 
 void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+  const bool fresh = queue.half == 0 && !queue.started;
+  if (fresh && local_.backend.asynchronous() &&
+      std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); }) &&
+      local_.backend.replay(queue.lane, id)) {
+    lock.lock();
+    return finish(queue);
+  }
   for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {

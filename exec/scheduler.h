@@ -91,6 +91,7 @@ class Scheduler {
 
   LocalRanks& local_;
   const Schedule& s_;
+  const BodyRunner& runner_;
   Communicator* communicator_;
   Observer* observer_;
   const int workers_;

@@ -13,6 +13,7 @@
 
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/gemm.h"
+#include "exec/cuda/graphs.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/make.h"
 #include "exec/cuda/streams.h"
@@ -24,11 +25,14 @@ std::size_t size(std::int64_t bytes) {
   return static_cast<std::size_t>(bytes);
 }
 
+constexpr std::string_view kGraph = "CUDA graph of an op (REHEARSE_CUDA_GRAPHS=0 does without)";
+
 class CudaBackend final : public Backend, public StreamSource {
  public:
   explicit CudaBackend(const CudaOptions& options)
       : options_(options),
         type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
+        graphs_(options.graphs),
         streams_(options.label) {
     cudaDeviceProp properties{};
     streams_.check(cudaGetDeviceProperties(&properties, options.device), "cudaGetDeviceProperties");
@@ -73,11 +77,22 @@ class CudaBackend final : public Backend, public StreamSource {
   }
 
   // --- order -----------------------------------------------------------------
-  void begin_step() override { streams_.begin_step(); }
+  void begin_step() override {
+    graphs_.begin_step();
+    streams_.begin_step();
+  }
   void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
     streams_.begin(lane, op, waits);
   }
-  void end(Lane lane, OpId op) override { streams_.end(lane, op); }
+  void end(Lane lane, OpId op) override {
+    streams_.check(graphs_.end(lane.rank, op, on(lane)), kGraph);
+    streams_.end(lane, op);
+  }
+  bool replay(Lane lane, OpId op) override {
+    bool launched = false;
+    streams_.check(graphs_.replay(lane.rank, op, on(lane), &launched), kGraph);
+    return launched;
+  }
   Result<> end_step() override {
     const Result<> finished =
         streams_.finish(options_.timeout_s, [this] { return failed_ ? failed_() : std::string(); });
@@ -203,6 +218,20 @@ class CudaBackend final : public Backend, public StreamSource {
                     const void* w, void* dx) override {
     streams_.check(gemm_.linear_input(on(l), type_, m, n, k, dy, w, dx, workspace(l)),
                    "gemm input gradient");
+  }
+  void linear_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                   const void* w, const void* bias, void* u, void* g) override {
+    const int error = gemm_.linear_gelu(on(l), type_, m, n, k, x, w, bias, u, g, workspace(l));
+    if (error != cudaErrorNotSupported) return streams_.check(error, "gemm with gelu");
+    Backend::linear_gelu(l, m, n, k, x, w, bias, u, g);
+  }
+  void linear_input_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
+                         const void* w, const void* u, void* du) override {
+    const int error = gemm_.linear_input_gelu(on(l), type_, m, n, k, dy, w, u, du, workspace(l));
+    if (error != cudaErrorNotSupported) {
+      return streams_.check(error, "gemm input gradient with gelu");
+    }
+    Backend::linear_input_gelu(l, m, n, k, dy, w, u, du);
   }
   void linear_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
                      const void* x, float* dw) override {
@@ -343,6 +372,13 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cuda::loss_and_gradient(on(l), type_, rows, v.columns, v.valid, v.first, logits,
                                            maxima, sums, targets, scale, d_logits, loss),
                    "loss");
+  }
+  void cross_entropy(Lane l, std::int64_t rows, const VocabularyShape& v, const float* logits,
+                     const std::int32_t* targets, float scale, float* maxima, float* sums,
+                     void* d_logits, float* loss) override {
+    streams_.check(cuda::cross_entropy(on(l), type_, rows, v.columns, v.valid, logits, targets,
+                                       scale, maxima, sums, d_logits, loss),
+                   "cross-entropy");
   }
 
  private:
@@ -507,6 +543,7 @@ class CudaBackend final : public Backend, public StreamSource {
   std::map<void*, std::pair<PinnedMemory*, std::int64_t>> offloads_;
   std::function<std::string()> failed_;
   Gemm gemm_;
+  Graphs graphs_;
   Streams streams_;
 };
 

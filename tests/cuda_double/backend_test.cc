@@ -43,10 +43,12 @@ Result<std::vector<StepReport>> train_here(Prepared& p, Interpreter& process) {
   return train(process, p.plan, options, data.value(), nullptr);
 }
 
-Trained train_on_double(Family family, const Keys& keys) {
+Trained train_on_double(Family family, const Keys& keys, bool graphs = true) {
   Prepared p = prepare(family, keys);
   Trained out;
-  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p));
+  CudaOptions options = cuda_options(p);
+  options.graphs = graphs;
+  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(options);
   EXPECT_TRUE(backend) << backend.error().message;
   const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;
@@ -103,6 +105,39 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{Family::Llama,
                   Keys{"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}},
         std::pair{Family::Llama, Keys{"tensor_parallel=4"}}));
+
+std::int64_t compute_ops(const Prepared& p) {
+  std::int64_t count = 0;
+  for (const Op& op : p.schedule.ops) count += is_compute(op.kind) ? 1 : 0;
+  return count;
+}
+
+// From the second of four steps on every op that meets no other rank is launched as a graph.
+TEST(Graphs, HoldEveryOpThatMeetsNobody) {
+  const Keys keys{"pipeline_parallel=2", "recompute=full"};
+  const std::int64_t ops = compute_ops(prepare(Family::Gpt2, keys));
+  const cuda_double::GraphCounts before = cuda_double::graphs();
+  ASSERT_EQ(train_on_double(Family::Gpt2, keys).error, "");
+  const cuda_double::GraphCounts after = cuda_double::graphs();
+  EXPECT_EQ(after.captured - before.captured, ops);
+  EXPECT_EQ(after.launched - before.launched, 3 * ops);
+}
+
+TEST(Graphs, LeaveOutOpsThatMeetTheirTensorParallelGroup) {
+  const cuda_double::GraphCounts before = cuda_double::graphs();
+  ASSERT_EQ(train_on_double(Family::Gpt2, {"tensor_parallel=2"}).error, "");
+  EXPECT_EQ(cuda_double::graphs().captured, before.captured);
+}
+
+TEST(Graphs, AreLeftOutWhenAskedTo) {
+  const cuda_double::GraphCounts before = cuda_double::graphs();
+  const Trained with = train_on_double(Family::Gpt2, {});
+  EXPECT_GT(cuda_double::graphs().captured, before.captured);
+  const cuda_double::GraphCounts between = cuda_double::graphs();
+  const Trained without = train_on_double(Family::Gpt2, {}, false);
+  EXPECT_EQ(cuda_double::graphs().captured, between.captured);
+  EXPECT_TRUE(distance(with, without).bitwise);
+}
 
 // ---- NCCL's double: one "process" is a thread that holds one rank -----------
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "tests/cuda_double/device.h"
 
@@ -22,6 +23,7 @@ constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs
 std::atomic<size_t> allocated{0};
 std::mutex sizes_mutex;
 std::map<void*, size_t> sizes;
+std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
 
@@ -39,7 +41,19 @@ struct CUevent_st {
   std::shared_ptr<Firing> latest;  // null: never recorded, counts as fired
 };
 
+// Captures that this thread has begun: meanwhile it may not allocate or copy at once.
+thread_local int capturing = 0;
+
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+  bool broken = false;  // something was asked for that no graph can hold
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+
 struct CUstream_st {
+  std::unique_ptr<CUgraph_st> capture;  // null: work is done; by the thread that issues
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> work;
@@ -81,6 +95,11 @@ namespace {
 std::mutex streams_mutex;
 std::deque<cudaStream_t> streams;  // alive
 
+cudaError_t spoil(cudaStream_t stream) {
+  stream->capture->broken = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
 cudaError_t no_device() {
   return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
 }
@@ -90,6 +109,10 @@ cudaError_t no_device() {
 namespace rehearse::cuda_double {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->capture != nullptr) {
+    stream->capture->work.push_back(std::move(work));
+    return;
+  }
   {
     const std::scoped_lock lock(stream->mutex);
     stream->work.push_back(std::move(work));
@@ -100,6 +123,10 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
 void shake(std::uint64_t seed, int microseconds) {
   shake_seed = seed;
   shake_us = microseconds;
+}
+
+GraphCounts graphs() {
+  return {captured.load(), launched.load()};
 }
 
 void set_devices(int count) {
@@ -161,6 +188,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 
 cudaError_t cudaMalloc(void** to, size_t bytes) {
+  if (capturing > 0) return cudaErrorStreamCaptureUnsupported;
   *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*to == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*to, 0xA5, bytes);  // nobody may rely on zeros
@@ -191,6 +219,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  if (capturing > 0) return cudaErrorStreamCaptureUnsupported;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -244,6 +273,40 @@ cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->capture != nullptr) return cudaErrorIllegalState;
+  stream->capture = std::make_unique<CUgraph_st>();
+  ++capturing;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (stream->capture == nullptr) return cudaErrorIllegalState;
+  const std::unique_ptr<CUgraph_st> held = std::move(stream->capture);
+  --capturing;
+  if (held->broken) return cudaErrorStreamCaptureInvalidated;
+  *graph = new CUgraph_st(*held);
+  ++captured;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  *made = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  ++launched;
+  for (const std::function<void()>& work : graph->work) enqueue(stream, work);
+  return cudaSuccess;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
   *event = new CUevent_st;
   return cudaSuccess;
@@ -255,7 +318,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
+// Captures of ours join no other stream: an event inside one is a mistake.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream->capture != nullptr) return spoil(stream);
   const auto firing = std::make_shared<Firing>();
   event->latest = firing;
   enqueue(stream, [firing] {
@@ -269,6 +334,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  if (stream->capture != nullptr) return spoil(stream);
   const std::shared_ptr<Firing> firing = event->latest;
   if (firing == nullptr) return cudaSuccess;
   enqueue(stream, [firing] {

@@ -17,6 +17,12 @@ void enqueue(cudaStream_t stream, std::function<void()> work);
 // is not ordered by events comes out of order.
 void shake(std::uint64_t seed, int microseconds);
 
+// Graphs that were captured, and launches of them, since the program began.
+struct GraphCounts {
+  std::int64_t captured = 0, launched = 0;
+};
+GraphCounts graphs();
+
 // ---- faults ----
 // How many devices there are; 0: as on a machine without a driver (error 35).
 void set_devices(int count);

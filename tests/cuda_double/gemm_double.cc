@@ -70,6 +70,33 @@ int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::in
   });
   return 0;
 }
+// As the epilogues: GELU of the sum in fp32, beside the rounded u that is kept.
+int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                      const void* x, const void* w, const void* bias, void* u, void* y,
+                      GemmWorkspace) {
+  if (t != Type::BFloat16) return cudaErrorNotSupported;
+  cuda_double::enqueue(s, [=] {
+    std::vector<float> out(static_cast<std::size_t>(m * n));
+    exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), out.data());
+    exec::add_bias(m, n, floats(t, bias, n).data(), out.data());
+    store(t, out, u);
+    exec::gelu(m * n, out.data(), out.data());
+    store(t, out, y);
+  });
+  return 0;
+}
+int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
+                            const void* dy, const void* w, const void* u, void* du, GemmWorkspace) {
+  if (t != Type::BFloat16) return cudaErrorNotSupported;
+  cuda_double::enqueue(s, [=] {
+    std::vector<float> out(static_cast<std::size_t>(m * k));
+    exec::linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
+                       out.data());
+    exec::gelu_backward(m * k, out.data(), floats(t, u, m * k).data(), out.data());
+    store(t, out, du);
+  });
+  return 0;
+}
 int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                         const void* dy, const void* x, float* dw, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {

@@ -168,6 +168,16 @@ int row_sums(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t val
   return run(s,
              [=] { exec::row_sums(rows, columns, valid, first, logits, maxima, targets, sums); });
 }
+int cross_entropy(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+                  const float* logits, const std::int32_t* targets, float scale, float* maxima,
+                  float* sums, void* d_logits, float* loss) {
+  return run(s, t, [=] {
+    exec::row_maxima(rows, columns, valid, logits, maxima);
+    exec::row_sums(rows, columns, valid, 0, logits, maxima, targets, sums);
+    exec::loss_and_gradient(rows, columns, valid, 0, logits, maxima, sums, targets, scale,
+                            f(d_logits), loss);
+  });
+}
 int loss_and_gradient(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid,
                       std::int64_t first, const float* logits, const float* maxima,
                       const float* sums, const std::int32_t* targets, float scale, void* d_logits,
