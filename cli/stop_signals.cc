@@ -2,33 +2,38 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
 #include <ctime>
 
 namespace rehearse::cli {
 namespace {
 
-volatile std::sig_atomic_t signal_received = 0;  // what a handler may write
+// The first signal and the second of its coming in one word, because handlers of two threads may
+// run at once. 0: none came.
+std::atomic<std::int64_t> first = 0;
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // what a handler may touch
 
-volatile std::sig_atomic_t second_received = 0;
+constexpr std::int64_t kSignals = 256;
 
 // `timeout` and launchers signal a process and its group: a signal told twice within a second is
 // one.
 void remember(int signal) {
+  const int error = errno;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  const auto second = static_cast<std::sig_atomic_t>(now.tv_sec);
-  if (signal_received == 0) {
-    signal_received = signal;
-    second_received = second;
-  } else if (second - second_received > 1) {
-    _exit(128 + signal);
-  }
+  const std::int64_t second = now.tv_sec;
+  std::int64_t before = 0;
+  const bool came_first = first.compare_exchange_strong(before, second * kSignals + signal);
+  if (!came_first && second - before / kSignals > 1) _exit(128 + signal);
+  errno = error;
 }
 
 }  // namespace
 
 StopSignals::StopSignals() {
-  signal_received = 0;
+  first = 0;
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
@@ -46,7 +51,7 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::received() {
-  return signal_received;
+  return static_cast<int>(first % kSignals);
 }
 
 }  // namespace rehearse::cli
