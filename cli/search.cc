@@ -215,12 +215,12 @@ void add_search(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--gpus", options->gpus, "numbers of GPUs instead of the scenario's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--cluster", options->clusters, "cluster files instead of the scenario's");
   command->add_option("--price", options->prices, "USD per GPU and hour, one or one per cluster")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e6));
   command->add_option("--tokens", options->tokens, "budget: time to train and cost for so many")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1.0, 1e18));
   command->add_option("--change", options->change, "per cent, of the better hardware under `why`")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
@@ -230,7 +230,7 @@ void add_search(CLI::App& app, int& exit_code) {
   command->add_option("--save", options->save, "write every plan listed as a scenario into DIR");
   command->add_option("--svg", options->svg, "write throughput and cost against GPUs to FILE");
   command->add_option("--threads", options->threads, "default: all cores; the result is the same")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_flag("--csv", options->csv, "one row per plan");
   command->footer("Example: rehearse search gpt3-175b-1024.json --gpus 512 1024 2048 --top 3");

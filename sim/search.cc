@@ -92,8 +92,9 @@ class Searcher {
     }
     if (result_.plans == 0 && !stopped()) {
       if (refused) return refused;
-      return Error{space_.base.path +
-                   ": plan: no combination of the sizes gives the number of gpus"};
+      return Error{space_.base.path + ": plan: " +
+                   (sizes.empty() ? "no combination of the sizes gives the number of gpus"
+                                  : "no micro_batch divides global_batch / data_parallel")};
     }
     std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
       return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);

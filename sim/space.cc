@@ -43,6 +43,10 @@ JsonValue& member_of(JsonValue& object, std::string_view key) {
   return object.members.back().value;
 }
 
+bool is_schedule(const std::string& name) {
+  return name == "none" || name.starts_with("file:") || find_schedule(name) != nullptr;
+}
+
 // A list, or {"min": a, "max": b} for a number: what `search` alone takes.
 bool is_range(const JsonValue& value, const KeySpec& spec) {
   return value.is(JsonKind::Object) && (spec.types & kObject) == 0 &&
@@ -177,6 +181,12 @@ class SpaceReader {
         return report_.fail(item.line, at, "must be a value");
       }
       check_key(item, spec, at, report_);
+      if (member.key == "schedule" && item.is(JsonKind::String) && !is_schedule(item.text)) {
+        const std::string_view close = nearest_schedule(item.text);
+        report_.fail(item.line, at,
+                     "unknown schedule " + json_excerpt(item.text) +
+                         (close.empty() ? "" : ", the nearest known one is " + std::string(close)));
+      }
     }
     space_.lists.push_back({member.key, std::move(member.value.items)});
     member.value = {};
