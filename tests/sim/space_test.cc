@@ -98,7 +98,7 @@ TEST(Space, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of(R"({"recompute": ["none", "ful"]})").find("plan.recompute[1]: "),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"schedule": ["1f1b", "1f2b"]})"),
-            "tests/small.json:1: plan.schedule[1]: unknown schedule \"1f2b\", the nearest known one is 1f1b");
+            "x.json:1: plan.schedule[1]: unknown schedule \"1f2b\", the nearest known one is 1f1b");
   EXPECT_NE(error_of(R"({"tensor_paralel": [1]})").find("tensor_parallel"), std::string::npos);
 }
 
