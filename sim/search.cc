@@ -91,10 +91,12 @@ class Searcher {
       }
     }
     if (result_.plans == 0 && !stopped()) {
-      if (refused) return refused;
+      const bool legal = std::ranges::any_of(
+          meshes_, [](const MeshCandidates& mesh) { return !mesh.cores.empty(); });
+      if (refused && !legal) return refused;
       return Error{space_.base.path + ": plan: " +
-                   (sizes.empty() ? "no combination of the sizes gives the number of gpus"
-                                  : "no micro_batch divides global_batch / data_parallel")};
+                   (legal ? "no micro_batch divides global_batch / data_parallel"
+                          : "no combination of the sizes gives the number of gpus")};
     }
     std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
       return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);

@@ -29,8 +29,9 @@ std::string count(double value) {
   return text;
 }
 std::string energy(double joules) {
-  return joules >= 1e5 ? fmt::format("{:.2f} MJ", joules * 1e-6)
-                       : fmt::format("{:.1f} kJ", joules * 1e-3);
+  return joules >= 1e5   ? fmt::format("{:.2f} MJ", joules * 1e-6)
+         : joules >= 1e2 ? fmt::format("{:.1f} kJ", joules * 1e-3)
+                         : fmt::format("{:.2f} J", joules);
 }
 std::string days(double s) {
   if (s >= 86400) return fmt::format("{:.1f} d", s / 86400);

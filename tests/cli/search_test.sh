@@ -1,0 +1,84 @@
+#!/bin/sh
+# rehearse search as people and scripts call it. Usage: search_test.sh REHEARSE, in the project's
+# root.
+rehearse=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+fail() { echo "search_test: $*"; status=1; }
+
+cat >"$work/tiny.json" <<'JSON'
+{
+  "name": "search test",
+  "model": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16,
+            "vocab_size": 256, "resid_pdrop": 0},
+  "cluster": "clusters/dgx-a100-80gb.json",
+  "gpus": 4,
+  "plan": {"global_batch": 8, "sequence_length": 16, "precision": "fp32", "runtime": "rehearse"},
+  "train": {"steps": 2, "learning_rate": 0.003}
+}
+JSON
+scenario=$work/tiny.json
+
+# Every plan is saved as a scenario: `simulate` predicts what was listed, `run` trains it.
+"$rehearse" search "$scenario" --top 3 --save "$work/plans" --json >"$work/found.json" || fail "exit $?"
+listed=$(sed -n 's/.*"step_time_s": \([0-9.e-]*\),/\1/p' "$work/found.json" | head -3)
+number=0
+for listed_step in $listed; do
+  number=$((number + 1))
+  plan=$work/plans/plan-0$number.json
+  step=$("$rehearse" simulate "$plan" --json | sed -n 's/.*"step_time_s": \([0-9.e-]*\),.*/\1/p' | head -1)
+  [ "$step" = "$listed_step" ] || fail "plan $number: listed $listed_step, simulated $step"
+  "$rehearse" run "$plan" >"$work/run" 2>&1 || fail "plan $number does not run: $(cat "$work/run")"
+done
+[ "$number" -eq 3 ] || fail "$number plans saved instead of 3"
+
+# The same bytes for any number of threads.
+for threads in 1 2 5; do
+  "$rehearse" search "$scenario" --json --threads $threads >"$work/threads-$threads.json"
+  cmp -s "$work/threads-1.json" "$work/threads-$threads.json" || fail "$threads threads differ"
+done
+
+# A table over clusters says for each row what limits it and what would help; CSV has it too.
+"$rehearse" search "$scenario" --gpus 2 4 --cluster dgx-a100-80gb dgx-h100 >"$work/table" || fail "table: exit $?"
+[ "$(grep -c 'all of it fits .*computing .* +20 %: ' "$work/table")" -eq 4 ] || fail "no reasons: $(cat "$work/table")"
+"$rehearse" search "$scenario" --top 2 --csv >"$work/csv"
+awk -F, 'NR == 1 { columns = NF } NF != columns { exit 1 } END { exit NR != 3 }' "$work/csv" || fail "csv: $(cat "$work/csv")"
+
+# Ctrl-C: the best so far, a clean exit.
+"$rehearse" search scenarios/search/llama3-70b.json --json >"$work/stopped" 2>"$work/err" &
+search=$!
+sleep 1
+kill -INT $search 2>/dev/null
+wait $search
+code=$?
+[ "$code" -eq 0 ] || [ "$code" -eq 1 ] || fail "stopped: exit $code"
+grep -q '"interrupted": ' "$work/stopped" || fail "stopped: nothing printed"
+[ -s "$work/err" ] && fail "stopped: $(cat "$work/err")"
+
+# refused TEXT ARGS...: one line on stderr that has TEXT, exit 2.
+refused() {
+  text=$1; shift
+  "$rehearse" search "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ "$code" -eq 2 ] || fail "exit $code instead of 2: $*"
+  [ -s "$work/out" ] && fail "stdout is not empty: $*"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
+  grep -qF -- "$text" "$work/err" || fail "no '$text': $*: $(cat "$work/err")"
+}
+refused "not in range 1 to 1048576" "$scenario" --gpus 0
+refused 'no such file: "nowhere"' "$scenario" --cluster nowhere
+refused "the list is empty" "$scenario" --set 'plan.tensor_parallel=[]'
+refused "min is more than max" "$scenario" --set 'plan.tensor_parallel={"min": 4, "max": 2}'
+refused 'unknown schedule "1f2b"' "$scenario" --set 'plan.schedule=["1f1b", "1f2b"]'
+refused "no combination of the sizes" "$scenario" --set 'plan.tensor_parallel=[3]'
+refused "no micro_batch divides" "$scenario" --set 'plan.micro_batch=[3]'
+refused "exclude each other" "$scenario" --json --csv
+refused "one price" "$scenario" --price 1 2
+
+# Nothing fits: said, with the situation, and exit 1.
+"$rehearse" search scenarios/search/llama3-70b.json --gpus 1 >"$work/out"
+[ $? -eq 1 ] || fail "nothing fits: wrong exit"
+grep -q "no plan fits in memory" "$work/out" || fail "nothing fits: $(cat "$work/out")"
+
+exit $status
