@@ -46,27 +46,6 @@ std::vector<std::int32_t> ranks_of(const Plan& plan, const RowInfo& row) {
   return ranks;
 }
 
-// Bytes alive by the report's parts: they change when an op is issued.
-void add_memory(Trace& trace, const Schedule& s, const std::vector<Nanoseconds>& start) {
-  for (const std::string_view name : sim::kAllocatedParts) trace.memory_parts.emplace_back(name);
-  std::vector<std::int64_t> begin{0}, time, bytes;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const auto alive = sim::alive_bytes(s, Row{r});
-    const auto first = static_cast<std::size_t>(s.row_begin[static_cast<std::size_t>(r)]);
-    std::int64_t at = trace.begin.value;
-    for (std::size_t i = 0; i < alive.size(); ++i) {
-      at = std::max(at, start[first + i].value);
-      if (i > 0 && alive[i] == alive[i - 1]) continue;
-      time.push_back(at);
-      bytes.insert(bytes.end(), alive[i].begin(), alive[i].end());
-    }
-    begin.push_back(static_cast<std::int64_t>(time.size()));
-  }
-  trace.memory_begin = std::move(begin);
-  trace.memory_time = std::move(time);
-  trace.memory_bytes = std::move(bytes);
-}
-
 viz::Summary summary_of(const Trace& trace) {
   const viz::TraceIndex index(trace);
   return viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
@@ -116,18 +95,11 @@ Trace measured_trace(const Measurement& m) {
   TraceOptions options{.label = TraceLabel::Measured,
                        .title = m.scenario->name,
                        .caption = "measured on " + machine_text(m)};
-  const Mesh mesh(plan);
-  for (const RowInfo& row : m.schedule->rows) {
-    const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
-                                  .data = row.data_begin / plan.context_parallel,
-                                  .pipeline = row.position.value});
-    options.rows.push_back(
-        {.position = row.position, .multiplicity = row.multiplicity, .first_rank = first});
-  }
+  options.rows = trace_rows(*m.schedule, plan, 0);
   const std::vector<Nanoseconds> start = exec::meeting_starts(*m.schedule, m.start, m.end);
   Trace trace = make_trace(*m.schedule, start, m.end, options);
   add_nodes(trace, *m.schedule, m.scenario->model, plan);
-  add_memory(trace, *m.schedule, m.start);
+  sim::add_arena_memory(trace, *m.schedule, m.start);
   viz::attribute_idle(trace);
   return trace;
 }

@@ -108,6 +108,7 @@ void measure_computing_together(Calibration& c) {
   if (threads == 1) return;
   constexpr std::int64_t kTokens = 128, kFeatures = 512;  // a small model's layer
   std::vector<RotatingMemory> memory;
+  memory.reserve(static_cast<std::size_t>(threads));
   for (int t = 0; t < threads; ++t) memory.emplace_back(c.backend, std::int64_t{16} << 20);
   const auto of = [&](int thread) -> RotatingMemory& {
     return memory[static_cast<std::size_t>(thread)];

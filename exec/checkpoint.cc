@@ -208,6 +208,7 @@ Result<std::vector<TensorFiles::Tensor>> match(const TensorFiles& files, const T
     if (at == number.end()) {
       if (is_buffer(model, name)) continue;
       std::vector<std::string_view> known;
+      known.reserve(wanted.size());
       for (const TensorInfo& one : wanted) known.push_back(one.name);
       return json_error(
           file, 0, name,

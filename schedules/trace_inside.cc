@@ -6,6 +6,7 @@
 #include <map>
 
 #include "schedules/listing.h"
+#include "schedules/mesh.h"
 
 namespace rehearse {
 namespace {
@@ -140,6 +141,22 @@ class NodeTable {
 };
 
 }  // namespace
+
+std::vector<TraceRow> trace_rows(const Schedule& schedule, const Plan& plan,
+                                 std::int64_t capacity_bytes) {
+  const Mesh mesh(plan);
+  std::vector<TraceRow> rows;
+  for (const RowInfo& row : schedule.rows) {
+    const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
+                                  .data = row.data_begin / plan.context_parallel,
+                                  .pipeline = row.position.value});
+    rows.push_back({.position = row.position,
+                    .multiplicity = row.multiplicity,
+                    .first_rank = first,
+                    .capacity_bytes = capacity_bytes});
+  }
+  return rows;
+}
 
 void add_operands(Trace& trace, const Schedule& schedule) {
   std::vector<TraceString> buckets;

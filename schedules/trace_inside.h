@@ -1,4 +1,5 @@
-// What the ops of a trace are made of: the values that they touch and the nodes that they run.
+// What the ops of a trace are made of: the values that they touch and the nodes that they run; and
+// the ranks that its rows stand for.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,9 @@ struct NodeTime {
 };
 using NodeTimes = std::function<std::vector<NodeTime>(const Body&)>;
 
+// Rows with their ranks, by the plan's mesh; `capacity_bytes` of each device, 0: not known.
+std::vector<TraceRow> trace_rows(const Schedule& schedule, const Plan& plan,
+                                 std::int64_t capacity_bytes);
 // Fills values and operands. REQUIRES: `trace` is of `schedule`.
 void add_operands(Trace& trace, const Schedule& schedule);
 // Fills nodes, bodies and runs of every class of compute ops, each distinct body once.

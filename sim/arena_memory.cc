@@ -52,6 +52,26 @@ std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Sche
   return alive;
 }
 
+void add_arena_memory(Trace& trace, const Schedule& s, std::span<const Nanoseconds> start) {
+  for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
+  std::vector<std::int64_t> begin{0}, time, bytes;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const auto alive = alive_bytes(s, Row{r});
+    const std::size_t first = s.first_op(Row{r});
+    std::int64_t at = trace.begin.value;
+    for (std::size_t i = 0; i < alive.size(); ++i) {
+      at = std::max(at, start[first + i].value);
+      if (i > 0 && alive[i] == alive[i - 1]) continue;
+      time.push_back(at);
+      bytes.insert(bytes.end(), alive[i].begin(), alive[i].end());
+    }
+    begin.push_back(static_cast<std::int64_t>(time.size()));
+  }
+  trace.memory_begin = std::move(begin);
+  trace.memory_time = std::move(time);
+  trace.memory_bytes = std::move(bytes);
+}
+
 MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes communicators,
                           Bytes context) {
   MemoryReport report;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "schedules/trace.h"
 #include "sim/memory.h"
 
 namespace rehearse::sim {
@@ -18,5 +20,9 @@ std::size_t part_of(const Value& value);
 // Bytes of each part from op to op of a row: entry i holds while op i is the latest issued.
 std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Schedule& schedule,
                                                                       Row row);
+
+// The trace's memory curves: what is alive by parts, from op to op, at the times when the ops were
+// issued. REQUIRES: `trace` is of `schedule`, which has an arena; start has one entry per op.
+void add_arena_memory(Trace& trace, const Schedule& schedule, std::span<const Nanoseconds> start);
 
 }  // namespace rehearse::sim

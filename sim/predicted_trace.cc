@@ -7,7 +7,6 @@
 #include <span>
 #include <tuple>
 
-#include "schedules/mesh.h"
 #include "schedules/trace_inside.h"
 #include "sim/arena_memory.h"
 #include "sim/memory_replay.h"
@@ -15,28 +14,6 @@
 
 namespace rehearse::sim {
 namespace {
-
-// Bytes alive over time by the report's parts: they change when an op is issued.
-void add_arena_memory(Trace& trace, const Prediction& p) {
-  const Schedule& s = p.schedule;
-  for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
-  std::vector<std::int64_t> begin{0}, time, bytes;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const auto alive = alive_bytes(s, Row{r});
-    const auto first = static_cast<std::size_t>(s.row_begin[static_cast<std::size_t>(r)]);
-    std::int64_t at = p.timeline.begin.value;
-    for (std::size_t i = 0; i < alive.size(); ++i) {
-      at = std::max(at, p.timeline.start[first + i].value);
-      if (i > 0 && alive[i] == alive[i - 1]) continue;
-      time.push_back(at);
-      bytes.insert(bytes.end(), alive[i].begin(), alive[i].end());
-    }
-    begin.push_back(static_cast<std::int64_t>(time.size()));
-  }
-  trace.memory_begin = std::move(begin);
-  trace.memory_time = std::move(time);
-  trace.memory_bytes = std::move(bytes);
-}
 
 // Begin and end of what an op of the order became in a row of the program, by what it does. A whole
 // backward may have become several parts.
@@ -133,16 +110,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
       .label = TraceLabel::Predicted,
       .title = scenario.name,
       .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
-  const Mesh mesh(p.plan);
-  for (const RowInfo& row : p.schedule.rows) {
-    const Rank first = mesh.rank({.context = row.data_begin % p.plan.context_parallel,
-                                  .data = row.data_begin / p.plan.context_parallel,
-                                  .pipeline = row.position.value});
-    options.rows.push_back({.position = row.position,
-                            .multiplicity = row.multiplicity,
-                            .first_rank = first,
-                            .capacity_bytes = p.memory.capacity});
-  }
+  options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
   add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p, scenario, cluster));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
@@ -157,7 +125,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);
   if (p.plan.runtime == Runtime::Rehearse) {
-    add_arena_memory(trace, p);
+    add_arena_memory(trace, p.schedule, p.timeline.start);
   } else {
     add_replayed_memory(trace, p, scenario, cluster);
   }
