@@ -6,6 +6,7 @@ minima. Peak memory is resident bytes: of the whole process tree for us, of all 
 """
 import argparse
 import json
+import math
 import os
 import resource
 import statistics
@@ -22,8 +23,10 @@ MODELS = {"124m": dict(n_embd=768, n_layer=12, n_head=12, n_positions=1024, voca
 # name, model, batch, our plan, our options, PyTorch's arguments; FLOPs are counted by `flops`.
 CASES = {
     "124M, one thread": ("124m", 4, dict(micro_batch=4), ["--threads", "1"], ["one", "--threads", "1"]),
-    "124M, two ranks of one thread": ("124m", 4, dict(micro_batch=2, data_parallel=2), ["--threads", "2"],
+    "124M, two ranks of one thread": ("124m", 4, dict(micro_batch=4, tensor_parallel=2), ["--threads", "2"],
                                       ["one", "--threads", "2"]),
+    "124M, two replicas of one thread, ZeRO-1": ("124m", 4, dict(micro_batch=2, data_parallel=2, zero_stage=1),
+                                                 ["--threads", "2"], ["one", "--threads", "2"]),
     "tiny, one thread": ("tiny", 8, dict(micro_batch=8), ["--threads", "1"], ["one", "--threads", "1"]),
     "tiny, DDP over two processes": ("tiny", 8, dict(micro_batch=4, data_parallel=2), ["--processes", "2"], ["ddp"]),
     "124M, DDP over two processes": ("124m", 4, dict(micro_batch=2, data_parallel=2), ["--processes", "2"], ["ddp"]),
@@ -59,7 +62,7 @@ def ours(a, case, folder):
     model, batch, plan, options, _ = CASES[case]
     path = f"{folder}/ours.json"
     pipeline = "pipeline_parallel" in plan
-    ranks = plan.get("data_parallel", 1) * plan.get("pipeline_parallel", 1)
+    ranks = math.prod(plan.get(f"{axis}_parallel", 1) for axis in ("tensor", "data", "pipeline"))
     cluster = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../scenarios/clusters/dgx-a100-80gb.json")
     scenario = dict(name=case, cluster=cluster, gpus=ranks, model={**GPT2, **MODELS[model], "tie_word_embeddings": not pipeline},
                     plan=dict(global_batch=batch, sequence_length=128, precision="fp32", **plan),
@@ -120,7 +123,7 @@ def main():
         own = results["rehearse"]
         minimum = {w: min(min(r["seconds"][1:]) for r in runs) for w, runs in results.items()}
         median = {w: statistics.median(s for r in runs for s in r["seconds"][1:]) for w, runs in results.items()}
-        threads = 1 if "one thread" in case and "two" not in case else 2
+        threads = 2 if "two" in case else 1
         for who, runs in results.items():
             for mine, theirs in zip(own[0]["losses"], runs[0]["losses"]):
                 if abs(mine / theirs - 1) > 1e-4:

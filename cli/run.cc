@@ -1,4 +1,5 @@
 // rehearse run: the scenario's schedule, really performed: all ranks in this process, on its CPU.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -182,6 +183,9 @@ Result<> prepare_files(const Options& options, const Processes& all) {
 
 int perform(const Options& options, const Scenario& scenario, const Schedule& schedule,
             const RunDevice& device, Processes& all) {
+  // Tensors that are filled once and written to the arena go back to the system (main keeps what
+  // schedules need).
+  mallopt(M_MMAP_THRESHOLD, 1 << 27);
   const StopSignals signals;
   const std::string where = options.scenario + ": ";
   const Result<> room =

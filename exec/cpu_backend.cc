@@ -1,10 +1,13 @@
 #include "exec/cpu_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "exec/collectives.h"
 #include "exec/kernels/gemm.h"
@@ -14,7 +17,44 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr std::size_t kArenaAlignment = 256;
+// Memory from the system, zeroed when it is first touched: what a step never uses takes no room.
+// Large blocks are asked for in huge pages.
+class Pages {
+ public:
+  static std::optional<Pages> take(std::size_t bytes) {
+    constexpr std::size_t kHuge = std::size_t{1} << 21;
+    const std::size_t slack = bytes >= kHuge ? kHuge : 0;  // to begin at a huge page
+    void* base =
+        mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return std::nullopt;
+    Pages pages;
+    pages.base_ = base;
+    pages.bytes_ = bytes + slack;
+    pages.begin_ = static_cast<std::byte*>(base);
+    if (slack > 0) {
+      pages.begin_ += (kHuge - reinterpret_cast<std::uintptr_t>(base) % kHuge) % kHuge;
+      madvise(pages.begin_, bytes / kHuge * kHuge, MADV_HUGEPAGE);  // a wish: it may be refused
+    }
+    return pages;
+  }
+  Pages(Pages&& other) noexcept { *this = std::move(other); }
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(begin_, other.begin_);
+    return *this;
+  }
+  ~Pages() {
+    if (base_ != nullptr) munmap(base_, bytes_);
+  }
+  std::byte* begin() const { return begin_; }
+
+ private:
+  Pages() = default;
+  void* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::byte* begin_ = nullptr;
+};
 
 const float* f(const void* data) {
   return static_cast<const float*>(data);
@@ -33,17 +73,13 @@ class CpuBackend final : public Backend {
   bool attends_in_parts() const override { return true; }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
-    const std::size_t whole = (size(std::max<std::int64_t>(bytes, 1)) + kArenaAlignment - 1) /
-                              kArenaAlignment * kArenaAlignment;
-    Memory memory(static_cast<std::byte*>(std::aligned_alloc(kArenaAlignment, whole)));
-    if (memory == nullptr) {
+    std::optional<Pages> pages = Pages::take(size(std::max<std::int64_t>(bytes, 1)));
+    if (!pages) {
       return Error{"no memory for the arena of rank " + std::to_string(rank) + ": " +
                    std::to_string(bytes) + " bytes"};
     }
-    std::memset(memory.get(), 0, whole);
-    std::byte* arena = memory.get();
-    arenas_.push_back(std::move(memory));
-    return arena;
+    arenas_.push_back(std::move(*pages));
+    return arenas_.back().begin();
   }
   void write(std::byte* to, const void* from, std::int64_t bytes) override {
     std::memcpy(to, from, size(bytes));
@@ -226,11 +262,7 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<std::byte[], Free>;
-  std::vector<Memory> arenas_;
+  std::vector<Pages> arenas_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "exec/stored_bucket.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace rehearse::exec {
@@ -58,10 +59,13 @@ void write_state(Backend& backend, const StoredBucket& stored, float* state,
 
 void clear_state(Backend& backend, const StoredBucket& stored) {
   if (stored.m == nullptr) return;
-  const std::vector<float> zeros(static_cast<std::size_t>(stored.own_last - stored.own_first),
-                                 0.0F);
-  write_state(backend, stored, stored.m, zeros);
-  write_state(backend, stored, stored.v, zeros);
+  constexpr std::int64_t kPiece = 1 << 16;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(kPiece));
+  for (float* state : {stored.m, stored.v}) {
+    for (std::int64_t at = 0; at < own_bytes(stored); at += kPiece) {
+      backend.write(bytes(state) + at, zeros.data(), std::min(kPiece, own_bytes(stored) - at));
+    }
+  }
 }
 
 }  // namespace rehearse::exec
