@@ -68,8 +68,13 @@ class MeshEstimator {
  private:
   struct Kind {
     std::int32_t number = -1;
+    struct Hop {  // to a next position, near and far
+      Path path;
+      GroupShape receivers;  // along tp
+    };
     std::unique_ptr<Network> network;
     std::array<GroupShape, 5> groups;  // of row 0, by axis
+    std::vector<Hop> hops;
     std::map<std::pair<std::int32_t, RecomputeMode>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
     GroupShape replicas;                                    // context x data
@@ -97,6 +102,11 @@ class MeshEstimator {
     }
     kind->replicas = kind->network->group(
         Row{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
+    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
+      if (plan.pipeline_parallel == 1) break;
+      kind->hops.push_back(
+          {kind->network->path(Row{to - 1}, Row{to}), kind->network->group(Row{to}, Axis::Tensor)});
+    }
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
@@ -208,14 +218,10 @@ class MeshEstimator {
     const bool scatter =
         plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
     double longest = 0;
-    const std::int32_t middle = plan.pipeline_parallel / 2;
-    for (const std::int32_t to : {1, middle}) {
-      if (to < 1) continue;
-      const Path path = network.path(Row{to - 1}, Row{to});
+    for (const Kind::Hop& hop : kind.hops) {
       const TransferCost cost =
-          scatter ? scatter_gather_transfer_cost(local, path, network.group(Row{to}, Axis::Tensor),
-                                                 network)
-                  : transfer_cost(local, path, network);
+          scatter ? scatter_gather_transfer_cost(local, hop.path, hop.receivers, network)
+                  : transfer_cost(local, hop.path, network);
       longest = std::max(longest, static_cast<double>(cost.time.value));
     }
     return longest;

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "schedules/compute_timing.h"
 #include "schedules/registry.h"
 
 namespace rehearse::sim {
 namespace {
 
-constexpr double kUnit = 1'000'000;  // ticks of a forward
-constexpr double kTransfer = 0.02;   // of a forward: small, so that the answer is the slope
+constexpr double kUnit = 1'000'000;          // ticks of a forward
+constexpr double kTransfer = 0.02;           // of a forward: small, so that the answer is the slope
+constexpr std::size_t kMostOps = 1'000'000;  // of orders that are remembered
 constexpr std::int32_t kRatioSteps = 4, kPairSteps = 20;
 
 std::int32_t rounded(double ratio, std::int32_t steps) {
@@ -22,21 +22,17 @@ struct Timed {
   double makespan = 0, hops = 0;
 };
 
-// Empty numbers (NaN) where the shape is not legal at this m.
-Timed time_at(const ScheduleInfo& info, ScheduleShape shape, std::int32_t m,
-              const PositionTimes& times) {
+// Empty numbers (NaN) where there is no order.
+Timed time_order(const Schedule* order, const PositionTimes& times) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  shape.microbatches = m;
-  shape.times = times;
-  const Result<Schedule> order = generate(info.name, shape);
-  if (!order) return {kNone, kNone};
-  const std::int32_t chunks = visited_chunks(order.value());
+  if (order == nullptr) return {kNone, kNone};
+  const std::int32_t chunks = visited_chunks(*order);
   const Result<ComputeTiming> plain =
-      time_compute(order.value(), divide(times, chunks, std::max(1, order.value().slices)));
+      time_compute(*order, divide(times, chunks, std::max(1, order->slices)));
   PositionTimes moved = times;
   moved.transfer = {static_cast<std::int64_t>(kUnit * kTransfer)};
   const Result<ComputeTiming> with =
-      time_compute(order.value(), divide(moved, chunks, std::max(1, order.value().slices)));
+      time_compute(*order, divide(moved, chunks, std::max(1, order->slices)));
   if (!plain || !with) return {kNone, kNone};
   const auto makespan = static_cast<double>(plain.value().makespan.value);
   return {makespan,
@@ -45,14 +41,35 @@ Timed time_at(const ScheduleInfo& info, ScheduleShape shape, std::int32_t m,
 
 }  // namespace
 
-PipelineTimes::Line PipelineTimes::measure(const Plan& plan, const Key& key) const {
+PipelineTimes::Order PipelineTimes::order_of(const Plan& plan, const Key& key, std::int32_t m,
+                                             const PositionTimes& times) {
   const ScheduleInfo& info = schedule_table()[static_cast<std::size_t>(key[0])];
-  const ScheduleShape shape{.positions = key[1],
-                            .chunks = key[2],
-                            .group_size = key[3],
-                            .extra_warmup = key[4],
-                            .slices = key[5],
-                            .memory_limit = plan.memory_limit};
+  // Of one backward nobody asks twice; a planned order is planned for its times.
+  const bool remember = info.splits_backward && !info.planned;
+  const std::array<std::int32_t, 7> which{key[0], key[1], key[2], key[3], key[4], key[5], m};
+  if (remember) {
+    const std::lock_guard lock(mutex_);
+    const auto found = orders_.find(which);
+    if (found != orders_.end()) return found->second;
+  }
+  Result<Schedule> made = generate(info.name, {.positions = key[1],
+                                               .microbatches = m,
+                                               .chunks = key[2],
+                                               .group_size = key[3],
+                                               .extra_warmup = key[4],
+                                               .slices = key[5],
+                                               .memory_limit = plan.memory_limit,
+                                               .times = times});
+  const Order order = made ? std::make_shared<const Schedule>(std::move(made).value()) : Order{};
+  if (remember) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t ops = order ? order->ops.size() : 0;
+    if (ops_ + ops <= kMostOps && orders_.emplace(which, order).second) ops_ += ops;
+  }
+  return order;
+}
+
+PipelineTimes::Line PipelineTimes::measure(const Plan& plan, const Key& key) {
   PositionTimes times;
   const auto ticks = [](std::int32_t quarters) {
     return Nanoseconds{static_cast<std::int64_t>(kUnit) * std::max(quarters, 1) / kRatioSteps};
@@ -67,7 +84,7 @@ PipelineTimes::Line PipelineTimes::measure(const Plan& plan, const Key& key) con
   }
   const std::int32_t p = key[1], m1 = key[6];
   Line line{.m1 = m1};
-  const Timed first = time_at(info, shape, m1, times);
+  const Timed first = time_order(order_of(plan, key, m1, times).get(), times);
   if (std::isnan(first.makespan)) {  // 1F1B's, for want of anything better
     line.at = m1 + p - 1;
     line.hops_at = 2.0 * (p - 1);
@@ -76,7 +93,7 @@ PipelineTimes::Line PipelineTimes::measure(const Plan& plan, const Key& key) con
   line.at = first.makespan / sum;
   line.hops_at = first.hops;
   if (key[10] == 0) return line;  // the very number that is asked for
-  const Timed second = time_at(info, shape, m1 + p, times);
+  const Timed second = time_order(order_of(plan, key, m1 + p, times).get(), times);
   if (std::isnan(second.makespan)) return line;
   line.slope = (second.makespan / sum - line.at) / p;
   line.hops_slope = (second.hops - line.hops_at) / p;

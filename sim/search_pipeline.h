@@ -9,9 +9,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
+#include "schedules/compute_timing.h"
 #include "schedules/plan.h"
+#include "schedules/schedule.h"
 
 namespace rehearse::sim {
 
@@ -40,10 +43,16 @@ class PipelineTimes {
     std::int32_t m1 = 1;
     double at = 1, slope = 1, hops_at = 0, hops_slope = 0;
   };
-  Line measure(const Plan& plan, const Key& key) const;
+  // The order of a key's shape at m micro-batches; null where the shape is not legal.
+  using Order = std::shared_ptr<const Schedule>;
+  Order order_of(const Plan& plan, const Key& key, std::int32_t m, const PositionTimes& times);
+  Line measure(const Plan& plan, const Key& key);
 
   std::mutex mutex_;
   std::map<Key, Line> lines_;
+  // Orders that are the same for any times: by a key's shape, and m.
+  std::map<std::array<std::int32_t, 7>, Order> orders_;
+  std::size_t ops_ = 0;  // in orders_
 };
 
 }  // namespace rehearse::sim
