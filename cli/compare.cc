@@ -1,4 +1,5 @@
 // rehearse compare: two timelines of one schedule, predicted and measured, or two runs.
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -105,13 +106,13 @@ std::string percent(const Json& error) {
   return (value >= 0 ? "+" : "") + viz::percent_text(value);
 }
 
-std::string padded(std::string text, std::size_t width, bool right = true) {
+std::string padded(const std::string& text, std::size_t width, bool right = true) {
   const std::size_t missing = width > text.size() ? width - text.size() : 0;
   return right ? std::string(missing, ' ') + text : text + std::string(missing, ' ');
 }
 
 std::string time_cell(const Json& s) {
-  std::string text = viz::time_text(static_cast<std::int64_t>(s.get<double>() * 1e9 + 0.5));
+  std::string text = viz::time_text(std::llround(s.get<double>() * 1e9));
   if (const std::size_t micro = text.find("µ"); micro != std::string::npos)
     text.replace(micro, 2, "u");  // one column
   return padded(text, 10);

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <fstream>
+#include <new>
 #include <string>
 
 #include "cli/commands.h"
@@ -75,5 +77,12 @@ int main(int argc, char** argv) {
   // and a third of the time goes into clearing fresh pages.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  return rehearse::cli::run(argc, argv);
+  try {
+    return rehearse::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("rehearse: not enough memory on this machine\n", stderr);
+  } catch (const std::exception& error) {  // ours are Results: this is a fault of rehearse
+    std::fprintf(stderr, "rehearse: internal error: %s\n", error.what());
+  }
+  return rehearse::cli::kRunFailed;
 }

@@ -13,34 +13,6 @@ namespace {
 
 constexpr std::size_t kDirections = 4;
 
-Direction direction_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::Backward:
-      return Direction::Backward;
-    case OpKind::InputGradient:
-      return Direction::InputGradient;
-    case OpKind::WeightGradient:
-      return Direction::WeightGradient;
-    default:
-      return Direction::Forward;
-  }
-}
-
-OpKind collective_kind(NodeKind kind) {  // Forward: no collective
-  switch (kind) {
-    case NodeKind::AllReduce:
-      return OpKind::AllReduce;
-    case NodeKind::AllGather:
-      return OpKind::AllGather;
-    case NodeKind::ReduceScatter:
-      return OpKind::ReduceScatter;
-    case NodeKind::RingExchange:
-      return OpKind::Send;
-    default:
-      return OpKind::Forward;
-  }
-}
-
 // Index of every role in the parameter lists of a segment; -1: the model has none.
 struct Roles {
   int norm1 = -1, norm1_bias = -1, qkv = -1, qkv_bias = -1, projection = -1, projection_bias = -1;

@@ -46,6 +46,37 @@ enum class NodePhase : std::uint8_t {
 };
 enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
 
+// Of a compute op's kind.
+constexpr Direction direction_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::Backward:
+      return Direction::Backward;
+    case OpKind::InputGradient:
+      return Direction::InputGradient;
+    case OpKind::WeightGradient:
+      return Direction::WeightGradient;
+    default:
+      return Direction::Forward;
+  }
+}
+// The op that a node amounts to; RingExchange: Send; Forward: no collective.
+constexpr OpKind collective_kind(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::AllReduce:
+      return OpKind::AllReduce;
+    case NodeKind::AllGather:
+      return OpKind::AllGather;
+    case NodeKind::ReduceScatter:
+      return OpKind::ReduceScatter;
+    case NodeKind::AllToAll:
+      return OpKind::AllToAll;
+    case NodeKind::RingExchange:
+      return OpKind::Send;
+    default:
+      return OpKind::Forward;
+  }
+}
+
 struct Node {
   NodeKind kind{};
   NodePhase phase = NodePhase::Main;

@@ -20,23 +20,6 @@ TraceString text_id(Trace& trace, std::string_view text) {
   return static_cast<TraceString>(found - trace.strings.begin());
 }
 
-Direction direction_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::Backward:
-      return Direction::Backward;
-    case OpKind::InputGradient:
-      return Direction::InputGradient;
-    case OpKind::WeightGradient:
-      return Direction::WeightGradient;
-    default:
-      return Direction::Forward;
-  }
-}
-
-bool is_collective(NodeKind kind) {
-  return kind >= NodeKind::AllReduce;
-}
-
 std::string body_name(const BodyShape& shape) {
   static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
   static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
@@ -109,7 +92,7 @@ class NodeTable {
     for (std::size_t i = 0; i < body.nodes.size(); ++i) {
       const Node& node = body.nodes[i];
       TraceNode made{.name = text_id(trace_, node.name),
-                     .collective = is_collective(node.kind),
+                     .collective = collective_kind(node.kind) != OpKind::Forward,
                      .overlapped = node.overlapped,
                      .recompute = node.phase == NodePhase::Recompute,
                      .m = node.m,

@@ -13,9 +13,7 @@ namespace rehearse::sim {
 namespace {
 
 bool is_collective(NodeKind kind) {
-  return kind == NodeKind::AllReduce || kind == NodeKind::AllGather ||
-         kind == NodeKind::ReduceScatter || kind == NodeKind::AllToAll ||
-         kind == NodeKind::RingExchange;
+  return collective_kind(kind) != OpKind::Forward;
 }
 
 Nanoseconds rounded(double ns) {

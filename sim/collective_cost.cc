@@ -333,23 +333,6 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   return cost;
 }
 
-OpKind collective_kind(NodeKind node) {
-  switch (node) {
-    case NodeKind::AllReduce:
-      return OpKind::AllReduce;
-    case NodeKind::AllGather:
-      return OpKind::AllGather;
-    case NodeKind::ReduceScatter:
-      return OpKind::ReduceScatter;
-    case NodeKind::AllToAll:
-      return OpKind::AllToAll;
-    case NodeKind::RingExchange:
-      return OpKind::Send;
-    default:
-      return OpKind::Forward;
-  }
-}
-
 CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Network& network) {
   CollectiveCost cost{.algorithm = Algorithm::Pairwise};
   if (shape.ranks <= 1 || size.value <= 0) return cost;

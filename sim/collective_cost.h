@@ -35,10 +35,6 @@ struct CollectiveCost {
 CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
                                const Network& network);
 
-// The same kinds as nodes of a body; RingExchange is a shift around the ring (context parallel).
-// OpKind::Send for RingExchange; Forward for a node that is no collective.
-OpKind collective_kind(NodeKind node);
-
 // Time of a shift: every rank sends `bytes` to the next of its group (ring attention, p2p chains).
 CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network);
 

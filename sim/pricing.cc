@@ -159,19 +159,6 @@ class Pricer {
     return made;
   }
 
-  static Direction direction_of(OpKind kind) {
-    switch (kind) {
-      case OpKind::Backward:
-        return Direction::Backward;
-      case OpKind::InputGradient:
-        return Direction::InputGradient;
-      case OpKind::WeightGradient:
-        return Direction::WeightGradient;
-      default:
-        return Direction::Forward;
-    }
-  }
-
   // What an op sends of one kind over one group is one entry.
   static void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
     for (Traffic& same : all) {

@@ -7,19 +7,6 @@
 namespace rehearse {
 namespace {
 
-Direction direction_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::Backward:
-      return Direction::Backward;
-    case OpKind::InputGradient:
-      return Direction::InputGradient;
-    case OpKind::WeightGradient:
-      return Direction::WeightGradient;
-    default:
-      return Direction::Forward;
-  }
-}
-
 std::int64_t estimated(const Estimates& e, SegmentKind kind, Direction direction) {
   const bool input = direction == Direction::InputGradient;
   const bool weight = direction == Direction::WeightGradient;
