@@ -259,6 +259,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!steps) {
     const bool diverged = steps.error().infeasible;
+    if (nccl.value() != nullptr && nccl.value()->waited_in_vain()) all.suspect_others();
     return all.fail(where + (diverged ? "training " : "") + steps.error().message,
                     diverged ? kNo : kRunFailed);
   }

@@ -48,6 +48,8 @@ class Processes {
   // longest process's time of every step. On the others it hands theirs over.
   Result<> gather(const exec::Interpreter& process, Measurement& measurement);
 
+  // What fail() is told next may be another process's fault: if one is dead or silent, it is named.
+  void suspect_others() { others_fault_ = true; }
   // The run fails here, or ends here for another's fault. Prints (alone), or reports it for the one
   // line that names the culprit. Returns the exit code.
   int fail(const std::string& message, int code);

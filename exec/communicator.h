@@ -25,6 +25,9 @@ class Communicator {
   virtual std::int32_t process() const = 0;   // this one: 0, 1, ...
   // Ranks are dealt in order: rank r lives in process r / (ranks / processes).
   virtual std::int32_t processes() const = 0;
+  // After a step that failed: was it waited in vain for another process? Then who watches says
+  // whom.
+  virtual bool waited_in_vain() const { return false; }
   // What the spans of `exchange` point to lives until `done`. Sums are taken in the order of the
   // members, so that every number of processes gives the same bits.
   virtual void collective(const Exchange& exchange, Done done) = 0;

@@ -115,6 +115,7 @@ class CudaBackend final : public Backend, public StreamSource {
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
   bool healthy() const override { return healthy_; }
+  bool timed_out() const override { return streams_.timed_out(); }
   std::int64_t held_bytes() const override {
     std::int64_t bytes = 0;
     for (const auto* list : {&arenas_, &more_}) {

@@ -22,6 +22,7 @@ class StreamSource {
   virtual void check(int error, std::string_view what) = 0;
   // False after a step that failed: kernels may still be stuck on the device.
   virtual bool healthy() const = 0;
+  virtual bool timed_out() const = 0;           // an op of that step took too long
   virtual std::int64_t held_bytes() const = 0;  // of the device's memory
   // Asked while the host waits for the end of a step: a non-empty answer ends the step with it.
   virtual void watch(std::function<std::string()> failed) = 0;

@@ -127,7 +127,10 @@ Result<> Streams::finish(double timeout_s, const std::function<std::string()>& f
     if (!open) break;
     if (std::string why = failed(); !why.empty()) return Error{std::move(why)};
     const double waited = std::chrono::duration<double>(Clock::now() - progress).count();
-    if (waited > timeout_s) return Error{late(waited)};
+    if (waited > timeout_s) {
+      timed_out_ = true;
+      return Error{late(waited)};
+    }
     std::this_thread::sleep_for(kPoll);
   }
   return {};

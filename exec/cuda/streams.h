@@ -39,6 +39,7 @@ class Streams {
   // Waits for everything issued since begin_step. `failed`: asked now and then, non-empty ends the
   // wait. Error: what the device says, or the first op that took longer than `timeout_s`, by rank.
   Result<> finish(double timeout_s, const std::function<std::string()>& failed);
+  bool timed_out() const { return timed_out_; }  // the last finish() did
   // Of an op of the last step [ns since begin_step].
   void times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) const;
 
@@ -72,6 +73,7 @@ class Streams {
   std::vector<std::vector<OpEvents>> events_;  // by rank, by op of the schedule
   cudaEvent_t base_ = nullptr;
   std::string error_;
+  bool timed_out_ = false;
 };
 
 }  // namespace rehearse::exec::cuda

@@ -1,17 +1,20 @@
-// The part of NCCL that exec/nccl calls. "Processes" are threads of the test. What real NCCL
-// answers with a hang is found here: calls that do not match are an error that names both.
+// The part of NCCL that exec/nccl calls, between threads or processes of one machine: what ranks
+// tell each other lies in files of a folder that the unique id names. What real NCCL answers with a
+// hang is found here: calls that do not match are an error that names both.
 #include <nccl.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
-#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,20 +28,21 @@ namespace exec = rehearse::exec;
 
 namespace {
 
+constexpr auto kPoll = std::chrono::microseconds(50);
 constexpr auto kJoin = std::chrono::seconds(5);
 
 std::int64_t element_bytes(ncclDataType_t type) {
   return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2;
 }
 
-struct Call {
+// What a rank calls, as it stands before its data in a file.
+struct Header {
   OpKind kind{};
-  std::int64_t count = 0;  // as the caller says it
   ncclDataType_t type{};
-  bool maximum = false;
-  int root = 0;
-  void *in = nullptr, *out = nullptr;
-  bool same(const Call& other) const {
+  std::int32_t maximum = 0, root = 0;
+  std::int64_t count = 0;  // as the caller says it
+
+  bool same(const Header& other) const {
     return std::tie(kind, count, type, maximum, root) ==
            std::tie(other.kind, other.count, other.type, other.maximum, other.root);
   }
@@ -50,120 +54,135 @@ struct Call {
                                                       {OpKind::Reduce, "Reduce"}};
     return kNames.at(kind) + " of " + std::to_string(count);
   }
-};
-
-// All ranks of one communicator.
-struct Clique {
-  explicit Clique(int n) : size(n) {}
-  const int size;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int joined = 0;
-  std::string failure;  // ends every wait
-  struct Slot {
-    std::vector<Call> calls;
-    std::vector<int> callers;
-    bool done = false;
-  };
-  std::map<std::int64_t, Slot> slots;  // by number of the collective
-  struct Message {
-    const void* data = nullptr;
-    std::size_t bytes = 0;
-    bool taken = false;
-  };
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (from, to)
-  struct Split {
-    std::vector<std::tuple<int, int, int>> asked;  // color, key, rank
-    std::map<int, std::shared_ptr<Clique>> made;
-  };
-  std::map<std::int64_t, Split> splits;
-
-  void fail(const std::string& why) {
-    if (failure.empty()) failure = why;
-    changed.notify_all();
+  bool parted() const { return kind == OpKind::ReduceScatter || kind == OpKind::AllGather; }
+  // Of what a member brings and gets, among `size`.
+  std::size_t bytes_in(int size) const {
+    return static_cast<std::size_t>(count * element_bytes(type) *
+                                    (kind == OpKind::ReduceScatter ? size : 1));
+  }
+  std::size_t bytes_out(int size) const {
+    return static_cast<std::size_t>(count * element_bytes(type) *
+                                    (kind == OpKind::AllGather ? size : 1));
   }
 };
 
-std::mutex registry_mutex;
-std::map<std::string, std::shared_ptr<Clique>> registry;  // by unique id
-std::atomic<std::uint64_t> ids{1};
+using Bytes = std::vector<char>;
+
+// Complete when it has its name.
+void post(const std::string& path, const void* head, std::size_t head_bytes, const void* data,
+          std::size_t bytes) {
+  static std::atomic<std::uint64_t> number{0};
+  const std::string unfinished =
+      path + "~" + std::to_string(getpid()) + "_" + std::to_string(number.fetch_add(1));
+  std::ofstream file(unfinished, std::ios::binary);
+  file.write(static_cast<const char*>(head), static_cast<std::streamsize>(head_bytes));
+  file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+  file.close();
+  std::error_code ignored;
+  std::filesystem::rename(unfinished, path, ignored);
+}
+
+Bytes contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+bool there(const std::string& path) {
+  return access(path.c_str(), F_OK) == 0;
+}
+
+struct Pending;
+thread_local int group_depth = 0;
+thread_local std::vector<Pending> group;
 
 // A send posts its message and waits until it has been taken; a receive takes one.
 struct Pending {
   std::function<void()> post, take, wait;
   cudaStream_t stream;
 };
-thread_local int group_depth = 0;
-thread_local std::vector<Pending> group;
 
 }  // namespace
 
 struct ncclComm {
-  std::shared_ptr<Clique> clique;
-  int rank = 0;
+  std::string prefix;  // of its files
+  int size = 1, rank = 0;
   std::int64_t collectives = 0, splits = 0;
+  std::map<int, std::int64_t> sent, received;  // messages, by peer
   std::atomic<bool> aborted{false};
-  std::string last_error;
+  std::mutex mutex;
+  std::string failure, last_error;
 
-  void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
-    clique->changed.wait(lock, [&] { return ready() || aborted || !clique->failure.empty(); });
+  bool failed() {
+    const std::scoped_lock lock(mutex);
+    return !failure.empty();
+  }
+  void fail(const std::string& why) {
+    const std::scoped_lock lock(mutex);
+    if (failure.empty()) failure = why;
+  }
+  // Until it is so; false: the communicator was aborted, or has failed.
+  template <class Ready>
+  bool wait(const Ready& ready) {
+    while (!ready()) {
+      if (aborted || failed()) return false;
+      std::this_thread::sleep_for(kPoll);
+    }
+    return true;
+  }
+  std::string collective_of(std::int64_t number, int member) const {
+    return prefix + "c" + std::to_string(number) + "_" + std::to_string(member);
   }
 };
 
 namespace {
 
-void perform(Clique& clique, Clique::Slot& slot) {
-  std::vector<exec::Contribution> members(slot.calls.size());
-  for (std::size_t k = 0; k < slot.calls.size(); ++k) {
-    members[static_cast<std::size_t>(slot.callers[k])] = {slot.calls[k].in, slot.calls[k].out};
+// Every member reads what all bring and computes its own part.
+void perform(ncclComm& comm, std::int64_t number, const Header& mine, const void* in, void* out) {
+  post(comm.collective_of(number, comm.rank), &mine, sizeof mine, in, mine.bytes_in(comm.size));
+  std::vector<Bytes> brought, results;
+  for (int m = 0; m < comm.size; ++m) {
+    const std::string path = comm.collective_of(number, m);
+    if (!comm.wait([&] { return there(path); })) return;
+    brought.push_back(contents(path));
+    Header theirs;
+    std::memcpy(&theirs, brought.back().data(), sizeof theirs);
+    if (!mine.same(theirs)) {
+      return comm.fail("collective " + std::to_string(number) + " mismatch: rank " +
+                       std::to_string(comm.rank) + " calls " + mine.text() + ", rank " +
+                       std::to_string(m) + " " + theirs.text());
+    }
+    results.emplace_back(mine.bytes_out(comm.size));
   }
-  const Call& call = slot.calls.front();
-  const bool parted = call.kind == OpKind::ReduceScatter || call.kind == OpKind::AllGather;
-  // NCCL names the place of an in-place part by its address.
-  const std::int64_t bytes = call.count * element_bytes(call.type);
-  for (std::size_t m = 0; m < members.size(); ++m) {
-    auto* in = static_cast<std::byte*>(members[m].in);
-    auto* out = static_cast<std::byte*>(members[m].out);
-    const std::int64_t offset = static_cast<std::int64_t>(m) * bytes;
-    if (call.kind == OpKind::ReduceScatter && out == in + offset) members[m].out = in;
-    if (call.kind == OpKind::AllGather && in == out + offset) members[m].in = out;
+  std::vector<exec::Contribution> members;
+  for (std::size_t m = 0; m < brought.size(); ++m) {
+    members.push_back({brought[m].data() + sizeof mine, results[m].data()});
   }
   exec::perform(
-      {.kind = call.kind,
-       .type = call.type == ncclFloat64 ? exec::ElementType::Float64 : exec::ElementType::Float32,
-       .maximum = call.maximum,
-       .elements = call.count * (parted ? clique.size : 1),
-       .root = call.root,
+      {.kind = mine.kind,
+       .type = mine.type == ncclFloat64 ? exec::ElementType::Float64 : exec::ElementType::Float32,
+       .maximum = mine.maximum != 0,
+       .elements = mine.count * (mine.parted() ? comm.size : 1),
+       .root = mine.root,
        .contributions = members});
+  const Bytes& result = results[static_cast<std::size_t>(comm.rank)];
+  if (mine.kind != OpKind::Reduce || mine.root == comm.rank) {
+    std::memcpy(out, result.data(), result.size());
+  }
+  // All have come this far: nobody reads the files before.
+  if (number > 0) std::filesystem::remove(comm.collective_of(number - 1, comm.rank));
 }
 
-ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Call& call) {
+ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call, const void* in,
+                        void* out) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::int64_t number = comm->collectives++;
-  enqueue(stream, [comm, number, call] {
-    Clique& clique = *comm->clique;
-    std::unique_lock lock(clique.mutex);
-    if (comm->aborted) return;
-    Clique::Slot& slot = clique.slots[number];
-    if (!slot.calls.empty() && !slot.calls.front().same(call)) {
-      return clique.fail("collective " + std::to_string(number) + " mismatch: rank " +
-                         std::to_string(comm->rank) + " calls " + call.text() + ", rank " +
-                         std::to_string(slot.callers.front()) + " " + slot.calls.front().text());
-    }
-    slot.calls.push_back(call);
-    slot.callers.push_back(comm->rank);
-    if (static_cast<int>(slot.calls.size()) == clique.size) {
-      perform(clique, slot);
-      slot.done = true;
-      clique.changed.notify_all();
-      return;
-    }
-    comm->wait(lock, [&] { return slot.done; });
+  enqueue(stream, [=] {
+    if (!comm->aborted) perform(*comm, number, call, in, out);
   });
   return ncclSuccess;
 }
 
-ncclResult_t post(Pending pending) {
+ncclResult_t exchange(Pending pending) {
   if (group_depth > 0) {
     group.push_back(std::move(pending));
     return ncclSuccess;
@@ -176,19 +195,6 @@ ncclResult_t post(Pending pending) {
   return ncclSuccess;
 }
 
-ncclResult_t join(ncclComm_t* comm, std::shared_ptr<Clique> clique, int rank) {
-  auto* made = new ncclComm;
-  made->clique = std::move(clique);
-  made->rank = rank;
-  *comm = made;
-  std::unique_lock lock(made->clique->mutex);
-  ++made->clique->joined;
-  made->clique->changed.notify_all();
-  const bool all = made->clique->changed.wait_for(
-      lock, kJoin, [&] { return made->clique->joined == made->clique->size; });
-  return all ? ncclSuccess : ncclRemoteError;
-}
-
 }  // namespace
 
 extern "C" {
@@ -199,8 +205,12 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
-  const std::uint64_t number = ids.fetch_add(1);
-  std::memcpy(id->internal, &number, sizeof number);
+  std::string folder = std::filesystem::temp_directory_path() / "nccl_double_XXXXXX";
+  if (folder.size() + 2 > sizeof id->internal || mkdtemp(folder.data()) == nullptr) {
+    return ncclSystemError;
+  }
+  folder += '/';
+  std::memcpy(id->internal, folder.data(), folder.size());
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -209,57 +219,51 @@ const char* ncclGetErrorString(ncclResult_t result) {
                                      : "invalid usage";
 }
 const char* ncclGetLastError(ncclComm_t comm) {
-  const std::scoped_lock lock(comm->clique->mutex);
-  comm->last_error = comm->clique->failure;
+  const std::scoped_lock lock(comm->mutex);
+  comm->last_error = comm->failure;
   return comm->last_error.c_str();
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
-  std::shared_ptr<Clique> clique;
-  {
-    const std::scoped_lock lock(registry_mutex);
-    std::shared_ptr<Clique>& known = registry[std::string(id.internal, sizeof id.internal)];
-    if (known == nullptr) known = std::make_shared<Clique>(ranks);
-    clique = known;
-  }
-  return join(comm, clique, rank);
-}
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* made, ncclConfig_t*) {
-  Clique& clique = *parent->clique;
-  std::shared_ptr<Clique> mine;
-  int place = 0;
-  {
-    std::unique_lock lock(clique.mutex);
-    Clique::Split& split = clique.splits[parent->splits++];
-    split.asked.emplace_back(color, key, parent->rank);
-    clique.changed.notify_all();
-    const bool all = clique.changed.wait_for(
-        lock, kJoin, [&] { return static_cast<int>(split.asked.size()) == clique.size; });
-    if (!all) return ncclRemoteError;
-    *made = nullptr;
-    if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-    int members = 0;
-    for (const auto& [c, k, r] : split.asked) {
-      if (c != color) continue;
-      ++members;
-      if (std::tie(k, r) < std::tie(key, parent->rank)) ++place;
-    }
-    std::shared_ptr<Clique>& of_color = split.made[color];
-    if (of_color == nullptr) of_color = std::make_shared<Clique>(members);
-    mine = of_color;
-  }
-  return join(made, mine, place);
-}
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  const std::scoped_lock lock(comm->clique->mutex);
-  *state = comm->clique->failure.empty() ? ncclSuccess : ncclInvalidUsage;
+  *comm = new ncclComm;
+  (*comm)->prefix = id.internal;
+  (*comm)->size = ranks;
+  (*comm)->rank = rank;
   return ncclSuccess;
 }
-// Wakes what waits in this communicator. Leaks: work that is still queued may look at it.
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* made, ncclConfig_t*) {
+  *made = nullptr;
+  const std::string split = parent->prefix + "s" + std::to_string(parent->splits++);
+  const int mine[] = {color, key};
+  post(split + "_" + std::to_string(parent->rank), mine, sizeof mine, nullptr, 0);
+  int members = 0, place = 0;
+  const auto end = std::chrono::steady_clock::now() + kJoin;
+  for (int r = 0; r < parent->size; ++r) {
+    const std::string path = split + "_" + std::to_string(r);
+    while (!there(path)) {
+      if (std::chrono::steady_clock::now() > end) return ncclRemoteError;
+      std::this_thread::sleep_for(kPoll);
+    }
+    int theirs[2];
+    std::memcpy(theirs, contents(path).data(), sizeof theirs);
+    if (theirs[0] != color) continue;
+    ++members;
+    if (std::tie(theirs[1], r) < std::tie(key, parent->rank)) ++place;
+  }
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  *made = new ncclComm;
+  (*made)->prefix = split + "." + std::to_string(color) + ".";
+  (*made)->size = members;
+  (*made)->rank = place;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = comm->failed() ? ncclInvalidUsage : ncclSuccess;
+  return ncclSuccess;
+}
+// Ends what waits in this communicator. Leaks: work that is still queued may look at it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted = true;
-  const std::scoped_lock lock(comm->clique->mutex);
-  comm->clique->changed.notify_all();
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -270,75 +274,76 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream,
-                    {OpKind::AllReduce, static_cast<std::int64_t>(count), type, op == ncclMax, 0,
-                     const_cast<void*>(in), out});
+                    {.kind = OpKind::AllReduce,
+                     .type = type,
+                     .maximum = op == ncclMax ? 1 : 0,
+                     .count = static_cast<std::int64_t>(count)},
+                    in, out);
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
                                ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream,
-                    {OpKind::ReduceScatter, static_cast<std::int64_t>(count), type, false, 0,
-                     const_cast<void*>(in), out});
+  return collective(
+      comm, stream,
+      {.kind = OpKind::ReduceScatter, .type = type, .count = static_cast<std::int64_t>(count)}, in,
+      out);
 }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream,
-                    {OpKind::AllGather, static_cast<std::int64_t>(count), type, false, 0,
-                     const_cast<void*>(in), out});
+  return collective(
+      comm, stream,
+      {.kind = OpKind::AllGather, .type = type, .count = static_cast<std::int64_t>(count)}, in,
+      out);
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream,
-                    {OpKind::Broadcast, static_cast<std::int64_t>(count), type, false, root,
-                     const_cast<void*>(in), out});
+                    {.kind = OpKind::Broadcast,
+                     .type = type,
+                     .root = root,
+                     .count = static_cast<std::int64_t>(count)},
+                    in, out);
 }
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t,
                         int root, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream,
-                    {OpKind::Reduce, static_cast<std::int64_t>(count), type, false, root,
-                     const_cast<void*>(in), out});
+                    {.kind = OpKind::Reduce,
+                     .type = type,
+                     .root = root,
+                     .count = static_cast<std::int64_t>(count)},
+                    in, out);
 }
 
+// Taken is gone.
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
-  const auto message = std::make_shared<Clique::Message>();
-  message->data = data;
-  message->bytes = count * static_cast<std::size_t>(element_bytes(type));
-  return post({[=] {
-                 const std::scoped_lock lock(comm->clique->mutex);
-                 comm->clique->mail[{comm->rank, peer}].push_back(message);
-                 comm->clique->changed.notify_all();
-               },
-               [] {},
-               [=] {
-                 std::unique_lock lock(comm->clique->mutex);
-                 comm->wait(lock, [&] { return message->taken; });
-               },
-               stream});
+  const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
+  const std::string path = comm->prefix + "m" + std::to_string(comm->rank) + "_" +
+                           std::to_string(peer) + "_" + std::to_string(comm->sent[peer]++);
+  return exchange({[=] { post(path, nullptr, 0, data, bytes); }, [] {},
+                   [=] { comm->wait([&] { return !there(path); }); }, stream});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
-  return post({[] {},
-               [=] {
-                 std::unique_lock lock(comm->clique->mutex);
-                 auto& box = comm->clique->mail[{peer, comm->rank}];
-                 comm->wait(lock, [&] { return !box.empty(); });
-                 if (box.empty()) return;
-                 const std::shared_ptr<Clique::Message> message = box.front();
-                 box.pop_front();
-                 if (message->bytes != bytes) {
-                   return comm->clique->fail("rank " + std::to_string(comm->rank) + " receives " +
-                                             std::to_string(bytes) + " bytes, rank " +
-                                             std::to_string(peer) + " sends " +
-                                             std::to_string(message->bytes));
-                 }
-                 std::memcpy(data, message->data, bytes);
-                 message->taken = true;
-                 comm->clique->changed.notify_all();
-               },
-               [] {}, stream});
+  const std::string path = comm->prefix + "m" + std::to_string(peer) + "_" +
+                           std::to_string(comm->rank) + "_" +
+                           std::to_string(comm->received[peer]++);
+  return exchange({[] {},
+                   [=] {
+                     if (!comm->wait([&] { return there(path); })) return;
+                     const Bytes message = contents(path);
+                     if (message.size() != bytes) {
+                       return comm->fail("rank " + std::to_string(comm->rank) + " receives " +
+                                         std::to_string(bytes) + " bytes, rank " +
+                                         std::to_string(peer) + " sends " +
+                                         std::to_string(message.size()));
+                     }
+                     std::memcpy(data, message.data(), bytes);
+                     std::filesystem::remove(path);
+                   },
+                   [] {}, stream});
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;

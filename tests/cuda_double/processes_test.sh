@@ -1,0 +1,47 @@
+#!/bin/bash
+# `rehearse run --device cuda` over several processes, on the DOUBLE of cudart and NCCL: the losses of one process, and a
+# dead and a stuck rank named. Says nothing about a GPU. Usage: processes_test.sh REHEARSE, in the project's root.
+rehearse=$1
+. tests/exec/processes.sh
+export TMPDIR=$work  # where the double's ranks meet
+case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
+
+layout() {  # layout PROCESSES PLAN_KEYS...
+  processes=$1; shift
+  set -- "${@/#/--set=plan.}" --device cuda --set plan.precision=fp32
+  scenario "$work/s.json" "$processes"
+  "$rehearse" run "$work/s.json" "$@" --json >"$work/one.json" 2>"$work/err" || fail "one process: $*: $(cat "$work/err")"
+  "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" >"$work/many.json" 2>"$work/err" ||
+    fail "$processes processes: $*: $(cat "$work/err")"
+  [ "$(losses "$work/one.json" | wc -l)" -eq 10 ] || fail "$*: 3 losses and 3 norms expected"
+  [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$processes processes: other numbers: $*"
+}
+layout 2 pipeline_parallel=2 schedule=1f1b
+layout 2 tensor_parallel=2 sequence_parallel=true
+layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
+layout 4 context_parallel=2 data_parallel=2 zero_stage=3
+
+# Two ranks in a process: NCCL wants one.
+scenario "$work/s.json" 4
+"$rehearse" run "$work/s.json" --set plan.data_parallel=4 --device cuda --processes 2 >"$work/out" 2>"$work/err" &&
+  fail "two ranks in a process are taken"
+one_line "$work/err" "NCCL wants a process per rank" "two ranks in a process"
+
+# A rank dies, a rank stops: named, and all end.
+scenario "$work/s.json" 2
+for signal in KILL STOP; do
+  "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=2 --set plan.precision=fp32 --device cuda --steps 1000000 \
+    --timeout 4 --processes 2 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
+  children $launcher 2 || fail "$signal: the children do not come"
+  pids=$(pgrep -P $launcher)
+  sleep 2
+  kill -$signal "$(child $launcher 1)"
+  wait $launcher; code=$?
+  [ $code -eq 3 ] || fail "$signal: exit $code"
+  one_line "$work/err" "rank 1 " "$signal"
+  if [ $signal = KILL ]; then says="killed by signal 9|its connection closed"; else says="is stopped|not been heard of"; fi
+  one_line "$work/err" "$says" "$signal"
+  gone $pids
+  rm -rf "$work/flight"
+done
+exit $status
