@@ -313,6 +313,7 @@ int run(const Options& options) {
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kTransferPolicies));
   for (const TransferPolicyInfo& info : kTransferPolicies) names.emplace_back(info.name);
   return names;
 }
