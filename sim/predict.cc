@@ -99,8 +99,8 @@ void add_communication(Prediction& p) {
 }
 
 // A CPU's own kernels are measured to 2 %, but its ranks share cores and memory with each other and
-// with the machine: 19 of the 24 layouts in docs/accuracy.md were within this.
-constexpr double kSharedCpuBand = 0.13;
+// with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
+constexpr double kSharedCpuBand = 0.15;
 
 // Shares of all the time that ops of the compute stream and exposed communication take.
 void add_confidence(Prediction& p, bool shared_cpu) {
