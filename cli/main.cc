@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "exec/cuda_module.h"
 #include "exec/gloo_communicator.h"
 #include "viz/window.h"
 
@@ -42,6 +43,7 @@ namespace {
 // The version, and which optional parts this build has.
 std::string version_text() {
   std::string parts;
+  if (exec::has_cuda_module()) parts += " cuda nccl";
   if (exec::has_gloo()) parts += " gloo";
   if (viz::has_window()) parts += " viewer";
   return std::string(REHEARSE_VERSION) +

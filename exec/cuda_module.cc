@@ -7,11 +7,15 @@
 namespace rehearse::exec {
 namespace {
 
-Result<const CudaModule*> load() {
+std::filesystem::path module_path() {
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
-  const std::filesystem::path path = self.parent_path() / "libexec_cuda.so";
-  if (!std::filesystem::exists(path, none)) {
+  return self.parent_path() / "libexec_cuda.so";
+}
+
+Result<const CudaModule*> load() {
+  const std::filesystem::path path = module_path();
+  if (!has_cuda_module()) {
     return Error{
         "this build has no CUDA backend (the CUDA toolkit was not there when it was built)"};
   }
@@ -28,6 +32,11 @@ Result<const CudaModule*> load() {
 }
 
 }  // namespace
+
+bool has_cuda_module() {
+  std::error_code none;
+  return std::filesystem::exists(module_path(), none);
+}
 
 Result<const CudaModule*> load_cuda_module() {
   static const Result<const CudaModule*> loaded = load();

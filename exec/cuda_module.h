@@ -49,6 +49,8 @@ struct CudaModule {
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 
+// The module lies beside the command: CUDA and NCCL were there when it was built. Loads nothing.
+bool has_cuda_module();
 // Loads the module that lies beside the command. Error: this build has none, or which library is
 // missing. Loaded once; stays until the process ends.
 Result<const CudaModule*> load_cuda_module();

@@ -31,8 +31,19 @@ refused() {
   grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
 }
 
-refused 3 CUDA "$scenario" --device cuda
-refused 3 CUDA /no/such.json --device cuda
+# What was built in is said, and only that.
+parts=$("$rehearse" --version | sed -n 's/^built in: *//p')
+module=$(dirname "$rehearse")/libexec_cuda.so
+case $parts in
+  *cuda*nccl*) [ -e "$module" ] || fail "--version: cuda without its module: $parts" ;;
+  *) [ -e "$module" ] && fail "--version: nothing of the CUDA module: $parts" ;;
+esac
+if [ -e /dev/nvidiactl ]; then
+  echo "run_test: SKIPPED: what is said without a GPU: there is one"
+else
+  refused 3 CUDA "$scenario" --device cuda
+  refused 3 CUDA /no/such.json --device cuda
+fi
 refused 2 "not in" "$scenario" --device tpu
 refused 2 "cannot read" "$scenario" --data /no/such/text
 refused 2 "train.data" "$scenario" --data "$work"
