@@ -16,7 +16,7 @@ refused() {
   [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
   grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
 }
-refused 3 "no CUDA device" --device cuda
+[ -e /dev/nvidiactl ] || refused 3 "no CUDA device" --device cuda
 refused 2 "not in" --device tpu
 refused 2 "cannot write" -o /no/such/folder/here.json
 refused 2 "cannot write" -o "$work"
