@@ -229,12 +229,12 @@ void draw_statistics(const ViewContext& c, Scene& layer) {
   heads(c, layer, x, y + 22, columns);
   const double histogram = columns.back().x;
   double line = y + 48;
-  for (const auto& [op, payload] : kinds) {
+  for (const std::pair<OpKind, Payload>& shown : kinds) {
     double at = line;
     for (std::size_t d = 0; d < traces; ++d, at += 18) {
       const Document& document = c.session.at(static_cast<std::int32_t>(d));
       const auto found = std::ranges::find_if(document.kinds(), [&](const KindStatistics& kind) {
-        return kind.kind == op && kind.payload == payload;
+        return kind.kind == shown.first && kind.payload == shown.second;
       });
       if (found == document.kinds().end()) continue;
       const bool measured = document.trace().label == TraceLabel::Measured;
@@ -260,7 +260,7 @@ void draw_statistics(const ViewContext& c, Scene& layer) {
                                .y = at + 4 - tall,
                                .width = bin * 0.9,
                                .height = tall,
-                               .fill = color_of(op),
+                               .fill = color_of(shown.first),
                                .alpha = static_cast<std::uint8_t>(d == 0 ? 255 : 150)});
       }
     }

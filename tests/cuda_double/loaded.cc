@@ -6,6 +6,10 @@ extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module();
 
 namespace rehearse::exec {
 
+bool has_cuda_module() {
+  return true;
+}
+
 Result<const CudaModule*> load_cuda_module() {
   return rehearse_cuda_module();
 }
