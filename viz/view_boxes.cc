@@ -43,10 +43,16 @@ std::vector<std::pair<OpKind, Payload>> kinds_of(const Session& session) {
   return kinds;
 }
 
-// In time the op spends most in, if known; else by work.
-std::int64_t weight(const Trace& trace, const NodeLine& line) {
+// Predicted, all repetitions together [ns]; 0: unknown.
+std::int64_t time_of(const Trace& trace, const NodeLine& line) {
   const TraceNode& node = trace.nodes[static_cast<std::size_t>(line.node)];
   return std::max<std::int64_t>(0, node.time_ns) * line.times;
+}
+
+// What lines are chosen by where there is no room for all: time, or work where no time is known.
+std::int64_t weight(const Trace& trace, const NodeLine& line) {
+  const TraceNode& node = trace.nodes[static_cast<std::size_t>(line.node)];
+  return node.time_ns >= 0 ? time_of(trace, line) : (node.flops + node.bytes) * line.times;
 }
 
 // The `most` heaviest of the lines, in the order in which they run.
@@ -93,9 +99,9 @@ void nodes_table(const ViewContext& c, Scene& layer, const Trace& trace, OpId op
   }
   std::int64_t sum = 0, count = 0, longest = 1;
   for (const NodeLine& line : all) {
-    sum += weight(trace, line);
+    sum += time_of(trace, line);
     count += line.times;
-    longest = std::max(longest, weight(trace, line));
+    longest = std::max(longest, time_of(trace, line));
   }
   const std::vector<NodeLine> lines = heaviest(trace, all, most);
   const std::array<Head, 7> columns{{{0, "kernel or collective"},
@@ -134,7 +140,7 @@ void nodes_table(const ViewContext& c, Scene& layer, const Trace& trace, OpId op
     cell(5, time_text(node.time_ns));
     layer.rects.push_back({.x = x + columns[6].x,
                            .y = at - 9,
-                           .width = width * 0.10 * static_cast<double>(weight(trace, line)) /
+                           .width = width * 0.10 * static_cast<double>(time_of(trace, line)) /
                                     static_cast<double>(longest),
                            .height = 10,
                            .fill = node.collective != 0 ? color_of(OpKind::AllReduce)
@@ -143,7 +149,7 @@ void nodes_table(const ViewContext& c, Scene& layer, const Trace& trace, OpId op
   std::string foot = std::to_string(count) + " in all";
   if (sum > 0) foot += ", " + time_text(sum) + " one after another";
   if (lines.size() < all.size())
-    foot += "; the " + std::to_string(lines.size()) + " longest are shown";
+    foot += "; the " + std::to_string(lines.size()) + " heaviest are shown";
   add_text(layer, x, at + kLine + 4, foot, TextSize::Small, c.colors.faint_text);
 }
 

@@ -235,6 +235,12 @@ TEST(Inside, AMeasuredOpShowsThePredictionsNodes) {
   while (!is_compute(one.at(0).trace().class_of(state.selected.op).kind)) ++state.selected.op.value;
   state.inside = true;
   EXPECT_FALSE(says(view_scene(one, state), "one after another"));
+  // Where there is no room for all, those with most work are kept: products, not norms.
+  ViewState low = state;
+  low.height = 420;
+  EXPECT_TRUE(says(view_scene(one, low), "heaviest are shown"));
+  EXPECT_TRUE(says(view_scene(one, low), "gemm fc1"));
+  EXPECT_FALSE(says(view_scene(one, low), "norm1"));
   state.selected.document = 1;
   EXPECT_TRUE(says(view_scene(two, state), "one after another"));
 }
