@@ -73,10 +73,13 @@ bool write_whole(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-std::string default_flight_folder() {
+std::string temporary_folder() {
   const char* named = std::getenv("TMPDIR");
-  const std::string base = named != nullptr && *named != '\0' ? named : "/tmp";
-  return base + "/rehearse-flight-" + std::to_string(getpid());
+  return named != nullptr && *named != '\0' ? named : "/tmp";
+}
+
+std::string default_flight_folder() {
+  return temporary_folder() + "/rehearse-flight-" + std::to_string(getpid());
 }
 
 Result<> dump_flight(const StatusBoard& board, std::int32_t first, std::int32_t last,

@@ -16,6 +16,7 @@
 
 namespace rehearse::exec {
 
+std::string temporary_folder();  // $TMPDIR, or /tmp
 // Where flight records go if the user names no folder: rehearse-flight-<pid> in $TMPDIR, or /tmp.
 std::string default_flight_folder();
 

@@ -1,8 +1,10 @@
 #include "exec/process_group.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -23,6 +25,23 @@ constexpr double kEndS = 4;    // from the end of the run to the end of a proces
 constexpr double kJoinS = 300;
 constexpr double kGoodbyeS = 30;
 
+constexpr const char* kRunKey = "run";  // in the store: what tells this run from every other
+
+std::string unique_name() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::to_string(now / std::chrono::nanoseconds(1)) + "-" + std::to_string(getpid());
+}
+
+// Whether this process is the first of its machine to say that the host of run `run` is gone: who
+// makes the file is. It stays, for a process that comes late.
+bool first_to_tell(const std::string& run) {
+  const std::string path = temporary_folder() + "/rehearse-lost-" + run;
+  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (file < 0) return errno != EEXIST;  // rather twice than never
+  close(file);
+  return true;
+}
+
 }  // namespace
 
 struct ProcessGroup::Impl {
@@ -35,6 +54,7 @@ struct ProcessGroup::Impl {
   std::unique_ptr<StoreClient> store;
   std::int64_t clock_offset = 0;
   std::string address;
+  std::string run;  // kRunKey's value; empty: it was never learnt
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -85,9 +105,16 @@ void ProcessGroup::Impl::dump() {
   (void)dump_flight(*board, identity.first_rank(), identity.last_rank(), *options.schedule, folder);
 }
 
-// The host cannot judge itself: the next process does, with what the host last said of its ranks.
+// The host cannot judge itself: on every machine the first that misses it does, with what the host
+// last said of its ranks.
 void ProcessGroup::Impl::print_loss_of_host() {
-  if (launch.launched() || launch.process != 1) return;
+  if (launch.launched()) return;
+  std::string of_run;
+  {
+    const std::lock_guard lock(mutex);
+    of_run = run;
+  }
+  if (of_run.empty() ? launch.process != 1 : !first_to_tell(of_run)) return;
   std::vector<ProcessView> views(static_cast<std::size_t>(identity.processes));
   {
     const std::lock_guard lock(mutex);
@@ -169,7 +196,11 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
   // Who hosts the store reaches itself by any address; the others know by which it is reached.
   if (launch.process != 0) {
     (void)at.store->set("joined/" + std::to_string(launch.process), {});
+    const Result<std::string> run = at.store->get(kRunKey, join_s);
+    const std::lock_guard lock(at.mutex);
+    if (run) at.run = run.value();
   } else {
+    (void)at.store->set(kRunKey, unique_name());
     std::vector<std::string> others;
     for (std::int32_t p = 1; p < launch.processes; ++p)
       others.push_back("joined/" + std::to_string(p));

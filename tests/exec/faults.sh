@@ -62,4 +62,24 @@ for i in $(seq "$times"); do
   fi
   [ -t 1 ] && echo "$what: $(cat "$work/err")"
 done
+
+# Both who would judge are gone: still one line, from whoever is left, and all end.
+what="the host of the store and the next process killed at once, torchrun's variables"
+port=$((20000 + RANDOM % 20000)) pids=()
+mkdir "$work/tmp"
+for k in 0 1 2 3; do
+  RANK=$k WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TMPDIR=$work/tmp "$rehearse" run "$work/s.json" \
+    --set plan.pipeline_parallel=4 --steps 1000000 --timeout $timeout >"$work/out" 2>"$work/err.$k" & pids+=($!)
+done
+sleep 1.5
+kill -KILL "${pids[0]}" "${pids[1]}"
+begin=$(date +%s)
+wait "${pids[0]}" "${pids[1]}" 2>/dev/null
+for k in 2 3; do
+  wait "${pids[$k]}"; code=$?
+  [ $code -eq 3 ] || fail "$what: process $k exits $code"
+done
+cat "$work"/err.* >"$work/err"; rm "$work"/err.*
+judge "$what" 0 KILL $(($(date +%s) - begin))
+gone "${pids[@]}"
 exit $status
