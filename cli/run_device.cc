@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "cli/commands.h"
 #include "exec/cpu_backend.h"
 #include "exec/group_instances.h"
 #include "schedules/listing.h"
@@ -51,7 +52,8 @@ Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
        .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
        .timeout_s = timeout_s,
        .graphs = graphs == nullptr || std::string_view(graphs) != "0",
-       .label = [&schedule](OpId op) { return op_label(schedule, op); }});
+       .label = [&schedule](OpId op) { return op_label(schedule, op); },
+       .warn = [](const std::string& what) { print_error(what); }});
 }
 
 Result<std::unique_ptr<exec::Communicator>> RunDevice::make_nccl(

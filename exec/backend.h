@@ -73,6 +73,9 @@ class Backend {
   // Between begin and end of a compute op whose body meets no other rank and does the same in every
   // step. True: the device repeats what it did then, and the caller leaves the body out.
   virtual bool replay(Lane, OpId) { return false; }
+  // Between the body of such an op and end. True: nothing of it took effect, since the device could
+  // not keep it to be repeated; the caller issues it once more.
+  virtual bool in_vain(Lane, OpId) { return false; }
   // Everything of the step has ended. Error: what the device says.
   virtual Result<> end_step() { return {}; }
   // Of an op of the last step [ns since begin_step]; false: the interpreter's own clock is right.

@@ -21,6 +21,8 @@ struct CudaOptions {
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step
   std::function<std::string(OpId)> label;    // of an op, for errors
+  // Says once what goes on, but slower than it could; may be null.
+  std::function<void(const std::string&)> warn;
 };
 
 // What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) *
@@ -36,7 +38,7 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 3;
+  static constexpr int kVersion = 4;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;

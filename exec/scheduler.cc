@@ -262,15 +262,9 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   partner.head = queue.head = Head::Resumable;
 }
 
-void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+// Issues a compute op from where it is, lock free. False: it meets others first, lock held.
+bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
-  const bool fresh = queue.half == 0 && !queue.started;
-  if (fresh && local_.backend.asynchronous() &&
-      std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); }) &&
-      local_.backend.replay(queue.lane, id)) {
-    lock.lock();
-    return finish(queue);
-  }
   for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {
@@ -282,12 +276,29 @@ void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& loc
     CollectiveRequest request;
     if (queue.cursor.run(&request) == Progress::Collective) {
       const std::int32_t group = groups_.group(request.axis == Axis::Context ? "cp" : "tp");
-      return meet(queue, group, {request.in, request.out},
-                  {.kind = request.kind,
-                   .type = request.type,
-                   .maximum = request.maximum,
-                   .elements = request.elements},
-                  lock);
+      meet(queue, group, {request.in, request.out},
+           {.kind = request.kind,
+            .type = request.type,
+            .maximum = request.maximum,
+            .elements = request.elements},
+           lock);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+  const bool fresh = queue.half == 0 && !queue.started;
+  const bool repeats =
+      fresh && local_.backend.asynchronous() &&
+      std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); });
+  if (!repeats || !local_.backend.replay(queue.lane, id)) {
+    if (!run_halves(queue, id, lock)) return;
+    if (repeats && local_.backend.in_vain(queue.lane, id)) {
+      queue.half = 0;
+      run_halves(queue, id, lock);
     }
   }
   lock.lock();

@@ -72,6 +72,7 @@ class Scheduler {
   // Performs the head of a queue as far as it goes. Called and left with the lock held.
   void perform(Queue& queue, std::unique_lock<std::mutex>& lock);
   void compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
+  bool run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,

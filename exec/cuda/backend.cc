@@ -25,8 +25,6 @@ std::size_t size(std::int64_t bytes) {
   return static_cast<std::size_t>(bytes);
 }
 
-constexpr std::string_view kGraph = "CUDA graph of an op (REHEARSE_CUDA_GRAPHS=0 does without)";
-
 class CudaBackend final : public Backend, public StreamSource {
  public:
   explicit CudaBackend(const CudaOptions& options)
@@ -84,14 +82,18 @@ class CudaBackend final : public Backend, public StreamSource {
   void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
     streams_.begin(lane, op, waits);
   }
-  void end(Lane lane, OpId op) override {
-    streams_.check(graphs_.end(lane.rank, op, on(lane)), kGraph);
-    streams_.end(lane, op);
-  }
+  void end(Lane lane, OpId op) override { streams_.end(lane, op); }
   bool replay(Lane lane, OpId op) override {
-    bool launched = false;
-    streams_.check(graphs_.replay(lane.rank, op, on(lane), &launched), kGraph);
+    if (!streams_.error().empty()) return false;  // the step has failed
+    const bool launched = graphs_.replay(lane.rank, op, on(lane));
+    if (!launched) say_without_graph(op);
     return launched;
+  }
+  bool in_vain(Lane lane, OpId op) override {
+    if (!graphs_.captures(lane.rank, op)) return false;
+    const bool launched = graphs_.end(on(lane), streams_.forget_error());
+    if (!launched) say_without_graph(op);
+    return !launched;
   }
   Result<> end_step() override {
     const Result<> finished =
@@ -398,6 +400,15 @@ class CudaBackend final : public Backend, public StreamSource {
   };
 
   cudaStream_t on(Lane lane) const { return streams_.of(lane); }
+  // Once, of the first op for which there is a reason.
+  void say_without_graph(OpId op) {
+    if (said_without_graph_ || graphs_.failure().empty()) return;
+    said_without_graph_ = true;
+    if (options_.warn) {
+      options_.warn("no CUDA graph of " + options_.label(op) + ", which is issued kernel by " +
+                    "kernel: " + graphs_.failure());
+    }
+  }
   RankBuffers& of(std::int32_t rank) {
     return ranks_[static_cast<std::size_t>(rank - first_rank_)];
   }
@@ -545,6 +556,7 @@ class CudaBackend final : public Backend, public StreamSource {
   std::function<std::string()> failed_;
   Gemm gemm_;
   Graphs graphs_;
+  bool said_without_graph_ = false;
   Streams streams_;
 };
 

@@ -1,35 +1,59 @@
 #include "exec/cuda/graphs.h"
 
 namespace rehearse::exec::cuda {
+namespace {
+
+std::string said(const char* call, cudaError_t error) {
+  return std::string(call) + ": " + cudaGetErrorString(error);
+}
+
+}  // namespace
 
 Graphs::~Graphs() {
-  for (const auto& [key, graph] : made_) cudaGraphExecDestroy(graph);
+  for (const auto& [key, graph] : made_) {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
 }
 
-int Graphs::replay(std::int32_t rank, OpId op, cudaStream_t stream, bool* launched) {
-  *launched = false;
-  if (!on_ || steps_ < 2) return cudaSuccess;
+bool Graphs::give_up(const Key& key, std::string why) {
+  cudaGraphExec_t& graph = made_[key];
+  if (graph != nullptr) cudaGraphExecDestroy(graph);
+  graph = nullptr;
+  failure_ = std::move(why);
+  cudaGetLastError();  // clears it: the next launch asks for its own
+  return false;
+}
+
+bool Graphs::replay(std::int32_t rank, OpId op, cudaStream_t stream) {
+  if (!on_ || steps_ < 2) return false;
   const Key key{rank, op.value};
   if (const auto found = made_.find(key); found != made_.end()) {
-    *launched = true;
-    return cudaGraphLaunch(found->second, stream);
+    if (found->second == nullptr) return false;
+    const cudaError_t error = cudaGraphLaunch(found->second, stream);
+    return error == cudaSuccess || give_up(key, said("cudaGraphLaunch", error));
   }
+  const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return give_up(key, said("cudaStreamBeginCapture", error));
   capturing_ = key;
-  return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  return false;
 }
 
-int Graphs::end(std::int32_t rank, OpId op, cudaStream_t stream) {
-  const Key key{rank, op.value};
-  if (capturing_ != key) return cudaSuccess;
-  capturing_ = {-1, -1};
+bool Graphs::end(cudaStream_t stream, const std::string& error) {
+  const Key key = std::exchange(capturing_, {-1, -1});
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
-  cudaError_t error = cudaStreamEndCapture(stream, &graph);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
+  const char* call = "cudaStreamEndCapture";
+  cudaError_t status = cudaStreamEndCapture(stream, &graph);
+  if (status == cudaSuccess && error.empty()) {
+    call = "cudaGraphInstantiate";
+    status = cudaGraphInstantiate(&made, graph, 0);
+  }
   if (graph != nullptr) cudaGraphDestroy(graph);
-  if (error != cudaSuccess) return error;
+  if (!error.empty()) return give_up(key, error);
+  if (status != cudaSuccess) return give_up(key, said(call, status));
   made_[key] = made;
-  return cudaGraphLaunch(made, stream);
+  status = cudaGraphLaunch(made, stream);
+  return status == cudaSuccess || give_up(key, said("cudaGraphLaunch", status));
 }
 
 }  // namespace rehearse::exec::cuda

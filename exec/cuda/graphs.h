@@ -2,13 +2,14 @@
 // (the first takes scratch and chooses algorithms) and from then on launched as a whole.
 //
 // Nothing that meets another stream is captured: what an op waits for, and the events around it,
-// are issued outside.
+// are issued outside. An op that cannot be captured is issued kernel by kernel in every step.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "schedules/units.h"
@@ -23,18 +24,25 @@ class Graphs {
   Graphs& operator=(const Graphs&) = delete;
 
   void begin_step() { ++steps_; }
-  // Launches the op's graph (*launched), or begins to capture it, or does nothing, in the first
-  // step. Returns a cudaError_t.
-  int replay(std::int32_t rank, OpId op, cudaStream_t stream, bool* launched);
-  // The op has ended: what was captured becomes its graph and is launched.
-  int end(std::int32_t rank, OpId op, cudaStream_t stream);
+  // True: the op's graph was launched. Else the caller issues the op, perhaps into a capture.
+  bool replay(std::int32_t rank, OpId op, cudaStream_t stream);
+  // Is the op's work being captured?
+  bool captures(std::int32_t rank, OpId op) const { return capturing_ == Key(rank, op.value); }
+  // Ends that capture and launches it. `error`: what a call inside it said; empty: nothing.
+  // False: there is no graph and nothing was done; the op will not be captured again.
+  bool end(cudaStream_t stream, const std::string& error);
+  // Why the last op that was given up was.
+  const std::string& failure() const { return failure_; }
 
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  // rank, op
+  bool give_up(const Key& key, std::string why);
+
   bool on_;
   std::int64_t steps_ = 0;
   Key capturing_{-1, -1};
-  std::map<Key, cudaGraphExec_t> made_;
+  std::map<Key, cudaGraphExec_t> made_;  // null: given up
+  std::string failure_;
 };
 
 }  // namespace rehearse::exec::cuda

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exec/exchange.h"
@@ -46,6 +47,7 @@ class Streams {
   // Remembers the first error of a call, with what was called.
   void check(int error, std::string_view what);
   const std::string& error() const { return error_; }
+  std::string forget_error() { return std::exchange(error_, {}); }
 
  private:
   struct LaneState {

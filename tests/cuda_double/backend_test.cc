@@ -10,6 +10,7 @@
 namespace rehearse::exec {
 namespace {
 
+using cuda_double::CaptureFault;
 using Keys = std::vector<std::string>;
 
 struct Prepared {
@@ -43,11 +44,13 @@ Result<std::vector<StepReport>> train_here(Prepared& p, Interpreter& process) {
   return train(process, p.plan, options, data.value(), nullptr);
 }
 
-Trained train_on_double(Family family, const Keys& keys, bool graphs = true) {
+Trained train_on_double(Family family, const Keys& keys, bool graphs = true,
+                        std::vector<std::string>* said = nullptr) {
   Prepared p = prepare(family, keys);
   Trained out;
   CudaOptions options = cuda_options(p);
   options.graphs = graphs;
+  if (said != nullptr) options.warn = [said](const std::string& what) { said->push_back(what); };
   Result<std::unique_ptr<Backend>> backend = cuda::make_backend(options);
   EXPECT_TRUE(backend) << backend.error().message;
   const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
@@ -137,6 +140,35 @@ TEST(Graphs, AreLeftOutWhenAskedTo) {
   const Trained without = train_on_double(Family::Gpt2, {}, false);
   EXPECT_EQ(cuda_double::graphs().captured, between.captured);
   EXPECT_TRUE(distance(with, without).bitwise);
+}
+
+// Every third capture fails, in each of the ways that it can: these ops are issued kernel by
+// kernel, the others keep their graphs, the numbers are the same, and one line says so.
+TEST(Graphs, ThatCannotBeCapturedAreDoneWithout) {
+  const Keys keys{"pipeline_parallel=2", "recompute=full"};
+  const std::int64_t ops = compute_ops(prepare(Family::Gpt2, keys));
+  const Trained here = train_layout(Family::Gpt2, keys);
+  for (const CaptureFault fault : {CaptureFault::Begin, CaptureFault::Inside, CaptureFault::End,
+                                   CaptureFault::Instantiate, CaptureFault::Launch}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    std::vector<std::string> said;
+    const cuda_double::GraphCounts before = cuda_double::graphs();
+    cuda_double::break_captures(3, fault);
+    const Trained there = train_on_double(Family::Gpt2, keys, true, &said);
+    cuda_double::break_captures(0);
+    ASSERT_EQ(there.error, "");
+    EXPECT_TRUE(distance(there, here).bitwise);
+    EXPECT_EQ(cuda_double::graphs().launched - before.launched, 3 * (ops - (ops + 2) / 3));
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_NE(said[0].find("no CUDA graph of 0F0"), std::string::npos) << said[0];
+    EXPECT_NE(said[0].find(fault == CaptureFault::Begin    ? "BeginCapture"
+                           : fault == CaptureFault::Launch ? "GraphLaunch"
+                           : fault == CaptureFault::Inside ? "kernel: embed"
+                           : fault == CaptureFault::End    ? "EndCapture"
+                                                           : "Instantiate: out of memory"),
+              std::string::npos)
+        << said[0];
+  }
 }
 
 // ---- NCCL's double: one "process" is a thread that holds one rank -----------

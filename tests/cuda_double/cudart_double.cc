@@ -24,6 +24,8 @@ std::atomic<size_t> allocated{0};
 std::mutex sizes_mutex;
 std::map<void*, size_t> sizes;
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
+std::atomic<int> broken_nth{0}, captures_begun{0};   // captures
+std::atomic<rehearse::cuda_double::CaptureFault> broken_by{};
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
 
@@ -46,10 +48,12 @@ thread_local int capturing = 0;
 
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
-  bool broken = false;  // something was asked for that no graph can hold
+  bool broken = false;   // something was asked for that no graph can hold
+  bool planted = false;  // break_captures() chose it
 };
 struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
+  bool planted = false;
 };
 
 struct CUstream_st {
@@ -100,6 +104,11 @@ cudaError_t spoil(cudaStream_t stream) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
+// Does the planted fault strike here?
+bool strikes(bool planted, rehearse::cuda_double::CaptureFault here) {
+  return planted && broken_by.load() == here;
+}
+
 cudaError_t no_device() {
   return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
 }
@@ -108,16 +117,18 @@ cudaError_t no_device() {
 
 namespace rehearse::cuda_double {
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
+int enqueue(cudaStream_t stream, std::function<void()> work) {
   if (stream->capture != nullptr) {
+    if (strikes(stream->capture->planted, CaptureFault::Inside)) return spoil(stream);
     stream->capture->work.push_back(std::move(work));
-    return;
+    return cudaSuccess;
   }
   {
     const std::scoped_lock lock(stream->mutex);
     stream->work.push_back(std::move(work));
   }
   stream->changed.notify_all();
+  return cudaSuccess;
 }
 
 void shake(std::uint64_t seed, int microseconds) {
@@ -129,6 +140,12 @@ GraphCounts graphs() {
   return {captured.load(), launched.load()};
 }
 
+void break_captures(int nth, CaptureFault fault) {
+  broken_nth = nth;
+  captures_begun = 0;
+  broken_by = fault;
+}
+
 void set_devices(int count) {
   devices = count;
 }
@@ -136,6 +153,7 @@ void set_devices(int count) {
 }  // namespace rehearse::cuda_double
 
 using rehearse::cuda_double::enqueue;
+using Fault = rehearse::cuda_double::CaptureFault;
 
 extern "C" {
 
@@ -177,6 +195,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     default:
       return "error of the double";
   }
+}
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
@@ -275,7 +296,11 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->capture != nullptr) return cudaErrorIllegalState;
+  const int nth = broken_nth.load();
+  const bool planted = nth > 0 && captures_begun++ % nth == 0;
+  if (strikes(planted, Fault::Begin)) return cudaErrorStreamCaptureUnsupported;
   stream->capture = std::make_unique<CUgraph_st>();
+  stream->capture->planted = planted;
   ++capturing;
   return cudaSuccess;
 }
@@ -284,13 +309,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (stream->capture == nullptr) return cudaErrorIllegalState;
   const std::unique_ptr<CUgraph_st> held = std::move(stream->capture);
   --capturing;
-  if (held->broken) return cudaErrorStreamCaptureInvalidated;
+  if (held->broken || strikes(held->planted, Fault::End)) return cudaErrorStreamCaptureInvalidated;
   *graph = new CUgraph_st(*held);
   ++captured;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
-  *made = new CUgraphExec_st{graph->work};
+  if (strikes(graph->planted, Fault::Instantiate)) return cudaErrorMemoryAllocation;
+  *made = new CUgraphExec_st{graph->work, graph->planted};
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -302,6 +328,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  if (strikes(graph->planted, Fault::Launch)) return cudaErrorMemoryAllocation;
   ++launched;
   for (const std::function<void()>& work : graph->work) enqueue(stream, work);
   return cudaSuccess;

@@ -10,8 +10,9 @@
 
 namespace rehearse::cuda_double {
 
-// Runs `work` when everything that was put on the stream before has ended.
-void enqueue(cudaStream_t stream, std::function<void()> work);
+// Runs `work` when everything that was put on the stream before has ended. Returns a cudaError_t:
+// only a planted fault is one.
+int enqueue(cudaStream_t stream, std::function<void()> work);
 
 // From now on every piece of work is delayed by up to so many microseconds, drawn from a seed: what
 // is not ordered by events comes out of order.
@@ -24,6 +25,9 @@ struct GraphCounts {
 GraphCounts graphs();
 
 // ---- faults ----
+// From now on every `nth` capture (from the first on) fails so; 0: none.
+enum class CaptureFault : std::uint8_t { Begin, Inside, End, Instantiate, Launch };
+void break_captures(int nth, CaptureFault fault = CaptureFault::End);
 // How many devices there are; 0: as on a machine without a driver (error 35).
 void set_devices(int count);
 

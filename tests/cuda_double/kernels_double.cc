@@ -23,8 +23,7 @@ float* f(void* data) {
 template <class Work>
 int run(Stream stream, Type type, Work work) {
   if (type != Type::Float32) return cudaErrorNotSupported;
-  cuda_double::enqueue(stream, std::move(work));
-  return 0;
+  return cuda_double::enqueue(stream, std::move(work));
 }
 template <class Work>
 int run(Stream stream, Work work) {
