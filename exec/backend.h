@@ -148,6 +148,15 @@ class Backend {
   // out = x + y + bias(cols); bias may be null
   virtual void add_residual(Lane, std::int64_t rows, std::int64_t cols, const void* x,
                             const void* y, const void* bias, void* out) = 0;
+  // In one pass where a device can; the bits are those of two.
+  virtual void add_layer_norm(Lane lane, const SumNorm& n) {
+    add_residual(lane, n.rows, n.h, n.x, n.y, n.bias, n.sum);
+    layer_norm(lane, n.rows, n.h, n.sum, n.weight, n.norm_bias, n.epsilon, n.out, n.statistics);
+  }
+  virtual void add_rms_norm(Lane lane, const SumNorm& n) {
+    add_residual(lane, n.rows, n.h, n.x, n.y, n.bias, n.sum);
+    rms_norm(lane, n.rows, n.h, n.sum, n.weight, n.epsilon, n.out, n.statistics);
+  }
   virtual void add_column_sums(Lane, std::int64_t rows, std::int64_t cols, const void* y,
                                float* sums) = 0;
   // Row t is at position (first + t) % sequence. out = x + positions(position); null: a copy

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <string>
+#include <utility>
 
 #include "schedules/body_rehearse.h"
 #include "schedules/sizes.h"
@@ -124,6 +125,7 @@ struct OpCursor::State {
   const Body* body = nullptr;
   std::size_t segment = 0;
   std::vector<std::byte*> tensors;  // of the body
+  SumNorm sum;                      // whose norm is the next node; rows 0: there is none
 
   // ---- addresses ------------------------------------------------------------
   const OpAddresses& at() const { return op->at; }
@@ -267,9 +269,50 @@ struct OpCursor::State {
     }
   }
 
-  void norm(const Node& n, int weight, int bias) const {
+  // Is the next node the norm of the sum that `add` makes, so that both can be one pass? What it
+  // writes must not lie where the sum's operands do: workspace is planned for one node at a time.
+  bool norm_follows(const Node& add) const {
+    const bool within = node < body->nodes.size();
+    if (!within && (!forward() || visited + 1 >= segments().size())) return false;
+    const Body& after = within ? *body : body_of(visited + 1, Direction::Forward);
+    const Node& next = after.nodes[within ? node : 0];
+    if (next.kind != NodeKind::Norm || (within && next.reads[0] != add.writes[0])) return false;
+    const auto tensor = [](const Body& of, std::int16_t i) -> const BodyTensor& {
+      return of.tensors[static_cast<std::size_t>(i)];
+    };
+    return std::ranges::none_of(next.writes, [&](std::int16_t written) {
+      const BodyTensor& out = tensor(after, written);
+      if (!within) return out.home == TensorHome::Workspace;
+      return std::ranges::any_of(add.reads, [&](std::int16_t read) {
+        const BodyTensor& in = tensor(*body, read);
+        return in.home == out.home && in.offset < out.offset + out.bytes &&
+               out.offset < in.offset + in.bytes;
+      });
+    });
+  }
+  void add_residual(const Node& n) {
+    const RankShape& s = shared.shape;
+    const bool attention = body->tensors[static_cast<std::size_t>(n.reads[1])].name == "z";
+    const std::byte* bias = parameter(attention ? roles().projection_bias : roles().down_bias);
+    sum = {
+        .rows = s.local, .h = s.hidden, .x = r(n, 0), .y = own(r(n, 1)), .bias = bias, .sum = w(n)};
+    if (norm_follows(n)) return;
+    device.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
+    sum = {};
+  }
+  void norm(const Node& n, int weight, int bias) {
     const Transformer& m = shared.model;
     const RankShape& s = shared.shape;
+    if (sum.rows > 0) {
+      sum.weight = parameter(weight);
+      sum.norm_bias = parameter(bias);
+      sum.epsilon = m.norm_epsilon;
+      sum.out = w(n, 0);
+      sum.statistics = floats(w(n, 1));
+      const SumNorm both = std::exchange(sum, {});
+      return m.norm == NormKind::LayerNorm ? device.add_layer_norm(lane, both)
+                                           : device.add_rms_norm(lane, both);
+    }
     if (m.norm == NormKind::LayerNorm) {
       device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), parameter(bias),
                         m.norm_epsilon, w(n, 0), floats(w(n, 1)));
@@ -349,9 +392,7 @@ struct OpCursor::State {
     const Roles& p = roles();
     const RankShape& s = shared.shape;
     if (n.name == "add residual + bias") {
-      const bool attention = body->tensors[static_cast<std::size_t>(n.reads[1])].name == "z";
-      device.add_residual(lane, s.local, s.hidden, r(n, 0), own(r(n, 1)),
-                          parameter(attention ? p.projection_bias : p.down_bias), w(n));
+      add_residual(n);
     } else if (n.name == "add positions") {
       const std::byte* positions = parameter(p.positions);
       for_runs(first_row(), s.local,

@@ -92,6 +92,10 @@ class NullBackend : public Backend {
                     const void*, void*) override {
     note("add_residual", l, rows * cols);
   }
+  void add_layer_norm(Lane l, const SumNorm& n) override {
+    note("add_layer_norm", l, n.rows * n.h);
+  }
+  void add_rms_norm(Lane l, const SumNorm& n) override { note("add_rms_norm", l, n.rows * n.h); }
   void add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void*, float*) override {
     note("add_column_sums", l, rows * cols);
   }

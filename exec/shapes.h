@@ -31,4 +31,16 @@ struct VocabularyShape {
   std::int64_t columns = 0, valid = 0, first = 0;
 };
 
+// A residual sum and its norm: sum(rows, h) = x + y + bias(h), out = its LayerNorm or RMSNorm.
+// REQUIRES: sum and out lie beside x and y.
+struct SumNorm {
+  std::int64_t rows = 0, h = 0;
+  const void *x = nullptr, *y = nullptr, *bias = nullptr;  // bias may be null
+  void* sum = nullptr;
+  const void *weight = nullptr, *norm_bias = nullptr;  // norm_bias may be null; RMSNorm has none
+  double epsilon = 0;
+  void* out = nullptr;
+  float* statistics = nullptr;  // as layer_norm or rms_norm writes them
+};
+
 }  // namespace rehearse::exec

@@ -273,6 +273,12 @@ class CudaBackend final : public Backend, public StreamSource {
                     const void* bias, void* out) override {
     streams_.check(cuda::add_residual(on(l), type_, rows, cols, x, y, bias, out), "add residual");
   }
+  void add_layer_norm(Lane l, const SumNorm& n) override {
+    streams_.check(cuda::add_layer_norm(on(l), type_, n), "add, layer norm");
+  }
+  void add_rms_norm(Lane l, const SumNorm& n) override {
+    streams_.check(cuda::add_rms_norm(on(l), type_, n), "add, rms norm");
+  }
   void add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y,
                        float* sums) override {
     streams_.check(cuda::add_column_sums(on(l), type_, rows, cols, y, sums,

@@ -27,6 +27,7 @@ using Stream = CUstream_st*;
 
 using exec::AttentionPart;
 using exec::AttentionShape;
+using exec::SumNorm;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
 constexpr std::int64_t bytes_of(Type type) {
@@ -41,6 +42,10 @@ int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, cons
 // statistics(rows) = 1 / root mean square
 int rms_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
              const void* weight, double epsilon, void* y, float* statistics);
+// The sum is rounded to the type before its norm is taken: the bits are those of add_residual and
+// the norm.
+int add_layer_norm(Stream stream, Type type, const SumNorm& call);
+int add_rms_norm(Stream stream, Type type, const SumNorm& call);
 // Bytes of `scratch` below, for column sums of (rows, columns).
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 // dx = its gradient + residual(rows, h) (may be null; dx may be dy or residual). d_weight(h) and

@@ -68,6 +68,89 @@ class NormTest : public KernelTest {
   }
 };
 
+// A residual sum and its norm in one pass: the sum and the norm of the CPU's two kernels, and bit
+// for bit what the two kernels here give.
+class SumNormTest : public KernelTest {
+ protected:
+  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias,
+             std::size_t shift = 0) {
+    SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(h));
+    const auto x = rounded(random_values(rows * h, 1), type());
+    const auto y = rounded(random_values(rows * h, 2), type());
+    const auto bias = rounded(random_values(h, 3), type());
+    const auto weight = rounded(random_values(h, 4), type());
+    const auto norm_bias = rounded(random_values(h, 5), type());
+    std::vector<float> sum(x.size()), out(x.size()), statistics(size(rows * (centred ? 2 : 1)));
+    exec::add_residual(rows, h, x.data(), y.data(), with_bias ? bias.data() : nullptr, sum.data());
+    sum = rounded(sum, type());
+    if (centred) {
+      exec::layer_norm(rows, h, sum.data(), weight.data(), with_bias ? norm_bias.data() : nullptr,
+                       1e-5, out.data(), statistics.data());
+    } else {
+      exec::rms_norm(rows, h, sum.data(), weight.data(), 1e-5, out.data(), statistics.data());
+    }
+
+    Memory m(type());
+    Array &x_at = m.values(x), &y_at = m.values(y, shift), &b = m.values(bias),
+          &w = m.values(weight), &nb = m.values(norm_bias);
+    Array &sums = m.empty(rows * h), &outs = m.empty(rows * h), &sums_2 = m.empty(rows * h),
+          &outs_2 = m.empty(rows * h);
+    const auto count = static_cast<std::int64_t>(statistics.size());
+    Array &st = m.empty_floats(count), &st_2 = m.empty_floats(count);
+    m.run([&] {
+      const SumNorm call{.rows = rows,
+                         .h = h,
+                         .x = x_at.at(),
+                         .y = y_at.at(),
+                         .bias = with_bias ? b.at() : nullptr,
+                         .sum = sums.at(),
+                         .weight = w.at(),
+                         .norm_bias = with_bias ? nb.at() : nullptr,
+                         .epsilon = 1e-5,
+                         .out = outs.at(),
+                         .statistics = st.at<float>()};
+      int status =
+          centred ? add_layer_norm(nullptr, type(), call) : add_rms_norm(nullptr, type(), call);
+      if (status == 0) {
+        status = add_residual(nullptr, type(), rows, h, call.x, call.y, call.bias, sums_2.at());
+      }
+      if (status != 0) return status;
+      return centred ? layer_norm(nullptr, type(), rows, h, sums_2.at(), call.weight,
+                                  call.norm_bias, 1e-5, outs_2.at(), st_2.at<float>())
+                     : rms_norm(nullptr, type(), rows, h, sums_2.at(), call.weight, 1e-5,
+                                outs_2.at(), st_2.at<float>());
+    });
+    expect_close(sums.values(), sum, tolerance(), "sum");
+    expect_close(outs.values(), out, tolerance(), "norm");
+    // In bf16 a sum near a tie may be rounded the other way.
+    expect_close(st.values(), statistics, type() == Type::Float32 ? 3e-6 : 2e-3, "statistics");
+    EXPECT_EQ(sums.values(), sums_2.values());
+    if (shift == 0) {  // another width adds in another order
+      EXPECT_EQ(outs.values(), outs_2.values());
+      EXPECT_EQ(st.values(), st_2.values());
+    }
+  }
+};
+
+TEST_P(SumNormTest, LayerNormOfRowsOfWholeVectors) {
+  check(9, 768, true, true);
+}
+TEST_P(SumNormTest, LayerNormWithoutBiases) {
+  check(3, 64, true, false);
+}
+TEST_P(SumNormTest, LayerNormOfOddRows) {
+  check(5, 37, true, true);
+}
+TEST_P(SumNormTest, LayerNormOfRowsThatAreNotAligned) {
+  check(6, 64, true, true, 1);
+}
+TEST_P(SumNormTest, RmsNormOfRowsOfWholeVectors) {
+  check(70, 520, false, false);
+}
+TEST_P(SumNormTest, RmsNormOfOneElement) {
+  check(2, 1, false, false);
+}
+
 TEST_P(NormTest, LayerNormOfRowsOfWholeVectors) {
   check(9, 768, true, true);
 }
@@ -108,6 +191,7 @@ TEST_P(ColumnSumsTest, AddToWhatIsThere) {
 }
 
 REHEARSE_BOTH_TYPES(NormTest);
+REHEARSE_BOTH_TYPES(SumNormTest);
 REHEARSE_BOTH_TYPES(ColumnSumsTest);
 
 }  // namespace

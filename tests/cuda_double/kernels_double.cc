@@ -69,6 +69,19 @@ int add_residual(Stream s, Type t, std::int64_t rows, std::int64_t cols, const v
                  const void* y, const void* bias, void* out) {
   return run(s, t, [=] { exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out)); });
 }
+int add_layer_norm(Stream s, Type t, const SumNorm& n) {
+  return run(s, t, [n] {
+    exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
+    exec::layer_norm(n.rows, n.h, f(n.sum), f(n.weight), f(n.norm_bias), n.epsilon, f(n.out),
+                     n.statistics);
+  });
+}
+int add_rms_norm(Stream s, Type t, const SumNorm& n) {
+  return run(s, t, [n] {
+    exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
+    exec::rms_norm(n.rows, n.h, f(n.sum), f(n.weight), n.epsilon, f(n.out), n.statistics);
+  });
+}
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void*) {
   return run(s, t, [=] { exec::add_column_sums(rows, cols, f(y), sums); });

@@ -86,6 +86,9 @@ TEST(Emulated, TrainsGpt2AsTheCpu) {
 TEST(Emulated, TrainsLlamaAsTheCpu) {
   compare_with_cpu(Family::Llama, {});
 }
+TEST(Emulated, RecomputesLayersAsTheCpu) {
+  compare_with_cpu(Family::Gpt2, {"recompute=full"});
+}
 TEST(Emulated, TrainsATensorParallelPipelineAsTheCpu) {
   compare_with_cpu(Family::Gpt2,
                    {"tensor_parallel=2", "sequence_parallel=true", "pipeline_parallel=2"});

@@ -41,6 +41,18 @@ const std::vector<std::vector<std::string>> kLayouts{
     {"pipeline_parallel=4", "schedule=dualpipe", "data_parallel=1"},
     {"tensor_parallel=4", "data_parallel=2", "zero_stage=2"}};
 
+// 8 layers have 16 residual sums per micro-batch: each is one pass with the norm behind it, but for
+// the last, whose norm writes where an operand of the sum may lie.
+TEST(NullBackend, TakesTheNormOfASumInOnePass) {
+  std::map<std::string, int> calls;
+  for (const NullBackend::Call& call : record({}).calls) ++calls[std::string(call.what)];
+  const int microbatches = calls["embed"];
+  ASSERT_GT(microbatches, 0);
+  EXPECT_EQ(calls["add_layer_norm"], 15 * microbatches);
+  EXPECT_EQ(calls["add_residual"], microbatches);
+  EXPECT_EQ(calls["layer_norm"], 2 * microbatches);  // the first and the final one
+}
+
 // Every op of every rank begins and ends once; on a stream in program order; after what it waits
 // for was issued.
 TEST(NullBackend, IssuesEveryOpOnceInOrder) {

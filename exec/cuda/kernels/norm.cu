@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm, forward: one warp per row. The row is read three times (twice for
-// RMSNorm), from HBM once: a block's rows stay in L1.
+// LayerNorm and RMSNorm, forward, alone or of a residual sum: one warp per row. The row is read
+// three times (twice for RMSNorm), from HBM once: a block's rows stay in L1.
 #include "exec/cuda/kernels/device.cuh"
 
 namespace rehearse::exec::cuda {
@@ -7,21 +7,48 @@ namespace {
 
 constexpr int kRows = 4;  // warps, hence rows, of a block
 
-// kCentred: LayerNorm.
-template <class T, int V, bool kCentred>
-__global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restrict__ x,
-                            const T* __restrict__ weight, const T* __restrict__ bias,
-                            double epsilon, T* __restrict__ y, float* __restrict__ statistics) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
-  if (row >= rows) return;  // the whole warp
+// The row whose norm is taken: it lies there, or it is a sum that the first pass over it writes.
+// Later passes read back what the same thread wrote, so `sum` is not __restrict__.
+template <class T, int V>
+struct Row {
+  const T* in;
+  __device__ __forceinline__ void first(std::int64_t c, float (&v)[V]) const { load(in + c, v); }
+  __device__ __forceinline__ void again(std::int64_t c, float (&v)[V]) const { load(in + c, v); }
+};
+template <class T, int V>
+struct SumRow {
+  const T *x, *y, *bias;  // bias may be null
+  T* sum;
+  __device__ __forceinline__ void first(std::int64_t c, float (&v)[V]) const {
+    float add[V];
+    load(y + c, v);  // added in the order of pointwise.cu
+    if (bias != nullptr) {
+      load(bias + c, add);
+#pragma unroll
+      for (int i = 0; i < V; ++i) v[i] += add[i];
+    }
+    load(x + c, add);
+#pragma unroll
+    for (int i = 0; i < V; ++i) v[i] = widen(narrow<T>(v[i] + add[i]));
+    store(sum + c, v);
+  }
+  __device__ __forceinline__ void again(std::int64_t c, float (&v)[V]) const {
+    load(sum + c, v);
+  }
+};
+
+// y(h) = norm of the row; kCentred: LayerNorm.
+template <class T, int V, bool kCentred, class Source>
+__device__ __forceinline__ void norm_of(const Source& row, std::int64_t h,
+                                        const T* __restrict__ weight, const T* __restrict__ bias,
+                                        double epsilon, T* y, float* statistics) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const T* in = x + row * h;
   float v[V];
   float mean = 0;
   if constexpr (kCentred) {
     float sum = 0;
     for (std::int64_t c = lane * V; c < h; c += kWarp * V) {
-      load(in + c, v);
+      row.first(c, v);
 #pragma unroll
       for (int i = 0; i < V; ++i) sum += v[i];
     }
@@ -29,7 +56,7 @@ __global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restri
   }
   float squares = 0;
   for (std::int64_t c = lane * V; c < h; c += kWarp * V) {
-    load(in + c, v);
+    kCentred ? row.again(c, v) : row.first(c, v);
 #pragma unroll
     for (int i = 0; i < V; ++i) squares += (v[i] - mean) * (v[i] - mean);
   }
@@ -38,21 +65,46 @@ __global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restri
       1.0 / sqrt(static_cast<double>(squares) / static_cast<double>(h) + epsilon));
   for (std::int64_t c = lane * V; c < h; c += kWarp * V) {
     float w[V], b[V] = {};
-    load(in + c, v);
+    row.again(c, v);
     load(weight + c, w);
     if (kCentred && bias != nullptr) load(bias + c, b);
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] = (v[i] - mean) * rstd * w[i] + b[i];
-    store(y + row * h + c, v);
+    store(y + c, v);
   }
   if (lane == 0) {
     if constexpr (kCentred) {
-      statistics[2 * row] = mean;
-      statistics[2 * row + 1] = rstd;
+      statistics[0] = mean;
+      statistics[1] = rstd;
     } else {
-      statistics[row] = rstd;
+      statistics[0] = rstd;
     }
   }
+}
+
+__device__ __forceinline__ std::int64_t row_of_warp() {
+  return static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
+}
+
+template <class T, int V, bool kCentred>
+__global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restrict__ x,
+                            const T* __restrict__ weight, const T* __restrict__ bias,
+                            double epsilon, T* __restrict__ y, float* __restrict__ statistics) {
+  const std::int64_t row = row_of_warp();
+  if (row >= rows) return;  // the whole warp
+  norm_of<T, V, kCentred>(Row<T, V>{x + row * h}, h, weight, bias, epsilon, y + row * h,
+                          statistics + (kCentred ? 2 : 1) * row);
+}
+
+template <class T, int V, bool kCentred>
+__global__ void sum_norm_kernel(SumNorm n) {
+  const std::int64_t row = row_of_warp(), at = row * n.h;
+  if (row >= n.rows) return;  // the whole warp
+  const SumRow<T, V> source{static_cast<const T*>(n.x) + at, static_cast<const T*>(n.y) + at,
+                            static_cast<const T*>(n.bias), static_cast<T*>(n.sum) + at};
+  norm_of<T, V, kCentred>(source, n.h, static_cast<const T*>(n.weight),
+                          static_cast<const T*>(n.norm_bias), n.epsilon,
+                          static_cast<T*>(n.out) + at, n.statistics + (kCentred ? 2 : 1) * row);
 }
 
 template <bool kCentred>
@@ -67,6 +119,16 @@ int norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void
   });
 }
 
+template <bool kCentred>
+int sum_norm(Stream stream, Type type, const SumNorm& n) {
+  return with_width(type, n.h, {n.x, n.y, n.bias, n.sum, n.weight, n.norm_bias, n.out},
+                    [&](auto zero, auto width) {
+                      return launch(
+                          sum_norm_kernel<decltype(zero), decltype(width)::value, kCentred>,
+                          dim3(blocks(n.rows, kRows)), kRows * kWarp, 0, stream, n);
+                    });
+}
+
 }  // namespace
 
 int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
@@ -77,6 +139,14 @@ int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, cons
 int rms_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
              const void* weight, double epsilon, void* y, float* statistics) {
   return norm<false>(stream, type, rows, h, x, weight, nullptr, epsilon, y, statistics);
+}
+
+int add_layer_norm(Stream stream, Type type, const SumNorm& call) {
+  return sum_norm<true>(stream, type, call);
+}
+
+int add_rms_norm(Stream stream, Type type, const SumNorm& call) {
+  return sum_norm<false>(stream, type, call);
 }
 
 }  // namespace rehearse::exec::cuda
