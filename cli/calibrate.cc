@@ -163,11 +163,17 @@ int calibrate(const Options& options) {
   }
   Result<exec::MachineTables> measured = exec::calibrate(*device.backend, how);
   if (terminal) std::fputs("\r\033[K", stderr);
-  if (!measured) return fail("calibrate: " + measured.error().message, kRunFailed);
+  if (!measured) {
+    const std::string why = "calibrate: " + measured.error().message;
+    return others != nullptr ? others->failed(why) : fail(why, kRunFailed);
+  }
   exec::MachineTables tables = std::move(measured).value();
   if (device.module != nullptr) {
     Result<exec::GpuFacts> facts = device.module->inspect(*device.backend);
-    if (!facts) return fail("calibrate: " + facts.error().message, kRunFailed);
+    if (!facts) {
+      const std::string why = "calibrate: " + facts.error().message;
+      return others != nullptr ? others->failed(why) : fail(why, kRunFailed);
+    }
     tables.gpu = std::move(facts).value();
     tables.gpu->versions = device.module->versions();
   }

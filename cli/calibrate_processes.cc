@@ -65,4 +65,11 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
   return made;
 }
 
+int CalibrateProcesses::failed(const std::string& message) {
+  const bool waited = nccl_ != nullptr && nccl_->waited_in_vain();
+  return group_->failed(
+      {.kind = waited ? exec::FailureReport::Kind::Timeout : exec::FailureReport::Kind::Own,
+       .text = message});
+}
+
 }  // namespace rehearse::cli

@@ -23,6 +23,8 @@ class CalibrateProcesses {
   const exec::GroupInstances& groups() const { return groups_; }
   std::int64_t communicator_bytes() const { return communicator_bytes_; }  // of one, on this GPU
   void leave() { group_->leave(); }
+  // This process failed, perhaps for another's fault: whose, is said by one of them. The exit code.
+  int failed(const std::string& message);
 
  private:
   explicit CalibrateProcesses(std::int32_t processes)

@@ -115,8 +115,10 @@ std::vector<std::pair<std::string, double>> gpu_scalars(const MachineTables& t) 
   if (t.beside_collective) {
     out.emplace_back("overlap.data_parallel_slowdown", std::min(*t.beside_collective, 0.99));
   }
-  out.emplace_back("device.sm_clock_mhz", t.gpu->sm_clock_mhz);
-  out.emplace_back("device.memory_clock_mhz", t.gpu->memory_clock_mhz);
+  if (t.gpu->sm_clock_mhz > 0) out.emplace_back("device.sm_clock_mhz", t.gpu->sm_clock_mhz);
+  if (t.gpu->memory_clock_mhz > 0) {
+    out.emplace_back("device.memory_clock_mhz", t.gpu->memory_clock_mhz);
+  }
   out.emplace_back("device.context_bytes", static_cast<double>(t.gpu->context_bytes));
   if (t.gpu->communicator_bytes > 0) {
     out.emplace_back("device.communicator_bytes", static_cast<double>(t.gpu->communicator_bytes));
@@ -133,7 +135,7 @@ std::string gpu_cluster_text(const MachineTables& t, const std::string& id,
   for (const ExchangeTime& p : t.exchanges) gpus = std::max(gpus, p.ranks);
   const char* type = t.type == ElementType::BFloat16 ? "bf16" : "fp32_vector";
   const double link = bus(t) > 0 ? bus(t) : copied(t);
-  const Json out{
+  Json out{
       {"schema", "node/1"},
       {"id", id},
       {"name", std::to_string(gpus) + " x " + gpu.name},
@@ -143,13 +145,11 @@ std::string gpu_cluster_text(const MachineTables& t, const std::string& id,
         {"architecture", architecture(gpu.capability)},
         {"compute_capability", gpu.capability},
         {"sm_count", gpu.sm_count},
-        {"tensor_clock_mhz", gpu.sm_clock_mhz},
         {"peak_dense_tflops", {{type, std::max(1e-6, tera(best_product(t)))}}},
         {"memory_capacity_gb", giga(static_cast<double>(gpu.memory_bytes))},
         {"usable_memory_gib",
          static_cast<double>(gpu.memory_bytes - gpu.context_bytes) / (1 << 30)},
         {"memory_bandwidth_gb_per_s", giga(bandwidth(t))},
-        {"l2_cache_mib", static_cast<double>(gpu.l2_bytes) / (1 << 20)},
         {"pcie", {{"gb_per_s_per_direction", giga(copied(t))}}}}},
       {"scale_up",
        {{"kind", "full_mesh"},
@@ -158,6 +158,11 @@ std::string gpu_cluster_text(const MachineTables& t, const std::string& id,
       {"calibration", calibration},
       {"sources", Json::array({"rehearse calibrate --device cuda, " + gpu.versions + ", " + t.date +
                                ": rates are the best that was measured, not a data sheet's"})}};
+  // What a device does not tell is left out.
+  if (gpu.sm_clock_mhz > 0) out["gpu"]["tensor_clock_mhz"] = gpu.sm_clock_mhz;
+  if (gpu.l2_bytes > 0) {
+    out["gpu"]["l2_cache_mib"] = static_cast<double>(gpu.l2_bytes) / (1 << 20);
+  }
   return out.dump(2) + "\n";
 }
 

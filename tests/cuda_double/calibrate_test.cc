@@ -1,5 +1,6 @@
-// `calibrate` on the double: every kind of point is measured, by the device's events, in the memory
-// that the backend says it holds. The times are a double's and mean nothing.
+// `calibrate` on the double, in small sizes (small_sizes.cc): every kind of point is measured, by
+// the device's events, in the memory that the backend says it holds. The times are a double's and
+// mean nothing.
 #include "exec/calibrate.h"
 
 #include <gtest/gtest.h>
@@ -13,22 +14,6 @@
 namespace rehearse::exec {
 namespace {
 
-CalibrateSizes tiny() {
-  return {.tokens = {16, 32},
-          .features = {8, 16},
-          .columns = 16,
-          .vocabulary = 64,
-          .bytes = {1 << 10, 4 << 10, 4},
-          .sequence = {16, 32, 2},
-          .heads = 2,
-          .attention_tokens = 32,
-          .exchanged = {64, 256, 4},
-          .copied = {1 << 10, 4 << 10, 4},
-          .cold_bytes = 1 << 16,
-          .repetitions = 2,
-          .seconds = 1e-5};
-}
-
 CudaOptions cuda_options() {
   return {.type = ElementType::Float32, .timeout_s = 20, .label = [](OpId) { return "a kernel"; }};
 }
@@ -36,7 +21,8 @@ CudaOptions cuda_options() {
 TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
   const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
   ASSERT_TRUE(backend) << backend.error().message;
-  const Result<MachineTables> tables = calibrate(*backend.value(), {.sizes = tiny()});
+  const Result<MachineTables> tables =
+      calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true)});
   ASSERT_TRUE(tables) << tables.error().message;
   const MachineTables& t = tables.value();
   EXPECT_EQ(t.gemm.size(), 3u * 2 * 2 * 2);
@@ -54,7 +40,7 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
 TEST(CalibrateOnDouble, KnowsWhatTheContextTakes) {
   const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
   ASSERT_TRUE(backend);
-  ASSERT_TRUE(calibrate(*backend.value(), {.sizes = tiny()}));
+  ASSERT_TRUE(calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true)}));
   const Result<GpuFacts> facts = cuda::inspect(*backend.value());
   ASSERT_TRUE(facts) << facts.error().message;
   EXPECT_EQ(facts.value().context_bytes, std::int64_t{300} << 20);
@@ -91,8 +77,9 @@ TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
                                                            .timeout_s = 20});
       if (!nccl) return;
       tables[static_cast<std::size_t>(p)] =
-          calibrate(*backend.value(),
-                    {.sizes = tiny(), .communicator = nccl.value().get(), .groups = &groups});
+          calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true),
+                                       .communicator = nccl.value().get(),
+                                       .groups = &groups});
     });
   }
   for (std::thread& process : processes) process.join();
