@@ -273,6 +273,11 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
                        kSignalled + stopped_by);
   }
   measurement.steps = std::move(steps).value();
+  if (device.cuda()) {
+    Result<exec::GpuFacts> facts = device.inspect(backend);
+    if (!facts) return all.fail(where + facts.error().message, kRunFailed);
+    measurement.gpu = std::move(facts).value();
+  }
   if (const Result<> good = memory_as_planned(measurement); !good)
     return all.fail(good.error().message, kRunFailed);
   if (const Result<> good = all.gather(process, measurement); !good)

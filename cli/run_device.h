@@ -22,6 +22,10 @@ class RunDevice {
   // The precision that is run for a plan's: fp32 on the CPU, fp32 or bf16 on CUDA.
   Precision precision(const Precision& asked, std::int32_t zero_stage) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
+  // REQUIRES: cuda(), and `backend` came from make_backend.
+  Result<exec::GpuFacts> inspect(const exec::Backend& backend) const {
+    return module_->inspect(backend);
+  }
 
   // `local`: number of this process on its machine. REQUIRES: schedule outlives the backend.
   Result<std::unique_ptr<exec::Backend>> make_backend(const Plan& plan, const Schedule& schedule,

@@ -161,6 +161,12 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
                     {"peak_reserved_bytes", arena}, {"peak_device_bytes", arena},
                     {"ranks", std::move(rows)}};
+  if (m.gpu) {  // by cudaMemGetInfo, by the executor's own count, and the rest: the context
+    json["memory"]["gpu"] = {
+        {"taken_bytes", m.gpu->memory_bytes - m.gpu->free_bytes},
+        {"held_bytes", m.gpu->memory_bytes - m.gpu->free_bytes - m.gpu->context_bytes},
+        {"context_bytes", m.gpu->context_bytes}};
+  }
   Json losses = Json::array(), norms = Json::array(), times = Json::array(), rates = Json::array();
   for (const exec::StepReport& one : m.steps) {
     losses.push_back(one.loss);

@@ -1,10 +1,12 @@
 // What a training run came to: its timeline, for scripts (rehearse.measurement/1) and for people.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "exec/gpu_facts.h"
 #include "exec/train.h"
 #include "schedules/scenario.h"
 #include "schedules/trace.h"
@@ -23,7 +25,9 @@ struct Measurement {
   // Of the last step, per op of the schedule [ns since the first rank began it].
   std::vector<Nanoseconds> start, end;
 
-  double step_seconds() const;        // mean of the steps after the first (of the only one)
+  double step_seconds() const;  // mean of the steps after the first (of the only one)
+  // Of the first process's GPU, after the last step; empty on the CPU.
+  std::optional<exec::GpuFacts> gpu;
   std::int64_t peak_counted() const;  // the largest over rows [B]
   std::int64_t peak_planned() const;
 };

@@ -13,7 +13,10 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    np = None  # needed for the same weights and tokens, not by torch_gpt2_gpu.py
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -17,6 +17,7 @@ layout() {  # layout PROCESSES PLAN_KEYS...
   [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$processes processes: other numbers: $*"
 }
 layout 2 pipeline_parallel=2 schedule=1f1b
+grep -q '"context_bytes": 314572800' "$work/one.json" || fail "what is not the executor's is not the double's context"
 layout 2 tensor_parallel=2 sequence_parallel=true
 layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
 layout 4 context_parallel=2 data_parallel=2 zero_stage=3

@@ -1,0 +1,140 @@
+"""What bench/gpu.sh says of the files that it has: a line or a table each, with the target and whether it is reached.
+
+  get FILE EXPRESSION          of r, the JSON in FILE
+  curves A B TARGET            largest relative differences of losses and of gradient norms
+  gradients A B TARGET         checkpoints after one step: first moments, tensor by tensor, relative to the largest
+  speed OURS [TORCH TIMES RATE]  tokens per second; against PyTorch's, and the targets
+  prediction NAME RUN DRY      a row: step predicted and measured, memory
+  memory RUN CALIBRATION       what cudaMemGetInfo says against arenas, buffers and the context that was calibrated
+  kernels CALIBRATION          a table: every kernel against the best product and the best bandwidth
+"""
+import array
+import json
+import os
+import statistics
+import struct
+import sys
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def reached(good, target):
+    return f"target {target}: {'reached' if good else '**missed**'}"
+
+
+def relative(a, b):
+    assert len(a) == len(b) > 0, (len(a), len(b))
+    return max(abs(x - y) / max(abs(x), abs(y), 1e-30) for x, y in zip(a, b))
+
+
+def get(path, expression):
+    return str(eval(expression, {"r": read(path)}))
+
+
+def curves(a, b, target):
+    a, b = read(a), read(b)
+    losses, norms = (relative(a[key], b[key]) for key in ("losses", "grad_norms"))
+    worst = losses if float(target) >= 1e-2 else max(losses, norms)  # norms of bf16 have no target
+    return f"losses {losses:.1e}, norms {norms:.1e} ({reached(worst <= float(target), target)})"
+
+
+def newest(folder):
+    return os.path.join(folder, sorted(n for n in os.listdir(folder) if n.startswith("step-"))[-1])
+
+
+def moments(folder):
+    with open(os.path.join(newest(folder), "optimizer.safetensors"), "rb") as file:
+        data = file.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    for name, tensor in json.loads(data[8:8 + length]).items():
+        if not name.startswith("exp_avg."):
+            continue
+        begin, end = (8 + length + at for at in tensor["data_offsets"])
+        yield name[len("exp_avg."):], array.array("f", data[begin:end])
+
+
+def gradients(a, b, target):
+    worst, where, count = 0, "", 0
+    for (name, x), (same, y) in zip(moments(a), moments(b)):
+        assert name == same and len(x) == len(y), name
+        distance = max(abs(p - q) for p, q in zip(x, y)) / max(max(map(abs, y)), 1e-30)
+        count += 1
+        if distance >= worst:
+            worst, where = distance, name
+    return f"{count} tensors, largest difference {worst:.1e} of {where} ({reached(worst <= float(target), target)})"
+
+
+def step_seconds(run):  # the first takes memory, the second captures graphs
+    times = run["step_times_s"]
+    return statistics.median(times[2:] or times)
+
+
+def speed(ours, torch=None, times=None, rate=None):
+    run = read(ours)
+    seconds = step_seconds(run)
+    tokens = run["step_time_s"] * run["tokens_per_s"] / seconds
+    gpu = run["memory"].get("gpu", {})
+    line = f"{tokens:.0f} tokens/s, step {1e3 * seconds:.1f} ms (median), arena {run['memory']['peak_reserved_bytes']} B"
+    if gpu:
+        line += f", GPU memory taken {gpu['taken_bytes']} B"
+    if rate:
+        line += f" ({reached(tokens >= float(rate), rate + ' tokens/s')})"
+    if torch and os.path.exists(torch) and os.path.getsize(torch):
+        peer = read(torch)
+        ratio = tokens / peer["tokens_per_s"]
+        line += (f"; PyTorch {peer['version']}{'' if peer['compiled'] else ', not compiled'}: {peer['tokens_per_s']:.0f} tokens/s, "
+                 f"step {peer['ms']:.1f} ms, peak {peer['peak_bytes']} B: ratio {ratio:.3f} ({reached(ratio >= float(times), times)})")
+    elif torch:
+        line += "; PyTorch was not measured"
+    return line
+
+
+def prediction(name, run, dry):
+    run, dry = read(run), read(dry)
+    seconds, said = step_seconds(run), dry["step_time_s"]
+    error = said / seconds - 1
+    planned = dry["memory"]["peak_reserved_bytes"], run["memory"]["peak_reserved_bytes"]
+    used = run["memory"]["peak_allocated_bytes"] == run["peak_planned_bytes"]
+    return (f"| {name} | {1e3 * said:.2f} | {1e3 * seconds:.2f} | {100 * error:+.1f} % ({reached(abs(error) <= 0.05, '5 %')}) | "
+            f"{planned[0]} / {planned[1]} B | {'yes' if used else '**no**'} |")
+
+
+def memory(run, calibration):
+    gpu = read(run)["memory"]["gpu"]
+    context = read(calibration)["scalars"]["device.context_bytes"]
+    stated = gpu["held_bytes"] + context
+    error = gpu["taken_bytes"] / stated - 1
+    return (f"taken {gpu['taken_bytes']} B, arena and buffers {gpu['held_bytes']} B + calibrated context {context:.0f} B: "
+            f"{100 * error:+.2f} % ({reached(abs(error) <= 0.02, '2 %')})")
+
+
+def kernels(calibration):
+    c = read(calibration)
+    product = lambda p: 2e-6 * p["m"] * p["n"] * p["k"] / p["time_us"]  # TFLOP/s
+    moved = lambda p: 1e-3 * p["bytes"] / p["time_us"]  # GB/s
+    best = max(map(product, c["gemm"]))
+    largest = {}
+    for p in c["memory_bound"]:
+        key = p["op"] + (" backward" if p.get("direction") == "backward" else "")
+        if p["bytes"] >= largest.get(key, p)["bytes"]:
+            largest[key] = p
+    roof = max(map(moved, largest.values()))
+    rows = ["| kernel | size | achieved | of the best measured |", "|---|---|---|---|"]
+    for p in sorted(c["gemm"], key=product)[-3:]:
+        rows.append(f"| product {p['layout']} | {p['m']} × {p['n']} × {p['k']} | {product(p):.1f} TFLOP/s | {100 * product(p) / best:.0f} % |")
+    for p in c["attention"]:  # causal: two products of half a square forward, five backward
+        flops = (5 if p["direction"] == "backward" else 2) * p["batch"] * p["heads"] * p["head_dim"] * p["sequence"] ** 2
+        rate = 1e-6 * flops / p["time_us"]
+        rows.append(f"| attention {p['direction']} | {p['batch']} × {p['heads']} heads of {p['head_dim']}, {p['sequence']} tokens | "
+                    f"{rate:.1f} TFLOP/s | {100 * rate / best:.0f} % |")
+    for name, p in largest.items():
+        rows.append(f"| {name} | {p['bytes']} B | {moved(p):.1f} GB/s | {100 * moved(p) / roof:.0f} % |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    commands = {f.__name__: f for f in (get, curves, gradients, speed, prediction, memory, kernels)}
+    print(commands[sys.argv[1]](*sys.argv[2:]))
