@@ -337,7 +337,9 @@ void add_schedule(CLI::App& app, int& exit_code) {
       ->add_option("--extra-warmup", o->shape.extra_warmup,
                    "forwards more before the first backward (interleaved_1f1b)")
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option("--slices", o->shape.slices, "sequence slices per micro-batch (seq_1f1b)")
+  command
+      ->add_option("--slices", o->shape.slices,
+                   "sequence slices per micro-batch (seq_1f1b, seq_zb_h1)")
       ->check(CLI::Range(1, 127));
   command
       ->add_option("--memory-limit", o->shape.memory_limit,

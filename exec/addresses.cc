@@ -70,7 +70,6 @@ class Resolver {
       const bool mine = value.microbatch == leaf.microbatch;
       const bool of_stage = mine && value.stage == leaf.stage;
       const bool written = operand.access == Access::Write;
-      const bool earlier = value.instance < leaf.slice;  // of the slices of this micro-batch
       switch (value.kind) {
         case ValueKind::Input: {
           const auto* tokens = reinterpret_cast<const std::int32_t*>(address(value)) + tokens_at;
@@ -97,18 +96,21 @@ class Resolver {
           break;
         }
         case ValueKind::SavedForInput:
-          if (of_stage && earlier) out.at.earlier_input.push_back(address(value));
-          if (of_stage && !earlier) out.at.slab_input = address(value);
+          if (of_stage && value.instance < leaf.slice) {
+            out.at.earlier_input.push_back(address(value));
+          } else if (of_stage) {
+            out.at.slab_input = address(value);
+          }
           break;
         case ValueKind::SavedForWeight:
           if (of_stage) out.at.slab_weight = address(value);
           break;
         case ValueKind::LeftForWeight:
-          if (of_stage && earlier) out.at.earlier_left.push_back(address(value));
-          if (of_stage && !earlier) out.at.left = address(value);
-          if (written && leaf.kind == OpKind::Backward) {  // summed over slices
-            out.clear.emplace_back(address(value), value.bytes.value);
-          }
+          if (of_stage) out.at.left = address(value);
+          break;
+        case ValueKind::KeyValueGradient:  // by slice, up to the op's own
+          if (of_stage) out.at.dkv.push_back(address(value));
+          if (of_stage && written) out.clear.emplace_back(address(value), value.bytes.value);
           break;
         case ValueKind::Workspace:
           if (of_stage) out.at.workspace = address(value);

@@ -139,9 +139,9 @@ struct OpCursor::State {
   }
   // Bytes before a segment's own part in the op's slabs.
   std::int64_t before(std::int64_t Body::*slab, std::size_t until, bool with_boundaries) const {
-    const Direction direction = slab != &Body::left_for_weight ? Direction::Forward
-                                : kind() == OpKind::Backward   ? Direction::Backward
-                                                               : Direction::InputGradient;
+    const Direction direction = slab == &Body::left_for_weight      ? Direction::InputGradient
+                                : slab == &Body::key_value_gradient ? direction_of(kind())
+                                                                    : Direction::Forward;
     std::int64_t bytes = 0;
     for (std::size_t k = 0; k < until; ++k) {
       bytes += body_of(k, direction).*slab;
@@ -183,24 +183,32 @@ struct OpCursor::State {
       case TensorHome::InputGradient:
         return segment == 0 ? at().d_out : gradient_after(segment - 1);
       case TensorHome::SavedForInput:
-        return in(at().slab_input, before(&Body::saved_for_input, segment, true));
+        return in(of_slice(at().earlier_input, tensor.slice, at().slab_input),
+                  before(&Body::saved_for_input, segment, true));
+      case TensorHome::KeyValueGradient:
+        return in(of_slice(at().dkv, tensor.slice < 0 ? op->slice : tensor.slice, nullptr),
+                  before(&Body::key_value_gradient, segment, false));
       case TensorHome::SavedForWeight:
         return in(at().slab_weight, before(&Body::saved_for_weight, segment, false));
       case TensorHome::LeftForWeight:
-        return in(at().left, before_left());
+        return in(at().left, before(&Body::left_for_weight, segment, true));
       case TensorHome::Workspace:
         return in(at().workspace, 0);
       case TensorHome::Loss:
       case TensorHome::Tokens:
       case TensorHome::Parameter:
       case TensorHome::Gradient:
-      case TensorHome::EarlierSlice:
         return nullptr;
     }
     return nullptr;
   }
-  // A whole backward leaves nothing between its segments.
-  std::int64_t before_left() const { return before(&Body::left_for_weight, segment, split()); }
+  // A weight gradient has no slabs of other slices, though its body's other half names them.
+  static std::byte* of_slice(const std::vector<std::byte*>& slabs, std::int32_t slice,
+                             std::byte* own) {
+    if (slice < 0) return own;
+    const auto k = static_cast<std::size_t>(slice);
+    return k < slabs.size() ? slabs[k] : nullptr;
+  }
 
   void enter() {
     segment = forward() ? visited : segments().size() - 1 - visited;
@@ -257,14 +265,16 @@ struct OpCursor::State {
   void for_runs(std::int64_t first, std::int64_t count, const Use& use) const {
     const std::int64_t ring = shared.plan.context_parallel;
     if (ring == 1 && op->slice < 0) return use(std::int64_t{0}, count, first);
-    // A sample's rows: one slice of it, or chunks i and 2c - 1 - i of 2c.
-    const std::int64_t run = shared.attention.sequence / (ring > 1 ? 2 : 1);
+    // A sample's rows: one slice of it, or chunks i and 2c - 1 - i of the slice's 2c; `earlier` is
+    // the number of chunks of the slices before.
+    const std::int64_t chunks = ring > 1 ? 2 : 1, run = shared.attention.sequence / chunks;
+    const std::int64_t earlier = std::max(op->slice, 0) * chunks * ring;
     for (std::int64_t row = 0; row < count;) {
       const std::int64_t within = (first + row) % run;
       const std::int64_t rows = std::min(run - within, count - row);
-      const bool late = (first + row) / run % 2 == 1;
-      const std::int64_t number = ring == 1 ? op->slice : late ? 2 * ring - 1 - context : context;
-      use(row, rows, number * run + within);
+      const bool late = (first + row) / run % chunks == 1;
+      const std::int64_t number = late ? 2 * ring - 1 - context : context;
+      use(row, rows, (earlier + number) * run + within);
       row += rows;
     }
   }
@@ -406,6 +416,8 @@ struct OpCursor::State {
                           shared.attention.kv_columns());
     } else if (n.name == "store o") {
       device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
+    } else if (n.name == "add dk, dv") {
+      device.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)), floats(w(n)));
     } else if (n.name == "store dq, dk, dv") {
       device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
       device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)),
@@ -470,48 +482,40 @@ struct OpCursor::State {
   std::byte* keys(std::byte* qkv) const {
     return element(qkv, shared.shape.heads * shared.shape.head_dim);
   }
-  // Part 0 is the own block, causal. Part j is slice j - 1, all of it before the queries; or, at
-  // step j of the ring, what rank i - j holds: an earlier rank's first chunk is before all queries
-  // and its second after, a later rank's both lie between.
+  // An earlier slice is before all queries, all of it. Of the own slice the own block is causal; at
+  // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all
+  // queries and its second after, a later rank's both lie between.
   AttentionPart part_of(const Node& n) const {
     const std::int64_t rows = shared.attention.sequence;
     AttentionPart part{.shape = shared.attention, .query_end = rows, .key_end = rows};
+    part.key_stride = n.step == 0 ? shared.shape.qkv : shared.attention.kv_columns();
+    part.first = n.first;
+    if (n.slice >= 0) return part;
     part.causal = n.step == 0;
-    part.key_stride =
-        part.causal || op->slice >= 0 ? shared.shape.qkv : shared.attention.kv_columns();
-    if (part.causal || op->slice >= 0) return part;
-    (n.step <= context ? part.key_end : part.query_begin) = rows / 2;
+    if (n.step > 0) (n.step <= context ? part.key_end : part.query_begin) = rows / 2;
     return part;
   }
-  // The keys of a part; `qkv` and `block` are operands of its node.
-  std::byte* keys_of(const Node& n, std::size_t qkv, std::size_t block) const {
-    if (n.step == 0) return keys(r(n, qkv));
-    if (op->slice < 0) return r(n, block);
-    const std::byte* own = r(n, qkv);  // where it lies in its slab, the earlier slice's lies in its
-    return keys(at().earlier_input[static_cast<std::size_t>(n.step - 1)] + (own - at().slab_input));
+  // Of a part: a rank's own lie in qkv, others' in a block of the ring.
+  std::byte* keys_of(const Node& n) const {
+    std::byte* block = r(n, n.reads.size() - 1);
+    return n.step == 0 ? keys(block) : block;
   }
   void attention(const Node& n) const {
     if (n.step < 0)
       return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
-    AttentionPart part = part_of(n);
-    part.first = n.step == 0;
-    device.attention_part(lane, part, r(n, 0), keys_of(n, 0, 1), floats(w(n, 0)), floats(w(n, 1)));
+    device.attention_part(lane, part_of(n), r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
   }
   void attention_backward(const Node& n) const {
     if (n.step < 0) {
       return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
                                        floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
     }
-    AttentionPart part = part_of(n);
-    part.first = n.step == 1 || op->slice == 0;
-    std::byte* dkv = w(n, 1);
-    if (op->slice >= 0 && n.step > 0) {  // laid out as the own gradients that are left
-      dkv = at().earlier_left[static_cast<std::size_t>(n.step - 1)] + before_left();
-    } else if (op->slice < 0 && part.first) {
-      device.clear(lane, dkv, body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
+    if (n.step == 1) {  // gradients of a block set out
+      device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
     }
-    device.attention_part_backward(lane, part, r(n, 0), r(n, 1), keys_of(n, 1, 4), r(n, 2),
-                                   floats(r(n, 3)), floats(w(n, 0)), floats(dkv), floats(w(n, 2)));
+    device.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1),
+                                   floats(r(n, 2)), floats(w(n, 0)), floats(w(n, 1)),
+                                   floats(w(n, 2)));
   }
 
   void row_maxima(const Node& n) const {

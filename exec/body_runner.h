@@ -24,9 +24,9 @@ struct OpAddresses {
   std::byte* d_in = nullptr;   // gradient of that output (comes in; may be overwritten once used)
   std::byte* d_out = nullptr;  // gradient of that input (goes out)
   std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
-  // By slice of the sequence, of those before the op's own: their slab_input, and what is left for
-  // them.
-  std::vector<std::byte*> earlier_input, earlier_left;
+  // By slice of the sequence: slab_input of those before the op's own; gradients of keys and values
+  // of those and, last, of its own.
+  std::vector<std::byte*> earlier_input, dkv;
   const std::int32_t *tokens = nullptr, *targets = nullptr;  // (tokens) of this micro-batch
   float* loss = nullptr;                                     // accumulated
   // Per segment of the op (in order) and tensor of segment_parameters(). A tied head has one more

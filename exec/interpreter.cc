@@ -8,9 +8,6 @@
 namespace rehearse::exec {
 
 std::string unsupported(const Transformer& model, const Plan& plan) {
-  if (plan.sequence_slices > 1 && plan.context_parallel > 1) {
-    return "plan.sequence_slices: not executed together with context_parallel yet";
-  }
   if (model.experts.count > 0 || model.latent.kv_lora_rank > 0) {
     return "model: experts and latent attention are not executed yet";
   }
@@ -51,11 +48,6 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
                    std::string(backend.name()) + " backend yet"};
     }
   }
-  const bool split_slices = std::ranges::any_of(schedule.ops, [](const Op& op) {
-    return op.slice >= 0 && (op.kind == OpKind::InputGradient || op.kind == OpKind::Overlap);
-  });
-  if (split_slices)
-    return Error{"plan.schedule: slices with a split or paired backward are not executed yet"};
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(

@@ -50,9 +50,10 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
         for (std::int64_t slice = 0; slice < slices; ++slice) {
           const std::int64_t to = ((j * slices + slice) * samples + i) * rows;
           if (ring == 1) deal(replica, slice, to);
+          const std::int64_t before = slice * 2 * ring;  // chunks of earlier slices
           for (std::int32_t context = 0; ring > 1 && context < ring; ++context) {
-            deal(replica * ring + context, context, to);
-            deal(replica * ring + context, 2 * ring - 1 - context, to + chunk);
+            deal(replica * ring + context, before + context, to);
+            deal(replica * ring + context, before + 2 * ring - 1 - context, to + chunk);
           }
         }
       }

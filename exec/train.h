@@ -24,8 +24,8 @@ std::int64_t arena_bytes(const Schedule& schedule);
 
 // Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +
 // i is number i of micro-batch j of data-parallel replica r: which samples a step has does not
-// depend on the layout. Rank i of c context-parallel ones gets chunks i and 2c - 1 - i of each, of
-// 2c; slices of a sequence lie apart: all samples' first ones come first.
+// depend on the layout. Slices of a sequence lie apart: all samples' first ones come first. Rank i
+// of c context-parallel ones gets chunks i and 2c - 1 - i of the 2c of each slice.
 void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first);
 
 struct StepReport {

@@ -89,8 +89,10 @@ struct Node {
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
   std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)
-  // Attention in parts: 0 the own keys, j step j of the ring or slice j - 1
-  std::int32_t step = -1;
+  // Attention in parts, one per block of keys: the last tensor that it reads.
+  std::int32_t step = -1;                   // steps that they came round the ring; -1: no parts
+  std::int32_t slice = -1;                  // the earlier slice whose keys they are; -1: the own
+  bool first = false;                       // of the parts
   std::int32_t launches = 1;                // kernels the host issues
   std::string_view name;                    // static text: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
@@ -109,13 +111,14 @@ enum class TensorHome : std::uint8_t {
   Gradient,
   Tokens,
   Loss,
-  EarlierSlice,  // keys and values of an earlier slice, or what is left for them: in its slabs
+  KeyValueGradient,  // of a sliced sequence: dK, dV, to which later slices add
 };
 struct BodyTensor {
   std::string_view name;
   TensorHome home{};
   std::int64_t bytes = 0;
   std::int64_t offset = -1;  // inside its slab or workspace, multiples of 256
+  std::int32_t slice = -1;   // in the slab of an earlier slice, where the op's own lies in its own
 };
 
 struct Body {
@@ -123,8 +126,9 @@ struct Body {
   Direction direction{};
   std::vector<Node> nodes;
   std::vector<BodyTensor> tensors;
-  // Slabs [B]. A sliced B leaves dK, dV for the slices before it: its left_for_weight.
+  // Slabs [B].
   std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;
+  std::int64_t key_value_gradient = 0;
   std::int64_t workspace = 0;    // [B]
   bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)
   double flops() const;          // of all Gemm and Attention nodes

@@ -12,7 +12,7 @@ namespace {
 std::int64_t pack(std::vector<BodyTensor>& tensors, TensorHome home) {
   std::int64_t bytes = 0;
   for (BodyTensor& tensor : tensors) {
-    if (tensor.home != home) continue;
+    if (tensor.home != home || tensor.slice >= 0) continue;
     tensor.offset = bytes;
     bytes += aligned(tensor.bytes);
   }
@@ -61,6 +61,14 @@ BodyBuilder::T BodyBuilder::tensor(std::string_view name, TensorHome home, std::
   return static_cast<T>(body_.tensors.size() - 1);
 }
 
+BodyBuilder::T BodyBuilder::earlier(std::string_view name, T own, std::int32_t slice,
+                                    std::int64_t bytes) {
+  const T made = tensor(name, body_.tensors[static_cast<std::size_t>(own)].home, bytes);
+  body_.tensors.back().slice = slice;
+  earlier_.emplace_back(made, own);
+  return made;
+}
+
 Node& BodyBuilder::node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
                         std::initializer_list<T> writes, NodePhase phase) {
   Node node{.kind = kind, .phase = phase, .name = name};
@@ -107,6 +115,11 @@ Body BodyBuilder::finish() {
   body_.saved_for_input = pack(body_.tensors, TensorHome::SavedForInput);
   body_.saved_for_weight = pack(body_.tensors, TensorHome::SavedForWeight);
   body_.left_for_weight = pack(body_.tensors, TensorHome::LeftForWeight);
+  body_.key_value_gradient = pack(body_.tensors, TensorHome::KeyValueGradient);
+  for (const auto& [tensor, own] : earlier_) {
+    body_.tensors[static_cast<std::size_t>(tensor)].offset =
+        body_.tensors[static_cast<std::size_t>(own)].offset;
+  }
   body_.workspace = plan_workspace(body_);
   if (body_.segment == SegmentKind::Embedding && body_.direction != Direction::Forward) {
     body_.reads_parameters = false;

@@ -3,6 +3,8 @@
 
 #include <initializer_list>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "schedules/body.h"
 
@@ -16,6 +18,8 @@ class BodyBuilder {
   BodyBuilder(SegmentKind segment, Direction direction);
 
   T tensor(std::string_view name, TensorHome home, std::int64_t bytes);
+  // What lies in the slab of an earlier slice where `own` lies in that of the op's; of it, `bytes`.
+  T earlier(std::string_view name, T own, std::int32_t slice, std::int64_t bytes);
   // A memory-bound node: its bytes are those of what it reads and writes.
   Node& node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
              std::initializer_list<T> writes, NodePhase phase = NodePhase::Main);
@@ -32,6 +36,7 @@ class BodyBuilder {
 
  private:
   Body body_;
+  std::vector<std::pair<T, T>> earlier_;  // tensor, own
 };
 
 }  // namespace rehearse

@@ -4,6 +4,7 @@
 #include "schedules/body_rehearse.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "schedules/body_builder.h"
 #include "schedules/sizes.h"
@@ -14,6 +15,7 @@ namespace {
 using T = BodyBuilder::T;
 using H = TensorHome;
 using K = NodeKind;
+constexpr T kNone = BodyBuilder::kNone;
 
 struct Context {
   const Transformer& model;
@@ -103,113 +105,136 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   return t;
 }
 
-// One part of the attention core: the rank's queries and the keys of one block.
-Node& attention_part(BodyBuilder& b, const Context& c, NodeKind kind, std::string_view name,
-                     std::initializer_list<T> reads, std::initializer_list<T> writes,
-                     std::int32_t step, NodePhase phase = NodePhase::Main) {
-  Node& part = b.node(kind, name, reads, writes, phase);
-  part.step = step;
-  const double work = kind == K::Attention ? 1 : 2.5;  // 2 products forward, 5 backward
-  // A slice's own block is half of the square that it has in common with an earlier slice.
-  part.flops =
-      work * (c.slice < 0 ? attention_flops(c) / c.plan.context_parallel
-                          : attention_flops(c) / c.plan.sequence_slices * (step > 0 ? 2 : 1));
-  part.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
-  return part;
-}
+// The attention core in parts: a rank's queries meet the keys of one block at a time, what the
+// parts give is merged by log-sum-exp. Blocks are the rank's own keys and, round the ring, those of
+// the others (Liu et al. 2023, arXiv 2310.01889), of the op's slice and of every slice before it
+// (Li et al. 2021, TeraPipe). Each of the c ranks holds chunks i and 2c - 1 - i of every slice, so
+// that each step has equal work under the causal mask. Nothing hides the shifts: the cursor runs
+// node by node.
+class AttentionParts {
+ public:
+  AttentionParts(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase)
+      : b_(b),
+        c_(c),
+        t_(t),
+        phase_(phase),
+        kv_(c.s.tokens * 2 * c.s.kv_heads * c.s.head_dim),
+        queries_(c.s.tokens * c.s.heads * c.s.head_dim) {}
 
-// A block moves to the next rank of the ring. Nothing hides it: the cursor runs node by node.
-void shift(BodyBuilder& b, std::string_view name, T from, T to, std::int64_t bytes,
-           NodePhase phase = NodePhase::Main) {
-  b.collective(K::RingExchange, name, bytes, from, to, phase).axis = Axis::Context;
-}
-
-// Ring attention (Liu et al. 2023, arXiv 2310.01889): each of the c ranks holds chunks i and
-// 2c - 1 - i of every sample, so that each step has equal work under the causal mask. K/V blocks go
-// round the ring; what their parts give is merged by log-sum-exp, own block first.
-void ring_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
-  const RankShape& s = c.s;
-  const std::int64_t bytes = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
-  T block = b.tensor("kv ring", H::Workspace, bytes);
-  T next = b.tensor("kv ring", H::Workspace, bytes);
-  const T sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-  attention_part(b, c, K::Attention, "attention (causal, own block)", {t.qkv}, {sum, t.lse}, 0,
-                 phase);
-  b.node(K::Elementwise, "pack k, v", {t.qkv}, {block}, phase);
-  for (std::int32_t step = 1; step < c.plan.context_parallel; ++step) {
-    shift(b, "ring exchange cp k, v", block, next, bytes, phase);
-    std::swap(block, next);
-    attention_part(b, c, K::Attention, "attention (block of the ring)", {t.qkv, block},
-                   {sum, t.lse}, step, phase);
-  }
-  b.node(K::Elementwise, "store o", {sum}, {t.o}, phase);
-}
-
-// K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds: they
-// arrive at home after c - 1 shifts, where the own part comes last.
-void ring_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
-                   T delta) {
-  const RankShape& s = c.s;
-  const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
-  T block = b.tensor("kv ring", H::Workspace, s.element * kv);
-  T next = b.tensor("kv ring", H::Workspace, s.element * kv);
-  T d_block = b.tensor("dkv ring", H::Workspace, 4 * kv);
-  T d_next = b.tensor("dkv ring", H::Workspace, 4 * kv);
-  const T sum = b.tensor("dq sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-  b.node(K::Elementwise, "pack k, v", {t.qkv}, {block});
-  for (std::int32_t step = 1; step < c.plan.context_parallel; ++step) {
-    shift(b, "ring exchange cp k, v", block, next, s.element * kv);
-    std::swap(block, next);
-    if (step > 1) {
-      shift(b, "ring exchange cp dk, dv", d_block, d_next, 4 * kv);
-      std::swap(d_block, d_next);
+  // The own block comes first: no row is without keys.
+  void forward() {
+    const T sum = b_.tensor("o sum", H::Workspace, 4 * queries_);
+    if (ring()) make_blocks();
+    for (std::int32_t slice = -1; slice < std::max(c_.slice, 0); ++slice) {
+      const T own = keys(slice);
+      meet(own, sum, 0, slice);
+      if (!ring()) continue;
+      b_.node(K::Elementwise, "pack k, v", {own}, {block_}, phase_);
+      for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+        shift_keys();
+        meet(block_, sum, step, slice);
+      }
     }
-    attention_part(b, c, K::AttentionBackward, "attention backward (block of the ring)",
-                   {d_o, t.qkv, t.o, t.lse, block}, {sum, d_block, delta}, step);
+    b_.node(K::Elementwise, "store o", {sum}, {t_.o}, phase_);
   }
-  shift(b, "ring exchange cp dk, dv", d_block, d_next, 4 * kv);
-  attention_part(b, c, K::AttentionBackward, "attention backward (own block)",
-                 {d_o, t.qkv, t.o, t.lse}, {sum, d_next, delta}, 0);
-  b.node(K::Elementwise, "store dq, dk, dv", {sum, d_next}, {dqkv});
-}
 
-// A slice's queries see its own keys and those of the slices before it (Li et al. 2021, TeraPipe).
-void slice_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
-  const RankShape& s = c.s;
-  const std::int64_t kv = s.element * s.tokens * 2 * s.kv_heads * s.head_dim;
-  const T sum = b.tensor("o sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-  attention_part(b, c, K::Attention, "attention (causal, own slice)", {t.qkv}, {sum, t.lse}, 0,
-                 phase);
-  for (std::int32_t step = 1; step <= c.slice; ++step) {
-    const T earlier = b.tensor("k, v of an earlier slice", H::EarlierSlice, kv);
-    attention_part(b, c, K::Attention, "attention (earlier slice)", {t.qkv, earlier}, {sum, t.lse},
-                   step, phase);
+  // K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds:
+  // they arrive at home after c - 1 shifts, where the own part comes last. Slices come in reverse:
+  // each adds to dK, dV of all before it, and finds its own with what the later ones have added.
+  void backward(T d_o, T dqkv, T delta) {
+    const T sum = b_.tensor("dq sum", H::Workspace, 4 * queries_);
+    const T kept = c_.slice < 0 ? kNone : b_.tensor("dkv", H::KeyValueGradient, 4 * kv_);
+    if (ring()) {
+      make_blocks();
+      d_block_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
+      d_next_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
+    }
+    const auto slice_backward = [&](std::int32_t slice) {
+      const T own = keys(slice);
+      T home = slice < 0 ? kept : b_.earlier("dkv of an earlier slice", kept, slice, 4 * kv_);
+      if (ring()) {
+        b_.node(K::Elementwise, "pack k, v", {own}, {block_});
+        for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+          shift_keys();
+          if (step > 1) shift_gradients();
+          meet_backward(d_o, block_, {sum, d_block_, delta}, step, slice);
+        }
+        shift_gradients();
+        if (home == kNone) {
+          home = d_block_;
+        } else {
+          b_.node(K::Elementwise, "add dk, dv", {d_block_}, {home});
+        }
+      }
+      meet_backward(d_o, own, {sum, home, delta}, 0, slice);
+      return home;
+    };
+    for (std::int32_t slice = 0; slice < c_.slice; ++slice) slice_backward(slice);
+    const T dkv = slice_backward(-1);
+    b_.node(K::Elementwise, "store dq, dk, dv", {sum, dkv}, {dqkv});
   }
-  b.node(K::Elementwise, "store o", {sum}, {t.o}, phase);
-}
 
-// Slices come in reverse: each adds to the gradients of the keys and values of all before it, and
-// finds those of its own with what the later ones have added.
-void slice_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
-                    T delta) {
-  const RankShape& s = c.s;
-  const std::int64_t kv = s.tokens * 2 * s.kv_heads * s.head_dim;
-  const T sum = b.tensor("dq sum", H::Workspace, 4 * s.tokens * s.heads * s.head_dim);
-  const T dkv = b.tensor("dkv", H::LeftForWeight, 4 * kv);
-  for (std::int32_t step = 1; step <= c.slice; ++step) {
-    const T earlier = b.tensor("k, v of an earlier slice", H::EarlierSlice, s.element * kv);
-    const T d_earlier = b.tensor("dkv of an earlier slice", H::EarlierSlice, 4 * kv);
-    attention_part(b, c, K::AttentionBackward, "attention backward (earlier slice)",
-                   {d_o, t.qkv, t.o, t.lse, earlier}, {sum, d_earlier, delta}, step);
+ private:
+  bool ring() const { return c_.plan.context_parallel > 1; }
+  void make_blocks() {
+    block_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
+    next_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
   }
-  attention_part(b, c, K::AttentionBackward, "attention backward (own slice)",
-                 {d_o, t.qkv, t.o, t.lse}, {sum, dkv, delta}, 0);
-  b.node(K::Elementwise, "store dq, dk, dv", {sum, dkv}, {dqkv});
+  // What holds this rank's keys and values of a slice; -1: the op's own.
+  T keys(std::int32_t slice) {
+    if (slice < 0) return t_.qkv;
+    return b_.earlier("k, v of an earlier slice", t_.qkv, slice, c_.s.element * kv_);
+  }
+
+  void shift(std::string_view name, T& from, T& to, std::int64_t bytes) {
+    b_.collective(K::RingExchange, name, bytes, from, to, phase_).axis = Axis::Context;
+    std::swap(from, to);
+  }
+  void shift_keys() { shift("ring exchange cp k, v", block_, next_, c_.s.element * kv_); }
+  void shift_gradients() { shift("ring exchange cp dk, dv", d_block_, d_next_, 4 * kv_); }
+
+  void meet(T block, T sum, std::int32_t step, std::int32_t slice) {
+    const std::string_view name = slice >= 0  ? "attention (earlier slice)"
+                                  : step == 0 ? "attention (causal, own block)"
+                                              : "attention (block of the ring)";
+    part(b_.node(K::Attention, name, {t_.qkv, other(block)}, {sum, t_.lse}, phase_), step, slice);
+  }
+  void meet_backward(T d_o, T block, std::initializer_list<T> writes, std::int32_t step,
+                     std::int32_t slice) {
+    const std::string_view name = slice >= 0  ? "attention backward (earlier slice)"
+                                  : step == 0 ? "attention backward (own block)"
+                                              : "attention backward (block of the ring)";
+    part(b_.node(K::AttentionBackward, name, {d_o, t_.o, t_.lse, t_.qkv, other(block)}, writes),
+         step, slice);
+  }
+  // The own keys are read with the queries.
+  T other(T block) const { return block == t_.qkv ? kNone : block; }
+  void part(Node& node, std::int32_t step, std::int32_t slice) {
+    node.step = step;
+    node.slice = slice;
+    node.first = std::exchange(first_, false);
+    node.flops = (node.kind == K::Attention ? 1 : 2.5) *  // 2 products forward, 5 backward
+                 attention_flops(c_) / c_.plan.context_parallel;
+    // A slice's own blocks are half of the square that it has in common with an earlier slice.
+    if (c_.slice >= 0) node.flops *= (slice < 0 ? 1.0 : 2.0) / c_.plan.sequence_slices;
+    node.parallel = c_.s.heads * ((c_.s.tokens + 127) / 128);
+  }
+
+  BodyBuilder& b_;
+  const Context& c_;
+  const LayerTensors& t_;
+  NodePhase phase_;
+  std::int64_t kv_, queries_;                                          // elements of k and v, of q
+  T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;  // going round the ring
+  bool first_ = true;
+};
+
+bool in_parts(const Context& c) {
+  return c.plan.context_parallel > 1 || c.slice >= 0;
 }
 
 void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
-  if (c.plan.context_parallel > 1) return ring_forward(b, c, t, phase);
-  if (c.slice >= 0) return slice_forward(b, c, t, phase);
+  if (in_parts(c)) return AttentionParts(b, c, t, phase).forward();
   Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
   core.flops = attention_flops(c);
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
@@ -217,8 +242,7 @@ void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, 
 
 void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
                         T delta) {
-  if (c.plan.context_parallel > 1) return ring_backward(b, c, t, d_o, dqkv, delta);
-  if (c.slice >= 0) return slice_backward(b, c, t, d_o, dqkv, delta);
+  if (in_parts(c)) return AttentionParts(b, c, t, NodePhase::Main).backward(d_o, dqkv, delta);
   Node& core =
       b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse}, {dqkv, delta});
   core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2

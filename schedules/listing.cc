@@ -65,6 +65,8 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
       return "sW" + at + part_of(value);
     case ValueKind::LeftForWeight:
       return "lW" + at + part_of(value);
+    case ValueKind::KeyValueGradient:
+      return "dkv" + at + part_of(value);
     case ValueKind::Workspace:
       return "w";
     case ValueKind::Gradient: {

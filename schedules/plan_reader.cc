@@ -254,6 +254,10 @@ void PlanReader::batches() {
     return fail("sequence_slices",
                 number(slices) + " does not divide sequence_length " + number(s));
   }
+  if (c > 1 && slices > 1 && s / slices % (2 * c) != 0) {
+    return fail("context_parallel", "2 x " + number(c) + " does not divide a slice of " +
+                                        number(s / slices) + " tokens");
+  }
   if (plan_.sequence_parallel && slices > 1 && s / slices % (t * c) != 0) {
     return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
                                          " does not divide a slice of " + number(s / slices) +

@@ -108,6 +108,11 @@ constexpr std::array kTable{
                  .aliases = {"seq1f1b", "sequence_1f1b"},
                  .sliced = true,
                  .generate = order::sequence_one_f_one_b},
+    ScheduleInfo{.name = "seq_zb_h1",
+                 .aliases = {"seq_zbh1", "seq1f1b_zbh1", "sequence_zero_bubble_h1"},
+                 .splits_backward = true,
+                 .sliced = true,
+                 .generate = order::sequence_zero_bubble_h1},
 };
 
 // "ZB-H1" and "Interleaved 1F1B" are spelled like the names: lower case, `_` between words.

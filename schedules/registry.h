@@ -21,7 +21,7 @@ struct ScheduleShape {
   std::int32_t chunks = 0;        // v: virtual stages per position
   std::int32_t group_size = 0;    // N of the interleaved orders
   std::int32_t extra_warmup = 0;  // forwards more before the first backward (interleaved_1f1b)
-  std::int32_t slices = 0;        // sequence slices per micro-batch (seq_1f1b)
+  std::int32_t slices = 0;        // sequence slices per micro-batch, of sliced schedules
   // Planned schedules only: activations per position as a multiple of 1F1B's peak on position 0,
   // and the durations that the plan is made for.
   double memory_limit = 0;

@@ -104,7 +104,7 @@ constexpr std::array kPlanKeys{
             .min = 1,
             .max = 127,
             .searchable = true,
-            .about = "slices of each micro-batch (seq_1f1b)"},
+            .about = "slices of each micro-batch (seq_1f1b, seq_zb_h1)"},
     KeySpec{.name = "memory_limit",
             .types = kNumber,
             .min = 0,

@@ -31,8 +31,10 @@ enum class ValueKind : std::uint8_t {
   ParameterShard,
   OptimizerState,  // master weights and moments
   Metrics,         // loss, norms
+  // dK, dV of a slice of the sequence, fp32: the backwards of later slices add, its own ends it
+  KeyValueGradient,
 };
-inline constexpr std::size_t kNumValueKinds = 12;
+inline constexpr std::size_t kNumValueKinds = 13;
 enum class Home : std::uint8_t { Device, Host };
 
 // A place in memory on one row. Contents are SSA: each update writes the next version, and

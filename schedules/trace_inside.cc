@@ -187,7 +187,7 @@ std::string value_name(const Trace& trace, std::int32_t id) {
   const bool sliced = v.instance >= 0 &&
                       (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
                        v.kind == ValueKind::SavedForInput || v.kind == ValueKind::SavedForWeight ||
-                       v.kind == ValueKind::LeftForWeight);
+                       v.kind == ValueKind::LeftForWeight || v.kind == ValueKind::KeyValueGradient);
   return value_name(Value{.kind = v.kind,
                           .home = v.home,
                           .persistent = v.persistent != 0,

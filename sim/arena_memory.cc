@@ -27,6 +27,7 @@ std::size_t part_of(const Value& value) {
     case ValueKind::SavedForInput:
     case ValueKind::SavedForWeight:
     case ValueKind::LeftForWeight:
+    case ValueKind::KeyValueGradient:
       return 3;
   }
   return 3;

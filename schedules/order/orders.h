@@ -19,6 +19,7 @@ Result<Schedule> eager_one_f_one_b(const ScheduleShape& shape);
 Result<Schedule> interleaved_one_f_one_b(const ScheduleShape& shape);
 Result<Schedule> looped_breadth_first(const ScheduleShape& shape);
 Result<Schedule> sequence_one_f_one_b(const ScheduleShape& shape);
+Result<Schedule> sequence_zero_bubble_h1(const ScheduleShape& shape);
 Result<Schedule> zero_bubble_h1(const ScheduleShape& shape);
 Result<Schedule> zero_bubble_h2(const ScheduleShape& shape);
 Result<Schedule> interleaved_zero_bubble(const ScheduleShape& shape);

@@ -98,7 +98,7 @@ BodyTable body_table(const Draft& draft, std::int32_t slices) {
                                      .model = &draft.model,
                                      .plan = &draft.plan});
         table[slice][k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
-                              body.workspace};
+                              body.workspace, body.key_value_gradient};
       }
     }
   }

@@ -91,26 +91,27 @@ void RowEmitter::gradients(const Part& part) {
 }
 
 // A slice's attention reads the keys and values that the slices before it have saved; its backward
-// also adds to the gradients that are left for them. The last slice's backward, the first to run,
-// makes these for all.
+// also adds to the gradients of these. The last slice's backward, the first to run, makes these for
+// all; a weight gradient needs neither.
 void RowEmitter::earlier_slices(const Part& part) {
   const Op& op = part.op;
   if (op.slice < 0 || !work(part).has_layers || d_.plan.runtime != Runtime::Rehearse) return;
+  if (op.kind == OpKind::WeightGradient) return;
   Op other = op;
   for (other.slice = 0; other.slice < op.slice; ++other.slice) {
     d_.operand(alive(other).slab_input[part.index], Access::Read);
   }
-  if (op.kind != OpKind::Backward) return;
-  const std::int64_t bytes = work(part).sizes.left_for_weight;
+  if (!is_backward(op.kind)) return;
+  const std::int64_t bytes = work(part).sizes.key_value_gradient;
   for (other.slice = 0; other.slice <= op.slice; ++other.slice) {
-    ValueId& left = alive(other).left[part.index];
-    const bool made = static_cast<bool>(left);
+    ValueId& dkv = alive(other).dkv[part.index];
+    const bool made = static_cast<bool>(dkv);
     if (!made) {
-      left = value(ValueKind::LeftForWeight, bytes, other);
-      s_.values[left.index()].segment_begin = op.segment_begin;
-      s_.values[left.index()].segment_end = op.segment_end;
+      dkv = value(ValueKind::KeyValueGradient, bytes, other);
+      s_.values[dkv.index()].segment_begin = op.segment_begin;
+      s_.values[dkv.index()].segment_end = op.segment_end;
     }
-    d_.operand(left, made ? Access::Update : Access::Write);
+    d_.operand(dkv, made ? Access::Update : Access::Write);
   }
 }
 

@@ -38,6 +38,7 @@ BodySizes RowEmitter::sizes_of(const Part& part, Direction direction) const {
     sum.saved_for_input += body.saved_for_input;
     sum.saved_for_weight += body.saved_for_weight;
     sum.left_for_weight += body.left_for_weight;
+    sum.key_value_gradient += body.key_value_gradient;
     sum.workspace = std::max(sum.workspace, body.workspace);
   }
   const std::int64_t activation = aligned(activation_);
@@ -185,7 +186,7 @@ void RowEmitter::prepare_parts() {
                    : static_cast<std::int32_t>(interned(cut(
                          d_, position_, leaf.stage, leaf.microbatch, last[leaf.stage.index()])));
         cuts_[slot(leaf)] = cut_lists_[static_cast<std::size_t>(list)];
-        alive_count += 5 * cuts_[slot(leaf)].size() + 2;
+        alive_count += 6 * cuts_[slot(leaf)].size() + 2;
       }
       const std::span<const std::int16_t> cuts = cuts_[slot(leaf)];
       const std::size_t first = first_work(leaf, static_cast<std::size_t>(list));
@@ -212,7 +213,8 @@ void RowEmitter::prepare_parts() {
   for (std::size_t k = 0; k < slots; ++k) {
     const std::size_t parts = cuts_[k].size();
     if (parts == 0) continue;
-    alive_[k] = {take(parts + 1), take(parts + 1), take(parts), take(parts), take(parts)};
+    alive_[k] = {take(parts + 1), take(parts + 1), take(parts),
+                 take(parts),     take(parts),     take(parts)};
   }
 }
 

@@ -20,6 +20,7 @@ namespace rehearse {
 
 struct BodySizes {
   std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0, workspace = 0;
+  std::int64_t key_value_gradient = 0;
 };
 constexpr std::size_t kSegmentKinds = 3, kDirections = 4;
 
@@ -30,8 +31,8 @@ using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kSe
 // What of a stage's micro-batch is alive on the row, by boundary between parts (0: the stage's
 // input, the last: its output).
 struct Alive {
-  std::span<ValueId> x, d;                           // at part boundaries
-  std::span<ValueId> slab_input, slab_weight, left;  // per part
+  std::span<ValueId> x, d;                                // at part boundaries
+  std::span<ValueId> slab_input, slab_weight, left, dkv;  // per part
 };
 
 // A gradient that is being accumulated: of a bucket and one use of it (tied tables have two).

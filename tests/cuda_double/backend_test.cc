@@ -107,6 +107,10 @@ INSTANTIATE_TEST_SUITE_P(
                   Keys{"context_parallel=4", "schedule=zb_h1", "pipeline_parallel=2"}},
         std::pair{Family::Llama,
                   Keys{"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}},
+        std::pair{Family::Gpt2, Keys{"pipeline_parallel=2", "schedule=seq_1f1b",
+                                     "sequence_slices=4", "context_parallel=2"}},
+        std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=seq_zb_h1",
+                                      "sequence_slices=2", "context_parallel=2", "recompute=full"}},
         std::pair{Family::Llama, Keys{"tensor_parallel=4"}}));
 
 std::int64_t compute_ops(const Prepared& p) {

@@ -2,7 +2,9 @@
 //
 // Bitwise where the layout adds in the same order: pipelines, recomputation. Within 1e-5, relative,
 // where sums are split (tp, dp, ZeRO) or a second replica takes half of the micro-batches.
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "tests/exec/layout_case.h"
 
@@ -221,6 +223,77 @@ const Cell kCells[] = {
      LlamaOneHead,
      Close,
      {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "tensor_parallel=2"}},
+    // --- slices whose keys and values lie round a ring ---
+    {"seq_1f1b_pp2_2_cp2",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=2"}},
+    {"seq_1f1b_pp2_4_cp2",
+     Llama,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=4", "context_parallel=2"}},
+    {"seq_1f1b_pp2_4_cp2_full",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=4", "context_parallel=2",
+      "recompute=full"}},
+    {"seq_1f1b_pp2_2_cp2_selective",
+     Llama,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=2",
+      "recompute=selective"}},
+    {"seq_1f1b_pp2_2_cp4_samples",
+     Llama,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=4",
+      "micro_batch=2"}},
+    {"seq_1f1b_4_cp2",
+     Gpt2Untied,
+     Close,
+     {"schedule=seq_1f1b", "sequence_slices=4", "context_parallel=2"}},
+    {"seq_1f1b_pp2_2_cp2_tp2_one_head",
+     LlamaOneHead,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=2",
+      "tensor_parallel=2"}},
+    {"seq_1f1b_pp2_2_cp2_tp2_sp_zero1",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=2",
+      "tensor_parallel=2", "sequence_parallel=true", "zero_stage=1", "bucket_bytes=65536",
+      "overlap={\"gradient_reduce\":true}"}},
+    // --- slices with a split backward ---
+    {"seq_zb_h1_pp2_2",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=2"}},
+    {"seq_zb_h1_pp4_4",
+     Llama,
+     Close,
+     {"pipeline_parallel=4", "schedule=seq_zb_h1", "sequence_slices=4"}},
+    {"seq_zb_h1_pp2_4_full",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=4", "recompute=full"}},
+    {"seq_zb_h1_pp4_2_selective",
+     Llama,
+     Close,
+     {"pipeline_parallel=4", "schedule=seq_zb_h1", "sequence_slices=2", "recompute=selective"}},
+    {"seq_zb_h1_pp2_2_dp2_zero2",
+     Gpt2Untied,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=2", "data_parallel=2",
+      "zero_stage=2"}},
+    {"seq_zb_h1_pp2_2_cp2_full",
+     Llama,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=2", "context_parallel=2",
+      "recompute=full"}},
+    {"seq_zb_h1_pp2_4_cp2_tp2",
+     Gpt2,
+     Close,
+     {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=4", "context_parallel=2",
+      "tensor_parallel=2"}},
     // --- products ---
     {"pp2_dp2_zero1",
      Gpt2,
@@ -320,6 +393,60 @@ TEST_P(Matrix, RunsAgainBitForBitWithTwoWorkers) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Matrix, testing::ValuesIn(kCells),
                          [](const auto& cell) { return std::string(cell.param.name); });
+
+// An order that no generator makes: sliced 1F1B with a forward and a backward of different
+// micro-batches paired wherever both are there.
+std::string paired_slices(std::int32_t positions, std::int32_t microbatches, std::int32_t slices) {
+  const auto op = [&](std::int32_t r, char kind, std::int32_t unit) {
+    const std::int32_t slice = kind == 'F' ? unit % slices : slices - 1 - unit % slices;
+    return std::to_string(r) + kind + std::to_string(unit / slices) + '.' + std::to_string(slice);
+  };
+  std::string orders;
+  for (std::int32_t r = 0; r < positions; ++r) {
+    const std::int32_t warmup = slices + positions - 1 - r, count = microbatches * slices;
+    std::string row;
+    for (std::int32_t i = 0; i < warmup; ++i) row += '"' + op(r, 'F', i) + "\",";
+    for (std::int32_t i = 0; i < count; ++i) {
+      const std::string backward = op(r, 'B', i);
+      row += warmup + i < count
+                 ? "\"(" + op(r, 'F', warmup + i) + ';' + backward + ")OVERLAP_F_B\","
+                 : '"' + backward + "\",";
+    }
+    row.back() = ']';
+    orders += (r > 0 ? ",[" : "[") + row;
+  }
+  return "{\"orders\":[" + orders + "]}";
+}
+
+// Slices are summed in one order, whatever pipeline they go through.
+TEST(Slices, AreBitwiseTheSameInEveryPipeline) {
+  const std::string file = testing::TempDir() + "paired_slices.json";
+  std::ofstream(file) << paired_slices(2, 8, 2);
+  const std::vector<std::string> pipelines[] = {
+      {"schedule=seq_1f1b", "pipeline_parallel=2"},
+      {"schedule=seq_1f1b", "pipeline_parallel=4", "recompute=full"},
+      {"schedule=seq_zb_h1"},
+      {"schedule=seq_zb_h1", "pipeline_parallel=2", "recompute=selective"},
+      {"schedule=seq_zb_h1", "pipeline_parallel=4", "recompute=full"},
+      {"schedule=file:" + file, "pipeline_parallel=2", "stage_layers=[4,4]"},
+  };
+  for (const bool ring : {false, true}) {
+    const auto with = [&](std::vector<std::string> keys) {
+      keys.emplace_back("sequence_slices=2");
+      if (ring) keys.emplace_back("context_parallel=2");
+      return keys;
+    };
+    const Trained one = train_layout(Llama, with({"schedule=seq_1f1b"}));
+    ASSERT_EQ(one.error, "");
+    for (const std::vector<std::string>& pipeline : pipelines) {
+      const Trained many = train_layout(Llama, with(pipeline));
+      ASSERT_EQ(many.error, "") << pipeline.front();
+      EXPECT_TRUE(distance(many, one).bitwise) << pipeline.front() << (ring ? ", ring" : "");
+      EXPECT_EQ(many.planned, many.counted) << pipeline.front();
+    }
+  }
+  std::remove(file.c_str());
+}
 
 // That the comparison can fail: another seed's weights are far away.
 TEST(Reference, LearnsAndDiffersFromOtherModels) {

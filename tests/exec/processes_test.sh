@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs of several processes: the numbers of one process in 13 layouts, and errors that name who is to
+# Runs of several processes: the numbers of one process in 16 layouts, and errors that name who is to
 # blame. Usage: processes_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/exec/processes.sh
@@ -32,6 +32,9 @@ layout 4 4 data_parallel=4 zero_stage=3
 layout 4 4 data_parallel=4 data_parallel_algorithm=parameter_server
 layout 4 4 pipeline_parallel=4 schedule=chimera
 layout 2 4 context_parallel=2 tensor_parallel=2
+layout 4 4 context_parallel=2 pipeline_parallel=2 schedule=seq_1f1b sequence_slices=4
+layout 2 4 context_parallel=2 pipeline_parallel=2 schedule=seq_zb_h1 sequence_slices=2 recompute=full
+layout 2 2 pipeline_parallel=2 schedule=seq_zb_h1 sequence_slices=2
 layout 4 8 pipeline_parallel=2 tensor_parallel=2 data_parallel=2 sequence_parallel=true schedule=1f1b zero_stage=3
 
 # Checkpoints: written by four processes, read by two, bit for bit as if never interrupted.

@@ -31,7 +31,8 @@ layouts="naive_pp2 gpipe_pp2 one_f_one_b_uneven eager_pp4 interleaved_pp2_v2 loo
   zb_h2_pp4 zb_v_pp2 v_half_pp4 v_min_pp4 interleaved_zb1p_pp2 dualpipev_pp2 full_zb_v_pp2
   offload_activations_pp2 chimera_pp4 dualpipe_pp4 tp4_sp tp2_sp_selective tp4_two_heads ddp2_overlap
   parameter_server4 zero1_dp4_overlap zero2_dp4 zero3_dp4 cp4_full cp2_tp2_sp_pp2_dp2_zero1
-  seq_1f1b_pp2_2_tp2_sp_dp2_zero1 pp2_tp2_dp2_zero1 pp2_tp2_dp2_zero3 zb_v_tp2_sp_dp2 dualpipe_dp2_zero2"
+  seq_1f1b_pp2_2_tp2_sp_dp2_zero1 seq_zb_h1_pp2_4_cp2_tp2
+  pp2_tp2_dp2_zero1 pp2_tp2_dp2_zero3 zb_v_tp2_sp_dp2 dualpipe_dp2_zero2"
 filter=
 for layout in $layouts; do filter+=*TwoWorkers/$layout:; done
 step "matrix, $(echo $layouts | wc -w) layouts" "$bin/exec_matrix_test" --gtest_filter="$filter"

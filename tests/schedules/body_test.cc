@@ -2,7 +2,10 @@
 // sequence parallelism, selective recomputation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "schedules/body_rehearse.h"
+#include "schedules/sizes.h"
 #include "tests/schedules/example_case.h"
 
 namespace rehearse {
@@ -64,6 +67,54 @@ TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
   EXPECT_EQ(i.flops() + w.flops(), b.flops());
   EXPECT_FALSE(w.reads_parameters);
   EXPECT_TRUE(i.reads_parameters);
+}
+
+// Slices and a ring of c cut the core's triangle into blocks of keys: j + 1 slices of c blocks each
+// for slice j, between which c - 1 blocks of K, V come round (backwards c - 1 of dK, dV too).
+TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
+  const Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.recompute = RecomputeMode::None;
+  const auto made = [&](Direction direction, std::int32_t slice) {
+    return make_rehearse_body({.segment = SegmentKind::Layer,
+                               .direction = direction,
+                               .slice = slice,
+                               .model = &model,
+                               .plan = &plan});
+  };
+  const auto core = [](const Body& b) {
+    double flops = 0;
+    for (const Node& node : b.nodes) {
+      const bool is = node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward;
+      if (is) flops += node.flops;
+    }
+    return flops;
+  };
+  const auto count = [](const Body& b, auto is) { return std::ranges::count_if(b.nodes, is); };
+  const auto part = [](const Node& node) { return node.step >= 0; };
+  const auto shift = [](const Node& node) { return node.kind == NodeKind::RingExchange; };
+  const double forward = core(made(Direction::Forward, -1));
+  const double backward = core(made(Direction::InputGradient, -1));
+  plan.sequence_slices = 4;
+  plan.context_parallel = 2;
+  double forwards = 0, backwards = 0;
+  for (std::int32_t slice = 0; slice < 4; ++slice) {
+    const Body f = made(Direction::Forward, slice), i = made(Direction::InputGradient, slice);
+    const Body w = made(Direction::WeightGradient, slice);
+    forwards += core(f);
+    backwards += core(i);
+    EXPECT_EQ(count(f, part), 2 * (slice + 1));
+    EXPECT_EQ(count(f, shift), slice + 1);
+    EXPECT_EQ(count(i, part), 2 * (slice + 1));
+    EXPECT_EQ(count(i, shift), 2 * (slice + 1));
+    EXPECT_EQ(count(w, part) + count(w, shift), 0);
+    EXPECT_TRUE(std::ranges::find_if(f.nodes, part)->first);
+    EXPECT_EQ(count(i, [](const Node& node) { return node.first; }), 1);
+    // dK, dV in fp32: 2 (4 heads of 16) / t per token, 32 / 4 / 2 tokens
+    EXPECT_EQ(i.key_value_gradient, aligned(4 * 2 * 64 / 2 * 4));
+  }
+  EXPECT_DOUBLE_EQ(forwards, forward / 2);  // of one of two ranks
+  EXPECT_DOUBLE_EQ(backwards, backward / 2);
 }
 
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {

@@ -164,6 +164,22 @@ TEST_P(ClosedForm, OfZbH1) {
   }
 }
 
+// The same with slices of the sequence in place of micro-batches: S + p - 1 of them are alive.
+TEST_P(ClosedForm, OfZbH1OverSlices) {
+  if (c().w > c().f || c().w > c().i) GTEST_SKIP() << "the formula is one of short W";
+  for (const std::int32_t p : kPositions) {
+    for (const std::int32_t slices : {2, 4, 7}) {
+      for (const std::int32_t m : {p, 2 * p + 1}) {
+        SCOPED_TRACE(at(p, m) + " S=" + std::to_string(slices));
+        const Measured x =
+            measured("seq_zb_h1", {.positions = p, .microbatches = m, .slices = slices}, c());
+        EXPECT_EQ(x.bubble(), std::int64_t{p - 1} * (c().f + c().i - c().w));
+        for (const double peak : x.peaks) EXPECT_NEAR(peak * slices, slices + p - 1, 1e-9);
+      }
+    }
+  }
+}
+
 // Own span: (p-1) max(0, F + I - 2W) for m >= 2p - 1; alive min(m, 2p - 1) until the end of W.
 TEST_P(ClosedForm, OfZbH2) {
   if (c().w > c().f || c().w > c().i) GTEST_SKIP() << "the formula is one of short W";

@@ -37,7 +37,7 @@ TEST(Registry, HasTheNamesOfTheInterface) {
                                             "chimera",    "interleaved_zb1p",
                                             "1f1b_v",     "seq_1f1b",
                                             "zb_1p",      "zb_2p",
-                                            "auto"};
+                                            "seq_zb_h1",  "auto"};
   std::set<std::string_view> names;
   for (const ScheduleInfo& info : schedule_table()) EXPECT_TRUE(names.insert(info.name).second);
   EXPECT_EQ(names, expected);
@@ -56,6 +56,7 @@ TEST(Registry, TakesTheSpellingsOfTheLiterature) {
                                                     {"Interleaved 1F1B", "interleaved_1f1b"},
                                                     {"1F1B-V", "1f1b_v"},
                                                     {"Seq1F1B", "seq_1f1b"},
+                                                    {"Seq1F1B-ZBH1", "seq_zb_h1"},
                                                     {"Chimera", "chimera"}}) {
     const ScheduleInfo* info = find_schedule(spelling);
     ASSERT_NE(info, nullptr) << spelling;
@@ -193,12 +194,14 @@ TEST(Registry, MakesSoundOrdersOfAllParameters) {
         }
       }
       for (const std::int32_t slices : {1, 2, 4, 7}) {
-        const Result<Schedule> made =
-            generate("seq_1f1b", {.positions = p, .microbatches = m, .slices = slices});
-        ASSERT_TRUE(made);
-        const Validation validation = validate(made.value());
-        ASSERT_TRUE(validation.sound())
-            << made.value().name << ": " << validation.violations.front().message;
+        for (const std::string_view name : {"seq_1f1b", "seq_zb_h1"}) {
+          const Result<Schedule> made =
+              generate(name, {.positions = p, .microbatches = m, .slices = slices});
+          ASSERT_TRUE(made);
+          const Validation validation = validate(made.value());
+          ASSERT_TRUE(validation.sound())
+              << made.value().name << ": " << validation.violations.front().message;
+        }
       }
     }
   }
