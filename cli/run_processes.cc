@@ -1,6 +1,8 @@
 #include "cli/run_processes.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "cli/commands.h"
 #include "exec/wire.h"
@@ -66,6 +68,12 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
   return std::ranges::find(known, false) == known.end();
 }
 
+// REHEARSE_NEIGHBORS=0: processes of one machine talk over TCP as those of several do.
+bool neighbors_allowed() {
+  const char* value = std::getenv("REHEARSE_NEIGHBORS");
+  return value == nullptr || std::string_view(value) != "0";
+}
+
 }  // namespace
 
 Processes::~Processes() {
@@ -94,7 +102,8 @@ Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan
                           .processes = launch.processes,
                           .ranks = plan.gpus(),
                           .address = group_->address(),
-                          .timeout_s = options.timeout_s},
+                          .timeout_s = options.timeout_s,
+                          .neighbors = neighbors_allowed()},
                          group_->store());
   if (!connected) {
     others_fault_ = true;  // who does not come is judged by who watches

@@ -1,11 +1,12 @@
 // Collectives among processes, made of messages between two of them, whatever carries these.
 //
 // Sums are taken in the order of the members whatever the processes, so every member's raw
-// contribution travels to who sums it, and the bits are those of exec/collectives.h. Up to 8 KiB an
-// all-reduce sends everything to everybody, a reduce to the root, a broadcast from it. Above,
-// arrays are cut into one slice per process: each sums its slice and sends it to the others
-// (all-reduce) or to the root (reduce), or gets it from the root and sends it to the others
-// (broadcast), so that no process sends or receives more than about 2 arrays per member of its own.
+// contribution travels to who sums it, and the bits are those of exec/collectives.h. Up to 8 KiB,
+// or between two members, an all-reduce sends everything to everybody, a reduce to the root, a
+// broadcast from it. Above, arrays are cut into one slice per process: each sums its slice and
+// sends it to the others (all-reduce) or to the root (reduce), or gets it from the root and sends
+// it to the others (broadcast), so that no process sends or receives more than about 2 arrays per
+// member of its own.
 #pragma once
 
 #include <cstddef>

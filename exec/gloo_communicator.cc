@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "exec/composed_collectives.h"
+#include "exec/neighbors.h"
 
 namespace rehearse::exec {
 namespace {
@@ -101,8 +102,12 @@ class Waiters {
 
 class GlooCommunicator final : public ProcessCommunicator {
  public:
-  GlooCommunicator(const GlooOptions& options, std::shared_ptr<gloo::rendezvous::Context> context)
-      : options_(options), each_(options.ranks / options.processes), context_(std::move(context)) {}
+  GlooCommunicator(const GlooOptions& options, std::shared_ptr<gloo::rendezvous::Context> context,
+                   std::unique_ptr<Neighbors> neighbors)
+      : options_(options),
+        each_(options.ranks / options.processes),
+        context_(std::move(context)),
+        neighbors_(std::move(neighbors)) {}
   ~GlooCommunicator() override { end("the communicator was closed"); }
 
   std::string_view name() const override { return "gloo"; }
@@ -127,6 +132,11 @@ class GlooCommunicator final : public ProcessCommunicator {
     const std::lock_guard lock(mutex_);
     return trouble_;
   }
+  std::int32_t neighbors() const override {
+    std::int32_t reached = 0;
+    for (std::int32_t p = 0; p < options_.processes; ++p) reached += neighbors_->reaches(p) ? 1 : 0;
+    return reached;
+  }
   Result<double> largest(double value) override;
 
  private:
@@ -135,11 +145,19 @@ class GlooCommunicator final : public ProcessCommunicator {
     waiters_.run([this, message, done = std::move(done)] { done(move({&message, 1})); });
   }
   Result<> move(std::span<const Message> messages);
+  bool move_near(std::span<const Message> messages, std::chrono::steady_clock::time_point deadline);
   Result<> perform_here(const Exchange& exchange) {
     return compose(exchange, options_.process, each_,
                    [this](std::span<const Message> messages) { return move(messages); });
   }
   void break_off(GlooTrouble trouble, const std::string& why);
+  void lose(std::int32_t process, bool late) {
+    const std::string partner = "process " + std::to_string(process);
+    break_off(late ? GlooTrouble::Timeout : GlooTrouble::PeerLost,
+              late ? "no answer from " + partner + " for " +
+                         std::to_string(static_cast<std::int64_t>(options_.timeout_s)) + " s"
+                   : "the connection to " + partner + " is lost");
+  }
   Error broken() const {
     const std::lock_guard lock(mutex_);
     return {why_};
@@ -148,6 +166,7 @@ class GlooCommunicator final : public ProcessCommunicator {
   const GlooOptions options_;
   const std::int32_t each_;  // ranks of a process
   std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::unique_ptr<Neighbors> neighbors_;  // whom it does not reach, Gloo does
   mutable std::mutex mutex_;
   std::set<gloo::transport::UnboundBuffer*> waiting_;  // to be woken when everything ends
   GlooTrouble trouble_ = GlooTrouble::None;
@@ -166,21 +185,25 @@ void GlooCommunicator::break_off(GlooTrouble trouble, const std::string& why) {
     buffer->abortWaitRecv();
     buffer->abortWaitSend();
   }
+  neighbors_->end();
 }
 
 // Sends and receives all of it; waits until all is done, or nothing will be.
 Result<> GlooCommunicator::move(std::span<const Message> messages) {
-  using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-  std::vector<Buffer> buffers;
   const auto deadline =
       std::chrono::steady_clock::now() +
       std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
+  std::vector<Message> near, far;
+  for (const Message& message : messages) {
+    (neighbors_->reaches(message.process) ? near : far).push_back(message);
+  }
+  using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+  std::vector<Buffer> buffers;
   const auto forget = [&] {
     const std::lock_guard lock(mutex_);
     for (const Buffer& buffer : buffers) waiting_.erase(buffer.get());
   };
   const Message* at = nullptr;
-  const auto partner = [&] { return "process " + std::to_string(at->process); };
   const auto left = [&] {
     const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
@@ -188,7 +211,7 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
   };
   bool done = true;
   try {
-    for (const Message& message : messages) {
+    for (const Message& message : far) {
       buffers.push_back(
           context_->createUnboundBuffer(message.data, static_cast<std::size_t>(message.bytes)));
     }
@@ -198,27 +221,33 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
       for (const Buffer& buffer : buffers) waiting_.insert(buffer.get());
     }
     for (const bool sends : {false, true}) {  // receives first: a send finds its place
-      for (std::size_t i = 0; i < messages.size(); ++i) {
-        at = &messages[i];
+      for (std::size_t i = 0; i < far.size(); ++i) {
+        at = &far[i];
         if (at->send != sends) continue;
         sends ? buffers[i]->send(at->process, at->slot) : buffers[i]->recv(at->process, at->slot);
       }
     }
-    for (std::size_t i = 0; i < messages.size() && done; ++i) {
-      at = &messages[i];
+    if (!near.empty()) done = move_near(near, deadline);
+    for (std::size_t i = 0; i < far.size() && done; ++i) {
+      at = &far[i];
       done = at->send ? buffers[i]->waitSend(left()) : buffers[i]->waitRecv(left());
     }
   } catch (const std::exception& error) {  // Gloo's way to fail
-    const bool late = std::chrono::steady_clock::now() + kEarly >= deadline;
-    break_off(late ? GlooTrouble::Timeout : GlooTrouble::PeerLost,
-              late ? "no answer from " + partner() + " for " +
-                         std::to_string(static_cast<std::int64_t>(options_.timeout_s)) + " s"
-                   : "the connection to " + partner() + " is lost");
+    lose(at->process, std::chrono::steady_clock::now() + kEarly >= deadline);
     done = false;
   }
   forget();
   if (done) return {};
   return broken();
+}
+
+bool GlooCommunicator::move_near(std::span<const Message> messages,
+                                 std::chrono::steady_clock::time_point deadline) {
+  const Neighbors::Moved moved = neighbors_->move(messages, deadline);
+  if (moved.outcome == Neighbors::Outcome::Late || moved.outcome == Neighbors::Outcome::Gone) {
+    lose(moved.process, moved.outcome == Neighbors::Outcome::Late);
+  }
+  return moved.outcome == Neighbors::Outcome::Done;
 }
 
 void GlooCommunicator::collective(const Exchange& exchange, Done done) {
@@ -262,7 +291,15 @@ Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& opt
     context->setTimeout(timeout);
     GlooStore keys(store, options.timeout_s);
     context->connectFullMesh(keys, device);
-    return std::unique_ptr<ProcessCommunicator>(new GlooCommunicator(options, std::move(context)));
+    auto neighbors = Neighbors::meet({.process = options.process,
+                                      .processes = options.processes,
+                                      .ranks = options.ranks,
+                                      .willing = options.neighbors,
+                                      .timeout_s = options.timeout_s},
+                                     store);
+    if (!neighbors) return neighbors.error();
+    return std::unique_ptr<ProcessCommunicator>(
+        new GlooCommunicator(options, std::move(context), std::move(neighbors).value()));
   } catch (const std::exception& error) {  // Gloo's way to fail; its text has paths of its sources
     const std::string text = error.what();
     const bool ours =

@@ -1,7 +1,8 @@
 // Ranks of several processes meet over Gloo (TCP): the Communicator of the CPU backend.
 //
 // Gloo carries tagged messages between processes, over one full mesh; the collectives are composed
-// of them (exec/composed_collectives.h), because Gloo's own sum in an order of their own.
+// of them (exec/composed_collectives.h), because Gloo's own sum in an order of their own. Processes
+// of one machine read each other's memory instead, where that is allowed (exec/neighbors.h).
 //
 // Without Gloo in the build, connect_gloo says so.
 #pragma once
@@ -24,6 +25,8 @@ class ProcessCommunicator : public Communicator {
   // Every call under way and to come ends with this error, soon. From any thread.
   virtual void end(const std::string& why) = 0;
   virtual GlooTrouble trouble() const = 0;
+  // How many of the other processes are reached through memory, not TCP.
+  virtual std::int32_t neighbors() const = 0;
   // The largest of all processes' values; every process calls it in turn. Waits.
   virtual Result<double> largest(double value) = 0;
 };
@@ -33,6 +36,7 @@ struct GlooOptions {
   std::int32_t ranks = 1;  // of the run; `processes` divides it
   std::string address;     // numeric, of this machine, where the others reach it
   double timeout_s = 600;  // of one exchange
+  bool neighbors = true;   // false: this process by TCP within its machine too
 };
 
 // Meets the other processes through keys of the store. Error: who does not come, within the

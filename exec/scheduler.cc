@@ -95,12 +95,18 @@ bool Scheduler::ready(const Queue& queue) const {
   });
 }
 
+// Whose key is smallest. Where a worker is busy for as long as an op takes, what others may wait
+// for goes first: a transfer behind the next forward would come a forward late. To a device ops are
+// issued in the schedule's order.
 Scheduler::Queue* Scheduler::pick() {
   Queue* best = nullptr;
-  std::int64_t best_key = 0;
+  std::pair<bool, std::int64_t> best_key;
   for (Queue& queue : queues_) {
     if (!ready(queue)) continue;
-    const std::int64_t key = s_.ops[head(queue).index()].key;
+    const Op& op = s_.ops[head(queue).index()];
+    const OpClass kind = traits(op.kind).op_class;
+    const bool alone = kind != OpClass::Transfer && kind != OpClass::Collective;
+    const std::pair key{alone && !local_.backend.asynchronous(), op.key};
     if (best == nullptr || key < best_key) {
       best = &queue;
       best_key = key;

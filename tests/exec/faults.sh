@@ -20,12 +20,13 @@ judge() {
 for i in $(seq "$times"); do
   signal=$([ $((i % 2)) -eq 0 ] && echo KILL || echo STOP)
   processes=$((2 + RANDOM % 2 * 2)) each=$((4 / processes)) victim=$((RANDOM % processes))
+  export REHEARSE_NEIGHBORS=$((i / 2 % 2))  # by TCP, and by each other's memory
   moment=0.$((RANDOM % 900 + 100))
   rank=$((victim * each))
   layout=(--set plan.pipeline_parallel=4)
   [ $((RANDOM % 2)) -eq 0 ] && layout=(--set plan.data_parallel=4 --set plan.zero_stage=2)
   if [ $((i % 4)) -lt 3 ]; then
-    what="fault $i: SIG$signal of process $victim of $processes"
+    what="fault $i: SIG$signal of process $victim of $processes, REHEARSE_NEIGHBORS=$REHEARSE_NEIGHBORS"
     "$rehearse" run "$work/s.json" "${layout[@]}" --steps 1000000 --timeout $timeout --processes $processes \
       --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
     children $launcher $processes || fail "$what: the children do not come"
@@ -73,8 +74,8 @@ for k in 0 1 2 3; do
 done
 sleep 1.5
 kill -KILL "${pids[0]}" "${pids[1]}"
-begin=$(date +%s)
 wait "${pids[0]}" "${pids[1]}" 2>/dev/null
+begin=$(date +%s)
 for k in 2 3; do
   wait "${pids[$k]}"; code=$?
   [ $code -eq 3 ] || fail "$what: process $k exits $code"

@@ -1,7 +1,9 @@
 // Collectives over Gloo give the bits of those in one process, for every split of the members over
 // processes; transfers find their tags; a partner that is late or gone is an error in time.
 //
-// Processes are communicators in threads of this one: Gloo does not know the difference.
+// Processes are communicators in threads of this one: neither Gloo nor the kernel, which reads a
+// neighbor's memory, knows the difference. All of it by TCP, by memory, and by both: the last
+// process is nobody's neighbor.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -24,13 +26,15 @@ T taken(Result<T> result) {
   return std::move(result).value();
 }
 
+enum class Way { Tcp, Memory, Both };
+
 // A mesh of `processes` communicators over `ranks` ranks.
 struct Mesh {
   std::unique_ptr<StoreServer> server;
   std::vector<std::unique_ptr<StoreClient>> clients;
   std::vector<std::unique_ptr<ProcessCommunicator>> communicators;
 
-  Mesh(std::int32_t processes, std::int32_t ranks, double timeout_s = 60) {
+  Mesh(Way way, std::int32_t processes, std::int32_t ranks, double timeout_s = 60) {
     const Identity all{.processes = processes, .ranks = ranks};
     server = taken(StoreServer::start(all, 0));
     clients.resize(static_cast<std::size_t>(processes));
@@ -42,13 +46,14 @@ struct Mesh {
         who.process = p;
         auto& client = clients[static_cast<std::size_t>(p)];
         client = taken(StoreClient::join("127.0.0.1", server->port(), who, 20, 60, {}));
-        communicators[static_cast<std::size_t>(p)] =
-            taken(connect_gloo({.process = p,
-                                .processes = processes,
-                                .ranks = ranks,
-                                .address = client->address(),
-                                .timeout_s = timeout_s},
-                               *client));
+        communicators[static_cast<std::size_t>(p)] = taken(connect_gloo(
+            {.process = p,
+             .processes = processes,
+             .ranks = ranks,
+             .address = client->address(),
+             .timeout_s = timeout_s,
+             .neighbors = way == Way::Memory || (way == Way::Both && p + 1 < processes)},
+            *client));
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -150,8 +155,33 @@ void expect_same_bits(Mesh& mesh, Exchange x, std::span<const std::int32_t> rank
   }
 }
 
-TEST(Gloo, CollectivesHaveTheBitsOfOneProcess) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
+class Gloo : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, Gloo, testing::Values(Way::Tcp, Way::Memory, Way::Both),
+                         [](const auto& way) {
+                           return way.param == Way::Tcp      ? "Tcp"
+                                  : way.param == Way::Memory ? "Memory"
+                                                             : "Both";
+                         });
+
+TEST_P(Gloo, NeighborsAreReachedThroughMemory) {
+  const Mesh mesh(GetParam(), 4, 4);
+  std::vector<std::int32_t> reached;
+  for (const auto& communicator : mesh.communicators) reached.push_back(communicator->neighbors());
+  const std::vector<std::int32_t> nobody(4, 0);
+  if (GetParam() != Way::Tcp && reached == nobody) {
+    GTEST_SKIP() << "SKIPPED: processes may not read each other's memory here (ptrace)";
+  }
+  EXPECT_EQ(reached, GetParam() == Way::Tcp      ? nobody
+                     : GetParam() == Way::Memory ? std::vector<std::int32_t>(4, 3)
+                                                 : std::vector<std::int32_t>({2, 2, 2, 0}));
+}
+
+TEST_P(Gloo, CollectivesHaveTheBitsOfOneProcess) {
   std::mt19937 random(11);
   const OpKind kinds[] = {OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather,
                           OpKind::Broadcast, OpKind::Reduce,        OpKind::Gather,
@@ -164,7 +194,7 @@ TEST(Gloo, CollectivesHaveTheBitsOfOneProcess) {
                           {2, 4, {0, 2, 5, 6, 7}}, {4, 1, {0, 1, 2, 3}}, {4, 1, {1, 3}},
                           {4, 2, {0, 2, 4, 6}},    {3, 2, {0, 1, 4}}};
   for (const Split& split : splits) {
-    Mesh mesh(split.processes, split.processes * split.each);
+    Mesh mesh(GetParam(), split.processes, split.processes * split.each);
     std::int64_t sequence = 0;
     for (const OpKind kind : kinds) {
       for (const std::int64_t part : {1, 37, 5000}) {
@@ -218,9 +248,8 @@ TEST(Composition, MovesAtMostTwoArraysThroughAnyProcess) {
   }
 }
 
-TEST(Gloo, TransfersFindTheirTagInAnyOrder) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
-  Mesh mesh(2, 4);
+TEST_P(Gloo, TransfersFindTheirTagInAnyOrder) {
+  Mesh mesh(GetParam(), 2, 4);
   constexpr std::uint64_t kTags = 40;
   std::vector<std::vector<std::byte>> sent, got;
   for (std::uint64_t tag = 0; tag < kTags; ++tag) {
@@ -242,9 +271,8 @@ TEST(Gloo, TransfersFindTheirTagInAnyOrder) {
   }
 }
 
-TEST(Gloo, ProcessesAgreeOnTheLargest) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
-  Mesh mesh(3, 3);
+TEST_P(Gloo, ProcessesAgreeOnTheLargest) {
+  Mesh mesh(GetParam(), 3, 3);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::thread> threads;
     for (int p = 0; p < 3; ++p) {
@@ -258,9 +286,8 @@ TEST(Gloo, ProcessesAgreeOnTheLargest) {
   }
 }
 
-TEST(Gloo, APartnerThatDoesNotComeIsATimeout) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
-  Mesh mesh(2, 2, 0.3);
+TEST_P(Gloo, APartnerThatDoesNotComeIsATimeout) {
+  Mesh mesh(GetParam(), 2, 2, 0.3);
   Outcome outcome;
   std::vector<std::byte> data(100000);
   mesh.communicators[0]->receive({.rank = 0}, 1, 5, data, outcome.done());
@@ -273,9 +300,8 @@ TEST(Gloo, APartnerThatDoesNotComeIsATimeout) {
   EXPECT_EQ(outcome.errors.size(), 2U);
 }
 
-TEST(Gloo, APartnerThatIsGoneIsAnErrorAtOnce) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
-  Mesh mesh(2, 2);
+TEST_P(Gloo, APartnerThatIsGoneIsAnErrorAtOnce) {
+  Mesh mesh(GetParam(), 2, 2);
   Outcome outcome;
   std::vector<std::byte> data(100000);
   mesh.communicators[0]->receive({.rank = 0}, 1, 5, data, outcome.done());
@@ -286,9 +312,8 @@ TEST(Gloo, APartnerThatIsGoneIsAnErrorAtOnce) {
   EXPECT_EQ(mesh.communicators[0]->trouble(), GlooTrouble::PeerLost);
 }
 
-TEST(Gloo, EndsWhatIsUnderWayWhenTold) {
-  if (!has_gloo()) GTEST_SKIP() << "SKIPPED: this build has no Gloo";
-  Mesh mesh(2, 2);
+TEST_P(Gloo, EndsWhatIsUnderWayWhenTold) {
+  Mesh mesh(GetParam(), 2, 2);
   Outcome outcome;
   std::vector<std::byte> data(100000);
   mesh.communicators[0]->receive({.rank = 0}, 1, 5, data, outcome.done());

@@ -16,9 +16,9 @@ for host in "$a veth-a-$$ 10.77.0.1" "$b veth-b-$$ 10.77.0.2"; do
 done
 
 scenario "$work/s.json" 4
-on() {  # on HOST RANK ARGS...
+on() {  # on HOST RANK ARGS..., one of $world processes
   host=$1 rank=$2; shift 2
-  RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+  RANK=$rank WORLD_SIZE=${world:-2} LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
     exec ip netns exec "$host" "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=2 \
     --set plan.tensor_parallel=2 "$@"
 }
@@ -28,6 +28,15 @@ on() {  # on HOST RANK ARGS...
 wait $! || fail "process 1: $(cat "$work/err.1")"
 [ -n "$(losses "$work/one.json")" ] && [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] ||
   fail "other numbers on two hosts"
+
+# Two processes on each: neighbors read each other's memory, the hosts talk over the link.
+pids=()
+for k in 1 2 3; do
+  (world=4 on $([ $k -lt 2 ] && echo $a || echo $b) $k --json) >"$work/out" 2>"$work/err.$k" & pids+=($!)
+done
+(world=4 on $a 0 --json) >"$work/many.json" 2>"$work/err" || fail "process 0 of 4: $(cat "$work/err")"
+for k in 0 1 2; do wait "${pids[$k]}" || fail "process $((k + 1)) of 4: $(cat "$work/err.$((k + 1))")"; done
+[ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "other numbers in four processes on two hosts"
 
 # The link goes down: both ends notice within the timeout.
 (on $b 1 --steps 1000000 --timeout 3) >"$work/out" 2>"$work/err.1" & other=$!

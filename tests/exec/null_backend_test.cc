@@ -14,7 +14,7 @@ struct Recorded {
   std::vector<std::pair<Row, std::int32_t>> rows;  // of every rank: its row, its number
 };
 
-Recorded record(const std::vector<std::string>& plan_keys) {
+Recorded record(const std::vector<std::string>& plan_keys, bool asynchronous = true) {
   Recorded out;
   const Result<Scenario> scenario = layout_scenario(Family::Gpt2, plan_keys);
   EXPECT_TRUE(scenario) << scenario.error().message;
@@ -22,7 +22,7 @@ Recorded record(const std::vector<std::string>& plan_keys) {
   Result<Schedule> schedule = lower_for_run(scenario.value().model, plan);
   EXPECT_TRUE(schedule) << schedule.error().message;
   out.schedule = std::move(schedule).value();
-  NullBackend backend(true);
+  NullBackend backend(asynchronous);
   const auto made = Interpreter::create(scenario.value().model, plan, out.schedule, backend, {});
   EXPECT_TRUE(made) << made.error().message;
   const Result<StepResult> ran = made.value()->run({.train = scenario.value().train});
@@ -82,6 +82,36 @@ TEST(NullBackend, IssuesEveryOpOnceInOrder) {
       }
     }
   }
+}
+
+// A worker that could go on with a forward first sends what another rank may wait for: between the
+// moment a transfer can begin and its beginning, no compute op begins.
+TEST(NullBackend, TransfersGoBeforeCompute) {
+  int transfers = 0, at_once = 0;
+  for (const auto& keys : kLayouts) {
+    const Recorded r = record(keys, false);
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> ended;  // (rank, op): call
+    std::map<std::pair<std::int32_t, Stream>, std::size_t> last;         // (rank, stream): end
+    std::vector<std::size_t> computes;                                   // calls that begin one
+    for (std::size_t i = 0; i < r.calls.size(); ++i) {
+      const NullBackend::Call& call = r.calls[i];
+      if (call.what == "end") {
+        ended[{call.lane.rank, call.op.value}] = last[{call.lane.rank, call.lane.stream}] = i;
+      }
+      if (call.what != "begin") continue;
+      const OpKind kind = r.schedule.ops[call.op.index()].kind;
+      if (is_compute(kind)) computes.push_back(i);
+      if (kind != OpKind::Send && kind != OpKind::Recv) continue;
+      std::size_t possible = last[{call.lane.rank, call.lane.stream}];
+      for (const OpId wait : r.schedule.waits_of(call.op)) {
+        possible = std::max(possible, ended[{call.lane.rank, wait.value}]);
+      }
+      ++transfers;
+      if (computes.empty() || computes.back() <= possible) ++at_once;
+    }
+  }
+  EXPECT_GT(transfers, 100);
+  EXPECT_EQ(at_once, transfers);
 }
 
 // Products between an op's begin and end count what the model needs: over the step of one rank,

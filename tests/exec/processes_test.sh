@@ -5,18 +5,22 @@ rehearse=$1
 . tests/exec/processes.sh
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
 
-# layout PROCESSES GPUS PLAN_KEYS...: the same losses and norms, bit for bit, as in one process.
+# layout PROCESSES GPUS PLAN_KEYS...: the same losses and norms, bit for bit, as in one process; by
+# each other's memory, where that is allowed, and by TCP alone.
 layout() {
   processes=$1 gpus=$2; shift 2
   set -- "${@/#/--set=plan.}"
   scenario "$work/s.json" "$gpus"
   "$rehearse" run "$work/s.json" "$@" --json >"$work/one.json" || fail "one process: $*"
-  "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" --trace "$work/t.trace" \
-    >"$work/many.json" 2>"$work/err" || fail "$processes processes: $*: $(cat "$work/err")"
-  [ -s "$work/err" ] && fail "$*: a pipe sees $(cat "$work/err")"
   [ "$(losses "$work/one.json" | wc -l)" -eq 10 ] || fail "$*: 3 losses and 3 norms expected"
-  [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$processes processes: other numbers: $*"
-  grep -q "\"processes\": $processes" "$work/many.json" || fail "$*: processes"
+  for neighbors in 0 1; do
+    what="$processes processes, REHEARSE_NEIGHBORS=$neighbors: $*"
+    REHEARSE_NEIGHBORS=$neighbors "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" \
+      --trace "$work/t.trace" >"$work/many.json" 2>"$work/err" || fail "$what: $(cat "$work/err")"
+    [ -s "$work/err" ] && fail "$what: a pipe sees $(cat "$work/err")"
+    [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "$what: other numbers"
+    grep -q "\"processes\": $processes" "$work/many.json" || fail "$what: processes"
+  done
   "$rehearse" export "$work/t.trace" --to csv "$work/t.csv" || fail "$*: trace"
 }
 
