@@ -3,6 +3,9 @@
 // Kernel counts are those of the eager frameworks (views and small copies of an operation are
 // counted with it): 27 for a forward with unfused attention. Bytes per element:
 // docs/cost_models.md.
+#include <algorithm>
+#include <cmath>
+
 #include "schedules/framework_nodes.h"
 
 namespace rehearse {
@@ -141,12 +144,24 @@ double fused_flops(const Layer& layer) {
          static_cast<double>(s.heads);
 }
 
+// Slices of the sequence: the k-th meets k of them, so their mean (S + 1)/2.
+double slices_met(const Layer& layer) {
+  return (layer.b.plan.sequence_slices + 1) / 2.0;
+}
+// Queries of a sample that one op has on one rank.
+std::int64_t queries_of(const Layer& layer) {
+  const Plan& plan = layer.b.plan;
+  return std::max<std::int64_t>(
+      1, plan.sequence_length / plan.context_parallel / plan.sequence_slices);
+}
+
 void ring_exchange(Layer& layer, std::int64_t element, P phase) {
   const std::int32_t ring = layer.b.plan.context_parallel;
   if (ring == 1) return;
   const RankShape& s = layer.b.s;
-  const std::int64_t block = element * s.tokens * 2 * s.kv_heads * s.head_dim;
-  Node& node = layer.b.add(K::RingExchange, "ring exchange cp", block * (ring - 1), phase, ring);
+  const double block = static_cast<double>(element * s.tokens * 2 * s.kv_heads * s.head_dim);
+  Node& node = layer.b.add(K::RingExchange, "ring exchange cp",
+                           std::llround(block * (ring - 1) * slices_met(layer)), phase, ring);
   node.axis = Axis::Context;
   node.overlapped = true;
 }
@@ -159,17 +174,19 @@ void fused_core(Layer& layer, bool backward, P phase) {
                            s.element * s.tokens * (2 * s.heads + 2 * s.kv_heads) * s.head_dim,
                            phase, backward ? 6 : 4);
   core.flops = fused_flops(layer) * (backward ? 2.5 : 1);
-  const std::int64_t local = layer.b.plan.sequence_length / layer.b.plan.context_parallel;
-  core.parallel = s.heads * (s.tokens / std::max<std::int64_t>(1, local)) * ceil_divide(local, 128);
+  const std::int64_t queries = queries_of(layer);
+  core.parallel = s.heads * (s.tokens / queries) * ceil_divide(queries, 128);
 }
 
-// Two (backward: four) batched products over the full square, softmax and dropout on it.
+// Two (backward: four) batched products over the full square (of slices: over all keys that their
+// mean one sees), softmax and dropout on it.
 void unfused_core(Layer& layer, bool backward, P phase) {
   FrameworkNodes& b = layer.b;
   const RankShape& s = b.s;
-  const std::int64_t keys = b.plan.sequence_length;
-  const std::int64_t queries = keys / b.plan.context_parallel;
-  const std::int64_t batch = s.heads * (s.tokens / std::max<std::int64_t>(1, queries));
+  const std::int64_t queries = queries_of(layer);
+  const std::int64_t keys = std::llround(
+      static_cast<double>(b.plan.sequence_length / b.plan.sequence_slices) * slices_met(layer));
+  const std::int64_t batch = s.heads * (s.tokens / queries);
   const std::int64_t scores = batch * queries * keys;
   const LatentAttention& mla = b.model.latent;
   const std::int64_t key_dim =

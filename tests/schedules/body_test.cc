@@ -117,6 +117,35 @@ TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
   EXPECT_DOUBLE_EQ(backwards, backward / 2);
 }
 
+// A framework's slices: S of them have the core's FLOPs together, without a fused kernel (S + 1)/2S
+// of the square's, and K, V of (S + 1)/2 slices go round the ring for each.
+TEST(FrameworkBody, CutsTheCoreAmongSlices) {
+  const Transformer model = example_model();
+  for (const AttentionKernel kernel : {AttentionKernel::Flash2, AttentionKernel::Unfused}) {
+    Plan plan = example_plan(1, ComputeType::Bf16);
+    plan.runtime = Runtime::Megatron;
+    plan.attention_kernel = kernel;
+    plan.context_parallel = 2;
+    const auto count = [&] {
+      const Body b = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+      std::pair<double, std::int64_t> out;  // FLOPs of the core, bytes round the ring
+      for (const Node& node : b.nodes) {
+        const bool core = node.kind == NodeKind::Attention || node.batch > 1;
+        if (core) out.first += node.flops;
+        if (node.kind == NodeKind::RingExchange) out.second += node.bytes;
+      }
+      return out;
+    };
+    const auto whole = count();
+    plan.sequence_slices = 4;
+    const auto slice = count();
+    const bool fused = kernel != AttentionKernel::Unfused;
+    EXPECT_GT(whole.first, 0);
+    EXPECT_DOUBLE_EQ(4 * slice.first, whole.first * (fused ? 1 : 5.0 / 8));
+    EXPECT_EQ(4 * slice.second, whole.second * 5 / 2);
+  }
+}
+
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
   const Body f =
       body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
