@@ -168,13 +168,13 @@ void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exc
   at.queues.clear();
   if (!at.everybody) ++posted_;
   lock.unlock();
-  if (at.everybody) {
-    local_.backend.exchange(exchange);
-  } else {
+  if (!at.everybody) {
     communicator_->collective(exchange, resume(std::move(waiting)));
+    lock.lock();
+    return;
   }
+  local_.backend.exchange(exchange);
   lock.lock();
-  if (!at.everybody) return;
   for (const std::int32_t k : waiting) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
 }
 

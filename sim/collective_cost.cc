@@ -26,25 +26,6 @@ bool is_priced(OpKind kind) {
   return kind >= OpKind::AllReduce && kind <= OpKind::AllToAll;
 }
 
-std::optional<CollectiveOp> calibrated_op(OpKind kind) {
-  switch (kind) {
-    case OpKind::AllReduce:
-      return CollectiveOp::AllReduce;
-    case OpKind::AllGather:
-      return CollectiveOp::AllGather;
-    case OpKind::ReduceScatter:
-      return CollectiveOp::ReduceScatter;
-    case OpKind::AllToAll:
-      return CollectiveOp::AllToAll;
-    case OpKind::Broadcast:
-      return CollectiveOp::Broadcast;
-    case OpKind::Reduce:
-      return CollectiveOp::Reduce;
-    default:
-      return std::nullopt;
-  }
-}
-
 // What NCCL's search would find on these links: as many channels as a GPU has NVLinks, or two per
 // NIC between nodes.
 TunerInput tuner_input(const GroupShape& shape, const Network& network) {
@@ -307,7 +288,7 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   const bool one_node = shape.nodes == 1;
   Estimate e = one_node ? inside_node(kind, bytes, amount, port, shared, shape, network)
                         : between_nodes(kind, bytes, slowest, port, shape, network);
-  const std::optional<CollectiveOp> op = calibrated_op(kind);
+  const std::optional<CollectiveOp> op = table_of(kind);
   if (op) {
     const std::optional<CurveTime> measured =
         read_collectives(network.model().measured, *op, shape.ranks, shape.nodes, size.value);

@@ -8,7 +8,8 @@ namespace rehearse::sim {
 namespace {
 
 double ceil_divide(std::int64_t a, std::int64_t b) {
-  return static_cast<double>((a + b - 1) / b);
+  const std::int64_t whole = (a + b - 1) / b;
+  return static_cast<double>(whole);
 }
 
 bool same_kind(const GemmEfficiency& point, const Node& node, bool fp8) {

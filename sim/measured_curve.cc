@@ -23,6 +23,26 @@ std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,
   return CurveTime{std::exp(log_time) * 1e-6, CostLevel::Interpolated};
 }
 
+std::optional<CollectiveOp> table_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::AllReduce:
+      return CollectiveOp::AllReduce;
+    case OpKind::AllGather:
+    case OpKind::Unshard:
+      return CollectiveOp::AllGather;
+    case OpKind::ReduceScatter:
+      return CollectiveOp::ReduceScatter;
+    case OpKind::AllToAll:
+      return CollectiveOp::AllToAll;
+    case OpKind::Broadcast:
+      return CollectiveOp::Broadcast;
+    case OpKind::Reduce:
+      return CollectiveOp::Reduce;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,
                                           std::int32_t ranks, std::int32_t nodes, std::int64_t at) {
   std::vector<std::int64_t> bytes;

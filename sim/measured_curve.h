@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "schedules/op.h"
 #include "sim/calibration.h"
 #include "sim/cost.h"
 
@@ -18,6 +19,9 @@ struct CurveTime {
 // its bandwidth. `bytes` ascending; the arrays have equal length. Empty without points.
 std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,
                                     std::span<const double> time_us, std::int64_t at);
+
+// Whose points tell the time of `kind`; empty: none do.
+std::optional<CollectiveOp> table_of(OpKind kind);
 
 // The points of one operation and group. REQUIRES: sorted by (op, nodes, ranks, bytes).
 std::optional<CurveTime> read_collectives(std::span<const CollectivePoint> points, CollectiveOp op,

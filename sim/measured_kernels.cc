@@ -120,19 +120,15 @@ std::optional<CurveTime> MeasuredKernels::gemm(const Node& node) const {
   if (products.time_us.empty()) return std::nullopt;
   if (!products.axes[0].empty()) return on_grid(products, shape);
   // No grid: the rate of the nearest point.
-  const std::array<std::int64_t, 3>* nearest = nullptr;
-  double least = 0, time_us = 0;
-  for (const auto& [point, time] : products.time_us) {
-    double distance = 0;
+  const auto distance = [&](const auto& entry) {
+    double sum = 0;
     for (std::size_t d = 0; d < 3; ++d) {
-      distance += std::pow(log_of(point[d]) - log_of(shape[d]), 2);
+      sum += std::pow(log_of(entry.first[d]) - log_of(shape[d]), 2);
     }
-    if (nearest != nullptr && distance >= least) continue;
-    nearest = &point;
-    least = distance;
-    time_us = time;
-  }
-  return CurveTime{time_us * 1e-6 * flops_of(shape) / flops_of(*nearest), CostLevel::Formula};
+    return sum;
+  };
+  const auto& [point, time_us] = *std::ranges::min_element(products.time_us, {}, distance);
+  return CurveTime{time_us * 1e-6 * flops_of(shape) / flops_of(point), CostLevel::Formula};
 }
 
 std::optional<CurveTime> MeasuredKernels::attention(bool backward,

@@ -327,10 +327,10 @@ class Pricer {
   // Bytes of the whole array that a collective of L1 works on.
   std::int64_t collective_bytes(const Op& op) const {
     const bool over_tp = op.group && s_.groups[op.group.index()].name == "tp";
-    if (!op.bucket)
-      return s_.operands_of(current_).empty()
-                 ? 0
-                 : s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
+    if (!op.bucket) {
+      const auto operands = s_.operands_of(current_);
+      return operands.empty() ? 0 : s_.values[operands[0].value.index()].bytes.value;
+    }
     const Bucket& bucket = s_.buckets[op.bucket.index()];
     const std::int64_t element = rank_shape(model_, plan_).element;
     switch (op.kind) {

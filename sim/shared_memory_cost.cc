@@ -6,35 +6,11 @@
 #include "sim/worker_sharing.h"
 
 namespace rehearse::sim {
-namespace {
-
-// Gather and Scatter copy every part once, as a transfer of the whole does.
-CollectiveOp table_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::AllReduce:
-      return CollectiveOp::AllReduce;
-    case OpKind::AllGather:
-    case OpKind::Unshard:
-      return CollectiveOp::AllGather;
-    case OpKind::ReduceScatter:
-      return CollectiveOp::ReduceScatter;
-    case OpKind::AllToAll:
-      return CollectiveOp::AllToAll;
-    case OpKind::Broadcast:
-      return CollectiveOp::Broadcast;
-    case OpKind::Reduce:
-      return CollectiveOp::Reduce;
-    default:
-      return CollectiveOp::SendRecv;
-  }
-}
-
-}  // namespace
-
 std::optional<CurveTime> shared_memory_time(OpKind kind, Bytes bytes, std::int32_t ranks,
                                             std::span<const CollectivePoint> points,
                                             const Cluster& cluster) {
-  const CollectiveOp op = table_of(kind);
+  // Gather and Scatter copy every part once, as a transfer of the whole does.
+  const CollectiveOp op = table_of(kind).value_or(CollectiveOp::SendRecv);
   const std::int32_t asked = op == CollectiveOp::SendRecv ? 2 : ranks;
   std::int32_t nearest = 0;
   for (const CollectivePoint& point : points) {

@@ -60,7 +60,6 @@ constexpr std::string_view long_name(OpKind kind) {
     case OpKind::Recv:
       return "receive";
     case OpKind::OptimizerStep:
-      return "optimizer";
     case OpKind::GradNorm:
       return "optimizer";
     case OpKind::AllReduce:

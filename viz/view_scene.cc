@@ -477,7 +477,7 @@ class Composer {
                                          trace.idle[static_cast<std::size_t>(idle)].cause)]));
   }
 
-  const ViewContext& c;  // short: it is in every line
+  const ViewContext& c;  // short: it is in every line. NOLINT(readability-identifier-naming)
   SceneCache& cache_;
   Scene scene_;
 };
