@@ -21,6 +21,15 @@ struct SegmentBuckets {
 // Collectives whose members are on several rows: what they meet for.
 enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast };
 
+// An op before its place is known.
+struct DraftOp {
+  Op op;
+  std::int64_t duration = 0;     // estimated
+  OpId after;                    // control edge from this op; none: free
+  std::int32_t tie = 0;          // breaks ties of equal key and class
+  std::int32_t operand_end = 0;  // its operands: from the end of the op before
+};
+
 struct Draft {
   const Transformer& model;
   const Plan& plan;
@@ -29,39 +38,24 @@ struct Draft {
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;
 
-  std::vector<Op> ops;
-  std::vector<Row> row;                // per op
-  std::vector<std::int64_t> duration;  // per op, estimated
-  std::vector<Operand> operands;       // operands[operand_begin[i] .. operand_begin[i+1])
-  std::vector<std::int32_t> operand_begin{0};
-  std::vector<OpId> after;        // per op: control edge from this op; none: free
-  std::vector<std::int32_t> tie;  // per op: breaks ties of equal key and class
+  std::vector<DraftOp> ops;
+  std::vector<std::int32_t> row_begin{0};  // ops of row r: [row_begin[r], row_begin[r+1])
+  std::vector<Operand> operands;
   std::int32_t num_matches = 0;
   std::int32_t num_tensors = 0;  // parameter tensors of the whole model
 
-  void reserve(std::size_t num_ops, std::size_t num_operands) {
-    ops.reserve(num_ops);
-    row.reserve(num_ops);
-    duration.reserve(num_ops);
-    operand_begin.reserve(num_ops + 1);
-    after.reserve(num_ops);
-    tie.reserve(num_ops);
-    operands.reserve(num_operands);
-  }
-  OpId add(Row on, const Op& op, std::int64_t estimated) {
-    ops.push_back(op);
-    row.push_back(on);
-    duration.push_back(estimated);
-    operand_begin.push_back(static_cast<std::int32_t>(operands.size()));
-    after.push_back({});
-    tie.push_back(0);
+  OpId add(const Op& op, std::int64_t estimated) {
+    ops.push_back({.op = op,
+                   .duration = estimated,
+                   .operand_end = static_cast<std::int32_t>(operands.size())});
     return {static_cast<std::int32_t>(ops.size()) - 1};
   }
   // Appends an operand to the op added last.
   void operand(ValueId value, Access access) {
     operands.push_back({.value = value, .access = access});
-    operand_begin.back() = static_cast<std::int32_t>(operands.size());
+    ++ops.back().operand_end;
   }
+  std::int32_t operand_begin(std::size_t op) const { return op == 0 ? 0 : ops[op - 1].operand_end; }
   MatchId new_match() { return {num_matches++}; }
   MatchId shared_match(Meeting meeting, std::int32_t what, std::int32_t which) {
     const auto [at, made] = meetings.try_emplace({static_cast<std::int32_t>(meeting), what, which});
@@ -78,9 +72,23 @@ void make_buckets(Draft& draft);
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               Microbatch microbatch, Microbatch last_backward);
 void emit(Draft& draft, const Schedule& order);
-Schedule order(Draft&& draft);
+
+// Ops that op i follows: from[begin[i]] ... from[begin[i+1] - 1].
+struct Dependencies {
+  std::vector<std::int32_t> begin{0}, from;
+};
+// By operands and on the compute stream, on the op's own row; ops as emitted.
+Dependencies dependencies_of(const Draft& draft);
+
+// The schedule in its order, with what only the passes after it need, per op of the schedule.
+struct Ordered {
+  Schedule schedule;  // no rows: the compute order itself cannot run
+  std::vector<std::int64_t> duration;
+  Dependencies dependencies;  // on ops of other streams of the row
+};
+Ordered order(Draft&& draft);
 void plan_lifetimes(Schedule& schedule, std::int64_t margin,
                     const std::vector<std::int64_t>& duration, bool arena);
-void add_waits(Schedule& schedule);
+void add_waits(Schedule& schedule, const Dependencies& dependencies);
 
 }  // namespace rehearse

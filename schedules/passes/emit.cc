@@ -24,7 +24,7 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) s_.children.push_back(parts_[i].op);
   }
   op.stream = Stream::Compute;
-  last_compute_ = d_.add(row_, op, duration);
+  last_compute_ = d_.add(op, duration);
   for (std::size_t i = begin; i < end; ++i) {
     if (parts_[i].op.kind == OpKind::Forward) {
       forward_operands(parts_[i]);
@@ -36,7 +36,7 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   const std::size_t first = d_.ops.size();
   for (std::size_t i = begin; i < end; ++i) contributed(parts_[i]);
   for (std::size_t i = first; i < d_.ops.size(); ++i) {
-    if (d_.ops[i].stream == Stream::Compute) last_compute_ = {static_cast<std::int32_t>(i)};
+    if (d_.ops[i].op.stream == Stream::Compute) last_compute_ = {static_cast<std::int32_t>(i)};
   }
 }
 
@@ -58,7 +58,7 @@ void RowEmitter::run() {
     const ValueId device = value(ValueKind::Input, bytes);
     s_.values[device.index()].instance = instance;
     (targets ? targets_ : tokens_) = device;
-    d_.add(row_, {.kind = OpKind::Fetch, .stream = Stream::H2d, .instance = instance},
+    d_.add({.kind = OpKind::Fetch, .stream = Stream::H2d, .instance = instance},
            d_.estimates.other);
     d_.operand(host, Access::Read);
     d_.operand(device, Access::Write);
@@ -69,7 +69,7 @@ void RowEmitter::run() {
       const BucketId id{static_cast<std::int32_t>(i)};
       if (bucket(id).position != position_) continue;
       collective(OpKind::AllGather, "dp", Stream::Dp, id);
-      d_.tie.back() = -static_cast<std::int32_t>(s_.buckets.size()) + id.value;
+      d_.ops.back().tie = -static_cast<std::int32_t>(s_.buckets.size()) + id.value;
       d_.operand(parameter_[i], Access::Update);
     }
   }
@@ -148,10 +148,12 @@ void emit(Draft& draft, const Schedule& order) {
   for (MatchId& match : transfers) match = draft.new_match();
   // About: two transfers beside every compute op, two operands each, one of them new.
   const std::size_t ops = (3 * order.ops.size() + 16 * s.segments.size() + 64) * classes;
-  draft.reserve(ops, 5 * ops / 2);
+  draft.ops.reserve(ops);
+  draft.operands.reserve(5 * ops / 2);
   s.values.reserve(ops);
   for (std::size_t r = 0; r < s.rows.size(); ++r) {
     RowEmitter(draft, bodies, order, Row{static_cast<std::int32_t>(r)}, transfers).run();
+    draft.row_begin.push_back(static_cast<std::int32_t>(draft.ops.size()));
   }
 }
 

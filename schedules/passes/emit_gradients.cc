@@ -34,7 +34,7 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
     sum.reduced = sum.whole;
     return;
   }
-  d_.ops.back().instance = microbatch.value;
+  d_.ops.back().op.instance = microbatch.value;
   const ValueId part = bucket_value(ValueKind::Gradient, about, 4 * of.padded / shards(), false);
   s_.values[part.index()].shard = true;
   s_.values[part.index()].instance = s_.values[sum.whole.index()].instance;
@@ -47,8 +47,8 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
   }
   s_.values[part.index()].microbatch = microbatch;
   Op add{.kind = OpKind::Add, .stream = Stream::Dp, .bucket = about, .instance = microbatch.value};
-  d_.add(row_, add, d_.estimates.other);
-  d_.tie.back() = static_cast<std::int32_t>(s_.buckets.size()) - about.value;
+  d_.add(add, d_.estimates.other);
+  d_.ops.back().tie = static_cast<std::int32_t>(s_.buckets.size()) - about.value;
   d_.operand(part, Access::Read);
   d_.operand(sum.reduced, Access::Update);
 }
@@ -85,8 +85,8 @@ void RowEmitter::finish_step() {
     Accumulator& own = accumulator(id, 0);
     Accumulator& head = accumulator(id, 1);
     if (own.reduced && head.reduced) {  // both uses of a tied table: added in order of use
-      d_.add(row_, {.kind = OpKind::Add, .stream = Stream::Dp, .bucket = id}, d_.estimates.other);
-      d_.tie.back() = static_cast<std::int32_t>(n) - id.value;
+      d_.add({.kind = OpKind::Add, .stream = Stream::Dp, .bucket = id}, d_.estimates.other);
+      d_.ops.back().tie = static_cast<std::int32_t>(n) - id.value;
       d_.operand(head.reduced, Access::Read);
       d_.operand(own.reduced, Access::Update);
     }
@@ -103,7 +103,7 @@ void RowEmitter::finish_step() {
     }
   }
   const std::int32_t tensors = d_.num_tensors + 1;  // a slot each, one more for the loss
-  d_.add(row_, {.kind = OpKind::GradNorm, .stream = Stream::Compute}, d_.estimates.other);
+  d_.add({.kind = OpKind::GradNorm, .stream = Stream::Compute}, d_.estimates.other);
   last_compute_ = {static_cast<std::int32_t>(d_.ops.size()) - 1};
   if (owner()) {
     for (std::size_t i = n; i-- > 0;) {
@@ -121,13 +121,13 @@ void RowEmitter::finish_step() {
   const ValueId host = value(ValueKind::Metrics, 8 * tensors);
   s_.values[host.index()].home = Home::Host;
   s_.values[host.index()].instance = 0;
-  d_.add(row_, {.kind = OpKind::Offload, .stream = Stream::D2h}, d_.estimates.other);
+  d_.add({.kind = OpKind::Offload, .stream = Stream::D2h}, d_.estimates.other);
   d_.operand(norms, Access::Read);
   d_.operand(host, Access::Write);
   for (std::size_t i = 0; i < n; ++i) {
     const BucketId id{static_cast<std::int32_t>(i)};
     if (bucket(id).position != position_ || !owner()) continue;
-    d_.add(row_, {.kind = OpKind::OptimizerStep, .stream = Stream::Compute, .bucket = id},
+    d_.add({.kind = OpKind::OptimizerStep, .stream = Stream::Compute, .bucket = id},
            d_.estimates.other);
     d_.operand(gradient[i], Access::Read);
     d_.operand(norms, Access::Read);

@@ -8,10 +8,8 @@ namespace rehearse {
 void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sender,
                           const Op& about, ValueId what) {
   const bool gradient = payload == Payload::Gradient;
-  const std::size_t slots = s_.segments.size() * static_cast<std::size_t>(m_);
-  const std::size_t classes = s_.rows.size() / static_cast<std::size_t>(s_.placement.positions);
-  const std::size_t at = sender.index() * static_cast<std::size_t>(m_) + unit(about);
-  const std::size_t replica = row_.index() % classes;
+  const std::size_t at =
+      (gradient ? slots_ : 0) + sender.index() * static_cast<std::size_t>(m_) + unit(about);
   const Stage other = kind == OpKind::Send
                           ? (gradient ? Stage{sender.value - 1} : Stage{sender.value + 1})
                           : sender;
@@ -23,9 +21,9 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
         .microbatch = about.microbatch,
         .peer = s_.placement.position(other, about.microbatch),
         .group = pipeline_,
-        .match = transfers_[((gradient ? slots : 0) + at) * classes + replica]};
-  d_.add(row_, op, d_.estimates.transfer);
-  d_.tie.back() = static_cast<std::int32_t>((gradient ? slots : 0) + at);
+        .match = transfers_[at * classes_ + replica_]};
+  d_.add(op, d_.estimates.transfer);
+  d_.ops.back().tie = static_cast<std::int32_t>(at);
   d_.operand(what, kind == OpKind::Send ? Access::Read : Access::Write);
 }
 

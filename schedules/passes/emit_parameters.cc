@@ -96,9 +96,10 @@ void RowEmitter::open_window(std::size_t part) {
   for (const BucketId id : window_[part]) {
     const std::int64_t element = shape_.element;
     const OpId op = collective(OpKind::Unshard, "dp", Stream::Dp, id);
-    d_.ops[op.index()].instance = ++gathers_[id.index()];
-    d_.after[op.index()] = last_compute_;
-    d_.tie[op.index()] = op.value;  // as they enter
+    DraftOp& gather = d_.ops[op.index()];
+    gather.op.instance = ++gathers_[id.index()];
+    gather.after = last_compute_;
+    gather.tie = op.value;  // as they enter
     const ValueId whole =
         bucket_value(ValueKind::FullParameter, id, element * bucket(id).padded, false);
     s_.values[whole.index()].instance = gathers_[id.index()];

@@ -137,7 +137,7 @@ RowEmitter::Work RowEmitter::work_of(const Part& part) const {
 std::size_t RowEmitter::first_work(const Op& op, std::size_t list) {
   const std::size_t key = ((list * s_.segments.size() + op.stage.index()) * kDirections +
                            static_cast<std::size_t>(direction_of(op.kind))) *
-                              static_cast<std::size_t>(std::max(order_.slices, 1)) +
+                              static_cast<std::size_t>(slices_) +
                           slice_of(op);
   if (works_at_.size() <= key) works_at_.resize(key + 1, -1);
   if (works_at_[key] < 0) {
@@ -152,14 +152,14 @@ std::size_t RowEmitter::first_work(const Op& op, std::size_t list) {
 // The row's ops, each divided where `cut` says. OVERLAP pairs stay whole, and so do the ops that
 // belong to them.
 void RowEmitter::prepare_parts() {
-  const std::size_t slots = s_.segments.size() * static_cast<std::size_t>(m_);
-  cuts_.assign(slots, {});
-  alive_.assign(slots, {});
+  cuts_.assign(slots_, {});
+  alive_.assign(slots_, {});
   const auto program = order_.program(Row{position_.value});
   std::vector<Microbatch> last(s_.segments.size());
-  std::vector<bool> whole(slots, false);
-  std::vector<std::int32_t> list_of(slots, -1);  // into cut_lists_
+  std::vector<bool> whole(slots_, false);
+  std::vector<std::int32_t> lists(slots_, -1);  // into cut_lists_
   cut_lists_.push_back({0});
+  list_at_.assign(s_.segments.size(), {-1, -1});
   const auto each = [&](const Op& op, auto visit) {
     if (op.kind != OpKind::Overlap) return visit(op, false);
     visit(order_.children[static_cast<std::size_t>(op.child)], true);
@@ -179,12 +179,10 @@ void RowEmitter::prepare_parts() {
   for (const Op& op : program) {
     op_begin_.push_back(parts_.size());
     each(op, [&](const Op& leaf, bool paired) {
-      std::int32_t& list = list_of[slot(leaf)];
+      std::int32_t& list = lists[slot(leaf)];
       if (list < 0) {
-        list = whole[slot(leaf)]
-                   ? 0
-                   : static_cast<std::int32_t>(interned(cut(
-                         d_, position_, leaf.stage, leaf.microbatch, last[leaf.stage.index()])));
+        list =
+            whole[slot(leaf)] ? 0 : list_of(leaf.stage, leaf.microbatch, last[leaf.stage.index()]);
         cuts_[slot(leaf)] = cut_lists_[static_cast<std::size_t>(list)];
         alive_count += 6 * cuts_[slot(leaf)].size() + 2;
       }
@@ -210,12 +208,22 @@ void RowEmitter::prepare_parts() {
     rest = rest.subspan(count);
     return taken;
   };
-  for (std::size_t k = 0; k < slots; ++k) {
+  for (std::size_t k = 0; k < slots_; ++k) {
     const std::size_t parts = cuts_[k].size();
     if (parts == 0) continue;
     alive_[k] = {take(parts + 1), take(parts + 1), take(parts),
                  take(parts),     take(parts),     take(parts)};
   }
+}
+
+// Where the op is cut, as a place in cut_lists_: the same for all micro-batches but the last.
+std::int32_t RowEmitter::list_of(Stage stage, Microbatch microbatch, Microbatch last_backward) {
+  std::int32_t& list = list_at_[stage.index()][microbatch == last_backward ? 1 : 0];
+  if (list < 0) {
+    list =
+        static_cast<std::int32_t>(interned(cut(d_, position_, stage, microbatch, last_backward)));
+  }
+  return list;
 }
 
 // Where the one copy of a list that is equal to `cuts` lies.

@@ -90,11 +90,14 @@ Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan&
   make_buckets(draft);
   emit(draft, l0);
   const std::int64_t margin = draft.estimates.layer_forward;
-  Schedule lowered = order(std::move(draft));
+  Ordered ordered = order(std::move(draft));
+  Schedule& lowered = ordered.schedule;
   if (lowered.rows.empty()) return Error{"the compute order cannot run: it waits for itself"};
-  plan_lifetimes(lowered, margin, draft.duration, options.plan_arena);
-  add_waits(lowered);
-  return lowered;
+  if (options.lifetimes) {
+    plan_lifetimes(lowered, margin, ordered.duration, options.plan_arena);
+  }
+  add_waits(lowered, ordered.dependencies);
+  return std::move(lowered);
 }
 
 }  // namespace rehearse

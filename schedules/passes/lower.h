@@ -38,6 +38,8 @@ void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShap
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
   bool plan_arena = true;  // false: no offsets and no reuse edges (frameworks have an allocator)
+  // false: no versions, last uses and holds either, for who asks how long a step takes and no more
+  bool lifetimes = true;
 };
 
 // REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.

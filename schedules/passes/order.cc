@@ -2,142 +2,118 @@
 // producers, its rank's compute stream and its partners delayed it. Each row is that one order
 // restricted to the row, so every edge goes forward in it: no deadlock by construction.
 #include <algorithm>
-#include <tuple>
+#include <array>
+#include <utility>
 
 #include "schedules/passes/draft.h"
 
 namespace rehearse {
 namespace {
 
-// What waits for a node: a list through `edges`, by the node that is waited for.
-struct Edge {
-  std::int32_t to;    // node
-  std::int32_t from;  // op, whose duration counts
-  std::int32_t next;  // in the list of the same node, or -1
-};
-struct Graph {
-  std::vector<std::int32_t> node_of;  // per op: ops of equal match are one node
-  std::vector<std::int32_t> first;    // per node
-  std::vector<std::int32_t> open;     // per node: edges to it
-  std::vector<Edge> edges;
-
-  void add(std::int32_t from, std::int32_t to) {
-    std::int32_t& head = first[static_cast<std::size_t>(node_of[static_cast<std::size_t>(from)])];
-    const std::int32_t node = node_of[static_cast<std::size_t>(to)];
-    edges.push_back({node, from, head});
-    head = static_cast<std::int32_t>(edges.size()) - 1;
-    ++open[static_cast<std::size_t>(node)];
-  }
-};
-
-void make_nodes(const Draft& draft, Graph& graph) {
-  graph.node_of.resize(draft.ops.size());
-  std::vector<std::int32_t> node_of_match(static_cast<std::size_t>(draft.num_matches), -1);
-  std::int32_t nodes = 0;
-  for (std::size_t i = 0; i < draft.ops.size(); ++i) {
-    const MatchId match = draft.ops[i].match;
-    if (match && node_of_match[match.index()] >= 0) {
-      graph.node_of[i] = node_of_match[match.index()];
-      continue;
-    }
-    graph.node_of[i] = nodes++;
-    if (match) node_of_match[match.index()] = graph.node_of[i];
-  }
-  graph.first.assign(static_cast<std::size_t>(nodes), -1);
-  graph.open.assign(static_cast<std::size_t>(nodes), 0);
+std::size_t at(std::int32_t i) {
+  return static_cast<std::size_t>(i);
 }
 
-// Reads follow the last write; a write follows the last write and every read since. Ops of one
-// compute stream follow one another, whatever they touch.
-Graph graph_of(const Draft& draft) {
-  Graph graph;
-  make_nodes(draft, graph);
-  graph.edges.reserve(draft.operands.size() + draft.ops.size());
-  const auto computes = [&](std::int32_t op) {
-    return draft.ops[static_cast<std::size_t>(op)].stream == Stream::Compute;
+// Starts of all ops. An op that cannot be placed yet hangs on one op that it follows and is looked
+// at again once that one is placed. Ops of equal match start together, at the latest of them.
+class Starts {
+ public:
+  Starts(const Draft& draft, const Dependencies& dependencies)
+      : draft_(draft),
+        dependencies_(dependencies),
+        ops_(draft.ops.size()),
+        meetings_(at(draft.num_matches)) {}
+
+  // Per op; empty: a cycle, the compute order itself cannot run.
+  std::vector<std::int64_t> run() {
+    const auto num_ops = static_cast<std::int32_t>(ops_.size());
+    start_.resize(ops_.size());
+    for (std::int32_t i = 0; i < num_ops; ++i) {
+      const MatchId match = draft_.ops[at(i)].op.match;
+      if (!match) continue;
+      Meeting& meeting = meetings_[match.index()];
+      ops_[at(i)].other_member = meeting.member;
+      meeting.member = i;
+      ++meeting.absent;
+    }
+    for (std::int32_t i = 0; i < num_ops; ++i) {
+      look(i);
+      while (!woken_.empty()) {
+        const std::int32_t next = woken_.back();
+        woken_.pop_back();
+        look(next);
+      }
+    }
+    if (placed_ != num_ops) return {};
+    return std::move(start_);
+  }
+
+ private:
+  struct State {
+    std::int64_t end = -1;            // -1: not placed
+    std::int32_t first_waiting = -1;  // list of the ops that hang on this one
+    std::int32_t next_waiting = -1;
+    std::int32_t other_member = -1;  // list of the ops of its match
   };
-  const std::size_t num_values = draft.schedule.values.size();
-  std::vector<std::int32_t> writer(num_values, -1);
-  // Readers since: the last that computes, and the others as a list through the operands.
-  std::vector<std::int32_t> computing(num_values, -1), newest(num_values, -1);
-  std::vector<std::int32_t> older(draft.operands.size()), reader(draft.operands.size());
-  std::vector<std::int32_t> previous(draft.schedule.rows.size(), -1);  // on the compute stream
-  for (std::int32_t id = 0; id < static_cast<std::int32_t>(draft.ops.size()); ++id) {
-    const auto i = static_cast<std::size_t>(id);
-    const bool compute = computes(id);
-    const auto follow = [&](std::int32_t before) {
-      if (before >= 0 && before != id && !(compute && computes(before))) graph.add(before, id);
-    };
-    for (std::int32_t k = draft.operand_begin[i]; k < draft.operand_begin[i + 1]; ++k) {
-      const auto at = static_cast<std::size_t>(k);
-      const Operand& operand = draft.operands[at];
-      const std::size_t v = operand.value.index();
-      if (operand.access == Access::Workspace) continue;
-      follow(writer[v]);
-      if (operand.access == Access::Read) {
-        if (compute) {
-          computing[v] = id;
-        } else {
-          reader[at] = id;
-          older[at] = newest[v];
-          newest[v] = k;
-        }
-        continue;
-      }
-      follow(computing[v]);
-      for (std::int32_t r = newest[v]; r >= 0; r = older[static_cast<std::size_t>(r)]) {
-        follow(reader[static_cast<std::size_t>(r)]);
-      }
-      computing[v] = newest[v] = -1;
-      writer[v] = id;
-    }
-    follow(draft.after[i].value);
-    if (compute) {
-      std::int32_t& last = previous[draft.row[i].index()];
-      if (last >= 0) graph.add(last, id);
-      last = id;
-    }
-  }
-  return graph;
-}
+  struct Meeting {
+    std::int64_t start = 0;
+    std::int32_t member = -1;
+    std::int32_t absent = 0;  // members that wait for something yet
+  };
 
-// Per op; empty: a cycle, the compute order itself cannot run.
-std::vector<std::int64_t> starts_of(const Draft& draft) {
-  Graph graph = graph_of(draft);
-  const std::size_t nodes = graph.first.size();
-  std::vector<std::int64_t> start(nodes, 0);
-  std::vector<std::int32_t> ready;
-  for (std::size_t n = 0; n < nodes; ++n) {
-    if (graph.open[n] == 0) ready.push_back(static_cast<std::int32_t>(n));
-  }
-  std::size_t done = 0;
-  while (!ready.empty()) {
-    const auto n = static_cast<std::size_t>(ready.back());
-    ready.pop_back();
-    ++done;
-    for (std::int32_t e = graph.first[n]; e >= 0;) {
-      const Edge& edge = graph.edges[static_cast<std::size_t>(e)];
-      const auto to = static_cast<std::size_t>(edge.to);
-      start[to] =
-          std::max(start[to], start[n] + draft.duration[static_cast<std::size_t>(edge.from)]);
-      if (--graph.open[to] == 0) ready.push_back(edge.to);
-      e = edge.next;
+  void look(std::int32_t i) {
+    std::int64_t ready = 0;
+    const auto follows = [&](std::int32_t before) {
+      State& state = ops_[at(before)];
+      if (state.end < 0) {
+        ops_[at(i)].next_waiting = state.first_waiting;
+        state.first_waiting = i;
+        return false;
+      }
+      ready = std::max(ready, state.end);
+      return true;
+    };
+    // The compute stream comes last, and is what mostly is not there yet.
+    const std::int32_t begin = dependencies_.begin[at(i)];
+    for (std::int32_t k = dependencies_.begin[at(i) + 1]; k-- > begin;) {
+      if (!follows(dependencies_.from[at(k)])) return;
+    }
+    const DraftOp& op = draft_.ops[at(i)];
+    if (op.after && !follows(op.after.value)) return;
+    if (!op.op.match) return place(i, ready);
+    Meeting& meeting = meetings_[op.op.match.index()];
+    meeting.start = std::max(meeting.start, ready);
+    if (--meeting.absent > 0) return;
+    for (std::int32_t m = meeting.member; m >= 0; m = ops_[at(m)].other_member) {
+      place(m, meeting.start);
     }
   }
-  if (done != nodes) return {};
-  std::vector<std::int64_t> of_op(draft.ops.size());
-  for (std::size_t i = 0; i < of_op.size(); ++i) {
-    of_op[i] = start[static_cast<std::size_t>(graph.node_of[i])];
+
+  void place(std::int32_t i, std::int64_t start) {
+    start_[at(i)] = start;
+    State& state = ops_[at(i)];
+    state.end = start + draft_.ops[at(i)].duration;
+    ++placed_;
+    for (std::int32_t w = state.first_waiting; w >= 0; w = ops_[at(w)].next_waiting) {
+      woken_.push_back(w);
+    }
   }
-  return of_op;
-}
+
+  const Draft& draft_;
+  const Dependencies& dependencies_;
+  std::vector<State> ops_;
+  std::vector<Meeting> meetings_;
+  std::vector<std::int64_t> start_;
+  std::vector<std::int32_t> woken_;
+  std::int32_t placed_ = 0;
+};
 
 // Among ops of one key. Producers end before consumers start, so any rule is a linear extension;
 // this one lets communication start before the compute that it can hide behind.
 int class_of(const Op& op) {
+  if (op.stream == Stream::P2p) return 2;
   if (op.stream == Stream::H2d) return 0;
   if (op.kind == OpKind::Unshard) return 1;
-  if (op.stream == Stream::P2p) return 2;
   if (op.stream != Stream::Compute) return 3;
   return traits(op.kind).op_class == OpClass::Collective ? 4 : 5;
 }
@@ -149,72 +125,121 @@ struct Place {
   std::int32_t op;    // as emitted
 
   bool operator<(const Place& other) const {
-    return std::tie(start, rule, op) < std::tie(other.start, other.rule, other.op);
+    if (start != other.start) return start < other.start;
+    if (rule != other.rule) return rule < other.rule;
+    return op < other.op;
   }
 };
 
-// The ops of all rows, row after row. What a row computes is in order already: it is sorted in.
+// The ops of a row by the sequences in which they mostly start as they are emitted: what computes
+// always, transfers of a kind and payload nearly always.
+constexpr std::size_t kSequences = 6;
+constexpr std::size_t kCompute = 0, kOther = 5;
+std::size_t sequence_of(const Op& op) {
+  if (op.stream == Stream::Compute) return kCompute;
+  if (op.stream != Stream::P2p) return kOther;
+  return 1 + (op.kind == OpKind::Recv ? 2u : 0u) + (op.payload == Payload::Gradient ? 1u : 0u);
+}
+
+// The ops of all rows, row after row.
 std::vector<std::int32_t> by_key(const Draft& draft, const std::vector<std::int64_t>& start) {
-  std::vector<std::int32_t> sorted;
-  sorted.reserve(draft.ops.size());
-  std::vector<Place> computes, others, all;
-  for (std::size_t i = 0; i < draft.ops.size();) {
-    const Row row = draft.row[i];
-    computes.clear();
-    others.clear();
-    for (; i < draft.ops.size() && draft.row[i] == row; ++i) {
-      const Op& op = draft.ops[i];
-      const Place place{start[i], (std::int64_t{class_of(op)} << 32) + draft.tie[i],
-                        static_cast<std::int32_t>(i)};
-      (op.stream == Stream::Compute ? computes : others).push_back(place);
+  std::vector<std::int32_t> sorted(draft.ops.size());
+  auto to = sorted.begin();
+  std::array<std::vector<Place>, kSequences> sequences;
+  for (std::size_t row = 0; row + 1 < draft.row_begin.size(); ++row) {
+    for (auto& sequence : sequences) sequence.clear();
+    for (std::int32_t i = draft.row_begin[row]; i < draft.row_begin[row + 1]; ++i) {
+      const DraftOp& op = draft.ops[at(i)];
+      sequences[sequence_of(op.op)].push_back(
+          {start[at(i)], (std::int64_t{class_of(op.op)} << 32) + op.tie, i});
     }
-    std::sort(others.begin(), others.end());
-    all.resize(computes.size() + others.size());
-    std::merge(computes.begin(), computes.end(), others.begin(), others.end(), all.begin());
-    for (const Place& place : all) sorted.push_back(place.op);
+    // What is left of them, the one with the first op first.
+    std::array<std::pair<const Place*, const Place*>, kSequences> rest;
+    std::size_t open = 0;
+    const auto sink = [&](std::size_t k) {
+      for (; k + 1 < open && *rest[k + 1].first < *rest[k].first; ++k) {
+        std::swap(rest[k], rest[k + 1]);
+      }
+    };
+    for (std::size_t k = kSequences; k-- > 0;) {
+      auto& sequence = sequences[k];
+      if (sequence.empty()) continue;
+      if (!std::is_sorted(sequence.begin(), sequence.end())) {
+        std::sort(sequence.begin(), sequence.end());
+      }
+      std::move_backward(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(open),
+                         rest.begin() + static_cast<std::ptrdiff_t>(open) + 1);
+      rest[0] = {sequence.data(), sequence.data() + sequence.size()};
+      ++open;
+      sink(0);
+    }
+    while (open > 0) {
+      auto& [first, end] = rest.front();
+      *to++ = first->op;
+      if (++first == end) {
+        std::move(rest.begin() + 1, rest.begin() + static_cast<std::ptrdiff_t>(open), rest.begin());
+        --open;
+      }
+      sink(0);
+    }
   }
   return sorted;
 }
 
+// Edges between streams, in the numbers of the order.
+Dependencies renumbered(const Draft& draft, const Dependencies& emitted,
+                        const std::vector<std::int32_t>& sorted) {
+  std::vector<std::int32_t> number(sorted.size());
+  for (std::size_t to = 0; to < sorted.size(); ++to) {
+    number[at(sorted[to])] = static_cast<std::int32_t>(to);
+  }
+  Dependencies edges;
+  edges.begin.reserve(sorted.size() + 1);
+  edges.from.reserve(emitted.from.size());
+  for (const std::int32_t i : sorted) {
+    const Stream stream = draft.ops[at(i)].op.stream;
+    for (std::int32_t k = emitted.begin[at(i)]; k < emitted.begin[at(i) + 1]; ++k) {
+      const std::int32_t from = emitted.from[at(k)];
+      if (draft.ops[at(from)].op.stream != stream) edges.from.push_back(number[at(from)]);
+    }
+    edges.begin.push_back(static_cast<std::int32_t>(edges.from.size()));
+  }
+  return edges;
+}
+
 }  // namespace
 
-Schedule order(Draft&& draft) {
-  const std::vector<std::int64_t> start = starts_of(draft);
+Ordered order(Draft&& draft) {
+  const Dependencies emitted = dependencies_of(draft);
+  const std::vector<std::int64_t> start = Starts(draft, emitted).run();
   if (start.empty() && !draft.ops.empty()) return {};
   const std::vector<std::int32_t> sorted = by_key(draft, start);
-  Schedule s = std::move(draft.schedule);
-  std::vector<MatchId> renumbered(static_cast<std::size_t>(draft.num_matches));
+  Ordered ordered{.schedule = std::move(draft.schedule),
+                  .dependencies = renumbered(draft, emitted, sorted)};
+  Schedule& s = ordered.schedule;
+  std::vector<MatchId> match_of(at(draft.num_matches));
   std::int32_t matches = 0;
-  s.ops.resize(draft.ops.size());
-  s.operands.resize(draft.operands.size());
-  s.operand_begin.resize(draft.ops.size() + 1);
-  std::vector<std::int64_t> duration(draft.ops.size());
-  std::int32_t operands = 0;
-  Row row{0};
-  for (std::size_t to = 0; to < sorted.size(); ++to) {
-    const auto from = static_cast<std::size_t>(sorted[to]);
-    for (; row < draft.row[from]; ++row.value) {
-      s.row_begin.push_back(static_cast<std::int32_t>(to));
-    }
-    Op& op = s.ops[to];
-    op = draft.ops[from];
-    op.key = start[from];
+  s.row_begin = draft.row_begin;
+  s.ops.reserve(sorted.size());
+  s.operands.reserve(draft.operands.size());
+  s.operand_begin.reserve(sorted.size() + 1);
+  ordered.duration.reserve(sorted.size());
+  for (const std::int32_t from : sorted) {
+    const DraftOp& emitted_op = draft.ops[at(from)];
+    Op& op = s.ops.emplace_back(emitted_op.op);
+    op.key = start[at(from)];
     if (op.match) {
-      MatchId& id = renumbered[op.match.index()];
+      MatchId& id = match_of[op.match.index()];
       if (!id) id = {matches++};
       op.match = id;
     }
-    duration[to] = draft.duration[from];
-    s.operand_begin[to] = operands;
-    for (std::int32_t k = draft.operand_begin[from]; k < draft.operand_begin[from + 1]; ++k) {
-      s.operands[static_cast<std::size_t>(operands++)] =
-          draft.operands[static_cast<std::size_t>(k)];
+    ordered.duration.push_back(emitted_op.duration);
+    for (std::int32_t k = draft.operand_begin(at(from)); k < emitted_op.operand_end; ++k) {
+      s.operands.push_back(draft.operands[at(k)]);
     }
+    s.operand_begin.push_back(static_cast<std::int32_t>(s.operands.size()));
   }
-  s.operand_begin.back() = operands;
-  for (; row.index() < s.rows.size(); ++row.value) s.end_row();
-  draft.duration = std::move(duration);  // now in the order of s.ops
-  return s;
+  return ordered;
 }
 
 }  // namespace rehearse

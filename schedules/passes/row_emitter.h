@@ -54,7 +54,11 @@ class RowEmitter {
         row_(row),
         position_(s_.rows[row.index()].position),
         transfers_(transfers),
-        m_(order.microbatches * std::max(order.slices, 1)),
+        slices_(std::max(order.slices, 1)),
+        m_(order.microbatches * slices_),
+        slots_(s_.segments.size() * static_cast<std::size_t>(m_)),
+        classes_(s_.rows.size() / static_cast<std::size_t>(s_.placement.positions)),
+        replica_(row.index() % classes_),
         shape_(rank_shape(draft.model, draft.plan)),
         activation_(shape_.element * shape_.local * shape_.hidden),
         pipeline_(group("pp")) {}
@@ -80,8 +84,7 @@ class RowEmitter {
     return static_cast<std::size_t>(std::max<int>(op.slice, 0));
   }
   std::size_t unit(const Op& op) const {
-    return static_cast<std::size_t>(op.microbatch.value * std::max(order_.slices, 1)) +
-           slice_of(op);
+    return static_cast<std::size_t>(op.microbatch.value * slices_) + slice_of(op);
   }
   std::size_t slot(const Op& op) const {
     return op.stage.index() * static_cast<std::size_t>(m_) + unit(op);
@@ -137,15 +140,16 @@ class RowEmitter {
                 .group = group(name),
                 .match = match ? match : d_.new_match(),
                 .bucket = about};
-    const OpId id = d_.add(row_, op, d_.estimates.other);
+    const OpId id = d_.add(op, d_.estimates.other);
     // Ties: backward order of the buckets, what belongs to none of them last.
-    d_.tie.back() = about ? static_cast<std::int32_t>(s_.buckets.size()) - about.value
-                          : static_cast<std::int32_t>(s_.buckets.size()) + 1;
+    d_.ops.back().tie = about ? static_cast<std::int32_t>(s_.buckets.size()) - about.value
+                              : static_cast<std::int32_t>(s_.buckets.size()) + 1;
     return id;
   }
 
   void prepare_parts();
   std::size_t interned(const std::vector<std::int16_t>& cuts);
+  std::int32_t list_of(Stage stage, Microbatch microbatch, Microbatch last_backward);
   void prepare_states();
   void prepare_windows();
   void open_window(std::size_t part);
@@ -206,15 +210,18 @@ class RowEmitter {
   Row row_;
   Position position_;
   const std::vector<MatchId>& transfers_;
-  std::int32_t m_;
+  std::int32_t slices_, m_;        // m_: micro-batches, by slice
+  std::size_t slots_;              // (stage, micro-batch, slice)
+  std::size_t classes_, replica_;  // rows per position, and which of them this is
   RankShape shape_;
   std::int64_t activation_;  // bytes of (local, hidden)
   GroupId pipeline_;
 
-  std::vector<Part> parts_;                          // the row's compute ops, cut
-  std::vector<std::size_t> op_begin_;                // parts of the i-th issued op: [i], [i+1])
-  std::vector<std::span<const std::int16_t>> cuts_;  // by slot, into cut_lists_
-  std::deque<std::vector<std::int16_t>> cut_lists_;  // each different one once
+  std::vector<Part> parts_;                           // the row's compute ops, cut
+  std::vector<std::size_t> op_begin_;                 // parts of the i-th issued op: [i], [i+1])
+  std::vector<std::span<const std::int16_t>> cuts_;   // by slot, into cut_lists_
+  std::deque<std::vector<std::int16_t>> cut_lists_;   // each different one once
+  std::vector<std::array<std::int32_t, 2>> list_at_;  // by (stage, last micro-batch); -1: not made
   std::vector<Work> works_;
   std::vector<std::int32_t> works_at_;  // by (cut list, stage, direction, slice); -1: not made
   std::vector<Alive> alive_;            // by slot, into alive_values_

@@ -3,6 +3,7 @@
 // (vector clocks over the streams of the row).
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "schedules/passes/draft.h"
 
@@ -11,9 +12,19 @@ namespace {
 
 using Clock = std::array<std::int32_t, kNumStreams>;  // last op of each stream known to have ended
 
-struct Need {
-  std::int32_t op;
-  bool reuse;
+// By stream: the last op there that must have ended. What comes before it on its stream has ended
+// then too.
+struct Needs {
+  struct Need {
+    std::int32_t op = -1;
+    bool reuse = false;
+  };
+  std::array<Need, kNumStreams> last;
+
+  void add(std::size_t stream, std::int32_t op, bool reuse) {
+    Need& need = last[stream];
+    if (op > need.op || (op == need.op && !reuse)) need = {op, reuse};
+  }
 };
 
 // Who used which bytes of the arena last. Blocks of an arena never overlap while both are alive.
@@ -51,82 +62,90 @@ class Owners {
 // Last use of each value on each stream; -1: none.
 using LastUses = std::vector<std::array<std::int32_t, kNumStreams>>;
 
+constexpr Clock kNone{-1, -1, -1, -1, -1};
+static_assert(kNumStreams == 5);
+
+// What must have ended before the values that the op defines may lie where others did.
+void add_reuse(const Schedule& s, OpId id, LastUses& uses, Owners& owners, Needs& needs) {
+  for (const Operand& operand : s.operands_of(id)) {
+    const Value& value = s.values[operand.value.index()];
+    if (value.offset.value < 0 || value.define != id) continue;
+    owners.take(value.offset.value, value.offset.value + aligned(value.bytes.value),
+                operand.value.value, [&](std::int32_t before) {
+                  const auto& last = uses[static_cast<std::size_t>(before)];
+                  for (std::size_t q = 0; q < kNumStreams; ++q) {
+                    if (last[q] != id.value) needs.add(q, last[q], /*reuse=*/true);
+                  }
+                });
+  }
+  const auto stream = static_cast<std::size_t>(s.ops[id.index()].stream);
+  for (const Operand& operand : s.operands_of(id)) {
+    uses[operand.value.index()][stream] = id.value;
+  }
+}
+
+// An op's waits, which are those from `first` on: data, then reuse, each in the order of the row.
+void data_first(Schedule& s, std::size_t first) {
+  for (std::size_t k = first + 1; k < s.waits.size(); ++k) {
+    const auto before = [&](std::size_t a, std::size_t b) {
+      return s.wait_is_reuse[a] != s.wait_is_reuse[b] ? s.wait_is_reuse[a] < s.wait_is_reuse[b]
+                                                      : s.waits[a] < s.waits[b];
+    };
+    for (std::size_t j = k; j > first && before(j, j - 1); --j) {
+      std::swap(s.waits[j], s.waits[j - 1]);
+      std::swap(s.wait_is_reuse[j], s.wait_is_reuse[j - 1]);
+    }
+  }
+}
+
 }  // namespace
 
-void add_waits(Schedule& s) {
+void add_waits(Schedule& s, const Dependencies& dependencies) {
   const std::size_t num_ops = s.ops.size();
   s.waits.clear();
   s.wait_is_reuse.clear();
   s.wait_begin.assign(1, 0);
   s.wait_begin.reserve(num_ops + 1);
-  std::vector<Clock> after(num_ops);  // what is known to have ended once the op has
-  std::vector<std::int32_t> writer(s.values.size(), -1);
-  std::array<std::int32_t, kNumStreams> none;
-  none.fill(-1);
-  LastUses uses(s.values.size(), none);
-  std::vector<Need> needs, kept;
   const bool arena = !s.arena_bytes.empty();
+  std::vector<Clock> after(num_ops);  // what is known to have ended once the op has
+  LastUses uses;
+  if (arena) uses.assign(s.values.size(), kNone);
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    Clock last_of_stream;
-    last_of_stream.fill(-1);
+    std::array<std::int32_t, kNumStreams> last_of_stream = kNone;
     Owners owners;
     for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
          i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
-      const Op& op = s.ops[static_cast<std::size_t>(i)];
-      const auto stream = static_cast<std::size_t>(op.stream);
-      Clock clock;
-      clock.fill(-1);
-      if (last_of_stream[stream] >= 0)
-        clock = after[static_cast<std::size_t>(last_of_stream[stream])];
-      needs.clear();
-      // Of the own stream, or known to have ended: nothing to wait for.
-      const auto wait_for = [&](std::int32_t other, bool reuse) {
-        if (other < 0 || other == i) return;
-        const auto from = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(other)].stream);
-        if (from != stream && other > clock[from]) needs.push_back({other, reuse});
-      };
-      for (const Operand& operand : s.operands_of({i})) {
-        const std::size_t v = operand.value.index();
-        const bool read = operand.access == Access::Read;
-        wait_for(writer[v], false);
-        if (!read) {
-          for (const std::int32_t use : uses[v]) wait_for(use, false);
-        }
-        if (arena && s.values[v].offset.value >= 0 && s.values[v].define.value == i) {
-          const std::int64_t begin = s.values[v].offset.value;
-          owners.take(begin, begin + aligned(s.values[v].bytes.value), operand.value.value,
-                      [&](std::int32_t before) {
-                        for (const std::int32_t use : uses[static_cast<std::size_t>(before)]) {
-                          wait_for(use, true);
-                        }
-                      });
-        }
-        if (!read) writer[v] = i;
+      const auto at = static_cast<std::size_t>(i);
+      const auto stream = static_cast<std::size_t>(s.ops[at].stream);
+      Needs needs;
+      for (std::int32_t k = dependencies.begin[at]; k < dependencies.begin[at + 1]; ++k) {
+        const std::int32_t from = dependencies.from[static_cast<std::size_t>(k)];
+        needs.add(static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream), from,
+                  /*reuse=*/false);
       }
-      for (const Operand& operand : s.operands_of({i})) uses[operand.value.index()][stream] = i;
+      if (arena) add_reuse(s, {i}, uses, owners, needs);
+      Clock& clock = after[at];
+      clock = last_of_stream[stream] < 0 ? kNone
+                                         : after[static_cast<std::size_t>(last_of_stream[stream])];
+      needs.last[stream] = {};  // in order anyway
       // The latest first: what it implies needs no event of its own.
-      std::sort(needs.begin(), needs.end(), [](const Need& a, const Need& b) {
-        return a.op != b.op ? a.op > b.op : a.reuse < b.reuse;
-      });
-      kept.clear();
-      for (const Need& need : needs) {
-        const Op& producer = s.ops[static_cast<std::size_t>(need.op)];
-        const auto from = static_cast<std::size_t>(producer.stream);
-        if (need.op <= clock[from]) continue;  // implied by a later one
+      const std::size_t first = s.waits.size();
+      while (true) {
+        std::size_t latest = stream;
+        for (std::size_t q = 0; q < kNumStreams; ++q) {
+          if (needs.last[q].op > needs.last[latest].op) latest = q;
+        }
+        const Needs::Need need = std::exchange(needs.last[latest], {});
+        if (need.op < 0) break;
+        if (need.op <= clock[latest]) continue;  // known to have ended
         const Clock& known = after[static_cast<std::size_t>(need.op)];
         for (std::size_t q = 0; q < kNumStreams; ++q) clock[q] = std::max(clock[q], known[q]);
-        kept.push_back(need);
-      }
-      std::sort(kept.begin(), kept.end(), [](const Need& a, const Need& b) {  // data first
-        return a.reuse != b.reuse ? a.reuse < b.reuse : a.op < b.op;
-      });
-      for (const Need& need : kept) {
         s.waits.push_back({need.op});
         s.wait_is_reuse.push_back(need.reuse ? 1 : 0);
       }
+      data_first(s, first);
       s.wait_begin.push_back(static_cast<std::int32_t>(s.waits.size()));
       clock[stream] = i;
-      after[static_cast<std::size_t>(i)] = clock;
       last_of_stream[stream] = i;
     }
   }
