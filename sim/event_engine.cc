@@ -29,14 +29,14 @@ class Engine {
   Engine(const Program& program, const CostTable& costs, const EngineOptions& options)
       : program_(program),
         table_(costs),
-        costs_(program, costs),
+        costs_(program, costs, demands(options)),
         issued_(issue_times(program, costs)),
         jitter_(program, options),
-        shares_(options.share && !costs.demands.empty()),
+        shares_(costs_.any_demands()),
         slows_(options.slow && any_slowdown(costs)),
         records_load_(options.record_load),
         queue_(program.most_running),
-        resources_(shares_ ? costs.num_resources : 0, program.most_running),
+        resources_(shares_ ? costs.num_resources : 0, program.most_running, options.record_load),
         slots_(at(program.most_running)),
         nodes_(at(program.num_nodes)) {
     for (std::int32_t s = program.most_running; s-- > 0;) free_slots_.push_back(s);
@@ -91,6 +91,13 @@ class Engine {
   };
 
   static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+  // What binds nobody matters only to who wants to see the load.
+  static NodeCosts::Demands demands(const EngineOptions& options) {
+    return !options.share        ? NodeCosts::Demands::None
+           : options.record_load ? NodeCosts::Demands::All
+                                 : NodeCosts::Demands::Shared;
+  }
 
   // At first every node that waits at all hangs on its last predecessor: its stream (program.h).
   void hang_all() {
@@ -171,10 +178,10 @@ class Engine {
       }
     }
     slot.rate = slot.bound;
-    if (!shares_ || cost.demands.empty()) return put_end(s);
+    put_end(s);
+    if (!shares_ || cost.demands.empty()) return;
     slot.shares = true;
-    resources_.add(s, cost.demands, slot.bound);  // its end is known after share()
-    shares_changed_ = true;
+    resources_.add(s, cost.demands, slot.bound);  // share() may put its end off
   }
 
   // Counts communication that slows the rows of its members in (+1) or out (-1).
@@ -204,10 +211,7 @@ class Engine {
   // What the slot holds has had its time: books what it lost on the way, frees what it took.
   void leave(std::int32_t s) {
     Slot& slot = slots_[at(s)];
-    if (slot.shares) {
-      resources_.remove(s);
-      shares_changed_ = true;
-    }
+    if (slot.shares) resources_.remove(s);
     if (slows_) {
       const NodeCost& cost = costs_[slot.node];
       if (slot.computes_on) {
@@ -276,15 +280,13 @@ class Engine {
       slot.bound = bound;
       if (slot.shares) {
         resources_.set_bound(row.computing, bound);
-        shares_changed_ = true;
       } else {
         slot.rate = bound;
         put_end(row.computing);
       }
     }
     dirty_rows_.clear();
-    if (!shares_changed_) return;
-    shares_changed_ = false;
+    if (!resources_.unsettled()) return;
     for (const std::int32_t s : resources_.settle()) {
       Slot& slot = slots_[at(s)];
       progress(slot);
@@ -346,7 +348,6 @@ class Engine {
   std::int64_t now_ = 0, events_ = 0;
   EventQueue queue_;
   SharedResources resources_;
-  bool shares_changed_ = false;
   std::vector<Slot> slots_;  // what runs, or waits for nothing but its host
   std::vector<std::int32_t> free_slots_;
   std::vector<Node> nodes_;

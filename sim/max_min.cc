@@ -15,8 +15,8 @@ std::int64_t fixed(double share) {
 
 }  // namespace
 
-SharedResources::SharedResources(std::int32_t num_resources, std::int32_t num_slots)
-    : flows_(index(num_slots)), resources_(index(num_resources)) {}
+SharedResources::SharedResources(std::int32_t num_resources, std::int32_t num_slots, bool watched)
+    : watched_(watched), flows_(index(num_slots)), resources_(index(num_resources)) {}
 
 bool SharedResources::contended(const Resource& resource) {
   return resource.most > kOne + kSlack;
@@ -29,16 +29,21 @@ void SharedResources::mark(ResourceId id) {
   dirty_.push_back(id);
 }
 
+// Where nothing was scarce and nothing is, every flow keeps its bound.
+void SharedResources::mark_if_it_matters(ResourceId id) {
+  const Resource& resource = resources_[id.index()];
+  if (watched_ || resource.was_contended || contended(resource)) mark(id);
+}
+
 void SharedResources::add(std::int32_t slot, std::span<const Demand> demands, double bound) {
   Flow& flow = flows_[index(slot)];
-  flow = {.demands = demands, .bound = bound, .rate = 0, .visit = 0};
+  flow = {.demands = demands, .bound = bound, .rate = bound, .visit = 0};
   for (const Demand& demand : demands) {
     Resource& resource = resources_[demand.resource.index()];
     resource.uses.push_back({slot, demand.share});
     resource.most += fixed(demand.share * bound);
-    mark(demand.resource);
+    mark_if_it_matters(demand.resource);
   }
-  dirty_flows_.push_back(slot);
 }
 
 void SharedResources::remove(std::int32_t slot) {
@@ -49,7 +54,7 @@ void SharedResources::remove(std::int32_t slot) {
     const auto use = std::ranges::find(resource.uses, slot, &Use::slot);
     *use = resource.uses.back();
     resource.uses.pop_back();
-    mark(demand.resource);
+    mark_if_it_matters(demand.resource);
   }
   flow.demands = {};
   flow.bound = 0;

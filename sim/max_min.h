@@ -22,16 +22,19 @@ namespace rehearse::sim {
 // Flows sit in slots, numbers that the caller gives out and reuses.
 class SharedResources {
  public:
-  SharedResources(std::int32_t num_resources, std::int32_t num_slots);
+  // watched: load() is asked of what touched() names.
+  SharedResources(std::int32_t num_resources, std::int32_t num_slots, bool watched = true);
 
   // REQUIRES: slot is empty; the demands outlive the flow and name each resource at most once;
-  // 0 < bound <= 1.
+  // 0 < bound <= 1. Its rate is its bound until settle() says otherwise.
   void add(std::int32_t slot, std::span<const Demand> demands, double bound);
   void remove(std::int32_t slot);
   void set_bound(std::int32_t slot, double bound);
 
-  // Shares out anew after any number of changes. Returns the slots whose rate is not what it was
-  // (new flows always); valid until the next settle().
+  // Whether anything must be shared out anew.
+  bool unsettled() const { return !dirty_.empty() || !dirty_flows_.empty(); }
+  // Shares out anew after any number of changes. Returns the slots whose rate is not what it was;
+  // valid until the next settle().
   std::span<const std::int32_t> settle();
 
   double rate(std::int32_t slot) const { return flows_[index(slot)].rate; }
@@ -63,12 +66,14 @@ class SharedResources {
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
   static bool contended(const Resource& resource);
   void mark(ResourceId resource);
+  void mark_if_it_matters(ResourceId resource);
   void change(std::int32_t slot, double rate);
   void visit_flow(std::int32_t slot);
   void solve_from(std::int32_t slot);
   void fill();
   void freeze(std::int32_t slot, double rate);
 
+  const bool watched_;
   std::vector<Flow> flows_;
   std::vector<Resource> resources_;
   std::vector<ResourceId> dirty_, touched_;

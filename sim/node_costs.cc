@@ -1,17 +1,74 @@
 #include "sim/node_costs.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace rehearse::sim {
 
-NodeCosts::NodeCosts(const Program& program, const CostTable& costs)
+namespace {
+
+// An op of the queue takes this share of the resource.
+struct Claim {
+  ResourceId resource{};
+  std::int32_t queue = 0;
+  double share = 0;
+};
+
+// Per resource: taken if each queue runs the op that takes most of it, all at once.
+std::vector<double> most_taken(std::vector<Claim> claims, std::int32_t num_resources) {
+  std::ranges::sort(claims, {}, [](const Claim& claim) {
+    return std::tuple(claim.resource.value, claim.queue, -claim.share);
+  });
+  std::vector<double> most(static_cast<std::size_t>(num_resources));
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    const bool same_queue = i > 0 && claims[i].resource == claims[i - 1].resource &&
+                            claims[i].queue == claims[i - 1].queue;
+    if (!same_queue) most[claims[i].resource.index()] += claims[i].share;
+  }
+  return most;
+}
+
+}  // namespace
+
+NodeCosts::NodeCosts(const Program& program, const CostTable& costs, Demands which)
     : entry_of_(static_cast<std::size_t>(program.num_nodes)), last_pair_(costs.costs.size()) {
   for (const Cost& cost : costs.costs) {
-    entries_.push_back({cost.time.value, cost.slowdown, false, costs.demands_of(cost)});
+    entries_.push_back({.time = cost.time.value, .slowdown = cost.slowdown});
+    if (which == Demands::All) entries_.back().demands = costs.demands_of(cost);
   }
+  any_demands_ = which == Demands::All && !costs.demands.empty();
+  if (which == Demands::Shared && !costs.demands.empty()) keep_shared(program, costs);
   for (std::int32_t n = 0; n < program.num_nodes; ++n) {
     entry_of_[static_cast<std::size_t>(n)] = entry_of(program.members_of({n}), costs);
   }
+}
+
+// Grouped transfers run several at a time: then nothing is left out.
+void NodeCosts::keep_shared(const Program& program, const CostTable& costs) {
+  std::vector<bool> used(static_cast<std::size_t>(program.num_rows) * kNumStreams);
+  std::vector<std::int32_t> queue_of(costs.costs.size(), -1);  // the last that ran the cost
+  std::vector<Claim> claims;
+  for (std::size_t m = 0; m < program.members.size(); ++m) {
+    const std::int32_t queue = program.queues[m];
+    const auto cost = static_cast<std::size_t>(costs.of_op[program.members[m].index()]);
+    if (queue_of[cost] == queue) continue;
+    queue_of[cost] = queue;
+    used[static_cast<std::size_t>(queue)] = true;
+    for (const Demand& demand : costs.demands_of(costs.costs[cost])) {
+      claims.push_back({demand.resource, queue, demand.share});
+    }
+  }
+  const bool one_at_a_time = program.most_running <= std::count(used.begin(), used.end(), true);
+  const std::vector<double> most = most_taken(std::move(claims), costs.num_resources);
+  shared_.reserve(costs.demands.size());
+  for (std::size_t c = 0; c < costs.costs.size(); ++c) {
+    const std::size_t begin = shared_.size();
+    for (const Demand& demand : costs.demands_of(costs.costs[c])) {
+      if (!one_at_a_time || most[demand.resource.index()] > 1) shared_.push_back(demand);
+    }
+    entries_[c].demands = std::span{shared_}.subspan(begin);
+  }
+  any_demands_ = !shared_.empty();
 }
 
 std::int32_t NodeCosts::entry_of(std::span<const OpId> members, const CostTable& costs) {
@@ -23,25 +80,25 @@ std::int32_t NodeCosts::entry_of(std::span<const OpId> members, const CostTable&
     if (std::ranges::find(distinct_, cost) == distinct_.end()) distinct_.push_back(cost);
   }
   if (distinct_.size() == 1) return first;
-  if (distinct_.size() > 2) return merge(costs);
+  if (distinct_.size() > 2) return merge();
   // Transfers: few pairs, met again and again, mostly with the same partner as before.
   Pair& last = last_pair_[static_cast<std::size_t>(first)];
   if (last.second != distinct_.back()) {
     const auto [known, is_new] = pairs_.try_emplace({first, distinct_.back()}, -1);
-    if (is_new) known->second = merge(costs);
+    if (is_new) known->second = merge();
     last = {distinct_.back(), known->second};
   }
   return last.entry;
 }
 
-std::int32_t NodeCosts::merge(const CostTable& costs) {
+std::int32_t NodeCosts::merge() {
   NodeCost merged{.mixed = true};
   std::vector<Demand>& list = lists_.emplace_back();
   for (const std::int32_t c : distinct_) {
-    const Cost& cost = costs.costs[static_cast<std::size_t>(c)];
-    merged.time = std::max(merged.time, cost.time.value);
+    const NodeCost& cost = entries_[static_cast<std::size_t>(c)];
+    merged.time = std::max(merged.time, cost.time);
     merged.slowdown = std::max(merged.slowdown, cost.slowdown);
-    for (const Demand& demand : costs.demands_of(cost)) {
+    for (const Demand& demand : cost.demands) {
       const auto same = std::ranges::find(list, demand.resource, &Demand::resource);
       if (same == list.end()) {
         list.push_back(demand);

@@ -12,28 +12,35 @@
 namespace rehearse::sim {
 namespace {
 
-// Groups of row 0 by axis, each placed once.
-class BodyGroups {
+// The collectives inside bodies, on the groups of row 0: each group placed once, and what is equal
+// priced once.
+class BodyCollectives {
  public:
-  explicit BodyGroups(const Network& network) : network_(network) {}
+  explicit BodyCollectives(const Network& network) : network_(network) {}
 
-  const GroupShape& of(Axis axis) {
+  const GroupShape& group(Axis axis) {
     std::optional<GroupShape>& shape = shapes_[static_cast<std::size_t>(axis)];
     if (!shape) shape = network_.group(Row{0}, axis);
     return *shape;
   }
 
+  const CollectiveCost& cost(NodeKind kind, Axis axis, Bytes payload) {
+    const Key key{static_cast<std::int64_t>(kind), static_cast<std::int64_t>(axis), payload.value};
+    const auto [at, fresh] = known_.try_emplace(key);
+    if (fresh) {
+      at->second = kind == NodeKind::RingExchange
+                       ? ring_shift_cost(payload, group(axis), network_)
+                       : collective_cost(collective_kind(kind), payload, group(axis), network_);
+    }
+    return at->second;
+  }
+
  private:
+  using Key = std::array<std::int64_t, 3>;
   const Network& network_;
   std::array<std::optional<GroupShape>, 5> shapes_;
+  std::map<Key, CollectiveCost> known_;
 };
-
-CollectiveCost body_collective(const Network& network, const GroupShape& shape, NodeKind kind,
-                               Bytes payload) {
-  return kind == NodeKind::RingExchange
-             ? ring_shift_cost(payload, shape, network)
-             : collective_cost(collective_kind(kind), payload, shape, network);
-}
 
 std::string_view group_name(Axis axis) {
   switch (axis) {
@@ -111,7 +118,7 @@ class Pricer {
         plan_(plan),
         compute_(compute),
         network_(network),
-        groups_(network) {}
+        collectives_(network) {}
 
   Pricing run() {
     // A CPU's ranks share its workers: one more resource.
@@ -119,6 +126,8 @@ class Pricer {
     out_.table.of_op.reserve(s_.ops.size());
     for (std::int32_t r = 0; r < s_.num_rows(); ++r) {
       row_ = {r};
+      links_ = network_.counterparts(Row{0}, row_);
+      recent_.fill({});
       for (std::int32_t i = s_.row_begin[row_.index()]; i < s_.row_begin[row_.index() + 1]; ++i) {
         out_.table.of_op.push_back(cost_of(OpId{i}));
       }
@@ -145,12 +154,11 @@ class Pricer {
     for (const Node& node : body.nodes) {
       const OpKind kind = collective_kind(node.kind);
       if (kind == OpKind::Forward || node.bytes == 0) continue;
-      const GroupShape& shape = groups_.of(node.axis);
-      const CollectiveCost cost = body_collective(network_, shape, node.kind, {node.bytes});
+      const CollectiveCost& cost = collectives_.cost(node.kind, node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
       add_traffic(made.traffic, {.group = std::string(group_name(node.axis)),
                                  .kind = kind,
-                                 .ranks = shape.ranks,
+                                 .ranks = collectives_.group(node.axis).ranks,
                                  .count = 1,
                                  .bytes = node.bytes,
                                  .time = cost.time,
@@ -171,15 +179,33 @@ class Pricer {
     all.push_back(sent);
   }
 
-  void collect(const Op& op, std::vector<const BodyCost*>& costs, std::vector<Traffic>& traffic) {
+  // Bodies that ops run one after another, as one, and what they send.
+  struct Sum {
+    BodyCost cost;
+    std::vector<Traffic> traffic;
+  };
+  using Bodies = std::vector<const PricedBody*>;
+
+  void collect(const Op& op, Bodies& bodies) {
     const auto& segments = s_.segments[op.stage.index()];
     const std::size_t end =
         op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
     for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-      const PricedBody& priced = body(segments[g], direction_of(op.kind), op.slice);
-      costs.push_back(&priced.cost);
-      for (const Traffic& sent : priced.traffic) add_traffic(traffic, sent);
+      bodies.push_back(&body(segments[g], direction_of(op.kind), op.slice));
     }
+  }
+  // Most stages run the same bodies: added up once.
+  const Sum& sum_of(const Bodies& bodies) {
+    const auto [at, fresh] = sums_.try_emplace(bodies);
+    Sum& made = at->second;
+    if (!fresh) return made;
+    std::vector<const BodyCost*> costs;
+    for (const PricedBody* one : bodies) {
+      costs.push_back(&one->cost);
+      for (const Traffic& sent : one->traffic) add_traffic(made.traffic, sent);
+    }
+    made.cost = sum(costs);
+    return made;
   }
 
   bool on_workers() const { return compute_.sharing().workers > 0; }
@@ -234,32 +260,28 @@ class Pricer {
                                    body.communicating.value, plan_.tensor_parallel);
       return add_on_workers(use, true, body.level, share, std::move(traffic));
     }
-    // Bodies are priced on row 0's links; every row has links of its own.
+    // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
     return add({.time = body.time, .communicating = body.communicating, .level = body.level},
-               network_.moved(body.demands, Row{0}, row_), share, std::move(traffic));
+               moved_to(links_, body.demands), share, std::move(traffic));
   }
 
   std::int32_t compute_cost(const Op& op) {
-    std::vector<const BodyCost*> costs;
-    std::vector<Traffic> traffic;
+    Bodies bodies;
     if (op.kind != OpKind::Overlap) {
-      collect(op, costs, traffic);
-      return add_body(with_clearing(sum(costs)), std::move(traffic));
+      collect(op, bodies);
+      const Sum& all = sum_of(bodies);
+      return add_body(with_clearing(all.cost), all.traffic);
     }
+    const auto child = static_cast<std::size_t>(op.child);
+    collect(s_.children[child], bodies);
+    collect(s_.children[child + 1], bodies);
+    const Sum& pair = sum_of(bodies);
     // The CPU runs one half after the other.
-    if (on_workers()) {
-      const auto first = static_cast<std::size_t>(op.child);
-      collect(s_.children[first], costs, traffic);
-      collect(s_.children[first + 1], costs, traffic);
-      return add_body(with_clearing(sum(costs)), std::move(traffic));
-    }
+    if (on_workers()) return add_body(with_clearing(pair.cost), pair.traffic);
     // A pair runs both bodies at once on one device: kernels one after another, each waiting for
     // collectives while the other computes. Its time is the makespan of that: what computes, or
     // what communicates, whichever is longer.
-    const auto child = static_cast<std::size_t>(op.child);
-    collect(s_.children[child], costs, traffic);
-    collect(s_.children[child + 1], costs, traffic);
-    BodyCost both = sum(costs);
+    BodyCost both = pair.cost;
     // What is hidden costs a share of itself, as any hidden collective does.
     const std::int64_t computing = both.time.value - both.communicating.value;
     const std::int64_t hidden = std::min(both.communicating.value, computing);
@@ -267,7 +289,7 @@ class Pricer {
     both.time.value = computing + both.communicating.value +
                       static_cast<std::int64_t>(compute_.scalars().hidden_contention *
                                                 static_cast<double>(hidden));
-    return add_body(both, std::move(traffic));
+    return add_body(both, pair.traffic);
   }
 
   // Gradients that the op is the first to write: our executor sets them to zero before it adds.
@@ -423,7 +445,34 @@ class Pricer {
     return add({.time = time}, {}, all(CostLevel::Formula), {});
   }
 
+  // Ops of a row come in few kinds: most cost what the last one like it did.
+  struct Recent {
+    const Op* op = nullptr;
+    std::int32_t cost = -1;
+  };
+  static bool repeats(OpKind kind) {
+    const OpClass op_class = traits(kind).op_class;
+    return (op_class == OpClass::Compute && kind != OpKind::Overlap) ||
+           op_class == OpClass::Transfer;
+  }
+  static bool costs_the_same(const Op& a, const Op& b) {
+    return a.kind == b.kind && a.payload == b.payload && a.stage == b.stage && a.slice == b.slice &&
+           a.segment_begin == b.segment_begin && a.segment_end == b.segment_end && a.peer == b.peer;
+  }
+
   std::int32_t cost_of(OpId id) {
+    const Op& op = s_.ops[id.index()];
+    if (on_workers() || !repeats(op.kind)) return known_cost_of(id);  // operands count there
+    Recent& recent = recent_[(static_cast<std::size_t>(op.kind) * 4 +
+                              static_cast<std::size_t>(op.payload) + op.stage.index() * 32) %
+                             recent_.size()];
+    if (recent.op == nullptr || !costs_the_same(*recent.op, op)) {
+      recent = {&op, known_cost_of(id)};
+    }
+    return recent.cost;
+  }
+
+  std::int32_t known_cost_of(OpId id) {
     current_ = id;
     const Op& op = s_.ops[id.index()];
     CostKey key{static_cast<std::int64_t>(op.kind) * 8 + static_cast<std::int64_t>(op.payload),
@@ -478,20 +527,23 @@ class Pricer {
   const Plan& plan_;
   const ComputeModel& compute_;
   const Network& network_;
-  BodyGroups groups_;
+  BodyCollectives collectives_;
   Pricing out_;
   Row row_{0};
   OpId current_{};
+  std::vector<Counterpart> links_;  // of row 0 on this row
+  std::array<Recent, 256> recent_;
   std::map<std::array<std::int32_t, 4>, PricedBody> bodies_;
+  std::map<Bodies, Sum> sums_;
   KnownCosts known_;
 };
 
 }  // namespace
 
 CollectiveTimes body_collectives(const Network& network) {
-  return [&network, groups = BodyGroups(network)](NodeKind kind, Axis axis, Bytes payload) mutable {
-    CollectiveCost cost = body_collective(network, groups.of(axis), kind, payload);
-    return CollectiveUse{cost.time, std::move(cost.demands), cost.level};
+  return [known = BodyCollectives(network)](NodeKind kind, Axis axis, Bytes payload) mutable {
+    const CollectiveCost& cost = known.cost(kind, axis, payload);
+    return CollectiveUse{cost.time, cost.demands, cost.level};
   };
 }
 

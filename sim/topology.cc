@@ -441,10 +441,9 @@ Path Network::path(Row from, Row to) const {
   return path;
 }
 
-std::vector<Demand> Network::moved(std::span<const Demand> demands, Row from, Row to) const {
-  std::vector<Demand> out(demands.begin(), demands.end());
-  if (from == to) return out;
-  std::vector<std::pair<ResourceId, ResourceId>> names;
+std::vector<Counterpart> Network::counterparts(Row from, Row to) const {
+  std::vector<Counterpart> names;
+  if (from == to) return names;
   for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
     const GroupShape a = group(from, axis), b = group(to, axis);
     for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there
@@ -456,12 +455,16 @@ std::vector<Demand> Network::moved(std::span<const Demand> demands, Row from, Ro
       }
     }
   }
-  for (Demand& demand : out) {
-    const auto name = std::find_if(names.begin(), names.end(),
-                                   [&](const auto& pair) { return pair.first == demand.resource; });
-    if (name != names.end()) demand.resource = name->second;
+  return names;
+}
+
+std::vector<Demand> moved_to(std::span<const Counterpart> links, std::span<const Demand> demands) {
+  std::vector<Demand> moved(demands.begin(), demands.end());
+  for (Demand& demand : moved) {
+    const auto link = std::ranges::find(links, demand.resource, &Counterpart::here);
+    if (link != links.end()) demand.resource = link->there;
   }
-  return out;
+  return moved;
 }
 
 Path Network::to_host(Row row) const {

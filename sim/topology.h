@@ -81,6 +81,13 @@ struct GroupAxes {
   std::vector<Position> positions;  // empty: the row's own; else the group spans these positions
 };
 
+// A link of one row, and what it is on another.
+struct Counterpart {
+  ResourceId here{}, there{};
+};
+// Demands on another row's links; what has no counterpart stays as it is.
+std::vector<Demand> moved_to(std::span<const Counterpart> links, std::span<const Demand> demands);
+
 class Network {
  public:
   // REQUIRES: cluster and model outlive the network. Row r of `rows` as in Schedule::rows; empty:
@@ -100,10 +107,9 @@ class Network {
   // host. Capacity shared by the GPUs of one switch is counted.
   Path to_host(Row row) const;
 
-  // Demands that were priced on the groups (tp, cp, dp) of row `from`, on those of row `to`: each
-  // row has its own ports, so a body priced once for all rows must not load one row's. What `to`
-  // has no counterpart of stays as it is.
-  std::vector<Demand> moved(std::span<const Demand> demands, Row from, Row to) const;
+  // What the links of the groups (tp, cp, dp) of row `from` are on row `to`: each row has its own
+  // ports, so a body priced once for all rows must not load one row's.
+  std::vector<Counterpart> counterparts(Row from, Row to) const;
   // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
   double ring_bandwidth(std::int32_t members) const;
   double pair_bandwidth() const;

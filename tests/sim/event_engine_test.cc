@@ -225,6 +225,25 @@ TEST(EventEngine, AccountsForEveryNanosecondOfEveryOp) {
   }
 }
 
+// Who watches the load has every demand counted; else those are left out that bind nobody. Some
+// resources are made wide enough to be among these.
+TEST(EventEngine, DemandsThatBindNobodyChangeNothing) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Schedule schedule = random_schedule(seed, 1 + static_cast<std::int32_t>(seed % 6), 80);
+    CostTable costs = random_costs(seed, schedule, {.demands = true, .slowdown = seed % 2 == 0});
+    for (Demand& demand : costs.demands) {
+      if (seed % 4 < 2 && demand.resource.value % 2 == 0) demand.share /= 16;
+    }
+    const Program program = compile(schedule);
+    const Timeline all = simulate(program, costs, {.record_load = true}).value();
+    const Timeline shared = simulate(program, costs).value();
+    ASSERT_EQ(all.start, shared.start) << "seed " << seed;
+    ASSERT_EQ(all.end, shared.end) << "seed " << seed;
+    ASSERT_EQ(all.contended, shared.contended) << "seed " << seed;
+    ASSERT_EQ(all.slowed, shared.slowed) << "seed " << seed;
+  }
+}
+
 TEST(EventEngine, TwoRunsAreEqualAndSeedsDiffer) {
   const Schedule schedule = random_schedule(7, 5, 200);
   const CostTable costs = random_costs(7, schedule, {true, true, true, true});

@@ -193,7 +193,7 @@ TEST(Topology, MovesABodysDemandsToTheRowThatRunsIt) {
     const GroupShape first = network.group({0}, axis), third = network.group({2}, axis);
     std::vector<Demand> demands;
     for (const LinkUse& use : first.links) demands.push_back({use.resource, .25});
-    const std::vector<Demand> moved = network.moved(demands, {0}, {2});
+    const std::vector<Demand> moved = moved_to(network.counterparts({0}, {2}), demands);
     ASSERT_EQ(moved.size(), third.links.size());
     for (std::size_t i = 0; i < moved.size(); ++i) {
       EXPECT_EQ(moved[i].resource, third.links[i].resource);
