@@ -151,7 +151,7 @@ class Compiler {
   }
 
   bool is_open(std::int32_t op, std::int32_t leader) const {
-    return leader_[at(op)] != leader && !done_[at(leader_[at(op)])];
+    return !done_[at(op)] && leader_[at(op)] != leader;
   }
 
   // The first op that the node still waits for, or -1. Resumes at the member where it last stopped,
@@ -160,19 +160,25 @@ class Compiler {
     for (std::int32_t& i = resume_[at(leader)]; i >= 0; i = next_[at(i)]) {
       const std::int32_t before = open_before(i, leader);
       if (before >= 0) return before;
-      const Unit unit = unit_of(i);
-      for (std::int32_t k = unit.first; k <= unit.last; ++k) {
-        for (const OpId wait : schedule_.waits_of({k})) {
-          if (!done_[at(leader_[wait.index()])]) return wait.value;
-        }
+      for (const OpId wait : waits_of(unit_of(i))) {
+        if (!done_[wait.index()]) return wait.value;
       }
     }
     return -1;
   }
 
+  std::span<const OpId> waits_of(Unit unit) const {
+    if (schedule_.wait_begin.size() < 2) return {};
+    const OpId* const waits = schedule_.waits.data();
+    return {waits + schedule_.wait_begin[at(unit.first)],
+            waits + schedule_.wait_begin[at(unit.last) + 1]};
+  }
+
   // An op of the unit before on its stream that is not done, or -1.
   std::int32_t open_before(std::int32_t op, std::int32_t leader) const {
-    if (previous_[at(op)] < 0) return -1;
+    const std::int32_t previous = previous_[at(op)];
+    if (previous < 0) return -1;
+    if (units_.empty()) return is_open(previous, leader) ? previous : -1;
     const Unit before = unit_of(previous_[at(op)]);
     for (std::int32_t k = before.last; k >= before.first; --k) {
       if (is_open(k, leader)) return k;
@@ -211,7 +217,7 @@ class Compiler {
     }
     for (std::size_t next = 0; next < order_.size(); ++next) {
       const std::int32_t leader = order_[next];
-      done_[at(leader)] = 1;
+      for (std::int32_t i = leader; i >= 0; i = next_[at(i)]) done_[at(i)] = 1;
       for (std::int32_t i = first_waiting[at(leader)]; i >= 0;) {
         const std::int32_t after = next_waiting[at(i)];
         look(i);
@@ -228,25 +234,24 @@ class Compiler {
 
   void lay_out(Program& program) {
     program.node_of.resize(ops_);
-    program.member_begin.reserve(order_.size() + 1);
-    program.members.reserve(ops_);
-    program.queues.reserve(ops_);
+    program.member_begin.resize(order_.size() + 1);
+    program.members.resize(ops_);
+    program.queues.resize(ops_);
+    program.computes_on.resize(order_.size());
+    std::int32_t member = 0;
     for (std::size_t n = 0; n < order_.size(); ++n) {
-      program.member_begin.push_back(static_cast<std::int32_t>(program.members.size()));
-      for (std::int32_t i = order_[n]; i >= 0; i = next_[at(i)]) {
-        program.members.push_back({i});
-        program.queues.push_back(program.row_of[at(i)].value *
-                                     static_cast<std::int32_t>(kNumStreams) +
-                                 static_cast<std::int32_t>(program.stream[at(i)]));
+      program.member_begin[n] = member;
+      for (std::int32_t i = order_[n]; i >= 0; i = next_[at(i)], ++member) {
+        program.members[at(member)] = {i};
+        program.queues[at(member)] =
+            program.row_of[at(i)].value * static_cast<std::int32_t>(kNumStreams) +
+            static_cast<std::int32_t>(program.stream[at(i)]);
         program.node_of[at(i)] = {static_cast<std::int32_t>(n)};
       }
-    }
-    program.member_begin.push_back(num_ops_);
-    program.computes_on.resize(order_.size());
-    for (std::size_t n = 0; n < order_.size(); ++n) {
       const OpId first{order_[n]};
       if (program.computes(first)) program.computes_on[n] = program.row_of[first.index()];
     }
+    program.member_begin.back() = member;
 
     const bool any_reuse =
         std::ranges::find(schedule_.wait_is_reuse, 1) != schedule_.wait_is_reuse.end();
@@ -270,15 +275,11 @@ class Compiler {
   }
 
   void add_waits(Program& program, NodeId node, Edge edge) const {
-    if (schedule_.wait_begin.size() < 2) return;
     for (const OpId op : program.members_of(node)) {
-      const Unit unit = unit_of(op.value);
-      for (std::int32_t w = schedule_.wait_begin[at(unit.first)];
-           w < schedule_.wait_begin[at(unit.last) + 1]; ++w) {
-        const bool reuse =
-            at(w) < schedule_.wait_is_reuse.size() && schedule_.wait_is_reuse[at(w)] != 0;
-        if (reuse != (edge == Edge::Reuse)) continue;
-        add(program, program.node_of[schedule_.waits[at(w)].index()], edge);
+      for (const OpId& wait : waits_of(unit_of(op.value))) {
+        const auto w = static_cast<std::size_t>(&wait - schedule_.waits.data());
+        const bool reuse = w < schedule_.wait_is_reuse.size() && schedule_.wait_is_reuse[w] != 0;
+        if (reuse == (edge == Edge::Reuse)) add(program, program.node_of[wait.index()], edge);
       }
     }
   }
