@@ -44,10 +44,15 @@ struct Draft {
   std::int32_t num_matches = 0;
   std::int32_t num_tensors = 0;  // parameter tensors of the whole model
 
+  // A new op, to be filled in before the next.
+  DraftOp& add(std::int64_t estimated) {
+    DraftOp& made = ops.emplace_back();
+    made.duration = estimated;
+    made.operand_end = static_cast<std::int32_t>(operands.size());
+    return made;
+  }
   OpId add(const Op& op, std::int64_t estimated) {
-    ops.push_back({.op = op,
-                   .duration = estimated,
-                   .operand_end = static_cast<std::int32_t>(operands.size())});
+    add(estimated).op = op;
     return {static_cast<std::int32_t>(ops.size()) - 1};
   }
   // Appends an operand to the op added last.
@@ -80,15 +85,16 @@ struct Dependencies {
 // By operands and on the compute stream, on the op's own row; ops as emitted.
 Dependencies dependencies_of(const Draft& draft);
 
-// The schedule in its order, with what only the passes after it need, per op of the schedule.
+// The schedule in its order, with what only the passes after it need.
 struct Ordered {
-  Schedule schedule;  // no rows: the compute order itself cannot run
-  std::vector<std::int64_t> duration;
-  Dependencies dependencies;  // on ops of other streams of the row
+  Schedule schedule;                   // no rows: the compute order itself cannot run
+  std::vector<std::int64_t> duration;  // per op of the schedule
+  Dependencies dependencies;           // of ops as emitted
+  std::vector<std::int32_t> emitted;   // per op of the schedule: which it was as emitted
 };
 Ordered order(Draft&& draft);
 void plan_lifetimes(Schedule& schedule, std::int64_t margin,
                     const std::vector<std::int64_t>& duration, bool arena);
-void add_waits(Schedule& schedule, const Dependencies& dependencies);
+void add_waits(Ordered& ordered);
 
 }  // namespace rehearse

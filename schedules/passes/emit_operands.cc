@@ -13,17 +13,18 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
   const Stage other = kind == OpKind::Send
                           ? (gradient ? Stage{sender.value - 1} : Stage{sender.value + 1})
                           : sender;
-  Op op{.kind = kind,
-        .stream = Stream::P2p,
-        .payload = payload,
-        .slice = about.slice,
-        .stage = issuing,
-        .microbatch = about.microbatch,
-        .peer = s_.placement.position(other, about.microbatch),
-        .group = pipeline_,
-        .match = transfers_[at * classes_ + replica_]};
-  d_.add(op, d_.estimates.transfer);
-  d_.ops.back().tie = static_cast<std::int32_t>(at);
+  DraftOp& made = d_.add(d_.estimates.transfer);
+  made.tie = static_cast<std::int32_t>(at);
+  Op& op = made.op;
+  op.kind = kind;
+  op.stream = Stream::P2p;
+  op.payload = payload;
+  op.slice = about.slice;
+  op.stage = issuing;
+  op.microbatch = about.microbatch;
+  op.peer = s_.placement.position(other, about.microbatch);
+  op.group = pipeline_;
+  op.match = transfers_[at * classes_ + replica_];
   d_.operand(what, kind == OpKind::Send ? Access::Read : Access::Write);
 }
 
@@ -32,24 +33,20 @@ void RowEmitter::receive_inputs(const Part& part) {
   const std::int64_t bytes = activation_;
   if (op.kind == OpKind::Forward && part.index == 0 && !first_stage(op.stage)) {
     const Stage before{op.stage.value - 1};
-    Op sent = op;
-    sent.stage = before;
     if (remote(before, op.stage, op.microbatch)) {
-      alive(op).x[0] = value(ValueKind::Activation, bytes, sent);
+      alive(op).x[0] = value(ValueKind::Activation, bytes, before, op);
       transfer(OpKind::Recv, Payload::Activation, op.stage, before, op, alive(op).x[0]);
     } else {
-      alive(op).x[0] = alive(sent).x.back();
+      alive(op).x[0] = alive_[slot(before, op)].x.back();
     }
   }
   if (is_backward(op.kind) && covers_end(part) && !last_stage(op.stage)) {
     const Stage next{op.stage.value + 1};
-    Op sent = op;
-    sent.stage = next;
     if (remote(next, op.stage, op.microbatch)) {
-      alive(op).d.back() = value(ValueKind::ActivationGradient, bytes, sent);
+      alive(op).d.back() = value(ValueKind::ActivationGradient, bytes, next, op);
       transfer(OpKind::Recv, Payload::Gradient, op.stage, next, op, alive(op).d.back());
     } else {
-      alive(op).d.back() = alive(sent).d[0];
+      alive(op).d.back() = alive_[slot(next, op)].d[0];
     }
   }
 }

@@ -96,7 +96,7 @@ Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan&
   if (options.lifetimes) {
     plan_lifetimes(lowered, margin, ordered.duration, options.plan_arena);
   }
-  add_waits(lowered, ordered.dependencies);
+  add_waits(ordered);
   return std::move(lowered);
 }
 

@@ -186,58 +186,39 @@ std::vector<std::int32_t> by_key(const Draft& draft, const std::vector<std::int6
   return sorted;
 }
 
-// Edges between streams, in the numbers of the order.
-Dependencies renumbered(const Draft& draft, const Dependencies& emitted,
-                        const std::vector<std::int32_t>& sorted) {
-  std::vector<std::int32_t> number(sorted.size());
-  for (std::size_t to = 0; to < sorted.size(); ++to) {
-    number[at(sorted[to])] = static_cast<std::int32_t>(to);
-  }
-  Dependencies edges;
-  edges.begin.reserve(sorted.size() + 1);
-  edges.from.reserve(emitted.from.size());
-  for (const std::int32_t i : sorted) {
-    const Stream stream = draft.ops[at(i)].op.stream;
-    for (std::int32_t k = emitted.begin[at(i)]; k < emitted.begin[at(i) + 1]; ++k) {
-      const std::int32_t from = emitted.from[at(k)];
-      if (draft.ops[at(from)].op.stream != stream) edges.from.push_back(number[at(from)]);
-    }
-    edges.begin.push_back(static_cast<std::int32_t>(edges.from.size()));
-  }
-  return edges;
-}
-
 }  // namespace
 
 Ordered order(Draft&& draft) {
-  const Dependencies emitted = dependencies_of(draft);
-  const std::vector<std::int64_t> start = Starts(draft, emitted).run();
+  Dependencies dependencies = dependencies_of(draft);
+  const std::vector<std::int64_t> start = Starts(draft, dependencies).run();
   if (start.empty() && !draft.ops.empty()) return {};
-  const std::vector<std::int32_t> sorted = by_key(draft, start);
   Ordered ordered{.schedule = std::move(draft.schedule),
-                  .dependencies = renumbered(draft, emitted, sorted)};
+                  .dependencies = std::move(dependencies),
+                  .emitted = by_key(draft, start)};
   Schedule& s = ordered.schedule;
+  const std::size_t num_ops = draft.ops.size();
   std::vector<MatchId> match_of(at(draft.num_matches));
   std::int32_t matches = 0;
   s.row_begin = draft.row_begin;
-  s.ops.reserve(sorted.size());
+  s.ops.resize(num_ops);
   s.operands.reserve(draft.operands.size());
-  s.operand_begin.reserve(sorted.size() + 1);
-  ordered.duration.reserve(sorted.size());
-  for (const std::int32_t from : sorted) {
-    const DraftOp& emitted_op = draft.ops[at(from)];
-    Op& op = s.ops.emplace_back(emitted_op.op);
-    op.key = start[at(from)];
+  s.operand_begin.resize(num_ops + 1);
+  ordered.duration.resize(num_ops);
+  for (std::size_t to = 0; to < num_ops; ++to) {
+    const std::size_t from = at(ordered.emitted[to]);
+    const DraftOp& emitted = draft.ops[from];
+    Op& op = s.ops[to];
+    op = emitted.op;
+    op.key = start[from];
     if (op.match) {
       MatchId& id = match_of[op.match.index()];
       if (!id) id = {matches++};
       op.match = id;
     }
-    ordered.duration.push_back(emitted_op.duration);
-    for (std::int32_t k = draft.operand_begin(at(from)); k < emitted_op.operand_end; ++k) {
-      s.operands.push_back(draft.operands[at(k)]);
-    }
-    s.operand_begin.push_back(static_cast<std::int32_t>(s.operands.size()));
+    ordered.duration[to] = emitted.duration;
+    s.operands.insert(s.operands.end(), draft.operands.begin() + draft.operand_begin(from),
+                      draft.operands.begin() + emitted.operand_end);
+    s.operand_begin[to + 1] = static_cast<std::int32_t>(s.operands.size());
   }
   return ordered;
 }

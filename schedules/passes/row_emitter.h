@@ -86,8 +86,9 @@ class RowEmitter {
   std::size_t unit(const Op& op) const {
     return static_cast<std::size_t>(op.microbatch.value * slices_) + slice_of(op);
   }
-  std::size_t slot(const Op& op) const {
-    return op.stage.index() * static_cast<std::size_t>(m_) + unit(op);
+  std::size_t slot(const Op& op) const { return slot(op.stage, op); }
+  std::size_t slot(Stage stage, const Op& about) const {
+    return stage.index() * static_cast<std::size_t>(m_) + unit(about);
   }
   bool first_stage(Stage stage) const { return stage.value == 0; }
   bool last_stage(Stage stage) const { return stage.value + 1 == s_.placement.stages(); }
@@ -112,12 +113,16 @@ class RowEmitter {
   bool table_gradient_in_forward() const { return d_.plan.runtime == Runtime::Rehearse; }
 
   ValueId value(ValueKind kind, std::int64_t bytes, const Op& op = {}) {
-    s_.values.push_back({.kind = kind,
-                         .row = row_,
-                         .stage = op.stage,
-                         .microbatch = op.microbatch,
-                         .instance = op.slice,
-                         .bytes = {bytes}});
+    return value(kind, bytes, op.stage, op);
+  }
+  ValueId value(ValueKind kind, std::int64_t bytes, Stage stage, const Op& about) {
+    Value& made = s_.values.emplace_back();
+    made.kind = kind;
+    made.row = row_;
+    made.stage = stage;
+    made.microbatch = about.microbatch;
+    made.instance = about.slice;
+    made.bytes = {bytes};
     return {static_cast<std::int32_t>(s_.values.size()) - 1};
   }
   ValueId bucket_value(ValueKind kind, BucketId bucket, std::int64_t bytes, bool persistent) {

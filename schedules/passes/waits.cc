@@ -14,17 +14,38 @@ using Clock = std::array<std::int32_t, kNumStreams>;  // last op of each stream 
 
 // By stream: the last op there that must have ended. What comes before it on its stream has ended
 // then too.
-struct Needs {
+class Needs {
+ public:
   struct Need {
     std::int32_t op = -1;
+    std::size_t stream = 0;
     bool reuse = false;
   };
-  std::array<Need, kNumStreams> last;
 
   void add(std::size_t stream, std::int32_t op, bool reuse) {
-    Need& need = last[stream];
-    if (op > need.op || (op == need.op && !reuse)) need = {op, reuse};
+    for (std::size_t k = 0; k < size_; ++k) {
+      Need& need = needs_[k];
+      if (need.stream != stream) continue;
+      if (op > need.op || (op == need.op && !reuse)) need = {op, stream, reuse};
+      return;
+    }
+    needs_[size_++] = {op, stream, reuse};
   }
+  bool empty() const { return size_ == 0; }
+  // The latest first. REQUIRES: not empty.
+  Need take() {
+    std::size_t latest = 0;
+    for (std::size_t k = 1; k < size_; ++k) {
+      if (needs_[k].op > needs_[latest].op) latest = k;
+    }
+    const Need need = needs_[latest];
+    needs_[latest] = needs_[--size_];
+    return need;
+  }
+
+ private:
+  std::array<Need, kNumStreams> needs_;
+  std::size_t size_ = 0;
 };
 
 // Who used which bytes of the arena last. Blocks of an arena never overlap while both are alive.
@@ -67,6 +88,7 @@ static_assert(kNumStreams == 5);
 
 // What must have ended before the values that the op defines may lie where others did.
 void add_reuse(const Schedule& s, OpId id, LastUses& uses, Owners& owners, Needs& needs) {
+  const auto stream = static_cast<std::size_t>(s.ops[id.index()].stream);
   for (const Operand& operand : s.operands_of(id)) {
     const Value& value = s.values[operand.value.index()];
     if (value.offset.value < 0 || value.define != id) continue;
@@ -74,11 +96,11 @@ void add_reuse(const Schedule& s, OpId id, LastUses& uses, Owners& owners, Needs
                 operand.value.value, [&](std::int32_t before) {
                   const auto& last = uses[static_cast<std::size_t>(before)];
                   for (std::size_t q = 0; q < kNumStreams; ++q) {
-                    if (last[q] != id.value) needs.add(q, last[q], /*reuse=*/true);
+                    if (q == stream || last[q] < 0) continue;
+                    needs.add(q, last[q], /*reuse=*/true);
                   }
                 });
   }
-  const auto stream = static_cast<std::size_t>(s.ops[id.index()].stream);
   for (const Operand& operand : s.operands_of(id)) {
     uses[operand.value.index()][stream] = id.value;
   }
@@ -100,44 +122,48 @@ void data_first(Schedule& s, std::size_t first) {
 
 }  // namespace
 
-void add_waits(Schedule& s, const Dependencies& dependencies) {
+void add_waits(Ordered& ordered) {
+  Schedule& s = ordered.schedule;
+  const Dependencies& dependencies = ordered.dependencies;
   const std::size_t num_ops = s.ops.size();
+  std::vector<std::int32_t> place(num_ops);  // per op as emitted
+  for (std::size_t i = 0; i < num_ops; ++i) {
+    place[static_cast<std::size_t>(ordered.emitted[i])] = static_cast<std::int32_t>(i);
+  }
   s.waits.clear();
   s.wait_is_reuse.clear();
   s.wait_begin.assign(1, 0);
   s.wait_begin.reserve(num_ops + 1);
+  s.waits.reserve(num_ops);
+  s.wait_is_reuse.reserve(num_ops);
   const bool arena = !s.arena_bytes.empty();
   std::vector<Clock> after(num_ops);  // what is known to have ended once the op has
   LastUses uses;
   if (arena) uses.assign(s.values.size(), kNone);
+  Needs needs;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     std::array<std::int32_t, kNumStreams> last_of_stream = kNone;
     Owners owners;
     for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
          i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
       const auto at = static_cast<std::size_t>(i);
+      const auto emitted = static_cast<std::size_t>(ordered.emitted[at]);
       const auto stream = static_cast<std::size_t>(s.ops[at].stream);
-      Needs needs;
-      for (std::int32_t k = dependencies.begin[at]; k < dependencies.begin[at + 1]; ++k) {
-        const std::int32_t from = dependencies.from[static_cast<std::size_t>(k)];
-        needs.add(static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream), from,
-                  /*reuse=*/false);
+      for (std::int32_t k = dependencies.begin[emitted]; k < dependencies.begin[emitted + 1]; ++k) {
+        const std::int32_t from =
+            place[static_cast<std::size_t>(dependencies.from[static_cast<std::size_t>(k)])];
+        const auto other = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream);
+        if (other != stream) needs.add(other, from, /*reuse=*/false);
       }
       if (arena) add_reuse(s, {i}, uses, owners, needs);
       Clock& clock = after[at];
       clock = last_of_stream[stream] < 0 ? kNone
                                          : after[static_cast<std::size_t>(last_of_stream[stream])];
-      needs.last[stream] = {};  // in order anyway
       // The latest first: what it implies needs no event of its own.
       const std::size_t first = s.waits.size();
-      while (true) {
-        std::size_t latest = stream;
-        for (std::size_t q = 0; q < kNumStreams; ++q) {
-          if (needs.last[q].op > needs.last[latest].op) latest = q;
-        }
-        const Needs::Need need = std::exchange(needs.last[latest], {});
-        if (need.op < 0) break;
-        if (need.op <= clock[latest]) continue;  // known to have ended
+      while (!needs.empty()) {
+        const Needs::Need need = needs.take();
+        if (need.op <= clock[need.stream]) continue;  // known to have ended
         const Clock& known = after[static_cast<std::size_t>(need.op)];
         for (std::size_t q = 0; q < kNumStreams; ++q) clock[q] = std::max(clock[q], known[q]);
         s.waits.push_back({need.op});
