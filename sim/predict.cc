@@ -160,7 +160,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
     p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
     if (enough()) return p;
   }
-  Result<Schedule> lowered = lower(order.value(), model, plan, {.plan_arena = arena});
+  Result<Schedule> lowered = lower(order.value(), model, plan,
+                                   {.plan_arena = arena, .lifetimes = arena || options.lifetimes});
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});

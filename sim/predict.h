@@ -71,6 +71,8 @@ struct PredictOptions {
   bool memory = true;    // false: left out, where it is known; not for runtime rehearse
   // [B] of the fullest rank: a plan that needs more gets memory alone, too
   std::optional<std::int64_t> memory_limit;
+  // false: the schedule carries no versions, last uses and holds; for who reads numbers only
+  bool lifetimes = true;
   bool record_load = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read

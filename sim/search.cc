@@ -121,7 +121,9 @@ class Searcher {
     Scenario scenario = space_.base;
     scenario.plan = plan;
     scenario.gpus = plan.gpus();
-    return predict(scenario, cluster_, how);
+    PredictOptions numbers = how;
+    numbers.lifetimes = false;
+    return predict(scenario, cluster_, numbers);
   }
 
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
@@ -317,6 +319,7 @@ class Searcher {
         const Result<Prediction> made = predict(scenario, change.cluster,
                                                 {.memory = memory,
                                                  .memory_limit = change.cluster.capacity().value,
+                                                 .lifetimes = false,
                                                  .scale_up_factor = change.scale_up,
                                                  .tables = &tables.value()});
         if (!made || !made.value().memory.fits) return false;

@@ -108,6 +108,14 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
       const Result<Prediction> again = predict(scenario.value(), cluster.value());
       EXPECT_EQ(report_json(p, scenario.value(), cluster.value()),
                 report_json(again.value(), scenario.value(), cluster.value()));
+      // Who needs no lifetimes gets the same numbers.
+      const Result<Prediction> bare =
+          predict(scenario.value(), cluster.value(), {.lifetimes = false});
+      EXPECT_EQ(p.timeline.start, bare.value().timeline.start);
+      EXPECT_EQ(p.timeline.end, bare.value().timeline.end);
+      EXPECT_EQ(p.bubbles.causes, bare.value().bubbles.causes);
+      EXPECT_EQ(p.energy_j, bare.value().energy_j);
+      EXPECT_EQ(p.memory.peak_device, bare.value().memory.peak_device);
     }
     ++predicted;
     if (testing::Test::HasFailure()) break;
