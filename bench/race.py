@@ -1,4 +1,6 @@
-"""Races `rehearse run` against PyTorch on this CPU, interleaved, and writes a Markdown table. Started by race.sh.
+"""Races `rehearse run` against PyTorch on this CPU, interleaved. Started by race.sh.
+
+Each case's result goes to --results (JSON, by case); bench/race_page.py makes the page of it.
 
 Every round runs each contestant once, in turn; the first step of each run warms up and is left out. Losses of all
 contestants of a case must agree to 1e-4 relative. Times are per step; "min" is over all rounds, "median" of their
@@ -107,9 +109,9 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--peak", type=float, default=0, help="measured FMA peak of one thread [GF/s]")
     parser.add_argument("--cases", default="", help="part of a case's name")
+    parser.add_argument("--machine", default="", help="a line about the machine, the date and the commit")
+    parser.add_argument("--results", default="", help="JSON file that keeps each case's last result")
     a = parser.parse_args()
-    print("| case | contestant | min s | median s | speed of ours (min, median) | GF/s (share of peak) | peak MB | loss |")
-    print("|--|--|--|--|--|--|--|--|")
     for case in CASES:
         if a.cases not in case:
             continue
@@ -121,20 +123,27 @@ def main():
                     if result:
                         results.setdefault(who, []).append(result)
         own = results["rehearse"]
-        minimum = {w: min(min(r["seconds"][1:]) for r in runs) for w, runs in results.items()}
-        median = {w: statistics.median(s for r in runs for s in r["seconds"][1:]) for w, runs in results.items()}
         threads = 2 if "two" in case else 1
+        rows = []
         for who, runs in results.items():
             for mine, theirs in zip(own[0]["losses"], runs[0]["losses"]):
                 if abs(mine / theirs - 1) > 1e-4:
                     raise SystemExit(f"{case}: losses {own[0]['losses']} and {runs[0]['losses']} of {who}")
-            rate = flops(*CASES[case][:2]) / minimum[who] * 1e-9
-            share = f" ({rate / (a.peak * threads):.0%})" if a.peak else ""
-            speed = "" if who == "rehearse" else (f"{minimum[who] / minimum['rehearse']:.2f}, "
-                                                  f"{median[who] / median['rehearse']:.2f}")
-            name = "rehearse" if who == "rehearse" else "torch " + runs[0]["version"]
-            print(f"| {case} | {name} | {minimum[who]:.3f} | {median[who]:.3f} | {speed} | {rate:.0f}{share} | "
-                  f"{min(r['rss'] for r in runs) / 1e6:.0f} | {runs[0]['losses'][-1]:.5f} |", flush=True)
+            name = "rehearse" if who == "rehearse" else "torch " + runs[0]["version"].split("+")[0]
+            name += f" {runs[0]['api']}" if "api" in runs[0] else ""
+            minimum = min(min(r["seconds"][1:]) for r in runs)
+            rate = flops(*CASES[case][:2]) / minimum * 1e-9
+            rows.append(dict(contestant=name, minimum=minimum, rate=rate, share=rate / (a.peak * threads) if a.peak else 0,
+                             median=statistics.median(s for r in runs for s in r["seconds"][1:]),
+                             rss=min(r["rss"] for r in runs), loss=runs[0]["losses"][-1]))
+        result = dict(machine=a.machine, rounds=a.rounds, steps=a.steps - 1, rows=rows)
+        print(case, json.dumps(result), flush=True)
+        if a.results:
+            kept = json.load(open(a.results)) if os.path.exists(a.results) else {}
+            kept[case] = result
+            with open(a.results + ".new", "w") as to:
+                json.dump(kept, to, indent=1)
+            os.replace(a.results + ".new", a.results)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ peak=$(mktemp)
 trap 'rm -f "$peak"' EXIT
 c++ -O3 -march=native bench/fma_peak.cc -o "$peak"
 gflops=$("$peak")
-echo "$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg);" \
-  "FMA peak of a thread $gflops GF/s; $(date -u +%F), commit $(git rev-parse --short HEAD)"
-echo
+machine="$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), \
+FMA peak of a thread $gflops GF/s, $(date -u +%F), commit $(git rev-parse --short HEAD)"
 for python in $PYTHONS; do set -- "$@" --python "$python"; done
-exec python3 bench/race.py --rehearse build/release/bin/rehearse --peak "$gflops" "$@"
+exec python3 bench/race.py --rehearse build/release/bin/rehearse --peak "$gflops" --machine "$machine" "$@"

@@ -2,7 +2,8 @@
 
 Prints one JSON line: version, losses, seconds per step, peak resident bytes of all its processes.
 Cases: `one` (one process, --threads), `ddp` (DistributedDataParallel over gloo, --ranks processes of one
-thread), `pipe` (torch.distributed.pipeline.sync.Pipe, two partitions, PyTorch before 2.4 only).
+thread), `pipe` (two stages, untied head: torch.distributed.pipeline.sync.Pipe before PyTorch 2.4, and after it
+torch.distributed.pipelining, 1F1B over gloo, two processes of one thread).
 """
 import argparse
 import json
@@ -125,7 +126,7 @@ def optimizer_of(model):
     raise SystemExit("no AdamW")
 
 
-def train(a, model, loss_of, sync=lambda: None, size=None, rank=0, ranks=1):
+def train(a, model, loss_of, sync=lambda: None, rank=0, ranks=1, **about):
     m = MODELS[a.model]
     optimizer, kind = optimizer_of(model)
     losses, seconds, cpu = [], [], []
@@ -142,7 +143,7 @@ def train(a, model, loss_of, sync=lambda: None, size=None, rank=0, ranks=1):
         sync()
         seconds.append(time.perf_counter() - start)
         cpu.append(time.process_time() - used)
-    return dict(losses=losses, seconds=seconds, cpu=cpu, adamw=kind,
+    return dict(**about, losses=losses, seconds=seconds, cpu=cpu, adamw=kind,
                 rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
@@ -178,23 +179,76 @@ def ddp(a):
     return out
 
 
+def stage_rank(rank, a, folder):
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{folder}/store")
+    m = MODELS[a.model]
+    whole, half = untied(a)
+    mine = nn.Sequential(*(whole[half:] if rank else whole[:half]))
+    loss_fn = lambda out, y: F.cross_entropy(out.reshape(-1, m["V"]), y.reshape(-1))
+    schedule = Schedule1F1B(PipelineStage(mine, rank, 2, torch.device("cpu")), a.chunks, loss_fn=loss_fn)
+
+    class Loss:  # the schedule runs the backward too
+        def __init__(self, value):
+            self.value = value
+
+        def backward(self):
+            pass
+
+        def item(self):
+            return self.value
+
+    def loss_of(x, y):
+        if rank == 0:
+            schedule.step(x)
+            return Loss(0.0)
+        losses = []
+        schedule.step(target=y, losses=losses)
+        return Loss(torch.stack(losses).mean().item())
+
+    out = train(a, mine, loss_of, dist.barrier)
+    with open(f"{folder}/{rank}.json", "w") as to:
+        json.dump(out, to)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def pipelining(a):
+    import torch.multiprocessing as mp
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(stage_rank, (a, folder), 2)
+        parts = [json.load(open(f"{folder}/{r}.json")) for r in range(2)]
+    return dict(parts[1], rss=sum(p["rss"] for p in parts), api="pipelining")
+
+
+def untied(a):
+    """The model as a list of modules without a shared parameter, and where its second half begins."""
+    m = MODELS[a.model]
+    whole = nn.Sequential(Embedding(m), *(Block(m, a.sequence) for _ in range(m["L"])), nn.LayerNorm(m["C"]),
+                          nn.Linear(m["C"], m["V"], bias=False))
+    names = ["", *(f"h.{l}." for l in range(m["L"])), "ln_f.", "lm_head."]
+    load(whole, m, a.seed, lambda n: names[int(n.split(".")[0])] + n.split(".", 1)[1])
+    return whole, 1 + m["L"] // 2
+
+
 def pipe(a):
     """Untied head: Pipe cannot share a parameter between partitions."""
+    try:
+        from torch.distributed.pipeline.sync import Pipe
+    except ImportError:
+        return pipelining(a)
     from torch.distributed import rpc
-    from torch.distributed.pipeline.sync import Pipe
     with tempfile.NamedTemporaryFile() as store:
         rpc.init_rpc("race", rank=0, world_size=1, rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
             init_method=f"file://{store.name}"))
         m = MODELS[a.model]
-        whole = nn.Sequential(Embedding(m), *(Block(m, a.sequence) for _ in range(m["L"])), nn.LayerNorm(m["C"]),
-                              nn.Linear(m["C"], m["V"], bias=False))
-        names = ["", *(f"h.{l}." for l in range(m["L"])), "ln_f.", "lm_head."]
-        load(whole, m, a.seed, lambda n: names[int(n.split(".")[0])] + n.split(".", 1)[1])
-        half = 1 + m["L"] // 2
+        whole, half = untied(a)
         model = Pipe(nn.Sequential(nn.Sequential(*whole[:half]), nn.Sequential(*whole[half:])), chunks=a.chunks,
                      checkpoint="never")
         loss = lambda x, y: F.cross_entropy(model(x).local_value().view(-1, m["V"]), y.reshape(-1))
-        return train(a, model, loss)
+        return train(a, model, loss, api="Pipe")
 
 
 def main():
