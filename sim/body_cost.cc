@@ -6,6 +6,7 @@
 
 #include "schedules/body_framework.h"
 #include "schedules/sizes.h"
+#include "sim/fused_nodes.h"
 #include "sim/memory_bound_cost.h"
 #include "sim/power.h"
 
@@ -41,6 +42,13 @@ bool in_stretch(const Node& node, bool ring) {
          node.kind == NodeKind::Elementwise || (is_collective(node.kind) && node.overlapped);
 }
 
+// A node that runs in one pass with a neighbour: what it moves, without a kernel's own time.
+NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std::int64_t bytes) {
+  NodeCost cost = memory_bound_cost(costs, memory_class, static_cast<double>(bytes));
+  if (bytes > 0) cost.ns -= costs.scalars.kernel_us * 1e3;
+  return cost;
+}
+
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
@@ -59,8 +67,10 @@ class Pricer {
     ns_.assign(count, 0);
     levels_.assign(count, CostLevel::Formula);
     for (std::size_t i = 0; i < count; ++i) {
-      totals_.host_us += issue_us_ * nodes[i].launches;
-      is_collective(nodes[i].kind) ? collective(nodes[i], i) : compute(nodes[i], i);
+      const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
+                                           : FusedNode{.bytes = nodes[i].bytes};
+      if (fused.launched) totals_.host_us += issue_us_ * nodes[i].launches;
+      is_collective(nodes[i].kind) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (!is_collective(nodes[i].kind)) continue;
@@ -82,14 +92,16 @@ class Pricer {
   }
 
  private:
-  void compute(const Node& node, std::size_t i) {
-    const NodeCost cost = price_node(costs_, node);
+  void compute(const Node& node, const FusedNode& fused, std::size_t i) {
+    const NodeCost cost = fused.launched
+                              ? price_node(costs_, node)
+                              : without_launch(costs_, memory_class(node.kind), fused.bytes);
     ns_[i] = cost.ns;
     levels_[i] = cost.level;
     count(cost);
     totals_.tensor_ns += cost.tensor_ns;
     totals_.flops16 += cost.flops16;
-    totals_.hbm_bytes += static_cast<double>(node.bytes);
+    totals_.hbm_bytes += static_cast<double>(fused.bytes);
     totals_.flops += node.flops;
   }
   void count(const NodeCost& cost) {
@@ -189,6 +201,7 @@ ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Pl
     costs.vocabulary = shape.vocabulary;
     costs.rms_norms = model.norm == NormKind::RmsNorm;
   }
+  costs.fuses = cluster.workers == 0 && plan.runtime == Runtime::Rehearse;
   const ComputeType type = plan.precision.compute;
   costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
   // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.

@@ -19,6 +19,7 @@ struct ComputeCosts {
   std::int32_t sms = 0;
   double clock = 1;  // power: share of the full tensor clock, (0, 1]
   AttentionKernel attention = AttentionKernel::Flash2;
+  bool fuses = false;         // our executor on a GPU (fused_nodes.h)
   bool fp8 = false;           // nodes with fp8 run in 8 bit
   std::int64_t sequence = 0;  // of attention, for its length term [tokens]
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
+#include "sim/fused_nodes.h"
 #include "tests/sim/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -184,6 +186,47 @@ TEST(BodyCost, TheOptimizerMovesItsBytes) {
   const Plan plan = one_gpu(1, 2048);
   EXPECT_NEAR(static_cast<double>(model_of(model, plan).optimizer_step(1'000'000'000).value),
               30e9 / (0.85 * 2039) + 3e3, 1);
+}
+
+// Our executor on a GPU: the second norm of a layer does not read again the sum that it is one pass
+// with (half of what it moves), GELU writes g and its backward reads u, the logits are read twice.
+TEST(BodyCost, OurExecutorsFusedNodesMoveLess) {
+  const Transformer model = gpt(1, 1024, 16);
+  Plan plan = one_gpu(2, 1024);
+  plan.runtime = Runtime::Rehearse;
+  const auto saved = [&](SegmentKind segment, Direction direction) {
+    const Body body =
+        make_body({.segment = segment, .direction = direction, .model = &model, .plan = &plan});
+    std::vector<std::string> names;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < body.nodes.size(); ++i) {
+      const FusedNode fused = fused_node(body.nodes, i, true);
+      bytes += body.nodes[i].bytes - fused.bytes;
+      if (!fused.launched) names.emplace_back(body.nodes[i].name);
+    }
+    return std::pair(names, bytes);
+  };
+  constexpr std::int64_t kRow = 2 * 1024;  // bytes of a token's activation
+  const auto [forward, forward_bytes] = saved(SegmentKind::Layer, Direction::Forward);
+  EXPECT_EQ(forward, (std::vector<std::string>{"norm2", "gelu"}));
+  EXPECT_EQ(forward_bytes, 2048 * (kRow + 4 + 4 * kRow));  // and half of mean and deviation
+  const auto [backward, backward_bytes] = saved(SegmentKind::Layer, Direction::Backward);
+  EXPECT_EQ(backward, (std::vector<std::string>{"gelu backward"}));
+  EXPECT_EQ(backward_bytes, 2048 * 2 * 4 * kRow);
+  const auto [head, head_bytes] = saved(SegmentKind::Head, Direction::Forward);
+  ASSERT_EQ(head.size() % 2, 0u);
+  EXPECT_EQ(head[0], "row sums, targets");
+  EXPECT_EQ(head[1], "loss, d_logits");
+  const Body layer = make_body({.segment = SegmentKind::Layer,
+                                .direction = Direction::Forward,
+                                .model = &model,
+                                .plan = &plan});
+  std::map<std::string_view, double> ns;
+  const std::vector<NodePrice> priced = model_of(model, plan).price_nodes(layer);
+  for (std::size_t i = 0; i < priced.size(); ++i)
+    ns[layer.nodes[i].name] = static_cast<double>(priced[i].time.value);
+  EXPECT_LT(0, ns["norm2"]);
+  EXPECT_LT(2 * ns["norm2"], ns["norm1"]);  // no launch of its own either
 }
 
 }  // namespace
