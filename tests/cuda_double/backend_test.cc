@@ -2,71 +2,20 @@
 // order the double's streams run in, events make the result that of the CPU, bit for bit.
 #include <thread>
 
-#include "exec/cuda/make.h"
-#include "schedules/listing.h"
-#include "tests/cuda_double/device.h"
-#include "tests/exec/layout_case.h"
+#include "tests/cuda_double/prepared.h"
 
 namespace rehearse::exec {
 namespace {
 
 using cuda_double::CaptureFault;
-using Keys = std::vector<std::string>;
-
-struct Prepared {
-  Scenario scenario;
-  Plan plan;
-  Schedule schedule;
-};
-
-Prepared prepare(Family family, const Keys& keys) {
-  Prepared out;
-  Result<Scenario> scenario = layout_scenario(family, keys);
-  EXPECT_TRUE(scenario) << scenario.error().message;
-  out.scenario = std::move(scenario).value();
-  out.plan = out.scenario.plan;
-  Result<Schedule> schedule = lower_for_run(out.scenario.model, out.plan);
-  EXPECT_TRUE(schedule) << schedule.error().message;
-  out.schedule = std::move(schedule).value();
-  return out;
-}
-
-CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
-  return {.type = ElementType::Float32, .timeout_s = timeout_s, .label = [&p](OpId op) {
-            return op_label(p.schedule, op);
-          }};
-}
-
-Result<std::vector<StepReport>> train_here(Prepared& p, Interpreter& process) {
-  const TrainOptions& options = p.scenario.train;
-  process.initialise(initial_values(p.scenario.model, options.seed));
-  const Result<Data> data = Data::open("synthetic", p.scenario.model.vocabulary, options.seed);
-  return train(process, p.plan, options, data.value(), nullptr);
-}
 
 Trained train_on_double(Family family, const Keys& keys, bool graphs = true,
                         std::vector<std::string>* said = nullptr) {
   Prepared p = prepare(family, keys);
-  Trained out;
   CudaOptions options = cuda_options(p);
   options.graphs = graphs;
   if (said != nullptr) options.warn = [said](const std::string& what) { said->push_back(what); };
-  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(options);
-  EXPECT_TRUE(backend) << backend.error().message;
-  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
-  EXPECT_TRUE(made) << made.error().message;
-  const auto steps = train_here(p, *made.value());
-  if (!steps) {
-    out.error = steps.error().message;
-    return out;
-  }
-  for (const StepReport& step : steps.value()) {
-    out.losses.push_back(step.loss);
-    out.norms.push_back(step.grad_norm);
-  }
-  for (const TensorPlace& place : made.value()->places()) out.weights.try_emplace(place.name);
-  for (auto& [name, values] : out.weights) values = made.value()->parameter(name);
-  return out;
+  return train_prepared(p, options);
 }
 
 class OnDouble : public testing::TestWithParam<std::pair<Family, Keys>> {};

@@ -3,16 +3,11 @@
 // cuBLASLt, nvcc's code, a device's memory model, speed.
 #include <mutex>
 
-#include "exec/cuda/make.h"
-#include "schedules/listing.h"
 #include "tests/cuda/on_stream.h"
-#include "tests/cuda_double/device.h"
-#include "tests/exec/layout_case.h"
+#include "tests/cuda_double/prepared.h"
 
 namespace rehearse::exec {
 namespace {
-
-using Keys = std::vector<std::string>;
 
 // Launches go to their streams; the emulation runs one at a time.
 void emulate_on_streams() {
@@ -29,34 +24,11 @@ Trained train_emulated(Family family, Keys keys, const std::string& precision,
                        std::int64_t num_steps) {
   emulate_on_streams();
   keys.push_back("precision=\"" + precision + "\"");
-  Trained out;
-  const Result<Scenario> scenario = layout_scenario(family, keys);
-  EXPECT_TRUE(scenario) << scenario.error().message;
-  const Transformer& model = scenario.value().model;
-  Plan plan = scenario.value().plan;
-  const Result<Schedule> schedule = lower_for_run(model, plan);
-  EXPECT_TRUE(schedule) << schedule.error().message;
-  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(
-      {.type = precision == "bf16" ? ElementType::BFloat16 : ElementType::Float32,
-       .timeout_s = 120,
-       .label = [&](OpId op) { return op_label(schedule.value(), op); }});
-  EXPECT_TRUE(backend);
-  const auto made = Interpreter::create(model, plan, schedule.value(), *backend.value(), {});
-  EXPECT_TRUE(made) << made.error().message;
-  TrainOptions options = scenario.value().train;
-  options.steps = num_steps;
-  made.value()->initialise(initial_values(model, options.seed));
-  const Result<Data> data = Data::open("synthetic", model.vocabulary, options.seed);
-  const auto steps = train(*made.value(), plan, options, data.value(), nullptr);
-  if (!steps) {
-    out.error = steps.error().message;
-    return out;
-  }
-  for (const StepReport& step : steps.value()) {
-    out.losses.push_back(step.loss);
-    out.norms.push_back(step.grad_norm);
-  }
-  return out;
+  Prepared p = prepare(family, keys);
+  p.scenario.train.steps = num_steps;
+  CudaOptions options = cuda_options(p, 120);
+  if (precision == "bf16") options.type = ElementType::BFloat16;
+  return train_prepared(p, options);
 }
 
 // fp32: the CPU's losses and norms within 1e-5. bf16: parameters and activations of 8 bits of

@@ -76,6 +76,17 @@ __device__ __forceinline__ float over_row(float value) {
   return value;
 }
 
+// Where a thread works: the first row of its block's tile, its row in the tile, its place among the
+// row's threads.
+struct Place {
+  int head_dim, first, row, lane;
+};
+__device__ __forceinline__ Place place_of(const AttentionShape& s, int begin) {
+  const int thread = static_cast<int>(threadIdx.x);
+  return {static_cast<int>(s.head_dim), begin + static_cast<int>(blockIdx.x) * kTile,
+          thread / kLanes, thread % kLanes};
+}
+
 // --- forward: a block per 32 queries -----------------------------------------
 template <int kDim>
 struct ForwardShared {
@@ -88,10 +99,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
   auto& shared = *reinterpret_cast<ForwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false> extent(call.part);
-  const int head_dim = static_cast<int>(s.head_dim);
-  const int q0 = extent.query_begin + static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes,
-            lane = static_cast<int>(threadIdx.x) % kLanes;
+  const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, extent.query_end - q0, head_dim,
                      shared.q);
@@ -190,10 +198,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false> extent(call.part);
-  const int head_dim = static_cast<int>(s.head_dim);
-  const int k0 = extent.key_begin + static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes,
-            lane = static_cast<int>(threadIdx.x) % kLanes;
+  const auto [head_dim, k0, row, lane] = place_of(s, extent.key_begin);
   const std::int64_t group = s.heads / s.kv_heads;
   const auto head_at = [&](std::int64_t number) {
     return head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, number);
@@ -235,10 +240,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false> extent(call.part);
-  const int head_dim = static_cast<int>(s.head_dim);
-  const int q0 = extent.query_begin + static_cast<int>(blockIdx.x) * kTile;
-  const int row = static_cast<int>(threadIdx.x) / kLanes,
-            lane = static_cast<int>(threadIdx.x) % kLanes;
+  const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   float dq[kDim / kLanes] = {};
   read_queries<T, kDim>(call, head, blockIdx.y, q0, shared);

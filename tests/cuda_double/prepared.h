@@ -1,0 +1,64 @@
+// A layout's scenario, lowered, and its training on the CUDA backend that was linked.
+#pragma once
+
+#include "exec/cuda/make.h"
+#include "schedules/listing.h"
+#include "tests/cuda_double/device.h"
+#include "tests/exec/layout_case.h"
+
+namespace rehearse::exec {
+
+using Keys = std::vector<std::string>;
+
+struct Prepared {
+  Scenario scenario;
+  Plan plan;
+  Schedule schedule;
+};
+
+inline Prepared prepare(Family family, const Keys& keys) {
+  Prepared out;
+  Result<Scenario> scenario = layout_scenario(family, keys);
+  EXPECT_TRUE(scenario) << scenario.error().message;
+  out.scenario = std::move(scenario).value();
+  out.plan = out.scenario.plan;
+  Result<Schedule> schedule = lower_for_run(out.scenario.model, out.plan);
+  EXPECT_TRUE(schedule) << schedule.error().message;
+  out.schedule = std::move(schedule).value();
+  return out;
+}
+
+// REQUIRES: `p` outlives the backend.
+inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
+  return {.type = ElementType::Float32, .timeout_s = timeout_s, .label = [&p](OpId op) {
+            return op_label(p.schedule, op);
+          }};
+}
+
+// All ranks in this process.
+inline Trained train_prepared(Prepared& p, const CudaOptions& options) {
+  Trained out;
+  const TrainOptions& train_options = p.scenario.train;
+  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(options);
+  EXPECT_TRUE(backend) << backend.error().message;
+  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
+  EXPECT_TRUE(made) << made.error().message;
+  Interpreter& process = *made.value();
+  process.initialise(initial_values(p.scenario.model, train_options.seed));
+  const Result<Data> data =
+      Data::open("synthetic", p.scenario.model.vocabulary, train_options.seed);
+  const auto steps = train(process, p.plan, train_options, data.value(), nullptr);
+  if (!steps) {
+    out.error = steps.error().message;
+    return out;
+  }
+  for (const StepReport& step : steps.value()) {
+    out.losses.push_back(step.loss);
+    out.norms.push_back(step.grad_norm);
+  }
+  for (const TensorPlace& place : process.places()) out.weights.try_emplace(place.name);
+  for (auto& [name, values] : out.weights) values = process.parameter(name);
+  return out;
+}
+
+}  // namespace rehearse::exec
