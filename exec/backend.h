@@ -56,9 +56,6 @@ class Backend {
   // True: calls enqueue and return, an op "ends" when it has been issued, and begin() makes its
   // lane wait for the ops that it names. Such a backend is called from one thread.
   virtual bool asynchronous() const { return false; }
-  // Whether the functions of "attention in parts" are there: context parallelism, sequence slices,
-  // shared key/value heads.
-  virtual bool attends_in_parts() const { return false; }
 
   // --- memory, outside a step ------------------------------------------------
   // Zeroed, aligned to 256 bytes, alive as long as the backend. Error: what there is too little of.

@@ -70,7 +70,6 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   std::string_view device() const override { return instruction_set(); }
-  bool attends_in_parts() const override { return true; }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     std::optional<Pages> pages = Pages::take(size(std::max<std::int64_t>(bytes, 1)));

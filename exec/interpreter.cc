@@ -37,17 +37,6 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
     return Error{"plan.offload: not executed by the " + std::string(backend.name()) +
                  " backend yet"};
   }
-  if (!backend.attends_in_parts()) {
-    const char* key = plan.context_parallel > 1  ? "context_parallel"
-                      : plan.sequence_slices > 1 ? "sequence_slices"
-                      : key_value_replicas(model, plan) > 1
-                          ? "tensor_parallel beyond the key/value heads"
-                          : nullptr;
-    if (key != nullptr) {
-      return Error{std::string("plan.") + key + ": not executed by the " +
-                   std::string(backend.name()) + " backend yet"};
-    }
-  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(

@@ -27,7 +27,6 @@ class NullBackend : public Backend {
   std::string_view name() const override { return "null"; }
   std::string_view device() const override { return "nothing"; }
   bool asynchronous() const override { return asynchronous_; }
-  bool attends_in_parts() const override { return true; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte*, const void*, std::int64_t) override {}
   void read(void* to, const std::byte*, std::int64_t bytes) override;  // zeros

@@ -43,7 +43,6 @@ class CudaBackend final : public Backend, public StreamSource {
   std::string_view name() const override { return "cuda"; }
   std::string_view device() const override { return device_; }
   bool asynchronous() const override { return true; }
-  bool attends_in_parts() const override { return true; }
 
   // --- memory ----------------------------------------------------------------
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {

@@ -29,9 +29,10 @@ void RowEmitter::prepare_states() {
           bucket_value(ValueKind::FullParameter, id,
                        (d_.plan.zero_stage == 3 ? precision.parameters : element) * elements, true);
     }
-    if (owner())
+    if (owner()) {
       state_[i] = bucket_value(ValueKind::OptimizerState, id,
                                precision.optimizer * elements / sharding, true);
+    }
   }
   if (reduce_each_microbatch()) open_of_unit_.assign(2 * n * static_cast<std::size_t>(m_), 0);
   for (const Part& part : parts_) {
