@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "schedules/body.h"
 #include "schedules/placement.h"
@@ -28,10 +29,11 @@ struct Times {
   double communicating = 0;  // of forward + input + weight: waiting for its own collectives
 };
 
-// Bodies of one kind of core with one micro-batch and recomputation.
+// Bodies of one kind of core with one micro-batch, recomputation and number of slices; of slices
+// the times of all of a sequence.
 struct Template {
   std::array<Times, kShapes> of{};
-  double transfer = 0;  // [ns] of one activation to the next position
+  double transfer = 0;  // [ns] of one activation (of slices: of one) to the next position
   double slowdown = 0;  // compute beside a data-parallel collective
   bool valid = false;
 };
@@ -75,7 +77,7 @@ class MeshEstimator {
     std::unique_ptr<Network> network;
     std::array<GroupShape, 5> groups;  // of row 0, by axis
     std::vector<Hop> hops;
-    std::map<std::pair<std::int32_t, RecomputeMode>, Template> templates;
+    std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
     GroupShape replicas;                                    // context x data
     std::vector<std::int32_t> micro_batches;
@@ -167,7 +169,8 @@ class MeshEstimator {
   }
 
   const Template& template_of(Kind& kind, const Plan& plan) {
-    const auto [at, fresh] = kind.templates.try_emplace({plan.micro_batch, plan.recompute});
+    const auto [at, fresh] =
+        kind.templates.try_emplace({plan.micro_batch, plan.recompute, plan.sequence_slices});
     if (fresh) price(kind, plan, at->second);
     return at->second;
   }
@@ -192,15 +195,17 @@ class MeshEstimator {
                                                 .model = &model_,
                                                 .plan = &plan}));
       };
+      const auto of_all = [&plan](Nanoseconds one) {
+        return static_cast<double>(one.value * plan.sequence_slices);
+      };
       Times& times = to.of[s];
       const BodyCost forward = cost(Direction::Forward), backward = cost(Direction::Backward);
-      times.forward = static_cast<double>(forward.time.value);
-      times.backward = static_cast<double>(backward.time.value);
-      times.communicating =
-          static_cast<double>(forward.communicating.value + backward.communicating.value);
+      times.forward = of_all(forward.time);
+      times.backward = of_all(backward.time);
+      times.communicating = of_all(forward.communicating) + of_all(backward.communicating);
       if (!pipelined) continue;
-      times.input = static_cast<double>(cost(Direction::InputGradient).time.value);
-      times.weight = static_cast<double>(cost(Direction::WeightGradient).time.value);
+      times.input = of_all(cost(Direction::InputGradient).time);
+      times.weight = of_all(cost(Direction::WeightGradient).time);
     }
     if (pipelined) to.transfer = transfer(kind, plan);
   }
