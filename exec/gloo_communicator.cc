@@ -203,7 +203,7 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
     const std::lock_guard lock(mutex_);
     for (const Buffer& buffer : buffers) waiting_.erase(buffer.get());
   };
-  const Message* at = nullptr;
+  const Message* at = messages.data();
   const auto left = [&] {
     const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
