@@ -60,7 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
                                      "sequence_slices=4", "context_parallel=2"}},
         std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=seq_zb_h1",
                                       "sequence_slices=2", "context_parallel=2", "recompute=full"}},
-        std::pair{Family::Llama, Keys{"tensor_parallel=4"}}));
+        std::pair{Family::Llama, Keys{"tensor_parallel=4"}},
+        // A norm is planned over what the sum before it reads: the two must be two passes.
+        std::pair{Family::Llama,
+                  Keys{"tensor_parallel=2", "sequence_parallel=true", "recompute=full"}}));
 
 std::int64_t compute_ops(const Prepared& p) {
   std::int64_t count = 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "exec/cuda/kernels.h"
 #include "exec/kernels/kernels.h"
@@ -74,8 +75,16 @@ int add_residual(Stream s, Type t, std::int64_t rows, std::int64_t cols, const v
                  const void* y, const void* bias, void* out) {
   return run(s, t, [=] { exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out)); });
 }
+// One pass writes a row's norm before it reads other rows of the sum: where the norm lies over what
+// is summed, the double spoils that, as a device may.
+void spoil_norm(const SumNorm& n, std::int64_t statistics) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(f(n.out), n.rows * n.h, nan);
+  std::fill_n(n.statistics, n.rows * statistics, nan);
+}
 int add_layer_norm(Stream s, Type t, const SumNorm& n) {
   return run(s, t, [n] {
+    spoil_norm(n, 2);
     exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
     exec::layer_norm(n.rows, n.h, f(n.sum), f(n.weight), f(n.norm_bias), n.epsilon, f(n.out),
                      n.statistics);
@@ -83,6 +92,7 @@ int add_layer_norm(Stream s, Type t, const SumNorm& n) {
 }
 int add_rms_norm(Stream s, Type t, const SumNorm& n) {
   return run(s, t, [n] {
+    spoil_norm(n, 1);
     exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
     exec::rms_norm(n.rows, n.h, f(n.sum), f(n.weight), n.epsilon, f(n.out), n.statistics);
   });
