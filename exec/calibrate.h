@@ -39,7 +39,8 @@ struct KernelTime {
   double us = 0;
 };
 struct AttentionTime {
-  bool backward = false;
+  // Masked: the whole. Else a part of it: as many queries as keys, added to what other parts gave.
+  bool backward = false, causal = true;
   std::int64_t heads = 0, sequence = 0, head_dim = 0;
   double us = 0;
   std::int64_t samples = 1;

@@ -216,19 +216,32 @@ class MemoryBound {
 
 void attention_point(Calibration& c, const AttentionShape& shape) {
   const std::int64_t out = shape.tokens * shape.heads * shape.head_dim,
-                     in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens;
-  if (!c.warm.holds(2 * in + 2 * out + 2 * rows + kSlack)) return;  // larger than the device
+                     in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens,
+                     keys = shape.tokens * shape.kv_columns();
+  // larger than the device?
+  if (!c.warm.holds(2 * in + 3 * out + 2 * rows + 2 * keys + kSlack)) return;
   c.warm.restart();
   float *qkv = c.warm.next(in), *o = c.warm.next(out), *d_o = c.warm.next(out);
   float *lse = c.warm.next(rows), *delta = c.warm.next(rows), *dqkv = c.warm.next(in);
-  const double forward = c.watch.median_us([&] { c.backend.attention(kLane, shape, qkv, o, lse); });
-  const double backward = c.watch.median_us(
-      [&] { c.backend.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
-  const std::int64_t samples = shape.tokens / shape.sequence;
-  for (const auto& [us, is_backward] : {std::pair{forward, false}, {backward, true}}) {
-    c.tables.attention.push_back(
-        {is_backward, shape.heads, shape.sequence, shape.head_dim, us, samples});
-  }
+  float *kv = c.warm.next(keys), *dkv = c.warm.next(keys), *dq = c.warm.next(out);
+  const AttentionPart part{.shape = shape,
+                           .query_end = shape.sequence,
+                           .key_end = shape.sequence,
+                           .key_stride = shape.kv_columns()};
+  const auto measure = [&](bool backward, bool causal, const std::function<void()>& work) {
+    const double us = c.watch.median_us(work);
+    c.tables.attention.push_back({backward, causal, shape.heads, shape.sequence, shape.head_dim, us,
+                                  shape.tokens / shape.sequence});
+  };
+  measure(false, true, [&] { c.backend.attention(kLane, shape, qkv, o, lse); });
+  measure(true, true,
+          [&] { c.backend.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
+  if (c.gpu()) return;  // priced by the whole's rate
+  // A part finds sums that are already there: those of the whole.
+  measure(false, false, [&] { c.backend.attention_part(kLane, part, qkv, kv, o, lse); });
+  measure(true, false, [&] {
+    c.backend.attention_part_backward(kLane, part, d_o, qkv, kv, o, lse, dq, dkv, delta);
+  });
 }
 
 }  // namespace
@@ -261,7 +274,9 @@ void measure_attention(Calibration& c) {
     }
   }
   for (const Scenario& scenario : c.options.scenarios) {
-    const std::int64_t sequence = scenario.plan.sequence_length;
+    const Plan& plan = scenario.plan;
+    const std::int64_t sequence =
+        plan.sequence_length / plan.context_parallel / plan.sequence_slices;
     add(samples(sequence), sequence, scenario.model.head_dim);
   }
   for (std::size_t i = 0; i < shapes.size(); ++i) {

@@ -101,6 +101,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   for (const AttentionTime& p : t.attention) {
     points.push_back({{"kernel", "flash2"},
                       {"direction", p.backward ? "backward" : "forward"},
+                      {"causal", p.causal},
                       {"batch", p.samples},
                       {"heads", p.heads},
                       {"sequence", p.sequence},

@@ -16,10 +16,7 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
     time = tables.gemm(node);
     shared = costs.sharing.matrix_products;
   } else if (node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward) {
-    const bool backward = node.kind == NodeKind::AttentionBackward;
-    time = tables.attention(backward, costs.attention_size);
-    // A block of context parallelism or a slice pairs other tokens than a sequence of that length.
-    if (time) time->seconds *= node.flops / costs.attention_size.flops(backward);
+    time = tables.attention(node, costs.attention_size);
     shared = costs.sharing.attention;
   } else {
     const std::string_view op = MeasuredKernels::memory_op(node, costs.rms_norms);

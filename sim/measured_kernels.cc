@@ -51,7 +51,8 @@ MeasuredKernels::MeasuredKernels(const Calibration& calibration) {
   };
   for (const AttentionPoint& point : calibration.attention) {
     const auto heads = static_cast<double>(point.batch * point.heads);
-    insert(attention_[{point.backward, point.head_dim}], point.sequence, point.time_us / heads);
+    Curve& curve = attention_[{point.backward, point.causal}][point.head_dim];
+    insert(curve, point.sequence, point.time_us / heads);
   }
   for (const MemoryBoundPoint& point : calibration.memory_bound) {
     insert(memory_[{point.op, point.backward}], point.bytes, point.time_us);
@@ -131,16 +132,15 @@ std::optional<CurveTime> MeasuredKernels::gemm(const Node& node) const {
   return CurveTime{time_us * 1e-6 * flops_of(shape) / flops_of(point), CostLevel::Formula};
 }
 
-std::optional<CurveTime> MeasuredKernels::attention(bool backward,
+std::optional<CurveTime> MeasuredKernels::attention(AttentionForm form,
                                                     const AttentionSize& size) const {
+  const auto curves = attention_.find(form);
+  if (curves == attention_.end()) return std::nullopt;
   std::vector<std::int64_t> dims;
-  for (const auto& [key, curve] : attention_) {
-    if (key.first == backward) dims.push_back(key.second);
-  }
-  if (dims.empty()) return std::nullopt;
+  for (const auto& [dim, curve] : curves->second) dims.push_back(dim);
   const Bracket at = bracket(dims, size.head_dim);
   const auto read = [&](std::int64_t dim) {
-    const Curve& curve = attention_.at({backward, dim});
+    const Curve& curve = curves->second.at(dim);
     CurveTime time = *read_curve(curve.at, curve.time_us, size.sequence);
     if (size.sequence > curve.at.back()) {  // work grows with the square
       time.seconds *= static_cast<double>(size.sequence) / static_cast<double>(curve.at.back());
@@ -158,6 +158,17 @@ std::optional<CurveTime> MeasuredKernels::attention(bool backward,
     time.level = CostLevel::Formula;
   }
   time.seconds *= static_cast<double>(size.samples * size.heads);
+  return time;
+}
+
+std::optional<CurveTime> MeasuredKernels::attention(const Node& node,
+                                                    const AttentionSize& size) const {
+  AttentionForm form{.backward = node.kind == NodeKind::AttentionBackward,
+                     .causal = node.step <= 0 && node.slice < 0};
+  if (!attention_.contains(form)) form.causal = true;
+  std::optional<CurveTime> time = attention(form, size);
+  // A block of the ring is half a square, a sequence of slices as their mean more than one.
+  if (time) time->seconds *= node.flops / form.flops(size);
   return time;
 }
 

@@ -37,5 +37,9 @@ key() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -1; }
 [ "$(key "$work/a.json" step_time_s)" = "$(key "$work/b.json" step_time_s)" ] || fail "two predictions"
 [ "$(key "$work/a.json" peak_allocated_bytes)" = "$(key "$work/c.json" peak_allocated_bytes)" ] ||
   fail "memory depends on the calibration"
+for direction in forward backward; do
+  grep "\"direction\":\"$direction\"" "$work/machine/here.json" | grep -q '"causal":false' ||
+    fail "attention in parts is not measured: $direction"
+done
 grep -q '"measured": 0,' "$work/a.json" && fail "nothing of the prediction is measured"
 exit $status

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "schedules/scenario.h"
 #include "sim/cluster.h"
@@ -96,9 +97,29 @@ TEST(MeasuredKernels, AttentionIsCountedByHeads) {
       {.backward = true, .heads = 2, .sequence = 128, .head_dim = 64, .time_us = 25}};
   const MeasuredKernels kernels(calibration);
   const AttentionSize size{.samples = 3, .heads = 4, .head_dim = 64, .sequence = 128};
-  EXPECT_NEAR(kernels.attention(false, size)->seconds, 60e-6, 1e-12);
-  EXPECT_NEAR(kernels.attention(true, size)->seconds, 150e-6, 1e-12);
-  EXPECT_FALSE(MeasuredKernels(grid()).attention(false, size));
+  EXPECT_NEAR(kernels.attention(AttentionForm{}, size)->seconds, 60e-6, 1e-12);
+  EXPECT_NEAR(kernels.attention(AttentionForm{.backward = true}, size)->seconds, 150e-6, 1e-12);
+  EXPECT_FALSE(MeasuredKernels(grid()).attention(AttentionForm{}, size));
+}
+
+// Queries that see a whole block were measured by themselves: nothing is made of the causal whole.
+TEST(MeasuredKernels, AttentionInPartsIsTakenFromParts) {
+  Calibration calibration;
+  calibration.attention = {
+      {.heads = 2, .sequence = 128, .head_dim = 64, .time_us = 10},
+      {.causal = false, .heads = 2, .sequence = 128, .head_dim = 64, .time_us = 70}};
+  const AttentionSize size{.samples = 3, .heads = 4, .head_dim = 64, .sequence = 128};
+  const double whole = AttentionForm{}.flops(size);
+  const Node own{.kind = NodeKind::Attention, .flops = whole, .step = 0};
+  const Node ring{.kind = NodeKind::Attention, .flops = whole, .step = 1};  // half of the square
+  const Node earlier{.kind = NodeKind::Attention, .flops = 2 * whole, .step = 0, .slice = 0};
+  const MeasuredKernels kernels(calibration);
+  EXPECT_NEAR(kernels.attention(own, size)->seconds, 60e-6, 1e-12);
+  EXPECT_NEAR(kernels.attention(ring, size)->seconds, 420e-6 / 2, 1e-12);
+  EXPECT_NEAR(kernels.attention(earlier, size)->seconds, 420e-6, 1e-12);
+  // Of tables that know the whole only: at its rate.
+  calibration.attention.pop_back();
+  EXPECT_NEAR(MeasuredKernels(calibration).attention(earlier, size)->seconds, 120e-6, 1e-12);
 }
 
 // Two cores, threads 1.5 times as slow when both compute.
@@ -135,7 +156,11 @@ constexpr std::int64_t kTokens = 16, kHidden = 32, kHeads = 4, kLayers = 3, kVoc
 
 // Products: 1 FLOP per ns. Attention: 10 and 25 us per head. Every other kernel, at whatever size,
 // 1 us: below the smallest measured size a curve keeps its time. An op: 2 us.
-std::string machine() {
+constexpr std::string_view kWholeAttention = R"(
+      {"kernel": "flash2", "direction": "forward", "heads": 1, "sequence": 16, "head_dim": 8, "time_us": 10},
+      {"kernel": "flash2", "direction": "backward", "heads": 1, "sequence": 16, "head_dim": 8, "time_us": 25})";
+
+std::string machine(std::string_view attention = kWholeAttention) {
   std::string text =
       R"({"gpus_per_node": 8, "workers": 8, "gpu": {"sm_count": 1, "memory_capacity_gb": 1,
     "peak_dense_tflops": {"fp32_vector": 0.001}, "memory_bandwidth_gb_per_s": 1,
@@ -164,20 +189,18 @@ std::string machine() {
     }
   }
   text.back() = ']';
-  return text + R"(, "attention": [
-      {"kernel": "flash2", "direction": "forward", "heads": 1, "sequence": 16, "head_dim": 8, "time_us": 10},
-      {"kernel": "flash2", "direction": "backward", "heads": 1, "sequence": 16, "head_dim": 8, "time_us": 25}],
+  return text + R"(, "attention": [)" + std::string(attention) + R"(],
     "copies": [{"direction": "h2d", "bytes": 1000000000, "time_us": 1}, {"direction": "d2h", "bytes": 1000000000, "time_us": 1}],
     "collectives": [{"op": "all_reduce", "ranks": 2, "bytes": 1000000000, "time_us": 1},
                     {"op": "send_recv", "ranks": 2, "bytes": 1000000000, "time_us": 1}]}})";
 }
 
-Prediction predicted(const std::string& plan) {
+Prediction predicted(const std::string& plan, std::string_view attention = kWholeAttention) {
   const std::string text =
       R"({"name": "by hand", "model": {"model_type": "gpt2", "num_hidden_layers": 3,
     "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64, "max_position_embeddings": 16, "resid_pdrop": 0},
     "cluster": )" +
-      machine() +
+      machine(attention) +
       R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
     "precision": "fp32")" +
       plan + "}}";
@@ -236,6 +259,17 @@ TEST(CpuPrediction, TensorParallelRanksComputeSideBySide) {
   const Prediction one = predicted(""), two = predicted(R"(, "tensor_parallel": 2)");
   EXPECT_LT(two.step_s, 0.75 * one.step_s);
   EXPECT_GT(two.step_s, 0.5 * one.step_s);
+}
+
+// Two slices: the second meets the first's keys, all of them, at 70 and 90 us per head instead of
+// 2 * 10 and 2 * 25 for a square of the whole's rate.
+TEST(CpuPrediction, PartsOfAttentionAreNotPricedAsTheWhole) {
+  const std::string plan = R"(, "sequence_slices": 2, "schedule": "seq_1f1b")";
+  const std::string parts = std::string(kWholeAttention) + R"(,
+      {"kernel": "flash2", "direction": "forward", "causal": false, "heads": 1, "sequence": 8, "head_dim": 8, "time_us": 70},
+      {"kernel": "flash2", "direction": "backward", "causal": false, "heads": 1, "sequence": 8, "head_dim": 8, "time_us": 90})";
+  const double more = predicted(plan, parts).step_s - predicted(plan).step_s;
+  EXPECT_NEAR(more * 1e9, 2.0 * kLayers * kHeads * (70000 - 20000 + 90000 - 50000), 100);
 }
 
 // More ranks than the machine has cores is no error: they take turns.
