@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "exec/diagnosis.h"
@@ -25,6 +27,9 @@ constexpr double kEndS = 4;    // from the end of the run to the end of a proces
 constexpr double kJoinS = 300;
 constexpr double kGoodbyeS = 30;
 
+constexpr const char* kLostRun = "rehearse-lost-";     // files of first_to_tell()
+constexpr auto kLostRunStays = std::chrono::hours(1);  // nobody comes later than that
+
 constexpr const char* kRunKey = "run";  // in the store: what tells this run from every other
 
 std::string unique_name() {
@@ -33,13 +38,27 @@ std::string unique_name() {
 }
 
 // Whether this process is the first of its machine to say that the host of run `run` is gone: who
-// makes the file is. It stays, for a process that comes late.
+// makes the file is. It stays, for a process that comes late, until forget_lost_runs().
 bool first_to_tell(const std::string& run) {
-  const std::string path = temporary_folder() + "/rehearse-lost-" + run;
+  const std::string path = temporary_folder() + "/" + kLostRun + run;
   const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
   if (file < 0) return errno != EEXIST;  // rather twice than never
   close(file);
   return true;
+}
+
+// Whoever joins a run removes what earlier runs on this machine left.
+void forget_lost_runs() {
+  namespace fs = std::filesystem;
+  std::error_code error;  // of others, or gone meanwhile: not ours to complain about
+  const auto before = fs::file_time_type::clock::now() - kLostRunStays;
+  for (fs::directory_iterator at(temporary_folder(), error), end; !error && at != end;
+       at.increment(error)) {
+    if (!at->path().filename().string().starts_with(kLostRun)) continue;
+    std::error_code unknown;
+    const fs::file_time_type written = at->last_write_time(unknown);
+    if (!unknown && written < before) fs::remove(at->path(), unknown);
+  }
 }
 
 }  // namespace
@@ -193,6 +212,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
   std::unique_ptr<ProcessGroup> made(new ProcessGroup(std::move(impl)));
   at.address = at.store->address();
   if (launch.launched()) return made;  // one machine, one clock
+  forget_lost_runs();
   // Who hosts the store reaches itself by any address; the others know by which it is reached.
   if (launch.process != 0) {
     (void)at.store->set("joined/" + std::to_string(launch.process), {});

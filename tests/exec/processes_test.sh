@@ -96,10 +96,12 @@ member() {  # member K WORLD ARGS...: process K of WORLD; its errors in err.K
     "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=4 "$@" >"$work/out.$k" 2>"$work/err.$k"
 }
 run --json >"$work/one.json"
+touch "$work/rehearse-lost-1" && touch -d "2 hours ago" "$work/rehearse-lost-2"  # of runs whose host died
 member 1 2 --json & member 0 2 --json || fail "two processes by torchrun's variables: $(cat "$work/err.0")"
 wait $! || fail "process 1: $(cat "$work/err.1")"
 [ "$(losses "$work/one.json")" = "$(losses "$work/out.0")" ] || fail "torchrun's variables: other numbers"
 [ -s "$work/out.1" ] && fail "process 1 prints"
+[ -e "$work/rehearse-lost-1" ] && [ ! -e "$work/rehearse-lost-2" ] || fail "only old files of lost runs are removed"
 
 port=$((port + 1))
 member 1 2 --set plan.schedule=gpipe & member 0 2 && fail "another schedule is not noticed"
