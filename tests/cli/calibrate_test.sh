@@ -1,26 +1,13 @@
 #!/bin/sh
 # rehearse calibrate as people and scripts call it. Usage: calibrate_test.sh REHEARSE, in the project's root.
 rehearse=$1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-status=0
-fail() { echo "calibrate_test: $*"; status=1; }
+. tests/command.sh
 
-# refused CODE TEXT ARGS...: one line on stderr that has TEXT, nothing on stdout.
-refused() {
-  code=$1 text=$2; shift 2
-  "$rehearse" calibrate "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" -eq "$code" ] || fail "exit $got instead of $code: $*"
-  [ -s "$work/out" ] && fail "stdout is not empty: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
-  grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
-}
-[ -e /dev/nvidiactl ] || refused 3 "no CUDA device" --device cuda
-refused 2 "not in" --device tpu
-refused 2 "cannot write" -o /no/such/folder/here.json
-refused 2 "cannot write" -o "$work"
-refused 2 "no such file" --scenario /no/such.json -o "$work/here.json"
+[ -e /dev/nvidiactl ] || refused 3 "no CUDA device" calibrate --device cuda
+refused 2 "not in" calibrate --device tpu
+refused 2 "cannot write" calibrate -o /no/such/folder/here.json
+refused 2 "cannot write" calibrate -o "$work"
+refused 2 "no such file" calibrate --scenario /no/such.json -o "$work/here.json"
 [ -e "$work/here.json" ] && fail "a refused call left a file"
 
 # A real one: two files, nothing else, and both are taken as they stand.
@@ -33,7 +20,6 @@ scenario=scenarios/tiny-gpt-4-ranks.json cluster=$work/machine/here.cluster.json
 "$rehearse" simulate "$scenario" --json --cluster "$cluster" --set plan.runtime=rehearse >"$work/b.json" ||
   fail "simulate --cluster"
 "$rehearse" run "$scenario" --dry-run --json >"$work/c.json" || fail "--dry-run"
-key() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -1; }
 [ "$(key "$work/a.json" step_time_s)" = "$(key "$work/b.json" step_time_s)" ] || fail "two predictions"
 [ "$(key "$work/a.json" peak_allocated_bytes)" = "$(key "$work/c.json" peak_allocated_bytes)" ] ||
   fail "memory depends on the calibration"

@@ -2,39 +2,15 @@
 # Checkpoints of rehearse run as people use them: go on, in any layout, after Ctrl-C, kill -9, a full
 # disk; files that others read. Usage: checkpoint_test.sh REHEARSE, in the project's root.
 rehearse=$1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-status=0
-fail() { echo "checkpoint_test: $*"; status=1; }
-
-cat >"$work/tiny.json" <<'JSON'
-{
-  "name": "checkpoint test",
-  "model": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16,
-            "vocab_size": 256, "resid_pdrop": 0},
-  "cluster": "clusters/dgx-a100-80gb.json",
-  "gpus": 4,
-  "plan": {"data_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "zero_stage": 1,
-           "micro_batch": 1, "global_batch": 4, "sequence_length": 16, "precision": "fp32"},
-  "train": {"steps": 6, "learning_rate": 0.003, "data": "README.md"}
-}
-JSON
+. tests/command.sh
+tiny '"data_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "zero_stage": 1,
+      "micro_batch": 1, "global_batch": 4' '"steps": 6, "data": "README.md"'
 cp README.md "$work"
-scenario=$work/tiny.json
 tp4="--set plan.tensor_parallel=4 --set plan.pipeline_parallel=1 --set plan.data_parallel=1
      --set plan.zero_stage=0 --set plan.schedule=none"
 
-# refused CODE TEXT ARGS...: one line on stderr that has TEXT, nothing on stdout.
-refused() {
-  code=$1 text=$2; shift 2
-  "$rehearse" run "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" -eq "$code" ] || fail "exit $got instead of $code: $*"
-  [ -s "$work/out" ] && fail "stdout is not empty: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
-  grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
-}
-losses() { sed -n '/"losses"/,/]/p' "$1" | grep -o '[0-9][0-9.e+-]*'; }
+# Losses alone.
+numbers() { sed -n '/"losses"/,/]/p' "$1" | grep -o '[0-9][0-9.e+-]*'; }
 run() { "$rehearse" run "$scenario" --json "$@" 2>"$work/err"; }
 
 # Six steps at once; three, and then the others: the same losses to the last digit.
@@ -42,41 +18,41 @@ run >"$work/whole.json" || fail "does not run: $(cat "$work/err")"
 run --steps 3 --checkpoint "$work/c" --set train.checkpoint_every=2 >"$work/a.json" || fail "--checkpoint: $(cat "$work/err")"
 [ "$(ls "$work/c" | tr '\n' ' ')" = "latest step-000002 step-000003 " ] || fail "wrote $(ls "$work/c")"
 run --resume "$work/c" --metrics "$work/m.jsonl" >"$work/b.json" || fail "--resume: $(cat "$work/err")"
-[ "$(losses "$work/whole.json")" = "$(losses "$work/a.json"; losses "$work/b.json")" ] || fail "other losses"
-[ "$(losses "$work/b.json" | wc -l)" -eq 3 ] || fail "steps after --resume: $(losses "$work/b.json")"
+[ "$(numbers "$work/whole.json")" = "$(numbers "$work/a.json"; numbers "$work/b.json")" ] || fail "other losses"
+[ "$(numbers "$work/b.json" | wc -l)" -eq 3 ] || fail "steps after --resume: $(numbers "$work/b.json")"
 [ "$(wc -l <"$work/m.jsonl")" -eq 3 ] || fail "metrics after --resume: $(cat "$work/m.jsonl")"
 grep -q '^{"step":3,' "$work/m.jsonl" || fail "the first step after --resume is not 3"
 run --resume "$work/c/step-000002" --steps 3 >"$work/d.json" || fail "--resume of a step: $(cat "$work/err")"
-[ "$(losses "$work/d.json")" = "$(losses "$work/whole.json" | sed -n 3p)" ] || fail "other third loss"
+[ "$(numbers "$work/d.json")" = "$(numbers "$work/whole.json" | sed -n 3p)" ] || fail "other third loss"
 # From dp2 x pp2 to tp4.
 run --resume "$work/c" $tp4 >"$work/e.json" || fail "tp4: $(cat "$work/err")"
-losses "$work/e.json" >"$work/e"
-losses "$work/b.json" | paste - "$work/e" | awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) exit 1 }' ||
-  fail "tp4 goes elsewhere: $(losses "$work/b.json" | paste - "$work/e")"
+numbers "$work/e.json" >"$work/e"
+numbers "$work/b.json" | paste - "$work/e" | awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) exit 1 }' ||
+  fail "tp4 goes elsewhere: $(numbers "$work/b.json" | paste - "$work/e")"
 # Weights alone begin at step 0.
 run --resume "$work/c/step-000003/model.safetensors" --steps 1 >"$work/f.json" || fail "weights: $(cat "$work/err")"
 grep -q '"first_step": 0' "$work/f.json" || fail "weights alone begin elsewhere"
 
 # What is wrong is said before anything is trained.
 printf x >"$work/file"
-refused 2 "has done 3 steps, train.steps is 3: nothing is left to do" "$scenario" --resume "$work/c" --steps 3
-refused 2 "no such file or folder" "$scenario" --resume "$work/none"
-refused 2 "holds no checkpoint" "$scenario" --resume "$work"
-refused 2 "model.hidden_size: the checkpoint's model has 32, this run's 64" "$scenario" --resume "$work/c" --set model.n_embd=64
-refused 2 "wte.weight: has shape \[256, 32\], the model's is \[300, 32\]" "$scenario" \
+refused 2 "has done 3 steps, train.steps is 3: nothing is left to do" run "$scenario" --resume "$work/c" --steps 3
+refused 2 "no such file or folder" run "$scenario" --resume "$work/none"
+refused 2 "holds no checkpoint" run "$scenario" --resume "$work"
+refused 2 "model.hidden_size: the checkpoint's model has 32, this run's 64" run "$scenario" --resume "$work/c" --set model.n_embd=64
+refused 2 "wte.weight: has shape \[256, 32\], the model's is \[300, 32\]" run "$scenario" \
   --resume "$work/c/step-000003/model.safetensors" --set model.vocab_size=300
-refused 2 "cannot write" "$scenario" --checkpoint "$work/file/c" --metrics "$work/never"
-refused 2 "cannot write" "$scenario" --trace /no/such/folder/t.trace --metrics "$work/never"
-refused 2 "cannot write" "$scenario" --trace "$work" --metrics "$work/never"
-refused 2 "cannot write" "$scenario" --metrics "$work"
+refused 2 "cannot write" run "$scenario" --checkpoint "$work/file/c" --metrics "$work/never"
+refused 2 "cannot write" run "$scenario" --trace /no/such/folder/t.trace --metrics "$work/never"
+refused 2 "cannot write" run "$scenario" --trace "$work" --metrics "$work/never"
+refused 2 "cannot write" run "$scenario" --metrics "$work"
 [ -e "$work/never" ] && fail "it trained before it saw that it cannot write"
 cp -r "$work/c" "$work/cut"
 head -c 5000 "$work/c/step-000003/optimizer.safetensors" >"$work/cut/step-000003/optimizer.safetensors"
-refused 2 "cut/step-000003/optimizer.safetensors: .*cut short" "$scenario" --resume "$work/cut"
+refused 2 "cut/step-000003/optimizer.safetensors: .*cut short" run "$scenario" --resume "$work/cut"
 run --resume "$work/cut/step-000002" >/dev/null || fail "the checkpoint before a broken one: $(cat "$work/err")"
 
 # A full disk: exit 3, one line, no half checkpoint, the last one stands. (Blocks of 512 bytes.)
-( ulimit -f 64 && refused 3 "step-000006.tmp/model.safetensors: cannot write: File too large" "$scenario" \
+( ulimit -f 64 && refused 3 "step-000006.tmp/model.safetensors: cannot write: File too large" run "$scenario" \
     --resume "$work/c" --checkpoint "$work/c" --metrics "$work/full.jsonl" && exit $status ) || status=1
 [ "$(ls "$work/c" | tr '\n' ' ')" = "latest step-000002 step-000003 " ] || fail "left $(ls "$work/c")"
 [ "$(cat "$work/c/latest")" = step-000003 ] || fail "latest is $(cat "$work/c/latest")"

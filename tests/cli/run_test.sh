@@ -1,35 +1,9 @@
 #!/bin/sh
 # rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE, in the project's root.
 rehearse=$1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-status=0
-fail() { echo "run_test: $*"; status=1; }
-
-cat >"$work/tiny.json" <<'JSON'
-{
-  "name": "run test",
-  "model": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16,
-            "vocab_size": 256, "resid_pdrop": 0},
-  "cluster": "clusters/dgx-a100-80gb.json",
-  "gpus": 4,
-  "plan": {"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1,
-           "global_batch": 4, "sequence_length": 16, "precision": "fp32"},
-  "train": {"steps": 3, "learning_rate": 0.003}
-}
-JSON
-scenario=$work/tiny.json
-
-# refused CODE TEXT ARGS...: one line on stderr that has TEXT, nothing on stdout.
-refused() {
-  code=$1 text=$2; shift 2
-  "$rehearse" run "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" -eq "$code" ] || fail "exit $got instead of $code: $*"
-  [ -s "$work/out" ] && fail "stdout is not empty: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
-  grep -q -- "$text" "$work/err" || fail "no \"$text\" in: $(cat "$work/err")"
-}
+. tests/command.sh
+tiny '"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1,
+      "global_batch": 4' '"steps": 3'
 
 # What was built in is said, and only that.
 parts=$("$rehearse" --version | sed -n 's/^built in: *//p')
@@ -41,19 +15,19 @@ esac
 if [ -e /dev/nvidiactl ]; then
   echo "run_test: SKIPPED: what is said without a GPU: there is one"
 else
-  refused 3 CUDA "$scenario" --device cuda
-  refused 3 CUDA /no/such.json --device cuda
+  refused 3 CUDA run "$scenario" --device cuda
+  refused 3 CUDA run /no/such.json --device cuda
 fi
-refused 2 "not in" "$scenario" --device tpu
-refused 2 "cannot read" "$scenario" --data /no/such/text
-refused 2 "train.data" "$scenario" --data "$work"
-refused 2 "cannot write" "$scenario" --metrics /no/such/folder/m.jsonl
-refused 2 "cannot write" "$scenario" --trace /no/such/folder/t.trace
-refused 2 "not in the vocabulary" "$scenario" --set model.vocab_size=100 --data README.md
-refused 2 "does not divide" "$scenario" --set plan.tensor_parallel=3
-refused 1 "diverged at step" "$scenario" --set train.learning_rate=1000 --set train.clip_norm=0 \
+refused 2 "not in" run "$scenario" --device tpu
+refused 2 "cannot read" run "$scenario" --data /no/such/text
+refused 2 "train.data" run "$scenario" --data "$work"
+refused 2 "cannot write" run "$scenario" --metrics /no/such/folder/m.jsonl
+refused 2 "cannot write" run "$scenario" --trace /no/such/folder/t.trace
+refused 2 "not in the vocabulary" run "$scenario" --set model.vocab_size=100 --data README.md
+refused 2 "does not divide" run "$scenario" --set plan.tensor_parallel=3
+refused 1 "diverged at step" run "$scenario" --set train.learning_rate=1000 --set train.clip_norm=0 \
   --steps 50
-refused 3 "this machine has" "$scenario" --set model.n_embd=65536 --set model.n_layer=200
+refused 3 "this machine has" run "$scenario" --set model.n_embd=65536 --set model.n_layer=200
 
 # The host is the device: said, and run.
 "$rehearse" run "$scenario" --set plan.offload=optimizer --steps 1 >/dev/null 2>"$work/err" || fail "offload does not run"
@@ -66,10 +40,6 @@ grep -q "plan.offload: nothing to do on the CPU" "$work/err" || fail "nothing sa
 [ "$(wc -l <"$work/a.jsonl")" -eq 3 ] || fail "not a metrics line per step"
 grep -q '"step":2,"loss":[0-9]' "$work/a.jsonl" || fail "metrics: $(tail -1 "$work/a.jsonl")"
 grep -q '"schema": "rehearse.measurement/1"' "$work/a.json" || fail "schema"
-
-# key FILE KEY: its first value in a report.
-key() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -1; }
-losses() { sed -n '/"losses"/,/]/p;/"grad_norms"/,/]/p' "$1"; }
 
 # Planned = counted = predicted, and one schedule.
 "$rehearse" run "$scenario" --dry-run --json --trace "$work/p.trace" >"$work/p.json" || fail "--dry-run"

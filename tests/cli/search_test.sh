@@ -2,23 +2,8 @@
 # rehearse search as people and scripts call it. Usage: search_test.sh REHEARSE, in the project's
 # root.
 rehearse=$1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-status=0
-fail() { echo "search_test: $*"; status=1; }
-
-cat >"$work/tiny.json" <<'JSON'
-{
-  "name": "search test",
-  "model": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16,
-            "vocab_size": 256, "resid_pdrop": 0},
-  "cluster": "clusters/dgx-a100-80gb.json",
-  "gpus": 4,
-  "plan": {"global_batch": 8, "sequence_length": 16, "precision": "fp32", "runtime": "rehearse"},
-  "train": {"steps": 2, "learning_rate": 0.003}
-}
-JSON
-scenario=$work/tiny.json
+. tests/command.sh
+tiny '"global_batch": 8, "runtime": "rehearse"' '"steps": 2'
 
 # Every plan is saved as a scenario: `simulate` predicts what was listed, `run` trains it.
 "$rehearse" search "$scenario" --top 3 --save "$work/plans" --json >"$work/found.json" || fail "exit $?"
@@ -56,25 +41,15 @@ code=$?
 grep -q '"interrupted": ' "$work/stopped" || fail "stopped: nothing printed"
 [ -s "$work/err" ] && fail "stopped: $(cat "$work/err")"
 
-# refused TEXT ARGS...: one line on stderr that has TEXT, exit 2.
-refused() {
-  text=$1; shift
-  "$rehearse" search "$@" >"$work/out" 2>"$work/err"
-  code=$?
-  [ "$code" -eq 2 ] || fail "exit $code instead of 2: $*"
-  [ -s "$work/out" ] && fail "stdout is not empty: $*"
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line: $*: $(cat "$work/err")"
-  grep -qF -- "$text" "$work/err" || fail "no '$text': $*: $(cat "$work/err")"
-}
-refused "not in range 1 to 1048576" "$scenario" --gpus 0
-refused 'no such file: "nowhere"' "$scenario" --cluster nowhere
-refused "the list is empty" "$scenario" --set 'plan.tensor_parallel=[]'
-refused "min is more than max" "$scenario" --set 'plan.tensor_parallel={"min": 4, "max": 2}'
-refused 'unknown schedule "1f2b"' "$scenario" --set 'plan.schedule=["1f1b", "1f2b"]'
-refused "no combination of the sizes" "$scenario" --set 'plan.tensor_parallel=[3]'
-refused "no micro_batch divides" "$scenario" --set 'plan.micro_batch=[3]'
-refused "exclude each other" "$scenario" --json --csv
-refused "one price" "$scenario" --price 1 2
+refused 2 "not in range 1 to 1048576" search "$scenario" --gpus 0
+refused 2 'no such file: "nowhere"' search "$scenario" --cluster nowhere
+refused 2 "the list is empty" search "$scenario" --set 'plan.tensor_parallel=[]'
+refused 2 "min is more than max" search "$scenario" --set 'plan.tensor_parallel={"min": 4, "max": 2}'
+refused 2 'unknown schedule "1f2b"' search "$scenario" --set 'plan.schedule=["1f1b", "1f2b"]'
+refused 2 "no combination of the sizes" search "$scenario" --set 'plan.tensor_parallel=[3]'
+refused 2 "no micro_batch divides" search "$scenario" --set 'plan.micro_batch=[3]'
+refused 2 "exclude each other" search "$scenario" --json --csv
+refused 2 "one price" search "$scenario" --price 1 2
 
 # Nothing fits: said, with the situation, and exit 1.
 "$rehearse" search scenarios/search/llama3-70b.json --gpus 1 >"$work/out"

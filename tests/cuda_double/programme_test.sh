@@ -5,10 +5,7 @@ command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 0; 
 case $("${BUILD:-build/release}/tests/cuda_double/rehearse_on_cuda_double" --version 2>/dev/null) in
   *gloo*) ;; *) echo "SKIPPED: no double with Gloo was built"; exit 0 ;;
 esac
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-status=0
-fail() { echo "programme_test.sh: $*"; status=1; }
+. tests/command.sh
 has() { grep -Eq -- "$1" "$work/out/summary.md" || fail "no \"$1\" in: $(cat "$work/out/summary.md")"; }
 programme() {  # programme VARIABLES...
   env DEVICE=double "$@" bash bench/gpu.sh "$work/out" >"$work/said" 2>&1 || fail "exit $?: $(tail -3 "$work/said")"

@@ -1,10 +1,8 @@
 # Sourced by the tests of several processes: a small scenario, and how to read what a run says.
 # REQUIRES: $rehearse, in the project's root.
-work=$(mktemp -d) || exit 1
+. tests/command.sh
 export TMPDIR=$work  # flight records
-status=0
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
-fail() { echo "$(basename "$0"): $*"; status=1; }
 
 # scenario FILE GPUS MODEL_KEYS: as tests/exec/layout_case.h has it.
 scenario() {
@@ -18,9 +16,6 @@ scenario() {
 }
 JSON
 }
-
-# losses FILE: losses and norms of a report, as printed: 17 digits, so equal text is equal bits.
-losses() { sed -n '/"losses"/,/]/p;/"grad_norms"/,/]/p' "$1"; }
 
 # child LAUNCHER K: the pid of process K that a launcher started.
 child() {
@@ -38,12 +33,6 @@ children() {
     sleep 0.05
   done
   return 1
-}
-
-# one_line FILE TEXT WHAT: exactly one line, which has TEXT (a regular expression).
-one_line() {
-  [ "$(wc -l <"$1")" -eq 1 ] || fail "$3: not one line: $(cat "$1")"
-  grep -Eq -- "$2" "$1" || fail "$3: no \"$2\" in: $(cat "$1")"
 }
 
 # gone PID...: no orphan is left.
