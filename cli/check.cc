@@ -253,7 +253,7 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_option("--transfers", *transfers, "order of our transfers, for compute orders")
       ->check(CLI::IsMember(names_of(kTransferPolicies)));
   command->add_option("--stages", options->stages, "pipeline positions that the file must have")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer(
       "Exit code 0: sound, 1: not sound (the reason is on stdout), 2: unreadable.\n"

@@ -29,6 +29,9 @@ void add_view(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_calibrate(CLI::App& app, int& exit_code);
 
+// For ->check(): a number in [least, most]. CLI::Range lets "nan" pass.
+CLI::Validator number_within(double least, double most);
+
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);
 // Writes by atomic rename; false after printing the error.

@@ -1,40 +1,40 @@
 // The command line: a table of sub-commands. Each is one file, cli/NAME.cc.
+#include <fmt/format.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <new>
 #include <string>
 
 #include "cli/commands.h"
 #include "exec/cuda_module.h"
 #include "exec/gloo_communicator.h"
+#include "schedules/whole_file.h"
 #include "viz/window.h"
 
 namespace rehearse::cli {
+
+CLI::Validator number_within(double least, double most) {
+  const std::string range = fmt::format("from {} to {}", least, most);
+  const auto check = [=](const std::string& text) -> std::string {
+    double number = 0;
+    const bool within =
+        CLI::detail::lexical_cast(text, number) && number >= least && number <= most;
+    return within ? "" : "must be a number " + range + ", not " + text;
+  };
+  return CLI::Validator(check, range, "");
+}
 
 void print_error(const std::string& message) {
   std::fprintf(stderr, "rehearse: %s\n", message.c_str());
 }
 
 bool write_file(const std::string& path, const std::string& content) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    out << content;
-    out.flush();
-    if (!out) {
-      print_error(path + ": cannot write");
-      std::remove(temporary.c_str());
-      return false;
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) == 0) return true;
-  print_error(path + ": cannot write");
-  std::remove(temporary.c_str());
+  const Result<> written = write_whole(path, content);
+  if (written) return true;
+  print_error(written.error().message);
   return false;
 }
 
@@ -65,7 +65,10 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    print_error(error.what());
+    print_error(!app.get_subcommands().empty() ? error.what()
+                : argc < 2
+                    ? "no command; rehearse --help lists them"
+                    : argv[1] + std::string(": no such command; rehearse --help lists them"));
     return kBadInput;
   }
   return exit_code;

@@ -286,7 +286,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     const Trace trace = measured_trace(measurement);
     if (!options.trace.empty()) {
       const Result<> written = write_trace(trace, options.trace);
-      if (!written) return all.fail(written.error().message, kBadInput);
+      if (!written) return all.fail(written.error().message, kRunFailed);
     }
     const std::string text =
         options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
@@ -377,11 +377,11 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--device", options->device, "cpu, cuda or auto")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   command->add_option("--steps", options->steps, "instead of train.steps")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   command
       ->add_option("--processes", options->processes,
                    "start so many processes on this machine; each holds as many ranks")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--threads", options->threads,
                    "workers; default: the machine's, at most one per rank")
@@ -399,7 +399,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--data", options->data,
                       "instead of train.data: a file of bytes, .bin, or synthetic");
   command->add_option("--timeout", options->timeout, "seconds that one op may take")
-      ->check(CLI::PositiveNumber);
+      ->check(number_within(0.01, 1e6));
   command->add_option("--flight", options->flight,
                       "write flight records to DIR when several processes fail");
   command->add_flag("--dry-run", options->dry_run,
@@ -411,7 +411,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--cluster", options->cluster,
                       "cluster file instead of the scenario's (prediction only)");
   command->add_option("--gpus", options->gpus, "number of ranks instead of the scenario's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->footer(
       "Environment (torchrun's, Slurm's and Open MPI's variables make it one process of several):\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"

@@ -22,9 +22,7 @@ Result<> check_output(const std::string& path) {
   if (path.empty()) return {};
   std::error_code none;
   if (fs::is_directory(path, none)) return Error{path + ": cannot write: is a directory"};
-  if (fs::exists(path, none) && !fs::is_regular_file(path, none)) {
-    return Error{path + ": cannot write: not a regular file"};
-  }
+  if (fs::exists(path, none) && !fs::is_regular_file(path, none)) return {};  // a pipe, a device
   const std::string probe = path + ".tmp" + std::to_string(getpid());
   std::FILE* file = std::fopen(probe.c_str(), "wb");
   if (file == nullptr) return Error{path + ": cannot write: " + std::strerror(errno)};

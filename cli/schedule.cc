@@ -99,8 +99,8 @@ Result<Schedule> order_of_flags(const Options& options, const Durations& duratio
   }
   const ScheduleInfo* info = find_schedule(options.name);
   if (info == nullptr) return flagged(generate(options.name, options.shape).error());
-  if (options.shape.positions == 0) return Error{"--stages: left out"};
-  if (options.shape.microbatches == 0) return Error{"--microbatches: left out"};
+  if (options.shape.positions == 0) return Error{"--stages: is required with --schedule"};
+  if (options.shape.microbatches == 0) return Error{"--microbatches: is required with --schedule"};
   const Result<ScheduleShape> shape = resolve_shape(*info, options.shape);
   if (!shape) return flagged(shape.error());
   if (const Result<> size = check_size(shape.value()); !size) return flagged(size.error());

@@ -218,11 +218,11 @@ void add_search(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--cluster", options->clusters, "cluster files instead of the scenario's");
   command->add_option("--price", options->prices, "USD per GPU and hour, one or one per cluster")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_within(0, 1e6));
   command->add_option("--tokens", options->tokens, "budget: time to train and cost for so many")
-      ->check(CLI::Range(1.0, 1e18));
+      ->check(number_within(1, 1e18));
   command->add_option("--change", options->change, "per cent, of the better hardware under `why`")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(number_within(1, 1000))
       ->capture_default_str();
   command->add_option("--set", options->set, "override a key: --set plan.tensor_parallel=[1,2,4]")
       ->take_all()

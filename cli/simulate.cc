@@ -81,7 +81,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's");
   command->add_option("--gpus", options->gpus, "number of GPUs instead of the scenario's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--require-fit", options->require_fit, "exit 1 if the plan does not fit");
   command->footer(
       "Example: rehearse simulate gpt3-175b-1024.json --set plan.micro_batch=2 --trace step.trace");

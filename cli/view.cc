@@ -114,7 +114,7 @@ void add_view(CLI::App& app, int& exit_code) {
   command
       ->add_option("--linger", options->linger,
                    "take input for so many seconds before the screenshot")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_within(0, 1e6));
   command->footer("Example: rehearse view predicted.trace measured.trace   (press ? for the keys)");
   command->callback([options, &exit_code] { exit_code = view(*options); });
 }

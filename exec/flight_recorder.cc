@@ -3,12 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "schedules/listing.h"
+#include "schedules/whole_file.h"
 
 namespace rehearse::exec {
 namespace {
@@ -61,16 +60,6 @@ std::string rank_json(const RankStatus& status, std::int32_t rank, const Schedul
   return text + "\n ]\n}\n";
 }
 
-bool write_whole(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  out << text;
-  out.close();
-  if (out && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
-  std::remove(temporary.c_str());
-  return false;
-}
-
 }  // namespace
 
 std::string temporary_folder() {
@@ -89,9 +78,8 @@ Result<> dump_flight(const StatusBoard& board, std::int32_t first, std::int32_t 
   if (error) return Error{folder + ": " + error.message()};
   for (std::int32_t rank = first; rank < last; ++rank) {
     const std::string path = folder + "/rank-" + std::to_string(rank) + ".json";
-    if (!write_whole(path, rank_json(board.rank(rank), rank, schedule))) {
-      return Error{path + ": cannot write"};
-    }
+    const Result<> written = write_whole(path, rank_json(board.rank(rank), rank, schedule));
+    if (!written) return written;
   }
   return {};
 }

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
 #include <cstring>
 
 #include "schedules/trace.h"
+#include "schedules/whole_file.h"
 
 namespace rehearse {
 
@@ -149,36 +149,6 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// A FILE that removes itself unless it was kept.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path)
-      : path_(path + ".tmp" + std::to_string(getpid())), file_(std::fopen(path_.c_str(), "wb")) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!path_.empty()) std::remove(path_.c_str());
-  }
-  bool write(const void* data, std::size_t bytes) {
-    return file_ != nullptr && (bytes == 0 || std::fwrite(data, 1, bytes, file_) == bytes);
-  }
-  bool pad_to(std::size_t from, std::size_t to) {
-    static constexpr std::array<char, kAlignment> kZeros{};
-    return write(kZeros.data(), to - from);
-  }
-  bool keep_as(const std::string& path) {
-    if (file_ == nullptr || std::fclose(std::exchange(file_, nullptr)) != 0) return false;
-    if (std::rename(path_.c_str(), path.c_str()) != 0) return false;
-    path_.clear();
-    return true;
-  }
-
- private:
-  std::string path_;
-  std::FILE* file_;
-};
-
 using Fault = std::string;  // the first thing wrong, or nothing
 
 // Texts out of their block; false where it is cut short.
@@ -291,22 +261,23 @@ Result<> write_trace(const Trace& trace, const std::string& path) {
                       .slots = trace.slots,
                       .label = trace.label};
 
-  TemporaryFile file(path);
-  bool good = file.write(&header, sizeof header) &&
-              file.write(table.data(), table.size() * sizeof(Section));
+  WholeFile file(path);
+  file.write(&header, sizeof header);
+  file.write(table.data(), table.size() * sizeof(Section));
   std::size_t written = sizeof header + table.size() * sizeof(Section), index = 0;
   const auto put = [&](const void* data) {
+    static constexpr std::array<char, kAlignment> kZeros{};
     const Section& section = table[index++];
     const std::size_t bytes = section.count * section.element_bytes;
-    good = good && file.pad_to(written, section.offset) && file.write(data, bytes);
+    file.write(kZeros.data(), section.offset - written);
+    file.write(data, bytes);
     written = section.offset + bytes;
   };
   put(texts.data());
   for_each_column(trace, [&]<class T>(SectionId, const Column<T>& column) {
     if (!column.empty()) put(column.data());
   });
-  if (!good || !file.keep_as(path)) return Error{path + ": cannot write"};
-  return {};
+  return file.finish();
 }
 
 Result<Trace> read_trace(const std::string& path) {

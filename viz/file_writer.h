@@ -1,22 +1,21 @@
-// A file that appears whole or not at all: written beside its place, renamed at the end.
+// Text and numbers into a file that appears whole or not at all.
 #pragma once
 
 #include <array>
 #include <charconv>
-#include <cstdio>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "schedules/result.h"
+#include "schedules/whole_file.h"
 
 namespace rehearse::viz {
 
 class FileWriter {
  public:
-  explicit FileWriter(const std::string& path);
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
-  ~FileWriter();  // without finish(): leaves nothing behind
+  explicit FileWriter(const std::string& path) : file_(path) {
+    buffer_.reserve(kFlushBytes + 4096);
+  }
 
   FileWriter& operator<<(std::string_view text) {
     buffer_ += text;
@@ -32,16 +31,21 @@ class FileWriter {
                    digits.data()));
   }
   FileWriter& operator<<(std::int32_t number) { return *this << std::int64_t{number}; }
-  // Puts the file in its place. Error: "FILE: cannot write".
-  Result<> finish();
+  // Puts the file in its place. Error: "FILE: cannot write: why".
+  Result<> finish() {
+    flush();
+    return file_.finish();
+  }
 
  private:
   static constexpr std::size_t kFlushBytes = 1 << 20;
-  void flush();
+  void flush() {
+    file_.write(buffer_);
+    buffer_.clear();
+  }
 
-  std::string path_, temporary_, buffer_;
-  std::FILE* file_;
-  bool good_;
+  WholeFile file_;
+  std::string buffer_;
 };
 
 }  // namespace rehearse::viz

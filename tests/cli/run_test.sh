@@ -29,6 +29,10 @@ refused 1 "diverged at step" run "$scenario" --set train.learning_rate=1000 --se
   --steps 50
 refused 3 "this machine has" run "$scenario" --set model.n_embd=65536 --set model.n_layer=200
 
+( ulimit -f 8 && refused 3 "full.trace: cannot write: File too large" run "$scenario" --steps 1 \
+    --trace "$work/full.trace" && exit $status ) || status=1  # as a full disk
+refused 2 "must be a number" run "$scenario" --timeout nan
+
 # The host is the device: said, and run.
 "$rehearse" run "$scenario" --set plan.offload=optimizer --steps 1 >/dev/null 2>"$work/err" || fail "offload does not run"
 grep -q "plan.offload: nothing to do on the CPU" "$work/err" || fail "nothing said of offload"

@@ -120,8 +120,8 @@ TEST(ScheduleCommand, DrawsAChartThatIsNeverTooWide) {
 TEST(ScheduleCommand, SaysInOneLineWhatIsWrong) {
   const std::map<std::string, std::string> wrong{
       {"", "schedule: give a SCENARIO, or --schedule NAME"},
-      {"--schedule 1f1b --stages 4", "--microbatches: left out"},
-      {"--schedule 1f1b --microbatches 4", "--stages: left out"},
+      {"--schedule 1f1b --stages 4", "--microbatches: is required with --schedule"},
+      {"--schedule 1f1b --microbatches 4", "--stages: is required with --schedule"},
       {"--schedule zb_h3 --stages 4 --microbatches 4",
        "--schedule: unknown schedule \"zb_h3\"; did you mean \"zb_h1\"?"},
       {"--schedule dualpipe --stages 5 --microbatches 20",

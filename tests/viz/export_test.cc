@@ -393,7 +393,7 @@ TEST(Export, SaysWhereItCannotWrite) {
   for (const auto write : {export_chrome, export_perfetto, export_csv}) {
     const Result<> done = write(full_trace(1, 1), "/nowhere/at/all");
     ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().message, "/nowhere/at/all: cannot write");
+    EXPECT_EQ(done.error().message, "/nowhere/at/all: cannot write: No such file or directory");
   }
 }
 
