@@ -79,22 +79,29 @@ Result<sim::Prediction> predict(const Scenario& scenario) {
   return sim::predict(scenario, cluster.value());
 }
 
-int dry_run(const Options& options, const Scenario& scenario) {
+// Of a run in so many processes of this machine.
+int dry_run(const Options& options, const Scenario& scenario, std::int32_t processes) {
   const auto begin = std::chrono::steady_clock::now();
-  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
-  if (!cluster) return fail(cluster.error().message);
-  Result<sim::Prediction> made = sim::predict(scenario, cluster.value());
+  Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
+  if (!read) return fail(read.error().message);
+  sim::Cluster cluster = std::move(read).value();
+  if (cluster.workers > 0 && processes > 1) {
+    cluster.processes = processes;
+    cluster.between_processes =
+        neighbors_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
+  }
+  Result<sim::Prediction> made = sim::predict(scenario, cluster);
   if (!made) return fail(options.scenario + ": " + made.error().message);
   sim::Prediction prediction = std::move(made).value();
   if (!options.trace.empty()) {
     const Result<> written =
-        write_trace(sim::predicted_trace(prediction, scenario, cluster.value()), options.trace);
+        write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);
     if (!written) return fail(written.error().message);
   }
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const std::string text = options.json ? sim::report_json(prediction, scenario, cluster.value())
-                                        : sim::report_text(prediction, scenario, cluster.value());
+  const std::string text = options.json ? sim::report_json(prediction, scenario, cluster)
+                                        : sim::report_text(prediction, scenario, cluster);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kDone;
 }
@@ -297,17 +304,22 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   return kDone;
 }
 
-// In this process, as one of several, or as the launcher of several.
-int run_in_processes(const Options& options, const Scenario& scenario, const Schedule& schedule,
-                     const RunDevice& device,
-                     const std::optional<exec::LaunchEnvironment>& launch) {
+// Of this run; an error where they cannot share the ranks.
+Result<std::int32_t> processes_of(const Options& options, const Scenario& scenario,
+                                  const std::optional<exec::LaunchEnvironment>& launch) {
   const std::int32_t processes = launch ? launch->processes : options.processes;
   const std::string who = launch && !launch->launched() ? launch->by : "--processes";
-  if (scenario.plan.gpus() % processes != 0) {
-    return fail("run: " + who + ": " + std::to_string(processes) + " processes do not divide the " +
-                std::to_string(scenario.plan.gpus()) + " ranks");
-  }
+  if (scenario.plan.gpus() % processes == 0) return processes;
+  return Error{"run: " + who + ": " + std::to_string(processes) + " processes do not divide the " +
+               std::to_string(scenario.plan.gpus()) + " ranks"};
+}
+
+// In this process, as one of several, or as the launcher of several.
+int run_in_processes(const Options& options, const Scenario& scenario, const Schedule& schedule,
+                     const RunDevice& device, std::int32_t processes,
+                     const std::optional<exec::LaunchEnvironment>& launch) {
   if (processes > 1 && !exec::has_gloo()) {
+    const std::string who = launch && !launch->launched() ? launch->by : "--processes";
     return fail(
         "run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need",
         kRunFailed);
@@ -355,7 +367,9 @@ int run(const Options& options) {
   }
   if (options.steps > 0) scenario.train.steps = options.steps;
   if (!options.data.empty()) scenario.train.data = options.data;
-  if (options.dry_run) return speaks ? dry_run(options, scenario) : kDone;
+  const Result<std::int32_t> processes = processes_of(options, scenario, launch.value());
+  if (!processes) return fail(processes.error().message);
+  if (options.dry_run) return speaks ? dry_run(options, scenario, processes.value()) : kDone;
 
   if (scenario.plan.micro_batch_auto) {  // the one that the prediction would choose
     Result<sim::Prediction> predicted = predict(scenario);
@@ -364,7 +378,8 @@ int run(const Options& options) {
   }
   const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
   if (!schedule) return fail(options.scenario + ": " + schedule.error().message);
-  return run_in_processes(options, scenario, schedule.value(), device.value(), launch.value());
+  return run_in_processes(options, scenario, schedule.value(), device.value(), processes.value(),
+                          launch.value());
 }
 
 }  // namespace

@@ -68,13 +68,12 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
   return std::ranges::find(known, false) == known.end();
 }
 
-// REHEARSE_NEIGHBORS=0: processes of one machine talk over TCP as those of several do.
+}  // namespace
+
 bool neighbors_allowed() {
   const char* value = std::getenv("REHEARSE_NEIGHBORS");
   return value == nullptr || std::string_view(value) != "0";
 }
-
-}  // namespace
 
 Processes::~Processes() {
   if (group_) group_->on_end(nullptr);

@@ -22,6 +22,9 @@ struct ProcessOptions {
   std::string flight;      // folder of flight records; empty: the default one
 };
 
+// REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.
+bool neighbors_allowed();
+
 class Processes {
  public:
   Processes() = default;  // alone

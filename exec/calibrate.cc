@@ -71,6 +71,7 @@ Result<MachineTables> calibrate(Backend& backend, const CalibrateOptions& option
     if (options.communicator != nullptr) measure_nccl(c);
   } else {
     measure_exchanges(c);
+    measure_processes(c);
     measure_computing_together(c);
     measure_scheduler(c);
   }

@@ -1,12 +1,11 @@
 // Measures this machine: the kernels of a backend; on a CPU what threads lose to each other, what
-// the scheduler takes, collectives and copies among ranks of one process; on a GPU copies to and
-// from the host, what issuing a kernel costs, and NCCL's collectives where there are several
-// processes.
+// the scheduler takes, collectives and copies among ranks of one process and of several; on a GPU
+// copies to and from the host, what issuing a kernel costs, and NCCL's collectives where there are
+// several processes.
 //
 // The tables are for the simulator, which reads them from a file (calibration_file.h); nothing here
 // knows how they are used. Data are random; what a step reads cold (weights, saved activations) is
-// cold here. One thread, or one stream, unless said. (Processes over Gloo would add rows with other
-// `nodes`.)
+// cold here. One thread, or one stream, unless said.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +54,8 @@ struct ExchangeTime {
   std::int32_t ranks = 2;
   std::int64_t bytes = 0;  // the whole array
   double us = 0;
+  // How they reach each other: in one process, or each in its own.
+  enum class Way : std::uint8_t { Process, Memory, Tcp } way = Way::Process;
 };
 
 struct MachineTables {

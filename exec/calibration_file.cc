@@ -110,10 +110,13 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   }
   out["attention"] = std::exchange(points, Json::array());
   for (const ExchangeTime& p : t.exchanges) {
-    points.push_back({{"op", name_of(p.kind)},
-                      {"ranks", p.ranks},
-                      {"bytes", p.bytes},
-                      {"time_us", rounded_us(p.us)}});
+    Json point{{"op", name_of(p.kind)}, {"ranks", p.ranks}};
+    if (p.way != ExchangeTime::Way::Process) {
+      point["between_processes"] = p.way == ExchangeTime::Way::Memory ? "memory" : "tcp";
+    }
+    point["bytes"] = p.bytes;
+    point["time_us"] = rounded_us(p.us);
+    points.push_back(std::move(point));
   }
   out["collectives"] = std::exchange(points, Json::array());
   for (const CopyTime& p : t.copies) {

@@ -37,6 +37,7 @@ Enum word(const JsonValue& from, std::string_view key, const std::array<std::str
 
 constexpr std::array<std::string_view, 7> kCollectiveNames{
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"};
+constexpr std::array<std::string_view, 3> kProcessLinkNames{"", "memory", "tcp"};
 constexpr std::array<std::string_view, 3> kCopyNames{"h2d", "d2h", "d2d"};
 
 GemmPoint gemm_point(const JsonValue& from) {
@@ -65,11 +66,13 @@ AttentionPoint attention_point(const JsonValue& from) {
 }
 
 CollectivePoint collective_point(const JsonValue& from) {
-  return {.op = word(from, "op", kCollectiveNames, CollectiveOp::AllReduce),
-          .ranks = static_cast<std::int32_t>(integer(from, "ranks", 2)),
-          .nodes = static_cast<std::int32_t>(integer(from, "nodes", 1)),
-          .bytes = integer(from, "bytes", 1),
-          .time_us = number(from, "time_us")};
+  return {
+      .op = word(from, "op", kCollectiveNames, CollectiveOp::AllReduce),
+      .ranks = static_cast<std::int32_t>(integer(from, "ranks", 2)),
+      .nodes = static_cast<std::int32_t>(integer(from, "nodes", 1)),
+      .between_processes = word(from, "between_processes", kProcessLinkNames, ProcessLink::None),
+      .bytes = integer(from, "bytes", 1),
+      .time_us = number(from, "time_us")};
 }
 
 template <class Point, class Make>

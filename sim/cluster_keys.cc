@@ -261,10 +261,12 @@ constexpr KeyTable kAttention{.title = "attention", .keys = kAttentionKeys};
 
 constexpr std::array<std::string_view, 7> kCollectiveNames{
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"};
+constexpr std::array<std::string_view, 2> kProcessLinks{"memory", "tcp"};
 constexpr std::array kCollectiveKeys{
     KeySpec{.name = "op", .types = kString, .choices = kCollectiveNames, .required = true},
     KeySpec{.name = "ranks", .types = kInteger, .min = 2, .max = 1 << 24, .required = true},
     KeySpec{.name = "nodes", .types = kInteger, .min = 1, .max = 1 << 24},
+    KeySpec{.name = "between_processes", .types = kString, .choices = kProcessLinks},
     bytes_key(),
     time_key(),
     text("note"),

@@ -266,8 +266,8 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   CollectiveCost cost;
   if (!is_priced(kind) || shape.ranks <= 1 || size.value <= 0) return cost;
   if (network.cluster().workers > 0) {
-    if (const auto time = shared_memory_time(kind, size, shape.ranks, network.model().measured,
-                                             network.cluster())) {
+    if (const auto time = shared_memory_time(kind, size, {shape.ranks, shape.processes},
+                                             network.model().measured, network.cluster())) {
       cost.time = {std::llround(time->seconds * 1e9)};
       cost.level = time->level;
       return cost;
@@ -317,9 +317,11 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
 CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Network& network) {
   CollectiveCost cost{.algorithm = Algorithm::Pairwise};
   if (shape.ranks <= 1 || size.value <= 0) return cost;
-  if (network.cluster().workers > 0) {  // one thread copies every rank's block
-    if (const auto time = shared_memory_time(OpKind::Send, {size.value * shape.ranks}, 2,
-                                             network.model().measured, network.cluster())) {
+  if (network.cluster().workers > 0) {  // one thread of a process copies every rank's block
+    const Meeting ends{.ranks = 2, .processes = std::min(shape.processes, 2)};
+    const Bytes copied{size.value * shape.ranks / shape.processes};
+    if (const auto time = shared_memory_time(OpKind::Send, copied, ends, network.model().measured,
+                                             network.cluster())) {
       cost.time = {std::llround(time->seconds * 1e9)};
       cost.level = time->level;
       return cost;

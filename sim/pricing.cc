@@ -216,12 +216,13 @@ class Pricer {
     return members == kAcrossRows ? ranks() : std::max(1, ranks() / members);
   }
 
-  // On a CPU: what every rank of the row computes, then what groups of `members` of them exchange.
+  // On a CPU: what every rank of the row computes, then what groups of `members` of them exchange,
+  // each with a thread of every process that it is in.
   WorkerUse use_of(std::int64_t computing, double shared, std::int64_t exchanging,
-                   std::int32_t members) const {
+                   std::int32_t members, std::int32_t processes = 1) const {
     const WorkerSharing& sharing = compute_.sharing();
     return worker_use(sharing, computing + sharing.op_ns, shared, ranks(), exchanging,
-                      groups_of(members));
+                      groups_of(members) * std::min(processes, sharing.workers));
   }
   // `waits`: exchanges are idle time of the op (a body's), not the op itself.
   std::int32_t add_on_workers(const WorkerUse& use, bool waits, CostLevel level,
@@ -256,8 +257,11 @@ class Pricer {
     for (double& part : share) part = sum > 0 ? part / sum : 0;
     if (sum <= 0) share = all(body.level);
     if (on_workers()) {
-      const WorkerUse use = use_of((body.time - body.communicating).value, body.shared,
-                                   body.communicating.value, plan_.tensor_parallel);
+      const bool tensor = plan_.tensor_parallel > 1;
+      const WorkerUse use =
+          use_of((body.time - body.communicating).value, body.shared, body.communicating.value,
+                 tensor ? plan_.tensor_parallel : plan_.context_parallel,
+                 network_.group(row_, tensor ? Axis::Tensor : Axis::Context).processes);
       return add_on_workers(use, true, body.level, share, std::move(traffic));
     }
     // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
@@ -396,8 +400,8 @@ class Pricer {
       const std::string_view group = s_.groups[op.group.index()].name;
       const bool inside = group == "tp" || group == "dp" || group == "cp";
       const std::int32_t members = inside ? shape.ranks : group == "world" ? ranks() : kAcrossRows;
-      return add_on_workers(use_of(0, 1, cost.time.value, members), false, cost.level,
-                            all(cost.level), std::move(traffic));
+      return add_on_workers(use_of(0, 1, cost.time.value, members, shape.processes), false,
+                            cost.level, all(cost.level), std::move(traffic));
     }
     const bool beside = op.stream != Stream::Compute;
     return add({.time = cost.time,

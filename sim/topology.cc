@@ -220,6 +220,11 @@ void Network::account(std::span<const std::int32_t> members, Row row, std::vecto
     i = end;
   }
   shape.nodes = std::max(shape.nodes, nodes);
+  std::int32_t processes = 1;
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    processes += process_of(members[i]) != process_of(members[i - 1]) ? 1 : 0;
+  }
+  shape.processes = std::max(shape.processes, processes);
   shape.ranks_per_node = std::max(shape.ranks_per_node, most);
   for (std::size_t level = 0; level < cuts_.size(); ++level) {
     const Cut& cut = cuts_[level];
@@ -412,6 +417,7 @@ Path Network::path(Row from, Row to) const {
     const std::int32_t b = a + shift;
     const bool crosses = node_of(a) != node_of(b);
     (crosses ? path.between_nodes : inside) = true;
+    path.between_processes = path.between_processes || process_of(a) != process_of(b);
     for (std::size_t level = 0; level < cuts_.size(); ++level) {
       const Cut& cut = cuts_[level];
       if (!cut.for_groups || a / cut.block == b / cut.block) continue;

@@ -52,6 +52,7 @@ struct LinkUse {
 struct GroupShape {
   std::int32_t ranks = 1;           // n
   std::int32_t nodes = 1;           // N: nodes that hold a member
+  std::int32_t processes = 1;       // of a CPU's ranks: that hold a member
   std::int32_t ranks_per_node = 1;  // g: most members on one node
   std::int32_t siblings = 1;        // instances of this row with members on one node, at most
   double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
@@ -68,7 +69,8 @@ inline bool operator==(const LinkUse& a, const LinkUse& b) {
 // The way from one row's ranks to the equal ranks of another (pipeline neighbours).
 struct Path {
   bool between_nodes = false;
-  bool same_device = false;  // both stages on one position: no link at all
+  bool between_processes = false;  // of a CPU's ranks: some pair of them
+  bool same_device = false;        // both stages on one position: no link at all
   bool crosses_pod = false;
   std::vector<LinkUse> out, in;    // `ring` [s per byte that each rank sends]; for SEND, for RECV
   double seconds_per_byte = 0;     // of the slowest link, siblings counted
@@ -138,6 +140,9 @@ class Network {
   void add_fabric_cuts();
   std::span<const std::int32_t> ranks_of(Row row) const;
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
+  std::int32_t process_of(std::int32_t rank) const {
+    return rank * cluster_->processes / mesh_.ranks();
+  }
   void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
                GroupShape& shape) const;
   void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;

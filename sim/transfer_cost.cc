@@ -30,7 +30,8 @@ TransferCost transfer_cost(Bytes size, const Path& path, const Network& network)
   TransferCost cost{.link = path.link};
   if (path.same_device || size.value <= 0) return cost;
   if (network.cluster().workers > 0) {
-    if (const auto time = shared_memory_time(OpKind::Send, size, 2, network.model().measured,
+    const Meeting ends{.ranks = 2, .processes = path.between_processes ? 2 : 1};
+    if (const auto time = shared_memory_time(OpKind::Send, size, ends, network.model().measured,
                                              network.cluster())) {
       cost.time = nanoseconds(time->seconds);
       cost.level = time->level;

@@ -29,7 +29,10 @@ MachineTables tables() {
                {"copy", false, 65536, 4.0},
                {"add", false, 65536, 8.0}};
   t.attention = {{true, true, 2, 128, 64, 33.0}, {false, false, 2, 64, 64, 11.0}};
-  t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0}, {OpKind::Send, 2, 4096, 1.0}};
+  t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0},
+                 {OpKind::Send, 2, 4096, 1.0},
+                 {OpKind::Send, 2, 4096, 9.0, ExchangeTime::Way::Memory},
+                 {OpKind::Send, 2, 4096, 90.0, ExchangeTime::Way::Tcp}};
   t.products_together = 1.2;
   t.attention_together = 1.1;
   t.kernels_together = 1.5;
@@ -79,9 +82,12 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.attention[0].causal);
   EXPECT_FALSE(c.attention[1].causal);
   EXPECT_EQ(c.attention[1].time_us, 11);
-  ASSERT_EQ(c.collectives.size(), 2u);
+  ASSERT_EQ(c.collectives.size(), 4u);
   EXPECT_EQ(c.collectives[0].op, sim::CollectiveOp::AllReduce);
   EXPECT_EQ(c.collectives[1].op, sim::CollectiveOp::SendRecv);
+  EXPECT_EQ(c.collectives[1].between_processes, sim::ProcessLink::None);
+  EXPECT_EQ(c.collectives[2].between_processes, sim::ProcessLink::Memory);
+  EXPECT_EQ(c.collectives[3].between_processes, sim::ProcessLink::Tcp);
   ASSERT_EQ(c.copies.size(), 2u);
   EXPECT_EQ(c.copies[0].bytes, 32768);  // read and written
   EXPECT_EQ(*c.launch_us, 0.75);

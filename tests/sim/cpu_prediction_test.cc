@@ -192,24 +192,36 @@ std::string machine(std::string_view attention = kWholeAttention) {
   return text + R"(, "attention": [)" + std::string(attention) + R"(],
     "copies": [{"direction": "h2d", "bytes": 1000000000, "time_us": 1}, {"direction": "d2h", "bytes": 1000000000, "time_us": 1}],
     "collectives": [{"op": "all_reduce", "ranks": 2, "bytes": 1000000000, "time_us": 1},
-                    {"op": "send_recv", "ranks": 2, "bytes": 1000000000, "time_us": 1}]}})";
+                    {"op": "send_recv", "ranks": 2, "bytes": 1000000000, "time_us": 1},
+                    {"op": "all_reduce", "ranks": 2, "between_processes": "memory", "bytes": 1000000000, "time_us": 31},
+                    {"op": "all_reduce", "ranks": 2, "between_processes": "tcp", "bytes": 1000000000, "time_us": 101},
+                    {"op": "send_recv", "ranks": 2, "between_processes": "tcp", "bytes": 1000000000, "time_us": 201}]}})";
 }
 
-Prediction predicted(const std::string& plan, std::string_view attention = kWholeAttention) {
+struct Machine {
+  std::string_view attention = kWholeAttention;
+  std::int32_t processes = 1;
+  ProcessLink between = ProcessLink::None;
+};
+
+Prediction predicted(const std::string& plan, const Machine& on = {}) {
   const std::string text =
       R"({"name": "by hand", "model": {"model_type": "gpt2", "num_hidden_layers": 3,
     "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64, "max_position_embeddings": 16, "resid_pdrop": 0},
     "cluster": )" +
-      machine(attention) +
+      machine(on.attention) +
       R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
     "precision": "fp32")" +
       plan + "}}";
   const Result<Scenario> scenario =
       parse_scenario(text, "by_hand", 1, {.runtime = Runtime::Rehearse});
   EXPECT_TRUE(scenario) << scenario.error().message;
-  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
-  EXPECT_TRUE(cluster) << cluster.error().message;
-  Result<Prediction> made = predict(scenario.value(), cluster.value());
+  const Result<Cluster> read = read_cluster(scenario.value().cluster);
+  EXPECT_TRUE(read) << read.error().message;
+  Cluster cluster = read.value();
+  cluster.processes = on.processes;
+  cluster.between_processes = on.between;
+  Result<Prediction> made = predict(scenario.value(), cluster);
   EXPECT_TRUE(made) << made.error().message;
   return std::move(made).value();
 }
@@ -268,8 +280,31 @@ TEST(CpuPrediction, PartsOfAttentionAreNotPricedAsTheWhole) {
   const std::string parts = std::string(kWholeAttention) + R"(,
       {"kernel": "flash2", "direction": "forward", "causal": false, "heads": 1, "sequence": 8, "head_dim": 8, "time_us": 70},
       {"kernel": "flash2", "direction": "backward", "causal": false, "heads": 1, "sequence": 8, "head_dim": 8, "time_us": 90})";
-  const double more = predicted(plan, parts).step_s - predicted(plan).step_s;
+  const double more = predicted(plan, {.attention = parts}).step_s - predicted(plan).step_s;
   EXPECT_NEAR(more * 1e9, 2.0 * kLayers * kHeads * (70000 - 20000 + 90000 - 50000), 100);
+}
+
+// A layer's four collectives (two each way), those of embedding and head, and the norms': 30 us
+// more each by memory, 100 by TCP. Groups inside of a process pay nothing.
+TEST(CpuPrediction, RanksInProcessesOfTheirOwnMeetByTheirTables) {
+  const std::string plan = R"(, "tensor_parallel": 2)";
+  const auto step_us = [&](std::int32_t processes, ProcessLink between) {
+    return predicted(plan, {.processes = processes, .between = between}).step_s * 1e6;
+  };
+  const double one = step_us(1, ProcessLink::Memory);
+  const double memory = step_us(2, ProcessLink::Memory) - one;
+  EXPECT_GE(memory, 2 * 4 * kLayers * 30);
+  EXPECT_NEAR(step_us(2, ProcessLink::Tcp) - one, memory * 100 / 30, 1);
+  const auto wide_us = [&](std::int32_t processes) {  // two groups, one in each of two processes
+    return predicted(plan + R"(, "pipeline_parallel": 2)",
+                     {.processes = processes, .between = ProcessLink::Tcp})
+               .step_s *
+           1e6;
+  };
+  const double crossing = wide_us(4) - wide_us(1), transfers = wide_us(2) - wide_us(1);
+  EXPECT_GE(transfers, 200);
+  EXPECT_LT(transfers, 2 * 4 * kLayers / 2 * 100);
+  EXPECT_GE(crossing, 2 * 4 * kLayers / 2 * 100);
 }
 
 // More ranks than the machine has cores is no error: they take turns.
