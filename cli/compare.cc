@@ -122,9 +122,9 @@ std::string text_of(const Json& report) {
   const Json &a = report["a"], &b = report["b"];
   std::string out = a["title"].get<std::string>() + "\n";
   out += padded("", 28, false) + padded(a["label"], 10) + padded(b["label"], 10) +
-         padded("error", 10) + "\n";
+         padded("error", 12) + "\n";
   out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) +
-         padded(percent(report["step_time_error"]), 10) + "\n";
+         padded(percent(report["step_time_error"]), 12) + "\n";
   out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"]), 10) +
          padded(viz::percent_text(b["bubble_ratio"]), 10) + "\n";
   for (const Json& kind : report["kinds"]) {
@@ -132,13 +132,13 @@ std::string text_of(const Json& report) {
                       std::to_string(kind["count"].get<std::int64_t>()),
                   28, false) +
            time_cell(kind["time_s_a"]) + time_cell(kind["time_s_b"]) +
-           padded(percent(kind["error"]), 10) + "   mean |error| of an op " +
+           padded(percent(kind["error"]), 12) + "   mean |error| of an op " +
            viz::percent_text(kind["mean_abs_error"]) + "\n";
   }
   for (const Json& row : report["memory"]) {
     out += padded("memory of " + row["row"].get<std::string>(), 28, false) +
            padded(viz::bytes_text(row["peak_bytes_a"]), 10) +
-           padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 10) +
+           padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 12) +
            "\n";
   }
   if (report["ops"].empty()) return out + "no op differs\n";
@@ -148,7 +148,7 @@ std::string text_of(const Json& report) {
     out += padded("  " + op["name"].get<std::string>() + " on " + op["row"].get<std::string>(), 28,
                   false) +
            time_cell(op["time_s_a"]) + time_cell(op["time_s_b"]) +
-           padded(percent(op["error"]), 10) + "\n";
+           padded(percent(op["error"]), 12) + "\n";
   }
   return out;
 }
