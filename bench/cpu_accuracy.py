@@ -1,41 +1,61 @@
 #!/usr/bin/env python3
-"""Predicted beside measured on this machine's CPU: step time and memory of 12 layouts of two models.
+"""Predicted beside measured on this machine's CPU: step time and memory of layouts of small models.
 
-RUNS rounds, each a calibration, a prediction of every layout from it, and a run of every layout: a
+RUNS rounds of predictions and runs of every layout, with a new calibration before every fourth: a
 machine that is slower for a while is slower for both. The table holds the medians of both, and the
 spread of what was measured. With --write it goes into docs/accuracy.md, between its two marks. For
-figures worth keeping nothing else should run.
+figures worth keeping nothing else should run; --state keeps the rounds in a file, so that they can be
+done piece by piece (--runs 1 --model 11M; --runs 0 --write makes the page).
 
-usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--write]
+usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
 """
-import argparse, datetime, json, pathlib, statistics, subprocess, sys, tempfile
+import argparse, datetime, json, os, pathlib, statistics, subprocess, sys, tempfile
 
+SMALL = {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 256}
 MODELS = {  # name: (Hugging Face keys, plan keys)
-    "3.3M": ({"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 256},
-             {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
+    "3.3M": (SMALL, {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
     "11M": ({"n_embd": 384, "n_layer": 6, "n_head": 6, "n_positions": 128, "vocab_size": 1024},
             {"micro_batch": 1, "global_batch": 4, "sequence_length": 128}),
+    "3.3M, 512 tokens": ({**SMALL, "n_positions": 512},
+                         {"micro_batch": 1, "global_batch": 4, "sequence_length": 512}),
 }
-LAYOUTS = {
+PP2 = {"pipeline_parallel": 2}
+PLAIN = {
     "one rank": {},
     "one rank, full recomputation": {"recompute": "full"},
     "tp 2": {"tensor_parallel": 2},
     "tp 2, sequence parallel": {"tensor_parallel": 2, "sequence_parallel": True},
-    "pp 2, GPipe": {"pipeline_parallel": 2, "schedule": "gpipe"},
-    "pp 2, 1F1B": {"pipeline_parallel": 2, "schedule": "1f1b"},
-    "pp 2, ZB-H1": {"pipeline_parallel": 2, "schedule": "zb_h1"},
-    "pp 2, interleaved x2": {"pipeline_parallel": 2, "schedule": "interleaved_1f1b", "virtual_stages": 2,
-                             "stage_layers": None},
+    "pp 2, GPipe": {**PP2, "schedule": "gpipe"},
+    "pp 2, 1F1B": {**PP2, "schedule": "1f1b"},
+    "pp 2, ZB-H1": {**PP2, "schedule": "zb_h1"},
+    "pp 2, interleaved x2": {**PP2, "schedule": "interleaved_1f1b", "virtual_stages": 2, "stage_layers": None},
     "dp 2, DDP": {"data_parallel": 2},
     "dp 2, ZeRO-1": {"data_parallel": 2, "zero_stage": 1},
     "dp 2, ZeRO-2": {"data_parallel": 2, "zero_stage": 2},
     "dp 2, ZeRO-3": {"data_parallel": 2, "zero_stage": 3},
 }
+LAYOUTS_PER_CALIBRATION = 4
+BETWEEN = ", two processes"  # ends the name of a layout whose ranks have a process each
+OVER_TCP = " by TCP"
+LAYOUTS = {
+    "3.3M": {**PLAIN, **{name + BETWEEN: PLAIN[name] for name in ("tp 2", "pp 2, 1F1B", "dp 2, DDP", "dp 2, ZeRO-3")},
+             "dp 2, DDP" + BETWEEN + OVER_TCP: PLAIN["dp 2, DDP"]},
+    "11M": PLAIN,
+    "3.3M, 512 tokens": {
+        "one rank": {},
+        "cp 2": {"context_parallel": 2},
+        "cp 2" + BETWEEN: {"context_parallel": 2},
+        "pp 2, 4 slices": {**PP2, "schedule": "seq_1f1b", "sequence_slices": 4},
+        "pp 2, 4 slices, ZB-H1": {**PP2, "schedule": "seq_zb_h1", "sequence_slices": 4},
+        "pp 2, cp 2, 2 slices": {**PP2, "context_parallel": 2, "schedule": "seq_1f1b", "sequence_slices": 2},
+    },
+}
 MARKS = ("<!-- cpu accuracy: written by bench/cpu_accuracy.py -->", "<!-- end of cpu accuracy -->")
 
 
-def output(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+def output(command, layout=""):
+    environment = {**os.environ, "REHEARSE_NEIGHBORS": "0" if layout.endswith(OVER_TCP) else "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -43,17 +63,39 @@ def output(command):
 
 def scenario(folder, model, layout):
     keys, plan = MODELS[model]
+    chosen = LAYOUTS[model][layout]
     path = pathlib.Path(folder) / f"{model}-{len(list(pathlib.Path(folder).iterdir()))}.json"
     ranks = 1
-    for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
-        ranks *= LAYOUTS[layout].get(key, 1)
+    for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel"):
+        ranks *= chosen.get(key, 1)
     path.write_text(json.dumps({
         "name": f"{model}, {layout}", "cluster": "clusters/dgx-a100-80gb.json", "gpus": ranks,
         "model": {"model_type": "gpt2", "activation_function": "gelu_new", "resid_pdrop": 0.0, "attn_pdrop": 0.0,
                   "embd_pdrop": 0.0, **keys},
-        "plan": {"precision": "fp32", **plan, **LAYOUTS[layout]},
+        "plan": {"precision": "fp32", **plan, **chosen},
         "train": {"steps": 3, "data": "synthetic"}}))
     return str(path)
+
+
+def perform(options, cases, folder):
+    """One round: every layout predicted and run."""
+    cluster = f"{folder}/machine.cluster.json"
+    command = [options.rehearse, "calibrate", "-o", f"{folder}/machine.json"]
+    for number, case in enumerate(case for case in cases if options.model in (None, case["model"])):
+        layout = case["layout"]
+        if number % LAYOUTS_PER_CALIBRATION == 0:
+            print(output(command + ([] if options.full else ["--quick"])), file=sys.stderr)
+        run = [options.rehearse, "run", scenario(f"{folder}/scenarios", case["model"], layout), "--json"]
+        if BETWEEN in layout:
+            run += ["--processes", "2"]
+        predicted = json.loads(output(run + ["--dry-run", "--cluster", cluster], layout))
+        measured = json.loads(output(run, layout))
+        case["predictions"].append(predicted["step_time_s"])
+        case["times"].append(statistics.median(measured["step_times_s"][1:]))
+        case["exact"] &= measured["memory"]["peak_allocated_bytes"] == predicted["memory"]["peak_allocated_bytes"]
+        print(f"{case['model']}, {layout}: {case['times'][-1] * 1e3:.1f} ms "
+              f"(predicted {case['predictions'][-1] * 1e3:.1f})", file=sys.stderr)
+    return json.loads(pathlib.Path(cluster).read_text())["name"]
 
 
 def main():
@@ -61,29 +103,23 @@ def main():
     parser.add_argument("--rehearse", default="build/release/bin/rehearse")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="calibrations without --quick: a minute each")
+    parser.add_argument("--model", choices=MODELS, help="this one only")
+    parser.add_argument("--state", help="a file that holds the rounds so far, and gets those of this call")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    state = {"machine": "", "cases": [{"model": model, "layout": layout, "times": [], "predictions": [], "exact": True}
+                                      for model in MODELS for layout in LAYOUTS[model]]}
+    if options.state and pathlib.Path(options.state).exists():
+        state = json.loads(pathlib.Path(options.state).read_text())
     with tempfile.TemporaryDirectory() as folder:
-        scenarios = pathlib.Path(folder) / "scenarios"
-        scenarios.mkdir()
-        cluster = f"{folder}/machine.cluster.json"
-        cases = [{"model": model, "layout": layout, "path": scenario(scenarios, model, layout), "times": [],
-                  "predictions": [], "exact": True} for model in MODELS for layout in LAYOUTS]
-        for run in range(options.runs):
-            command = [options.rehearse, "calibrate", "-o", f"{folder}/machine.json"]
-            print(output(command + ([] if options.full else ["--quick"])), file=sys.stderr)
-            for case in cases:
-                predicted = json.loads(output([options.rehearse, "run", case["path"], "--dry-run", "--json",
-                                               "--cluster", cluster]))
-                measured = json.loads(output([options.rehearse, "run", case["path"], "--json"]))
-                case["predictions"].append(predicted["step_time_s"])
-                case["times"].append(statistics.median(measured["step_times_s"][1:]))
-                case["exact"] &= (measured["memory"]["peak_allocated_bytes"] ==
-                                  predicted["memory"]["peak_allocated_bytes"])
-                print(f"run {run + 1}: {case['model']}, {case['layout']}: {case['times'][-1] * 1e3:.1f} ms "
-                      f"(predicted {case['predictions'][-1] * 1e3:.1f})", file=sys.stderr)
-        description = json.loads(pathlib.Path(cluster).read_text())
-    table = [f"| model | layout | predicted | measured | fastest … slowest of {options.runs} | error | memory |",
+        (pathlib.Path(folder) / "scenarios").mkdir()
+        for _ in range(options.runs):
+            state["machine"] = perform(options, state["cases"], folder)
+    if options.state:
+        pathlib.Path(options.state).write_text(json.dumps(state))
+    cases = [case for case in state["cases"] if case["times"]]
+    runs = max(len(case["times"]) for case in cases)
+    table = [f"| model | layout | predicted | measured | fastest … slowest of {runs} | error | memory |",
              "|---|---|--:|--:|--:|--:|---|"]
     errors = {}
     for case in cases:
@@ -98,7 +134,7 @@ def main():
                        f"{100 * statistics.mean(list_):.1f} %, largest {100 * max(list_):.1f} %"
                        for model, list_ in errors.items())
     how = "full" if options.full else "quick"
-    text = "\n".join([f"{description['name']}, {datetime.date.today()}, commit {commit}; medians of {options.runs} "
+    text = "\n".join([f"{state['machine']}, {datetime.date.today()}, commit {commit}; medians of {runs} "
                       f"({how} calibrations). {within}.", ""] + table)
     print(text)
     if options.write:
