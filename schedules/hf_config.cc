@@ -296,10 +296,10 @@ Transformer parse_transformer(const JsonValue& object, const std::string& name,
   }
   const Dialect* dialect = find_dialect(type->text);
   if (dialect == nullptr) {
-    report.fail(type->line, join_key(key, "model_type"),
-                json_excerpt(type->text) + " is not known, the nearest known one is " +
-                    std::string(nearest(type->text, known_model_types())),
-                true);
+    report.fail(
+        type->line, join_key(key, "model_type"),
+        json_excerpt(type->text) + " is not known" + what_is_known(type->text, known_model_types()),
+        true);
     return model;
   }
   check_dialect_keys(object, *dialect, key, report);

@@ -256,8 +256,7 @@ void check_keys(const JsonValue& value, const KeyTable& table, const std::string
     if (table.open) continue;
     std::vector<std::string_view> known;
     for (const KeySpec& spec : table.keys) known.push_back(spec.name);
-    report.fail(member.line, at,
-                "unknown key, the nearest known one is " + std::string(nearest(member.key, known)));
+    report.fail(member.line, at, "unknown key" + what_is_known(member.key, known));
   }
   for (const KeySpec& spec : table.keys) {
     if (spec.required && value.given(spec.name) == nullptr) {

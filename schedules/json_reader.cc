@@ -313,4 +313,16 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
+std::string what_is_known(std::string_view word, std::span<const std::string_view> known) {
+  const std::string_view best = nearest(word, known);
+  const std::size_t letters = std::max(word.size(), best.size());
+  if (2 * static_cast<std::size_t>(edit_distance(word.substr(0, 64), best)) <= letters) {
+    return ", the nearest known one is " + std::string(best);
+  }
+  std::string all = ", known are";
+  for (const std::string_view one : known)
+    all += (one == known.front() ? " " : ", ") + std::string(one);
+  return all;
+}
+
 }  // namespace rehearse

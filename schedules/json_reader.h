@@ -87,5 +87,8 @@ class JsonReport {
 std::int32_t edit_distance(std::string_view a, std::string_view b);
 // The one of `known` with the smallest distance (first of equals); empty where `known` is.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> known);
+// What to say behind an unknown word: ", the nearest known one is X", or all of them where even
+// that one shares less than half its letters.
+std::string what_is_known(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace rehearse

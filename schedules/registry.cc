@@ -243,18 +243,21 @@ const ScheduleInfo* find_schedule(std::string_view name) {
   return nullptr;
 }
 
-std::string_view nearest_schedule(std::string_view name) {
+std::string known_schedules(std::string_view name) {
   const std::string normal = normal_spelling(name);
   std::string_view nearest;
+  std::string all;
   std::size_t fewest = normal.size() / 2 + 1;
   for (const ScheduleInfo& info : kTable) {
+    all += (all.empty() ? "" : ", ") + std::string(info.name);
     const std::size_t distance = edits(normal, info.name);
     if (distance < fewest) {
       fewest = distance;
       nearest = info.name;
     }
   }
-  return nearest;
+  return nearest.empty() ? ", known are " + all
+                         : ", the nearest known one is " + std::string(nearest);
 }
 
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches) {
@@ -315,11 +318,8 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr) {
-    const std::string_view nearest = nearest_schedule(name);
-    return wrong(
-        "schedule",
-        "unknown schedule \"" + std::string(name) + "\"" +
-            (nearest.empty() ? std::string() : "; did you mean \"" + std::string(nearest) + "\"?"));
+    return wrong("schedule",
+                 "unknown schedule \"" + std::string(name) + "\"" + known_schedules(name));
   }
   Result<ScheduleShape> full = resolve_shape(*info, shape);
   if (!full) return full.error();

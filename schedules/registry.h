@@ -60,8 +60,9 @@ std::span<const ScheduleInfo> schedule_table();  // every schedule, in the order
 
 // The row of a name in any spelling ("1F1B", "ZB-H1", "zb_h1"); nullptr where there is none.
 const ScheduleInfo* find_schedule(std::string_view name);
-// Known name with the fewest edits from `name`; empty where all are more than half of it away.
-std::string_view nearest_schedule(std::string_view name);
+// What to say behind an unknown name: ", the nearest known one is X", or all of them where every
+// name is more than half of this one away.
+std::string known_schedules(std::string_view name);
 
 // The shape with every default filled in, or what is wrong with it ("chunks: ...", "group_size:
 // ...", "microbatches: ...": the key, then the reason). Defaults: docs/schedules.md.

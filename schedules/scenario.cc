@@ -226,8 +226,9 @@ class ScenarioReader {
   }
 
   void plan() {
-    const JsonValue* json = root_.given("plan");
     const JsonValue nothing = empty_object(root_.line);
+    const JsonValue* given = root_.given("plan");
+    const JsonValue& json = given == nullptr ? nothing : *given;
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
@@ -236,13 +237,12 @@ class ScenarioReader {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
     } else if (scenario_.cluster.path.empty()) {
-      context.gpus_per_node = product_of_sizes(json == nullptr ? nothing : *json);
+      context.gpus_per_node = product_of_sizes(json);
     }
-    scenario_.plan =
-        resolve_plan(json == nullptr ? nothing : *json, context, report_, scenario_.warnings);
+    scenario_.plan = resolve_plan(json, context, report_, scenario_.warnings);
     if (!report_.ok()) return;
     scenario_.gpus = scenario_.plan.gpus();
-    if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(*json);
+    if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
   }
 
   // Without a cluster there is no node to fill: one replica.

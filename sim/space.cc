@@ -182,10 +182,8 @@ class SpaceReader {
       }
       check_key(item, spec, at, report_);
       if (member.key == "schedule" && item.is(JsonKind::String) && !is_schedule(item.text)) {
-        const std::string_view close = nearest_schedule(item.text);
         report_.fail(item.line, at,
-                     "unknown schedule " + json_excerpt(item.text) +
-                         (close.empty() ? "" : ", the nearest known one is " + std::string(close)));
+                     "unknown schedule " + json_excerpt(item.text) + known_schedules(item.text));
       }
     }
     space_.lists.push_back({member.key, std::move(member.value.items)});

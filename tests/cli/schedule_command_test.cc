@@ -123,7 +123,7 @@ TEST(ScheduleCommand, SaysInOneLineWhatIsWrong) {
       {"--schedule 1f1b --stages 4", "--microbatches: is required with --schedule"},
       {"--schedule 1f1b --microbatches 4", "--stages: is required with --schedule"},
       {"--schedule zb_h3 --stages 4 --microbatches 4",
-       "--schedule: unknown schedule \"zb_h3\"; did you mean \"zb_h1\"?"},
+       "--schedule: unknown schedule \"zb_h3\", the nearest known one is zb_h1"},
       {"--schedule dualpipe --stages 5 --microbatches 20",
        "--stages: dualpipe needs an even number, not 5"},
       {"--schedule interleaved_1f1b --stages 4 --microbatches 10 --group-size 4",
