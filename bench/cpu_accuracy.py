@@ -3,9 +3,10 @@
 
 RUNS rounds of predictions and runs of every layout, with a new calibration before every fourth: a
 machine that is slower for a while is slower for both. The table holds the medians of both, and the
-spread of what was measured. With --write it goes into docs/accuracy.md, between its two marks. For
-figures worth keeping nothing else should run; --state keeps the rounds in a file, so that they can be
-done piece by piece (--runs 1 --model 11M; --runs 0 --write makes the page).
+spread of what was measured. With --write it goes into docs/accuracy.md, between its two marks (under
+taskset -c 1, where one core is all there is, between two others). For figures worth keeping nothing
+else should run; --state keeps the rounds in a file, so that they can be done piece by piece
+(--runs 1 --model 11M; --runs 0 --write makes the page).
 
 usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
 """
@@ -51,6 +52,7 @@ LAYOUTS = {
     },
 }
 MARKS = ("<!-- cpu accuracy: written by bench/cpu_accuracy.py -->", "<!-- end of cpu accuracy -->")
+ONE_CORE_MARKS = tuple(mark.replace("accuracy", "accuracy on one core", 1) for mark in MARKS)
 
 
 def output(command, layout=""):
@@ -139,9 +141,10 @@ def main():
     print(text)
     if options.write:
         page = pathlib.Path("docs/accuracy.md")
-        before, rest = page.read_text().split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
+        begin, end = ONE_CORE_MARKS if "(1 core)" in state["machine"] else MARKS
+        before, rest = page.read_text().split(begin)
+        after = rest.split(end)[1]
+        page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 main()
