@@ -21,7 +21,7 @@ struct AttentionPart {
   std::int64_t key_begin = 0, key_end = 0;      // rows of the block's that they see
   // elements from a key to the next; its value: kv_heads * head_dim on
   std::int64_t key_stride = 0;
-  bool causal = false;  // query row i sees keys up to i only
+  bool causal = false;  // query row i sees keys up to i only. REQUIRES: key_begin == 0
   bool first = false;   // of the parts: the sums begin here, for all rows
 };
 

@@ -45,19 +45,6 @@ void linear_weight(std::int64_t m, std::int64_t n, std::int64_t k, const float* 
                    float* dw) {
   kernels().linear_weight(m, n, k, dy, x, dw);
 }
-void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha) {
-  kernels().tile_product(m, n, k, a, lda, b, ldb, c, ldc, alpha);
-}
-void tile_add(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-              const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  kernels().tile_add(m, n, k, a, lda, b, ldb, c, ldc);
-}
-void tile_add_transposed(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                         std::int64_t lda, const float* b, std::int64_t ldb, float* c,
-                         std::int64_t ldc) {
-  kernels().tile_add_transposed(m, n, k, a, lda, b, ldb, c, ldc);
-}
 void layer_norm(std::int64_t rows, std::int64_t h, const float* x, const float* weight,
                 const float* bias, double epsilon, float* y, float* statistics) {
   kernels().layer_norm(rows, h, x, weight, bias, epsilon, y, statistics);
@@ -106,6 +93,15 @@ void attention(const AttentionShape& shape, const float* qkv, float* o, float* l
 void attention_backward(const AttentionShape& shape, const float* d_o, const float* qkv,
                         const float* o, const float* lse, float* dqkv, float* delta) {
   kernels().attention_backward(shape, d_o, qkv, o, lse, dqkv, delta);
+}
+void attention_part(const AttentionPart& part, const float* qkv, const float* kv, float* sum,
+                    float* lse) {
+  kernels().attention_part(part, qkv, kv, sum, lse);
+}
+void attention_part_backward(const AttentionPart& part, const float* d_o, const float* qkv,
+                             const float* kv, const float* o, const float* lse, float* dq,
+                             float* dkv, float* delta) {
+  kernels().attention_part_backward(part, d_o, qkv, kv, o, lse, dq, dkv, delta);
 }
 void row_maxima(std::int64_t rows, std::int64_t columns, std::int64_t valid, const float* logits,
                 float* maxima) {

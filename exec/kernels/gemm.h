@@ -23,16 +23,6 @@ void linear_input(std::int64_t m, std::int64_t n, std::int64_t k, const float* d
 // dw(n, k) += dy(m, n)^T x(m, k)
 void linear_weight(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, const float* x,
                    float* dw);
-// c(m, n) = alpha a(m, k) b(n, k)^T, rows `lda`, `ldb`, `ldc` apart: scores of a tile
-void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha);
-// c(m, n) += a(m, k) b(k, n)
-void tile_add(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-              const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
-// c(m, n) += a(k, m)^T b(k, n)
-void tile_add_transposed(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                         std::int64_t lda, const float* b, std::int64_t ldb, float* c,
-                         std::int64_t ldc);
 
 std::string_view instruction_set();  // "avx512", "avx2", "baseline"
 

@@ -14,9 +14,6 @@ struct KernelTable {
   decltype(&exec::linear_bias) linear_bias = nullptr;
   decltype(&exec::linear_input) linear_input = nullptr;
   decltype(&exec::linear_weight) linear_weight = nullptr;
-  decltype(&exec::tile_product) tile_product = nullptr;
-  decltype(&exec::tile_add) tile_add = nullptr;
-  decltype(&exec::tile_add_transposed) tile_add_transposed = nullptr;
   decltype(&exec::layer_norm) layer_norm = nullptr;
   decltype(&exec::layer_norm_backward) layer_norm_backward = nullptr;
   decltype(&exec::rms_norm) rms_norm = nullptr;
@@ -29,6 +26,8 @@ struct KernelTable {
   decltype(&exec::swiglu_backward) swiglu_backward = nullptr;
   decltype(&exec::attention) attention = nullptr;
   decltype(&exec::attention_backward) attention_backward = nullptr;
+  decltype(&exec::attention_part) attention_part = nullptr;
+  decltype(&exec::attention_part_backward) attention_part_backward = nullptr;
   decltype(&exec::row_maxima) row_maxima = nullptr;
   decltype(&exec::row_sums) row_sums = nullptr;
   decltype(&exec::loss_and_gradient) loss_and_gradient = nullptr;

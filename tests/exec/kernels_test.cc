@@ -38,7 +38,7 @@ void expect_near(const Floats& is, const std::function<double(std::int64_t)>& sh
   EXPECT_LE(worst, bound) << "element " << where;
 }
 
-// Shapes around the edges of tiles (6, 8 rows; 16, 48 columns), runs (32) and blocks (192, 256,
+// Shapes around the edges of tiles (6, 8 rows; 16, 48 columns), runs (64) and blocks (192, 256,
 // 1536).
 TEST(Kernels, ProductsOfAllFormsAndShapes) {
   const std::int64_t shapes[][3] = {{1, 1, 1},     {2, 3, 5},    {6, 16, 32},   {7, 17, 33},
