@@ -53,9 +53,9 @@ enum class ProcessLink : std::uint8_t { None, Memory, Tcp };
 struct CollectivePoint {
   CollectiveOp op = CollectiveOp::AllReduce;
   std::int32_t ranks = 2, nodes = 1;
-  ProcessLink between_processes = ProcessLink::None;
   std::int64_t bytes = 0;  // the whole array, as nccl-tests counts (send/recv: the message)
   double time_us = 0;
+  ProcessLink between_processes = ProcessLink::None;
 };
 
 enum class CopyDirection : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };

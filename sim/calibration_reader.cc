@@ -70,9 +70,9 @@ CollectivePoint collective_point(const JsonValue& from) {
       .op = word(from, "op", kCollectiveNames, CollectiveOp::AllReduce),
       .ranks = static_cast<std::int32_t>(integer(from, "ranks", 2)),
       .nodes = static_cast<std::int32_t>(integer(from, "nodes", 1)),
-      .between_processes = word(from, "between_processes", kProcessLinkNames, ProcessLink::None),
       .bytes = integer(from, "bytes", 1),
-      .time_us = number(from, "time_us")};
+      .time_us = number(from, "time_us"),
+      .between_processes = word(from, "between_processes", kProcessLinkNames, ProcessLink::None)};
 }
 
 template <class Point, class Make>
