@@ -320,9 +320,8 @@ TEST(CollectiveCost, DemandsNoMoreThanItsLinksHave) {
 TEST(CollectiveCost, TakesTheClustersOwnMeasurementFirst) {
   auto dgx = machine("dgx-a100-80gb");
   dgx->cluster.calibration = Calibration{};
-  dgx->cluster.calibration->collectives = {
-      {CollectiveOp::AllReduce, 8, 1, ProcessLink::None, 1 << 20, 50},
-      {CollectiveOp::AllReduce, 8, 1, ProcessLink::None, 1 << 22, 200}};
+  dgx->cluster.calibration->collectives = {{CollectiveOp::AllReduce, 8, 1, 1 << 20, 50},
+                                           {CollectiveOp::AllReduce, 8, 1, 1 << 22, 200}};
   const Result<CollectiveTables> tables =
       read_collective_tables("scenarios/kernels/collectives.json");
   ASSERT_TRUE(tables);
