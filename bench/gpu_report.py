@@ -125,10 +125,11 @@ def kernels(calibration):
     rows = ["| kernel | size | achieved | of the best measured |", "|---|---|---|---|"]
     for p in sorted(c["gemm"], key=product)[-3:]:
         rows.append(f"| product {p['layout']} | {p['m']} × {p['n']} × {p['k']} | {product(p):.1f} TFLOP/s | {100 * product(p) / best:.0f} % |")
-    for p in c["attention"]:  # causal: two products of half a square forward, five backward
+    for p in c["attention"]:  # causal: two products of half a square forward, five backward; else of the square
         flops = (5 if p["direction"] == "backward" else 2) * p["batch"] * p["heads"] * p["head_dim"] * p["sequence"] ** 2
-        rate = 1e-6 * flops / p["time_us"]
-        rows.append(f"| attention {p['direction']} | {p['batch']} × {p['heads']} heads of {p['head_dim']}, {p['sequence']} tokens | "
+        rate = 1e-6 * flops * (1 if p["causal"] else 2) / p["time_us"]
+        part = ", another's keys" if not p["causal"] else ", own keys of a ring" if p.get("part") else ""
+        rows.append(f"| attention {p['direction']}{part} | {p['batch']} × {p['heads']} heads of {p['head_dim']}, {p['sequence']} tokens | "
                     f"{rate:.1f} TFLOP/s | {100 * rate / best:.0f} % |")
     for name, p in largest.items():
         rows.append(f"| {name} | {p['bytes']} B | {moved(p):.1f} GB/s | {100 * moved(p) / roof:.0f} % |")

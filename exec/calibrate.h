@@ -38,8 +38,9 @@ struct KernelTime {
   double us = 0;
 };
 struct AttentionTime {
-  // Masked: the whole. Else a part of it: as many queries as keys, added to what other parts gave.
-  bool backward = false, causal = true;
+  // Masked: the whole, or the part of its own keys. Without a mask: a part with as many queries as
+  // keys. Parts are added to what others gave, in fp32.
+  bool backward = false, causal = true, part = false;
   std::int64_t heads = 0, sequence = 0, head_dim = 0;
   double us = 0;
   std::int64_t samples = 1;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exec/calibrate_parts.h"
+#include "schedules/sizes.h"
 
 namespace rehearse::exec {
 namespace {
@@ -214,6 +215,10 @@ class MemoryBound {
   std::map<std::int64_t, float*> moments_, summed_;
 };
 
+struct AttentionForm {
+  bool backward = false, causal = true, part = false;
+};
+
 void attention_point(Calibration& c, const AttentionShape& shape) {
   const std::int64_t out = shape.tokens * shape.heads * shape.head_dim,
                      in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens,
@@ -224,24 +229,33 @@ void attention_point(Calibration& c, const AttentionShape& shape) {
   float *qkv = c.warm.next(in), *o = c.warm.next(out), *d_o = c.warm.next(out);
   float *lse = c.warm.next(rows), *delta = c.warm.next(rows), *dqkv = c.warm.next(in);
   float *kv = c.warm.next(keys), *dkv = c.warm.next(keys), *dq = c.warm.next(out);
-  const AttentionPart part{.shape = shape,
-                           .query_end = shape.sequence,
-                           .key_end = shape.sequence,
-                           .key_stride = shape.kv_columns()};
-  const auto measure = [&](bool backward, bool causal, const std::function<void()>& work) {
+  const auto measure = [&](const AttentionForm& form, const std::function<void()>& work) {
     const double us = c.watch.median_us(work);
-    c.tables.attention.push_back({backward, causal, shape.heads, shape.sequence, shape.head_dim, us,
+    c.tables.attention.push_back({form.backward, form.causal, form.part, shape.heads,
+                                  shape.sequence, shape.head_dim, us,
                                   shape.tokens / shape.sequence});
   };
-  measure(false, true, [&] { c.backend.attention(kLane, shape, qkv, o, lse); });
-  measure(true, true,
+  measure({}, [&] { c.backend.attention(kLane, shape, qkv, o, lse); });
+  measure({.backward = true},
           [&] { c.backend.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
-  if (c.gpu()) return;  // priced by the whole's rate
-  // A part finds sums that are already there: those of the whole.
-  measure(false, false, [&] { c.backend.attention_part(kLane, part, qkv, kv, o, lse); });
-  measure(true, false, [&] {
-    c.backend.attention_part_backward(kLane, part, d_o, qkv, kv, o, lse, dq, dkv, delta);
-  });
+  // The own part comes first forward and last backward, others find sums that are already there. On
+  // a CPU it is the whole: one kernel, one type.
+  for (const bool causal : {true, false}) {
+    if (causal && !c.gpu()) continue;
+    AttentionPart part{.shape = shape,
+                       .query_end = shape.sequence,
+                       .key_end = shape.sequence,
+                       .key_stride = causal ? shape.columns() : shape.kv_columns(),
+                       .causal = causal,
+                       .first = causal};
+    const float* met = causal ? qkv : kv;
+    measure({.causal = causal, .part = true},
+            [&] { c.backend.attention_part(kLane, part, qkv, met, o, lse); });
+    part.first = false;
+    measure({.backward = true, .causal = causal, .part = true}, [&] {
+      c.backend.attention_part_backward(kLane, part, d_o, qkv, met, o, lse, dq, dkv, delta);
+    });
+  }
 }
 
 }  // namespace
@@ -252,32 +266,40 @@ void measure_memory_bound(Calibration& c) {
 
 void measure_attention(Calibration& c) {
   std::vector<AttentionShape> shapes;
-  const auto add = [&](std::int64_t samples, std::int64_t sequence, std::int64_t dim) {
+  const auto add = [&](std::int64_t samples, std::int64_t sequence, std::int64_t heads,
+                       std::int64_t dim) {
     const AttentionShape shape{.tokens = samples * sequence,
                                .sequence = sequence,
-                               .heads = c.sizes.heads,
-                               .kv_heads = c.sizes.heads,
+                               .heads = heads,
+                               .kv_heads = heads,
                                .head_dim = dim};
     const auto same = [&](const AttentionShape& other) {
-      return other.tokens == shape.tokens && other.sequence == sequence && other.head_dim == dim;
+      return other.tokens == shape.tokens && other.sequence == sequence && other.heads == heads &&
+             other.head_dim == dim;
     };
     if (std::ranges::none_of(shapes, same)) shapes.push_back(shape);
   };
   const auto samples = [&](std::int64_t sequence) {
     return std::max<std::int64_t>(1, c.sizes.attention_tokens / sequence);
   };
-  const CalibrateSizes::Range& range = c.sizes.sequence;
-  for (const std::int64_t dim : {16, 32, 64, 128}) {
-    if (c.gpu() && dim < 64) continue;  // padded to 64
-    for (std::int64_t sequence = range.first; sequence <= range.last; sequence *= range.factor) {
-      add(samples(sequence), sequence, dim);
-    }
-  }
+  // First, for the first of a length is the one that is read.
   for (const Scenario& scenario : c.options.scenarios) {
     const Plan& plan = scenario.plan;
     const std::int64_t sequence =
         plan.sequence_length / plan.context_parallel / plan.sequence_slices;
-    add(samples(sequence), sequence, scenario.model.head_dim);
+    if (c.gpu()) {  // which it fills more or less
+      const RankShape rank = rank_shape(scenario.model, plan);
+      add(rank.tokens / sequence, sequence, rank.heads, rank.head_dim);
+    } else {
+      add(samples(sequence), sequence, c.sizes.heads, scenario.model.head_dim);
+    }
+  }
+  const CalibrateSizes::Range& range = c.sizes.sequence;
+  for (const std::int64_t dim : {16, 32, 64, 128}) {
+    if (c.gpu() && dim < 64) continue;  // padded to 64
+    for (std::int64_t sequence = range.first; sequence <= range.last; sequence *= range.factor) {
+      add(samples(sequence), sequence, c.sizes.heads, dim);
+    }
   }
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     attention_point(c, shapes[i]);

@@ -99,14 +99,12 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   }
   out["memory_bound"] = std::exchange(points, Json::array());
   for (const AttentionTime& p : t.attention) {
-    points.push_back({{"kernel", "flash2"},
-                      {"direction", p.backward ? "backward" : "forward"},
-                      {"causal", p.causal},
-                      {"batch", p.samples},
-                      {"heads", p.heads},
-                      {"sequence", p.sequence},
-                      {"head_dim", p.head_dim},
-                      {"time_us", rounded_us(p.us)}});
+    Json point{{"kernel", "flash2"},     {"direction", p.backward ? "backward" : "forward"},
+               {"causal", p.causal},     {"batch", p.samples},
+               {"heads", p.heads},       {"sequence", p.sequence},
+               {"head_dim", p.head_dim}, {"time_us", rounded_us(p.us)}};
+    if (p.causal && p.part) point["part"] = true;
+    points.push_back(std::move(point));
   }
   out["attention"] = std::exchange(points, Json::array());
   for (const ExchangeTime& p : t.exchanges) {

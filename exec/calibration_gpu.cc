@@ -18,7 +18,7 @@ double rate(const GemmTime& p) {  // FLOP/s
 double rate(const KernelTime& p) {  // B/s
   return 1e6 * static_cast<double>(p.bytes) / p.us;
 }
-// Causal: two products of half a square forward, five backward.
+// The causal whole: two products of half a square forward, five backward.
 double rate(const AttentionTime& p) {
   const double square = static_cast<double>(p.sequence) * static_cast<double>(p.sequence);
   return (p.backward ? 5e6 : 2e6) * static_cast<double>(p.samples * p.heads * p.head_dim) * square /
@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, double>> gpu_scalars(const MachineTables& t) 
   for (const bool backward : {false, true}) {
     double best = 0;
     for (const AttentionTime& p : t.attention) {
-      if (p.backward == backward) best = std::max(best, rate(p));
+      if (p.backward == backward && !p.part) best = std::max(best, rate(p));
     }
     share(std::string("attention.flash2.") + (backward ? "backward" : "forward"), best, peak);
   }

@@ -184,23 +184,31 @@ double issue_us(const ComputeCosts& costs, const Plan& plan) {
                                            : costs.scalars.issue_us;
 }
 
+// What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
+// products and bandwidths are among the scalars).
+void use_measured(const Cluster& cluster, const Transformer& model, const Plan& plan,
+                  ComputeCosts& costs) {
+  const RankShape shape = rank_shape(model, plan);
+  const std::int64_t sequence = std::max<std::int64_t>(
+      1, plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices));
+  costs.attention_size = {.samples = shape.tokens / sequence,
+                          .heads = shape.heads,
+                          .head_dim = shape.head_dim,
+                          .sequence = sequence,
+                          .kv_heads = shape.kv_heads};
+  costs.vocabulary = shape.vocabulary;
+  costs.rms_norms = model.norm == NormKind::RmsNorm;
+  const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;
+  if (!cluster.calibration || cpu != fp32) return;
+  costs.measured_attention.emplace(*cluster.calibration, cpu ? 1 : cluster.gpu.sm_count);
+  if (cpu) costs.measured.emplace(*cluster.calibration);
+}
+
 ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
                       KernelScalars scalars) {
   ComputeCosts costs{.scalars = std::move(scalars)};
   costs.sharing = worker_sharing(cluster);
-  if (cluster.workers > 0 && cluster.calibration && plan.runtime == Runtime::Rehearse &&
-      plan.precision.compute == ComputeType::Fp32) {
-    costs.measured.emplace(*cluster.calibration);
-    const RankShape shape = rank_shape(model, plan);
-    const std::int64_t sequence =
-        plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices);
-    costs.attention_size = {.samples = shape.tokens / sequence,
-                            .heads = shape.heads,
-                            .head_dim = shape.head_dim,
-                            .sequence = sequence};
-    costs.vocabulary = shape.vocabulary;
-    costs.rms_norms = model.norm == NormKind::RmsNorm;
-  }
+  if (plan.runtime == Runtime::Rehearse) use_measured(cluster, model, plan, costs);
   costs.fuses = cluster.workers == 0 && plan.runtime == Runtime::Rehearse;
   const ComputeType type = plan.precision.compute;
   costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();

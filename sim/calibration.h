@@ -34,6 +34,7 @@ struct MemoryBoundPoint {
 struct AttentionPoint {
   AttentionKernel kernel = AttentionKernel::Flash2;
   bool backward = false, causal = true;
+  bool part = false;  // of one whose keys come in parts: added to what others gave
   std::int64_t batch = 1, heads = 0, kv_heads = 0, sequence = 0, head_dim = 0;
   double time_us = 0;
 };

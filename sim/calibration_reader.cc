@@ -54,9 +54,11 @@ GemmPoint gemm_point(const JsonValue& from) {
 
 AttentionPoint attention_point(const JsonValue& from) {
   const std::int64_t heads = integer(from, "heads", 1);
+  const bool causal = flag(from, "causal", true);
   return {.kernel = word(from, "kernel", kAttentionKernelNames, AttentionKernel::Flash2),
           .backward = text(from, "direction") == "backward",
-          .causal = flag(from, "causal", true),
+          .causal = causal,
+          .part = flag(from, "part", !causal),
           .batch = integer(from, "batch", 1),
           .heads = heads,
           .kv_heads = integer(from, "kv_heads", heads),

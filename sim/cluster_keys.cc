@@ -249,6 +249,7 @@ constexpr std::array kAttentionKeys{
     KeySpec{.name = "kernel", .types = kString, .choices = kAttentionKernelNames, .required = true},
     KeySpec{.name = "direction", .types = kString, .choices = kDirections, .required = true},
     flag("causal"),
+    flag("part"),
     optional_count("batch"),
     elements("heads"),
     optional_count("kv_heads"),

@@ -15,9 +15,6 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
   if (node.kind == NodeKind::Gemm) {
     time = tables.gemm(node);
     shared = costs.sharing.matrix_products;
-  } else if (node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward) {
-    time = tables.attention(node, costs.attention_size);
-    shared = costs.sharing.attention;
   } else {
     const std::string_view op = MeasuredKernels::memory_op(node, costs.rms_norms);
     if (op.empty()) return NodeCost{.level = CostLevel::Measured};  // no kernel of its own
@@ -33,15 +30,15 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
 }  // namespace
 
 NodeCost price_node(const ComputeCosts& costs, const Node& node) {
+  if (node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward) {
+    return measured_attention_cost(costs, node).value_or(attention_cost(costs, node));
+  }
   if (costs.measured) {
     if (const std::optional<NodeCost> cost = measured_cost(costs, node)) return *cost;
   }
   switch (node.kind) {
     case NodeKind::Gemm:
       return gemm_cost(costs, node);
-    case NodeKind::Attention:
-    case NodeKind::AttentionBackward:
-      return attention_cost(costs, node);
     default:
       return memory_bound_cost(costs, memory_class(node.kind), static_cast<double>(node.bytes));
   }

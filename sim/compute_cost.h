@@ -5,6 +5,7 @@
 
 #include "schedules/body.h"
 #include "sim/kernel_scalars.h"
+#include "sim/measured_attention.h"
 #include "sim/measured_kernels.h"
 #include "sim/worker_sharing.h"
 
@@ -19,13 +20,15 @@ struct ComputeCosts {
   std::int32_t sms = 0;
   double clock = 1;  // power: share of the full tensor clock, (0, 1]
   AttentionKernel attention = AttentionKernel::Flash2;
-  bool fuses = false;         // our executor on a GPU (fused_nodes.h)
-  bool fp8 = false;           // nodes with fp8 run in 8 bit
-  std::int64_t sequence = 0;  // of attention, for its length term [tokens]
+  bool fuses = false;            // our executor on a GPU (fused_nodes.h)
+  bool fp8 = false;              // nodes with fp8 run in 8 bit
+  std::int64_t sequence = 0;     // of attention, for its length term [tokens]
+  AttentionSize attention_size;  // of one rank of our executor
+  // Our executor's attention was measured there: its points come before the formula.
+  std::optional<MeasuredAttention> measured_attention;
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are
   // silent.
   std::optional<MeasuredKernels> measured;
-  AttentionSize attention_size;  // of one rank
   bool rms_norms = false;
   std::int64_t vocabulary = 0;  // of one rank
   WorkerSharing sharing;

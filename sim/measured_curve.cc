@@ -1,9 +1,20 @@
 #include "sim/measured_curve.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 namespace rehearse::sim {
+
+Bracket bracket(std::span<const std::int64_t> axis, std::int64_t x) {
+  const auto log_of = [](std::int64_t y) { return std::log(static_cast<double>(y)); };
+  if (x <= axis.front()) return {axis.front(), axis.front(), 0, x < axis.front()};
+  if (x >= axis.back()) return {axis.back(), axis.back(), 0, x > axis.back()};
+  const auto above = std::ranges::lower_bound(axis, x);
+  if (*above == x) return {x, x, 0, false};
+  const std::int64_t low = *(above - 1);
+  return {low, *above, (log_of(x) - log_of(low)) / (log_of(*above) - log_of(low)), false};
+}
 
 std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,
                                     std::span<const double> time_us, std::int64_t at) {

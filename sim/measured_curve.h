@@ -15,6 +15,15 @@ struct CurveTime {
   CostLevel level = CostLevel::Interpolated;  // Measured at a point, Formula outside the points
 };
 
+// Where x stands on an axis: the points below and above, and the share of the upper one in ln x.
+struct Bracket {
+  std::int64_t below = 1, above = 1;
+  double share = 0;
+  bool outside = false;
+};
+// REQUIRES: axis ascending, not empty.
+Bracket bracket(std::span<const std::int64_t> axis, std::int64_t x);
+
 // Straight lines in log(time) over log(bytes); below the smallest size its time, above the largest
 // its bandwidth. `bytes` ascending; the arrays have equal length. Empty without points.
 std::optional<CurveTime> read_curve(std::span<const std::int64_t> bytes,

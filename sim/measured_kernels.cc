@@ -15,21 +15,6 @@ double flops_of(const std::array<std::int64_t, 3>& shape) {
          static_cast<double>(shape[2]);
 }
 
-// Where x stands on an axis: the points below and above, and the share of the upper one.
-struct Bracket {
-  std::int64_t below = 1, above = 1;
-  double share = 0;
-  bool outside = false;
-};
-Bracket bracket(const std::vector<std::int64_t>& axis, std::int64_t x) {
-  if (x <= axis.front()) return {axis.front(), axis.front(), 0, x < axis.front()};
-  if (x >= axis.back()) return {axis.back(), axis.back(), 0, x > axis.back()};
-  const auto above = std::ranges::lower_bound(axis, x);
-  if (*above == x) return {x, x, 0, false};
-  const std::int64_t low = *(above - 1);
-  return {low, *above, (log_of(x) - log_of(low)) / (log_of(*above) - log_of(low)), false};
-}
-
 std::size_t role_of(const GemmPoint& point) {
   return point.accumulate ? 2 : point.layout == "NN" ? 1 : 0;
 }
@@ -49,11 +34,6 @@ MeasuredKernels::MeasuredKernels(const Calibration& calibration) {
     curve.time_us.insert(curve.time_us.begin() + (place - curve.at.begin()), time_us);
     curve.at.insert(place, at);
   };
-  for (const AttentionPoint& point : calibration.attention) {
-    const auto heads = static_cast<double>(point.batch * point.heads);
-    Curve& curve = attention_[{point.backward, point.causal}][point.head_dim];
-    insert(curve, point.sequence, point.time_us / heads);
-  }
   for (const MemoryBoundPoint& point : calibration.memory_bound) {
     insert(memory_[{point.op, point.backward}], point.bytes, point.time_us);
   }
@@ -130,46 +110,6 @@ std::optional<CurveTime> MeasuredKernels::gemm(const Node& node) const {
   };
   const auto& [point, time_us] = *std::ranges::min_element(products.time_us, {}, distance);
   return CurveTime{time_us * 1e-6 * flops_of(shape) / flops_of(point), CostLevel::Formula};
-}
-
-std::optional<CurveTime> MeasuredKernels::attention(AttentionForm form,
-                                                    const AttentionSize& size) const {
-  const auto curves = attention_.find(form);
-  if (curves == attention_.end()) return std::nullopt;
-  std::vector<std::int64_t> dims;
-  for (const auto& [dim, curve] : curves->second) dims.push_back(dim);
-  const Bracket at = bracket(dims, size.head_dim);
-  const auto read = [&](std::int64_t dim) {
-    const Curve& curve = curves->second.at(dim);
-    CurveTime time = *read_curve(curve.at, curve.time_us, size.sequence);
-    if (size.sequence > curve.at.back()) {  // work grows with the square
-      time.seconds *= static_cast<double>(size.sequence) / static_cast<double>(curve.at.back());
-    }
-    return time;
-  };
-  CurveTime time = read(at.below);
-  if (at.above != at.below) {
-    const CurveTime above = read(at.above);
-    time.seconds =
-        std::exp(std::log(time.seconds) * (1 - at.share) + std::log(above.seconds) * at.share);
-    time.level = std::max({time.level, above.level, CostLevel::Interpolated});
-  } else if (at.outside) {
-    time.seconds *= static_cast<double>(size.head_dim) / static_cast<double>(at.below);
-    time.level = CostLevel::Formula;
-  }
-  time.seconds *= static_cast<double>(size.samples * size.heads);
-  return time;
-}
-
-std::optional<CurveTime> MeasuredKernels::attention(const Node& node,
-                                                    const AttentionSize& size) const {
-  AttentionForm form{.backward = node.kind == NodeKind::AttentionBackward,
-                     .causal = node.step <= 0 && node.slice < 0};
-  if (!attention_.contains(form)) form.causal = true;
-  std::optional<CurveTime> time = attention(form, size);
-  // A block of the ring is half a square, a sequence of slices as their mean more than one.
-  if (time) time->seconds *= node.flops / form.flops(size);
-  return time;
 }
 
 std::optional<CurveTime> MeasuredKernels::memory_bound(std::string_view op, bool backward,

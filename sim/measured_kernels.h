@@ -18,23 +18,6 @@
 
 namespace rehearse::sim {
 
-// Of one rank's attention: what a node does not say.
-struct AttentionSize {
-  std::int64_t samples = 1, heads = 1, head_dim = 1, sequence = 1;
-};
-
-// Of attention: the causal whole, or queries that meet a block of keys, all of which they see.
-struct AttentionForm {
-  bool backward = false, causal = true;
-  auto operator<=>(const AttentionForm&) const = default;
-  // As a node counts them: two products forward and five backward, under the mask half of each.
-  double flops(const AttentionSize& size) const {
-    return (backward ? 5.0 : 2.0) * (causal ? 1.0 : 2.0) *
-           static_cast<double>(size.samples * size.sequence) *
-           static_cast<double>(size.sequence * size.heads) * static_cast<double>(size.head_dim);
-  }
-};
-
 class MeasuredKernels {
  public:
   // The points of `calibration` for fp32.
@@ -44,11 +27,6 @@ class MeasuredKernels {
   // gradients NT into an output that is read first (column-major words, as cuBLAS has them).
   // Empty: no such product was measured.
   std::optional<CurveTime> gemm(const Node& node) const;
-  // Heads and samples are worked off one after another: time per head over the sequence length.
-  std::optional<CurveTime> attention(AttentionForm form, const AttentionSize& size) const;
-  // A node's. The own block of attention in parts is causal and runs as a whole of its size does;
-  // others see no mask. Tables without points of those: at the rate of the whole.
-  std::optional<CurveTime> attention(const Node& node, const AttentionSize& size) const;
   std::optional<CurveTime> memory_bound(std::string_view op, bool backward,
                                         std::int64_t bytes) const;
   // The word that a node's kernel has in the tables; empty: it has none. `rms`: RMS norms.
@@ -68,7 +46,6 @@ class MeasuredKernels {
   static CurveTime on_grid(const Products& products, const std::array<std::int64_t, 3>& shape);
 
   std::array<Products, 3> products_;  // Forward, InputGradient, WeightGradient
-  std::map<AttentionForm, std::map<std::int64_t, Curve>> attention_;  // by head_dim, by sequence
   std::map<std::pair<std::string, bool>, Curve, std::less<>> memory_;
 };
 

@@ -5,11 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "exec/calibration_file.h"
 #include "exec/cuda/make.h"
-#include "tests/cuda_double/device.h"
+#include "tests/cuda_double/prepared.h"
 
 namespace rehearse::exec {
 namespace {
@@ -26,14 +27,43 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
   ASSERT_TRUE(tables) << tables.error().message;
   const MachineTables& t = tables.value();
   EXPECT_EQ(t.gemm.size(), 3u * 2 * 2 * 2);
-  EXPECT_EQ(t.attention.size(), 2u * 2 * 2);  // two head sizes, two lengths, two directions
+  // Two head sizes, two lengths, two directions: the whole, the part of its own keys and another's.
+  EXPECT_EQ(t.attention.size(), 2u * 2 * 2 * 3);
   EXPECT_EQ(t.attention.front().samples, 2);
+  for (const bool backward : {false, true}) {
+    for (const auto& [causal, part] : {std::pair{true, false}, {true, true}, {false, true}}) {
+      EXPECT_EQ(std::ranges::count_if(t.attention,
+                                      [&](const AttentionTime& p) {
+                                        return p.backward == backward && p.causal == causal &&
+                                               p.part == part && p.us > 0;
+                                      }),
+                4)
+          << backward << causal << part;
+    }
+  }
   EXPECT_EQ(t.copies.size(), 4u);
   EXPECT_EQ(t.kernels.size(), 21u * 2);
   EXPECT_GT(t.launch_us, 0);
   EXPECT_TRUE(t.exchanges.empty());
   EXPECT_FALSE(t.beside_collective);
   for (const KernelTime& point : t.kernels) EXPECT_GT(point.us, 0) << point.op;
+}
+
+// A rank of a ring of two with two slices: a quarter of the sequence, its heads, its samples;
+// before the grid, so that the simulator reads these.
+TEST(CalibrateOnDouble, MeasuresTheAttentionOfGivenScenarios) {
+  const Prepared p = prepare(Family::Gpt2, {"micro_batch=2", "context_parallel=2"});
+  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  ASSERT_TRUE(backend) << backend.error().message;
+  const Result<MachineTables> tables =
+      calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true), .scenarios = {p.scenario}});
+  ASSERT_TRUE(tables) << tables.error().message;
+  const std::vector<AttentionTime>& t = tables.value().attention;
+  EXPECT_EQ(t.size(), (2u * 2 + 1) * 2 * 3);
+  EXPECT_EQ(t.front().sequence, p.plan.sequence_length / 2);
+  EXPECT_EQ(t.front().samples, p.plan.micro_batch);
+  EXPECT_EQ(t.front().heads, p.scenario.model.heads);
+  EXPECT_EQ(t.front().head_dim, p.scenario.model.head_dim);
 }
 
 // What no arena and no buffer holds is the context's: the double says how much it takes.

@@ -28,7 +28,9 @@ MachineTables tables() {
                {"norm", true, 8192, 2.5},
                {"copy", false, 65536, 4.0},
                {"add", false, 65536, 8.0}};
-  t.attention = {{true, true, 2, 128, 64, 33.0}, {false, false, 2, 64, 64, 11.0}};
+  t.attention = {{true, true, false, 2, 128, 64, 33.0},
+                 {false, false, true, 2, 64, 64, 11.0},
+                 {false, true, true, 2, 64, 64, 7.0}};
   t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0},
                  {OpKind::Send, 2, 4096, 1.0},
                  {OpKind::Send, 2, 4096, 9.0, ExchangeTime::Way::Memory},
@@ -76,11 +78,15 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.memory_bound[1].backward);
   EXPECT_EQ(c.memory_bound[1].bytes, 8192);
   EXPECT_EQ(c.memory_bound[1].time_us, 2.5);
-  ASSERT_EQ(c.attention.size(), 2u);
+  ASSERT_EQ(c.attention.size(), 3u);
   EXPECT_TRUE(c.attention[0].backward);
   EXPECT_EQ(c.attention[0].sequence, 128);
   EXPECT_TRUE(c.attention[0].causal);
+  EXPECT_FALSE(c.attention[0].part);
   EXPECT_FALSE(c.attention[1].causal);
+  EXPECT_TRUE(c.attention[1].part);
+  EXPECT_TRUE(c.attention[2].causal);
+  EXPECT_TRUE(c.attention[2].part);
   EXPECT_EQ(c.attention[1].time_us, 11);
   ASSERT_EQ(c.collectives.size(), 4u);
   EXPECT_EQ(c.collectives[0].op, sim::CollectiveOp::AllReduce);
@@ -114,7 +120,9 @@ TEST(CalibrationFile, TellsAGpusPeaksAndShares) {
   // 4 GB/ms is what an add reaches, a norm half of it.
   t.kernels = {{"add", false, 400'000'000, 100.0}, {"norm", false, 400'000'000, 200.0}};
   // 2 * 4 * 16 heads * 64 * 2048^2 FLOP in 100 us: 343.6 TFLOP/s.
-  t.attention = {{false, true, 16, 2048, 64, 100.0, 4}};
+  // Twice as fast as a part, which is another kernel's.
+  t.attention = {{false, true, false, 16, 2048, 64, 100.0, 4},
+                 {false, true, true, 16, 2048, 64, 50.0, 4}};
   t.copies = {{false, 50'000'000, 1000.0}, {true, 50'000'000, 1250.0}};
   t.exchanges = {{OpKind::AllReduce, 8, 800'000'000, 3500.0}};  // bus: 2 * 7/8 * 0.8 GB / 3.5 ms
   t.launch_us = 2.5;

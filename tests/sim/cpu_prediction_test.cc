@@ -89,39 +89,6 @@ TEST(MeasuredKernels, EveryFormOfAProductHasItsOwnPoints) {
               1e-12);
 }
 
-// 3 samples of 4 heads, each as long as the measured head took: 12 / 2 of the measured two.
-TEST(MeasuredKernels, AttentionIsCountedByHeads) {
-  Calibration calibration;
-  calibration.attention = {
-      {.heads = 2, .sequence = 128, .head_dim = 64, .time_us = 10},
-      {.backward = true, .heads = 2, .sequence = 128, .head_dim = 64, .time_us = 25}};
-  const MeasuredKernels kernels(calibration);
-  const AttentionSize size{.samples = 3, .heads = 4, .head_dim = 64, .sequence = 128};
-  EXPECT_NEAR(kernels.attention(AttentionForm{}, size)->seconds, 60e-6, 1e-12);
-  EXPECT_NEAR(kernels.attention(AttentionForm{.backward = true}, size)->seconds, 150e-6, 1e-12);
-  EXPECT_FALSE(MeasuredKernels(grid()).attention(AttentionForm{}, size));
-}
-
-// Queries that see a whole block were measured by themselves: nothing is made of the causal whole.
-TEST(MeasuredKernels, AttentionInPartsIsTakenFromParts) {
-  Calibration calibration;
-  calibration.attention = {
-      {.heads = 2, .sequence = 128, .head_dim = 64, .time_us = 10},
-      {.causal = false, .heads = 2, .sequence = 128, .head_dim = 64, .time_us = 70}};
-  const AttentionSize size{.samples = 3, .heads = 4, .head_dim = 64, .sequence = 128};
-  const double whole = AttentionForm{}.flops(size);
-  const Node own{.kind = NodeKind::Attention, .flops = whole, .step = 0};
-  const Node ring{.kind = NodeKind::Attention, .flops = whole, .step = 1};  // half of the square
-  const Node earlier{.kind = NodeKind::Attention, .flops = 2 * whole, .step = 0, .slice = 0};
-  const MeasuredKernels kernels(calibration);
-  EXPECT_NEAR(kernels.attention(own, size)->seconds, 60e-6, 1e-12);
-  EXPECT_NEAR(kernels.attention(ring, size)->seconds, 420e-6 / 2, 1e-12);
-  EXPECT_NEAR(kernels.attention(earlier, size)->seconds, 420e-6, 1e-12);
-  // Of tables that know the whole only: at its rate.
-  calibration.attention.pop_back();
-  EXPECT_NEAR(MeasuredKernels(calibration).attention(earlier, size)->seconds, 120e-6, 1e-12);
-}
-
 // Two cores, threads 1.5 times as slow when both compute.
 TEST(WorkerSharing, RanksShareTheCores) {
   const WorkerSharing sharing{.workers = 2};
