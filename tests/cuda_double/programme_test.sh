@@ -1,26 +1,46 @@
 #!/bin/bash
-# bench/gpu.sh on the DOUBLE: some of its parts, no time, and no Python; there is a folder of results each time. Usage:
-# programme_test.sh, in the project's root. The whole of it: DEVICE=double bench/gpu.sh
+# bench/gpu.sh on the DOUBLE: some of its parts, by stages, no time, and no Python; there is a folder of results each time.
+# Usage: programme_test.sh, in the project's root. The whole of it: DEVICE=double bench/gpu.sh
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 0; }
 case $("${BUILD:-build/release}/tests/cuda_double/rehearse_on_cuda_double" --version 2>/dev/null) in
   *gloo*) ;; *) echo "SKIPPED: no double with Gloo was built"; exit 0 ;;
 esac
 . tests/command.sh
 has() { grep -Eq -- "$1" "$work/out/summary.md" || fail "no \"$1\" in: $(cat "$work/out/summary.md")"; }
-programme() {  # programme VARIABLES...
-  env DEVICE=double "$@" bash bench/gpu.sh "$work/out" >"$work/said" 2>&1 || fail "exit $?: $(tail -3 "$work/said")"
+programme() {  # programme VARIABLES... [-- STAGES...]
+  local variables=()
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1") && shift; done
+  [ $# -gt 0 ] && shift
+  env DEVICE=double "${variables[@]}" bash bench/gpu.sh "$@" "$work/out" >"$work/said" 2>&1 || fail "exit $?: $(tail -3 "$work/said")"
   [ -s "$work/out.tar.gz" ] || fail "no archive"
   has " s in all"
 }
-programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_1|nccl_pipeline_parallel_2|calibrate|.*_124m-8)$'
+# Calls of one stage after another fill one folder, what one found stands beside what the others did.
+programme PYTHON=python3 PARTS='^(cpu|gradients.*|kernels|pipeline_parallel_[12]|nccl_pipeline_parallel_2)$' -- correct
 has "gradients of one step.*100 tensors.*reached"
 has "kernels against the CPU:.*PASSED"
-has "^\| pipeline_parallel=1 \| losses .*reached"
-has "^\| pipeline_parallel=2 \| .* \| losses .*reached"
+has "^\| pipeline_parallel=2 \| losses .*reached"
+[ "$(grep -c "pipeline_parallel=2 | losses" "$work/out/summary.md")" = 2 ] || fail "not in one process and over NCCL"
+cp "$work/out.tar.gz" "$work/correct.tar.gz"
+programme PYTHON=python3 PARTS='^(calibrate|.*_124m(-8)?)$' -- predict
+has "^\| 124m \| .* B \| yes"
 has "^\| 124m-8 \| .* B \| yes"
-grep -q "attention backward" "$work/out/kernels.md" || fail "no table of kernels"
+has "memory of 124m by"
+has "kernels against the CPU:.*PASSED"
+[ -s "$work/out/again_124m.out" ] || fail "the steps that are predicted were not measured beside their calibration"
+grep -q "attention backward, another's keys" "$work/out/kernels.md" || fail "no table of kernels"
+# Archives of calls elsewhere become one folder.
+bash bench/gpu.sh merge "$work/merged" "$work/correct.tar.gz" "$work/out.tar.gz" >/dev/null || fail "merge: $?"
+cmp -s "$work/merged/summary.md" "$work/out/summary.md" || fail "merged: $(diff "$work/merged/summary.md" "$work/out/summary.md")"
+# What a call promises: a stage of its own drops nothing; all of them in one may.
+for stage in correct speed predict; do
+  bash bench/gpu.sh list $stage | grep -q "nothing is dropped" || fail "$stage: $(bash bench/gpu.sh list $stage | tail -1)"
+done
+bash bench/gpu.sh list | grep -q "dropped: .*sanitizer_run" || fail "all: $(bash bench/gpu.sh list | tail -1)"
+# A group of parts without a function would be said to be unknown.
 programme SECONDS_IN_ALL=0
 has "calibrate: not run, the time is over"
+grep -q "command not found" "$work/said" && fail "$(grep "command not found" "$work/said")"
 programme PYTHON=false PARTS='^(cpu|pipeline_parallel_1)$'
 has "^\| pipeline_parallel=1 \| \*\*not known"
 exit $status

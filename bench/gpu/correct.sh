@@ -1,0 +1,114 @@
+# Of bench/gpu.sh: is what a GPU computes what the CPU computes? One function per group of bench/gpu/parts.txt.
+# shellcheck shell=bash disable=SC2154,SC2034
+layouts=("pipeline_parallel=1" "pipeline_parallel=2" "tensor_parallel=2" "context_parallel=2" "data_parallel=2 zero_stage=1"
+  "data_parallel=2 zero_stage=3" "tensor_parallel=2 pipeline_parallel=2" "pipeline_parallel=4 schedule=zb_h1")
+name_of() { tr ' =' '__' <<<"$1"; }
+ranks_of() {
+  local key ranks=1
+  for key in $1; do case $key in *parallel=*) ranks=$((ranks * ${key#*=})) ;; esac; done
+  echo $ranks
+}
+keys_of() {  # sets `keys`
+  keys=(--json "${one[@]}" --set plan.precision=fp32)
+  for key in $1; do keys+=(--set "plan.$key"); done
+}
+
+# It runs at all. Every layout computes what one rank computes: one run of the CPU is the reference of all of them.
+run_first() {
+  keys_of pipeline_parallel=1
+  attempt cpu "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}" --steps 10
+  attempt gradients_cpu "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}" --steps 1 --checkpoint "$out/state_cpu"
+  attempt first_step "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" --steps 2 &&
+    note "- two steps of a tiny model: losses $(report get "$out/first_step.out" 'r["losses"]')"
+  attempt gradients "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" --steps 1 --checkpoint "$out/state" &&
+    say "- gradients of one step, fp32, against the CPU's:" gradients "$out/state" "$out/state_cpu" 1e-4
+  rm -rf "$out/state" "$out/state_cpu"
+}
+
+run_kernels() {
+  [ "$device" = cpu ] && return
+  attempt kernels "${ours[@]}" "$kernels" --gtest_brief=1 ${small:+--gtest_filter=*Norm*}
+  note "- kernels against the CPU: $(grep -E '^\[ +(PASSED|FAILED) +\] [0-9]+ test' "$out/kernels.out" | tr '\n' ' ')"
+}
+
+# table TITLE ROWS...: behind what was said of parts that failed
+table() {
+  note ""
+  note "| layout, fp32, 10 steps, against one rank on the CPU | $1 |"
+  note "|---|---|"
+  shift
+  for row in "$@"; do note "$row"; done
+  note ""
+}
+run_layouts() {
+  local layout name here rows=()
+  for layout in "${layouts[@]}"; do
+    name=$(name_of "$layout") here="**failed**"
+    wanted "$name" || continue
+    keys_of "$layout"
+    attempt "$name" "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" --steps 10 &&
+      here=$(report curves "$out/$name.out" "$out/cpu.out" 1e-4)
+    rows+=("| $layout | $here |")
+  done
+  table "ranks of one process" "${rows[@]}"
+}
+
+# A process per rank, all on one GPU: each is another host to NCCL, which would else refuse to share it.
+over_nccl() {  # over_nccl NAME RANKS
+  local rank status=0 pids=() seconds=${limits[$1]}
+  [ "$nccl_failed" -ge 2 ] && { echo "not run, after two that failed" >"$out/$1.err"; return 1; }
+  [ "$(left)" -le "$seconds" ] && { echo "not run, the time is over" >"$out/$1.err"; return 1; }
+  port=$((${port:-29560} + 1))
+  for rank in $(seq 0 $(($2 - 1))); do
+    NCCL_HOSTID=rehearse$rank NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=2 \
+      RANK=$rank WORLD_SIZE=$2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+      timeout -k 5 "$seconds" "${rehearse[@]}" run "$tiny" --device cuda --timeout 10 "${keys[@]}" --steps 10 \
+      >"$out/$1.$rank.out" 2>"$out/$1.$rank.err" &
+    pids[rank]=$!
+  done
+  for rank in "${!pids[@]}"; do wait "${pids[rank]}" || status=1; done
+  cat "$out/$1".[0-9].err >"$out/$1.err"
+  mv "$out/$1.0.out" "$out/$1.out"
+  return $status
+}
+run_nccl() {
+  [ "$device" = cpu ] && return
+  local layout name there began nccl_failed=0 rows=()
+  for layout in "${layouts[@]}"; do
+    name=nccl_$(name_of "$layout") began=$SECONDS
+    wanted "$name" || continue
+    keys_of "$layout"
+    if over_nccl "$name" "$(ranks_of "$layout")"; then
+      there=$(report curves "$out/$name.out" "$out/cpu.out" 1e-4)
+    else
+      nccl_failed=$((nccl_failed + 1))
+      there="**failed**: $(tail -1 "$out/$name.err" | cut -c1-160)"
+    fi
+    echo "$name: $((SECONDS - began)) of ${limits[$name]} s" | tee -a "$out/steps.txt"
+    rows+=("| $layout | $there |")
+  done
+  table "NCCL, a process per rank" "${rows[@]}"
+}
+
+run_precision() {
+  local steps=${small:+10} hundred
+  hundred=(--device "$asked" --steps "${steps:-100}" --json "${one[@]}")
+  attempt fp32 "${rehearse[@]}" run "$tiny" "${hundred[@]}" --set plan.precision=fp32 &&
+    attempt bf16 "${rehearse[@]}" run "$tiny" "${hundred[@]}" --set "plan.precision=$half" &&
+    say "- $half against fp32 over $(report get "$out/fp32.out" 'r["steps"]') steps:" curves "$out/bf16.out" "$out/fp32.out" 1e-2
+}
+
+run_sanitizer() {
+  [ "$device" = cuda ] || return
+  local sanitizer='' at part
+  for at in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer /usr/local/cuda/compute-sanitizer/compute-sanitizer; do
+    [ -x "$at" ] && sanitizer=$at && break
+  done
+  [ -n "$sanitizer" ] || { note "- compute-sanitizer: there is none on this machine"; return; }
+  attempt sanitizer_kernels "${ours[@]}" "$sanitizer" --error-exitcode 9 "$kernels" --gtest_brief=1 --gtest_filter='*Attention*:*Norm*:*Loss*:*Pointwise*'
+  attempt sanitizer_run "${ours[@]}" "$sanitizer" --error-exitcode 9 "${rehearse[@]:2}" run "$tiny" --device cuda --steps 3 "${one[@]}" \
+    --set "plan.precision=$half" --set plan.pipeline_parallel=2
+  for part in kernels run; do
+    wanted "sanitizer_$part" && note "- compute-sanitizer, $part: $(grep -h 'ERROR SUMMARY' "$out/sanitizer_$part.out" "$out/sanitizer_$part.err" 2>/dev/null | head -1)"
+  done
+}

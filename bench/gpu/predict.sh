@@ -1,0 +1,35 @@
+# Of bench/gpu.sh: calibration, the kernels' table, steps predicted from it, memory. One function per group of
+# bench/gpu/parts.txt. Steps are those of the call that calibrated: another may have had another GPU.
+# shellcheck shell=bash disable=SC2154
+configurations=(124m 124m-8 355m 124m-16 124m-short 124m-recomputed 1558m)
+
+run_calibration() {
+  local shapes=() c
+  for c in "${configurations[@]}"; do shapes+=(--scenario "$out/$c.json"); done
+  rm -f "$out/machine.json"
+  attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
+  head -3 "$out/calibrate.out" | sed 's/^/- /' | tee -a "$piece"
+  report kernels "$out/machine.json" >"$out/kernels.md"
+  note "- every kernel against the measured ceilings: kernels.md"
+}
+
+run_prediction() {
+  [ -s "$out/machine.json" ] || { note "- no prediction: there is no calibration"; return; }
+  local c run rows=() runs=()
+  for c in "${configurations[@]}"; do
+    run=run_$c
+    if [[ $measured != *" $c "* ]]; then
+      wanted "again_$c" && run=again_$c
+      measure "$run" "$c" || continue
+    fi
+    attempt "dry_$c" "${rehearse[@]}" run "$out/$c.json" --device "$asked" --dry-run --json --cluster "$out/machine.cluster.json" || continue
+    rows+=("$(report prediction "$c" "$out/$run.out" "$out/dry_$c.out")")
+    [[ $c =~ ^(124m|1558m)$ && $device != cpu ]] && runs+=("$run")
+  done
+  note ""
+  note "| configuration, one GPU | predicted ms | measured ms | error | arena planned by the prediction / the run | planned = used |"
+  note "|---|---|---|---|---|---|"
+  for c in "${rows[@]}"; do note "$c"; done
+  note ""
+  for run in "${runs[@]}"; do say "- memory of ${run#*_} by cudaMemGetInfo:" memory "$out/$run.out" "$out/machine.json"; done
+}
