@@ -4,28 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "exec/kernels/table.h"
+#include "tests/exec/noise.h"
 
 namespace rehearse::exec {
 namespace {
 
-using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-Floats noise(std::int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Floats made(at(count));
-  for (float& x : made) x = normal(random);
-  return made;
-}
 
 // o, lse and dqkv of one causal attention, by the definition.
 struct Exact {

@@ -3,26 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "exec/kernels/kernels.h"
+#include "tests/exec/noise.h"
 
 namespace rehearse::exec {
 namespace {
-
-using Array = std::vector<float>;
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-Array noise(std::int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Array made(at(count));
-  for (float& x : made) x = normal(random);
-  return made;
-}
 
 struct Case {
   std::int64_t samples, sequence, heads, kv_heads, head_dim, ring;
@@ -36,7 +23,7 @@ std::int64_t whole_row(const Case& c, std::int64_t i, std::int64_t r) {
   return sample * c.sequence + number * chunk + within % chunk;
 }
 
-double distance(const Array& a, const Array& b) {
+double distance(const Floats& a, const Floats& b) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
@@ -59,25 +46,25 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
   local.sequence /= c.ring;
   const std::int64_t columns = whole.columns(), width = c.heads * c.head_dim,
                      kv = whole.kv_columns();
-  const Array qkv = noise(whole.tokens * columns, 1), d_o = noise(whole.tokens * width, 2);
-  Array o(at(whole.tokens * width)), lse(at(c.heads * whole.tokens)), delta = lse, dqkv = qkv;
+  const Floats qkv = noise(whole.tokens * columns, 1), d_o = noise(whole.tokens * width, 2);
+  Floats o(at(whole.tokens * width)), lse(at(c.heads * whole.tokens)), delta = lse, dqkv = qkv;
   attention(whole, qkv.data(), o.data(), lse.data());
   attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
                      delta.data());
 
   // Every rank's rows of an array of the whole.
-  const auto part_of = [&](const Array& all, std::int64_t rank, std::int64_t stride) {
-    Array mine;
+  const auto part_of = [&](const Floats& all, std::int64_t rank, std::int64_t stride) {
+    Floats mine;
     for (std::int64_t r = 0; r < local.tokens; ++r) {
       const auto from = all.begin() + whole_row(c, rank, r) * stride;
       mine.insert(mine.end(), from, from + stride);
     }
     return mine;
   };
-  std::vector<Array> q, blocks;  // qkv, and its keys and values packed, by rank
+  std::vector<Floats> q, blocks;  // qkv, and its keys and values packed, by rank
   for (std::int64_t rank = 0; rank < c.ring; ++rank) {
     q.push_back(part_of(qkv, rank, columns));
-    Array block;
+    Floats block;
     for (std::int64_t r = 0; r < local.tokens; ++r) {
       const auto row = q.back().begin() + r * columns;
       block.insert(block.end(), row + width, row + columns);
@@ -91,10 +78,10 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
     if (step > 0) (step <= rank ? made.key_end : made.query_begin) = rows / 2;
     return made;
   };
-  std::vector<Array> d_blocks(at(c.ring), Array(blocks[0].size(), 0.0F));
-  std::vector<Array> d_q;
+  std::vector<Floats> d_blocks(at(c.ring), Floats(blocks[0].size(), 0.0F));
+  std::vector<Floats> d_q;
   for (std::int64_t rank = 0; rank < c.ring; ++rank) {
-    Array sum(at(local.tokens * width)), own_lse(at(c.heads * local.tokens)), own_delta = own_lse;
+    Floats sum(at(local.tokens * width)), own_lse(at(c.heads * local.tokens)), own_delta = own_lse;
     for (std::int64_t step = 0; step < c.ring; ++step) {
       AttentionPart now = part(rank, step);
       now.first = step == 0;
@@ -102,8 +89,8 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
                      sum.data(), own_lse.data());
     }
     EXPECT_LE(distance(sum, part_of(o, rank, width)), 1e-6) << "o of rank " << rank;
-    const Array mine = part_of(d_o, rank, width);
-    Array dq(sum.size(), 99.0F);
+    const Floats mine = part_of(d_o, rank, width);
+    Floats dq(sum.size(), 99.0F);
     for (std::int64_t step = 1; step <= c.ring; ++step) {
       AttentionPart now = part(rank, step % c.ring);
       now.first = step == 1;
@@ -114,8 +101,8 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
     d_q.push_back(std::move(dq));
   }
   for (std::int64_t rank = 0; rank < c.ring; ++rank) {
-    const Array expected = part_of(dqkv, rank, columns);
-    Array got;
+    const Floats expected = part_of(dqkv, rank, columns);
+    Floats got;
     for (std::int64_t r = 0; r < local.tokens; ++r) {
       const auto q_row = d_q[at(rank)].begin() + r * width;
       const auto kv_row = d_blocks[at(rank)].begin() + r * kv;
