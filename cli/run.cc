@@ -272,13 +272,6 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   }
   if (const Result<> good = metrics.finish(); !good)
     return all.fail(good.error().message, kRunFailed);
-  if (stopped_by != 0) {
-    const std::string done = std::to_string(steps.value().back().step + 1);
-    return all.stopped("run: stopped after step " + done +
-                           (options.checkpoint.empty() ? ", without a checkpoint"
-                                                       : ", checkpoint in " + options.checkpoint),
-                       kSignalled + stopped_by);
-  }
   measurement.steps = std::move(steps).value();
   if (device.cuda()) {
     Result<exec::GpuFacts> facts = device.inspect(backend);
@@ -299,6 +292,13 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
         options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
+  }
+  if (stopped_by != 0) {
+    const std::string done = std::to_string(measurement.steps.back().step + 1);
+    return all.stopped("run: stopped after step " + done +
+                           (options.checkpoint.empty() ? ", without a checkpoint"
+                                                       : ", checkpoint in " + options.checkpoint),
+                       kSignalled + stopped_by);
   }
   all.leave();
   return kDone;

@@ -1,9 +1,8 @@
 // rehearse view: the timeline window; or, with a script, what it would show, without one.
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "cli/commands.h"
+#include "schedules/json_reader.h"
 #include "viz/import.h"
 #include "viz/offscreen.h"
 #include "viz/png.h"
@@ -39,10 +38,9 @@ std::string state_file() {
 
 Result<std::vector<viz::Event>> events_of(const std::string& path) {
   if (path.empty()) return std::vector<viz::Event>{};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{path + ": cannot read"};
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return viz::parse_script(text, path);
+  const Result<std::string> text = read_text_file(path, 1 << 26);
+  if (!text) return text.error();
+  return viz::parse_script(text.value(), path);
 }
 
 int replay(const viz::Session& session, const Options& options,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+
+#include "schedules/json_reader.h"
 
 namespace rehearse::exec {
 namespace {
@@ -46,11 +46,10 @@ Result<Data> Data::open(const std::string& source, std::int64_t vocabulary, std:
   data.vocabulary_ = vocabulary;
   data.seed_ = static_cast<std::uint64_t>(seed);
   if (source == "synthetic") return data;
-  std::error_code none;
-  if (std::filesystem::is_directory(source, none)) return Error{source + ": is a directory"};
-  std::ifstream in(source, std::ios::binary);
-  if (!in) return Error{source + ": cannot read"};
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const Result<std::string> read = read_text_file(source, kMost);
+  if (!read) return read.error();
+  const std::string& bytes = read.value();
   if (source.ends_with(".bin")) {
     Result<std::vector<std::int32_t>> tokens = read_bin(source, bytes);
     if (!tokens) return tokens.error();

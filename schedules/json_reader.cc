@@ -3,8 +3,10 @@
 #include "schedules/json_reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -272,7 +274,9 @@ Result<std::string> read_text_file(const std::string& path, std::int64_t limit) 
   if (size > static_cast<std::uintmax_t>(limit)) {
     return Error{printable(path, 4096) + ": larger than " + std::to_string(limit) + " bytes"};
   }
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{printable(path, 4096) + ": cannot be read: " + std::strerror(errno)};
   std::string text(size, '\0');
   in.read(text.data(), static_cast<std::streamsize>(size));
   if (!in) return Error{printable(path, 4096) + ": cannot be read"};

@@ -13,6 +13,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 
 #include "schedules/trace.h"
 #include "schedules/whole_file.h"
@@ -316,6 +317,8 @@ Result<Trace> read_trace(const std::string& path) {
 }
 
 bool is_trace_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // a pipe would be waited for
   std::array<char, kMagic.size()> magic{};
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return false;

@@ -1,10 +1,7 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <memory>
 
+#include "schedules/json_reader.h"
 #include "viz/import.h"
 
 #ifdef REHEARSE_ZLIB
@@ -14,27 +11,7 @@
 namespace rehearse::viz {
 namespace {
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-Result<std::string> read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return Error{path + ": cannot read: " + std::strerror(errno)};
-  std::string text;
-  constexpr std::size_t kPiece = std::size_t{1} << 22;
-  for (std::size_t size = 0;;) {
-    text.resize(size + kPiece);
-    const std::size_t got = std::fread(text.data() + size, 1, kPiece, file.get());
-    size += got;
-    if (got < kPiece) {
-      text.resize(size);
-      break;
-    }
-  }
-  if (std::ferror(file.get()) != 0) return Error{path + ": cannot read: " + std::strerror(errno)};
-  return text;
-}
+constexpr std::int64_t kMost = std::int64_t{1} << 34;  // 16 GiB: more is no trace
 
 bool is_gzip(std::string_view bytes) {
   return bytes.substr(0, 2) == "\x1f\x8b";
@@ -42,13 +19,12 @@ bool is_gzip(std::string_view bytes) {
 
 #ifdef REHEARSE_ZLIB
 Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 34;  // 16 GiB: more is no trace
   z_stream stream{};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) return Error{path + ": cannot inflate"};
   std::string out;
   std::size_t fed = 0;
   int state = Z_OK;
-  while (state == Z_OK && out.size() < kMost) {
+  while (state == Z_OK && out.size() < std::size_t{kMost}) {
     if (stream.avail_in == 0) {  // avail_in has 32 bits
       const std::size_t piece = std::min<std::size_t>(bytes.size() - fed, 1u << 30);
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + fed));
@@ -80,7 +56,7 @@ Result<std::string> gunzip(const std::string&, const std::string& path) {
 
 // The text of a file, inflated; it begins like JSON.
 Result<std::string> read_json(const std::string& path) {
-  Result<std::string> text = read_file(path);
+  Result<std::string> text = read_text_file(path, kMost);
   if (!text) return text.error();
   if (is_gzip(text.value())) {
     text = gunzip(text.value(), path);

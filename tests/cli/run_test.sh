@@ -19,7 +19,8 @@ else
   refused 3 CUDA run /no/such.json --device cuda
 fi
 refused 2 "not in" run "$scenario" --device tpu
-refused 2 "cannot read" run "$scenario" --data /no/such/text
+refused 2 "no such file" run "$scenario" --data /no/such/text
+refused 2 "train.data: /dev/zero: is not a regular file" run "$scenario" --data /dev/zero
 refused 2 "train.data" run "$scenario" --data "$work"
 refused 2 "cannot write" run "$scenario" --metrics /no/such/folder/m.jsonl
 refused 2 "cannot write" run "$scenario" --trace /no/such/folder/t.trace
@@ -64,6 +65,18 @@ done
 [ "$(losses "$work/a.json" | wc -l)" -eq 10 ] || fail "3 losses and 3 norms: $(losses "$work/a.json")"
 "$rehearse" run "$scenario" --json --set train.seed=2 >"$work/b.json"
 [ "$(losses "$work/a.json")" = "$(losses "$work/b.json")" ] && fail "the seed changes nothing"
+
+# Ctrl-C: what was measured until then is written, as at an end.
+"$rehearse" run "$scenario" --json --steps 1000000 --trace "$work/c.trace" --metrics "$work/c.jsonl" >"$work/c.json" 2>"$work/err" &
+tries=0
+while [ ! -s "$work/c.jsonl.partial" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries + 1)); done
+kill -INT $!
+wait $!
+got=$?
+[ $got -eq 130 ] || fail "INT: exit $got"
+one_line "$work/err" "stopped after step [0-9]*, without a checkpoint" "INT"
+"$rehearse" compare "$work/a.trace" "$work/c.trace" >"$work/out" 2>&1 || fail "INT: the timeline: $(cat "$work/out")"
+[ "$(key "$work/c.json" steps)" = "$(wc -l <"$work/c.jsonl")" ] || fail "INT: the report of $(key "$work/c.json" steps) steps"
 
 # A bf16 plan is run in fp32, which is said.
 "$rehearse" run "$scenario" --steps 1 --set plan.precision=bf16 >"$work/out" 2>"$work/err" || fail "bf16"

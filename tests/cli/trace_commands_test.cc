@@ -103,7 +103,7 @@ TEST_F(TraceCommands, CompareSaysWhatDiffers) {
   EXPECT_EQ(same.exit_code, 0);
   EXPECT_NE(same.out.find("no op differs"), std::string::npos) << same.out;
   const Outcome other = run("compare " + file("a.trace") + " " + file("b.trace"));
-  EXPECT_NE(other.out.find("F x24                          24.0 us   28.8 us   +20.0 %"),
+  EXPECT_NE(other.out.find("F x24                          24.0 us   28.8 us     +20.0 %"),
             std::string::npos)
       << other.out;
   const Outcome json = run("compare " + file("a.trace") + " " + file("b.trace") + " --json");
@@ -121,7 +121,8 @@ TEST_F(TraceCommands, ViewReplaysAScriptWithoutAWindow) {
 TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
   const std::string trace = file("a.trace");
   expect_refused("render " + trace, "render: say what to make: --svg FILE, --png FILE or --text");
-  expect_refused("render /nowhere --text", "/nowhere: cannot read: No such file or directory");
+  expect_refused("render /nowhere --text", "/nowhere: no such file");
+  expect_refused("render /dev/zero --text", "/dev/zero: is not a regular file");
   expect_refused("render " + trace + " --text --range 5",
                  "--range: \"5\" is no range of times such as 0:50ms");
   expect_refused("render " + trace + " --text --range 3:1ms",
@@ -130,7 +131,8 @@ TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
                  "--ranks: \"5-2\" is no range of ranks such as 0-15");
   expect_refused("render " + trace + " --text --ranks 999",
                  "--ranks: no row of the trace begins with a rank in 999");
-  expect_refused("render " + trace + " --svg /nowhere/a.svg", "/nowhere/a.svg: cannot write");
+  expect_refused("render " + trace + " --svg /nowhere/a.svg",
+                 "/nowhere/a.svg: cannot write: No such file or directory");
   expect_refused("export " + trace + " --to excel x", "--to: excel not in {perfetto,chrome,csv}");
   std::ofstream(file("text")) << "no trace";
   expect_refused("render " + file("text") + " --text",

@@ -70,7 +70,8 @@ one_line "$work/err" "not in the vocabulary" "data"
 
 # Ctrl-C, as a terminal or a script sends it: all stop after the same step.
 for to in launcher group; do
-  set -m; start --processes 2 --steps 1000000 >"$work/out" 2>"$work/err" & launcher=$!; set +m
+  rm -f "$work/stopped.trace"
+  set -m; start --processes 2 --steps 1000000 --trace "$work/stopped.trace" >"$work/out" 2>"$work/err" & launcher=$!; set +m
   children $launcher 2 || fail "the children do not come"
   pids=$(pgrep -P $launcher)
   sleep 1.5
@@ -78,6 +79,7 @@ for to in launcher group; do
   wait $launcher; code=$?
   [ $code -eq 130 ] || fail "SIGINT to the $to: exit $code"
   one_line "$work/err" "stopped after step|interrupted" "SIGINT to the $to"
+  [ -s "$work/stopped.trace" ] || grep -q interrupted "$work/err" || fail "SIGINT to the $to: no timeline of what was done"
   gone $pids
 done
 
