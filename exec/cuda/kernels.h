@@ -85,24 +85,29 @@ int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std:
 // --- attention (Dao et al. 2022): causal, tiled, never s x s -----------------
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
 // arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
+// Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
+enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
 // o(tokens, heads * d), lse(heads, tokens)
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,
-              float* lse);
+              float* lse, AttentionEngine engine = AttentionEngine::MmaSync);
 // dqkv(tokens, columns); delta(heads, tokens) is scratch. dK and dV, then dQ, in one pass each: 7
 // products instead of 5, in exchange for a fixed order of summation.
 int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
-                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta);
+                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
+                       AttentionEngine engine = AttentionEngine::MmaSync);
 
 // Block by block of keys (Liu et al. 2023, arXiv 2310.01889); kv: the block's first key, its rows
 // part.key_stride apart. After all parts sum(tokens, heads * d), fp32, is o. REQUIRES: a causal
 // part begins at row 0 on both sides and has no more queries than keys.
 int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
-                   const void* kv, float* sum, float* lse);
+                   const void* kv, float* sum, float* lse,
+                   AttentionEngine engine = AttentionEngine::MmaSync);
 // Adds to dq(tokens, heads * d) and dkv(tokens, kv_columns), fp32; the first part clears dq and
 // computes delta(heads, tokens).
 int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta);
+                            float* dq, float* dkv, float* delta,
+                            AttentionEngine engine = AttentionEngine::MmaSync);
 
 // --- embedding ---------------------------------------------------------------
 // Rows [first, first + rows) of the vocabulary are here; others give zeros. out(tokens, h)

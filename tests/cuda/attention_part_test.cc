@@ -15,7 +15,11 @@ class AttentionPartTest : public KernelTest {
  protected:
   // Performs all parts, forward, then backward; the gradients of every block of keys are compared.
   void check(const AttentionShape& s, const std::vector<Block>& blocks, std::size_t num_blocks) {
-    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " +
+    for (const AttentionEngine engine : engines()) check(s, blocks, num_blocks, engine);
+  }
+  void check(const AttentionShape& s, const std::vector<Block>& blocks, std::size_t num_blocks,
+             AttentionEngine engine) {
+    SCOPED_TRACE(name_of(engine) + ", sequence " + std::to_string(s.sequence) + ", head_dim " +
                  std::to_string(s.head_dim));
     const std::int64_t wide = s.heads * s.head_dim, rows = s.heads * s.tokens;
     const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
@@ -50,7 +54,7 @@ class AttentionPartTest : public KernelTest {
         if (status == 0) {
           status = attention_part(nullptr, type(), b.part, qkv_m.at(),
                                   device_keys(qkv_m, others_m, b.keys), sum_m.at<float>(),
-                                  lse_m.at<float>());
+                                  lse_m.at<float>(), engine);
         }
       }
       return status;
@@ -86,7 +90,7 @@ class AttentionPartTest : public KernelTest {
           status = attention_part_backward(nullptr, type(), b.part, d_o_g.at(), qkv_g.at(),
                                            device_keys(qkv_g, others_g, b.keys), o_g.at(),
                                            lse_g.at<float>(), dq_g.at<float>(),
-                                           dkv_g[b.keys]->at<float>(), delta_g.at<float>());
+                                           dkv_g[b.keys]->at<float>(), delta_g.at<float>(), engine);
         }
       }
       return status;
@@ -134,6 +138,13 @@ TEST_P(AttentionPartTest, KeysThatBeginInTheMiddle) {
   AttentionPart part = other(s);
   part.key_begin = 30;
   part.key_end = 97;
+  check(s, {{own(s), 0}, {part, 1}}, 2);
+}
+TEST_P(AttentionPartTest, KeysThatEndOneShortOfATile) {
+  const AttentionShape s{.tokens = 130, .sequence = 130, .heads = 1, .kv_heads = 1, .head_dim = 64};
+  AttentionPart part = other(s);
+  part.key_begin = 1;
+  part.key_end = 128;
   check(s, {{own(s), 0}, {part, 1}}, 2);
 }
 TEST_P(AttentionPartTest, HeadsThatNoTensorCoreKernelTakes) {

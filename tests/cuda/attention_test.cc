@@ -30,14 +30,17 @@ class AttentionTest : public KernelTest {
  protected:
   // bf16: P and dS are rounded to 8 bits before they are multiplied, and the result once more.
   void check(const AttentionShape& s, std::size_t shift = 0) {
-    SCOPED_TRACE("sequence " + std::to_string(s.sequence) + ", head_dim " +
+    for (const AttentionEngine engine : engines()) check(s, shift, engine);
+  }
+  void check(const AttentionShape& s, std::size_t shift, AttentionEngine engine) {
+    SCOPED_TRACE(name_of(engine) + ", sequence " + std::to_string(s.sequence) + ", head_dim " +
                  std::to_string(s.head_dim));
     const Reference r = reference(s, type());
     const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
     Memory m(type());
     Array &qkv = m.values(r.qkv, shift), &o = m.empty(s.tokens * s.heads * s.head_dim);
     Array& lse = m.empty_floats(s.heads * s.tokens);
-    m.run([&] { return attention(nullptr, type(), s, qkv.at(), o.at(), lse.at<float>()); });
+    m.run([&] { return attention(nullptr, type(), s, qkv.at(), o.at(), lse.at<float>(), engine); });
     expect_close(o.values(), r.o, tolerance, "o");
     expect_close(lse.values(), r.lse, 1e-5, "lse");
 
@@ -47,7 +50,7 @@ class AttentionTest : public KernelTest {
     Array& delta = b.empty_floats(s.heads * s.tokens);
     b.run([&] {
       return attention_backward(nullptr, type(), s, d_o.at(), qkv_b.at(), o_b.at(),
-                                lse_b.at<float>(), dqkv.at(), delta.at<float>());
+                                lse_b.at<float>(), dqkv.at(), delta.at<float>(), engine);
     });
     expect_close(dqkv.values(), r.dqkv, tolerance, "dqkv");
   }

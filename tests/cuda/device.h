@@ -8,6 +8,7 @@
 namespace rehearse::exec::cuda::testing {
 
 std::string skip_reason();  // empty: there is a device
+bool has_wgmma();
 // Runs of a kernel that must give the same bits: pass 0, 1, 2, in the emulation in other orders.
 void begin_pass(int pass);
 void* allocate(std::size_t bytes);

@@ -13,6 +13,12 @@ std::string skip_reason() {
   }
   return count > 0 ? "" : "no CUDA device";
 }
+bool has_wgmma() {
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major == 9;
+}
 void begin_pass(int) {}
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;

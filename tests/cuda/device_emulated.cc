@@ -9,6 +9,9 @@ namespace rehearse::exec::cuda::testing {
 std::string skip_reason() {
   return "";
 }
+bool has_wgmma() {
+  return true;
+}
 void begin_pass(int pass) {
   emulation::set_order(pass == 0   ? emulation::Order::Forward
                        : pass == 1 ? emulation::Order::Backward

@@ -13,20 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda/emulation_block.h"
+
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
 namespace {
 
-constexpr std::size_t kStack = 256 * 1024;        // of a fiber [B]
-constexpr std::size_t kSharedLimit = 163 * 1024;  // of a block on sm_80 [B]
-constexpr int kWarp = 32;
-
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "emulation: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
-               blockIdx.z, threadIdx.x, what);
-  std::abort();
-}
+constexpr std::size_t kStack = 256 * 1024;  // of a fiber [B]
+constexpr int kWarp = 32, kWarpgroup = 128;
 
 struct Copy {
   std::uint32_t to;
@@ -46,8 +41,10 @@ struct Fiber {
   std::size_t open = 0;             // copies of the group that is not ended
 };
 
-struct Warp {
-  Slot slots[2][kWarp];
+// Of the threads of a warp or a warpgroup.
+template <int kThreads>
+struct Meeting {
+  Slot slots[2][kThreads];
   const char* name = nullptr;  // of the exchange under way
   int arrived = 0;
   long completed = 0;
@@ -56,7 +53,8 @@ struct Warp {
 // The block that runs.
 struct Block {
   std::vector<Fiber> fibers;
-  std::vector<Warp> warps;
+  std::vector<Meeting<kWarp>> warps;
+  std::vector<Meeting<kWarpgroup>> warpgroups;
   int arrived = 0;     // at the block's barrier
   long completed = 0;  // barriers
   std::size_t shared = 0;
@@ -74,6 +72,7 @@ alignas(1024) std::byte shared_memory[kSharedLimit];
 
 void enter() {
   (*block.body)();
+  end_products();
   block.fibers[static_cast<std::size_t>(block.running)].done = true;
   _longjmp(block.scheduler, 1);
 }
@@ -109,7 +108,9 @@ void run_block(int threads) {
   std::memset(shared_memory, 0xFF, block.shared);
   block.arrived = 0;
   block.completed = 0;
-  block.warps.assign(static_cast<std::size_t>((threads + kWarp - 1) / kWarp), Warp{});
+  block.warps.assign(static_cast<std::size_t>((threads + kWarp - 1) / kWarp), {});
+  block.warpgroups.assign(static_cast<std::size_t>(threads / kWarpgroup), {});
+  begin_products(threads);
   for (int k = 0; k < threads; ++k) {
     Fiber& fiber = block.fibers[static_cast<std::size_t>(k)];
     fiber.begun = fiber.done = false;
@@ -141,6 +142,12 @@ void run_block(int threads) {
 }
 
 }  // namespace
+
+void fail(const char* what) {
+  std::fprintf(stderr, "emulation: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
+               blockIdx.z, threadIdx.x, what);
+  std::abort();
+}
 
 void (*on_stream)(void*, std::function<void()>) = [](void*, std::function<void()> launch) {
   launch();
@@ -199,26 +206,44 @@ void block_barrier() {
   wait_for(&block.completed, mine + 1);
 }
 
-const Slot* exchange(const char* name, const void* mine, std::size_t bytes,
-                     void (*combine)(Slot*)) {
-  Warp& warp = block.warps[threadIdx.x / kWarp];
-  const unsigned lane = threadIdx.x % kWarp;
-  if (warp.arrived == 0) warp.name = name;
-  if (std::strcmp(warp.name, name) != 0) fail("lanes of a warp are at different instructions");
-  // Two sets of slots: a lane that is ahead by one exchange does not overwrite what others read.
-  Slot* slots = warp.slots[warp.completed % 2];
-  if (bytes > 0) std::memcpy(slots[lane].at, mine, bytes);
-  const int lanes =
-      std::min<int>(kWarp, static_cast<int>(blockDim.x - threadIdx.x / kWarp * kWarp));
-  const long now = warp.completed;
-  if (++warp.arrived == lanes) {
+long barriers() {
+  return block.completed;
+}
+
+namespace {
+
+template <int kThreads>
+const Slot* meet(Meeting<kThreads>& meeting, const char* name, const void* mine, std::size_t bytes,
+                 void (*combine)(Slot*)) {
+  if (meeting.arrived == 0) meeting.name = name;
+  if (std::strcmp(meeting.name, name) != 0) fail("lanes of a warp are at different instructions");
+  // Two sets of slots: a thread that is ahead by one exchange does not overwrite what others read.
+  Slot* slots = meeting.slots[meeting.completed % 2];
+  if (bytes > 0) std::memcpy(slots[threadIdx.x % kThreads].at, mine, bytes);
+  const int threads =
+      std::min<int>(kThreads, static_cast<int>(blockDim.x - threadIdx.x / kThreads * kThreads));
+  const long now = meeting.completed;
+  if (++meeting.arrived == threads) {
     if (combine != nullptr) combine(slots);
-    warp.arrived = 0;
-    ++warp.completed;
+    meeting.arrived = 0;
+    ++meeting.completed;
   } else {
-    wait_for(&warp.completed, now + 1);
+    wait_for(&meeting.completed, now + 1);
   }
   return slots;
+}
+
+}  // namespace
+
+const Slot* exchange(const char* name, const void* mine, std::size_t bytes,
+                     void (*combine)(Slot*)) {
+  return meet(block.warps[threadIdx.x / kWarp], name, mine, bytes, combine);
+}
+
+const Slot* exchange_in_warpgroup(const char* name, const void* mine, std::size_t bytes,
+                                  void (*combine)(Slot*)) {
+  if (threadIdx.x / kWarpgroup >= block.warpgroups.size()) fail("not a whole warpgroup");
+  return meet(block.warpgroups[threadIdx.x / kWarpgroup], name, mine, bytes, combine);
 }
 
 std::uint16_t to_bf16(float value) {
@@ -282,21 +307,18 @@ void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
   for (int i = 0; i < 4; ++i) c[i] = result.c[i];
 }
 
-namespace {
-
 std::byte* checked(std::uint32_t address, std::uint32_t bytes) {
   if (address % bytes != 0) fail("a shared address is not aligned");
   if (address + bytes > block.shared) fail("a shared address lies beyond the block's memory");
   return shared_memory + address;
 }
 
-}  // namespace
-
 std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_memory);
 }
 void store_word(std::uint32_t to, std::uint32_t word) {
   std::memcpy(checked(to, 4), &word, 4);
+  note_write(to);
 }
 uint4 load_words(std::uint32_t from) {
   uint4 out;
@@ -364,6 +386,7 @@ void wait_groups(int pending) {
       } else {
         std::memset(checked(copy.to, 16), 0, 16);
       }
+      note_write(copy.to);
     }
     fiber.copies.erase(fiber.copies.begin(),
                        fiber.copies.begin() + static_cast<std::ptrdiff_t>(fiber.groups.front()));

@@ -86,11 +86,10 @@ const Slot* exchange(const char* name, const void* mine, std::size_t bytes,
                      void (*combine)(Slot*) = nullptr);
 
 template <class N>
-N shuffle_xor(N value, int mask) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const Slot* all = exchange("shfl.xor", &value, sizeof value);
+N shuffle(const char* name, N value, int from) {
+  const Slot* all = exchange(name, &value, sizeof value);
   N other;
-  std::memcpy(&other, all[lane ^ mask].at, sizeof other);
+  std::memcpy(&other, all[from].at, sizeof other);
   return other;
 }
 
@@ -107,6 +106,24 @@ void start_copy(std::uint32_t to, const void* from, bool valid);
 void end_group();
 void wait_groups(int pending);
 
+// --- products of a warpgroup (emulation_wgmma.cc) ----------------------------
+// c(64, n) = a(64, 16) b(16, n), plus what c holds where `add`.
+struct Product {
+  std::uint32_t a_registers[4] = {};
+  bool a_in_registers = false;  // else a_matrix
+  std::uint64_t a_matrix = 0, b_matrix = 0;
+  bool b_transposed = false;  // the instruction's imm-trans-b
+  bool add = false;
+};
+// The result lands when its group is waited for; until then c holds NaNs. Both operands must still
+// lie in shared memory by then. c: the n / 2 registers of the thread.
+void wgmma(float* c, int n, const Product& product);
+void wgmma_fence();
+void wgmma_commit();
+void wgmma_wait(int pending);
+// Of what the thread stored, or copied and waited for; else no product may read it.
+void fence_proxy();
+
 }  // namespace emulation
 
 inline void __syncthreads() {
@@ -117,7 +134,11 @@ inline void __syncwarp() {
 }
 template <class N>
 N __shfl_xor_sync(unsigned, N value, int mask) {
-  return emulation::shuffle_xor(value, mask);
+  return emulation::shuffle("shfl.xor", value, static_cast<int>(threadIdx.x % 32) ^ mask);
+}
+template <class N>
+N __shfl_sync(unsigned, N value, int lane) {
+  return emulation::shuffle("shfl", value, lane);
 }
 inline float __expf(float x) {
   return std::exp(x);

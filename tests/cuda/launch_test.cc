@@ -65,17 +65,20 @@ TEST_F(LaunchTest, ColumnSumsFillAGpuWhateverTheShapeAndTheirScratchIsModest) {
 }
 
 TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
-  for (const Type type : {Type::Float32, Type::BFloat16}) {
+  using enum AttentionEngine;
+  for (const auto& [type, engine] :
+       {std::pair{Type::Float32, MmaSync}, {Type::BFloat16, MmaSync}, {Type::BFloat16, Wgmma}}) {
     for (const std::int64_t head_dim : {16, 64, 96, 128, 192, 256}) {
       const AttentionShape shape{.tokens = 2 * 131072,
                                  .sequence = 131072,
                                  .heads = 64,
                                  .kv_heads = 8,
                                  .head_dim = head_dim};
-      ASSERT_EQ(attention(nullptr, type, shape, kAligned, kAligned, at<float>(kAligned)), 0);
+      ASSERT_EQ(attention(nullptr, type, shape, kAligned, kAligned, at<float>(kAligned), engine),
+                0);
       EXPECT_GE(last().grid.x * 128, 131072U);  // at most 128 queries each
       ASSERT_EQ(attention_backward(nullptr, type, shape, kAligned, kAligned, kAligned,
-                                   at<float>(kAligned), kAligned, at<float>(kAligned)),
+                                   at<float>(kAligned), kAligned, at<float>(kAligned), engine),
                 0);
       const auto launches = emulation::take_launches();
       ASSERT_EQ(launches.size(), 3U);  // delta; dK and dV; dQ

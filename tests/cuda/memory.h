@@ -196,6 +196,14 @@ class KernelTest : public ::testing::TestWithParam<Type> {
     }
   }
   Type type() const { return GetParam(); }
+  // Of attention, that run here.
+  std::vector<AttentionEngine> engines() const {
+    if (type() == Type::Float32 || !has_wgmma()) return {AttentionEngine::MmaSync};
+    return {AttentionEngine::MmaSync, AttentionEngine::Wgmma};
+  }
+  static std::string name_of(AttentionEngine engine) {
+    return engine == AttentionEngine::MmaSync ? "mma.sync" : "wgmma";
+  }
   // Of one rounding of the result to the type, beside fp32 arithmetic.
   double tolerance() const { return type() == Type::Float32 ? 3e-6 : 4e-3; }
 };

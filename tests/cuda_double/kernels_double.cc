@@ -122,16 +122,17 @@ int rope(Stream s, Type t, std::int64_t tokens, std::int64_t first, std::int64_t
   });
 }
 
-int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
+int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse,
+              AttentionEngine) {
   return run(s, t, [=] { exec::attention(cpu(shape), f(qkv), f(o), lse); });
 }
 int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv, const void* kv,
-                   float* sum, float* lse) {
+                   float* sum, float* lse, AttentionEngine) {
   return run(s, t, [=] { exec::attention_part(part, f(qkv), f(kv), sum, lse); });
 }
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta) {
+                            float* dq, float* dkv, float* delta, AttentionEngine) {
   return run(s, t, [=] {
     exec::attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
   });
@@ -145,7 +146,8 @@ int cast_columns(Stream s, Type t, std::int64_t rows, std::int64_t cols, const f
   });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
-                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta) {
+                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
+                       AttentionEngine) {
   return run(s, t, [=] {
     exec::attention_backward(cpu(shape), f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
   });

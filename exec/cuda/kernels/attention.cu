@@ -69,7 +69,8 @@ int with_kernel(Type type, bool fast, F f) {
 template <class T, class Fast>
 int forward(Stream stream, const ForwardCall<T>& call, Fast) {
   if constexpr (Fast::value) {
-    return fast_attention(stream, call);
+    return call.engine == AttentionEngine::Wgmma ? wgmma_attention(stream, call)
+                                                 : fast_attention(stream, call);
   } else {
     return exact_attention(stream, call);
   }
@@ -77,7 +78,8 @@ int forward(Stream stream, const ForwardCall<T>& call, Fast) {
 template <class T, class Fast>
 int backward(Stream stream, const BackwardCall<T>& call, Fast) {
   if constexpr (Fast::value) {
-    return fast_attention_backward(stream, call);
+    return call.engine == AttentionEngine::Wgmma ? wgmma_attention_backward(stream, call)
+                                                 : fast_attention_backward(stream, call);
   } else {
     return exact_attention_backward(stream, call);
   }
@@ -86,7 +88,7 @@ int backward(Stream stream, const BackwardCall<T>& call, Fast) {
 }  // namespace
 
 int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv, void* o,
-              float* lse) {
+              float* lse, AttentionEngine engine) {
   const AttentionPart part = whole(s);
   if (!possible(part)) return kInvalidValue;
   return with_kernel(type, fast(type, part, {qkv, o}), [&](auto zero, auto on_tensor_cores) {
@@ -96,13 +98,15 @@ int attention(Stream stream, Type type, const AttentionShape& s, const void* qkv
                                   .qkv = static_cast<const T*>(qkv),
                                   .kv = static_cast<const T*>(qkv) + s.heads * s.head_dim,
                                   .o = static_cast<T*>(o),
-                                  .lse = lse},
+                                  .lse = lse,
+                                  .engine = engine},
                    on_tensor_cores);
   });
 }
 
 int attention_backward(Stream stream, Type type, const AttentionShape& s, const void* d_o,
-                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta) {
+                       const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
+                       AttentionEngine engine) {
   const AttentionPart part = whole(s);
   if (!possible(part)) return kInvalidValue;
   if (const int status = deltas(stream, type, s, d_o, o, delta); status != 0) return status;
@@ -116,13 +120,14 @@ int attention_backward(Stream stream, Type type, const AttentionShape& s, const 
                                         .kv = static_cast<const T*>(qkv) + s.heads * s.head_dim,
                                         .lse = lse,
                                         .delta = delta,
-                                        .dqkv = static_cast<T*>(dqkv)},
+                                        .dqkv = static_cast<T*>(dqkv),
+                                        .engine = engine},
                         on_tensor_cores);
       });
 }
 
 int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
-                   const void* kv, float* sum, float* lse) {
+                   const void* kv, float* sum, float* lse, AttentionEngine engine) {
   if (!possible(part)) return kInvalidValue;
   return with_kernel(type, fast(type, part, {qkv, kv, sum}), [&](auto zero, auto on_tensor_cores) {
     using T = decltype(zero);
@@ -131,14 +136,15 @@ int attention_part(Stream stream, Type type, const AttentionPart& part, const vo
                                   .qkv = static_cast<const T*>(qkv),
                                   .kv = static_cast<const T*>(kv),
                                   .sum = sum,
-                                  .lse = lse},
+                                  .lse = lse,
+                                  .engine = engine},
                    on_tensor_cores);
   });
 }
 
 int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
-                            float* dq, float* dkv, float* delta) {
+                            float* dq, float* dkv, float* delta, AttentionEngine engine) {
   if (!possible(part)) return kInvalidValue;
   const AttentionShape& s = part.shape;
   if (part.first) {
@@ -157,7 +163,8 @@ int attention_part_backward(Stream stream, Type type, const AttentionPart& part,
                                     .lse = lse,
                                     .delta = delta,
                                     .dq = dq,
-                                    .dkv = dkv},
+                                    .dkv = dkv,
+                                    .engine = engine},
                     on_tensor_cores);
   });
 }

@@ -16,6 +16,7 @@ struct ForwardCall {
   const T *qkv = nullptr, *kv = nullptr;
   T* o = nullptr;  // of the whole
   float *sum = nullptr, *lse = nullptr;
+  AttentionEngine engine{};
 };
 template <class T>
 struct BackwardCall {
@@ -24,6 +25,7 @@ struct BackwardCall {
   const float *lse = nullptr, *delta = nullptr;
   T* dqkv = nullptr;  // of the whole
   float *dq = nullptr, *dkv = nullptr;
+  AttentionEngine engine{};
 };
 
 // Which rows of a sample meet. Of the whole it is known when compiling, but for the sequence.
@@ -44,6 +46,10 @@ struct Extent {
   // Does a query before `query_end` see the key?
   __device__ __forceinline__ bool reach(int query_end, int key) const {
     return !causal || key < query_end;
+  }
+  // Does every query from `first` on see the keys before `end`?
+  __device__ __forceinline__ bool all_see(int first, int end) const {
+    return causal ? end - 1 <= first : kWhole || end <= key_end;
   }
   __device__ __forceinline__ bool sees(int query, int key) const {
     return causal ? key <= query : kWhole || key < key_end;
@@ -111,5 +117,8 @@ int exact_attention_backward(Stream stream, const BackwardCall<T>& call);
 // bf16 on tensor cores: head_dim <= 128, a multiple of 8, all arrays aligned to 16 bytes.
 int fast_attention(Stream stream, const ForwardCall<Bf16>& call);
 int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
+// The same by wgmma: on devices of compute capability 9.x alone.
+int wgmma_attention(Stream stream, const ForwardCall<Bf16>& call);
+int wgmma_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
 
 }  // namespace rehearse::exec::cuda

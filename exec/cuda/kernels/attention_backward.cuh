@@ -1,0 +1,261 @@
+// Flash attention, backward, bf16 on tensor cores. Two passes, so that every sum has a fixed order:
+// a block per tile of keys walks the queries for dK and dV (of all heads that share the keys), then
+// a block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
+#pragma once
+
+#include "exec/cuda/kernels/attention_tiles.cuh"
+
+namespace rehearse::exec::cuda {
+// --- dK and dV: transposed scores, a block holds keys, kQueries queries are met at a time ---
+template <class Engine, int kDim, int kQueries>
+struct KeysTiles {
+  using Keys = Tile<Engine::kRows, kDim>;
+  using Queries = Tile<kQueries, kDim>;
+  static constexpr std::size_t kTiles = 2 * Keys::kBytes + 4 * Queries::kBytes;
+  static constexpr std::size_t kShared = kTiles + sizeof(float) * 4 * kQueries;  // lse, delta
+};
+
+template <class Engine, bool kWhole, int kDim, int kQueries, int kBlocks>
+__global__ void __launch_bounds__(Engine::kThreads, kBlocks)
+    keys_kernel(BackwardCall<Bf16> call, float scale) {
+  const AttentionShape& s = call.part.shape;
+  const Extent<kWhole> rows(call.part);
+  using Tiles = KeysTiles<Engine, kDim, kQueries>;
+  constexpr int kM = Engine::kM, kRows = Engine::kRows;
+  const Shared shared = shared_address(dynamic_shared());
+  auto* numbers = reinterpret_cast<float*>(dynamic_shared() + Tiles::kTiles);
+  const typename Tiles::Keys k{shared}, v{shared + k.kBytes};
+  const auto tile_at = [&](int number) {
+    return typename Tiles::Queries{shared + 2 * k.kBytes + number * Tiles::Queries::kBytes};
+  };
+  const auto q_tile = [&](int stage) { return tile_at(stage); };
+  const auto g_tile = [&](int stage) { return tile_at(2 + stage); };  // dO
+  const int head_dim = static_cast<int>(s.head_dim);
+  // The first meet the most queries.
+  const int k0 = rows.key_begin + static_cast<int>(blockIdx.x) * kRows;
+  const int group = static_cast<int>(s.heads / s.kv_heads);
+  const int first = rows.causal ? k0 / kQueries * kQueries : rows.query_begin;
+  const int tiles = (rows.query_end - first + kQueries - 1) / kQueries;
+  const std::int64_t token = blockIdx.z * s.sequence;
+  // A step is a head of the group and a tile of its queries.
+  const auto start_queries = [&](int member, int tile, int stage) {
+    const std::int64_t number = blockIdx.y * group + member;
+    const int q0 = first + tile * kQueries, valid = rows.query_end - q0;
+    const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, number);
+    start_tile<Engine::kThreads>(q_tile(stage), head.q + q0 * head.q_stride, head.q_stride, valid,
+                                 head_dim);
+    start_tile<Engine::kThreads>(g_tile(stage),
+                                 call.d_o + ((token + q0) * s.heads + number) * s.head_dim,
+                                 s.heads * s.head_dim, valid, head_dim);
+    for (int i = static_cast<int>(threadIdx.x); i < kQueries; i += Engine::kThreads) {
+      const bool here = i < valid;
+      const std::int64_t at = number * s.tokens + token + q0 + i;
+      numbers[2 * stage * kQueries + i] = here ? call.lse[at] * kLog2E : INFINITY;  // P becomes 0
+      numbers[(2 * stage + 1) * kQueries + i] = here ? call.delta[at] : 0.0F;
+    }
+  };
+
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kM;  // the warp's first
+  const float power = scale * kLog2E;
+  Fragments<kM, kDim> dk, dv;
+  clear<kM, kDim>(dk);
+  clear<kM, kDim>(dv);
+
+  const Head<Bf16> own = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z,
+                                         static_cast<std::int64_t>(blockIdx.y) * group);
+  start_tile<Engine::kThreads>(k, own.k + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
+                               head_dim);
+  start_tile<Engine::kThreads>(v, own.v + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
+                               head_dim);
+  start_queries(0, 0, 0);
+  end_group();
+  for (int member = 0, tile = 0, stage = 0; member < group; stage ^= 1) {
+    const int q0 = first + tile * kQueries;
+    if (++tile == tiles) {
+      tile = 0;
+      ++member;
+    }
+    wait_groups<0>();
+    Engine::publish();
+    __syncthreads();  // this step's tiles are there, and those of the one before no longer used
+    if (member < group) start_queries(member, tile, stage ^ 1);  // the next step's
+    end_group();
+    // Else no query of the tile sees a key of the group.
+    if (rows.reach(q0 + kQueries, k0 + Engine::group_row())) {
+      Fragments<kM, kQueries> p, ds;
+      Engine::template start_scores<kQueries>(k, q_tile(stage), p);
+      Engine::template start_scores<kQueries>(v, g_tile(stage), ds);
+      Engine::template wait<1>(p);
+      if (!rows.all_see(q0, k0 + Engine::group_row() + Engine::kGroupRows)) {
+        each_of<kM, kQueries>([&](int m, int n, int i) {
+          const int key = k0 + row + 16 * m + i / 2 * 8 + g, query = q0 + 8 * n + 2 * t + i % 2;
+          if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
+        });
+      }
+      each_of<kM, kQueries>([&](int m, int n, int i) {
+        const float norm = numbers[2 * stage * kQueries + 8 * n + 2 * t + i % 2];
+        p[m][n][i] = power_of_two(p[m][n][i] * power - norm);
+      });
+      Engine::template start_sum<kQueries>(p, g_tile(stage), dv);
+      Engine::template wait<1>(ds);
+      each_of<kM, kQueries>([&](int m, int n, int i) {
+        const float correction = numbers[(2 * stage + 1) * kQueries + 8 * n + 2 * t + i % 2];
+        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction);
+      });
+      Engine::template start_sum<kQueries>(ds, q_tile(stage), dk);
+      Engine::template wait<0>(dv, dk);
+    }
+  }
+  __syncthreads();  // before k and v become room for the results
+
+  float scales[kM][2], ones[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    scales[m][0] = scales[m][1] = scale;
+    ones[m][0] = ones[m][1] = 1;
+  }
+  const int valid = rows.key_end - k0 - row;
+  const std::int64_t at = token + k0 + row, values = s.kv_heads * s.head_dim;
+  if constexpr (kWhole) {
+    Bf16* to = call.dqkv + at * s.columns() + (s.heads + blockIdx.y) * s.head_dim;
+    write_fragments<kM, kDim>(dk, scales, k, row, to, s.columns(), valid, head_dim);
+    write_fragments<kM, kDim>(dv, ones, v, row, to + values, s.columns(), valid, head_dim);
+  } else {
+    float* to = call.dkv + at * s.kv_columns() + blockIdx.y * s.head_dim;
+    merge_fragments<kM, kDim>(dk, false, ones, scales, to, s.kv_columns(), valid, head_dim);
+    merge_fragments<kM, kDim>(dv, false, ones, ones, to + values, s.kv_columns(), valid, head_dim);
+  }
+}
+
+// --- dQ: a block holds queries, kKeys keys are met at a time ------------------
+template <class Engine, int kDim, int kKeys>
+struct QueriesTiles {
+  using Queries = Tile<Engine::kRows, kDim>;
+  using Keys = Tile<kKeys, kDim>;
+  static constexpr std::size_t kShared = 2 * Queries::kBytes + 4 * Keys::kBytes;
+};
+
+template <class Engine, bool kWhole, int kDim, int kKeys, int kBlocks>
+__global__ void __launch_bounds__(Engine::kThreads, kBlocks)
+    queries_kernel(BackwardCall<Bf16> call, float scale) {
+  const AttentionShape& s = call.part.shape;
+  const Extent<kWhole> rows(call.part);
+  using Tiles = QueriesTiles<Engine, kDim, kKeys>;
+  constexpr int kM = Engine::kM, kRows = Engine::kRows;
+  const Shared shared = shared_address(dynamic_shared());
+  const typename Tiles::Queries q{shared}, d{shared + q.kBytes};  // d: dO
+  const auto tile_at = [&](int number) {
+    return typename Tiles::Keys{shared + 2 * q.kBytes + number * Tiles::Keys::kBytes};
+  };
+  const auto k_tile = [&](int stage) { return tile_at(stage); };
+  const auto v_tile = [&](int stage) { return tile_at(2 + stage); };
+  const int head_dim = static_cast<int>(s.head_dim);
+  const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
+  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  const auto start_keys = [&](int tile) {
+    const int k0 = rows.key_begin + tile * kKeys;
+    start_tile<Engine::kThreads>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
+                                 rows.key_end - k0, head_dim);
+    start_tile<Engine::kThreads>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
+                                 rows.key_end - k0, head_dim);
+  };
+
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kM;  // the warp's first
+  const float power = scale * kLog2E;
+  const std::int64_t token = blockIdx.z * s.sequence;
+  Fragments<kM, kDim> dq;
+  clear<kM, kDim>(dq);
+  float norm[kM][2], correction[kM][2], scales[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = q0 + row + 16 * m + 8 * half + g;
+      const std::int64_t at = blockIdx.y * s.tokens + token + query;
+      const bool here = query < rows.query_end;
+      norm[m][half] = here ? call.lse[at] * kLog2E : INFINITY;  // P becomes 0
+      correction[m][half] = here ? call.delta[at] : 0.0F;
+      scales[m][half] = scale;
+    }
+  }
+
+  const std::int64_t wide = s.heads * s.head_dim;
+  start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
+                               head_dim);
+  start_tile<Engine::kThreads>(d, call.d_o + (token + q0) * wide + blockIdx.y * s.head_dim, wide,
+                               rows.query_end - q0, head_dim);
+  start_keys(0);
+  end_group();
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_groups<0>();
+    Engine::publish();
+    __syncthreads();  // this tile is there, and the one before is no longer used
+    if (tile + 1 < tiles) start_keys(tile + 1);
+    end_group();
+    const int k0 = rows.key_begin + tile * kKeys;
+    if (rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, k0)) {  // else all lie before
+      Fragments<kM, kKeys> p, ds;
+      Engine::template start_scores<kKeys>(q, k_tile(tile % 2), p);
+      Engine::template start_scores<kKeys>(d, v_tile(tile % 2), ds);
+      Engine::template wait<1>(p);
+      if (!rows.all_see(q0 + Engine::group_row(), k0 + kKeys)) {
+        each_of<kM, kKeys>([&](int m, int n, int i) {
+          const int query = q0 + row + 16 * m + i / 2 * 8 + g, key = k0 + 8 * n + 2 * t + i % 2;
+          if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
+        });
+      }
+      each_of<kM, kKeys>([&](int m, int n, int i) {
+        p[m][n][i] = power_of_two(p[m][n][i] * power - norm[m][i / 2]);
+      });
+      Engine::template wait<0>(ds);
+      each_of<kM, kKeys>([&](int m, int n, int i) {
+        ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction[m][i / 2]);
+      });
+      Engine::template start_sum<kKeys>(ds, k_tile(tile % 2), dq);
+      Engine::template wait<0>(dq);
+    }
+  }
+  __syncthreads();  // before q becomes room for the results
+  const int valid = rows.query_end - q0 - row;
+  const std::int64_t at = token + q0 + row;
+  if constexpr (kWhole) {
+    write_fragments<kM, kDim>(dq, scales, q, row,
+                              call.dqkv + at * s.columns() + blockIdx.y * s.head_dim, s.columns(),
+                              valid, head_dim);
+  } else {
+    float ones[kM][2];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) ones[m][0] = ones[m][1] = 1;
+    merge_fragments<kM, kDim>(dq, false, ones, scales,
+                              call.dq + at * wide + blockIdx.y * s.head_dim, wide, valid, head_dim);
+  }
+}
+
+// Key side and query side have their own engines and tiles: dK and dV fill twice the registers of
+// dQ. The blocks are those that are to fit a processor.
+template <class KeysEngine, int kDim, int kQueries, int kKeysBlocks, class QueriesEngine, int kKeys,
+          int kQueriesBlocks, bool kWhole>
+int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
+  const float scale = scale_of(call.part.shape);
+  const int status = launch(keys_kernel<KeysEngine, kWhole, kDim, kQueries, kKeysBlocks>,
+                            key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
+                            KeysTiles<KeysEngine, kDim, kQueries>::kShared, stream, call, scale);
+  if (status != 0) return status;
+  return launch(queries_kernel<QueriesEngine, kWhole, kDim, kKeys, kQueriesBlocks>,
+                query_grid(call, QueriesEngine::kRows), QueriesEngine::kThreads,
+                QueriesTiles<QueriesEngine, kDim, kKeys>::kShared, stream, call, scale);
+}
+template <class KeysEngine, int kDim, int kQueries, int kKeysBlocks, class QueriesEngine, int kKeys,
+          int kQueriesBlocks>
+int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
+  return call.dqkv != nullptr
+             ? launch_backward<KeysEngine, kDim, kQueries, kKeysBlocks, QueriesEngine, kKeys,
+                               kQueriesBlocks, true>(stream, call)
+             : launch_backward<KeysEngine, kDim, kQueries, kKeysBlocks, QueriesEngine, kKeys,
+                               kQueriesBlocks, false>(stream, call);
+}
+
+}  // namespace rehearse::exec::cuda

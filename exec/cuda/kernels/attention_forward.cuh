@@ -1,0 +1,163 @@
+// Flash attention, forward, bf16 on tensor cores (Dao 2023, arXiv 2307.08691, algorithm 1): a block
+// holds a tile of queries and walks the keys up to the diagonal; scores never leave registers. The
+// next tile of K and V is copied while this one is used.
+#pragma once
+
+#include "exec/cuda/kernels/attention_tiles.cuh"
+
+namespace rehearse::exec::cuda {
+
+// Engine: the products (attention_mma.cuh); kKeys keys are met at a time.
+template <class Engine, int kDim, int kKeys>
+struct ForwardTiles {
+  using Queries = Tile<Engine::kRows, kDim>;
+  using Keys = Tile<kKeys, kDim>;
+  static constexpr std::size_t kShared = Queries::kBytes + 4 * Keys::kBytes;
+};
+
+template <class Engine, bool kWhole, int kDim, int kKeys, int kBlocks>
+__global__ void __launch_bounds__(Engine::kThreads, kBlocks)
+    forward_kernel(ForwardCall<Bf16> call, float scale) {
+  using Tiles = ForwardTiles<Engine, kDim, kKeys>;
+  constexpr int kM = Engine::kM, kRows = Engine::kRows;
+  const AttentionShape& s = call.part.shape;
+  const Extent<kWhole> rows(call.part);
+  const Shared shared = shared_address(dynamic_shared());
+  const typename Tiles::Queries q{shared};
+  const auto tile_at = [&](int number) {
+    return typename Tiles::Keys{shared + q.kBytes + number * Tiles::Keys::kBytes};
+  };
+  const auto k_tile = [&](int stage) { return tile_at(stage); };
+  const auto v_tile = [&](int stage) { return tile_at(2 + stage); };
+  const int head_dim = static_cast<int>(s.head_dim);
+  // The longest rows first: the short ones fill the end.
+  const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
+  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  const auto start_keys = [&](int tile) {
+    const int k0 = rows.key_begin + tile * kKeys;
+    start_tile<Engine::kThreads>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
+                                 rows.key_end - k0, head_dim);
+    start_tile<Engine::kThreads>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
+                                 rows.key_end - k0, head_dim);
+  };
+
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kM;  // the warp's first
+  const float power = scale * kLog2E;
+  Fragments<kM, kDim> out;
+  clear<kM, kDim>(out);
+  float top[kM][2], sum[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    top[m][0] = top[m][1] = -INFINITY;
+    sum[m][0] = sum[m][1] = 0;
+  }
+
+  start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
+                               head_dim);
+  start_keys(0);
+  end_group();
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_groups<0>();
+    Engine::publish();
+    __syncthreads();  // this tile is there, and the one before is no longer used
+    if (tile + 1 < tiles) start_keys(tile + 1);
+    end_group();
+    const int k0 = rows.key_begin + tile * kKeys;
+    if (rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, k0)) {  // else all lie before
+      Fragments<kM, kKeys> p;
+      Engine::template start_scores<kKeys>(q, k_tile(tile % 2), p);
+      Engine::template wait<0>(p);
+      if (!rows.all_see(q0 + Engine::group_row(), k0 + kKeys)) {
+        each_of<kM, kKeys>([&](int m, int n, int i) {
+          const int query = q0 + row + 16 * m + i / 2 * 8 + g, key = k0 + 8 * n + 2 * t + i % 2;
+          if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
+        });
+      }
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float largest = top[m][half];
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n) {
+            largest = fmaxf(largest, fmaxf(p[m][n][2 * half], p[m][n][2 * half + 1]));
+          }
+          // Over the 4 threads of a row. Finite from the first tile on: its first key is seen by
+          // all.
+          largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 1));
+          largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 2));
+          const float shrink = power_of_two((top[m][half] - largest) * power);
+          float added = 0;
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              float& score = p[m][n][2 * half + i];
+              score = power_of_two(score * power - largest * power);
+              added += score;
+            }
+          }
+          sum[m][half] = sum[m][half] * shrink + added;  // of this thread's columns
+          top[m][half] = largest;
+#pragma unroll
+          for (int n = 0; n < kDim / 8; ++n) {
+            out[m][n][2 * half] *= shrink;
+            out[m][n][2 * half + 1] *= shrink;
+          }
+        }
+      }
+      Engine::template start_sum<kKeys>(p, v_tile(tile % 2), out);
+      Engine::template wait<0>(out);
+    }
+  }
+  __syncthreads();  // before q becomes room for the results
+
+  // Of a part: how much of the row there was before counts.
+  float before[kM][2], now[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = sum[m][half];
+      total += __shfl_xor_sync(0xFFFFFFFFU, total, 1);
+      total += __shfl_xor_sync(0xFFFFFFFFU, total, 2);
+      const int query = q0 + row + 16 * m + 8 * half + g;
+      const std::int64_t at = blockIdx.y * s.tokens + blockIdx.z * s.sequence + query;
+      const bool first = kWhole || call.part.first, here = query < rows.query_end;
+      const Shares shares =
+          join(first, first || !here ? 0 : call.lse[at], top[m][half] * scale, total);
+      before[m][half] = shares.before;
+      now[m][half] = shares.now;
+      __syncwarp();  // all 4 threads of the row have read it
+      if (t == 0 && here) call.lse[at] = shares.lse;
+    }
+  }
+  const std::int64_t token = blockIdx.z * s.sequence + q0 + row;
+  const std::int64_t to = (token * s.heads + blockIdx.y) * s.head_dim;
+  const std::int64_t stride = s.heads * s.head_dim;
+  const int valid = rows.query_end - q0 - row;
+  if constexpr (kWhole) {
+    write_fragments<kM, kDim>(out, now, q, row, call.o + to, stride, valid, head_dim);
+  } else {
+    merge_fragments<kM, kDim>(out, call.part.first, before, now, call.sum + to, stride, valid,
+                              head_dim);
+  }
+}
+
+// kBlocks: that are to fit a processor.
+template <class Engine, int kDim, int kKeys, int kBlocks, bool kWhole>
+int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
+  return launch(forward_kernel<Engine, kWhole, kDim, kKeys, kBlocks>,
+                query_grid(call, Engine::kRows), Engine::kThreads,
+                ForwardTiles<Engine, kDim, kKeys>::kShared, stream, call,
+                scale_of(call.part.shape));
+}
+template <class Engine, int kDim, int kKeys, int kBlocks>
+int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
+  return call.sum == nullptr ? launch_forward<Engine, kDim, kKeys, kBlocks, true>(stream, call)
+                             : launch_forward<Engine, kDim, kKeys, kBlocks, false>(stream, call);
+}
+
+}  // namespace rehearse::exec::cuda

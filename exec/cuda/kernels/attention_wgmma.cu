@@ -1,0 +1,22 @@
+// Flash attention by wgmma. Compiled for sm_90a alone: no other device has a kernel of it.
+#include "exec/cuda/kernels/attention_wgmma.cuh"
+
+#include "exec/cuda/kernels/attention_backward.cuh"
+#include "exec/cuda/kernels/attention_forward.cuh"
+
+namespace rehearse::exec::cuda {
+
+// The tiles are the largest whose registers let two warpgroups or more of a processor work at
+// different things; which is fastest was not measured.
+int wgmma_attention(Stream stream, const ForwardCall<Bf16>& call) {
+  return call.part.shape.head_dim <= 64 ? launch_forward<Wgmma<2>, 64, 64, 2>(stream, call)
+                                        : launch_forward<Wgmma<2>, 128, 128, 1>(stream, call);
+}
+
+int wgmma_attention_backward(Stream stream, const BackwardCall<Bf16>& call) {
+  return call.part.shape.head_dim <= 64
+             ? launch_backward<Wgmma<1>, 64, 64, 2, Wgmma<2>, 64, 2>(stream, call)
+             : launch_backward<Wgmma<1>, 128, 64, 2, Wgmma<2>, 64, 1>(stream, call);
+}
+
+}  // namespace rehearse::exec::cuda
