@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs a compiler, and fails where it only remarks (C7510 to C7519) that products of wgmma wait for one
-# another: they would compute the same, slowly. Usage: no_remarks.sh COMPILER ARGUMENTS...
+# Runs a compiler, and fails where ptxas only remarks (C75xx) that products of wgmma wait for one another,
+# or that it added a wait: they would compute the same, slowly. Usage: no_remarks.sh COMPILER ARGUMENTS...
 remarks=$("$@" 2>&1)
 status=$?
 [ -z "$remarks" ] || printf '%s\n' "$remarks" >&2
-case $remarks in *"wgmma.mma_async instructions are serialized"*) exit 1 ;; esac
+case $remarks in *"(C75"*) exit 1 ;; esac
 exit $status

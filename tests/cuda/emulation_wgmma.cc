@@ -92,6 +92,7 @@ struct Written {
   long fenced = -1;  // after so many barriers; -1: not yet
 };
 Written written[kSharedLimit / 16];
+std::vector<std::uint32_t> touched;  // chunks, by the block
 std::vector<std::shared_ptr<Result>> results;    // of each warpgroup's last product
 constexpr std::uint32_t kUnderWay = 0x7FBADBAD;  // a NaN
 
@@ -185,13 +186,15 @@ void multiply(Slot* slots) {
 void begin_products(int count) {
   threads.assign(static_cast<std::size_t>(count), {});
   results.assign(static_cast<std::size_t>(count / kThreads), {});
-  std::fill(std::begin(written), std::end(written), Written{});
+  for (const std::uint32_t chunk : touched) written[chunk] = {};
+  touched.clear();
 }
 void end_products() {
   if (!self().pending.empty()) fail("wgmma: a thread ends before its products");
 }
 
 void note_write(std::uint32_t address) {
+  if (written[address / 16].by == 0) touched.push_back(address / 16);
   written[address / 16] = {threadIdx.x + 1, -1};
   self().unfenced.push_back(address / 16);
 }
