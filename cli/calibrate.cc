@@ -64,6 +64,9 @@ Result<exec::CalibrateOptions> measured_shapes(const Options& options) {
   return how;
 }
 
+// Half of the points spread by more: somebody else computed.
+constexpr double kBusy = 0.1;
+
 std::string said(const exec::MachineTables& t, const std::string& out, const std::string& cluster) {
   double best = 0;
   for (const exec::GemmTime& p : t.gemm) {
@@ -98,10 +101,27 @@ std::string said(const exec::MachineTables& t, const std::string& out, const std
                   t.meeting_us, t.handover_us);
     said += text;
   }
-  std::snprintf(text, sizeof text,
-                "noise: half of the points spread by less than %.0f %% between quartiles%s\n",
-                100 * t.noise, t.noise > 0.1 ? ": the machine was busy, measure again" : "");
-  return said + text + "calibration: " + out + "   cluster: " + cluster +
+  std::snprintf(
+      text, sizeof text,
+      "noise: half of the points spread by less than %.0f %% between quartiles; rounds of "
+      "the same product lay %.0f %% apart",
+      100 * t.noise, 100 * t.product_scatter);
+  said += text;
+  if (!t.gpu && t.cores > 1) {
+    std::snprintf(text, sizeof text, ", of what cores lose to each other %.0f %%",
+                  100 * t.together_scatter);
+    said += text;
+  }
+  said += "\n";
+  const double apart = std::max(t.product_scatter, t.together_scatter);
+  if (apart > sim::kDoubtfulScatter || t.noise > kBusy) {
+    std::snprintf(text, sizeof text,
+                  "doubtful: the machine was not steady; predictions can be %.0f %% off and more, "
+                  "measure again when it is quiet\n",
+                  100 * std::max(apart, t.noise));
+    said += text;
+  }
+  return said + "calibration: " + out + "   cluster: " + cluster +
          "\nNow: rehearse run SCENARIO --dry-run --cluster " + cluster + "\n";
 }
 

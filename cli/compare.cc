@@ -66,6 +66,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
   const auto side = [](const Side& of) {
     return Json{{"label", of.trace.label == TraceLabel::Predicted ? "predicted" : "measured"},
                 {"title", of.trace.title},
+                {"caption", of.trace.caption},
                 {"step_time_s", seconds(of.trace.step().value)},
                 {"bubble_ratio", of.bubble_ratio}};
   };
@@ -121,6 +122,10 @@ std::string time_cell(const Json& s) {
 std::string text_of(const Json& report) {
   const Json &a = report["a"], &b = report["b"];
   std::string out = a["title"].get<std::string>() + "\n";
+  for (const Json* side : {&a, &b}) {
+    const auto caption = (*side)["caption"].get<std::string>();
+    if (!caption.empty()) out += caption + "\n";
+  }
   out += padded("", 28, false) + padded(a["label"], 10) + padded(b["label"], 10) +
          padded("error", 12) + "\n";
   out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) +

@@ -62,21 +62,21 @@ Result<MachineTables> calibrate(Backend& backend, const CalibrateOptions& option
   c.tables.memory_bytes = static_cast<std::int64_t>(pages) * page;
   const std::int64_t busy = sizes.cold_bytes - kSlackBytes;
   c.watch.keep_busy(c.written.next(busy / 4), busy);
-  measure_gemm(c);
-  measure_memory_bound(c);
-  measure_attention(c);
+  std::vector<void (*)(Calibration&)> parts{measure_gemm, measure_memory_bound, measure_attention};
   if (c.gpu()) {
-    measure_copies(c);
-    measure_launches(c);
-    if (options.communicator != nullptr) measure_nccl(c);
+    parts.insert(parts.end(), {measure_copies, measure_launches});
+    if (options.communicator != nullptr) parts.push_back(measure_nccl);
   } else {
-    measure_exchanges(c);
-    measure_processes(c);
-    measure_computing_together(c);
-    measure_scheduler(c);
+    parts.insert(parts.end(), {measure_exchanges, measure_processes, measure_computing_together,
+                               measure_scheduler});
+  }
+  for (const auto& measure : parts) {
+    measure(c);
+    measure_round(c);
   }
   if (!c.watch.error().empty()) return Error{c.watch.error()};
   c.tables.noise = c.watch.noise();
+  c.tables.product_scatter = scatter(c.rounds_us);
   c.tables.seconds = now_s() - begin;
   return std::move(c.tables);
 }

@@ -78,7 +78,10 @@ struct MachineTables {
   double launch_us = 0;    // of the host, to issue a kernel to a GPU
   // Of a GPU: how much slower products are beside a collective; empty: there was none beside.
   std::optional<double> beside_collective;
-  double noise = 0;    // median spread of a point's repetitions (quartiles over median)
+  double noise = 0;  // median spread of a point's repetitions (quartiles over median)
+  // One product, measured between all else: its slowest rounds over its fastest, less 1 (of ten
+  // rounds the second of each). And of what cores lose to each other, all turns.
+  double product_scatter = 0, together_scatter = 0;
   double seconds = 0;  // that it took
 };
 

@@ -14,6 +14,7 @@ struct Calibration {
   RotatingMemory memory, written;  // what kernels read stays random
   RotatingMemory warm;             // what a step has just used
   MachineTables tables;
+  std::vector<double> rounds_us;  // of one product, between everything else
   bool gpu() const { return backend.asynchronous(); }
   std::int64_t element() const { return bytes_of(options.type); }
   void progress(std::string_view what, double share) const {
@@ -21,7 +22,8 @@ struct Calibration {
   }
 };
 
-void measure_gemm(Calibration& c);          // calibrate_gemm.cc
+void measure_gemm(Calibration& c);  // calibrate_gemm.cc
+void measure_round(Calibration& c);
 void measure_memory_bound(Calibration& c);  // calibrate_kernels.cc
 void measure_attention(Calibration& c);
 void measure_exchanges(Calibration& c);  // calibrate_threads.cc

@@ -66,15 +66,16 @@ double together_us(int threads, double seconds, const std::function<void(int thr
 }
 
 // Alone and together by turns, so that a machine that slows down meanwhile slows both.
-double slowdown(int threads, double seconds, const std::function<void(int thread)>& work) {
+double slowdown(Calibration& c, int threads, const std::function<void(int thread)>& work) {
+  const double seconds = c.sizes.together_seconds;
   constexpr int kTurns = 5;
   std::vector<double> ratios;
   for (int turn = 0; turn < kTurns; ++turn) {
     const double alone = together_us(1, seconds / kTurns, work);
     ratios.push_back(together_us(threads, seconds / kTurns, work) / alone);
   }
-  std::ranges::sort(ratios);
-  return std::max(1.0, ratios[kTurns / 2]);
+  c.tables.together_scatter = std::max(c.tables.together_scatter, scatter(ratios));
+  return std::max(1.0, quantile(ratios, 0.5));
 }
 
 }  // namespace
@@ -113,21 +114,20 @@ void measure_computing_together(Calibration& c) {
   const auto of = [&](int thread) -> RotatingMemory& {
     return memory[static_cast<std::size_t>(thread)];
   };
-  const double seconds = c.sizes.together_seconds;
   c.progress("threads together", 0);
-  c.tables.products_together = slowdown(threads, seconds, [&](int thread) {
+  c.tables.products_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
     perform_gemm(c.backend, GemmRole::Forward, kTokens, kFeatures, kFeatures, own, own,
                  own.next(kTokens * kFeatures), own.next(kTokens * kFeatures));
   });
   const AttentionShape shape{
       .tokens = kTokens, .sequence = kTokens, .heads = 8, .kv_heads = 8, .head_dim = 64};
-  c.tables.attention_together = slowdown(threads, seconds, [&](int thread) {
+  c.tables.attention_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
     c.backend.attention(kLane, shape, own.next(kTokens * shape.columns()),
                         own.next(kTokens * kFeatures), own.next(8 * kTokens));
   });
-  c.tables.kernels_together = slowdown(threads, seconds, [&](int thread) {
+  c.tables.kernels_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
     constexpr std::int64_t kCount = kTokens * kFeatures;
     c.backend.add_residual(kLane, kTokens, kFeatures, own.next(kCount), own.next(kCount), nullptr,

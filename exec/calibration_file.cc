@@ -131,17 +131,19 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
   }
   out["copies"] = std::move(points);
   out["launch_us"] = rounded_us(t.gpu ? t.launch_us : t.op_us);
+  Json& scalars = out["scalars"] = Json::object();
+  scalars["scatter.product"] = rounded(t.product_scatter);
   if (t.gpu) {
     out["gpu"] = t.gpu->name;
-    out["scalars"] = Json::object();
     for (const auto& [name, value] : gpu_scalars(t)) out["scalars"][name] = rounded(value);
     return lines(out);
   }
-  out["scalars"] = {{"workers.matrix_products", rounded(t.products_together)},
-                    {"workers.attention", rounded(t.attention_together)},
-                    {"workers.memory_bound", rounded(t.kernels_together)},
-                    {"workers.meeting_us", rounded_us(t.meeting_us)},
-                    {"workers.handover_us", rounded_us(t.handover_us)}};
+  scalars["scatter.together"] = rounded(t.together_scatter);
+  scalars["workers.matrix_products"] = rounded(t.products_together);
+  scalars["workers.attention"] = rounded(t.attention_together);
+  scalars["workers.memory_bound"] = rounded(t.kernels_together);
+  scalars["workers.meeting_us"] = rounded_us(t.meeting_us);
+  scalars["workers.handover_us"] = rounded_us(t.handover_us);
   return lines(out);
 }
 

@@ -32,6 +32,10 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(at)];
 }
 
+double scatter(const std::vector<double>& times) {
+  return times.empty() ? 0 : quantile(times, 0.9) / quantile(times, 0.1) - 1;
+}
+
 double Stopwatch::median_us(const std::function<void()>& work) {
   const std::vector<double> times = backend_.asynchronous() ? device_times(work) : host_times(work);
   if (!error_.empty()) return 1;

@@ -56,6 +56,9 @@ class Stopwatch {
 };
 
 double quantile(std::vector<double> values, double share);
+// How far equal measurements lie apart: the slowest over the fastest, less 1, the outer tenths left
+// out. 0 where there is none.
+double scatter(const std::vector<double>& times);
 
 // Random values in (-1, 1), handed out piece after piece and from the beginning again. Their bits
 // are such a value as a float and as two bf16.

@@ -78,7 +78,12 @@ struct Calibration {
   std::vector<std::pair<std::string, double>> scalars;
 
   std::optional<double> scalar(std::string_view name) const;  // empty: the file has none
+  // How far equal measurements lay apart while it was made: a prediction from it is not nearer than
+  // that. 0 where the file does not say. `together`: with cores that compute at once.
+  double scatter(bool together) const;
 };
+// Scatter beyond this makes predictions doubtful, which is said.
+inline constexpr double kDoubtfulScatter = 0.2;
 
 Result<Calibration> read_calibration(const std::string& path);
 

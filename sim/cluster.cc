@@ -30,6 +30,11 @@ std::optional<double> Cluster::peak_flops(ComputeType type) const {
   return {};
 }
 
+double Calibration::scatter(bool together) const {
+  const double alone = scalar("scatter.product").value_or(0);
+  return together ? std::max(alone, scalar("scatter.together").value_or(0)) : alone;
+}
+
 std::optional<double> Calibration::scalar(std::string_view name) const {
   const auto found = std::ranges::find(scalars, name, &std::pair<std::string, double>::first);
   if (found == scalars.end()) return {};

@@ -103,7 +103,7 @@ void add_communication(Prediction& p) {
 constexpr double kSharedCpuBand = 0.15;
 
 // Shares of all the time that ops of the compute stream and exposed communication take.
-void add_confidence(Prediction& p, bool shared_cpu) {
+void add_confidence(Prediction& p, const Cluster& cluster) {
   std::array<double, kNumCostLevels> sum{};
   const Schedule& s = p.schedule;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
@@ -126,7 +126,9 @@ void add_confidence(Prediction& p, bool shared_cpu) {
     p.confidence[l] = total > 0 ? sum[l] / total : 0;
     p.error_band += p.confidence[l] * error_band(static_cast<CostLevel>(l));
   }
-  if (shared_cpu) p.error_band = std::max(p.error_band, kSharedCpuBand);
+  if (cluster.workers > 0) p.error_band = std::max(p.error_band, kSharedCpuBand);
+  if (cluster.calibration) p.scatter = cluster.calibration->scatter(p.gpus > 1);
+  p.error_band = std::max(p.error_band, p.scatter);
 }
 
 // Measured curves of groups inside a node, as if its links were `factor` times as fast.
@@ -203,7 +205,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.energy_j = cluster.gpu.tdp_w * 1e-9 *
                (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));
   add_communication(p);
-  add_confidence(p, cluster.workers > 0);
+  add_confidence(p, cluster);
   return p;
 }
 

@@ -42,6 +42,7 @@ struct Prediction {
   std::optional<double> peak_flops;                 // of one GPU in precision.compute
   std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
   double error_band = 0;                            // relative
+  double scatter = 0;  // of the measurements that it rests on (calibration.h)
   std::optional<double> usd_per_gpu_hour;
   double energy_j = 0;
   std::int32_t gpus = 1;

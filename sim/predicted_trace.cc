@@ -1,6 +1,7 @@
 #include "sim/predicted_trace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -110,6 +111,10 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
       .label = TraceLabel::Predicted,
       .title = scenario.name,
       .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
+  if (p.scatter > kDoubtfulScatter) {
+    options.caption += ", doubtful: its measurements lay " +
+                       std::to_string(std::llround(100 * p.scatter)) + " % apart";
+  }
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
   add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p, scenario, cluster));

@@ -144,6 +144,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
     confidence[std::string(name_of(static_cast<CostLevel>(l)))] = p.confidence[l];
   }
   confidence["error_band"] = p.error_band;
+  if (p.scatter > 0) confidence["scatter"] = p.scatter;
   json["confidence"] = std::move(confidence);
   const double gpu_hours = p.gpus * p.step_s / 3600;
   const double tokens = static_cast<double>(p.plan.global_batch * p.plan.sequence_length);

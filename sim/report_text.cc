@@ -126,6 +126,13 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
     text += fmt::format("; {:.2f} USD per step, {:.0f} per 10^9 tokens", usd,
                         usd * 1e9 / static_cast<double>(plan.global_batch * plan.sequence_length));
   }
+  if (p.scatter > kDoubtfulScatter) {
+    text += fmt::format(
+        "\ndoubtful: equal measurements of this machine lay {:.0f} % apart; calibrate it again "
+        "when "
+        "it is quiet",
+        100 * p.scatter);
+  }
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
                       p.schedule.num_rows(), seconds(p.wall_s));
   return text;

@@ -27,5 +27,15 @@ for direction in forward backward; do
   grep "\"direction\":\"$direction\"" "$work/machine/here.json" | grep -q '"causal":false' ||
     fail "attention in parts is not measured: $direction"
 done
+# How steady the machine was is said, and goes with every prediction: as if it had not been.
+grep -q "rounds of the same product lay [0-9]* % apart" "$work/out" || fail "nothing said of rounds: $(cat "$work/out")"
+grep -q '"scatter.product":[0-9]' "$work/machine/here.json" || fail "no scatter: $(tail -3 "$work/machine/here.json")"
+sed -i 's/"scatter.product":[0-9.e-]*/"scatter.product":0.37/; s/"scatter.together":[0-9.e-]*/"scatter.together":0/' "$work/machine/here.json"
+"$rehearse" run "$scenario" --dry-run --cluster "$cluster" --trace "$work/p.trace" >"$work/out" || fail "run --dry-run --trace"
+grep -q "likely within 37 %" "$work/out" || fail "the prediction's band: $(grep likely "$work/out")"
+grep -q "^doubtful: equal measurements of this machine lay 37 % apart" "$work/out" || fail "not said to be doubtful"
+"$rehearse" run "$scenario" --steps 2 --trace "$work/r.trace" >"$work/out.r" || fail "run --trace"
+"$rehearse" compare "$work/p.trace" "$work/r.trace" >"$work/out" || fail "compare"
+grep -q "^predicted on .*doubtful: its measurements lay 37 % apart" "$work/out" || fail "compare: $(head -3 "$work/out")"
 grep -q '"measured": 0,' "$work/a.json" && fail "nothing of the prediction is measured"
 exit $status

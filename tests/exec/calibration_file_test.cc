@@ -42,6 +42,8 @@ MachineTables tables() {
   t.meeting_us = 12;
   t.handover_us = 20;
   t.noise = 0.02;
+  t.product_scatter = 0.08;
+  t.together_scatter = 0.3;
   return t;
 }
 
@@ -98,6 +100,8 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_EQ(c.copies[0].bytes, 32768);  // read and written
   EXPECT_EQ(*c.launch_us, 0.75);
   EXPECT_EQ(*c.scalar("workers.matrix_products"), 1.2);
+  EXPECT_EQ(c.scatter(false), 0.08);
+  EXPECT_EQ(c.scatter(true), 0.3);
   EXPECT_EQ(*c.scalar("workers.meeting_us"), 12);
   EXPECT_EQ(*c.scalar("workers.handover_us"), 20);
 }
@@ -137,6 +141,7 @@ TEST(CalibrationFile, TellsAGpusPeaksAndShares) {
   EXPECT_EQ(cluster.workers, 0);
   EXPECT_EQ(cluster.gpus_per_node, 8);
   EXPECT_EQ(cluster.gpu.compute_capability, 90);
+  EXPECT_EQ(cluster.calibration->scatter(false), 0.08);
   EXPECT_NEAR(*cluster.gpu.peaks.bf16, 800.2e12, 0.1e12);
   ASSERT_TRUE(cluster.calibration);
   const sim::Calibration& c = *cluster.calibration;
@@ -161,6 +166,13 @@ TEST(Stopwatch, TakesTheMedianAndKnowsTheSpread) {
   EXPECT_EQ(calls, 6);  // one that does not count
   EXPECT_GE(us, 0);
   EXPECT_GE(watch.noise(), 0);
+}
+
+// Ten rounds: the second slowest over the second fastest.
+TEST(Stopwatch, ScatterLeavesTheOuterTenthsOut) {
+  EXPECT_NEAR(scatter({3, 1, 1.25, 1, 1, 1, 1, 1.5, 0.1, 1}), 0.5, 1e-12);
+  EXPECT_EQ(scatter({2, 2, 2}), 0);
+  EXPECT_EQ(scatter({}), 0);
 }
 
 TEST(RotatingMemory, HandsOutAlignedPiecesAndBeginsAgain) {

@@ -167,6 +167,7 @@ std::string machine(std::string_view attention = kWholeAttention) {
 
 struct Machine {
   std::string_view attention = kWholeAttention;
+  std::vector<std::pair<std::string, double>> scalars = {};
   std::int32_t processes = 1;
   ProcessLink between = ProcessLink::None;
 };
@@ -186,6 +187,7 @@ Prediction predicted(const std::string& plan, const Machine& on = {}) {
   const Result<Cluster> read = read_cluster(scenario.value().cluster);
   EXPECT_TRUE(read) << read.error().message;
   Cluster cluster = read.value();
+  cluster.calibration->scalars = on.scalars;
   cluster.processes = on.processes;
   cluster.between_processes = on.between;
   Result<Prediction> made = predict(scenario.value(), cluster);
@@ -238,6 +240,21 @@ TEST(CpuPrediction, TensorParallelRanksComputeSideBySide) {
   const Prediction one = predicted(""), two = predicted(R"(, "tensor_parallel": 2)");
   EXPECT_LT(two.step_s, 0.75 * one.step_s);
   EXPECT_GT(two.step_s, 0.5 * one.step_s);
+}
+
+// What was not steady while it was measured is predicted no nearer than that.
+TEST(CpuPrediction, ScatteredMeasurementsMakeItDoubtful) {
+  const auto band = [](const std::string& plan, const Machine& on) {
+    const Prediction p = predicted(plan, on);
+    return std::pair(p.scatter, p.error_band);
+  };
+  EXPECT_EQ(band("", {}), std::pair(0.0, 0.15));
+  EXPECT_EQ(band("", {.scalars = {{"scatter.product", 0.4}}}), std::pair(0.4, 0.4));
+  EXPECT_EQ(band("", {.scalars = {{"scatter.product", 0.1}}}), std::pair(0.1, 0.15));
+  // What cores lose to each other concerns several ranks alone.
+  const Machine together{.scalars = {{"scatter.product", 0.1}, {"scatter.together", 0.7}}};
+  EXPECT_EQ(band("", together), std::pair(0.1, 0.15));
+  EXPECT_EQ(band(R"(, "tensor_parallel": 2)", together), std::pair(0.7, 0.7));
 }
 
 // Two slices: the second meets the first's keys, all of them, at 70 and 90 us per head instead of
