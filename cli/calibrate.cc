@@ -143,10 +143,13 @@ Result<Device> choose(const Options& options) {
   if (!launch) return launch.error();
   Device device{.module = module.value(),
                 .launch = launch.value().value_or(exec::LaunchEnvironment{})};
-  Result<std::unique_ptr<exec::Backend>> backend = device.module->make_backend(
-      {.device = device.launch.local, .type = exec::ElementType::BFloat16, .label = [](OpId) {
-         return std::string("a kernel");
-       }});
+  const char* attention = std::getenv("REHEARSE_CUDA_ATTENTION");
+  Result<std::unique_ptr<exec::Backend>> backend =
+      device.module->make_backend({.device = device.launch.local,
+                                   .type = exec::ElementType::BFloat16,
+                                   .attention = attention == nullptr ? "" : attention,
+                                   .label = [](OpId) { return std::string("a kernel"); },
+                                   .warn = [](const std::string& what) { print_error(what); }});
   if (!backend) return backend.error();
   device.backend = std::move(backend).value();
   return device;

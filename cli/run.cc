@@ -430,7 +430,9 @@ void add_run(CLI::App& app, int& exit_code) {
   command->footer(
       "Environment (torchrun's, Slurm's and Open MPI's variables make it one process of several):\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"
-      "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n\n"
+      "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"
+      "  REHEARSE_CUDA_ATTENTION=mma|wgmma  bf16 attention by that, not by the faster; say: tells "
+      "it\n\n"
       "Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

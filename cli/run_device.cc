@@ -47,11 +47,13 @@ Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
   if (!cuda()) return exec::make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
+  const char* attention = std::getenv("REHEARSE_CUDA_ATTENTION");
   return module_->make_backend(
       {.device = local,
        .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
        .timeout_s = timeout_s,
        .graphs = graphs == nullptr || std::string_view(graphs) != "0",
+       .attention = attention == nullptr ? "" : attention,
        .label = [&schedule](OpId op) { return op_label(schedule, op); },
        .warn = [](const std::string& what) { print_error(what); }});
 }

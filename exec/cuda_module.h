@@ -20,7 +20,10 @@ struct CudaOptions {
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step
-  std::function<std::string(OpId)> label;    // of an op, for errors
+  // Of attention in bf16: "mma" or "wgmma": that one; "say": the faster, and every choice is said;
+  // empty: the faster.
+  std::string attention;
+  std::function<std::string(OpId)> label;  // of an op, for errors
   // Says once what goes on, but slower than it could; may be null.
   std::function<void(const std::string&)> warn;
 };
@@ -38,7 +41,7 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 4;
+  static constexpr int kVersion = 5;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;

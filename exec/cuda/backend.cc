@@ -11,6 +11,7 @@
 #include <memory>
 #include <tuple>
 
+#include "exec/cuda/attention_choice.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/gemm.h"
 #include "exec/cuda/graphs.h"
@@ -35,6 +36,7 @@ class CudaBackend final : public Backend, public StreamSource {
     cudaDeviceProp properties{};
     streams_.check(cudaGetDeviceProperties(&properties, options.device), "cudaGetDeviceProperties");
     device_ = properties.name;
+    choice_ = AttentionChoice(properties.major == 9, options.attention, options.warn);
   }
   ~CudaBackend() override {
     if (healthy_) cudaDeviceSynchronize();
@@ -320,23 +322,28 @@ class CudaBackend final : public Backend, public StreamSource {
   // --- attention, embedding, loss --------------------------------------------
   void attention(Lane l, const exec::AttentionShape& s, const void* qkv, void* o,
                  float* lse) override {
-    streams_.check(cuda::attention(on(l), type_, s, qkv, o, lse), "attention");
+    const AttentionEngine engine = choice_.forward(on(l), type_, s, qkv);
+    streams_.check(cuda::attention(on(l), type_, s, qkv, o, lse, engine), "attention");
   }
   void attention_backward(Lane l, const exec::AttentionShape& s, const void* d_o, const void* qkv,
                           const void* o, const float* lse, void* dqkv, float* delta) override {
-    streams_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta),
+    const AttentionEngine engine = choice_.backward(on(l), type_, s, d_o, qkv, o, lse);
+    streams_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta, engine),
                    "attention backward");
   }
   void attention_part(Lane l, const AttentionPart& part, const void* qkv, const void* kv,
                       float* sum, float* lse) override {
-    streams_.check(cuda::attention_part(on(l), type_, part, qkv, kv, sum, lse), "attention part");
+    const AttentionEngine engine = choice_.forward(on(l), type_, part.shape, qkv);
+    streams_.check(cuda::attention_part(on(l), type_, part, qkv, kv, sum, lse, engine),
+                   "attention part");
   }
   void attention_part_backward(Lane l, const AttentionPart& part, const void* d_o, const void* qkv,
                                const void* kv, const void* o, const float* lse, float* dq,
                                float* dkv, float* delta) override {
-    streams_.check(
-        cuda::attention_part_backward(on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv, delta),
-        "attention part backward");
+    const AttentionEngine engine = choice_.backward(on(l), type_, part.shape, d_o, qkv, o, lse);
+    streams_.check(cuda::attention_part_backward(on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv,
+                                                 delta, engine),
+                   "attention part backward");
   }
   void copy_columns(Lane l, std::int64_t rows, std::int64_t cols, const void* from,
                     std::int64_t from_stride, void* to, std::int64_t to_stride) override {
@@ -560,6 +567,7 @@ class CudaBackend final : public Backend, public StreamSource {
   std::map<void*, std::pair<PinnedMemory*, std::int64_t>> offloads_;
   std::function<std::string()> failed_;
   Gemm gemm_;
+  AttentionChoice choice_{false, "", nullptr};
   Graphs graphs_;
   bool said_without_graph_ = false;
   Streams streams_;
@@ -574,6 +582,13 @@ Result<std::unique_ptr<Backend>> make_backend(const CudaOptions& options) {
   mine.device = options.device % there.value();
   if (const cudaError_t error = cudaSetDevice(mine.device); error != cudaSuccess) {
     return Error{"CUDA device " + std::to_string(mine.device) + ": " + cudaGetErrorString(error)};
+  }
+  if (const std::string& asked = options.attention; asked == "wgmma") {
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, mine.device);
+    if (major != 9) return Error{"attention by wgmma needs a device of compute capability 9"};
+  } else if (!asked.empty() && asked != "mma" && asked != "say") {
+    return Error{"attention is by mma or wgmma (or say), not by \"" + asked + "\""};
   }
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(mine));
 }

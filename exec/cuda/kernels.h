@@ -203,6 +203,11 @@ int cast_columns(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
 // *out = *in, in fp64
 int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);
+// out(2) = the largest |a - b| and the largest |a| of `rows` rows of `cols` elements, `stride`
+// apart. Where only one is no number the difference is infinite. By one block: for checks, not for
+// steps.
+int largest_difference(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
+                       std::int64_t stride, const void* a, const void* b, float* out);
 
 // Collectives of several ranks on one GPU: out[k][i] = in[0][i] + in[1][i] + ... in that order in
 // fp32 (fp64 for doubles), rounded once, for every k; or the maximum. An out may be an in. A

@@ -178,6 +178,31 @@ TEST_P(PointwiseTest, AddsDoubles) {
   EXPECT_EQ(b.as<double>(), (std::vector<double>{1.5, 2e300, 0}));
 }
 
+TEST_P(PointwiseTest, FindsTheLargestDifferenceInSomeColumns) {
+  const std::int64_t rows = 70, columns = 50, stride = 60;
+  std::vector<float> a = random(rows * stride, 1), b = a;
+  a[5] = b[5] = NAN;
+  a[7] = b[7] = -8;
+  b[69 * 60 + 49] += 0.5F;  // the last that counts
+  b[69 * 60 + 50] = 1e6F;
+  for (const float found : {0.5F, INFINITY}) {
+    Memory m(type());
+    Array &a_m = m.values(a), &b_m = m.values(b), &out = m.empty_floats(2);
+    m.run([&] {
+      return largest_difference(nullptr, type(), rows, columns, stride, a_m.at(), b_m.at(),
+                                out.at<float>());
+    });
+    const auto numbers = out.as<float>();
+    if (std::isinf(found)) {
+      EXPECT_EQ(numbers[0], found);
+    } else {
+      EXPECT_NEAR(numbers[0], found, type() == Type::Float32 ? 1e-6 : 1.0 / 64);
+    }
+    EXPECT_EQ(numbers[1], 8);
+    b[6] = NAN;
+  }
+}
+
 REHEARSE_BOTH_TYPES(PointwiseTest);
 
 }  // namespace

@@ -19,8 +19,10 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 std::atomic<int> devices{1};
+constexpr int kCapability = 9;
 constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs for itself
 std::atomic<size_t> allocated{0};
+std::atomic<bool> full{false};
 std::mutex sizes_mutex;
 std::map<void*, size_t> sizes;
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
@@ -146,6 +148,10 @@ void break_captures(int nth, CaptureFault fault) {
   broken_by = fault;
 }
 
+void set_full(bool now) {
+  full = now;
+}
+
 void set_devices(int count) {
   devices = count;
 }
@@ -167,6 +173,7 @@ cudaError_t cudaSetDevice(int) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "a double, no GPU");
+  properties->major = kCapability;
   return no_device();
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -174,7 +181,7 @@ cudaError_t cudaGetDevice(int* device) {
   return no_device();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? kCapability
            : attribute == cudaDevAttrMultiProcessorCount  ? 132
                                                           : 0;
   return no_device();
@@ -210,6 +217,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 
 cudaError_t cudaMalloc(void** to, size_t bytes) {
   if (capturing > 0) return cudaErrorStreamCaptureUnsupported;
+  if (full.load()) return cudaErrorMemoryAllocation;
   *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*to == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*to, 0xA5, bytes);  // nobody may rely on zeros
@@ -225,6 +233,13 @@ cudaError_t cudaFree(void* memory) {
     sizes.erase(memory);
   }
   std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) {
+  return cudaMalloc(to, bytes);
+}
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  enqueue(stream, [=] { cudaFree(memory); });
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
@@ -285,6 +300,11 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::scoped_lock lock(stream->mutex);
   return stream->work.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
 }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  std::unique_lock lock(stream->mutex);
+  stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceSynchronize() {
   const std::scoped_lock all(streams_mutex);
   for (cudaStream_t stream : streams) {
@@ -302,6 +322,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->capture = std::make_unique<CUgraph_st>();
   stream->capture->planted = planted;
   ++capturing;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status =
+      stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -368,6 +393,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     std::unique_lock lock(firing->mutex);
     firing->changed.wait(lock, [&] { return firing->fired; });
   });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::shared_ptr<Firing> firing = event->latest;
+  if (firing == nullptr) return cudaSuccess;
+  std::unique_lock lock(firing->mutex);
+  firing->changed.wait(lock, [&] { return firing->fired; });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -28,6 +28,8 @@ GraphCounts graphs();
 // From now on every `nth` capture (from the first on) fails so; 0: none.
 enum class CaptureFault : std::uint8_t { Begin, Inside, End, Instantiate, Launch };
 void break_captures(int nth, CaptureFault fault = CaptureFault::End);
+// No memory is left on the device: allocations fail.
+void set_full(bool now);
 // How many devices there are; 0: as on a machine without a driver (error 35).
 void set_devices(int count);
 

@@ -42,6 +42,29 @@ __global__ void fill_kernel(std::int64_t count, float value, float* out) {
   store(out + i, v);
 }
 
+constexpr int kManyThreads = 1024;
+
+template <class T>
+__global__ void difference_kernel(std::int64_t rows, std::int64_t cols, std::int64_t stride,
+                                  const T* __restrict__ a, const T* __restrict__ b, float* out) {
+  float difference = 0, value = 0;
+  for (std::int64_t row = threadIdx.x / kWarp; row < rows; row += kManyThreads / kWarp) {
+    for (std::int64_t i = row * stride + threadIdx.x % kWarp; i < row * stride + cols; i += kWarp) {
+      const float x = widen(a[i]), y = widen(b[i]);
+      const bool numbers = x == x && y == y, neither = x != x && y != y;
+      difference = fmaxf(difference, x == y || neither ? 0 : numbers ? fabsf(x - y) : INFINITY);
+      value = fmaxf(value, fabsf(x));
+    }
+  }
+  __shared__ float room[2][kWarp];
+  difference = over_block<Larger>(difference, room[0]);
+  value = over_block<Larger>(value, room[1]);
+  if (threadIdx.x == 0) {
+    out[0] = difference;
+    out[1] = value;
+  }
+}
+
 template <class T>
 struct Members {
   const T* in[kMaxMembers];
@@ -112,6 +135,15 @@ int cast_columns(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
     constexpr int V = decltype(width)::value;
     return launch(cast_columns_kernel<T, V>, dim3(blocks(rows * cols, kThreads * V)), kThreads, 0,
                   stream, rows * cols, cols, from, static_cast<T*>(to), to_stride);
+  });
+}
+
+int largest_difference(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
+                       std::int64_t stride, const void* a, const void* b, float* out) {
+  return with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    return launch(difference_kernel<T>, dim3(1), kManyThreads, 0, stream, rows, cols, stride,
+                  static_cast<const T*>(a), static_cast<const T*>(b), out);
   });
 }
 

@@ -41,6 +41,7 @@ struct Wgmma {
     std::uint32_t left[kN / 16][4];
 #pragma unroll
     for (int k = 0; k < kN / 16; ++k) pack_fragments<kM, kN>(p, 0, k, left[k]);
+    pin(left);
     pin(c[0]);
     wgmma_fence();
 #pragma unroll

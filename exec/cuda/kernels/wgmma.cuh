@@ -51,6 +51,13 @@ __device__ __forceinline__ void pin(float (&c)[kTiles][4]) {
     asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
   }
 }
+template <int kTiles>
+__device__ __forceinline__ void pin(std::uint32_t (&a)[kTiles][4]) {
+#pragma unroll
+  for (int k = 0; k < kTiles; ++k) {
+    asm volatile("" : "+r"(a[k][0]), "+r"(a[k][1]), "+r"(a[k][2]), "+r"(a[k][3])::"memory");
+  }
+}
 
 // clang-format off
 #define REHEARSE_TILE(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
@@ -115,8 +122,8 @@ void wgmma_wait() {
 inline void fence_proxy() {
   emulation::fence_proxy();
 }
-template <int kTiles>
-void pin(float (&)[kTiles][4]) {}
+template <class T>
+void pin(T&) {}
 template <int kTiles>
 void wgmma_rows(float (&c)[kTiles][4], Matrix a, Matrix b, bool add) {
   emulation::wgmma(&c[0][0], 8 * kTiles, {.a_matrix = a, .b_matrix = b, .add = add});

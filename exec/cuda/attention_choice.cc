@@ -1,0 +1,163 @@
+#include "exec/cuda/attention_choice.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace rehearse::exec::cuda {
+namespace {
+
+using enum AttentionEngine;
+
+constexpr int kRepetitions = 3;  // of an engine that is timed; the fastest counts
+// Of the largest value. Either engine may be off by half: P and dS are rounded to bf16, the result
+// once more (the kernels' tests have the same bound); lse is fp32.
+constexpr float kTolerance = 2e-2F, kFloatTolerance = 1e-4F;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// Milliseconds of one run; negative: it failed.
+float time_of(Stream stream, const std::function<int()>& run) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  float best = -1;
+  bool right = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
+  for (int k = 0; right && k <= kRepetitions; ++k) {  // the first warms up
+    float now = 0;
+    right = cudaEventRecord(begin, stream) == cudaSuccess && run() == 0 &&
+            cudaEventRecord(end, stream) == cudaSuccess &&
+            cudaEventSynchronize(end) == cudaSuccess &&
+            cudaEventElapsedTime(&now, begin, end) == cudaSuccess;
+    if (right && k > 0) best = best < 0 ? now : std::min(best, now);
+  }
+  if (begin != nullptr) cudaEventDestroy(begin);
+  if (end != nullptr) cudaEventDestroy(end);
+  if (!right) cudaGetLastError();  // clears it
+  return right ? best : -1;
+}
+
+}  // namespace
+
+AttentionChoice::AttentionChoice(bool has_wgmma, std::string_view asked, Say say)
+    : says_all_(asked == "say"), say_(std::move(say)) {
+  if (!has_wgmma || asked == "mma") only_ = MmaSync;
+  if (has_wgmma && asked == "wgmma") only_ = Wgmma;
+}
+
+// May there be a trial? Only where tensor cores run (kernels.h), and not in a capture.
+bool AttentionChoice::open(Stream stream, Type type, const AttentionShape& s) const {
+  if (only_ || type != Type::BFloat16 || s.head_dim > 128 || s.head_dim % 8 != 0) return false;
+  cudaStreamCaptureStatus status{};
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status == cudaStreamCaptureStatusNone;
+}
+
+AttentionEngine AttentionChoice::forward(Stream stream, Type type, const AttentionShape& s,
+                                         const void* qkv) {
+  const Key key{false, s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
+  if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
+  if (!open(stream, type, s)) return only_.value_or(MmaSync);
+  const std::int64_t wide = s.heads * s.head_dim, lse_at = aligned(2 * s.tokens * wide);
+  return choose(stream, {.key = key,
+                         .bytes = aligned(lse_at + 4 * s.heads * s.tokens),
+                         .areas = {{Type::BFloat16, 0, s.tokens, wide, wide},
+                                   {Type::Float32, lse_at, s.heads, s.tokens, s.tokens}},
+                         .run = [=](AttentionEngine engine, std::byte* results) {
+                           auto* lse = reinterpret_cast<float*>(results + lse_at);
+                           return attention(stream, type, s, qkv, results, lse, engine);
+                         }});
+}
+
+AttentionEngine AttentionChoice::backward(Stream stream, Type type, const AttentionShape& s,
+                                          const void* d_o, const void* qkv, const void* o,
+                                          const float* lse) {
+  const Key key{true, s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
+  if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
+  if (!open(stream, type, s)) return only_.value_or(MmaSync);
+  const std::int64_t wide = s.heads * s.head_dim, narrow = s.kv_heads * s.head_dim;
+  const std::int64_t columns = s.columns(), delta_at = aligned(2 * s.tokens * columns);
+  return choose(stream,
+                {.key = key,
+                 .bytes = aligned(delta_at + 4 * s.heads * s.tokens),
+                 .areas = {{Type::BFloat16, 0, s.tokens, wide, columns},  // dQ, dK, dV
+                           {Type::BFloat16, 2 * wide, s.tokens, narrow, columns},
+                           {Type::BFloat16, 2 * (wide + narrow), s.tokens, narrow, columns}},
+                 .run = [=](AttentionEngine engine, std::byte* results) {
+                   auto* delta = reinterpret_cast<float*>(results + delta_at);
+                   return attention_backward(stream, type, s, d_o, qkv, o, lse, results, delta,
+                                             engine);
+                 }});
+}
+
+AttentionEngine AttentionChoice::choose(Stream stream, const Trial& trial) {
+  void* memory = nullptr;  // results of both, and two numbers
+  AttentionEngine engine = MmaSync;
+  if (cudaMallocAsync(&memory, static_cast<std::size_t>(2 * trial.bytes + 256), stream) ==
+      cudaSuccess) {
+    engine = tried(stream, trial, static_cast<std::byte*>(memory));
+    cudaFreeAsync(memory, stream);
+  } else {
+    cudaGetLastError();  // clears it
+  }
+  chosen_.emplace(trial.key, engine);
+  return engine;
+}
+
+AttentionEngine AttentionChoice::tried(Stream stream, const Trial& trial, std::byte* results) {
+  std::byte* const other = results + trial.bytes;
+  auto* const numbers = reinterpret_cast<float*>(other + trial.bytes);
+  const float mma = time_of(stream, [&] { return trial.run(MmaSync, results); });
+  if (mma < 0) return MmaSync;  // the call itself will say why
+  const float wgmma = time_of(stream, [&] { return trial.run(Wgmma, other); });
+  float distance = 0;
+  bool agree = wgmma >= 0;
+  for (const Area& area : trial.areas) {
+    float found[2] = {INFINITY, 0};  // difference, value
+    const bool compared =
+        agree &&
+        largest_difference(stream, area.type, area.rows, area.columns, area.stride,
+                           results + area.at, other + area.at, numbers) == 0 &&
+        cudaMemcpyAsync(found, numbers, sizeof found, cudaMemcpyDeviceToHost, stream) ==
+            cudaSuccess &&
+        cudaStreamSynchronize(stream) == cudaSuccess;
+    const float tolerance = area.type == Type::Float32 ? kFloatTolerance : kTolerance;
+    agree = compared && found[0] <= tolerance * found[1];
+    if (compared && found[0] > 0) distance = std::max(distance, found[0] / found[1]);
+  }
+  const AttentionEngine engine = agree && wgmma < mma ? Wgmma : MmaSync;
+  if (!agree) {
+    only_ = MmaSync;
+    chosen_.clear();
+  }
+  if (say_ && (says_all_ || !agree)) {
+    const Key& key = trial.key;
+    char text[240];
+    std::snprintf(text, sizeof text, "attention %s, %lld heads of %lld, %lld x %lld tokens: ",
+                  key.backward ? "backward" : "forward", static_cast<long long>(key.heads),
+                  static_cast<long long>(key.head_dim),
+                  static_cast<long long>(key.tokens / key.sequence),
+                  static_cast<long long>(key.sequence));
+    std::string said = text;
+    if (wgmma < 0) {
+      said += "wgmma fails; mma.sync computes all";
+    } else if (!agree) {
+      std::snprintf(
+          text, sizeof text,
+          "wgmma differs from mma.sync by %.3g of the largest value; mma.sync computes all",
+          static_cast<double>(distance));
+      said += text;
+    } else {
+      std::snprintf(text, sizeof text, "%s: wgmma %.3f ms, mma.sync %.3f ms, %.1g apart",
+                    engine == Wgmma ? "wgmma" : "mma.sync", static_cast<double>(wgmma),
+                    static_cast<double>(mma), static_cast<double>(distance));
+      said += text;
+    }
+    say_(said);
+  }
+  return engine;
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,238 @@
+// The choice of attention's engine, on the double's streams, with engines that take as long and
+// compute what a test says.
+#include "exec/cuda/attention_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "tests/cuda_double/device.h"
+
+namespace rehearse::exec::cuda {
+namespace {
+
+// What an engine does: each result is 1, or as said.
+struct Engine {
+  int milliseconds = 0;
+  float o = 1, dq = 1, dk = 1, dv = 1, lse = 1;
+  int status = 0;
+  std::atomic<int> calls{0};
+};
+Engine engines[2];
+Engine& of(AttentionEngine engine) {
+  return engines[static_cast<std::size_t>(engine)];
+}
+
+std::uint16_t bf16(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+float value_of(Type type, const void* array, std::int64_t i) {
+  std::uint32_t bits = 0;
+  if (type == Type::Float32) {
+    std::memcpy(&bits, static_cast<const std::byte*>(array) + 4 * i, 4);
+  } else {
+    bits = static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(array)[i]) << 16;
+  }
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+int attention(Stream stream, Type, const AttentionShape& s, const void*, void* o, float* lse,
+              AttentionEngine engine) {
+  Engine& e = of(engine);
+  ++e.calls;
+  if (e.status != 0) return e.status;
+  return cuda_double::enqueue(stream, [=, &e] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
+    std::fill_n(static_cast<std::uint16_t*>(o), s.tokens * s.heads * s.head_dim, bf16(e.o));
+    std::fill_n(lse, s.tokens * s.heads, e.lse);
+  });
+}
+int attention_backward(Stream stream, Type, const AttentionShape& s, const void*, const void*,
+                       const void*, const float*, void* dqkv, float*, AttentionEngine engine) {
+  Engine& e = of(engine);
+  ++e.calls;
+  return cuda_double::enqueue(stream, [=, &e] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
+    const std::int64_t wide = s.heads * s.head_dim, narrow = s.kv_heads * s.head_dim;
+    auto* to = static_cast<std::uint16_t*>(dqkv);
+    for (std::int64_t token = 0; token < s.tokens; ++token) {
+      to = std::fill_n(to, wide, bf16(e.dq));
+      to = std::fill_n(to, narrow, bf16(e.dk));
+      to = std::fill_n(to, narrow, bf16(e.dv));
+    }
+  });
+}
+int largest_difference(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
+                       std::int64_t stride, const void* a, const void* b, float* out) {
+  return cuda_double::enqueue(stream, [=] {
+    out[0] = out[1] = 0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t i = row * stride; i < row * stride + cols; ++i) {
+        const float x = value_of(type, a, i), y = value_of(type, b, i);
+        out[0] = std::max(out[0], std::isnan(x - y) ? INFINITY : std::fabs(x - y));
+        out[1] = std::max(out[1], std::fabs(x));
+      }
+    }
+  });
+}
+
+namespace {
+
+using enum AttentionEngine;
+constexpr AttentionShape kShape{
+    .tokens = 8, .sequence = 4, .heads = 2, .kv_heads = 1, .head_dim = 16};
+
+std::size_t free_bytes() {
+  std::size_t free = 0, total = 0;
+  cudaDeviceSynchronize();
+  cudaMemGetInfo(&free, &total);
+  return free;
+}
+
+class AttentionChoiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (Engine& engine : engines) {
+      engine.milliseconds = 0;
+      engine.o = engine.dq = engine.dk = engine.dv = engine.lse = 1;
+      engine.status = engine.calls = 0;
+    }
+    cudaStreamCreateWithFlags(&stream_, 0);
+    free_ = free_bytes();
+  }
+  void TearDown() override {
+    EXPECT_EQ(free_bytes(), free_) << "what a trial took is given back";
+    cudaStreamDestroy(stream_);
+  }
+  AttentionChoice choice(std::string_view asked = "", bool has_wgmma = true) {
+    return {has_wgmma, asked, [this](const std::string& what) { said_.push_back(what); }};
+  }
+  AttentionEngine forward(AttentionChoice& choice, const AttentionShape& shape = kShape,
+                          Type type = Type::BFloat16) {
+    return choice.forward(stream_, type, shape, nullptr);
+  }
+  AttentionEngine backward(AttentionChoice& choice) {
+    return choice.backward(stream_, Type::BFloat16, kShape, nullptr, nullptr, nullptr, nullptr);
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::size_t free_ = 0;
+  std::vector<std::string> said_;
+};
+
+TEST_F(AttentionChoiceTest, TheFasterOneIsChosenOncePerShapeAndDirection) {
+  of(MmaSync).milliseconds = 20;
+  AttentionChoice c = choice();
+  EXPECT_EQ(forward(c), Wgmma);
+  const int calls = of(Wgmma).calls;
+  EXPECT_EQ(forward(c), Wgmma);
+  EXPECT_EQ(of(Wgmma).calls, calls);
+  of(MmaSync).milliseconds = 0;
+  of(Wgmma).milliseconds = 20;
+  EXPECT_EQ(backward(c), MmaSync);
+  AttentionShape longer = kShape;
+  longer.sequence = 8;
+  EXPECT_EQ(forward(c, longer), MmaSync);
+  EXPECT_EQ(forward(c), Wgmma);
+  EXPECT_TRUE(said_.empty());
+}
+
+TEST_F(AttentionChoiceTest, ADifferenceInAnyResultLeavesMmaSyncForAllShapesAndIsSaidOnce) {
+  using Result = float Engine::*;
+  for (const auto& [result, is_forward] : {std::pair<Result, bool>{&Engine::o, true},
+                                           {&Engine::lse, true},
+                                           {&Engine::dq, false},
+                                           {&Engine::dk, false},
+                                           {&Engine::dv, false}}) {
+    SetUp();
+    said_.clear();
+    of(MmaSync).milliseconds = 20;
+    AttentionChoice c = choice();
+    AttentionShape before = kShape;
+    before.sequence = 8;
+    EXPECT_EQ(forward(c, before), Wgmma);
+    of(Wgmma).*result = result == &Engine::dv ? NAN : 1.03F;
+    EXPECT_EQ(is_forward ? forward(c) : backward(c), MmaSync);
+    EXPECT_EQ(is_forward ? backward(c) : forward(c), MmaSync);
+    EXPECT_EQ(forward(c, before), MmaSync);
+    ASSERT_EQ(said_.size(), 1u);
+    EXPECT_NE(said_[0].find("differs from mma.sync by"), std::string::npos) << said_[0];
+    TearDown();
+  }
+  SetUp();
+}
+
+TEST_F(AttentionChoiceTest, RoundingIsNoDifference) {
+  of(MmaSync).milliseconds = 20;
+  of(Wgmma).o = 1 + 1.0F / 128;  // one in the last place
+  AttentionChoice c = choice();
+  EXPECT_EQ(forward(c), Wgmma);
+}
+
+TEST_F(AttentionChoiceTest, WgmmaThatFailsLeavesMmaSync) {
+  of(Wgmma).status = 98;
+  AttentionChoice c = choice();
+  EXPECT_EQ(forward(c), MmaSync);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("wgmma fails"), std::string::npos) << said_[0];
+}
+
+TEST_F(AttentionChoiceTest, WithoutMemoryForATrialItIsMmaSync) {
+  of(MmaSync).milliseconds = 20;
+  cuda_double::set_full(true);
+  AttentionChoice c = choice();
+  EXPECT_EQ(forward(c), MmaSync);
+  cuda_double::set_full(false);
+  EXPECT_EQ(forward(c), MmaSync);  // and stays so
+  EXPECT_EQ(of(MmaSync).calls, 0);
+}
+
+TEST_F(AttentionChoiceTest, NothingIsTriedWhileAGraphIsCaptured) {
+  of(MmaSync).milliseconds = 20;
+  AttentionChoice c = choice();
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(forward(c), MmaSync);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  EXPECT_EQ(of(MmaSync).calls, 0);
+  EXPECT_EQ(forward(c), Wgmma);
+}
+
+TEST_F(AttentionChoiceTest, NothingIsTriedWhereThereIsNoChoice) {
+  of(MmaSync).milliseconds = 20;
+  AttentionChoice without = choice("", false), mma = choice("mma"), wgmma = choice("wgmma"),
+                  c = choice();
+  EXPECT_EQ(forward(without), MmaSync);
+  EXPECT_EQ(forward(mma), MmaSync);
+  EXPECT_EQ(forward(wgmma), Wgmma);
+  EXPECT_EQ(backward(wgmma), Wgmma);
+  EXPECT_EQ(forward(c, kShape, Type::Float32), MmaSync);
+  AttentionShape wide = kShape;
+  wide.head_dim = 192;
+  EXPECT_EQ(forward(c, wide), MmaSync);
+  EXPECT_EQ(of(MmaSync).calls + of(Wgmma).calls, 0);
+}
+
+TEST_F(AttentionChoiceTest, SaysWhatItChoseWhenAskedTo) {
+  of(MmaSync).milliseconds = 20;
+  AttentionChoice c = choice("say");
+  EXPECT_EQ(forward(c), Wgmma);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_EQ(said_[0].find("attention forward, 2 heads of 16, 2 x 4 tokens: wgmma: wgmma "), 0u)
+      << said_[0];
+}
+
+}  // namespace
+}  // namespace rehearse::exec::cuda
