@@ -7,10 +7,15 @@ run_calibration() {
   local shapes=() c
   for c in "${configurations[@]}"; do shapes+=(--scenario "$out/$c.json"); done
   rm -f "$out/machine.json"
-  attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
+  REHEARSE_CUDA_ATTENTION=say attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
   head -3 "$out/calibrate.out" | sed 's/^/- /' | tee -a "$piece"
   report kernels "$out/machine.json" >"$out/kernels.md"
   note "- every kernel against the measured ceilings: kernels.md"
+  local chosen
+  chosen=$(grep -h '^rehearse: attention ' "$out/calibrate.err" | sed 's/^rehearse: /- /')
+  [ -n "$chosen" ] || return 0  # one engine alone
+  printf '\n%s\n' "$chosen" >>"$out/kernels.md"
+  note "- attention by wgmma in $(grep -c ': wgmma: ' <<<"$chosen") of $(grep -c . <<<"$chosen") trials, both times in kernels.md$(grep -h ' computes all' <<<"$chosen" | sed 's/^-/;/')"
 }
 
 run_prediction() {
