@@ -10,6 +10,7 @@
 
 #include "cli/calibrate_processes.h"
 #include "cli/commands.h"
+#include "cli/run_device.h"
 #include "exec/calibrate.h"
 #include "exec/calibration_file.h"
 #include "exec/cpu_backend.h"
@@ -141,13 +142,14 @@ Result<Device> choose(const Options& options) {
   }
   const auto launch = exec::read_launch_environment(std::getenv);
   if (!launch) return launch.error();
+  const Result<std::string> attention = asked_attention();
+  if (!attention) return attention.error();
   Device device{.module = module.value(),
                 .launch = launch.value().value_or(exec::LaunchEnvironment{})};
-  const char* attention = std::getenv("REHEARSE_CUDA_ATTENTION");
   Result<std::unique_ptr<exec::Backend>> backend =
       device.module->make_backend({.device = device.launch.local,
                                    .type = exec::ElementType::BFloat16,
-                                   .attention = attention == nullptr ? "" : attention,
+                                   .attention = attention.value(),
                                    .label = [](OpId) { return std::string("a kernel"); },
                                    .warn = [](const std::string& what) { print_error(what); }});
   if (!backend) return backend.error();
@@ -156,6 +158,9 @@ Result<Device> choose(const Options& options) {
 }
 
 int calibrate(const Options& options) {
+  if (const Result<std::string> asked = asked_attention(); !asked) {
+    return fail("calibrate: " + asked.error().message);
+  }
   const Result<Device> chosen = choose(options);
   if (!chosen) return fail("calibrate: --device cuda: " + chosen.error().message, kRunFailed);
   const Device& device = chosen.value();

@@ -347,6 +347,9 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
 int run(const Options& options) {
   const Result<RunDevice> device = RunDevice::choose(options.device);
   if (!device) return fail("run: --device cuda: " + device.error().message, kRunFailed);
+  if (const Result<std::string> asked = asked_attention(); !asked) {
+    return fail("run: " + asked.error().message);
+  }
   const Result<std::optional<exec::LaunchEnvironment>> launch =
       exec::read_launch_environment(std::getenv);
   if (!launch) return fail("run: " + launch.error().message);

@@ -12,6 +12,13 @@
 
 namespace rehearse::cli {
 
+Result<std::string> asked_attention() {
+  const char* value = std::getenv("REHEARSE_CUDA_ATTENTION");
+  const std::string asked = value == nullptr ? "" : value;
+  if (asked.empty() || asked == "mma" || asked == "wgmma" || asked == "say") return asked;
+  return Error{"REHEARSE_CUDA_ATTENTION: mma, wgmma or say, not \"" + asked + "\""};
+}
+
 Result<RunDevice> RunDevice::choose(const std::string& asked) {
   RunDevice chosen;
   if (asked == "cpu") return chosen;
@@ -47,13 +54,14 @@ Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
   if (!cuda()) return exec::make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
-  const char* attention = std::getenv("REHEARSE_CUDA_ATTENTION");
+  const Result<std::string> attention = asked_attention();
+  if (!attention) return attention.error();
   return module_->make_backend(
       {.device = local,
        .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
        .timeout_s = timeout_s,
        .graphs = graphs == nullptr || std::string_view(graphs) != "0",
-       .attention = attention == nullptr ? "" : attention,
+       .attention = attention.value(),
        .label = [&schedule](OpId op) { return op_label(schedule, op); },
        .warn = [](const std::string& what) { print_error(what); }});
 }

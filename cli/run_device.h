@@ -12,6 +12,10 @@
 
 namespace rehearse::cli {
 
+// REHEARSE_CUDA_ATTENTION (exec::CudaOptions::attention); empty where it is not set. Error: what
+// else it says.
+Result<std::string> asked_attention();
+
 class RunDevice {
  public:
   // `asked`: "cpu", "cuda" or "auto" (a GPU where the module and a device are there). Error (a run

@@ -583,12 +583,10 @@ Result<std::unique_ptr<Backend>> make_backend(const CudaOptions& options) {
   if (const cudaError_t error = cudaSetDevice(mine.device); error != cudaSuccess) {
     return Error{"CUDA device " + std::to_string(mine.device) + ": " + cudaGetErrorString(error)};
   }
-  if (const std::string& asked = options.attention; asked == "wgmma") {
-    int major = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, mine.device);
-    if (major != 9) return Error{"attention by wgmma needs a device of compute capability 9"};
-  } else if (!asked.empty() && asked != "mma" && asked != "say") {
-    return Error{"attention is by mma or wgmma (or say), not by \"" + asked + "\""};
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, mine.device);
+  if (options.attention == "wgmma" && major != 9) {
+    return Error{"attention by wgmma needs a device of compute capability 9"};
   }
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(mine));
 }
