@@ -1,7 +1,7 @@
 # Of bench/gpu.sh: calibration, the kernels' table, steps predicted from it, memory. One function per group of
 # bench/gpu/parts.txt. Steps are those of the call that calibrated: another may have had another GPU.
 # shellcheck shell=bash disable=SC2154
-configurations=(124m 124m-8 355m 124m-16 124m-short 124m-recomputed 1558m)
+configurations=(124m 124m-8 355m 124m-16 124m-short 124m-recomputed 124m-slices 1558m)
 
 run_calibration() {
   local shapes=() c

@@ -15,6 +15,7 @@ scenario 124m-16 gpt2-124m 16 1024 12
 scenario 124m-8 gpt2-124m 8 1024 12
 scenario 124m-short gpt2-124m 32 512 12
 scenario 124m-recomputed gpt2-124m 16 1024 12 '"recompute": "full"'
+scenario 124m-slices gpt2-124m 16 1024 12 '"sequence_slices": 2, "schedule": "seq_1f1b"'  # attention in parts
 scenario 355m gpt2-355m 16 1024 12
 scenario 1558m gpt2-1.5b 8 1024 14
 
