@@ -362,8 +362,9 @@ int run(const Options& options) {
   if (!scenario_read) return fail(scenario_read.error().message);
   Scenario scenario = std::move(scenario_read).value();
   const bool speaks = !launch.value() || (launch.value()->process == 0 && !launched);
-  if (scenario.plan.offload != OffloadMode::None) {
-    scenario.warnings.emplace_back("plan.offload: nothing to do on the CPU");
+  if (scenario.plan.offload != OffloadMode::None && !device.value().cuda()) {
+    scenario.warnings.emplace_back(
+        "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");
   }
   for (const std::string& warning : scenario.warnings) {
     if (speaks) print_error(warning);

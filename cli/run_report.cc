@@ -155,7 +155,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
     rows.push_back({{"ranks", ranks_of(plan, m.schedule->rows[r])},
                     {"peak_allocated_bytes", m.counted[r]},
                     {"peak_planned_bytes", m.schedule->live_peak_bytes[r].value},
-                    {"peak_reserved_bytes", m.schedule->arena_bytes[r].value}});
+                    {"peak_reserved_bytes", m.schedule->arena_bytes[r].value},
+                    {"host_bytes", m.schedule->host_bytes[r].value}});
   }
   json["memory"] = {{"runtime", "rehearse"},        {"fits", true},
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
@@ -206,12 +207,17 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                   step * 1e3, static_cast<double>(plan.global_batch * plan.sequence_length) / step,
                   m.steps.size() > 1 ? "the steps after the first" : "one step",
                   100 * summary_of(trace).bubble_ratio());
-  text += fmt::format("memory per rank\n  {:<10} {:>16} {:>16} {:>16}\n", "position", "planned [B]",
-                      "counted [B]", "arena [B]");
+  const bool host =
+      std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });
+  text +=
+      fmt::format("memory per rank\n  {:<10} {:>16} {:>16} {:>16}{}\n", "position", "planned [B]",
+                  "counted [B]", "arena [B]", host ? fmt::format(" {:>16}", "host [B]") : "");
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
-    text += fmt::format("  {:<10} {:>16} {:>16} {:>16}\n", m.schedule->rows[r].position.value,
-                        with_commas(m.schedule->live_peak_bytes[r].value),
-                        with_commas(m.counted[r]), with_commas(m.schedule->arena_bytes[r].value));
+    text += fmt::format(
+        "  {:<10} {:>16} {:>16} {:>16}{}\n", m.schedule->rows[r].position.value,
+        with_commas(m.schedule->live_peak_bytes[r].value), with_commas(m.counted[r]),
+        with_commas(m.schedule->arena_bytes[r].value),
+        host ? fmt::format(" {:>16}", with_commas(m.schedule->host_bytes[r].value)) : "");
   }
   return text;
 }

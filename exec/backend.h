@@ -60,8 +60,11 @@ class Backend {
   // --- memory, outside a step ------------------------------------------------
   // Zeroed, aligned to 256 bytes, alive as long as the backend. Error: what there is too little of.
   virtual Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) = 0;
-  virtual void write(std::byte* to, const void* from, std::int64_t bytes) = 0;  // from the host
-  virtual void read(void* to, const std::byte* from, std::int64_t bytes) = 0;   // to the host
+  // Zeroed memory of the host, as long: what to_host and from_host copy to and from.
+  virtual Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) = 0;
+  // Of either: from and to what the caller has.
+  virtual void write(std::byte* to, const void* from, std::int64_t bytes) = 0;
+  virtual void read(void* to, const std::byte* from, std::int64_t bytes) = 0;
 
   // --- order -----------------------------------------------------------------
   virtual void begin_step() {}
@@ -82,8 +85,12 @@ class Backend {
 
   // --- data ------------------------------------------------------------------
   virtual void clear(Lane, void* to, std::int64_t bytes) = 0;
+  // The caller's memory, read during the call (tokens) or written by the step's end (norms).
   virtual void fetch(Lane, void* to, const void* host, std::int64_t bytes) = 0;
   virtual void offload(Lane, void* host, const void* from, std::int64_t bytes) = 0;
+  // Memory of allocate_host.
+  virtual void to_host(Lane, std::byte* host, const std::byte* from, std::int64_t bytes) = 0;
+  virtual void from_host(Lane, std::byte* to, const std::byte* host, std::int64_t bytes) = 0;
   // From one rank of this process to another; both lanes go on when it is done.
   virtual void transfer(Lane from_lane, const void* from, Lane to_lane, void* to,
                         std::int64_t bytes) = 0;

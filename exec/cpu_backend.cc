@@ -72,10 +72,16 @@ class CpuBackend final : public Backend {
   std::string_view device() const override { return instruction_set(); }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
+    return pages("the arena", rank, bytes);
+  }
+  Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override {
+    return pages("the host's arena", rank, bytes);
+  }
+  Result<std::byte*> pages(std::string_view what, std::int32_t rank, std::int64_t bytes) {
     std::optional<Pages> pages = Pages::take(size(std::max<std::int64_t>(bytes, 1)));
     if (!pages) {
-      return Error{"no memory for the arena of rank " + std::to_string(rank) + ": " +
-                   std::to_string(bytes) + " bytes"};
+      return Error{"no memory for " + std::string(what) + " of rank " + std::to_string(rank) +
+                   ": " + std::to_string(bytes) + " bytes"};
     }
     arenas_.push_back(std::move(*pages));
     return arenas_.back().begin();
@@ -93,6 +99,12 @@ class CpuBackend final : public Backend {
   }
   void offload(Lane, void* host, const void* from, std::int64_t bytes) override {
     std::memcpy(host, from, size(bytes));
+  }
+  void to_host(Lane, std::byte* host, const std::byte* from, std::int64_t bytes) override {
+    std::memcpy(host, from, size(bytes));
+  }
+  void from_host(Lane, std::byte* to, const std::byte* host, std::int64_t bytes) override {
+    std::memcpy(to, host, size(bytes));
   }
   void transfer(Lane, const void* from, Lane, void* to, std::int64_t bytes) override {
     std::memcpy(to, from, size(bytes));

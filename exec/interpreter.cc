@@ -32,11 +32,6 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
     return Error{"plan.precision: the CPU runs fp32"};
   }
-  // On the CPU the host is the device.
-  if (plan.offload != OffloadMode::None && backend.name() != "cpu" && backend.name() != "null") {
-    return Error{"plan.offload: not executed by the " + std::string(backend.name()) +
-                 " backend yet"};
-  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(
@@ -74,6 +69,11 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
         backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
     if (!arena) return arena.error();
     rank->arena = arena.value();
+    if (const Bytes held = schedule.host_bytes[rank->row.index()]; held.value > 0) {
+      const Result<std::byte*> host = backend.allocate_host(r, held.value);
+      if (!host) return host.error();
+      rank->host = host.value();
+    }
     rank->norms.assign(static_cast<std::size_t>(local.slots), 0);
     resolve_addresses(local, *rank);
     local.ranks.push_back(std::move(rank));
@@ -115,7 +115,7 @@ std::vector<StoredBucket> Interpreter::stored() const {
       StoredBucket& stored = by_bucket[value.bucket.index()];
       const OwnRange own = own_range(local_, *rank, s.buckets[value.bucket.index()]);
       const std::int64_t count = own.end - own.begin;
-      std::byte* at = rank->arena + value.offset.value;
+      std::byte* at = local_.address(*rank, {static_cast<std::int32_t>(v)});
       stored.own_first = own.begin;
       stored.own_last = own.end;
       if (value.kind == ValueKind::FullParameter || value.kind == ValueKind::ParameterShard) {

@@ -17,6 +17,11 @@ class LocalOp {
         lane_{rank.rank.value, op_.stream} {}
 
   void fetch() const {
+    if (value(0).kind != ValueKind::Input) {
+      return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
+        local_.backend.from_host(lane_, to, from, bytes);
+      });
+    }
     const auto& tokens =
         (op_.instance == 1 ? local_.targets
                            : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
@@ -25,6 +30,11 @@ class LocalOp {
   }
 
   void offload() const {
+    if (value(0).kind != ValueKind::Metrics) {
+      return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
+        local_.backend.to_host(lane_, to, from, bytes);
+      });
+    }
     local_.backend.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
   }
 
@@ -98,6 +108,14 @@ class LocalOp {
   }
 
  private:
+  // A copy's operands: from, to, from, to, ...
+  template <class Copy>
+  void each_pair(Copy copy) const {
+    for (std::size_t k = 0; k + 1 < operands_.size(); k += 2) {
+      copy(local_.address(rank_, operands_[k].value), local_.address(rank_, operands_[k + 1].value),
+           value(k).bytes.value);
+    }
+  }
   const Value& value(std::size_t k) const { return s_.values[operands_[k].value.index()]; }
   float* data(std::size_t k) const { return local_.floats(rank_, operands_[k].value); }
 

@@ -28,6 +28,7 @@ class NullBackend : public Backend {
   std::string_view device() const override { return "nothing"; }
   bool asynchronous() const override { return asynchronous_; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
+  Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte*, const void*, std::int64_t) override {}
   void read(void* to, const std::byte*, std::int64_t bytes) override;  // zeros
   void begin_step() override { calls.clear(); }
@@ -45,6 +46,12 @@ class NullBackend : public Backend {
   void fetch(Lane l, void*, const void*, std::int64_t bytes) override { note("fetch", l, bytes); }
   void offload(Lane l, void*, const void*, std::int64_t bytes) override {
     note("offload", l, bytes);
+  }
+  void to_host(Lane l, std::byte*, const std::byte*, std::int64_t bytes) override {
+    note("to_host", l, bytes);
+  }
+  void from_host(Lane l, std::byte*, const std::byte*, std::int64_t bytes) override {
+    note("from_host", l, bytes);
   }
   void cast(Lane l, std::int64_t count, const float*, void*) override { note("cast", l, count); }
   void add(Lane l, std::int64_t count, const float*, float*) override { note("add", l, count); }

@@ -18,8 +18,8 @@ struct RankState {
   Rank rank{};
   Row row{};
   Coordinates at;
-  std::int32_t replica = 0;  // data * cp + context: number in the dp group
-  std::byte* arena = nullptr;
+  std::int32_t replica = 0;                     // data * cp + context: number in the dp group
+  std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
   std::vector<double> norms;  // on the host: sums of squares per tensor, then the loss
 };
@@ -39,7 +39,8 @@ struct LocalRanks {
   std::int64_t slots = 1;  // of the vector of norms
 
   std::byte* address(const RankState& rank, ValueId value) const {
-    return rank.arena + schedule.values[value.index()].offset.value;
+    const Value& of = schedule.values[value.index()];
+    return (of.home == Home::Host ? rank.host : rank.arena) + of.offset.value;
   }
   float* floats(const RankState& rank, ValueId value) const {
     return reinterpret_cast<float*>(address(rank, value));

@@ -27,7 +27,8 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
 std::int64_t arena_bytes(const Schedule& schedule) {
   std::int64_t sum = 0;
   for (std::size_t row = 0; row < schedule.arena_bytes.size(); ++row) {
-    sum += schedule.rows[row].multiplicity * schedule.arena_bytes[row].value;
+    sum += schedule.rows[row].multiplicity *
+           (schedule.arena_bytes[row] + schedule.host_bytes[row]).value;
   }
   return sum;
 }

@@ -19,7 +19,7 @@ namespace rehearse::exec {
 // The schedule that the executor performs, with its arena; the simulator's, op for op. An order
 // from a file (plan.schedule "file:PATH") fills in what the plan left to it.
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
-// Of all ranks together [B].
+// Of all ranks together, on device and host [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 
 // Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +

@@ -56,13 +56,13 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
     case ValueKind::Input:
       return "tokens" + host;
     case ValueKind::Activation:
-      return 'x' + at + boundary;
+      return 'x' + at + boundary + host;
     case ValueKind::ActivationGradient:
       return 'd' + at + boundary;
     case ValueKind::SavedForInput:
-      return "sI" + at + part_of(value);
+      return "sI" + at + part_of(value) + host;
     case ValueKind::SavedForWeight:
-      return "sW" + at + part_of(value);
+      return "sW" + at + part_of(value) + host;
     case ValueKind::LeftForWeight:
       return "lW" + at + part_of(value);
     case ValueKind::KeyValueGradient:
@@ -71,15 +71,15 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
       return "w";
     case ValueKind::Gradient: {
       const std::string use = value.instance == 1 ? "'" : "";
-      if (!value.microbatch) return "G." + of + use;
+      if (!value.microbatch) return "G." + of + use + host;
       return (value.shard ? "h." : "g.") + of + use + '.' + number(value.microbatch.value);
     }
     case ValueKind::FullParameter:
-      return value.instance < 0 ? "P." + of : "F." + of + '#' + number(value.instance);
+      return value.instance < 0 ? "P." + of + host : "F." + of + '#' + number(value.instance);
     case ValueKind::ParameterShard:
-      return "p." + of;
+      return "p." + of + host;
     case ValueKind::OptimizerState:
-      return "S." + of;
+      return "S." + of + host;
     case ValueKind::Metrics:
       return value.instance == 0 ? "norms" + host : "loss";
   }
@@ -100,7 +100,10 @@ std::string op_label(const Schedule& schedule, OpId id) {
   if (operands.empty()) return to_text(schedule, id);
   switch (op.kind) {
     case OpKind::Fetch:
-      return kind + (op.instance == 1 ? " targets" : " tokens");
+      if (schedule.values[operands[0].value.index()].kind == ValueKind::Input) {
+        return kind + (op.instance == 1 ? " targets" : " tokens");
+      }
+      return kind + ' ' + value_name(schedule, operands[1].value);
     case OpKind::GradNorm:
       return kind;
     case OpKind::OptimizerStep:

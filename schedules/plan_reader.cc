@@ -331,6 +331,11 @@ void PlanReader::memory() {
   choose("runtime", kRuntimeNames, plan_.runtime);
   choose("recompute", kRecomputeNames, plan_.recompute);
   choose("offload", kOffloadNames, plan_.offload);
+  if (plan_.offload == OffloadMode::Activations && plan_.sequence_slices > 1) {
+    return fail("offload",
+                "activations of a sequence in slices stay on the device: later slices read them",
+                true);
+  }
   precision();
   const bool fsdp = plan_.zero_stage == 3 || plan_.runtime == Runtime::Fsdp;
   plan_.pad_vocabulary_to =

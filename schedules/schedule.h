@@ -55,8 +55,16 @@ struct Value {
   OpId last_use{};    // last op that touches it, in program order; none: kept
   OpId hold_until{};  // last op at whose issue it still counts as alive (none: kept)
   Bytes bytes{};      // a multiple of nothing; the arena rounds to its alignment
-  Bytes offset{-1};   // in the row's arena; -1: not planned, or home is Host
+  // In the row's arena, that of its home; -1: not planned, or the host's tokens, targets and norms,
+  // which whoever performs the schedule has.
+  Bytes offset{-1};
 };
+
+// Of a value in host memory: whether the schedule places it, or whoever performs it has it.
+constexpr bool in_host_arena(const Value& value) {
+  return value.home == Home::Host && value.kind != ValueKind::Input &&
+         value.kind != ValueKind::Metrics;
+}
 
 enum class Access : std::uint8_t { Read, Write, Update, Workspace };
 struct Operand {
@@ -121,7 +129,8 @@ struct Schedule {
   std::vector<Value> values;
   std::vector<Operand> operands;  // operands[operand_begin[i] .. operand_begin[i+1])
   std::vector<std::int32_t> operand_begin{0};
-  std::vector<Bytes> arena_bytes, live_peak_bytes;  // per row, after lifetimes are planned
+  // Per row, after lifetimes are planned; host_bytes: the arena of what plan.offload keeps there.
+  std::vector<Bytes> arena_bytes, live_peak_bytes, host_bytes;
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin.size()) - 1; }
   std::int32_t num_ops() const { return static_cast<std::int32_t>(ops.size()); }

@@ -154,9 +154,9 @@ constexpr std::array<Field<WaitOf>, 3> kWaitFields{{
 struct RowOf {
   std::int32_t ops = 0;
   RowInfo info;
-  std::int64_t arena = -1, live_peak = -1;
+  std::int64_t arena = -1, live_peak = -1, host = -1;
 };
-constexpr std::array<Field<RowOf>, 7> kRowFields{{
+constexpr std::array<Field<RowOf>, 8> kRowFields{{
     {"ops", [](const RowOf& x) { return std::int64_t{x.ops}; },
      [](RowOf& x, std::int64_t v) { return v >= 0 && set_number(x.ops, v); }},
     {"position", [](const RowOf& x) { return std::int64_t{x.info.position.value}; },
@@ -171,6 +171,8 @@ constexpr std::array<Field<RowOf>, 7> kRowFields{{
      [](RowOf& x, std::int64_t v) { return v >= -1 && set_number(x.arena, v); }},
     {"live_peak_bytes", [](const RowOf& x) { return x.live_peak; },
      [](RowOf& x, std::int64_t v) { return v >= -1 && set_number(x.live_peak, v); }},
+    {"host_bytes", [](const RowOf& x) { return x.host; },
+     [](RowOf& x, std::int64_t v) { return v >= -1 && set_number(x.host, v); }},
 }};
 
 constexpr std::array<Field<Bucket>, 6> kBucketFields{{
@@ -352,6 +354,7 @@ std::string columns_to_json(const Schedule& s) {
     to.info = s.rows.empty() ? RowInfo{.position = {row.value}} : s.rows[row.index()];
     if (!s.arena_bytes.empty()) to.arena = s.arena_bytes[row.index()].value;
     if (!s.live_peak_bytes.empty()) to.live_peak = s.live_peak_bytes[row.index()].value;
+    if (!s.host_bytes.empty()) to.host = s.host_bytes[row.index()].value;
   }
   std::vector<OperandOf> operands;
   std::vector<WaitOf> waits;
@@ -404,6 +407,7 @@ void columns_from_json(const JsonValue& columns, JsonReport& report, Schedule& s
     s.rows.push_back(row.info);
     if (row.arena >= 0) s.arena_bytes.push_back({row.arena});
     if (row.live_peak >= 0) s.live_peak_bytes.push_back({row.live_peak});
+    if (row.host >= 0) s.host_bytes.push_back({row.host});
   }
   if (ops != static_cast<std::int64_t>(s.ops.size())) {
     report.fail(

@@ -362,9 +362,12 @@ double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,
   return memory_bound_cost(costs_, otherwise, bytes).ns;
 }
 
+Bytes ComputeModel::optimizer_bytes(std::int64_t parameters) const {
+  return {optimizer_bytes_per_parameter(plan_) * parameters};
+}
+
 Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
-  const double bytes =
-      static_cast<double>(optimizer_bytes_per_parameter(plan_)) * static_cast<double>(parameters);
+  const auto bytes = static_cast<double>(optimizer_bytes(parameters).value);
   return rounded(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
 }
 

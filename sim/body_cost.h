@@ -70,6 +70,7 @@ class ComputeModel {
   std::vector<NodePrice> price_nodes(const Body& body) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
+  Bytes optimizer_bytes(std::int64_t parameters) const;  // that an update reads and writes
   Nanoseconds gradient_norm(std::int64_t parameters) const;
   Nanoseconds clear(Bytes bytes) const;  // sets memory to zero
   Nanoseconds elementwise(

@@ -102,7 +102,8 @@ CollectiveConstants read_constants(const Reader& in) {
           .pcie_fraction = in.number("pcie_fraction"),
           .socket_fraction = in.number("socket_fraction"),
           .host_copy_alpha = in.number("host_copy_alpha_us") * kMicro,
-          .host_copy_fraction = in.number("host_copy_fraction")};
+          .host_copy_fraction = in.number("host_copy_fraction"),
+          .host_update_rate = in.number("host_update_gb_per_s_per_socket") * kGiga};
 }
 
 CollectiveSystem read_system(const Reader& in) {

@@ -63,6 +63,7 @@ struct CollectiveConstants {
   double socket_fraction = 1;        // of a PCIe link: all GPU traffic between two sockets
   double host_copy_alpha = 0;        // [s]
   double host_copy_fraction = 1;     // of the PCIe link
+  double host_update_rate = 1;       // [B/s] of a socket that updates parameters (CPU Adam)
 };
 
 // Everything in the file.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedules/model.h"
@@ -37,6 +38,7 @@ struct RankMemory {
   std::int64_t steady_allocated = 0;  // [B] memory_allocated after a step
   OpId at_op{};              // op of the schedule with the peak; none: in the optimizer step
   MemoryParts parts;         // what was alive there
+  std::int64_t host = 0;     // [B] most in host memory: plan.offload
   std::int32_t retries = 0;  // allocations that had to empty the cache first
   bool fits = true;
 };
@@ -47,6 +49,9 @@ struct MemoryReport {
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
+  std::int64_t host = 0;  // likewise
+  // [B] a node's memory over its ranks; empty: not known
+  std::optional<std::int64_t> host_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule
 };
 

@@ -125,13 +125,14 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   const ForwardBytes dense = bytes(SegmentShape::DenseLayer);
   std::int64_t layer = dense.kept;
   if (model_.experts.count > 0) layer = std::min(layer, bytes(SegmentShape::ExpertLayer).kept);
-  at->second = {plan.offload == OffloadMode::Activations ? 0 : layer,
-                bytes(SegmentShape::Head).peak};
+  at->second = {layer, bytes(SegmentShape::Head).peak};
   return at->second;
 }
 
 std::int64_t BoundTables::allocated_bound(const CoreBound& core, const Plan& plan) {
   const Kept& bytes = kept(plan);
+  const std::int64_t per_layer =
+      plan.offload == OffloadMode::Activations ? 0 : bytes.per_layer;  // on the host
   const std::int32_t p = plan.pipeline_parallel, m = plan.microbatches();
   std::int64_t bound = 0;
   std::int32_t position = 0;
@@ -139,11 +140,11 @@ std::int64_t BoundTables::allocated_bound(const CoreBound& core, const Plan& pla
     const std::int32_t in_flight =
         core.may_count ? *peak_activations(plan.schedule, position, p, m, core.chunks) : 1;
     ++position;
-    std::int64_t alive = bytes.per_layer * group.fewest * in_flight;
+    std::int64_t alive = per_layer * group.fewest * in_flight;
     if (group.last) {
       const std::int32_t at_loss =
           core.may_count ? std::min(in_flight, (core.chunks - 1) * std::min(m, p) + 1) : 1;
-      alive = std::max(alive, bytes.per_layer * group.fewest * at_loss + bytes.head_peak);
+      alive = std::max(alive, per_layer * group.fewest * at_loss + bytes.head_peak);
     }
     bound = std::max(bound, group.states + alive);
   }

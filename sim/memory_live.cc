@@ -43,8 +43,12 @@ using Slots = std::vector<std::int64_t>;  // bytes per slot of a segment; 0: not
 class StageCount {
  public:
   StageCount(std::vector<const SegmentProgram*> programs, std::int64_t handover, bool first,
-             bool last)
-      : programs_(std::move(programs)), handover_(handover), first_(first), last_(last) {
+             bool last, bool offloads)
+      : programs_(std::move(programs)),
+        handover_(handover),
+        first_(first),
+        last_(last),
+        offloads_(offloads) {
     for (const SegmentProgram* program : programs_) {
       slots_.emplace_back(static_cast<std::size_t>(program->slots), 0);
     }
@@ -58,29 +62,18 @@ class StageCount {
       own[kInputSlot] = std::exchange(carried, 0);
       for (const ScriptStep& step : programs_[i]->forward) count.run(step, own.data());
       carried = std::exchange(own[kOutputSlot], 0);
+      if (i > 0) leave(count, i - 1);
     }
     count.drop(carried);
-  }
-
-  // To the host and back.
-  void leave(Counter& count) {
-    kept_ = slots_;
-    for (Slots& own : slots_) {
-      for (std::int64_t& tensor : own) count.drop(tensor);
-    }
-  }
-  void fetch(Counter& count) {
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      for (std::size_t s = 0; s < kept_[i].size(); ++s) {
-        if (kept_[i][s] > 0) count.make(slots_[i][s], kept_[i][s]);
-      }
-    }
+    if (!programs_.empty()) leave(count, programs_.size() - 1);
   }
 
   void backward(Counter& count, bool split) {
+    if (!programs_.empty()) fetch(count, programs_.size() - 1);
     std::int64_t carried = 0;
     if (!last_) count.make(carried, handover_);
     for (std::size_t i = programs_.size(); i-- > 0;) {
+      if (i > 0) fetch(count, i - 1);
       Slots& own = slots_[i];
       own[kOutputGradientSlot] = std::exchange(carried, 0);
       for (const ScriptStep& step : programs_[i]->backward) {
@@ -104,6 +97,19 @@ class StageCount {
   }
 
  private:
+  // To the host and back, as the replay does.
+  void leave(Counter& count, std::size_t i) {
+    if (!offloads_) return;
+    kept_.resize(slots_.size());
+    kept_[i] = slots_[i];
+    for (std::int64_t& tensor : slots_[i]) count.drop(tensor);
+  }
+  void fetch(Counter& count, std::size_t i) {
+    if (!offloads_) return;
+    for (std::size_t s = 0; s < kept_[i].size(); ++s) {
+      if (kept_[i][s] > 0) count.make(slots_[i][s], kept_[i][s]);
+    }
+  }
   void release(Counter& count) {
     for (Slots& own : slots_) {
       for (std::int64_t& tensor : own) count.drop(tensor);
@@ -112,7 +118,7 @@ class StageCount {
 
   std::vector<const SegmentProgram*> programs_;
   std::int64_t handover_;
-  bool first_, last_;
+  bool first_, last_, offloads_;
   std::vector<Slots> slots_, kept_;  // per segment; kept_: on the host
 };
 
@@ -169,7 +175,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Transformer& model, con
     }
     const auto pass = [&](auto run) {
       Counter count;
-      StageCount stage(programs, handover, first, last);
+      StageCount stage(programs, handover, first, last, plan.offload == OffloadMode::Activations);
       Passes passes;
       const auto take = [&](Pass& to, auto part) {
         const std::int64_t before = count.now();
@@ -177,24 +183,15 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Transformer& model, con
         part();
         to = {count.most() - before, count.now() - before};
       };
-      take(passes.forward, [&] {
-        stage.forward(count);
-        if (plan.offload == OffloadMode::Activations) stage.leave(count);
-      });
+      take(passes.forward, [&] { stage.forward(count); });
       run(stage, count, passes, take);
       return passes;
     };
     Passes passes = pass([&](StageCount& stage, Counter& count, Passes& to, auto take) {
-      take(to.backward, [&] {
-        stage.fetch(count);
-        stage.backward(count, /*split=*/false);
-      });
+      take(to.backward, [&] { stage.backward(count, /*split=*/false); });
     });
     const Passes split = pass([&](StageCount& stage, Counter& count, Passes& to, auto take) {
-      take(to.input, [&] {
-        stage.fetch(count);
-        stage.backward(count, /*split=*/true);
-      });
+      take(to.input, [&] { stage.backward(count, /*split=*/true); });
       take(to.weight, [&] { stage.weight_gradient(count); });
     });
     passes.input = split.input;

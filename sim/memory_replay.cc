@@ -250,23 +250,35 @@ class RowReplay {
       carried = own[kOutputSlot];
       own[kOutputSlot] = kNoBlock;
       state_.leave_forward(part.unit);
+      if (i > 0) offload(stage, i - 1, handles);  // while the part ran
     }
     ledger_.free(carried);  // sent
-    if (setup_.plan->offload == OffloadMode::Activations) offload(stage, handles);
+    if (!stage.parts.empty()) offload(stage, stage.parts.size() - 1, handles);
   }
 
-  // What a forward keeps goes to the host and comes back when its backward starts.
-  void offload(StagePlan& stage, Handle* handles) {
+  // Activations on the host: what a part's forward keeps is copied there while the next part runs,
+  // and back while the backward of the next part does.
+  bool offloads() const { return setup_.plan->offload == OffloadMode::Activations; }
+  void offload(StagePlan& stage, std::size_t part, Handle* handles) {
+    if (!offloads()) return;
     stage.offloaded.resize(stage.slots);
-    for (std::size_t s = 0; s < stage.slots; ++s) {
+    each_slot(stage, part, [&](std::size_t s) {
       stage.offloaded[s] = ledger_.allocator().block_size(handles[s]);
       ledger_.free(handles[s]);
-    }
+    });
   }
-  void fetch(StagePlan& stage, Handle* handles) {
-    for (std::size_t s = 0; s < stage.offloaded.size(); ++s) {
-      if (stage.offloaded[s] == 0) continue;
+  void fetch(StagePlan& stage, std::size_t part, Handle* handles) {
+    if (!offloads()) return;
+    each_slot(stage, part, [&](std::size_t s) {
+      if (stage.offloaded[s] == 0) return;
       handles[s] = ledger_.allocate(stage.offloaded[s], MemoryPart::Activations);
+    });
+  }
+  template <class Visit>
+  void each_slot(const StagePlan& stage, std::size_t part, Visit visit) const {
+    const StagePlan::Part& of = stage.parts[part];
+    for (std::size_t s = 0; s < static_cast<std::size_t>(of.program->slots); ++s) {
+      visit(of.slot + s);
     }
   }
 
@@ -274,12 +286,13 @@ class RowReplay {
     const std::int32_t block = block_of(stage, op);
     if (block < 0) return;
     Handle* const handles = stage.at(block);
-    fetch(stage, handles);
+    if (!stage.parts.empty()) fetch(stage, stage.parts.size() - 1, handles);
     Handle carried = kNoBlock;
     if (!stage.last) carried = ledger_.allocate(setup_.handover, MemoryPart::Activations);
     for (std::size_t i = stage.parts.size(); i-- > 0;) {
       const StagePlan::Part& part = stage.parts[i];
       state_.enter(part.unit, i > 0 ? static_cast<std::ptrdiff_t>(stage.parts[i - 1].unit) : -1);
+      if (i > 0) fetch(stage, i - 1, handles);
       Handle* const own = handles + part.slot;
       own[kOutputGradientSlot] = carried;
       for (const ScriptStep& step : part.program->backward) {

@@ -1,6 +1,7 @@
 #include "sim/memory_script.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -226,6 +227,17 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& 
 std::int64_t handover_bytes(const Transformer& model, const Plan& plan) {
   const RankShape shape = rank_shape(model, plan);
   return shape.element * shape.local * shape.hidden;
+}
+
+std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover) {
+  std::vector<std::int64_t> held(
+      std::max<std::size_t>(static_cast<std::size_t>(program.slots), kInputGradientSlot + 1), 0);
+  held[kInputSlot] = handover;
+  for (const ScriptStep& step : program.forward) {
+    held[static_cast<std::size_t>(step.slot)] = step.bytes;
+  }
+  held[kOutputSlot] = 0;
+  return std::accumulate(held.begin(), held.end(), std::int64_t{0});
 }
 
 }  // namespace rehearse::sim

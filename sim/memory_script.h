@@ -40,6 +40,10 @@ enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Hea
 SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& model,
                                const Plan& plan, SegmentShape shape);
 
+// Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
+// has none), its output not.
+std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover);
+
 // Bytes of what a segment hands on: (local tokens, hidden).
 std::int64_t handover_bytes(const Transformer& model, const Plan& plan);
 

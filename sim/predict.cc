@@ -10,6 +10,8 @@
 #include "schedules/text.h"
 #include "sim/collective_cost.h"
 #include "sim/event_engine.h"
+#include "sim/host_memory.h"
+#include "sim/memory_script.h"
 #include "sim/program.h"
 #include "sim/sweep.h"
 
@@ -143,6 +145,33 @@ void scale_links(CollectiveModel& model, double factor) {
   }
 }
 
+// What a framework's forward keeps of each segment, for the copies to the host.
+std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
+                                                          const Transformer& model,
+                                                          const Plan& plan) {
+  const auto kept = [&](SegmentShape shape, std::int64_t handover) {
+    return kept_bytes(segment_program(profile, model, plan, shape), handover);
+  };
+  const std::int64_t input = handover_bytes(model, plan);
+  return {kept(SegmentShape::Embedding, 0), kept(SegmentShape::DenseLayer, input),
+          model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
+          kept(SegmentShape::Head, input)};
+}
+
+void add_host_memory(Prediction& p, const Cluster& cluster) {
+  MemoryReport& memory = p.memory;
+  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
+  for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
+    RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
+    rank.host = std::max(rank.host, rows[row]);
+    memory.host = std::max(memory.host, rank.host);
+  }
+  if (cluster.host.memory_gib <= 0) return;
+  const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
+  memory.host_capacity =
+      static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
+}
+
 // REQUIRES: options.tables.
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
@@ -162,11 +191,15 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
     p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
     if (enough()) return p;
   }
-  Result<Schedule> lowered = lower(order.value(), model, plan,
-                                   {.plan_arena = arena, .lifetimes = arena || options.lifetimes});
+  LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
+  if (!arena && plan.offload == OffloadMode::Activations) {
+    lowering.kept = kept_by_shape(tables.profile(plan), model, plan);
+  }
+  Result<Schedule> lowered = lower(order.value(), model, plan, lowering);
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
+  if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
   for (const RankMemory& rank : p.memory.ranks) {
     p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
                            : arena     ? op_label(p.schedule, rank.at_op)

@@ -416,8 +416,27 @@ class Pricer {
     return plan_.zero_stage >= 1 ? bucket.padded / shards : bucket.padded;
   }
 
+  // Of a copy's pairs (from, to): a gradient or parameter may be narrower on the host.
+  Bytes copied_bytes() const {
+    const auto operands = s_.operands_of(current_);
+    Bytes sum{0};
+    for (std::size_t k = 0; k + 1 < operands.size(); k += 2) {
+      sum.value += std::min(s_.values[operands[k].value.index()].bytes.value,
+                            s_.values[operands[k + 1].value.index()].bytes.value);
+    }
+    return sum;
+  }
+  std::int32_t ranks_per_node() const {
+    return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
+  }
+
   std::int32_t local(const Op& op) {
     Nanoseconds time{};
+    if (op.kind == OpKind::OptimizerStep && op.stream != Stream::Compute) {
+      const Bytes moved = compute_.optimizer_bytes(updated_elements(s_.buckets[op.bucket.index()]));
+      return add({.time = host_update_time(moved, ranks_per_node(), network_)}, {},
+                 all(CostLevel::Formula), {});
+    }
     if (op.kind == OpKind::OptimizerStep) {
       time = compute_.optimizer_step(updated_elements(s_.buckets[op.bucket.index()]));
     } else if (op.kind == OpKind::GradNorm) {
@@ -432,9 +451,8 @@ class Pricer {
       time = compute_.elementwise({3 * bytes});
     } else {
       const Path path = network_.to_host(row_);
-      const std::int64_t bytes = s_.values[s_.operands_of(current_)[0].value.index()].bytes.value;
       const bool out = op.kind == OpKind::Offload;
-      const TransferCost copy = host_copy_cost({bytes}, out, path, network_);
+      const TransferCost copy = host_copy_cost(copied_bytes(), out, path, network_);
       if (on_workers()) {
         return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
                               all(copy.level), {});

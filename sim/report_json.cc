@@ -58,7 +58,9 @@ Json memory_json(const Prediction& p) {
                {"capacity_bytes", m.capacity},
                {"peak_allocated_bytes", m.peak_allocated},
                {"peak_reserved_bytes", m.peak_reserved},
-               {"peak_device_bytes", m.peak_device}};
+               {"peak_device_bytes", m.peak_device},
+               {"host_bytes", m.host},
+               {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)}};
   Json ranks = Json::array();
   const std::size_t classes = p.schedule.rows.size() / m.ranks.size();
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {
@@ -75,6 +77,7 @@ Json memory_json(const Prediction& p) {
                      {"peak_allocated_bytes", rank.peak_allocated},
                      {"peak_reserved_bytes", rank.peak_reserved},
                      {"peak_device_bytes", rank.peak_device},
+                     {"host_bytes", rank.host},
                      {"at_op", name},
                      {"at_s", memory_time(p, r * classes, name)},
                      {"parts",

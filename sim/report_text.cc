@@ -66,6 +66,15 @@ std::string memory_lines(const Prediction& p) {
         fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
                     bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
   }
+  if (m.host > 0) {
+    text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
+    if (m.host_capacity) {
+      text += fmt::format("{} {} that a rank of the node has",
+                          m.host > *m.host_capacity ? ", MORE THAN the" : " of the",
+                          bytes(*m.host_capacity));
+    }
+    text += '\n';
+  }
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "schedules/body.h"
+#include "schedules/body_framework.h"
 #include "schedules/placement.h"
 #include "schedules/registry.h"
 #include "schedules/sizes.h"
@@ -393,13 +394,23 @@ class MeshEstimator {
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 
+  // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
+  // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
     std::int64_t most = 0;
     for (const Load& load : loads) most = std::max(most, load.parameters);
     const std::int32_t shards = plan.data_parallel * plan.context_parallel;
-    return 2e9 * static_cast<double>(most) * plan.precision.optimizer /
-           (plan.zero_stage >= 1 ? shards : 1) /
-           std::max(setup_.cluster->gpu.pcie.bandwidth.value, 1e9);
+    const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
+    const Cluster& cluster = *setup_.cluster;
+    const CollectiveConstants& constants = setup_.tables.collectives.constants;
+    const double link =
+        std::max(cluster.gpu.pcie.bandwidth.value, 1e9) * constants.host_copy_fraction;
+    if (plan.runtime == Runtime::Rehearse) return 1e9 * owned * plan.precision.optimizer / link;
+    const double host = constants.host_update_rate * std::max(1, cluster.host.sockets) /
+                        std::min(plan.gpus(), cluster.gpus_per_node);
+    return 1e9 * owned *
+           (plan.precision.gradients / link +
+            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
   }
 
   const SearchSetup& setup_;

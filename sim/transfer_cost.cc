@@ -127,4 +127,10 @@ TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Ne
   return cost;
 }
 
+Nanoseconds host_update_time(Bytes size, std::int32_t ranks_per_node, const Network& network) {
+  const double node =
+      network.model().constants.host_update_rate * std::max(1, network.cluster().host.sockets);
+  return nanoseconds(static_cast<double>(size.value) * ranks_per_node / node);
+}
+
 }  // namespace rehearse::sim

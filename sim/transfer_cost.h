@@ -29,4 +29,8 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
 // A copy between the row's device and its host (`path` = Network::to_host).
 TransferCost host_copy_cost(Bytes bytes, bool to_host, const Path& path, const Network& network);
 
+// An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
+// reads and writes.
+Nanoseconds host_update_time(Bytes bytes, std::int32_t ranks_per_node, const Network& network);
+
 }  // namespace rehearse::sim

@@ -68,11 +68,23 @@ class CudaBackend final : public Backend, public StreamSource {
     if (!streams_.error().empty()) return Error{streams_.error()};
     return data;
   }
+  Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override {
+    PinnedMemory memory;
+    const int error = memory.reserve(std::max<std::int64_t>(bytes, 1));
+    if (error != 0) {
+      return Error{"no pinned memory on the host for rank " + std::to_string(rank) + ": " +
+                   std::to_string(bytes) + " bytes (" +
+                   cudaGetErrorString(static_cast<cudaError_t>(error)) + ")"};
+    }
+    std::memset(memory.data(), 0, size(bytes));
+    return hosts_.emplace_back(std::move(memory)).data();
+  }
+  // cudaMemcpyDefault: an address says whether it is the device's.
   void write(std::byte* to, const void* from, std::int64_t bytes) override {
-    streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyHostToDevice), "cudaMemcpy");
+    streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyDefault), "cudaMemcpy");
   }
   void read(void* to, const std::byte* from, std::int64_t bytes) override {
-    streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    streams_.check(cudaMemcpy(to, from, size(bytes), cudaMemcpyDefault), "cudaMemcpy");
   }
 
   // --- order -----------------------------------------------------------------
@@ -147,6 +159,14 @@ class CudaBackend final : public Backend, public StreamSource {
     streams_.check(cudaMemcpyAsync(staged.data(), from, size(bytes), cudaMemcpyDeviceToHost, on(l)),
                    "offload");
   }
+  void to_host(Lane l, std::byte* host, const std::byte* from, std::int64_t bytes) override {
+    streams_.check(cudaMemcpyAsync(host, from, size(bytes), cudaMemcpyDeviceToHost, on(l)),
+                   "copy to the host");
+  }
+  void from_host(Lane l, std::byte* to, const std::byte* host, std::int64_t bytes) override {
+    streams_.check(cudaMemcpyAsync(to, host, size(bytes), cudaMemcpyHostToDevice, on(l)),
+                   "copy from the host");
+  }
   void transfer(Lane from_lane, const void* from, Lane to_lane, void* to,
                 std::int64_t bytes) override {
     streams_.order(from_lane, to_lane);
@@ -199,7 +219,7 @@ class CudaBackend final : public Backend, public StreamSource {
       flat.push_back({range.begin, range.end, 0, range.decay != 0});
       decay = std::max(decay, range.decay);
     }
-    const DevicePieces& pieces = pieces_of(l.rank, a.m, flat);
+    const DevicePieces& pieces = pieces_of(l.rank, a.parameter, flat);
     const AdamW constants = adamw_constants(a.options->beta1, a.options->beta2, a.options->epsilon,
                                             a.rate, decay, a.step);
     const bool own_master = a.master == nullptr;
@@ -405,7 +425,7 @@ class CudaBackend final : public Backend, public StreamSource {
     double* partials = nullptr;
     std::int64_t num_pieces = 0, num_runs = 0;
   };
-  // rank, where the result or the state lies, how many ranges, from where to where
+  // rank, where the result lies, how many ranges, from where to where
   using PiecesKey = std::tuple<std::int32_t, const void*, std::size_t, std::int64_t, std::int64_t>;
   struct RankBuffers {
     DeviceMemory scratch, workspace, factor;
@@ -559,6 +579,7 @@ class CudaBackend final : public Backend, public StreamSource {
   bool healthy_ = true;
   std::vector<DeviceMemory> arenas_;  // by rank
   std::vector<DeviceMemory> more_;    // of ranks that were given memory again
+  std::vector<PinnedMemory> hosts_;   // what the plan keeps on the host
   std::vector<RankBuffers> ranks_;
   std::vector<DeviceMemory> outgrown_;
   std::map<PiecesKey, DevicePieces> pieces_;

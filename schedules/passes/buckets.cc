@@ -59,13 +59,15 @@ struct Open {  // a bucket that still takes segments
 }  // namespace
 
 // A bucket is closed once its gradients reach bucket_bytes; 0: one per position. ZeRO-3 gathers
-// what it needs next, so there every bucket ends with a layer at the latest, and no bucket spans
-// the stages of two directions (their replicas are summed bucket by bucket).
+// what it needs next, so there every bucket ends with a layer at the latest (so it does where our
+// runtime's optimizer state comes from the host, bucket by bucket), and no bucket spans the stages
+// of two directions (their replicas are summed bucket by bucket).
 void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const bool sharded_parameters = plan.zero_stage == 3;
+  const bool by_layer = plan.zero_stage == 3 || (plan.offload == OffloadMode::Optimizer &&
+                                                 plan.runtime == Runtime::Rehearse);
   const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
   const bool tied = draft.model.tied_embedding;
   std::int32_t composites = 0;
@@ -133,7 +135,7 @@ void make_buckets(Draft& draft) {
           open.sums.tensors += sums.tensors;
         }
         const bool full = plan.bucket_bytes > 0 && 4 * open.sums.elements >= plan.bucket_bytes;
-        const bool layer_ends = sharded_parameters && segments[g].kind == SegmentKind::Layer;
+        const bool layer_ends = by_layer && segments[g].kind == SegmentKind::Layer;
         if (full || layer_ends || (bidirectional && g == 0)) close();
         if (segments[g].kind == SegmentKind::Embedding) {
           close();

@@ -11,9 +11,10 @@ bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
 
 }  // namespace
 
-// ZeRO-3 gathers and frees by part: every op is cut where its buckets change. Overlapped gradient
-// buckets need parts only where a bucket becomes ready: the last micro-batch (every one where
-// gradients are reduced per micro-batch). All else keeps stage size.
+// Activations go to the host segment by segment. ZeRO-3 gathers and frees by part: every op is cut
+// where its buckets change. Overlapped gradient buckets need parts only where a bucket becomes
+// ready: the last micro-batch (every one where gradients are reduced per micro-batch). All else
+// keeps stage size.
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               Microbatch microbatch, Microbatch last_backward) {
   const Plan& plan = draft.plan;
@@ -21,11 +22,14 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   const bool parameters = plan.zero_stage == 3 && shards;
   const bool gradients = plan.overlap_gradient_reduce && shards &&
                          (plan.zero_stage >= 2 || microbatch == last_backward);
+  const bool activations = plan.offload == OffloadMode::Activations;
   std::vector<std::int16_t> parts{0};
-  if (!parameters && !gradients) return parts;
+  if (!parameters && !gradients && !activations) return parts;
   const auto& buckets = draft.buckets_of[position.index()][stage.index()];
   for (std::size_t g = 1; g < buckets.size(); ++g) {
-    if (!same(buckets[g], buckets[g - 1])) parts.push_back(static_cast<std::int16_t>(g));
+    if (activations || !same(buckets[g], buckets[g - 1])) {
+      parts.push_back(static_cast<std::int16_t>(g));
+    }
   }
   return parts;
 }

@@ -34,6 +34,7 @@ struct Draft {
   const Transformer& model;
   const Plan& plan;
   Estimates estimates;
+  std::array<std::int64_t, kNumSegmentShapes> kept{};
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;

@@ -12,6 +12,7 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
     receive_inputs(parts_[i]);
     open_window(i);
+    bring_back(i);
   }
   Op op = parts_[begin].op;
   std::int64_t duration = 0;
@@ -33,6 +34,7 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
     }
   }
   for (std::size_t i = begin; i < end; ++i) send_outputs(parts_[i]);
+  for (std::size_t i = begin; i < end; ++i) leave(i);
   const std::size_t first = d_.ops.size();
   for (std::size_t i = begin; i < end; ++i) contributed(parts_[i]);
   for (std::size_t i = first; i < d_.ops.size(); ++i) {
@@ -45,6 +47,7 @@ void RowEmitter::run() {
   prepare_parts();
   prepare_states();
   prepare_windows();
+  prepare_offload();
   const std::int64_t bytes = 4 * static_cast<std::int64_t>(m_) * shape_.tokens;
   for (const bool targets : {false, true}) {
     const Stage stage{targets ? s_.placement.stages() - 1 : 0};

@@ -73,6 +73,14 @@ void RowEmitter::contributed(const Part& part) {
   }
 }
 
+// Behind a bucket's update: every rank gathers what the others own.
+void RowEmitter::updated(BucketId id) {
+  const bool gathered = (d_.plan.zero_stage == 1 || d_.plan.zero_stage == 2) && shards() > 1;
+  if (!gathered || d_.plan.overlap_parameter_gather) return;
+  collective(OpKind::AllGather, "dp", Stream::Dp, id);
+  d_.operand(parameter_[id.index()], Access::Update);
+}
+
 // Norm, clipping, optimizer; what is reduced after all compute; gathers that are not overlapped.
 void RowEmitter::finish_step() {
   for (std::size_t i = 0; i < deferred_.size(); ++i) reduce(deferred_[i], deferred_use_[i], {});
@@ -101,7 +109,9 @@ void RowEmitter::finish_step() {
                  d_.shared_match(Meeting::Embed, 0, replica));
       d_.operand(gradient[i], Access::Update);
     }
+    gradient_to_host(id, gradient[i]);
   }
+  const OpId before_norm = last_compute_;
   const std::int32_t tensors = d_.num_tensors + 1;  // a slot each, one more for the loss
   d_.add({.kind = OpKind::GradNorm, .stream = Stream::Compute}, d_.estimates.other);
   last_compute_ = {static_cast<std::int32_t>(d_.ops.size()) - 1};
@@ -124,21 +134,7 @@ void RowEmitter::finish_step() {
   d_.add({.kind = OpKind::Offload, .stream = Stream::D2h}, d_.estimates.other);
   d_.operand(norms, Access::Read);
   d_.operand(host, Access::Write);
-  for (std::size_t i = 0; i < n; ++i) {
-    const BucketId id{static_cast<std::int32_t>(i)};
-    if (bucket(id).position != position_ || !owner()) continue;
-    d_.add({.kind = OpKind::OptimizerStep, .stream = Stream::Compute, .bucket = id},
-           d_.estimates.other);
-    d_.operand(gradient[i], Access::Read);
-    d_.operand(norms, Access::Read);
-    d_.operand(state_[i], Access::Update);
-    d_.operand(sharded_parameters() ? shard_[i] : parameter_[i], Access::Update);
-    const bool gathered = (d_.plan.zero_stage == 1 || d_.plan.zero_stage == 2) && shards() > 1;
-    if (gathered && !d_.plan.overlap_parameter_gather) {
-      collective(OpKind::AllGather, "dp", Stream::Dp, id);
-      d_.operand(parameter_[i], Access::Update);
-    }
-  }
+  update(gradient, norms, host, before_norm);
   if (server()) {
     for (std::size_t i = 0; i < n; ++i) {
       const BucketId id{static_cast<std::int32_t>(i)};

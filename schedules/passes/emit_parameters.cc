@@ -32,6 +32,7 @@ void RowEmitter::prepare_states() {
     if (owner()) {
       state_[i] = bucket_value(ValueKind::OptimizerState, id,
                                precision.optimizer * elements / sharding, true);
+      if (offloads_optimizer()) s_.values[state_[i].index()].home = Home::Host;
     }
   }
   if (reduce_each_microbatch()) open_of_unit_.assign(2 * n * static_cast<std::size_t>(m_), 0);

@@ -30,8 +30,19 @@ std::int64_t estimated(const Estimates& e, SegmentKind kind, Direction direction
 
 BodySizes RowEmitter::sizes_of(const Part& part, Direction direction) const {
   BodySizes sum;
-  if (d_.plan.runtime != Runtime::Rehearse) return sum;
   const auto covered = segments(part);
+  if (!rehearse()) {  // a framework keeps tensors: their sum, where it goes to the host
+    if (d_.plan.offload != OffloadMode::Activations) return sum;
+    for (const SegmentInfo& segment : covered) {
+      const bool layer = segment.kind == SegmentKind::Layer;
+      const std::size_t shape = segment.kind == SegmentKind::Embedding ? 0
+                                : !layer                               ? 3
+                                : d_.model.has_experts(segment.layer)  ? 2
+                                                                       : 1;
+      sum.saved_for_input += d_.kept[shape];
+    }
+    return sum;
+  }
   for (const SegmentInfo& segment : covered) {
     const BodySizes& body = bodies_[slice_of(part.op)][static_cast<std::size_t>(segment.kind)]
                                    [static_cast<std::size_t>(direction)];

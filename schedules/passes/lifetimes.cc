@@ -3,7 +3,6 @@
 // that use is on a communication stream: otherwise compute would wait for a neighbour only to reuse
 // memory (docs/ir.md has the price).
 #include <algorithm>
-#include <array>
 
 #include "schedules/arena.h"
 #include "schedules/passes/draft.h"
@@ -55,6 +54,25 @@ std::int32_t first_at(const std::vector<Op>& ops, std::int32_t from, std::int32_
       ops.begin());
 }
 
+// The arena of a row in one memory.
+ArenaPlan place(Schedule& s, Row row, Home home) {
+  std::vector<ArenaBlock> blocks;
+  std::vector<std::size_t> owner;
+  const std::int32_t first = s.row_begin[row.index()], end = s.row_begin[row.index() + 1];
+  for (std::size_t v = 0; v < s.values.size(); ++v) {
+    const Value& value = s.values[v];
+    if (value.row != row || value.home != home || value.bytes.value == 0) continue;
+    if (home == Home::Host && !in_host_arena(value)) continue;
+    // Before the step is earlier than its first op.
+    blocks.push_back({value.bytes.value, value.define ? value.define.value : first - 1,
+                      value.hold_until ? value.hold_until.value : end - 1});
+    owner.push_back(v);
+  }
+  ArenaPlan plan = plan_arena(blocks);
+  for (std::size_t b = 0; b < owner.size(); ++b) s.values[owner[b]].offset = {plan.offset[b]};
+  return plan;
+}
+
 }  // namespace
 
 void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int64_t>& duration,
@@ -72,24 +90,11 @@ void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int
     value.hold_until = {std::max(use.last, next - 1)};
   }
   if (!arena) return;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    std::vector<ArenaBlock> blocks;
-    std::vector<std::size_t> owner;
-    for (std::size_t v = 0; v < s.values.size(); ++v) {
-      const Value& value = s.values[v];
-      if (value.row.value != r || value.home == Home::Host || value.bytes.value == 0) continue;
-      const std::int32_t begin =
-          value.define ? value.define.value : s.row_begin[static_cast<std::size_t>(r)];
-      const std::int32_t last = value.hold_until ? value.hold_until.value
-                                                 : s.row_begin[static_cast<std::size_t>(r) + 1] - 1;
-      // Before the step is earlier than its first op.
-      blocks.push_back({value.bytes.value, value.define ? begin : begin - 1, last});
-      owner.push_back(v);
-    }
-    const ArenaPlan plan = plan_arena(blocks);
-    for (std::size_t b = 0; b < owner.size(); ++b) s.values[owner[b]].offset = {plan.offset[b]};
-    s.arena_bytes.push_back({plan.bytes});
-    s.live_peak_bytes.push_back({plan.live_peak});
+  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+    const ArenaPlan device = place(s, row, Home::Device);
+    s.arena_bytes.push_back({device.bytes});
+    s.live_peak_bytes.push_back({device.live_peak});
+    s.host_bytes.push_back({place(s, row, Home::Host).bytes});
   }
 }
 

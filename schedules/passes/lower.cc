@@ -6,7 +6,7 @@
 
 namespace rehearse {
 
-// Orders need ratios only: 10^14 FLOP/s, a transfer at 20 B/ns after 10 us, all else 10 us.
+// Orders need ratios only: 10^14 FLOP/s, a transfer or copy at 20 B/ns after 10 us, all else 10 us.
 Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   const RankShape s = rank_shape(model, plan);
   const auto ns = [](double flops) {
@@ -34,6 +34,7 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   e.embedding_forward = e.embedding_backward = 1000;
   e.transfer = 10000 + activation_bytes(model, plan) / 20;
   e.other = 10000;
+  e.copied_per_ns = 20;
   return e;
 }
 
@@ -68,9 +69,13 @@ void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShap
 
 Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan& plan,
                        const LowerOptions& options) {
+  if (plan.offload == OffloadMode::Activations && l0.slices > 1) {
+    return Error{"plan.offload: activations of a sequence in slices stay on the device"};
+  }
   Draft draft{.model = model,
               .plan = plan,
-              .estimates = options.estimates ? *options.estimates : estimate_by_flops(model, plan)};
+              .estimates = options.estimates ? *options.estimates : estimate_by_flops(model, plan),
+              .kept = options.kept};
   Schedule& s = draft.schedule;
   s.level = Level::Full;
   s.name = l0.name;

@@ -9,6 +9,7 @@
 //   add_waits         events across streams, memory reuse included                   waits.cc
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "schedules/model.h"
@@ -25,7 +26,9 @@ struct Estimates {
   std::int64_t layer_forward = 4, layer_input = 4, layer_weight = 4;  // B = I + W
   std::int64_t head_forward = 3, head_backward = 1;
   std::int64_t transfer = 1;  // a SEND with its RECV
-  std::int64_t other = 1;     // collectives, copies, norm, optimizer
+  std::int64_t other = 1;     // collectives, norm, optimizer, copies of a few numbers
+  std::int64_t copy(std::int64_t bytes) const { return other + bytes / copied_per_ns; }
+  std::int64_t copied_per_ns = std::int64_t{1} << 40;  // [B] between device and host
   bool operator==(const Estimates&) const = default;
 };
 // By FLOP counts at a round rate: orders need ratios only.
@@ -35,11 +38,17 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan);
 // segments of every stage. From model and plan alone, so that simulate and run plan the same order.
 void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape);
 
+// Embedding, layer, layer with experts, head.
+inline constexpr std::size_t kNumSegmentShapes = 4;
+
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
   bool plan_arena = true;  // false: no offsets and no reuse edges (frameworks have an allocator)
   // false: no versions, last uses and holds either, for who asks how long a step takes and no more
   bool lifetimes = true;
+  // Where activations go to the host, and the runtime is a framework's: bytes that its forward
+  // keeps of a segment, by kSegmentShapes. Our bodies say it themselves.
+  std::array<std::int64_t, kNumSegmentShapes> kept{};
 };
 
 // REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.

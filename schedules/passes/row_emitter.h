@@ -5,6 +5,7 @@
 //   emit_parameters.cc  states of buckets; which parameters are gathered before which part
 //   emit_operands.cc    what a compute op reads, writes and keeps; transfers beside it
 //   emit_gradients.cc   reductions as gradients become ready, norm and optimizer at the end
+//   emit_offload.cc     what lies in host memory: activations between F and B, optimizer state
 #pragma once
 
 #include <array>
@@ -110,7 +111,18 @@ class RowEmitter {
   }
   // Whether the row's ranks update parameters: with a parameter server only its first replica.
   bool owner() const { return !server() || s_.rows[row_.index()].data_begin == 0; }
-  bool table_gradient_in_forward() const { return d_.plan.runtime == Runtime::Rehearse; }
+  bool rehearse() const { return d_.plan.runtime == Runtime::Rehearse; }
+  bool table_gradient_in_forward() const { return rehearse(); }
+  bool offloads_optimizer() const { return d_.plan.offload == OffloadMode::Optimizer; }
+  bool streams_state() const { return offloads_optimizer() && rehearse(); }
+  bool updates_on_host() const { return offloads_optimizer() && !rehearse(); }
+  // Elements of a bucket that a rank updates.
+  std::int64_t owned(BucketId id) const {
+    return bucket(id).padded / (d_.plan.zero_stage >= 1 ? shards() : 1);
+  }
+  ValueKind parameter_kind() const {
+    return sharded_parameters() ? ValueKind::ParameterShard : ValueKind::FullParameter;
+  }
 
   ValueId value(ValueKind kind, std::int64_t bytes, const Op& op = {}) {
     return value(kind, bytes, op.stage, op);
@@ -158,6 +170,17 @@ class RowEmitter {
   void prepare_states();
   void prepare_windows();
   void open_window(std::size_t part);
+  void prepare_offload();
+  std::vector<ValueId*> kept_of(const Part& part);
+  ValueId twin(ValueId value, Home home);
+  OpId copy(OpKind kind, const Op& about, std::span<const std::pair<ValueId, ValueId>> pairs);
+  void leave(std::size_t part);
+  void bring_back(std::size_t part);
+  void fetch_states(std::span<const BucketId> mine, OpId after);
+  void gradient_to_host(BucketId id, ValueId gradient);
+  void update(std::span<const ValueId> gradient, ValueId norms, ValueId host_norms,
+              OpId before_norm);
+  void updated(BucketId id);
   void transfer(OpKind kind, Payload payload, Stage issuing, Stage sender, const Op& about,
                 ValueId what);
   void compute(std::size_t begin, std::size_t end);
@@ -235,7 +258,11 @@ class RowEmitter {
   std::vector<std::int32_t> open_of_unit_;          // by (bucket * 2 + use, micro-batch)
   std::vector<ValueId> parameter_, state_, shard_;  // by bucket
   std::vector<std::vector<BucketId>> window_;  // per part: buckets that enter before it (ZeRO-3)
-  std::vector<BucketId> deferred_;             // to reduce at the end: bucket, with its use
+  // Per part: does what it keeps go to the host, and what of which parts comes back before it?
+  std::vector<bool> leaves_;
+  std::vector<std::vector<std::size_t>> returns_;
+  std::vector<ValueId> passing_state_, host_gradient_;  // by bucket
+  std::vector<BucketId> deferred_;  // to reduce at the end: bucket, with its use
   std::vector<int> deferred_use_;
   std::vector<ValueId> fresh_;         // gradients that the op under way is the first to write
   std::vector<std::int32_t> gathers_;  // by bucket: times unsharded

@@ -87,19 +87,21 @@ constexpr Clock kNone{-1, -1, -1, -1, -1};
 static_assert(kNumStreams == 5);
 
 // What must have ended before the values that the op defines may lie where others did.
-void add_reuse(const Schedule& s, OpId id, LastUses& uses, Owners& owners, Needs& needs) {
+void add_reuse(const Schedule& s, OpId id, LastUses& uses, std::array<Owners, 2>& owners,
+               Needs& needs) {
   const auto stream = static_cast<std::size_t>(s.ops[id.index()].stream);
   for (const Operand& operand : s.operands_of(id)) {
     const Value& value = s.values[operand.value.index()];
     if (value.offset.value < 0 || value.define != id) continue;
-    owners.take(value.offset.value, value.offset.value + aligned(value.bytes.value),
-                operand.value.value, [&](std::int32_t before) {
-                  const auto& last = uses[static_cast<std::size_t>(before)];
-                  for (std::size_t q = 0; q < kNumStreams; ++q) {
-                    if (q == stream || last[q] < 0) continue;
-                    needs.add(q, last[q], /*reuse=*/true);
-                  }
-                });
+    owners[static_cast<std::size_t>(value.home)].take(
+        value.offset.value, value.offset.value + aligned(value.bytes.value), operand.value.value,
+        [&](std::int32_t before) {
+          const auto& last = uses[static_cast<std::size_t>(before)];
+          for (std::size_t q = 0; q < kNumStreams; ++q) {
+            if (q == stream || last[q] < 0) continue;
+            needs.add(q, last[q], /*reuse=*/true);
+          }
+        });
   }
   for (const Operand& operand : s.operands_of(id)) {
     uses[operand.value.index()][stream] = id.value;
@@ -143,7 +145,7 @@ void add_waits(Ordered& ordered) {
   Needs needs;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     std::array<std::int32_t, kNumStreams> last_of_stream = kNone;
-    Owners owners;
+    std::array<Owners, 2> owners;  // by home
     for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
          i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
       const auto at = static_cast<std::size_t>(i);

@@ -196,7 +196,7 @@ class Owners {
 };
 
 bool in_arena(const Value& value) {
-  return value.offset.value >= 0 && value.home == Home::Device && value.bytes.value > 0;
+  return value.offset.value >= 0 && value.bytes.value > 0;
 }
 
 // Values of each row that begin with each op, as offsets into one list; before the first op: first.
@@ -234,15 +234,18 @@ bool check_arena(const Facts& facts, Report& report) {
     }
   });
   Row row{};
-  Owners owners;
+  std::array<Owners, 2> owners;  // by home
   for (const std::int32_t v : in_order_of_birth(s)) {
     const Value& value = s.values[static_cast<std::size_t>(v)];
     if (!in_arena(value)) continue;
-    if (value.row != row) owners = Owners();
+    if (value.row != row) owners = {};
     row = value.row;
-    if (value.offset.value + value.bytes.value > s.arena_bytes[row.index()].value) {
+    const bool host = value.home == Home::Host;
+    const std::vector<Bytes>& arena = host ? s.host_bytes : s.arena_bytes;
+    if (arena.empty() || value.offset.value + value.bytes.value > arena[row.index()].value) {
       report.add(value.define.value, [&] {
-        return value_name(s, {v}) + " on " + row_name(s, row) + " ends beyond the arena";
+        return value_name(s, {v}) + " on " + row_name(s, row) + " ends beyond the " +
+               (host ? "host's " : "") + "arena";
       });
     }
     const auto given_on = [&](std::int32_t before) {
@@ -261,7 +264,8 @@ bool check_arena(const Facts& facts, Report& report) {
             facts.where(use));
       }
     };
-    owners.take(value.offset.value, value.offset.value + value.bytes.value, v, given_on);
+    owners[host ? 1 : 0].take(value.offset.value, value.offset.value + value.bytes.value, v,
+                              given_on);
   }
   return true;
 }

@@ -61,6 +61,16 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=seq_zb_h1",
                                       "sequence_slices=2", "context_parallel=2", "recompute=full"}},
         std::pair{Family::Llama, Keys{"tensor_parallel=4"}},
+        std::pair{Family::Gpt2, Keys{"offload=activations"}},
+        std::pair{Family::Llama, Keys{"pipeline_parallel=2", "schedule=interleaved_1f1b",
+                                      "virtual_stages=2", "offload=activations", "prefetch=0"}},
+        std::pair{Family::Gpt2, Keys{"pipeline_parallel=2", "schedule=dualpipev",
+                                     "tensor_parallel=2", "offload=activations", "prefetch=2"}},
+        std::pair{Family::Gpt2, Keys{"offload=optimizer"}},
+        std::pair{Family::Llama, Keys{"data_parallel=2", "zero_stage=2", "pipeline_parallel=2",
+                                      "offload=optimizer"}},
+        std::pair{Family::Gpt2,
+                  Keys{"data_parallel=2", "zero_stage=3", "offload=optimizer", "prefetch=0"}},
         // A norm is planned over what the sum before it reads: the two must be two passes.
         std::pair{Family::Llama,
                   Keys{"tensor_parallel=2", "sequence_parallel=true", "recompute=full"}}));

@@ -24,7 +24,7 @@ constexpr size_t kContext = size_t{300} << 20;  // that the double says it needs
 std::atomic<size_t> allocated{0};
 std::atomic<bool> full{false};
 std::mutex sizes_mutex;
-std::map<void*, size_t> sizes;
+std::map<const void*, size_t> sizes, pinned;  // of the device and of the host, by where they begin
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
 std::atomic<int> broken_nth{0}, captures_begun{0};   // captures
 std::atomic<rehearse::cuda_double::CaptureFault> broken_by{};
@@ -109,6 +109,24 @@ cudaError_t spoil(cudaStream_t stream) {
 // Does the planted fault strike here?
 bool strikes(bool planted, rehearse::cuda_double::CaptureFault here) {
   return planted && broken_by.load() == here;
+}
+
+bool inside(const std::map<const void*, size_t>& blocks, const void* at, size_t bytes) {
+  auto block = blocks.upper_bound(at);
+  if (block == blocks.begin()) return false;
+  --block;
+  const auto offset =
+      static_cast<size_t>(static_cast<const char*>(at) - static_cast<const char*>(block->first));
+  return offset + bytes <= block->second;
+}
+
+// What the runtime would refuse, and what it would do while the host waits: an asynchronous copy
+// goes where its kind says, and what of it lies on the host is pinned.
+bool as_said(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  const std::scoped_lock lock(sizes_mutex);
+  const bool from_host = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
+  return kind != cudaMemcpyDefault && inside(to_host ? pinned : sizes, to, bytes) &&
+         inside(from_host ? pinned : sizes, from, bytes);
 }
 
 cudaError_t no_device() {
@@ -244,9 +262,16 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
   *to = std::malloc(bytes);
-  return *to == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  if (*to == nullptr) return cudaErrorMemoryAllocation;
+  const std::scoped_lock lock(sizes_mutex);
+  pinned[*to] = bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  {
+    const std::scoped_lock lock(sizes_mutex);
+    pinned.erase(memory);
+  }
   std::free(memory);
   return cudaSuccess;
 }
@@ -263,8 +288,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  if (!as_said(to, from, bytes, kind)) return cudaErrorInvalidValue;
   enqueue(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }

@@ -78,6 +78,12 @@ TEST(Emulated, TrainsZero1AsTheCpu) {
 TEST(Emulated, TrainsZero3AsTheCpu) {
   compare_with_cpu(Family::Gpt2, {"data_parallel=2", "zero_stage=3"});
 }
+TEST(Emulated, TrainsWithActivationsOnTheHostAsTheCpu) {
+  compare_with_cpu(Family::Gpt2, {"offload=activations"});
+}
+TEST(Emulated, TrainsWithOptimizerStateOnTheHostAsTheCpu) {
+  compare_with_cpu(Family::Llama, {"data_parallel=2", "zero_stage=1", "offload=optimizer"});
+}
 
 }  // namespace
 }  // namespace rehearse::exec

@@ -52,6 +52,9 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"recompute\": \"" + std::string(pick(random, {"none", "selective", "full"})) + "\"";
   text += ", \"overlap\": {\"gradient_reduce\": " + std::string(pick(random, {"true", "false"}));
   text += ", \"parameter_gather\": " + std::string(pick(random, {"true", "false"})) + "}";
+  text += ", \"offload\": \"" +
+          std::string(pick(random, {"none", "none", "optimizer", "activations"})) + "\"";
+  text += ", \"prefetch\": " + std::to_string(pick(random, {1, 1, 0, 2}));
   text += ", \"runtime\": \"" +
           std::string(pick(random, {"rehearse", "rehearse", zero == 3 ? "fsdp" : "megatron"})) +
           "\"}}";
