@@ -97,13 +97,13 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
         const float norm = numbers[2 * stage * kQueries + 8 * n + 2 * t + i % 2];
         p[m][n][i] = power_of_two(p[m][n][i] * power - norm);
       });
-      Engine::template start_sum<kQueries>(p, g_tile(stage), dv);
+      Engine::template start_sum<kQueries>(packed<kM, kQueries>(p), g_tile(stage), dv);
       Engine::template wait<1>(ds);
       each_of<kM, kQueries>([&](int m, int n, int i) {
         const float correction = numbers[(2 * stage + 1) * kQueries + 8 * n + 2 * t + i % 2];
         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction);
       });
-      Engine::template start_sum<kQueries>(ds, q_tile(stage), dk);
+      Engine::template start_sum<kQueries>(packed<kM, kQueries>(ds), q_tile(stage), dk);
       Engine::template wait<0>(dv, dk);
     }
   }
@@ -207,14 +207,16 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
           if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
         });
       }
-      each_of<kM, kKeys>([&](int m, int n, int i) {
-        p[m][n][i] = power_of_two(p[m][n][i] * power - norm[m][i / 2]);
+      Engine::meanwhile(s.heads > 0, [&] {
+        each_of<kM, kKeys>([&](int m, int n, int i) {
+          p[m][n][i] = power_of_two(p[m][n][i] * power - norm[m][i / 2]);
+        });
       });
       Engine::template wait<0>(ds);
       each_of<kM, kKeys>([&](int m, int n, int i) {
         ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - correction[m][i / 2]);
       });
-      Engine::template start_sum<kKeys>(ds, k_tile(tile % 2), dq);
+      Engine::template start_sum<kKeys>(packed<kM, kKeys>(ds), k_tile(tile % 2), dq);
       Engine::template wait<0>(dq);
     }
   }

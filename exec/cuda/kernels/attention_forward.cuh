@@ -34,10 +34,14 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
   const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
-  const auto start_keys = [&](int tile) {
-    const int k0 = rows.key_begin + tile * kKeys;
+  const auto first_key = [&](int tile) { return rows.key_begin + tile * kKeys; };
+  const auto start_k = [&](int tile) {
+    const int k0 = first_key(tile);
     start_tile<Engine::kThreads>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
                                  rows.key_end - k0, head_dim);
+  };
+  const auto start_v = [&](int tile) {
+    const int k0 = first_key(tile);
     start_tile<Engine::kThreads>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
                                  rows.key_end - k0, head_dim);
   };
@@ -54,62 +58,115 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     sum[m][0] = sum[m][1] = 0;
   }
 
-  start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
-                               head_dim);
-  start_keys(0);
-  end_group();
-  for (int tile = 0; tile < tiles; ++tile) {
-    wait_groups<0>();
-    Engine::publish();
-    __syncthreads();  // this tile is there, and the one before is no longer used
-    if (tile + 1 < tiles) start_keys(tile + 1);
-    end_group();
-    const int k0 = rows.key_begin + tile * kKeys;
-    if (rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, k0)) {  // else all lie before
-      Fragments<kM, kKeys> p;
-      Engine::template start_scores<kKeys>(q, k_tile(tile % 2), p);
-      Engine::template wait<0>(p);
-      if (!rows.all_see(q0 + Engine::group_row(), k0 + kKeys)) {
-        each_of<kM, kKeys>([&](int m, int n, int i) {
-          const int query = q0 + row + 16 * m + i / 2 * 8 + g, key = k0 + 8 * n + 2 * t + i % 2;
-          if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
-        });
-      }
+  // The scores of a tile become numerators of the softmax, top and sum those of all keys so far;
+  // shrink: what was summed before counts so much.
+  const auto soften = [&](int tile, Fragments<kM, kKeys>& p, float(&shrink)[kM][2]) {
+    const int k0 = first_key(tile);
+    if (!rows.all_see(q0 + Engine::group_row(), k0 + kKeys)) {
+      each_of<kM, kKeys>([&](int m, int n, int i) {
+        const int query = q0 + row + 16 * m + i / 2 * 8 + g, key = k0 + 8 * n + 2 * t + i % 2;
+        if (!rows.sees(query, key)) p[m][n][i] = -INFINITY;
+      });
+    }
 #pragma unroll
-      for (int m = 0; m < kM; ++m) {
+    for (int m = 0; m < kM; ++m) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float largest = top[m][half];
+      for (int half = 0; half < 2; ++half) {
+        float largest = top[m][half];
 #pragma unroll
-          for (int n = 0; n < kKeys / 8; ++n) {
-            largest = fmaxf(largest, fmaxf(p[m][n][2 * half], p[m][n][2 * half + 1]));
-          }
-          // Over the 4 threads of a row. Finite from the first tile on: its first key is seen by
-          // all.
-          largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 1));
-          largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 2));
-          const float shrink = power_of_two((top[m][half] - largest) * power);
-          float added = 0;
+        for (int n = 0; n < kKeys / 8; ++n) {
+          largest = fmaxf(largest, fmaxf(p[m][n][2 * half], p[m][n][2 * half + 1]));
+        }
+        // Over the 4 threads of a row. Finite from the first tile on: its first key is seen by all.
+        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 2));
+        shrink[m][half] = power_of_two((top[m][half] - largest) * power);
+        float added = 0;
 #pragma unroll
-          for (int n = 0; n < kKeys / 8; ++n) {
+        for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-              float& score = p[m][n][2 * half + i];
-              score = power_of_two(score * power - largest * power);
-              added += score;
-            }
-          }
-          sum[m][half] = sum[m][half] * shrink + added;  // of this thread's columns
-          top[m][half] = largest;
-#pragma unroll
-          for (int n = 0; n < kDim / 8; ++n) {
-            out[m][n][2 * half] *= shrink;
-            out[m][n][2 * half + 1] *= shrink;
+          for (int i = 0; i < 2; ++i) {
+            float& score = p[m][n][2 * half + i];
+            score = power_of_two(score * power - largest * power);
+            added += score;
           }
         }
+        sum[m][half] = sum[m][half] * shrink[m][half] + added;  // of this thread's columns
+        top[m][half] = largest;
       }
-      Engine::template start_sum<kKeys>(p, v_tile(tile % 2), out);
-      Engine::template wait<0>(out);
+    }
+  };
+  const auto reached = [&](int tile) {  // else all of the group lie before these keys
+    return rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, first_key(tile));
+  };
+  const auto rescale = [&](const float(&shrink)[kM][2]) {
+    each_of<kM, kDim>([&](int m, int n, int i) { out[m][n][i] *= shrink[m][i / 2]; });
+  };
+
+  float shrink[kM][2];
+  start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
+                               head_dim);
+  start_k(0);
+  if constexpr (Engine::kAhead) {
+    // The next tile's scores are computed before this one's values are summed, and softened while
+    // they are (Shah et al. 2024, arXiv 2407.08608, section 3.2).
+    end_group();
+    start_v(0);
+    if (tiles > 1) start_k(1);
+    end_group();
+    wait_groups<1>();
+    Engine::publish();
+    __syncthreads();
+    Weights<kM, kKeys> weights;
+    {
+      Fragments<kM, kKeys> p;
+      Engine::template start_scores<kKeys>(q, k_tile(0), p);
+      Engine::template wait<0>(p);
+      soften(0, p, shrink);
+      weights = packed<kM, kKeys>(p);
+    }
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait_groups<0>();
+      Engine::publish();
+      __syncthreads();  // these values and the next keys are there, those before no longer used
+      if (tile + 1 < tiles) start_v(tile + 1);
+      if (tile + 2 < tiles) start_k(tile + 2);
+      end_group();
+      if (tile + 1 < tiles && reached(tile + 1)) {
+        Fragments<kM, kKeys> p;
+        Engine::template start_scores<kKeys>(q, k_tile((tile + 1) % 2), p);
+        Engine::template start_sum<kKeys>(weights, v_tile(tile % 2), out);
+        Engine::template wait<1>(p);
+        Engine::meanwhile(s.heads > 0, [&] { soften(tile + 1, p, shrink); });
+        Engine::template wait<0>(out);
+        rescale(shrink);
+        weights = packed<kM, kKeys>(p);
+      } else if (reached(tile)) {
+        Engine::template start_sum<kKeys>(weights, v_tile(tile % 2), out);
+        Engine::template wait<0>(out);
+      }
+    }
+  } else {
+    start_v(0);
+    end_group();
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait_groups<0>();
+      Engine::publish();
+      __syncthreads();  // this tile is there, and the one before is no longer used
+      if (tile + 1 < tiles) {
+        start_k(tile + 1);
+        start_v(tile + 1);
+      }
+      end_group();
+      if (reached(tile)) {
+        Fragments<kM, kKeys> p;
+        Engine::template start_scores<kKeys>(q, k_tile(tile % 2), p);
+        Engine::template wait<0>(p);
+        soften(tile, p, shrink);
+        rescale(shrink);
+        Engine::template start_sum<kKeys>(packed<kM, kKeys>(p), v_tile(tile % 2), out);
+        Engine::template wait<0>(out);
+      }
     }
   }
   __syncthreads();  // before q becomes room for the results

@@ -12,6 +12,8 @@ struct MmaSync {
   static constexpr int kM = kRowTiles;
   static constexpr int kThreads = 4 * kWarp;
   static constexpr int kRows = 4 * 16 * kM;
+  static constexpr bool kAhead =
+      false;  // is a product worth starting before the one that is needed?
   // The rows of one product, which all see a key or all skip it, and the first of this thread's.
   static constexpr int kGroupRows = 16 * kM;
   __device__ __forceinline__ static int group_row() {
@@ -47,17 +49,14 @@ struct MmaSync {
     }
   }
 
-  // c(16 kM, kDim) += p(16 kM, kN), rounded to bf16, times the kN rows of b
+  // c(16 kM, kDim) += p(16 kM, kN) times the kN rows of b
   template <int kN, int kDim>
-  __device__ __forceinline__ static void start_sum(const Fragments<kM, kN>& p, Tile<kN, kDim> b,
+  __device__ __forceinline__ static void start_sum(const Weights<kM, kN>& p, Tile<kN, kDim> b,
                                                    Fragments<kM, kDim>& c) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
     const Shared b_at = b.chunk(matrix % 2 * 8 + i, matrix / 2);
 #pragma unroll
     for (int k = 0; k < kN / 16; ++k) {
-      std::uint32_t left[kM][4];
-#pragma unroll
-      for (int m = 0; m < kM; ++m) pack_fragments<kM, kN>(p, m, k, left[m]);
 #pragma unroll
       for (int n = 0; n < kDim / 16; ++n) {
         std::uint32_t right[4];
@@ -65,8 +64,8 @@ struct MmaSync {
                         (b_at ^ 32 * (n % 4)) + n / 4 * b.kColumnBytes + 16 * k * b.kRowBytes);
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          mma(c[m][2 * n], left[m], right[0], right[1]);
-          mma(c[m][2 * n + 1], left[m], right[2], right[3]);
+          mma(c[m][2 * n], p.at[m][k], right[0], right[1]);
+          mma(c[m][2 * n + 1], p.at[m][k], right[2], right[3]);
         }
       }
     }
@@ -76,6 +75,11 @@ struct MmaSync {
   // next.
   template <int kPending, class... F>
   __device__ __forceinline__ static void wait(F&...) {}
+  // work(), while products run. REQUIRES: known_true, of which the compiler does not know it.
+  template <class Work>
+  __device__ __forceinline__ static void meanwhile(bool, Work work) {
+    work();
+  }
   // Products of others see what this thread wrote to shared memory, behind a barrier.
   __device__ __forceinline__ static void publish() {}
 };

@@ -65,14 +65,25 @@ __device__ __forceinline__ void clear(Fragments<kM, kN>& c) {
   each_of<kM, kN>([&](int m, int n, int i) { c[m][n][i] = 0; });
 }
 
-// The values as A fragments, rounded to bf16.
+// The same as A fragments, rounded to bf16: [m][k] of the columns 16 k to 16 k + 15.
 template <int kM, int kN>
-__device__ __forceinline__ void pack_fragments(const Fragments<kM, kN>& p, int m, int k,
-                                               std::uint32_t (&left)[4]) {
-  left[0] = pack(p[m][2 * k][0], p[m][2 * k][1]);
-  left[1] = pack(p[m][2 * k][2], p[m][2 * k][3]);
-  left[2] = pack(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
-  left[3] = pack(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+struct Weights {
+  std::uint32_t at[kM][kN / 16][4];
+};
+template <int kM, int kN>
+__device__ __forceinline__ Weights<kM, kN> packed(const Fragments<kM, kN>& p) {
+  Weights<kM, kN> w;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int k = 0; k < kN / 16; ++k) {
+      w.at[m][k][0] = pack(p[m][2 * k][0], p[m][2 * k][1]);
+      w.at[m][k][1] = pack(p[m][2 * k][2], p[m][2 * k][3]);
+      w.at[m][k][2] = pack(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+      w.at[m][k][3] = pack(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+    }
+  }
+  return w;
 }
 
 // Writes a warp's 16 kM rows of c, row r times factor[r of the thread], 16 bytes at a time by way

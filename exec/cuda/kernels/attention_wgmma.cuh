@@ -14,6 +14,7 @@ struct Wgmma {
   static constexpr int kThreads = kWarpgroups * kWarpgroup;
   static constexpr int kRows = kWarpgroups * 64;
   static constexpr int kGroupRows = 64;
+  static constexpr bool kAhead = true;
   __device__ __forceinline__ static int group_row() {
     // By way of a shuffle: the compiler then knows that all lanes have the same.
     return __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpgroup, 0) * kGroupRows;
@@ -35,18 +36,15 @@ struct Wgmma {
   }
 
   template <int kN, int kDim>
-  __device__ __forceinline__ static void start_sum(const Fragments<kM, kN>& p, Tile<kN, kDim> b,
+  __device__ __forceinline__ static void start_sum(Weights<kM, kN> p, Tile<kN, kDim> b,
                                                    Fragments<kM, kDim>& c) {
     const Matrix right = matrix_at(b.at, b.kColumnBytes);
-    std::uint32_t left[kN / 16][4];
-#pragma unroll
-    for (int k = 0; k < kN / 16; ++k) pack_fragments<kM, kN>(p, 0, k, left[k]);
-    pin(left);
+    pin(p.at[0]);
     pin(c[0]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kN / 16; ++k)
-      wgmma_sum(c[0], left[k], further(right, k * 16 * b.kRowBytes));
+      wgmma_sum(c[0], p.at[0][k], further(right, k * 16 * b.kRowBytes));
     wgmma_commit();
   }
 
@@ -54,6 +52,11 @@ struct Wgmma {
   __device__ __forceinline__ static void wait(F&... done) {
     wgmma_wait<kPending>();
     (pin(done[0]), ...);
+  }
+  // ptxas moves a wait in front of arithmetic that it could follow, but not over a branch.
+  template <class Work>
+  __device__ __forceinline__ static void meanwhile(bool known_true, Work work) {
+    if (known_true) work();
   }
   __device__ __forceinline__ static void publish() {
     fence_proxy();
