@@ -120,9 +120,8 @@ AttentionEngine AttentionChoice::tried(Stream stream, const Trial& trial, std::b
         agree &&
         largest_difference(stream, area.type, area.rows, area.columns, area.stride,
                            results + area.at, other + area.at, numbers) == 0 &&
-        cudaMemcpyAsync(found, numbers, sizeof found, cudaMemcpyDeviceToHost, stream) ==
-            cudaSuccess &&
-        cudaStreamSynchronize(stream) == cudaSuccess;
+        cudaStreamSynchronize(stream) == cudaSuccess &&
+        cudaMemcpy(found, numbers, sizeof found, cudaMemcpyDeviceToHost) == cudaSuccess;
     const float tolerance = area.type == Type::Float32 ? kFloatTolerance : kTolerance;
     agree = compared && found[0] <= tolerance * found[1];
     if (compared && found[0] > 0) distance = std::max(distance, found[0] / found[1]);
