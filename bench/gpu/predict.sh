@@ -7,7 +7,7 @@ run_calibration() {
   local shapes=() c
   for c in "${configurations[@]}"; do shapes+=(--scenario "$out/$c.json"); done
   rm -f "$out/machine.json"
-  REHEARSE_CUDA_ATTENTION=say attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
+  REHEARSE_CUDA_ATTENTION=${REHEARSE_CUDA_ATTENTION:-say} attempt calibrate "${rehearse[@]}" calibrate --device "$asked" --quick "${shapes[@]}" -o "$out/machine.json" || return
   head -3 "$out/calibrate.out" | sed 's/^/- /' | tee -a "$piece"
   report kernels "$out/machine.json" >"$out/kernels.md"
   note "- every kernel against the measured ceilings: kernels.md"
