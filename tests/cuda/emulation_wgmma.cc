@@ -92,7 +92,7 @@ struct Written {
   long fenced = -1;  // after so many barriers; -1: not yet
 };
 Written written[kSharedLimit / 16];
-std::vector<std::uint32_t> touched;  // chunks, by the block
+std::vector<std::uint32_t> touched;              // chunks, by the block
 std::vector<std::shared_ptr<Result>> results;    // of each warpgroup's last product
 constexpr std::uint32_t kUnderWay = 0x7FBADBAD;  // a NaN
 
