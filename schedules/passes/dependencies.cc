@@ -25,6 +25,7 @@ Dependencies dependencies_of(const Draft& draft) {
   std::vector<Touched> values(draft.schedule.values.size());
   std::vector<OtherRead> reads(draft.operands.size());
   std::int32_t k = 0, id = 0;
+  auto barrier = draft.barriers.begin();
   for (std::size_t row = 0; row + 1 < draft.row_begin.size(); ++row) {
     std::int32_t last_compute = -1;
     for (; id < draft.row_begin[row + 1]; ++id) {
@@ -57,6 +58,9 @@ Dependencies dependencies_of(const Draft& draft) {
           r = read.older;
         }
         value = {.writer = id};
+      }
+      for (; barrier != draft.barriers.end() && barrier->first.value == id; ++barrier) {
+        follow(barrier->second.value);
       }
       if (compute) {
         if (last_compute >= 0) found.from.push_back(last_compute);

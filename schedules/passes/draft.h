@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "schedules/passes/lower.h"
@@ -25,7 +26,7 @@ enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast };
 struct DraftOp {
   Op op;
   std::int64_t duration = 0;     // estimated
-  OpId after;                    // control edge from this op; none: free
+  OpId after;                    // is placed behind this op; none: free
   std::int32_t tie = 0;          // breaks ties of equal key and class
   std::int32_t operand_end = 0;  // its operands: from the end of the op before
 };
@@ -42,6 +43,9 @@ struct Draft {
   std::vector<DraftOp> ops;
   std::vector<std::int32_t> row_begin{0};  // ops of row r: [row_begin[r], row_begin[r+1])
   std::vector<Operand> operands;
+  // (op, what it waits for though it touches nothing of it), ascending by op: what is not
+  // overlapped
+  std::vector<std::pair<OpId, OpId>> barriers;
   std::int32_t num_matches = 0;
   std::int32_t num_tensors = 0;  // parameter tensors of the whole model
 
@@ -51,6 +55,10 @@ struct Draft {
     made.duration = estimated;
     made.operand_end = static_cast<std::int32_t>(operands.size());
     return made;
+  }
+  // The op added last waits for `before`.
+  void wait_for(OpId before) {
+    if (before) barriers.emplace_back(OpId{static_cast<std::int32_t>(ops.size()) - 1}, before);
   }
   OpId add(const Op& op, std::int64_t estimated) {
     add(estimated).op = op;
@@ -83,7 +91,7 @@ void emit(Draft& draft, const Schedule& order);
 struct Dependencies {
   std::vector<std::int32_t> begin{0}, from;
 };
-// By operands and on the compute stream, on the op's own row; ops as emitted.
+// By operands and barriers and on the compute stream, on the op's own row; ops as emitted.
 Dependencies dependencies_of(const Draft& draft);
 
 // The schedule in its order, with what only the passes after it need.

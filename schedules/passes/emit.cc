@@ -26,6 +26,8 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   }
   op.stream = Stream::Compute;
   last_compute_ = d_.add(op, duration);
+  for (const OpId reduction : reductions_) d_.wait_for(reduction);
+  reductions_.clear();
   for (std::size_t i = begin; i < end; ++i) {
     if (parts_[i].op.kind == OpKind::Forward) {
       forward_operands(parts_[i]);
@@ -38,7 +40,12 @@ void RowEmitter::compute(std::size_t begin, std::size_t end) {
   const std::size_t first = d_.ops.size();
   for (std::size_t i = begin; i < end; ++i) contributed(parts_[i]);
   for (std::size_t i = first; i < d_.ops.size(); ++i) {
-    if (d_.ops[i].op.stream == Stream::Compute) last_compute_ = {static_cast<std::int32_t>(i)};
+    const OpId id{static_cast<std::int32_t>(i)};
+    if (d_.ops[i].op.stream == Stream::Compute) {
+      last_compute_ = id;
+    } else if (!d_.plan.overlap_gradient_reduce) {
+      reductions_.push_back(id);
+    }
   }
 }
 

@@ -83,7 +83,11 @@ void RowEmitter::updated(BucketId id) {
 
 // Norm, clipping, optimizer; what is reduced after all compute; gathers that are not overlapped.
 void RowEmitter::finish_step() {
-  for (std::size_t i = 0; i < deferred_.size(); ++i) reduce(deferred_[i], deferred_use_[i], {});
+  const OpId last = last_compute_;
+  for (std::size_t i = 0; i < deferred_.size(); ++i) {
+    reduce(deferred_[i], deferred_use_[i], {});
+    if (d_.ops.back().op.stream != Stream::Compute) d_.wait_for(last);
+  }
   const std::size_t n = s_.buckets.size();
   const std::int32_t replica = s_.rows[row_.index()].data_begin;
   std::vector<ValueId> gradient(n);

@@ -45,7 +45,8 @@ void RowEmitter::prepare_states() {
 }
 
 // ZeRO-3: alive at a part are the buckets that it reads and that the next `prefetch` reading parts
-// read; window_[i] are those that enter before part i.
+// read (none of these where gathers are not overlapped); window_[i] are those that enter before
+// part i.
 void RowEmitter::prepare_windows() {
   if (!sharded_parameters()) return;
   window_.assign(parts_.size(), {});
@@ -69,8 +70,10 @@ void RowEmitter::prepare_windows() {
     reading.push_back(i);
     reads.push_back(std::move(list));
   }
-  const std::size_t ahead =
-      keep_gathered() ? reading.size() : static_cast<std::size_t>(d_.plan.prefetch);
+  const std::size_t ahead = keep_gathered() ? reading.size()
+                            : d_.plan.overlap_parameter_gather
+                                ? static_cast<std::size_t>(d_.plan.prefetch)
+                                : 0;
   std::vector<BucketId> alive;
   for (std::size_t r = 0; r < reading.size(); ++r) {
     std::vector<BucketId> now;
@@ -101,6 +104,7 @@ void RowEmitter::open_window(std::size_t part) {
     DraftOp& gather = d_.ops[op.index()];
     gather.op.instance = ++gathers_[id.index()];
     gather.after = last_compute_;
+    if (!d_.plan.overlap_parameter_gather) d_.wait_for(last_compute_);
     gather.tie = op.value;  // as they enter
     const ValueId whole =
         bucket_value(ValueKind::FullParameter, id, element * bucket(id).padded, false);

@@ -268,6 +268,8 @@ class RowEmitter {
   std::vector<std::int32_t> gathers_;  // by bucket: times unsharded
   ValueId tokens_, targets_, loss_;
   OpId last_compute_;
+  // Of the last compute op; the next one waits for them (ZeRO-2 and 3, not overlapped).
+  std::vector<OpId> reductions_;
   bool held_ = false;  // gradients are reduced after the last compute op
 };
 
