@@ -34,6 +34,12 @@ int simulate(const Options& options) {
     return kBadInput;
   }
   for (const std::string& warning : scenario.value().warnings) print_error(warning);
+  if (scenario.value().plan.precision.compute == ComputeType::Fp8 &&
+      !cluster.value().gpu.peaks.fp8) {
+    print_error("plan.precision: " + cluster.value().gpu.name +
+                " has no products in 8 bit (gpu.peak_dense_tflops.fp8): predicted with those in "
+                "bf16, and the casts");
+  }
   const Result<> enough = sim::check_gpus(cluster.value(), scenario.value().gpus);
   if (!enough) {
     print_error(enough.error().message);
