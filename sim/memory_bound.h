@@ -47,6 +47,10 @@ class BoundTables {
 
   // Parameters of one rank [elements]; REQUIRES: core() was called.
   std::int64_t stage_parameters(const Plan& plan, std::int32_t stage, std::int32_t stages) const;
+  // Bytes that a layer's forward keeps of a micro-batch; 0: not a framework's plan.
+  std::int64_t kept_per_layer(const Plan& plan) {
+    return profile_ == nullptr ? 0 : kept(plan).per_layer;
+  }
   std::int64_t layer_parameters() const { return layer_[1] > 0 ? layer_[1] : layer_[0]; }
 
  private:

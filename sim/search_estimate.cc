@@ -47,6 +47,7 @@ struct Load {
   double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
   double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
   std::int32_t buckets = 1;
+  std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
 };
 
 class MeshEstimator {
@@ -263,7 +264,7 @@ class MeshEstimator {
       placement = loop_placement(p, std::max(1, stages / p));
     }
     std::vector<Load> loads(static_cast<std::size_t>(p));
-    const BoundTables& tables = *kind.bound;
+    BoundTables& tables = *kind.bound;
     std::int64_t layer = 0;
     for (std::int32_t s = 0; s < stages; ++s) {
       std::array<double, kShapes> segments{};
@@ -297,6 +298,7 @@ class MeshEstimator {
     const std::int32_t shards = plan.data_parallel * plan.context_parallel;
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
+      if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
       load.update = (update ? update.value() : 0) * static_cast<double>(load.parameters) /
                     (plan.zero_stage >= 1 ? shards : 1);
       if (shards == 1) continue;
@@ -365,6 +367,15 @@ class MeshEstimator {
         forward += load.segments[k] * times.forward;
         backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
       }
+      if (plan.offload ==
+          OffloadMode::Activations) {  // a micro-batch's leave while others come back
+        const double layers = load.segments[kDense] + load.segments[kExpert];
+        const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
+        const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
+        backward =
+            alone ? std::max(backward, copy) : backward + std::max(0.0, copy - forward - backward);
+        if (alone) forward = std::max(forward, copy);
+      }
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = load.segments[kDense] + load.segments[kExpert] + 1;
@@ -394,6 +405,14 @@ class MeshEstimator {
     return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
   }
 
+  // [B/s] to or from the host, of one of the GPUs that share a switch's link.
+  double host_link() const {
+    const Cluster& cluster = *setup_.cluster;
+    return std::max(cluster.gpu.pcie.bandwidth.value, 1e9) *
+           setup_.tables.collectives.constants.host_copy_fraction /
+           std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
+  }
+
   // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
   // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
@@ -402,14 +421,14 @@ class MeshEstimator {
     const std::int32_t shards = plan.data_parallel * plan.context_parallel;
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
-    const CollectiveConstants& constants = setup_.tables.collectives.constants;
-    const double link =
-        std::max(cluster.gpu.pcie.bandwidth.value, 1e9) * constants.host_copy_fraction;
-    if (plan.runtime == Runtime::Rehearse) return 1e9 * owned * plan.precision.optimizer / link;
-    const double host = constants.host_update_rate * std::max(1, cluster.host.sockets) /
+    if (plan.runtime == Runtime::Rehearse) {
+      return 1e9 * owned * plan.precision.optimizer / host_link();
+    }
+    const double host = setup_.tables.collectives.constants.host_update_rate *
+                        std::max(1, cluster.host.sockets) /
                         std::min(plan.gpus(), cluster.gpus_per_node);
     return 1e9 * owned *
-           (plan.precision.gradients / link +
+           (plan.precision.gradients / host_link() +
             static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
   }
 
