@@ -1,7 +1,8 @@
 # Of bench/gpu.sh: is what a GPU computes what the CPU computes? One function per group of bench/gpu/parts.txt.
 # shellcheck shell=bash disable=SC2154,SC2034
 layouts=("pipeline_parallel=1" "pipeline_parallel=2" "tensor_parallel=2" "context_parallel=2" "data_parallel=2 zero_stage=1"
-  "data_parallel=2 zero_stage=3" "tensor_parallel=2 pipeline_parallel=2" "pipeline_parallel=4 schedule=zb_h1")
+  "data_parallel=2 zero_stage=3" "tensor_parallel=2 pipeline_parallel=2" "pipeline_parallel=4 schedule=zb_h1"
+  "pipeline_parallel=2 offload=activations" "offload=optimizer")
 name_of() { tr ' =' '__' <<<"$1"; }
 ranks_of() {
   local key ranks=1
