@@ -70,9 +70,9 @@ port=$((20000 + RANDOM % 20000)) pids=()
 mkdir "$work/tmp"
 for k in 0 1 2 3; do
   RANK=$k WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TMPDIR=$work/tmp "$rehearse" run "$work/s.json" \
-    --set plan.pipeline_parallel=4 --steps 1000000 --timeout $timeout >"$work/out" 2>"$work/err.$k" & pids+=($!)
+    --set plan.pipeline_parallel=4 --steps 1000000 --timeout $timeout --metrics "$work/both.jsonl" >"$work/out" 2>"$work/err.$k" & pids+=($!)
 done
-sleep 1.5
+for tries in $(seq 300); do [ -s "$work/both.jsonl.partial" ] && break; sleep 0.1; done  # all have met
 kill -KILL "${pids[0]}" "${pids[1]}"
 wait "${pids[0]}" "${pids[1]}" 2>/dev/null
 begin=$(date +%s)
