@@ -104,7 +104,9 @@ void RowEmitter::open_window(std::size_t part) {
     DraftOp& gather = d_.ops[op.index()];
     gather.op.instance = ++gathers_[id.index()];
     gather.after = last_compute_;
-    if (!d_.plan.overlap_parameter_gather) d_.wait_for(last_compute_);
+    // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the compute
+    // before their window: FSDP2 copies out one unit before it gathers the one after the next.
+    if (!rehearse() || !d_.plan.overlap_parameter_gather) d_.wait_for(last_compute_);
     gather.tie = op.value;  // as they enter
     const ValueId whole =
         bucket_value(ValueKind::FullParameter, id, element * bucket(id).padded, false);

@@ -43,9 +43,9 @@ std::int64_t beside(const Prediction& p) {
   return sum;
 }
 
-class Overlap : public testing::TestWithParam<int> {};
+class DataParallel : public testing::TestWithParam<int> {};
 
-TEST_P(Overlap, IsThereWhereThePlanAsksForItAndNowhereElse) {
+TEST_P(DataParallel, IsThereWhereThePlanAsksForItAndNowhereElse) {
   for (const char* runtime : {R"(, "runtime": "rehearse")", ""}) {
     const Prediction hidden = predicted(GetParam(), true, runtime);
     const Prediction plain = predicted(GetParam(), false, runtime);
@@ -54,7 +54,35 @@ TEST_P(Overlap, IsThereWhereThePlanAsksForItAndNowhereElse) {
     EXPECT_GT(plain.step_s, hidden.step_s) << runtime;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Zero, Overlap, testing::Values(0, 1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Zero, DataParallel, testing::Values(0, 1, 2, 3));
+
+// FSDP gathers `prefetch` units ahead of the one that computes, not all that the link has time for.
+TEST(Overlap, OfGathersEndsWithThePrefetch) {
+  for (const int prefetch : {0, 1, 2}) {
+    const Prediction p = predicted(3, true, R"(, "prefetch": )" + std::to_string(prefetch));
+    const Schedule& s = p.schedule;
+    // A part may read two buckets (the tied table is one of its own): layers alone are counted.
+    const auto gathers_layer = [&](std::size_t op) {
+      return s.ops[op].kind == OpKind::Unshard &&
+             s.buckets[s.ops[op].bucket.index()].name[0] == 'L';
+    };
+    std::size_t most = 0;
+    for (std::size_t g = s.first_op(Row{0}); g < s.first_op(Row{1}); ++g) {
+      if (!gathers_layer(g)) continue;
+      // Gathers that have begun by then for compute that has not.
+      std::size_t ahead = 0;
+      for (std::size_t other = s.first_op(Row{0}); other <= g; ++other) {
+        if (!gathers_layer(other)) continue;
+        const auto made = s.operands_of({static_cast<std::int32_t>(other)})[1].value;
+        const OpId use = s.values[made.index()].last_use;
+        ahead += p.timeline.start[use.index()] > p.timeline.start[g];
+      }
+      most = std::max(most, ahead);
+    }
+    // A gather begins as the unit `prefetch` before its own begins to compute.
+    EXPECT_EQ(most, static_cast<std::size_t>(std::max(1, prefetch)));
+  }
+}
 
 }  // namespace
 }  // namespace rehearse::sim
