@@ -92,7 +92,8 @@ void RowEmitter::bring_back(std::size_t i) {
   }
 }
 
-// Brings the states of buckets [begin, end) of `mine`; none before `after` has ended.
+// Brings the states of these buckets to the device, placed behind `after`; memory that others have
+// not left yet is what they wait for.
 void RowEmitter::fetch_states(std::span<const BucketId> mine, OpId after) {
   for (const BucketId id : mine) {
     ValueId& passing = passing_state_[id.index()];

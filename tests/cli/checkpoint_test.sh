@@ -24,6 +24,9 @@ run --resume "$work/c" --metrics "$work/m.jsonl" >"$work/b.json" || fail "--resu
 grep -q '^{"step":3,' "$work/m.jsonl" || fail "the first step after --resume is not 3"
 run --resume "$work/c/step-000002" --steps 3 >"$work/d.json" || fail "--resume of a step: $(cat "$work/err")"
 [ "$(numbers "$work/d.json")" = "$(numbers "$work/whole.json" | sed -n 3p)" ] || fail "other third loss"
+# Optimizer state in host memory is the same state.
+run --resume "$work/c" --set plan.offload=optimizer >"$work/o.json" || fail "offload: $(cat "$work/err")"
+[ "$(numbers "$work/o.json")" = "$(numbers "$work/b.json")" ] || fail "other losses with offload"
 # From dp2 x pp2 to tp4.
 run --resume "$work/c" $tp4 >"$work/e.json" || fail "tp4: $(cat "$work/err")"
 numbers "$work/e.json" >"$work/e"
