@@ -3,7 +3,7 @@
 // The passes in order (each a function of its own file):
 //   make_buckets      whole segments' parameters into flat buckets of one layout     buckets.cc
 //   cut               divide an op only where something must start, wait or be freed cut.cc
-//   emit              parts, transfers, gathers, gradient sync, norm, optimizer      emit*.cc
+//   emit              parts, transfers, gathers, gradient sync, offload, optimizer   emit*.cc
 //   order             one global order by estimated times, each row restricted to it order.cc
 //   plan_lifetimes    versions, last uses, holds, arena                              lifetimes.cc
 //   add_waits         events across streams, memory reuse included                   waits.cc
