@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "exec/cuda/best_time.h"
+
 namespace rehearse::exec::cuda {
 namespace {
 
@@ -18,25 +20,6 @@ constexpr float kTolerance = 2e-2F, kFloatTolerance = 1e-4F;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + 255) / 256 * 256;
-}
-
-// Milliseconds of one run; negative: it failed.
-float time_of(Stream stream, const std::function<int()>& run) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  float best = -1;
-  bool right = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
-  for (int k = 0; right && k <= kRepetitions; ++k) {  // the first warms up
-    float now = 0;
-    right = cudaEventRecord(begin, stream) == cudaSuccess && run() == 0 &&
-            cudaEventRecord(end, stream) == cudaSuccess &&
-            cudaEventSynchronize(end) == cudaSuccess &&
-            cudaEventElapsedTime(&now, begin, end) == cudaSuccess;
-    if (right && k > 0) best = best < 0 ? now : std::min(best, now);
-  }
-  if (begin != nullptr) cudaEventDestroy(begin);
-  if (end != nullptr) cudaEventDestroy(end);
-  if (!right) cudaGetLastError();  // clears it
-  return right ? best : -1;
 }
 
 }  // namespace
@@ -109,9 +92,10 @@ AttentionEngine AttentionChoice::choose(Stream stream, const Trial& trial) {
 AttentionEngine AttentionChoice::tried(Stream stream, const Trial& trial, std::byte* results) {
   std::byte* const other = results + trial.bytes;
   auto* const numbers = reinterpret_cast<float*>(other + trial.bytes);
-  const float mma = time_of(stream, [&] { return trial.run(MmaSync, results); });
+  const float mma =
+      best_time(stream, kRepetitions, [&] { return trial.run(MmaSync, results) == 0; });
   if (mma < 0) return MmaSync;  // the call itself will say why
-  const float wgmma = time_of(stream, [&] { return trial.run(Wgmma, other); });
+  const float wgmma = best_time(stream, kRepetitions, [&] { return trial.run(Wgmma, other) == 0; });
   float distance = 0;
   bool agree = wgmma >= 0;
   for (const Area& area : trial.areas) {

@@ -10,6 +10,8 @@
 #include <map>
 #include <span>
 
+#include "exec/cuda/best_time.h"
+
 namespace rehearse::exec::cuda {
 namespace {
 
@@ -186,21 +188,9 @@ struct Gemm::Plans {
   float time_of(Stream stream, GemmWorkspace workspace, const GemmKey& key, const Plan& plan,
                 const cublasLtMatmulAlgo_t& algorithm, const Operands& at) {
     ++timed;
-    cudaEvent_t begin = nullptr, end = nullptr;
-    float best = -1;
-    bool right = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
-    for (int k = 0; right && k <= kRepetitions; ++k) {  // the first warms up
-      float now = 0;
-      right = cudaEventRecord(begin, stream) == cudaSuccess &&
-              multiply(stream, workspace, key, plan, algorithm, at) == CUBLAS_STATUS_SUCCESS &&
-              cudaEventRecord(end, stream) == cudaSuccess &&
-              cudaEventSynchronize(end) == cudaSuccess &&
-              cudaEventElapsedTime(&now, begin, end) == cudaSuccess;
-      if (right && k > 0) best = best < 0 ? now : std::min(best, now);
-    }
-    if (begin != nullptr) cudaEventDestroy(begin);
-    if (end != nullptr) cudaEventDestroy(end);
-    return right ? best : -1;
+    return best_time(stream, kRepetitions, [&] {
+      return multiply(stream, workspace, key, plan, algorithm, at) == CUBLAS_STATUS_SUCCESS;
+    });
   }
 
   // Times the candidates and keeps the fastest. A weight gradient adds to its output: another array

@@ -47,7 +47,7 @@ struct LowerOptions {
   // false: no versions, last uses and holds either, for who asks how long a step takes and no more
   bool lifetimes = true;
   // Where activations go to the host, and the runtime is a framework's: bytes that its forward
-  // keeps of a segment, by kSegmentShapes. Our bodies say it themselves.
+  // keeps of a segment, by its shape as above. Our bodies say it themselves.
   std::array<std::int64_t, kNumSegmentShapes> kept{};
 };
 

@@ -17,6 +17,8 @@ mkdir "$work/machine"
 [ "$(ls "$work/machine" | tr '\n' ' ')" = "here.cluster.json here.json " ] || fail "files: $(ls "$work/machine")"
 scenario=scenarios/tiny-gpt-4-ranks.json cluster=$work/machine/here.cluster.json
 "$rehearse" run "$scenario" --dry-run --json --cluster "$cluster" >"$work/a.json" || fail "run --dry-run --cluster"
+"$rehearse" simulate scenarios/gpt3-175b-1024.json --set plan.precision=fp8 2>&1 >/dev/null |
+  grep -q "plan.precision: .* has no products in 8 bit" || fail "nothing said of fp8 on an A100"
 "$rehearse" simulate "$scenario" --json --cluster "$cluster" --set plan.runtime=rehearse >"$work/b.json" ||
   fail "simulate --cluster"
 "$rehearse" run "$scenario" --dry-run --json >"$work/c.json" || fail "--dry-run"
