@@ -39,8 +39,7 @@ Checked check_order(const Schedule& order, const Options& options) {
   Checked checked{.schedule = order, .validation = validate(order, {.streams = options.streams})};
   if (!checked.validation.sound() || order.level == Level::Full) return checked;
   // F = I = W = 1: the order of transfers is the same for all durations in that proportion.
-  const DeadlockProof timed = prove_no_deadlock(order, options.streams, {.other = {1}});
-  checked.schedule = add_transfers(order, timed.finish, options.transfers);
+  checked.schedule = add_transfers(order, unit_finish(order), options.transfers);
   checked.lowered_here = true;
   checked.validation =
       validate(checked.schedule, {.streams = options.streams, .compute_order = &order});
@@ -61,7 +60,11 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
       sim::predict(scenario.value(), cluster.value(), {.timeline = false});
   if (!made) return Error{path + ": " + made.error().message};
   sim::Prediction prediction = std::move(made).value();
-  const Result<Schedule> order = sim::order_of(scenario.value().model, prediction.plan);
+  Plan& plan = prediction.plan;
+  const Result<Schedule> order =
+      plan.schedule.starts_with("file:")
+          ? order_of_file(plan, static_cast<std::int32_t>(scenario.value().model.layers))
+          : sim::order_of(scenario.value().model, plan);
   if (!order) return Error{path + ": " + order.error().message};
   Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
   const std::vector<Bytes> capacity{cluster.value().capacity()};

@@ -19,6 +19,7 @@
 #include "schedules/schedule_file.h"
 #include "schedules/text.h"
 #include "schedules/validate.h"
+#include "schedules/where.h"
 #include "viz/chart.h"
 #include "viz/svg.h"
 
@@ -55,10 +56,17 @@ Error flagged(const Error& error) {
   return said;
 }
 
+// The compute order of any file: how one takes it out of a lowered one.
 Result<Schedule> order_of_file(const std::string& path) {
   Result<ScheduleFile> file = read_schedule_file(path);
   if (!file) return file.error();
-  return compute_order_of(file.value().schedule);
+  Schedule order = compute_order_of(file.value().schedule);
+  if (const OpId beyond{first_beyond_order(file.value().schedule)}; beyond) {
+    print_error(path + ": its compute order is shown, without " +
+                where(file.value().schedule, beyond) +
+                " and the like; rehearse check proves it as it stands");
+  }
+  return order;
 }
 
 // Ticks that every number of chunks in question divides.
@@ -127,9 +135,13 @@ Result<Schedule> order_of_scenario(const Options& options, const Durations& dura
     return said;
   };
   if (plan.schedule.starts_with("file:")) {
-    Options file = options;
-    file.name = plan.schedule;
-    return order_of_flags(file, durations, request);
+    const Result<ScheduleFile> file = read_schedule_file(plan.schedule.substr(5));
+    if (!file) return in_file({"schedule: " + file.error().message});
+    if (const Result<> alone = order_alone(file.value().schedule, plan.schedule.substr(5)); !alone)
+      return in_file({"schedule: " + alone.error().message});
+    Options own = options;
+    own.name = plan.schedule;
+    return order_of_flags(own, durations, request);
   }
   const Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return in_file(shape.error());

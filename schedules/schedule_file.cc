@@ -3,6 +3,7 @@
 #include "schedules/csv.h"
 #include "schedules/stage_layers.h"
 #include "schedules/validate.h"
+#include "schedules/where.h"
 
 namespace rehearse {
 namespace {
@@ -39,6 +40,22 @@ Result<ScheduleFile> read_schedule_file(const std::string& path) {
   return parse_schedule_file(text.value(), path);
 }
 
+std::int32_t first_beyond_order(const Schedule& schedule) {
+  for (std::int32_t id = 0; id < schedule.num_ops(); ++id) {
+    if (!is_compute(schedule.ops[static_cast<std::size_t>(id)].kind)) return id;
+  }
+  return -1;
+}
+
+Result<> order_alone(const Schedule& schedule, const std::string& path) {
+  const OpId beyond{first_beyond_order(schedule)};
+  if (!beyond) return {};
+  return Error{path + ": lists " + where(schedule, beyond) +
+               ", but a plan performs the compute order of a file alone, with transfers and "
+               "gathers of its own: write that order by \"rehearse schedule --schedule file:" +
+               path + " --format csv > order.csv\" and name file:order.csv"};
+}
+
 Schedule compute_order_of(const Schedule& schedule) {
   Schedule order;
   order.name = schedule.name;
@@ -67,6 +84,9 @@ Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
   const std::string path = plan.schedule.substr(plan.schedule.find(':') + 1);
   const Result<ScheduleFile> file = read_schedule_file(path);
   if (!file) return Error{"plan.schedule: " + file.error().message};
+  if (const Result<> alone = order_alone(file.value().schedule, path); !alone) {
+    return Error{"plan.schedule: " + alone.error().message};
+  }
   Schedule order = compute_order_of(file.value().schedule);
   const auto misfit = [&](std::int32_t has, const char* what, const char* key,
                           std::int32_t wanted) {

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "schedules/deadlock.h"
 #include "schedules/passes/link_transfers.h"
 #include "schedules/stage_index.h"
 
@@ -452,6 +453,12 @@ Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
   const bool relink = policy == TransferPolicy::Grouped || plan.index.has(OpKind::Unshard);
   if (relink) return link_transfers(std::move(lowered));
   return lowered;
+}
+
+std::vector<Nanoseconds> unit_finish(const Schedule& l0) {
+  Schedule one_by_one = l0;
+  for (Op& op : one_by_one.ops) op.stream = Stream::Compute;
+  return prove_no_deadlock(one_by_one, StreamModel::One, {.other = {1}}).finish;
 }
 
 }  // namespace rehearse

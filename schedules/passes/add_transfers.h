@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "schedules/schedule.h"
 
@@ -51,5 +52,11 @@ std::optional<TransferPolicy> find_transfer_policy(std::string_view name);
 //           strictly along every row and every dependency (no op of zero length).
 Schedule add_transfers(const Schedule& l0, std::span<const Nanoseconds> finish,
                        TransferPolicy policy = TransferPolicy::TimeSorted);
+
+// A `finish` for orders that nobody has timed: F, I, W and every UNSHARD, RESHARD or REDUCE_GRAD
+// takes 1, B takes 2, and a row does one op after the other, so that finish increases along it
+// (by streams a gather and the forward beside it would end together, and ties list SENDs first).
+// REQUIRES: Level::Compute; it cannot hang (prove_no_deadlock).
+std::vector<Nanoseconds> unit_finish(const Schedule& l0);
 
 }  // namespace rehearse

@@ -15,39 +15,83 @@ bool is_about_stage(const Facts& facts, const Op& op) {
 
 // --- V9 in text (torch's UNSHARD and RESHARD of a stage) ---------------------
 
+// How a row ends.
+struct EndOfRow {
+  std::vector<std::int32_t> left;  // UNSHARDs that are still in force
+  Stage last{};                    // of the row's last compute op
+  bool reshards = false;           // the row lists a RESHARD
+};
+
+// Torch (2.8.0, _add_unshard_reshard) reshards a stage where the next one needs its room, so that a
+// rank with several stages ends with that of its last op gathered, on every rank. Elsewhere what is
+// still gathered at the end is a leak.
+void check_left_gathered(const Facts& facts, const std::vector<EndOfRow>& rows, Report& report) {
+  const auto stage_of = [&](std::int32_t id) { return facts.op(id).stage; };
+  const bool like_torch = std::ranges::all_of(rows, [&](const EndOfRow& row) {
+    return !row.reshards || std::ranges::find(row.left, row.last, stage_of) != row.left.end();
+  });
+  for (const EndOfRow& row : rows) {
+    for (const std::int32_t id : row.left) {
+      if (like_torch && row.reshards && stage_of(id) == row.last) continue;
+      report.add(id, [&] {
+        return facts.where(id) + " leaks: its stage stays gathered to the end, " +
+               std::to_string(stage_of(id).value) + "RESHARD after its last op is missing";
+      });
+    }
+  }
+}
+
 bool check_gathers_of_stages(const Facts& facts, Report& report) {
   if (!facts.index.has(OpKind::Unshard) && !facts.index.has(OpKind::Reshard)) return false;
   const Schedule& s = facts.schedule;
   const auto stages = static_cast<std::size_t>(s.placement.stages());
-  std::vector<std::int32_t> gathered(stages, -1);
-  std::vector<bool> gathers(stages, false);  // stages that are gathered at all
+  std::vector<std::int32_t> gathered(stages, -1);  // on the row at hand: the UNSHARD in force
+  std::vector<bool> gathers(stages, false);        // stages that are gathered at all
   for (const Op& op : s.ops) {
     const bool about = op.kind == OpKind::Unshard || op.kind == OpKind::Reshard;
     if (about && is_about_stage(facts, op)) gathers[op.stage.index()] = true;
   }
   if (std::ranges::find(gathers, true) == gathers.end()) return false;
-  facts.each_op([&](Row, std::int32_t id, const Op& op) {
+  std::vector<EndOfRow> rows(static_cast<std::size_t>(s.num_rows()));
+  std::vector<std::int32_t> unshards;  // of the row at hand
+  const auto step = [&](EndOfRow& row, std::int32_t id, const Op& op) {
     const auto is = [&](OpKind kind) { return op.kind == kind && is_about_stage(facts, op); };
     if (is(OpKind::Unshard)) {
       if (gathered[op.stage.index()] >= 0) {
         report.add(id, [&] { return facts.where(id) + ": the stage is gathered already"; });
       }
       gathered[op.stage.index()] = id;
+      unshards.push_back(id);
     } else if (is(OpKind::Reshard)) {
       if (gathered[op.stage.index()] < 0) {
         report.add(id, [&] { return facts.where(id) + ": the stage is not gathered"; });
       }
       gathered[op.stage.index()] = -1;
+      row.reshards = true;
     } else if (is_compute(op.kind)) {
       for (const Op& work : work_of(s, op)) {
-        if (!facts.index.holds(work) || !gathers[work.stage.index()]) continue;
-        if (gathered[work.stage.index()] >= 0) continue;
+        if (!facts.index.holds(work)) continue;
+        row.last = work.stage;
+        if (!gathers[work.stage.index()] || gathered[work.stage.index()] >= 0) continue;
         report.add(id, [&] {
           return facts.where(id) + " computes on sharded parameters: UNSHARD its stage first";
         });
       }
     }
-  });
+  };
+  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+    for (std::size_t i = s.first_op(row); i < s.first_op({row.value + 1}); ++i) {
+      step(rows[row.index()], static_cast<std::int32_t>(i), s.ops[i]);
+    }
+    for (const std::int32_t id : unshards) {
+      std::int32_t& still = gathered[facts.op(id).stage.index()];
+      if (still != id) continue;
+      rows[row.index()].left.push_back(id);
+      still = -1;
+    }
+    unshards.clear();
+  }
+  check_left_gathered(facts, rows, report);
   return true;
 }
 

@@ -1,11 +1,14 @@
 // `rehearse check` as people run it: exit codes, and the reason on stdout.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
 
+#include "schedules/deadlock.h"
 #include "schedules/json_reader.h"
 #include "tests/schedules/fixtures.h"
 
@@ -79,6 +82,117 @@ TEST(CheckCommand, AcceptsAllSchedulesThatProjectsShip) {
   for (const std::string& path : testing::json_files(kFixtures)) files += " '" + path + "'";
   for (const char* model : {"one", "peer", "peerdir", "host", "fuse"}) {
     EXPECT_EQ(run("check --streams " + std::string(model) + files).exit_code, 0) << model;
+  }
+}
+
+// Rows of a fixture's `key`, as a file of either form: what torch writes with `compute_only=True`.
+std::string written(const JsonValue& rows, bool csv) {
+  std::string text = csv ? "" : "{\"orders\": [";
+  for (const JsonValue& row : rows.items) {
+    if (!csv) text += &row == &rows.items.front() ? "[" : ",\n[";
+    for (const JsonValue& op : row.items) {
+      if (&op != &row.items.front()) text += ',';
+      text += csv ? op.text : json_quoted(op.text);
+    }
+    text += csv ? "\n" : "]";
+  }
+  return csv ? text : text + "]}\n";
+}
+
+std::string temporary(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + std::to_string(getpid()) + name;
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  return path;
+}
+
+// Gathers of parameters stand beside the compute ops, on a stream of their own; torch leaves the
+// stage of a rank's last op gathered.
+TEST(CheckCommand, TorchsSchedulesWithUnshardAreSoundAsJsonAndAsCsv) {
+  std::string files;
+  std::size_t fixtures = 0;
+  for (const std::string& path : testing::json_files(kFixtures)) {
+    const JsonValue document = read_json(path).value();
+    const JsonValue* rows = document.given("orders_with_unshard_reshard");
+    if (rows == nullptr) continue;
+    const std::string stem = "unshard" + std::to_string(fixtures++);
+    files += " " + temporary(stem + ".json", written(*rows, false));
+    files += " " + temporary(stem + ".csv", written(*rows, true));
+  }
+  EXPECT_EQ(fixtures, 15U);
+  for (const StreamModelInfo& model : kStreamModels) {
+    const Outcome check = run("check --streams " + std::string(model.name) + files);
+    EXPECT_EQ(check.exit_code, 0) << model.name << "\n" << check.out;
+  }
+}
+
+TEST(CheckCommand, AGatherThatIsNeverGivenBackIsALeakThatNamesItsOp) {
+  const std::string whole = "0UNSHARD,0F0,0B0,0RESHARD\n1UNSHARD,1F0,1B0,1RESHARD\n";
+  EXPECT_EQ(run("check " + temporary("whole.csv", whole)).exit_code, 0);
+  const Outcome one =
+      run("check " + temporary("one.csv", "0UNSHARD,0F0,0B0\n1UNSHARD,1F0,1B0,1RESHARD\n"));
+  EXPECT_EQ(one.exit_code, 1);
+  EXPECT_NE(one.out.find("  V9 gathers: 0UNSHARD on rank 0 leaks: its stage stays gathered to the "
+                         "end, 0RESHARD after its last op is missing\n"),
+            std::string::npos)
+      << one.out;
+  const Outcome all = run("check " + temporary("all.csv", "0UNSHARD,0F0,0B0\n1UNSHARD,1F0,1B0\n"));
+  EXPECT_EQ(all.exit_code, 1);
+  EXPECT_NE(all.out.find("1UNSHARD on rank 1 leaks"), std::string::npos) << all.out;
+}
+
+// Every form that `simulate` takes.
+TEST(CheckCommand, AScenarioWithAnOrderFromAFileIsProvedAsSimulateTakesIt) {
+  const std::string csv = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
+                    json = R"({"orders": [["0F0","0F1","0B0","0B1"],["1F0","1B0","1F1","1B1"]]})";
+  for (const std::string& order : {temporary("order.csv", csv), temporary("order.json", json)}) {
+    for (const char* runtime : {"rehearse", "megatron"}) {
+      const std::string scenario = temporary(
+          "file_order.json",
+          R"({"model": "gpt2-124m", "cluster": "dgx-h100", "gpus": 2, "plan": {"pipeline_parallel": 2,
+              "micro_batch": 1, "global_batch": 2, "sequence_length": 1024, "runtime": ")" +
+              std::string(runtime) + R"(", "schedule": "file:)" + order + R"("}})");
+      EXPECT_EQ(run("simulate " + scenario, true).exit_code, 0);
+      const Outcome check = run("check " + scenario, true);
+      EXPECT_EQ(check.exit_code, 0) << check.out;
+      EXPECT_NE(check.out.find("V15 lowering"), std::string::npos) << check.out;
+    }
+  }
+}
+
+// What it lists would not be performed: said in one line, which tells how to take the order alone.
+TEST(CheckCommand, APlanRefusesAFileThatListsTransfersOrGathersAndSaysHowToTakeItsOrder) {
+  for (const auto& [text, named] : std::initializer_list<std::pair<const char*, const char*>>{
+           // Hangs: rank 0 waits for a gradient that rank 1 cannot have made.
+           {"0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "0RECV_B0 on rank 0"},
+           {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "0SEND_F0 on rank 0"},
+           {"0UNSHARD,0F0,0B0,0RESHARD\n1UNSHARD,1F0,1B0,1RESHARD\n", "0UNSHARD on rank 0"}}) {
+    const std::string order = temporary("lowered.csv", text), alone = order + ".order";
+    const std::string scenario = temporary(
+        "lowered.json",
+        R"({"model": "gpt2-124m", "cluster": "dgx-h100", "gpus": 2, "plan": {"pipeline_parallel": 2,
+            "micro_batch": 1, "global_batch": 1, "sequence_length": 1024, "runtime": "rehearse",
+            "schedule": "file:)" +
+            order + R"("}})");
+    const std::string take = "rehearse schedule --schedule file:" + order + " --format csv";
+    for (const char* command :
+         {"simulate ", "run --dry-run ", "run --steps 1 ", "check ", "schedule "}) {
+      const Outcome refused = run(command + scenario, true);
+      EXPECT_EQ(refused.exit_code, 2) << command << refused.out;
+      EXPECT_TRUE(refused.out.ends_with("name file:order.csv\n")) << refused.out;
+      EXPECT_NE(refused.out.find("plan.schedule: " + order + ": lists " + named), std::string::npos)
+          << refused.out;
+      EXPECT_NE(refused.out.find(take), std::string::npos) << refused.out;
+    }
+    const Outcome taken = run(take.substr(9) + " > " + alone);
+    EXPECT_EQ(taken.exit_code, 0);
+    EXPECT_EQ(run("simulate " + scenario + " --set plan.schedule=file:" + alone, true).exit_code,
+              0);
+    const Outcome said = run(take.substr(9), true);
+    EXPECT_NE(said.out.find(order + ": its compute order is shown, without " + named),
+              std::string::npos)
+        << said.out;
   }
 }
 

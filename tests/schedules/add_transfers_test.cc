@@ -12,10 +12,6 @@
 namespace rehearse {
 namespace {
 
-std::vector<Nanoseconds> unit_finish(const Schedule& l0) {
-  return time_compute(l0, ComputeTimes{}).value().end;
-}
-
 Schedule order(std::string_view name, std::int32_t p, std::int32_t m, std::int32_t v = 0) {
   return generate(name, {.positions = p, .microbatches = m, .chunks = v}).value();
 }
