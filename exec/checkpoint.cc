@@ -149,22 +149,25 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
                        const std::vector<StoredBucket>& all, TensorFilesWriter& model,
                        TensorFilesWriter& optimizer) {
   for (const StoredBucket& stored : all) {
-    const auto write = [&](const std::vector<float>& values, TensorFilesWriter& files,
-                           std::size_t skip) {
-      for_each_piece(local, stored, stored.own_first, stored.own_last, [&](Piece piece) {
-        piece.end = piece.written;
-        if (piece.begin >= piece.end) return;
-        for_each_value<const float>(list, local, piece, values.data(), stored.own_first,
-                                    [&](std::size_t tensor, const FileRun& run, const float* data) {
-                                      files.write(skip + tensor, run.element, run.count, data,
-                                                  run.stride);
-                                    });
-      });
-    };
-    write(read_parameters(local.backend, stored), model, 0);
-    if (stored.m == nullptr) continue;
-    write(read_state(local.backend, stored, stored.m), optimizer, 0);
-    write(read_state(local.backend, stored, stored.v), optimizer, list.tensors.size());
+    for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
+      const auto write = [&](const std::vector<float>& values, TensorFilesWriter& files,
+                             std::size_t skip) {
+        for_each_piece(local, stored, begin, end, [&](Piece piece) {
+          piece.end = piece.written;
+          if (piece.begin >= piece.end) return;
+          for_each_value<const float>(
+              list, local, piece, values.data(), begin,
+              [&](std::size_t tensor, const FileRun& run, const float* data) {
+                files.write(skip + tensor, run.element, run.count, data, run.stride);
+              });
+        });
+      };
+      write(read_parameters(local.backend, stored, begin, end), model, 0);
+      if (stored.m == nullptr) return;
+      write(read_state(local.backend, stored, stored.m, begin, end), optimizer, 0);
+      write(read_state(local.backend, stored, stored.v, begin, end), optimizer,
+            list.tensors.size());
+    });
   }
   const Result<> parameters = model.finish(), moments = optimizer.finish();
   return parameters ? moments : parameters;
@@ -376,15 +379,19 @@ void Checkpoint::load(Interpreter& run) const {
       });
       return values;
     };
-    write_parameters(local.backend, stored, read(parameters_, 0, stored.first, stored.last));
-    if (stored.m == nullptr) continue;
-    if (!has_optimizer()) {
+    for_each_part(stored.first, stored.last, [&](std::int64_t begin, std::int64_t end) {
+      write_parameters(local.backend, stored, begin, read(parameters_, 0, begin, end));
+    });
+    if (stored.m != nullptr && has_optimizer()) {
+      for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
+        write_state(local.backend, stored, stored.m, begin, read(moments_, 0, begin, end));
+        write_state(local.backend, stored, stored.v, begin,
+                    read(moments_, list.tensors.size(), begin, end));
+      });
+    } else {
       clear_state(local.backend, stored);
-      continue;
     }
-    const std::int64_t begin = stored.own_first, end = stored.own_last;
-    write_state(local.backend, stored, stored.m, read(moments_, 0, begin, end));
-    write_state(local.backend, stored, stored.v, read(moments_, list.tensors.size(), begin, end));
+    for (const TensorFiles& files : files_) files.forget();
   }
 }
 

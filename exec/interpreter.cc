@@ -146,20 +146,21 @@ void Interpreter::initialise(
   std::vector<float> values;
   for (const StoredBucket& stored : stored()) {
     const RankState& rank = *local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)];
-    values.assign(static_cast<std::size_t>(stored.last - stored.first), 0.0F);
-    for (const TensorPlace& place : local_.places) {
-      if (place.bucket != stored.bucket) continue;
-      for (std::int64_t i = 0; i < place.what.elements; ++i) {
-        const std::int64_t element = place.offset + i;
-        if (element < stored.first || element >= stored.last) continue;
-        const std::int64_t whole =
-            whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
-        if (whole < 0) continue;
-        values[static_cast<std::size_t>(element - stored.first)] =
-            static_cast<float>(value_of(place.name, whole));
+    for_each_part(stored.first, stored.last, [&](std::int64_t begin, std::int64_t end) {
+      values.assign(static_cast<std::size_t>(end - begin), 0.0F);
+      for (const TensorPlace& place : local_.places) {
+        if (place.bucket != stored.bucket) continue;
+        const std::int64_t last = std::min(end, place.offset + place.what.elements);
+        for (std::int64_t at = std::max(begin, place.offset); at < last; ++at) {
+          const std::int64_t whole =
+              whole_element(local_.model, local_.plan, place, rank.at.tensor, at - place.offset);
+          if (whole < 0) continue;
+          values[static_cast<std::size_t>(at - begin)] =
+              static_cast<float>(value_of(place.name, whole));
+        }
       }
-    }
-    write_parameters(local_.backend, stored, values);
+      write_parameters(local_.backend, stored, begin, values);
+    });
     clear_state(local_.backend, stored);
   }
 }
@@ -190,7 +191,9 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
     std::vector<float> values;
     for (const TensorPlace& place : local_.places) {
       if (place.bucket != stored.bucket || place.name != name) continue;
-      if (values.empty()) values = read_parameters(local_.backend, stored);
+      if (values.empty()) {
+        values = read_parameters(local_.backend, stored, stored.own_first, stored.own_last);
+      }
       const WholeShape shape = whole_shape(local_.model, local_.plan, place);
       whole.resize(static_cast<std::size_t>(shape.rows * shape.cols));
       for (std::int64_t i = 0; i < place.what.elements; ++i) {

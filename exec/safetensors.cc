@@ -235,6 +235,11 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   return made;
 }
 
+void SafetensorsFile::forget() const {
+  if (memory_ == nullptr) return;
+  madvise(const_cast<std::byte*>(memory_.get()), memory_.get_deleter().bytes, MADV_DONTNEED);
+}
+
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
   const auto at = by_name_.find(name);
   return at == by_name_.end() ? nullptr : &tensors_[at->second];

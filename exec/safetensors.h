@@ -52,6 +52,8 @@ class SafetensorsFile {
   // out[i * stride] is element first + i, i < count. REQUIRES: readable(tensor), within it.
   void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, float* out,
             std::int64_t stride) const;
+  // Pages of the file that were read leave this process's memory; they are read again if need be.
+  void forget() const;
 
  private:
   std::string path_;

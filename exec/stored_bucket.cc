@@ -21,40 +21,47 @@ std::int64_t own_bytes(const StoredBucket& s) {
 
 }  // namespace
 
-void write_parameters(Backend& backend, const StoredBucket& stored,
+void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
                       const std::vector<float>& values) {
-  const std::int64_t count = stored.last - stored.first;
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t to = begin - stored.first;
   if (stored.type == ElementType::Float32) {
-    backend.write(stored.parameter, values.data(), 4 * count);
+    backend.write(stored.parameter + 4 * to, values.data(), 4 * count);
   } else {
     std::vector<std::uint16_t> rounded(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bfloat16(values[i]);
-    backend.write(stored.parameter, rounded.data(), 2 * count);
+    backend.write(stored.parameter + 2 * to, rounded.data(), 2 * count);
   }
-  if (stored.master != nullptr) {
-    backend.write(bytes(stored.master), values.data() + (stored.own_first - stored.first),
-                  own_bytes(stored));
-  }
+  const std::int64_t own = std::max(begin, stored.own_first),
+                     own_end = std::min(begin + count, stored.own_last);
+  if (stored.master == nullptr || own >= own_end) return;
+  backend.write(bytes(stored.master + (own - stored.own_first)), values.data() + (own - begin),
+                4 * (own_end - own));
 }
 
-std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored) {
-  std::vector<float> values(static_cast<std::size_t>(stored.own_last - stored.own_first));
+std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+                                   std::int64_t end) {
+  std::vector<float> values(static_cast<std::size_t>(end - begin));
   const std::byte* from = stored.master != nullptr
-                              ? bytes(stored.master)
-                              : stored.parameter + 4 * (stored.own_first - stored.first);
-  backend.read(values.data(), from, own_bytes(stored));
+                              ? bytes(stored.master + (begin - stored.own_first))
+                              : stored.parameter + 4 * (begin - stored.first);
+  backend.read(values.data(), from, 4 * (end - begin));
   return values;
 }
 
-std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state) {
-  std::vector<float> values(static_cast<std::size_t>(stored.own_last - stored.own_first));
-  backend.read(values.data(), reinterpret_cast<const std::byte*>(state), own_bytes(stored));
+std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state,
+                              std::int64_t begin, std::int64_t end) {
+  std::vector<float> values(static_cast<std::size_t>(end - begin));
+  backend.read(values.data(),
+               reinterpret_cast<const std::byte*>(state + (begin - stored.own_first)),
+               4 * (end - begin));
   return values;
 }
 
-void write_state(Backend& backend, const StoredBucket& stored, float* state,
+void write_state(Backend& backend, const StoredBucket& stored, float* state, std::int64_t begin,
                  const std::vector<float>& values) {
-  backend.write(bytes(state), values.data(), own_bytes(stored));
+  backend.write(bytes(state + (begin - stored.own_first)), values.data(),
+                4 * static_cast<std::int64_t>(values.size()));
 }
 
 void clear_state(Backend& backend, const StoredBucket& stored) {

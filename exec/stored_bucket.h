@@ -24,15 +24,28 @@ struct StoredBucket {
   float *m = nullptr, *v = nullptr;  // of [own_first, own_last)
 };
 
-// values: of [first, last). Rounds to nearest even where the parameters are bf16; sets the master
-// too.
-void write_parameters(Backend& backend, const StoredBucket& stored,
+// Copies go in parts of at most so many elements: no second copy of the weights comes into being.
+inline constexpr std::int64_t kPartElements = 1 << 16;
+
+// Calls visit(begin, end) for the parts of [first, last), in order.
+template <class Visit>
+void for_each_part(std::int64_t first, std::int64_t last, const Visit& visit) {
+  for (std::int64_t begin = first; begin < last; begin += kPartElements) {
+    visit(begin, begin + kPartElements < last ? begin + kPartElements : last);
+  }
+}
+
+// values: of the bucket's elements from `begin` on, within [first, last). Rounds to nearest even
+// where the parameters are bf16; sets the master too.
+void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
                       const std::vector<float>& values);
-// Of [own_first, own_last): the master where there is one.
-std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored);
-// `state`: stored.m or stored.v; values of [own_first, own_last).
-std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state);
-void write_state(Backend& backend, const StoredBucket& stored, float* state,
+// Of [begin, end), within [own_first, own_last): the master where there is one.
+std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+                                   std::int64_t end);
+// `state`: stored.m or stored.v; likewise.
+std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state,
+                              std::int64_t begin, std::int64_t end);
+void write_state(Backend& backend, const StoredBucket& stored, float* state, std::int64_t begin,
                  const std::vector<float>& values);
 void clear_state(Backend& backend, const StoredBucket& stored);
 

@@ -23,6 +23,10 @@ class TensorFiles {
     const TensorInfo* info = nullptr;
   };
   std::vector<Tensor> tensors() const;
+  // What was read so far need not stay in this process's memory.
+  void forget() const {
+    for (const SafetensorsFile& file : files_) file.forget();
+  }
   const std::string& path() const { return path_; }
 
  private:

@@ -182,7 +182,8 @@ TEST_P(Reference, GradientsAreDifferencesOfTheLoss) {
 Tensors first_moments(const Interpreter& run, Backend& backend, const Tensors& like) {
   Tensors moments;
   for (const StoredBucket& stored : run.stored()) {
-    const std::vector<float> values = read_state(backend, stored, stored.m);
+    const std::vector<float> values =
+        read_state(backend, stored, stored.m, stored.own_first, stored.own_last);
     for (const TensorPlace& place : run.places()) {
       if (place.bucket != stored.bucket) continue;
       const auto begin = values.begin() + place.offset - stored.own_first;
