@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "sim/event_queue.h"
 #include "sim/jitter.h"
@@ -40,6 +41,8 @@ class Engine {
         slots_(at(program.most_running)),
         nodes_(at(program.num_nodes)) {
     for (std::int32_t s = program.most_running; s-- > 0;) free_slots_.push_back(s);
+    timeline_.start.resize(at(program.num_ops));
+    timeline_.end.resize(at(program.num_ops));
     if (slows_) rows_.resize(at(program.num_rows));
     if (records_load_) loads_.resize(at(costs.num_resources));
   }
@@ -69,14 +72,15 @@ class Engine {
  private:
   struct Node {
     std::int32_t open = 0;            // predecessors before it in the list may not have ended
-    std::int32_t first_waiting = -1;  // list of the nodes that hang on this one
+    std::int32_t first_waiting = -1;  // list of the nodes that hang on this one; kEnded: it is over
     std::int32_t next_waiting = -1;
-    std::int64_t start = -1, end = -1;  // -1: not yet
   };
+  static constexpr std::int32_t kEnded = -2;
   struct Slot {
     NodeId node{};
-    Row computes_on{};      // none: it is not compute
-    bool shares = false;    // its demands are in resources_
+    Row computes_on{};    // none: it is not compute
+    bool shares = false;  // its demands are in resources_
+    std::int64_t start = 0;
     std::int64_t time = 0;  // [ns] alone
     double remaining = 0;   // [ns] of it
     double rate = 0, bound = 1;
@@ -123,7 +127,7 @@ class Engine {
     const std::int32_t from = program_.pred_begin[node.index()];
     for (std::int32_t& open = nodes_[node.index()].open; open > from; --open) {
       const NodeId pred = program_.preds[at(open - 1)];
-      if (nodes_[pred.index()].end < 0) return hang(node, pred);
+      if (nodes_[pred.index()].first_waiting != kEnded) return hang(node, pred);
     }
     ready_.push_back(node);
   }
@@ -152,20 +156,21 @@ class Engine {
   }
 
   void begin(NodeId node) {
+    if (begun_ < 0) begun_ = now_;
     const NodeCost& cost = costs_[node];
     const Row computes_on = program_.computes_on[node.index()];
     std::int64_t time = cost.time;
     if (jitter_.any() && computes_on) {
       time = jitter_.time(program_.members_of(node).front(), cost.time);
-      if (time > cost.time) lose(late_, node, time - cost.time);
+      if (time > cost.time) lose(timeline_.late, node, time - cost.time);
     }
-    nodes_[node.index()].start = now_;
-    if (time == 0) return end(node);
+    if (time == 0) return end(node, now_);
 
     const std::int32_t s = take_slot();
     Slot& slot = slots_[at(s)];
     slot = {.node = node,
             .computes_on = computes_on,
+            .start = now_,
             .time = time,
             .remaining = static_cast<double>(time),
             .updated = now_};
@@ -220,28 +225,33 @@ class Engine {
         count_slow(slot.node, cost, -1);
       }
     }
-    const std::int64_t lost = now_ - nodes_[slot.node.index()].start - slot.time;
+    const std::int64_t lost = now_ - slot.start - slot.time;
     if (lost > 0) {
       progress(slot);
       // What rounding added goes to the one reason that there was.
       const auto rounded = std::min(static_cast<std::int64_t>(slot.contended + 0.5), lost);
       const std::int64_t contended = slot.contended <= 0 ? 0 : slot.slowed <= 0 ? lost : rounded;
-      if (contended > 0) lose(contended_, slot.node, contended);
-      if (lost > contended) lose(slowed_, slot.node, lost - contended);
+      if (contended > 0) lose(timeline_.contended, slot.node, contended);
+      if (lost > contended) lose(timeline_.slowed, slot.node, lost - contended);
     }
     free_slots_.push_back(s);
-    end(slot.node);
+    end(slot.node, slot.start);
   }
 
-  // A column of what nodes lost exists once one has lost something.
+  // A column of what ops lost exists once one has lost something.
   void lose(std::vector<Nanoseconds>& column, NodeId node, std::int64_t time) {
-    if (column.empty()) column.resize(nodes_.size());
-    column[node.index()] = {time};
+    if (column.empty()) column.resize(at(program_.num_ops));
+    for (const OpId op : program_.members_of(node)) column[op.index()] = {time};
   }
 
-  void end(NodeId node) {
-    nodes_[node.index()].end = now_;
-    for (std::int32_t n = nodes_[node.index()].first_waiting; n >= 0;) {
+  // Written per op at once: rows go on side by side, so that few lines of the columns are in use.
+  void end(NodeId node, std::int64_t start) {
+    for (const OpId op : program_.members_of(node)) {
+      timeline_.start[op.index()] = {start};
+      timeline_.end[op.index()] = {now_};
+    }
+    std::int32_t n = std::exchange(nodes_[node.index()].first_waiting, kEnded);
+    while (n >= 0) {
       const std::int32_t after = nodes_[at(n)].next_waiting;
       look({n});
       n = after;
@@ -305,38 +315,17 @@ class Engine {
     }
   }
 
-  Timeline result() const {
-    Timeline timeline;
-    timeline.start.resize(at(program_.num_ops));
-    timeline.end.resize(at(program_.num_ops));
-    for (std::size_t i = 0; i < timeline.start.size(); ++i) {
-      const Node& node = nodes_[program_.node_of[i].index()];
-      timeline.start[i] = {node.start};
-      timeline.end[i] = {node.end};
-    }
-    timeline.contended = by_op(contended_);
-    timeline.slowed = by_op(slowed_);
-    timeline.late = by_op(late_);
-    timeline.finish = {now_};
-    timeline.begin = {now_};
-    for (const Node& node : nodes_)
-      timeline.begin.value = std::min(timeline.begin.value, node.start);
-    timeline.events = events_;
-    if (!records_load_) return timeline;
-    timeline.load_begin.push_back(0);
+  Timeline result() {
+    timeline_.finish = {now_};
+    timeline_.begin = {begun_ < 0 ? 0 : begun_};
+    timeline_.events = events_;
+    if (!records_load_) return std::move(timeline_);
+    timeline_.load_begin.push_back(0);
     for (const std::vector<LinkSample>& samples : loads_) {
-      timeline.load.insert(timeline.load.end(), samples.begin(), samples.end());
-      timeline.load_begin.push_back(static_cast<std::int32_t>(timeline.load.size()));
+      timeline_.load.insert(timeline_.load.end(), samples.begin(), samples.end());
+      timeline_.load_begin.push_back(static_cast<std::int32_t>(timeline_.load.size()));
     }
-    return timeline;
-  }
-
-  std::vector<Nanoseconds> by_op(const std::vector<Nanoseconds>& of_node) const {
-    if (of_node.empty()) return {};
-    std::vector<Nanoseconds> column(at(program_.num_ops));
-    for (std::size_t i = 0; i < column.size(); ++i)
-      column[i] = of_node[program_.node_of[i].index()];
-    return column;
+    return std::move(timeline_);
   }
 
   const Program& program_;
@@ -346,6 +335,7 @@ class Engine {
   const Jitter jitter_;
   const bool shares_, slows_, records_load_;
   std::int64_t now_ = 0, events_ = 0;
+  std::int64_t begun_ = -1;  // when the first node started
   EventQueue queue_;
   SharedResources resources_;
   std::vector<Slot> slots_;  // what runs, or waits for nothing but its host
@@ -354,8 +344,8 @@ class Engine {
   std::vector<NodeId> ready_;
   std::vector<RowState> rows_;
   std::vector<Row> dirty_rows_;
-  std::vector<std::vector<LinkSample>> loads_;          // per resource
-  std::vector<Nanoseconds> contended_, slowed_, late_;  // per node; empty: nothing lost
+  std::vector<std::vector<LinkSample>> loads_;  // per resource
+  Timeline timeline_;
 };
 
 }  // namespace

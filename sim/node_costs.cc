@@ -1,13 +1,14 @@
 #include "sim/node_costs.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 namespace rehearse::sim {
 
 namespace {
 
-// An op of the queue takes this share of the resource.
+// Ops of the queue take at most this share of the resource, one at a time.
 struct Claim {
   ResourceId resource{};
   std::int32_t queue = 0;
@@ -28,6 +29,13 @@ std::vector<double> most_taken(std::vector<Claim> claims, std::int32_t num_resou
   return most;
 }
 
+// Which streams of a row have run ops of a cost.
+struct Seen {
+  std::int32_t row = -1;
+  std::uint32_t streams = 0;
+};
+static_assert(kNumStreams <= 32);
+
 }  // namespace
 
 NodeCosts::NodeCosts(const Program& program, const CostTable& costs, Demands which)
@@ -43,22 +51,34 @@ NodeCosts::NodeCosts(const Program& program, const CostTable& costs, Demands whi
   }
 }
 
-// Grouped transfers run several at a time: then nothing is left out.
+// Grouped transfers run several at a time: then nothing is left out. Looked through row by row, so
+// that what a queue claims by many ops of one cost is counted once: claims are as few as there are
+// pairs of a queue and a cost, not as many as ops.
 void NodeCosts::keep_shared(const Program& program, const CostTable& costs) {
-  std::vector<bool> used(static_cast<std::size_t>(program.num_rows) * kNumStreams);
-  std::vector<std::int32_t> queue_of(costs.costs.size(), -1);  // the last that ran the cost
+  std::vector<Seen> seen(costs.costs.size());
   std::vector<Claim> claims;
-  for (std::size_t m = 0; m < program.members.size(); ++m) {
-    const std::int32_t queue = program.queues[m];
-    const auto cost = static_cast<std::size_t>(costs.of_op[program.members[m].index()]);
-    if (queue_of[cost] == queue) continue;
-    queue_of[cost] = queue;
-    used[static_cast<std::size_t>(queue)] = true;
-    for (const Demand& demand : costs.demands_of(costs.costs[cost])) {
-      claims.push_back({demand.resource, queue, demand.share});
+  std::int64_t num_queues = 0;
+  for (std::int32_t r = 0; r < program.num_rows; ++r) {
+    std::uint32_t used = 0;  // streams of the row
+    const auto end = static_cast<std::size_t>(program.row_begin[static_cast<std::size_t>(r) + 1]);
+    for (auto i = static_cast<std::size_t>(program.row_begin[static_cast<std::size_t>(r)]); i < end;
+         ++i) {
+      const auto stream = static_cast<std::int32_t>(program.stream[i]);
+      const std::uint32_t bit = std::uint32_t{1} << stream;
+      const auto cost = static_cast<std::size_t>(costs.of_op[i]);
+      Seen& before = seen[cost];
+      if (before.row != r) before = {.row = r};
+      if ((before.streams & bit) != 0) continue;
+      before.streams |= bit;
+      used |= bit;
+      const std::int32_t queue = r * static_cast<std::int32_t>(kNumStreams) + stream;
+      for (const Demand& demand : costs.demands_of(costs.costs[cost])) {
+        claims.push_back({demand.resource, queue, demand.share});
+      }
     }
+    num_queues += std::popcount(used);
   }
-  const bool one_at_a_time = program.most_running <= std::count(used.begin(), used.end(), true);
+  const bool one_at_a_time = program.most_running <= num_queues;
   const std::vector<double> most = most_taken(std::move(claims), costs.num_resources);
   shared_.reserve(costs.demands.size());
   for (std::size_t c = 0; c < costs.costs.size(); ++c) {
