@@ -22,15 +22,16 @@ Schedule lowered(std::int32_t positions, std::int32_t microbatches, std::int32_t
   return add_transfers(l0, time_compute(l0, {}).value().end);
 }
 
-enum class Costs : std::uint8_t { Times, All };
+enum class Costs : std::uint8_t { Times, All, IdleLinks };
 
 // Forward 1 ms, backward 2 ms, transfers 0.2 ms. All: host time, bodies that communicate, transfers
 // that slow compute and share links. A transfer takes 0.7 of its row's way out and of its peer's
 // way in, 0.3 of the link of each node (four rows): with four rows at once on it, that is
-// contended.
+// contended. IdleLinks: the same with a tenth of each share, so that no link can ever be full.
 CostTable costs_of(const Schedule& schedule, Costs which) {
   CostTable table;
-  const bool all = which == Costs::All;
+  const bool all = which != Costs::Times;
+  const double part = which == Costs::IdleLinks ? 0.1 : 1;
   const std::int32_t rows = schedule.num_rows();
   table.num_resources = 3 * rows;
   for (const std::int64_t time : {1'000'000, 2'000'000}) {
@@ -43,10 +44,10 @@ CostTable costs_of(const Schedule& schedule, Costs which) {
       Cost cost{.time = {200'000}, .host = {all ? 5'000 : 0}, .slowdown = all ? 0.1 : 0.0};
       cost.demand_begin = static_cast<std::int32_t>(table.demands.size());
       if (all) {
-        table.demands.push_back({{from}, 0.7});
-        table.demands.push_back({{rows + to}, 0.7});
-        table.demands.push_back({{2 * rows + nodes(from)}, 0.3});
-        if (nodes(to) != nodes(from)) table.demands.push_back({{2 * rows + nodes(to)}, 0.3});
+        table.demands.push_back({{from}, 0.7 * part});
+        table.demands.push_back({{rows + to}, 0.7 * part});
+        table.demands.push_back({{2 * rows + nodes(from)}, 0.3 * part});
+        if (nodes(to) != nodes(from)) table.demands.push_back({{2 * rows + nodes(to)}, 0.3 * part});
       }
       cost.demand_end = static_cast<std::int32_t>(table.demands.size());
       table.costs.push_back(cost);
@@ -133,6 +134,10 @@ void events_all_costs(benchmark::State& state) {
   events(state, Costs::All);
 }
 
+void events_idle_links(benchmark::State& state) {
+  events(state, Costs::IdleLinks);
+}
+
 void attribute_bubbles(benchmark::State& state) {
   const Setting s = setting(state, Costs::All);
   const Timeline timeline = simulate(s.program, s.costs).value();
@@ -154,6 +159,7 @@ BENCHMARK(sweep_new_costs)->Apply(sizes);
 BENCHMARK(sweep_to_timeline)->Apply(sizes);
 BENCHMARK(events_alone)->Apply(sizes);
 BENCHMARK(events_all_costs)->Apply(sizes);
+BENCHMARK(events_idle_links)->Apply(sizes);
 BENCHMARK(attribute_bubbles)->Apply(sizes);
 
 }  // namespace

@@ -17,6 +17,7 @@ NAMES = {
     "sweep_to_timeline": "sweep, all host times bound, start and end of every op written",
     "events_alone": "event engine, nothing shared",
     "events_all_costs": "event engine, host, slowdown, bodies and shared links",
+    "events_idle_links": "event engine, the same where no link can ever be full",
     "attribute_bubbles": "bubble causes",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include "schedules/passes/add_transfers.h"
+#include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "schedules/scenario.h"
 #include "schedules/validate.h"
 
 namespace rehearse {
@@ -60,6 +62,27 @@ void AddTransfers(benchmark::State& state) {
   count_ops(state, lowered);
 }
 
+// Every pass: transfers, gathers and reductions, events, arena. The plan of a GPT of a layer per
+// stage.
+void Lower(benchmark::State& state) {
+  const std::string p = std::to_string(state.range(0)), m = std::to_string(state.range(1)),
+                    v = std::to_string(state.range(2)),
+                    layers = std::to_string(state.range(0) * state.range(2));
+  const Result<Scenario> scenario = parse_scenario(
+      R"({"model": {"model_type": "gpt2", "n_embd": 1024, "n_head": 16, "n_layer": )" + layers +
+          R"(}, "cluster": "dgx-a100-80gb", "gpus": )" + p +
+          R"(, "plan": {"schedule": "interleaved_1f1b", "micro_batch": 1, )" +
+          R"("sequence_length": 1024, "pipeline_parallel": )" + p + R"(, "virtual_stages": )" + v +
+          R"(, "global_batch": )" + m + "}}",
+      "bench", 1, {});
+  if (!scenario) return state.SkipWithError(scenario.error().message.c_str());
+  const Plan& plan = scenario.value().plan;
+  const Schedule order = generate(plan.schedule, rehearse::shape_of(plan).value()).value();
+  Schedule lowered;
+  for (auto _ : state) lowered = lower(order, scenario.value().model, plan, {}).value();
+  count_ops(state, lowered);
+}
+
 void Validate(benchmark::State& state) {
   const Schedule order = order_of(state);
   const Schedule lowered = add_transfers(order, finish_of(order));
@@ -83,6 +106,7 @@ BENCHMARK(GenerateLowerAndProve)->Apply(sizes);
 BENCHMARK(Generate)->Apply(sizes);
 BENCHMARK(TimeOrder)->Apply(sizes);
 BENCHMARK(AddTransfers)->Apply(sizes);
+BENCHMARK(Lower)->Args({8, 64, 2})->Unit(benchmark::kMillisecond);
 BENCHMARK(Validate)->Apply(sizes);
 BENCHMARK(ProveNoDeadlock)->Apply(sizes);
 

@@ -299,12 +299,13 @@ void WritePerfetto(benchmark::State& state) {
   write(state, export_perfetto);
 }
 
-BENCHMARK(OpenTrace)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
-BENCHMARK(BuildIndex)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(OpenTrace)->Arg(10'000'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BuildIndex)->Arg(10'000'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(LayoutFrames)
     ->Args({10'000'000, 1, 0})
     ->Args({10'000'000, 1, 1})
     ->Args({10'000'000, 0, 0})
+    ->Args({1'000'000, 1, 1})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(1);
 BENCHMARK(WindowFrames)->Arg(10'000'000)->Unit(benchmark::kMillisecond)->Iterations(1);
@@ -328,6 +329,7 @@ int main(int argc, char** argv) {
   if (std::getenv("REHEARSE_BENCH_HUGE") != nullptr) rehearse::viz::huge->Arg(100'000'000);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
+  std::remove("/tmp/viz_bench_1000000.trace");
   std::remove("/tmp/viz_bench_10000000.trace");
   std::remove("/tmp/viz_bench_100000000.trace");
 }
