@@ -128,7 +128,7 @@ Result<> enough_memory(const Scenario& scenario, const Schedule& schedule, std::
 
 // First weights, or those of --resume; where the run goes on.
 Result<exec::TrainFrom> begin(const Options& options, const Scenario& scenario,
-                              exec::Interpreter& process) {
+                              exec::Interpreter& process, bool speaks) {
   const TrainOptions& train = scenario.train;
   if (options.resume.empty()) {
     process.initialise(exec::initial_values(scenario.model, train.seed));
@@ -143,7 +143,8 @@ Result<exec::TrainFrom> begin(const Options& options, const Scenario& scenario,
                  " steps, train.steps is " + std::to_string(train.steps) +
                  ": nothing is left to do"};
   }
-  opened.value().load(process);
+  if (const Result<> loaded = opened.value().load(process); !loaded) return loaded.error();
+  if (speaks && !opened.value().note().empty()) print_error(opened.value().note());
   // With another sequence length the next whole sample of that length.
   const std::int64_t tokens = state.samples * state.sequence_length,
                      length = scenario.plan.sequence_length;
@@ -171,7 +172,11 @@ Result<> write_checkpoint(const Options& options, const Scenario& scenario,
       .plan = plan_json(scenario.plan, 0)};
   const exec::Together together{.first = all.first(),
                                 .agree = [&all](const Result<>& own) { return all.agree(own); }};
-  return exec::save_checkpoint(options.checkpoint, state, process, together);
+  const Result<> saved = exec::save_checkpoint(options.checkpoint, state, process, together);
+  if (saved || !saved.error().infeasible) return saved;
+  return Error{.message = "diverged at step " + std::to_string(done) + ": " +
+                          saved.error().message + ": no checkpoint of it is written",
+               .infeasible = true};
 }
 
 // Threads of this process: its share of the machine, at most one per rank.
@@ -227,7 +232,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
       {.workers = workers, .communicator = communicator, .observer = all.observer()});
   if (!made) return all.fail(where + made.error().message, kBadInput);
   exec::Interpreter& process = *made.value();
-  const Result<exec::TrainFrom> from = begin(options, scenario, process);
+  const Result<exec::TrainFrom> from = begin(options, scenario, process, all.first());
   if (!from) return all.fail(from.error().message, kBadInput);
   Metrics metrics;
   if (const Result<> good = metrics.open(all.first() ? options.metrics : std::string()); !good) {

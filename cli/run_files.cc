@@ -50,17 +50,23 @@ Result<> Metrics::open(const std::string& path) {
 }
 
 void Metrics::add(const std::string& line) {
-  if (!path_.empty()) out_ << line << std::flush;
+  if (path_.empty() || error_ != 0) return;
+  errno = 0;
+  out_ << line << std::flush;
+  if (!out_) error_ = errno != 0 ? errno : EIO;
 }
 
 Result<> Metrics::finish() {
   if (path_.empty()) return {};
   const std::string path = std::exchange(path_, {});
-  const bool written = out_.good();
+  const bool stream = partial_ == path;
+  errno = 0;
   out_.close();
-  const bool named = partial_ == path || std::rename(partial_.c_str(), path.c_str()) == 0;
-  if (!written || !named) return Error{path + ": cannot write"};
-  return {};
+  if (!out_ && error_ == 0) error_ = errno != 0 ? errno : EIO;
+  if (!stream && error_ == 0 && std::rename(partial_.c_str(), path.c_str()) != 0) error_ = errno;
+  if (error_ == 0) return {};
+  if (!stream) std::remove(partial_.c_str());
+  return Error{path + ": cannot write: " + std::strerror(error_)};
 }
 
 }  // namespace rehearse::cli

@@ -12,7 +12,8 @@ namespace rehearse::cli {
 Result<> check_output(const std::string& path);
 
 // The lines of --metrics. They are gathered in PATH.partial, which is what a killed run leaves, and
-// get their name at the end, however the run ends. A terminal or pipe takes them as they come.
+// get their name at the end, however the run ends; where one line could not be written, nothing is
+// left and an older file stays. A terminal or pipe takes them as they come.
 class Metrics {
  public:
   Metrics() = default;
@@ -26,6 +27,7 @@ class Metrics {
 
  private:
   std::string path_, partial_;
+  int error_ = 0;  // of the first line that could not be written, as errno has it
   std::ofstream out_;
 };
 

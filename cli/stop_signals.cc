@@ -39,6 +39,8 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, &interrupt_);
   sigaction(SIGTERM, &action, &terminate_);
+  sigaction(SIGHUP, &action, &hang_up_);
+  if (hang_up_.sa_handler == SIG_IGN) sigaction(SIGHUP, &hang_up_, nullptr);  // nohup
   action.sa_handler = SIG_IGN;  // a file beyond the limit is an error of its write
   action.sa_flags = 0;
   sigaction(SIGXFSZ, &action, &file_size_);
@@ -47,6 +49,7 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &interrupt_, nullptr);
   sigaction(SIGTERM, &terminate_, nullptr);
+  sigaction(SIGHUP, &hang_up_, nullptr);
   sigaction(SIGXFSZ, &file_size_, nullptr);
 }
 

@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM as a wish: a training run looks for it between steps, so that it can write its
-// checkpoint and end. A second signal ends the process at once.
+// SIGINT, SIGTERM and SIGHUP as a wish: a training run looks for it between steps, so that it can
+// write its checkpoint and end. A second signal ends the process at once.
 #pragma once
 
 #include <csignal>
@@ -18,7 +18,7 @@ class StopSignals {
 
  private:
   struct sigaction interrupt_ {
-  }, terminate_{}, file_size_{};
+  }, terminate_{}, hang_up_{}, file_size_{};
 };
 
 }  // namespace rehearse::cli

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "exec/checkpoint_folder.h"
 #include "exec/hugging_face.h"
 #include "schedules/json_reader.h"
 
@@ -55,46 +55,6 @@ std::vector<TensorInfo> moment_list(const std::vector<TensorInfo>& tensors) {
     }
   }
   return moments;
-}
-
-std::string step_name(std::int64_t step) {
-  char text[32];
-  std::snprintf(text, sizeof text, "step-%06lld", static_cast<long long>(step));
-  return text;
-}
-
-Error machine_error(const std::string& path) {
-  return Error{path + ": cannot write: " + std::strerror(errno)};
-}
-
-// Makes the names in a folder last.
-Result<> sync_folder(const std::string& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool done = folder >= 0 && fsync(folder) == 0;
-  const Error error = machine_error(path);
-  if (folder >= 0) ::close(folder);
-  if (!done) return error;
-  return {};
-}
-
-Result<> write_synced(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  bool good = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
-              std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-  const Error error = machine_error(path);
-  if (file != nullptr) good = std::fclose(file) == 0 && good;
-  if (!good) return error;
-  return {};
-}
-
-void remove_all(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
-}
-
-Result<> rename_to(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return machine_error(to);
-  return {};
 }
 
 // Elements [begin, end) of a bucket that are of one tensor, on one rank.
@@ -144,20 +104,30 @@ void for_each_value(const TensorList& list, const LocalRanks& local, const Piece
                });
 }
 
-// What this process has, into files that exist.
+// What this process has, into files that exist. Error: `infeasible` where a number is not finite.
 Result<> write_tensors(const TensorList& list, const LocalRanks& local,
                        const std::vector<StoredBucket>& all, TensorFilesWriter& model,
                        TensorFilesWriter& optimizer) {
+  Result<> finite;
   for (const StoredBucket& stored : all) {
     for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
       const auto write = [&](const std::vector<float>& values, TensorFilesWriter& files,
                              std::size_t skip) {
+        const auto name_of = [&](std::size_t number) {
+          return &files == &model ? list.tensors[number].name
+                                  : moment_list(list.tensors)[number].name;
+        };
         for_each_piece(local, stored, begin, end, [&](Piece piece) {
           piece.end = piece.written;
           if (piece.begin >= piece.end) return;
           for_each_value<const float>(
               list, local, piece, values.data(), begin,
               [&](std::size_t tensor, const FileRun& run, const float* data) {
+                for (std::int64_t i = 0; i < run.count && finite; ++i) {
+                  if (std::isfinite(data[i * run.stride])) continue;
+                  finite = Error{.message = name_of(skip + tensor) + " is no longer finite",
+                                 .infeasible = true};
+                }
                 files.write(skip + tensor, run.element, run.count, data, run.stride);
               });
         });
@@ -169,28 +139,9 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
             list.tensors.size());
     });
   }
+  if (!finite) return finite;
   const Result<> parameters = model.finish(), moments = optimizer.finish();
   return parameters ? moments : parameters;
-}
-
-// Gives the finished folder its name. An older one of that name stays until the new one stands.
-Result<> publish(const std::string& directory, const std::string& name) {
-  const std::string final = directory + '/' + name, old = final + ".old";
-  std::error_code none;
-  if (fs::exists(final, none)) {
-    remove_all(old);
-    if (const Result<> aside = rename_to(final, old); !aside) return aside;
-  }
-  if (const Result<> named = rename_to(final + ".tmp", final); !named) {
-    if (fs::exists(old, none)) std::rename(old.c_str(), final.c_str());
-    return named;
-  }
-  if (const Result<> synced = sync_folder(directory); !synced) return synced;
-  const std::string latest = directory + "/latest";
-  if (const Result<> written = write_synced(latest + ".tmp", name + '\n'); !written) return written;
-  if (const Result<> named = rename_to(latest + ".tmp", latest); !named) return named;
-  remove_all(old);
-  return sync_folder(directory);
 }
 
 // The tensors of files by the model's list: every one there, none unknown, all of their shapes.
@@ -235,33 +186,6 @@ Result<std::vector<TensorFiles::Tensor>> match(const TensorFiles& files, const T
   return found;
 }
 
-// Where the tensors of a checkpoint are: its folder with state.json, or a file of weights alone.
-struct Where {
-  std::string folder, weights;
-};
-Result<Where> locate(const std::string& path) {
-  std::error_code none;
-  if (!fs::exists(path, none)) return Error{path + ": no such file or folder"};
-  if (!fs::is_directory(path, none)) return Where{.folder = {}, .weights = path};
-  if (fs::exists(path + "/state.json", none)) return Where{.folder = path, .weights = {}};
-  if (fs::exists(path + "/latest", none)) {
-    Result<std::string> read = read_text_file(path + "/latest", 256);
-    if (!read) return read.error();
-    std::string name = std::move(read).value();
-    while (!name.empty() && name.back() == '\n') name.pop_back();
-    const std::string folder = path + '/' + name;
-    if (!name.starts_with("step-") || name.find('/') != name.npos ||
-        !fs::is_directory(folder, none)) {
-      return Error{path + "/latest: names no checkpoint of this folder: " + json_excerpt(name)};
-    }
-    return Where{.folder = folder, .weights = {}};
-  }
-  std::string weights = TensorFiles::find(path, "model");
-  if (weights.empty())
-    return Error{path + ": holds no checkpoint (no latest, state.json or model.safetensors)"};
-  return Where{.folder = {}, .weights = std::move(weights)};
-}
-
 }  // namespace
 
 Result<> prepare_checkpoints(const std::string& directory) {
@@ -272,7 +196,7 @@ Result<> prepare_checkpoints(const std::string& directory) {
     problem = std::make_error_code(std::errc::not_a_directory);
   if (problem) return Error{directory + ": cannot write: " + problem.message()};
   const int file = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return machine_error(directory);
+  if (file < 0) return cannot_write(directory);
   ::close(file);
   ::unlink(probe.c_str());
   return {};
@@ -298,7 +222,7 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
   };
   const auto make = [&]() -> Result<> {
     remove_all(folder);
-    if (::mkdir(folder.c_str(), 0777) != 0) return machine_error(folder);
+    if (::mkdir(folder.c_str(), 0777) != 0) return cannot_write(folder);
     return open();
   };
   const auto finish = [&]() -> Result<> {
@@ -307,10 +231,17 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
       const Result<> written = write_synced(files->index_path(), files->index());
       if (!written) return written;
     }
-    const Result<> written = write_synced(folder + "/state.json", state_json(state, local.model));
+    CheckpointState whole = state;
+    whole.written = written_before(directory) + 1;
+    for (const char* stem : {"model", "optimizer"}) {
+      if (const Result<> added = add_digests(folder, stem, whole.digests); !added) return added;
+    }
+    // All else lies on the disk before state.json, which says that it does.
+    if (const Result<> synced = sync_folder(folder); !synced) return synced;
+    const Result<> written = write_synced(folder + "/state.json", state_json(whole, local.model));
     if (!written) return written;
     const Result<> synced = sync_folder(folder);
-    return synced ? publish(directory, name) : synced;
+    return synced ? publish_step(directory, name) : synced;
   };
   // Each phase waits for the one before in all processes.
   Result<> done = together.agree(together.first ? make() : Result<>());
@@ -326,14 +257,18 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
 
 Result<Checkpoint> Checkpoint::open(const std::string& path, const Transformer& model,
                                     const Plan& plan, const std::vector<TensorPlace>& places) {
-  const Result<Where> located = locate(path);
+  const Result<CheckpointPlace> located = locate_checkpoint(path);
   if (!located) return located.error();
-  const Where& where = located.value();
+  const CheckpointPlace& where = located.value();
   const TensorList list(model, plan, places);
   Checkpoint made;
+  made.note_ = where.note;
   const auto add = [&](const std::string& file, const std::vector<TensorInfo>& wanted,
                        std::string_view prefix, std::vector<TensorFiles::Tensor>& to) -> Result<> {
-    Result<TensorFiles> files = TensorFiles::open(file);
+    const Digests& digests = made.state_.digests;
+    Result<TensorFiles> files = TensorFiles::open(file, [&](const SafetensorsFile& one) {
+      return digests.empty() ? Result<>() : check_header(one, digests);
+    });
     if (!files) return files.error();
     Result<std::vector<TensorFiles::Tensor>> found = match(files.value(), model, wanted, prefix);
     if (!found) return found.error();
@@ -353,6 +288,9 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Transformer& 
     const std::string file = TensorFiles::find(where.folder, stem);
     if (file.empty()) return Error{where.folder + '/' + stem + ".safetensors: is missing"};
     const bool weights = stem == "model";
+    if (!made.state_.digests.empty() && file.ends_with(".json")) {
+      if (const Result<> same = check_index(file, made.state_.digests); !same) return same.error();
+    }
     const Result<> read =
         add(file, weights ? list.tensors : moment_list(list.tensors),
             weights ? file_prefix(model) : "", weights ? made.parameters_ : made.moments_);
@@ -361,9 +299,16 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Transformer& 
   return made;
 }
 
-void Checkpoint::load(Interpreter& run) const {
+Result<> Checkpoint::load(Interpreter& run) const {
   const LocalRanks& local = run.local();
   const TensorList list(local.model, local.plan, local.places);
+  // A tensor is checked right before its first element is read: it lies in the cache then.
+  Result<> sound;
+  std::set<const TensorInfo*> checked;
+  const auto check = [&](const TensorFiles::Tensor& tensor) {
+    if (state_.digests.empty() || !sound || !checked.insert(tensor.info).second) return;
+    sound = check_tensor(*tensor.file, *tensor.info, state_.digests);
+  };
   for (const StoredBucket& stored : run.stored()) {
     // Elements [begin, end) of the bucket; 0 where the vocabulary is padded.
     const auto read = [&](const std::vector<TensorFiles::Tensor>& from, std::size_t skip,
@@ -373,6 +318,7 @@ void Checkpoint::load(Interpreter& run) const {
         for_each_value<float>(list, local, piece, values.data(), begin,
                               [&](std::size_t tensor, const FileRun& at, float* data) {
                                 const TensorFiles::Tensor& found = from[skip + tensor];
+                                check(found);
                                 found.file->read(*found.info, at.element, at.count, data,
                                                  at.stride);
                               });
@@ -392,7 +338,9 @@ void Checkpoint::load(Interpreter& run) const {
       clear_state(local.backend, stored);
     }
     for (const TensorFiles& files : files_) files.forget();
+    if (!sound) return sound;
   }
+  return {};
 }
 
 }  // namespace rehearse::exec

@@ -2,9 +2,8 @@
 // wrote.
 //
 // DIR/step-000020/ holds model.safetensors, optimizer.safetensors (exp_avg.NAME, exp_avg_sq.NAME,
-// shaped like the parameters) and state.json; DIR/latest names the newest. A folder is written as
-// DIR/step-000020.tmp and renamed when all of it lies on the disk: what has its final name is
-// whole.
+// shaped like the parameters) and state.json; DIR/latest names the newest. checkpoint_folder.h says
+// how a folder gets its name, checkpoint_digests.h how a changed byte is found.
 #pragma once
 
 #include <functional>
@@ -28,7 +27,8 @@ struct Together {
 Result<> prepare_checkpoints(const std::string& directory);
 
 // Between steps: writes the checkpoint of state.step and makes it the latest; one of the same step
-// is replaced. Error: the first one of any process, after what was half written has been removed.
+// is replaced. Error: the first one of any process, after what was half written has been removed;
+// `infeasible` where a parameter or moment is not finite: what was good is not replaced by that.
 Result<> save_checkpoint(const std::string& directory, const CheckpointState& state,
                          const Interpreter& run, const Together& together,
                          std::int64_t shard_bytes = kShardBytes);
@@ -36,20 +36,24 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
 // A checkpoint that fits a model, or weights alone. Nothing is read before load().
 class Checkpoint {
  public:
-  // `path`: a checkpoint folder, a folder of such (its latest), a safetensors file, its index, or a
+  // `path`: a checkpoint folder, a folder of such (its newest), a safetensors file, its index, or a
   // folder with model.safetensors as Hugging Face's are. Errors: what is missing, unknown, cut
   // short, has another shape or is of another model, with its file.
   static Result<Checkpoint> open(const std::string& path, const Transformer& model,
                                  const Plan& plan, const std::vector<TensorPlace>& places);
 
+  // One line where a folder's newest whole checkpoint is not the one that its `latest` names.
+  const std::string& note() const { return note_; }
   const CheckpointState& state() const { return state_; }  // of weights alone: step 0
   bool has_optimizer() const { return !moments_.empty(); }
-  // Fills what the ranks of this process keep; of weights alone the moments become 0.
+  // Fills what the ranks of this process keep; of weights alone the moments become 0. Error: the
+  // first tensor that is not as it was written (of those that these ranks read).
   // REQUIRES: a run of open()'s model and places.
-  void load(Interpreter& run) const;
+  Result<> load(Interpreter& run) const;
 
  private:
   CheckpointState state_;
+  std::string note_;
   std::vector<TensorFiles> files_;
   // By number in the order of checkpoint.cc's tensor list.
   std::vector<TensorFiles::Tensor> parameters_, moments_;

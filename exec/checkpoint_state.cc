@@ -30,6 +30,44 @@ std::vector<std::pair<std::string, std::string>> model_facts(const Transformer& 
           {"rope_theta", json_number(model.rope_theta)}};
 }
 
+struct Document {
+  std::string text;
+  JsonValue json;
+};
+
+// A file that calls itself a checkpoint's state.
+Result<Document> read_document(const std::string& path) {
+  constexpr std::int64_t kMost = std::int64_t{64} << 20;
+  Result<std::string> text = read_text_file(path, kMost);
+  if (!text) return text.error();
+  Document document{.text = std::move(text).value()};
+  Result<JsonValue> json = parse_json(document.text, path);
+  if (!json) return json.error();
+  document.json = std::move(json).value();
+  const JsonValue* schema = document.json.given("schema");
+  if (schema == nullptr || schema->text != kSchema) {
+    return json_error(path, 0, "schema", "not " + std::string(kSchema));
+  }
+  return document;
+}
+
+// What version 0.1 wrote has no sums: neither its own nor those of other files.
+Result<> unchanged(const Document& document, const std::string& path) {
+  const bool summed = document.json.find("crc32c") != nullptr ||
+                      document.json.find("digest") != nullptr ||
+                      document.json.find("written") != nullptr;
+  return check_own_digest(document.text, path, summed);
+}
+
+Result<std::int64_t> count_of(const JsonValue& json, std::string_view key,
+                              const std::string& path) {
+  const JsonValue* value = json.given(key);
+  if (value == nullptr || !value->is(JsonKind::Integer) || value->integer < 0) {
+    return json_error(path, 0, std::string(key), "must be an integer of at least 0");
+  }
+  return value->integer;
+}
+
 }  // namespace
 
 std::string state_json(const CheckpointState& state, const Transformer& model) {
@@ -38,6 +76,7 @@ std::string state_json(const CheckpointState& state, const Transformer& model) {
     text += ",\n  " + json_quoted(key) + ": " + value;
   };
   add("step", std::to_string(state.step));
+  add("written", std::to_string(state.written));
   add("samples", std::to_string(state.samples));
   add("sequence_length", std::to_string(state.sequence_length));
   add("data", json_quoted(state.data));
@@ -52,17 +91,14 @@ std::string state_json(const CheckpointState& state, const Transformer& model) {
   }
   add("model", facts + '}');
   add("plan", state.plan);
-  return text + "\n}\n";
+  add("crc32c", digests_json(state.digests));
+  return with_own_digest(text + "\n}\n");
 }
 
 Result<CheckpointState> read_state(const std::string& path, const Transformer& model) {
-  const Result<JsonValue> read = read_json(path);
+  const Result<Document> read = read_document(path);
   if (!read) return read.error();
-  const JsonValue& json = read.value();
-  const JsonValue* schema = json.given("schema");
-  if (schema == nullptr || schema->text != kSchema) {
-    return json_error(path, 0, "schema", "not " + std::string(kSchema));
-  }
+  const JsonValue& json = read.value().json;
   const JsonValue* of = json.given("model");
   if (of == nullptr) return json_error(path, 0, "model", "is missing");
   for (const auto& [key, value] : model_facts(model)) {
@@ -77,17 +113,33 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
   for (const auto& [key, to] : {std::pair{"step", &state.step},
                                 {"samples", &state.samples},
                                 {"sequence_length", &state.sequence_length}}) {
-    const JsonValue* value = json.given(key);
-    if (value == nullptr || !value->is(JsonKind::Integer) || value->integer < 0) {
-      return json_error(path, 0, key, "must be an integer of at least 0");
-    }
-    *to = value->integer;
+    const Result<std::int64_t> value = count_of(json, key, path);
+    if (!value) return value.error();
+    *to = value.value();
   }
   std::int64_t tokens = 0;
   if (__builtin_mul_overflow(state.samples, state.sequence_length, &tokens)) {
     return json_error(path, 0, "samples", "beyond what a run can have read");
   }
+  if (const Result<> same = unchanged(read.value(), path); !same) return same.error();
+  if (const JsonValue* digests = json.given("crc32c")) {
+    Result<Digests> sums = read_digests(*digests, path);
+    if (!sums) return sums.error();
+    state.digests = std::move(sums).value();
+  }
+  if (const JsonValue* written = json.given("written")) state.written = written->integer;
   return state;
+}
+
+Result<CheckpointHead> read_head(const std::string& path) {
+  const Result<Document> read = read_document(path);
+  if (!read) return read.error();
+  const JsonValue& json = read.value().json;
+  const Result<std::int64_t> step = count_of(json, "step", path);
+  if (!step) return step.error();
+  if (const Result<> same = unchanged(read.value(), path); !same) return same.error();
+  const JsonValue* written = json.given("written");
+  return CheckpointHead{.step = step.value(), .written = written ? written->integer : 0};
 }
 
 }  // namespace rehearse::exec

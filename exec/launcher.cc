@@ -113,7 +113,7 @@ class Launcher {
   }
   bool killed_by_interrupt() const {  // before it could stop in good order
     for (const Child& child : children_) {
-      if (child.signal == SIGINT || child.signal == SIGTERM ||
+      if (child.signal == SIGINT || child.signal == SIGTERM || child.signal == SIGHUP ||
           (child.signal == SIGKILL && interrupts_ > 1))
         return true;
     }
@@ -225,6 +225,9 @@ int Launcher::run() {
   sigset_t ours, before;
   sigemptyset(&ours);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&ours, signal);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // ignored under nohup
   sigprocmask(SIG_BLOCK, &ours, &before);  // threads that are made from here on inherit it
   const Descriptor signals(signalfd(-1, &ours, SFD_CLOEXEC));
   const Result<> started = start(before);

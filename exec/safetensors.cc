@@ -175,7 +175,7 @@ void Unmap::operator()(const std::byte* memory) const {
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return Error{path + ": cannot read: " + std::strerror(errno)};
   struct stat about {};
   const bool known = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
@@ -204,6 +204,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   if (!parsed.value().is(JsonKind::Object))
     return Error{path + ": its header is not a JSON object"};
   const auto data = static_cast<std::int64_t>(kLength + length);
+  made.header_bytes_ = kLength + length;
   for (const JsonMember& member : parsed.value().members) {
     if (member.key == "__metadata__") {
       for (const JsonMember& entry : member.value.members) {

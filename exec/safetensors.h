@@ -38,7 +38,8 @@ struct Unmap {
 
 class SafetensorsFile {
  public:
-  // Errors: "FILE: TENSOR: what". Refused: a header longer than the file or than 100 MB, what is
+  // Errors: "FILE: TENSOR: what". Refused: what is no regular file (a pipe is not waited for), a
+  // header longer than the file or than 100 MB, what is
   // not its JSON, a name twice, an unknown type, offsets that are not the shape's bytes, that
   // overlap, leave a hole or end elsewhere than the file.
   static Result<SafetensorsFile> open(const std::string& path);
@@ -47,6 +48,10 @@ class SafetensorsFile {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // by place in the file
   const Metadata& metadata() const { return metadata_; }
   const TensorInfo* find(std::string_view name) const;  // nullptr: none
+  std::span<const std::byte> header() const { return {memory_.get(), header_bytes_}; }
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const {
+    return {memory_.get() + tensor.begin, static_cast<std::size_t>(tensor.end - tensor.begin)};
+  }
   // The types that read() converts.
   static bool readable(const TensorInfo& tensor);
   // out[i * stride] is element first + i, i < count. REQUIRES: readable(tensor), within it.
@@ -60,6 +65,7 @@ class SafetensorsFile {
   std::vector<TensorInfo> tensors_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
   Metadata metadata_;
+  std::size_t header_bytes_ = 0;  // all before the tensors
   std::unique_ptr<const std::byte[], Unmap> memory_;
 };
 

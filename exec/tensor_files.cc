@@ -29,13 +29,18 @@ std::string TensorFiles::find(const std::string& folder, const std::string& stem
   return {};
 }
 
-Result<TensorFiles> TensorFiles::open(const std::string& path) {
+Result<TensorFiles> TensorFiles::open(const std::string& path, const Check& check) {
   TensorFiles made;
   made.path_ = path;
-  if (!path.ends_with(".json")) {
-    Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  const auto add = [&](const std::string& name) -> Result<> {
+    Result<SafetensorsFile> file = SafetensorsFile::open(name);
     if (!file) return file.error();
+    if (const Result<> good = check ? check(file.value()) : Result<>(); !good) return good;
     made.files_.push_back(std::move(file).value());
+    return {};
+  };
+  if (!path.ends_with(".json")) {
+    if (const Result<> added = add(path); !added) return added.error();
     return made;
   }
   const Result<JsonValue> read = read_json(path);
@@ -52,11 +57,9 @@ Result<TensorFiles> TensorFiles::open(const std::string& path) {
   }
   std::map<std::string, std::size_t> number;
   for (const std::string& name : names) {
-    Result<SafetensorsFile> file =
-        SafetensorsFile::open((fs::path(path).parent_path() / name).string());
-    if (!file) return file.error();
     number[name] = made.files_.size();
-    made.files_.push_back(std::move(file).value());
+    const Result<> added = add((fs::path(path).parent_path() / name).string());
+    if (!added) return added.error();
   }
   for (const JsonMember& entry : map->members) {
     const SafetensorsFile& file = made.files_[number[entry.value.text]];

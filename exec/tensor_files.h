@@ -3,6 +3,7 @@
 // STEM.safetensors.index.json.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,8 +14,10 @@ namespace rehearse::exec {
 
 class TensorFiles {
  public:
-  // `path`: a safetensors file or an index. Errors: of the files, "INDEX: TENSOR: not in FILE".
-  static Result<TensorFiles> open(const std::string& path);
+  // `path`: a safetensors file or an index. `check` sees each file as soon as it is open; the first
+  // error is the answer. Errors: of the files, "INDEX: TENSOR: not in FILE".
+  using Check = std::function<Result<>(const SafetensorsFile&)>;
+  static Result<TensorFiles> open(const std::string& path, const Check& check = {});
   // STEM.safetensors in `folder`, or its index; empty where there is neither.
   static std::string find(const std::string& folder, const std::string& stem);
 
@@ -27,6 +30,7 @@ class TensorFiles {
   void forget() const {
     for (const SafetensorsFile& file : files_) file.forget();
   }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
   const std::string& path() const { return path_; }
 
  private:

@@ -68,6 +68,25 @@ class Writer {
   std::int32_t line_;
 };
 
+// Bytes of the character that begins a text of at least one; 0 where it is not UTF-8 (RFC 3629:
+// no longer form than needed, no surrogates, nothing above U+10FFFF).
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80                    ? 1
+                             : first >= 0xC2 && first < 0xE0 ? 2
+                             : first >= 0xE0 && first < 0xF0 ? 3
+                             : first >= 0xF0 && first < 0xF5 ? 4
+                                                             : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  }
+  const bool bad = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) ||
+                   (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90);
+  return bad ? 0 : length;
+}
+
 }  // namespace
 
 std::string to_json_text(const JsonValue& value) {
@@ -78,7 +97,14 @@ std::string to_json_text(const JsonValue& value) {
 
 std::string json_quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      const std::size_t length = utf8_length(text.substr(i));
+      out += length == 0 ? "\xEF\xBF\xBD" : text.substr(i, length);
+      i += length == 0 ? 0 : length - 1;
+      continue;
+    }
     switch (c) {
       case '"':
         out += "\\\"";

@@ -54,6 +54,30 @@ head -c 5000 "$work/c/step-000003/optimizer.safetensors" >"$work/cut/step-000003
 refused 2 "cut/step-000003/optimizer.safetensors: .*cut short" run "$scenario" --resume "$work/cut"
 run --resume "$work/cut/step-000002" >/dev/null || fail "the checkpoint before a broken one: $(cat "$work/err")"
 
+# Killed between two renames: the newest whole step, and which it is; a flipped byte is named.
+cp -r "$work/c" "$work/stale"
+echo step-000002 >"$work/stale/latest"
+run --resume "$work/stale" >"$work/g.json" || fail "a stale latest: $(cat "$work/err")"
+one_line "$work/err" 'stale/latest: names "step-000002"; the run goes on from step-000003' "a stale latest"
+[ "$(numbers "$work/g.json")" = "$(numbers "$work/b.json")" ] || fail "a stale latest: other losses"
+flip() { printf '\377' | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
+cp -r "$work/c" "$work/bit"
+flip "$work/bit/step-000003/model.safetensors" $(($(stat -c %s "$work/bit/step-000003/model.safetensors") - 2))
+refused 2 "bit/step-000003/model.safetensors: wte.weight: not as it was written" run "$scenario" --resume "$work/bit"
+# Any file name may be trained on.
+cp README.md "$work/$(printf 'r\351sum\351')"
+run --steps 1 --data "$work/$(printf 'r\351sum\351')" --checkpoint "$work/name" >/dev/null || fail "a name: $(cat "$work/err")"
+run --steps 2 --resume "$work/name" >/dev/null || fail "after a name: $(cat "$work/err")"
+
+# Metrics that cannot be written are not left, and replace nothing. (Blocks of 512 bytes.)
+echo old >"$work/old.jsonl"
+( ulimit -f 1 && "$rehearse" run "$scenario" --metrics "$work/old.jsonl" >/dev/null 2>"$work/err" )
+got=$?
+[ $got -eq 3 ] || fail "metrics on a full disk: exit $got"
+one_line "$work/err" "old.jsonl: cannot write: File too large" "metrics on a full disk"
+[ "$(cat "$work/old.jsonl")" = old ] || fail "metrics on a full disk: the old ones are gone"
+[ -e "$work/old.jsonl.partial" ] && fail "metrics on a full disk: a part is left"
+
 # A full disk: exit 3, one line, no half checkpoint, the last one stands. (Blocks of 512 bytes.)
 ( ulimit -f 64 && refused 3 "step-000006.tmp/model.safetensors: cannot write: File too large" run "$scenario" \
     --resume "$work/c" --checkpoint "$work/c" --metrics "$work/full.jsonl" && exit $status ) || status=1
@@ -91,6 +115,7 @@ interrupted INT 130
 grep -q "stopped after step $done, checkpoint in $work/k" "$work/err" || fail "INT: $(cat "$work/err")"
 [ "$(wc -l <"$work/k.jsonl")" -eq "$done" ] || fail "INT: metrics of $(wc -l <"$work/k.jsonl") of $done steps"
 interrupted TERM 143
+interrupted HUP 129
 interrupted KILL 137
 [ -s "$work/k.jsonl.partial" ] || fail "KILL: no metrics are left"
 [ -e "$work/k.jsonl" ] && fail "KILL: metrics look finished"

@@ -233,6 +233,7 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
   Training run(Family::Gpt2, {});
   run.save(folder_, 3);
   const std::string step = at("step-000003/");
+  without_digests(step + "state.json");  // so that what the header says is looked at
   const auto refused = [&](const std::string& path, const std::string& what) {
     const Result<Checkpoint> opened = run.open(path);
     ASSERT_FALSE(opened) << what;
@@ -244,7 +245,7 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
     const std::string whole = bytes_of(step + name);
     const auto with = [&](const std::string& bytes, const std::string& what) {
       put(step + name, bytes);
-      refused(folder_, what);
+      refused(at("step-000003"), what);
       put(step + name, whole);
     };
     const auto changed = [&](std::string_view part, std::string_view by) {
@@ -287,13 +288,13 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
   ASSERT_TRUE(writer.finish());
   refused(at("few.safetensors"), "few.safetensors: h.0.attn.c_attn.bias: is missing");
   // Folders.
+  fs::rename(step, at("other"));
   put(at("latest"), "step-000009\n");
   refused(folder_, "latest: names no checkpoint of this folder: \"step-000009\"");
-  put(at("latest"), "../step-000003\n");
-  refused(folder_, "names no checkpoint");
   fs::remove(at("latest"));
   refused(folder_, "holds no checkpoint");
   refused(at("none"), "no such file or folder");
+  fs::rename(at("other"), step);
   // Other models.
   Training llama(Family::Llama, {});
   const Result<Checkpoint> other =
