@@ -15,6 +15,7 @@
 #include "exec/calibration_file.h"
 #include "exec/cpu_backend.h"
 #include "exec/cuda_module.h"
+#include "exec/secret.h"
 #include "sim/cluster.h"
 
 namespace rehearse::cli {
@@ -142,10 +143,14 @@ Result<Device> choose(const Options& options) {
   }
   const auto launch = exec::read_launch_environment(std::getenv);
   if (!launch) return launch.error();
+  Result<std::string> secret = std::string();
+  if (launch.value()) secret = exec::secret_of_run(std::getenv, launch.value()->one_host);
+  if (!secret) return secret.error();
   const Result<std::string> attention = asked_attention();
   if (!attention) return attention.error();
   Device device{.module = module.value(),
                 .launch = launch.value().value_or(exec::LaunchEnvironment{})};
+  device.launch.secret = std::move(secret).value();
   Result<std::unique_ptr<exec::Backend>> backend =
       device.module->make_backend({.device = device.launch.local,
                                    .type = exec::ElementType::BFloat16,

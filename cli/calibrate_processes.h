@@ -22,7 +22,7 @@ class CalibrateProcesses {
   exec::Communicator& communicator() { return *nccl_; }
   const exec::GroupInstances& groups() const { return groups_; }
   std::int64_t communicator_bytes() const { return communicator_bytes_; }  // of one, on this GPU
-  void leave() { group_->leave(); }
+  void leave() { (void)group_->leave(); }                                  // everything is measured
   // This process failed, perhaps for another's fault: whose, is said by one of them. The exit code.
   int failed(const std::string& message);
 

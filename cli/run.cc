@@ -18,6 +18,7 @@
 #include "exec/initial.h"
 #include "exec/interpreter.h"
 #include "exec/launcher.h"
+#include "exec/secret.h"
 #include "exec/train.h"
 #include "sim/cluster.h"
 #include "sim/predict.h"
@@ -305,8 +306,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
                                                        : ", checkpoint in " + options.checkpoint),
                        kSignalled + stopped_by);
   }
-  all.leave();
-  return kDone;
+  return all.leave(kDone);
 }
 
 // Of this run; an error where they cannot share the ranks.
@@ -331,8 +331,17 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
   }
   Processes all;
   if (launch) {
-    const Result<> joined = all.join(*launch, scenario.plan, schedule,
-                                     {.timeout_s = options.timeout, .flight = options.flight});
+    Result<std::string> secret = exec::secret_of_run(std::getenv, launch->one_host);
+    if (!secret) return fail("run: " + secret.error().message);
+    exec::LaunchEnvironment known = *launch;
+    known.secret = std::move(secret).value();
+    if (launch->process == 0 && !launch->launched() && known.secret.size() < exec::kSafeSecret) {
+      print_error("run: REHEARSE_SECRET: " + std::to_string(known.secret.size()) +
+                  " characters can be guessed; 16 or more are safe");
+    }
+    const Result<> joined = all.join(
+        known, scenario.plan, schedule,
+        {.steps = scenario.train.steps, .timeout_s = options.timeout, .flight = options.flight});
     if (!joined) return all.fail("run: " + joined.error().message, kRunFailed);
   } else if (processes > 1) {
     const Result<> room =
@@ -342,6 +351,7 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
                                    .plan = &scenario.plan,
                                    .schedule = &schedule,
                                    .version = REHEARSE_VERSION,
+                                   .steps = scenario.train.steps,
                                    .timeout_s = options.timeout,
                                    .flight = options.flight,
                                    .print_error = print_error});

@@ -87,6 +87,7 @@ Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan
       exec::ProcessGroup::join(launch, {.plan = &plan,
                                         .schedule = &schedule,
                                         .version = REHEARSE_VERSION,
+                                        .steps = options.steps,
                                         .timeout_s = options.timeout_s,
                                         .flight = options.flight,
                                         .print_error = print_error});
@@ -101,6 +102,7 @@ Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan
                           .processes = launch.processes,
                           .ranks = plan.gpus(),
                           .address = group_->address(),
+                          .secret = launch.secret,
                           .timeout_s = options.timeout_s,
                           .neighbors = neighbors_allowed()},
                          group_->store());
@@ -184,14 +186,16 @@ int Processes::fail(const std::string& message, int code) {
 
 int Processes::stopped(const std::string& message, int code) {
   if (first()) print_error(message);
-  leave();
-  return code;
+  return leave(code);
 }
 
-void Processes::leave() {
-  if (!group_) return;
+int Processes::leave(int code) {
+  if (!group_) return code;
   group_->on_end(nullptr);
-  group_->leave();
+  const Result<> all = group_->leave();
+  if (all) return code;
+  if (!all.error().infeasible) print_error("run: " + all.error().message);
+  return kRunFailed;
 }
 
 }  // namespace rehearse::cli

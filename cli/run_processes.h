@@ -18,6 +18,7 @@
 namespace rehearse::cli {
 
 struct ProcessOptions {
+  std::int64_t steps = 0;  // of the run
   double timeout_s = 600;  // of one op
   std::string flight;      // folder of flight records; empty: the default one
 };
@@ -58,7 +59,8 @@ class Processes {
   int fail(const std::string& message, int code);
   // All processes stop here together, as asked for: process 0 says so. Returns `code`.
   int stopped(const std::string& message, int code);
-  void leave();  // all is done
+  // All is done here. Returns `code`, or that of a failure where another process did not finish.
+  int leave(int code);
 
  private:
   std::unique_ptr<exec::ProcessGroup> group_;

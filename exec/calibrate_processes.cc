@@ -11,6 +11,7 @@
 
 #include "exec/calibrate_parts.h"
 #include "exec/gloo_communicator.h"
+#include "exec/secret.h"
 
 namespace rehearse::exec {
 namespace {
@@ -26,7 +27,7 @@ class Mesh {
  public:
   Mesh(std::int32_t processes, bool by_memory)
       : clients_(static_cast<std::size_t>(processes)), communicators_(clients_.size()) {
-    const Identity all{.processes = processes, .ranks = processes};
+    const Identity all{.processes = processes, .ranks = processes, .secret = fresh_secret()};
     Result<std::unique_ptr<StoreServer>> server = StoreServer::start(all, 0);
     if (!server) return;
     server_ = std::move(server).value();
@@ -61,6 +62,7 @@ class Mesh {
                                    .processes = who.processes,
                                    .ranks = who.ranks,
                                    .address = clients_[p]->address(),
+                                   .secret = who.secret,
                                    .timeout_s = kTimeout,
                                    .neighbors = by_memory},
                                   *clients_[p]);

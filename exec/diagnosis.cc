@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "exec/store_messages.h"
 #include "exec/wire.h"
 #include "schedules/listing.h"
 #include "schedules/mesh.h"
@@ -234,11 +235,12 @@ std::string status_bytes(const StatusBoard& board, std::int32_t first, std::int3
   return out.take();
 }
 
-void apply_status(std::string_view bytes, const StatusBoard& board) {
+void apply_status(std::string_view bytes, const StatusBoard& board, std::int32_t first,
+                  std::int32_t last) {
   WireReader in(bytes);
-  const auto first = in.number<std::int32_t>(), last = in.number<std::int32_t>();
-  if (!in.good() || first < 0 || last > static_cast<std::int32_t>(board.ranks().size())) return;
-  for (std::int32_t r = first; r < last && in.good(); ++r) {
+  if (in.number<std::int32_t>() != first || in.number<std::int32_t>() != last) return;
+  if (bytes.size() != largest_body(StoreMessage::Beat, {.ranks_each = last - first})) return;
+  for (std::int32_t r = first; r < last; ++r) {
     RankStatus& rank = board.rank(r);
     rank.step.store(in.number<std::int32_t>(), std::memory_order_relaxed);
     rank.last_ended.store(in.number<std::int32_t>(), std::memory_order_relaxed);

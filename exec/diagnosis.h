@@ -56,8 +56,10 @@ struct Scene {
 Verdict diagnose(const Scene& scene);
 
 // The status of ranks [first, last) as bytes of a heartbeat, and back onto a board: what diagnose()
-// reads, without the ring. Bytes that are none change nothing.
+// reads, without the ring. Bytes that are none, or speak of other ranks, change nothing: a process
+// tells of its own ranks alone.
 std::string status_bytes(const StatusBoard& board, std::int32_t first, std::int32_t last);
-void apply_status(std::string_view bytes, const StatusBoard& board);
+void apply_status(std::string_view bytes, const StatusBoard& board, std::int32_t first,
+                  std::int32_t last);
 
 }  // namespace rehearse::exec

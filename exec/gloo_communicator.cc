@@ -17,12 +17,15 @@
 #include <vector>
 
 #include "exec/composed_collectives.h"
+#include "exec/hmac.h"
 #include "exec/neighbors.h"
+#include "exec/wire.h"
 
 namespace rehearse::exec {
 namespace {
 
-constexpr std::int32_t kAgreement = (1 << 20) - 1;  // the instance of largest()
+constexpr std::int32_t kAgreement = (1 << 20) - 1;       // the instance of largest()
+constexpr std::uint64_t kProofSlot = ~std::uint64_t{0};  // of prove(), before all others
 constexpr auto kEarly =
     std::chrono::milliseconds(5);  // by which a wait may end before its deadline
 
@@ -272,6 +275,48 @@ Result<double> GlooCommunicator::largest(double value) {
   return value;
 }
 
+// Gloo takes whoever connects first for the process that it expects: both ends of every connection
+// prove that they know the secret, with random bytes that came through the store. Nothing else is
+// sent before that.
+Result<> prove(gloo::Context& context, const GlooOptions& options, StoreClient& store,
+               std::chrono::milliseconds timeout) {
+  const auto key = [](std::int32_t process) { return "gloo-nonce/" + std::to_string(process); };
+  std::vector<std::string> nonces(static_cast<std::size_t>(options.processes));
+  const auto self = static_cast<std::size_t>(options.process);
+  nonces[self] = random_bytes(kTagBytes);
+  if (const Result<> set = store.set(key(options.process), nonces[self]); !set) return set.error();
+  const auto proof = [&](std::size_t from, std::size_t to) {
+    const std::string ends = WireWriter().number(from).number(to).take();
+    return hmac_sha256(options.secret, "rehearse 2 gloo" + ends + nonces[from] + nonces[to]);
+  };
+  struct Ends {
+    std::string said, heard;
+    std::unique_ptr<gloo::transport::UnboundBuffer> out, in;
+  };
+  std::vector<Ends> all(nonces.size());
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    if (p == self) continue;
+    Result<std::string> nonce = store.get(key(static_cast<std::int32_t>(p)), options.timeout_s);
+    if (!nonce) return nonce.error();
+    nonces[p] = std::move(nonce).value();
+    Ends& ends = all[p];
+    ends.said = proof(self, p);
+    ends.heard.assign(kTagBytes, '\0');
+    ends.in = context.createUnboundBuffer(ends.heard.data(), kTagBytes);
+    ends.out = context.createUnboundBuffer(ends.said.data(), kTagBytes);
+    ends.in->recv(static_cast<int>(p), kProofSlot);
+    ends.out->send(static_cast<int>(p), kProofSlot);
+  }
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    if (p == self) continue;
+    const bool moved = all[p].out->waitSend(timeout) && all[p].in->waitRecv(timeout);
+    if (moved && same_bytes(all[p].heard, proof(p, self))) continue;
+    return Error{"gloo: who connected as process " + std::to_string(p) +
+                 " does not know the secret of the run"};
+  }
+  return {};
+}
+
 }  // namespace
 
 bool has_gloo() {
@@ -291,6 +336,9 @@ Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& opt
     context->setTimeout(timeout);
     GlooStore keys(store, options.timeout_s);
     context->connectFullMesh(keys, device);
+    if (const Result<> proved = prove(*context, options, store, timeout); !proved) {
+      return proved.error();
+    }
     auto neighbors = Neighbors::meet({.process = options.process,
                                       .processes = options.processes,
                                       .ranks = options.ranks,

@@ -34,13 +34,14 @@ class ProcessCommunicator : public Communicator {
 struct GlooOptions {
   std::int32_t process = 0, processes = 1;
   std::int32_t ranks = 1;  // of the run; `processes` divides it
-  std::string address;     // numeric, of this machine, where the others reach it
+  std::string address;     // numeric, of this machine: listens there while they meet, nowhere else
+  std::string secret;      // of the run; the others prove over their connections that they know it
   double timeout_s = 600;  // of one exchange
   bool neighbors = true;   // false: this process by TCP within its machine too
 };
 
 // Meets the other processes through keys of the store. Error: who does not come, within the
-// timeout.
+// timeout, or does not know the secret. What follows on Gloo's connections is not authenticated.
 Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& options,
                                                           StoreClient& store);
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "exec/socket.h"
+
 namespace rehearse::exec {
 namespace {
 
@@ -29,13 +31,15 @@ Result<std::int32_t> number(const Variable& variable, const char* name, std::int
 
 // How one launcher names things.
 struct Names {
-  const char *by, *process, *processes, *local, *local_processes;
+  bool counts_here;  // its number of local processes is how many are here, not how many may be
+  const char *by, *process, *processes, *local, *local_processes, *hosts;
 };
 constexpr Names kNames[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {true, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"},
+    {false, "Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+     "SLURM_STEP_NUM_NODES"},
+    {true, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
 };
 
 Result<> read_numbers(const Variable& variable, const Names& names, LaunchEnvironment& out) {
@@ -53,10 +57,12 @@ Result<> read_numbers(const Variable& variable, const Names& names, LaunchEnviro
     out.local = local.value();
   }
   out.local_processes = out.processes;
+  out.one_host = names.hosts != nullptr && text(variable, names.hosts) == "1";
   if (variable(names.local_processes) != nullptr) {
     const Result<std::int32_t> here = number(variable, names.local_processes, 1, out.processes);
     if (!here) return here.error();
     out.local_processes = here.value();
+    if (here.value() == out.processes && names.counts_here) out.one_host = true;
   }
   return {};
 }
@@ -68,10 +74,9 @@ Result<> read_address(const Variable& variable, LaunchEnvironment& out) {
     if (out.host.empty()) out.host = first_host(text(variable, "SLURM_JOB_NODELIST"));
     if (out.host.empty()) out.host = first_host(text(variable, "SLURM_NODELIST"));
   }
-  if (out.host.empty() && out.by == "Open MPI" &&
-      text(variable, "OMPI_COMM_WORLD_LOCAL_SIZE") == text(variable, "OMPI_COMM_WORLD_SIZE")) {
-    out.host = "127.0.0.1";  // all on this machine
-  }
+  out.one_host = out.one_host || out.launched() || is_loopback(out.host);
+  // A name is not asked for what is known: "localhost" does not resolve everywhere.
+  if (out.one_host && (!is_loopback(out.host) || out.host == "localhost")) out.host = "127.0.0.1";
   if (out.host.empty()) return Error{"MASTER_ADDR: is not set; it names the host of process 0"};
   const bool agent = text(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (variable("MASTER_PORT") != nullptr) {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "exec/flight_recorder.h"
+#include "exec/secret.h"
 #include "exec/socket.h"
 #include "exec/status.h"
 #include "exec/supervisor.h"
@@ -91,7 +93,7 @@ class Launcher {
   int run();
 
  private:
-  Result<> start(const sigset_t& before);
+  Result<> start(const sigset_t& before, const std::string& secret);
   void reap();
   void pass_on(const signalfd_siginfo& signal);
   void kill_all(int signal) {
@@ -129,17 +131,20 @@ class Launcher {
   std::int64_t interrupted_ns_ = 0;
 };
 
-Result<> Launcher::start(const sigset_t& before) {
+Result<> Launcher::start(const sigset_t& before, const std::string& secret) {
   const std::vector<Row> rows = rows_of_ranks(*options_.plan, *options_.schedule);
   Result<StatusBoard> board = StatusBoard::create(static_cast<std::int32_t>(rows.size()));
   if (!board) return board.error();
   board_ = std::move(board).value();
   Supervisor::Options watch;
-  watch.expected = {.processes = options_.processes,
-                    .ranks = static_cast<std::int32_t>(rows.size()),
-                    .job = nonce(),
-                    .version = options_.version,
-                    .schedule_hash = content_hash(*options_.schedule)};
+  watch.expected = {
+      .processes = options_.processes,
+      .ranks = static_cast<std::int32_t>(rows.size()),
+      .job = nonce(),
+      .version = options_.version,
+      .schedule_hash = content_hash(*options_.schedule),
+      .secret = secret,
+      .kept = store_share(*options_.schedule, rows, options_.processes, options_.steps)};
   watch.schedule = options_.schedule;
   watch.rows = rows;
   watch.board = &*board_;
@@ -158,6 +163,8 @@ Result<> Launcher::start(const sigset_t& before) {
   command.set("MASTER_ADDR", "127.0.0.1");
   command.set("MASTER_PORT", std::to_string(supervisor_->port()));
   command.set("REHEARSE_JOB", job);
+  command.set("REHEARSE_SECRET", secret);  // an environment is this user's alone to read
+  command.unset("REHEARSE_SECRET_FILE");
   command.set("REHEARSE_STATUS_FD", std::to_string(board_->descriptor()));
   command.unset("TORCHELASTIC_USE_AGENT_STORE");
   for (std::int32_t p = 0; p < options_.processes; ++p) {
@@ -220,6 +227,11 @@ void Launcher::wait_for_all(const Descriptor& signals) {
 }
 
 int Launcher::run() {
+  const Result<std::optional<std::string>> given = given_secret(std::getenv);
+  if (!given) {
+    options_.print_error("run: " + given.error().message);
+    return 2;
+  }
   for (const int signal : {SIGINT, SIGTERM})
     ::signal(signal, SIG_DFL);  // a background job's are ignored
   sigset_t ours, before;
@@ -230,7 +242,7 @@ int Launcher::run() {
   if (hang_up.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // ignored under nohup
   sigprocmask(SIG_BLOCK, &ours, &before);  // threads that are made from here on inherit it
   const Descriptor signals(signalfd(-1, &ours, SFD_CLOEXEC));
-  const Result<> started = start(before);
+  const Result<> started = start(before, given.value().value_or(fresh_secret()));
   if (!started) {
     kill_all(SIGKILL);
     while (wait(nullptr) > 0) {
@@ -260,7 +272,12 @@ int Launcher::run() {
   while (wait(nullptr) > 0) {
   }
   if (interrupts_ > 0 && killed_by_interrupt()) return 130;
-  return verdict ? verdict->exit_code : children_[0].code;
+  if (verdict) return verdict->exit_code;
+  // Success is what every process says of itself.
+  for (const Child& child : children_) {
+    if (child.code != 0) return child.code;
+  }
+  return 0;
 }
 
 }  // namespace

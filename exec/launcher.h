@@ -18,6 +18,7 @@ struct LauncherOptions {
   const Plan* plan = nullptr;
   const Schedule* schedule = nullptr;
   std::string version;
+  std::int64_t steps = 0;  // of the run
   double timeout_s = 600;  // of one op
   std::string flight;      // folder of flight records; empty: the default one
   std::function<void(const std::string&)> print_error;

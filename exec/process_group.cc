@@ -160,7 +160,9 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
                  .ranks = ranks,
                  .job = launch.job,
                  .version = options.version,
-                 .schedule_hash = content_hash(*options.schedule)};
+                 .schedule_hash = content_hash(*options.schedule),
+                 .secret = launch.secret,
+                 .kept = store_share(*options.schedule, at.rows, launch.processes, options.steps)};
   Result<StatusBoard> board = launch.launched()
                                   ? StatusBoard::attach(launch.status_descriptor, ranks)
                                   : StatusBoard::create(ranks);
@@ -172,6 +174,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     Supervisor::Options watch;
     watch.expected = at.identity;
     watch.port = launch.port;
+    watch.listen = launch.one_host ? launch.host : std::string();
     watch.schedule = options.schedule;
     watch.rows = at.rows;
     watch.board = &*at.board;
@@ -191,7 +194,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
   if (!launch.launched() && launch.process != 0) {
     at.heard_ns = monotonic_ns();
     events.heard = [&at](const std::string& status) {
-      apply_status(status, *at.board);
+      apply_status(status, *at.board, 0, at.identity.ranks / at.identity.processes);
       const std::lock_guard lock(at.mutex);
       at.heard_ns = monotonic_ns();
     };
@@ -204,7 +207,9 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     }
     at.over(std::nullopt);
   };
-  const std::string host = launch.process == 0 && !launch.launched() ? "localhost" : launch.host;
+  // Not "localhost": there are machines where that name does not resolve.
+  const bool hosts = launch.process == 0 && !launch.launched() && !launch.one_host;
+  const std::string host = hosts ? "127.0.0.1" : launch.host;
   Result<std::unique_ptr<StoreClient>> store = StoreClient::join(
       host, launch.port, at.identity, join_s, options.timeout_s + 3, std::move(events));
   if (!store) return store.error();
@@ -284,13 +289,17 @@ int ProcessGroup::failed(const FailureReport& failure) {
   return code;
 }
 
-void ProcessGroup::leave() {
+Result<> ProcessGroup::leave() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->ending = true;
   }
   impl_->store->leave();
-  if (impl_->supervisor) (void)impl_->supervisor->wait_for_goodbyes(kGoodbyeS);
+  if (!impl_->supervisor || impl_->supervisor->wait_for_goodbyes(kGoodbyeS)) return {};
+  if (const std::optional<Verdict> verdict = impl_->supervisor->verdict()) {
+    return Error{.message = verdict->line, .infeasible = true};
+  }
+  return Error{"not every process said that it has finished"};
 }
 
 }  // namespace rehearse::exec

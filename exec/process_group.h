@@ -25,6 +25,7 @@ class ProcessGroup {
     const Plan* plan = nullptr;
     const Schedule* schedule = nullptr;
     std::string version;     // of the binary
+    std::int64_t steps = 0;  // of the run
     double timeout_s = 600;  // of one op
     std::string flight;      // folder of flight records; empty: the default one
     std::function<void(const std::string&)> print_error;  // one line, without "rehearse: "
@@ -52,8 +53,10 @@ class ProcessGroup {
   // process's flight records, prints the line where this process is the one to print it.
   // Returns the exit code. After an abort `failure` does not count: the abort's line does.
   int failed(const FailureReport& failure);
-  // All is done: says goodbye; who hosts the store waits for the others to do so.
-  void leave();
+  // All is done here: says goodbye; who hosts the store waits for the others to do so. Error: one
+  // of them did not, or failed after all; then the run is no success. With `infeasible`: it is
+  // printed.
+  Result<> leave();
 
  private:
   struct Impl;

@@ -20,32 +20,32 @@ namespace {
 
 constexpr int kRetryMs = 50;  // between two attempts to reach who has not started yet
 
-// A socket that listens, or nothing with errno.
-Descriptor listening(int family, std::uint16_t port) {
-  Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+// A socket that listens at an address, or nothing with errno.
+Descriptor listening(const sockaddr* address, socklen_t size) {
+  Descriptor made(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) return {};
   const int on = 1, off = 0;
   setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_storage address{};
-  socklen_t size = sizeof(sockaddr_in);
-  if (family == AF_INET6) {
+  if (address->sa_family == AF_INET6) {
     setsockopt(made.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);  // IPv4 too
-    auto& six = reinterpret_cast<sockaddr_in6&>(address);
+  }
+  if (bind(made.get(), address, size) != 0 || listen(made.get(), SOMAXCONN) != 0) return {};
+  return made;
+}
+
+Descriptor listening_everywhere(int family, std::uint16_t port) {
+  if (family == AF_INET6) {
+    sockaddr_in6 six{};
     six.sin6_family = AF_INET6;
     six.sin6_addr = in6addr_any;
     six.sin6_port = htons(port);
-    size = sizeof(sockaddr_in6);
-  } else {
-    auto& four = reinterpret_cast<sockaddr_in&>(address);
-    four.sin_family = AF_INET;
-    four.sin_addr.s_addr = htonl(INADDR_ANY);
-    four.sin_port = htons(port);
+    return listening(reinterpret_cast<const sockaddr*>(&six), sizeof six);
   }
-  if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      listen(made.get(), SOMAXCONN) != 0) {
-    return {};
-  }
-  return made;
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_ANY);
+  four.sin_port = htons(port);
+  return listening(reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
 // Connected, or nothing with errno.
@@ -75,11 +75,27 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) close(fd_);
 }
 
-Result<Descriptor> listen_on(std::uint16_t port) {
-  Descriptor made = listening(AF_INET6, port);
-  if (made.get() < 0 && errno != EADDRINUSE) made = listening(AF_INET, port);
+Result<Descriptor> listen_on(std::uint16_t port, const std::string& address) {
+  Descriptor made;
+  if (address.empty()) {
+    made = listening_everywhere(AF_INET6, port);
+    if (made.get() < 0 && errno != EADDRINUSE) made = listening_everywhere(AF_INET, port);
+  } else {
+    const addrinfo hints{.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                         .ai_family = AF_UNSPEC,
+                         .ai_socktype = SOCK_STREAM};
+    addrinfo* found = nullptr;
+    const int code = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+    if (code != 0) return Error{"address " + address + ": " + gai_strerror(code)};
+    made = listening(found->ai_addr, found->ai_addrlen);
+  }
   if (made.get() < 0) return Error{"port " + std::to_string(port) + ": " + std::strerror(errno)};
   return made;
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 std::uint16_t port_of(const Descriptor& socket) {

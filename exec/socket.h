@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "schedules/result.h"
@@ -27,13 +28,15 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Listens on all addresses of this machine, both protocols where it has both. Port 0: a free one.
-// Error: "port 29500: Address already in use".
-Result<Descriptor> listen_on(std::uint16_t port);
+// Listens at a numeric address; at none, on all addresses of this machine, both protocols where it
+// has both. Port 0: a free one. Error: "port 29500: Address already in use".
+Result<Descriptor> listen_on(std::uint16_t port, const std::string& address = "127.0.0.1");
 // The port that a listening socket has.
 std::uint16_t port_of(const Descriptor& listening);
 // The numeric address by which this end of a connection is reached.
 std::string local_address(const Descriptor& connected);
+// "localhost", 127.x.x.x or ::1: whoever connects there is on this host.
+bool is_loopback(std::string_view host);
 
 // Tries every address of `host`, again and again (who listens may not have started yet), until one
 // answers or `deadline_ns` (monotonic_ns) has passed. The socket does not block and sends at once.

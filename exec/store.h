@@ -1,11 +1,11 @@
-// The rendezvous store and control plane: one TCP connection per process, for the whole run.
+// The rendezvous store and control plane: one TCP connection per process, for the whole run. Both
+// ends prove that they know the run's secret before anything else is said (exec/channel.h).
 //
 // Keys: set, get (waits), wait, add. Control: who has joined, heartbeats that carry what the
 // process wants known (its ranks' status), reports of failures, an abort for all, and the notice
-// that a connection closed. A client that does not say who it is in time, says it wrongly, or sends
-// what is no message is cut off; it never holds up the others. Nothing here waits without an end.
-//
-// Message: length u32 (of what follows), type u8, request u64, body (exec/wire.h).
+// that a connection closed. A client that does not know the secret, does not say in time who it is,
+// or sends what is no message is cut off; it never holds up the others, and what it can make the
+// server hold is bounded (exec/store_room.h). Nothing here waits without an end.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,9 @@ struct Identity {
   std::string job;         // the launcher's nonce, or what names the job; another job is refused
   std::string version;     // of the binary
   std::string schedule_hash;
+  // Never sent:
+  std::string secret;             // of the run (exec/secret.h)
+  std::uint32_t kept = 8u << 20;  // [B] of keys and values that one process may keep in the store
 
   std::int32_t first_rank() const { return process * (ranks / processes); }
   std::int32_t last_rank() const { return (process + 1) * (ranks / processes); }  // one past it
@@ -58,8 +61,10 @@ struct Member {
 class StoreServer {
  public:
   // Listens and serves in a thread of its own. `expected` says how many processes there will be and
-  // what they must hold; its `process` does not matter. Port 0: a free one, see port().
-  static Result<std::unique_ptr<StoreServer>> start(const Identity& expected, std::uint16_t port);
+  // what they must hold; its `process` does not matter. Port 0: a free one, see port(). `at`: the
+  // numeric address to listen at; empty: all of this machine's.
+  static Result<std::unique_ptr<StoreServer>> start(const Identity& expected, std::uint16_t port,
+                                                    const std::string& at = "127.0.0.1");
   // Stops; an abort that was asked for has gone out.
   ~StoreServer();
 
@@ -67,6 +72,7 @@ class StoreServer {
   // The numeric address by which members reach this machine: from elsewhere, if some are elsewhere.
   std::string address() const;
   std::vector<Member> members() const;
+  std::int64_t denied() const;  // connections that did not know the secret
   // Every member learns it, those that join later too: a run that is over is not joined.
   void abort(const std::string& why);
   // Of every change of a member but its heartbeat; from the server's thread. Before clients come.
@@ -90,8 +96,9 @@ class StoreClient {
         lost;  // the server closed, or has not answered for `silence_s`
   };
   // Tries until `timeout_s` is over. Events come from a thread of the client's own, until it ends;
-  // at most one of aborted and lost, once. Error: nobody answers, or why the server refuses this
-  // identity; with `infeasible` where it is of the server's own job (then its member has a report).
+  // at most one of aborted and lost, once. Error: nobody answers, or not with the same secret, or
+  // why the server refuses this identity; with `infeasible` where it is of the server's own job
+  // (then its member has a report).
   static Result<std::unique_ptr<StoreClient>> join(const std::string& host, std::uint16_t port,
                                                    const Identity& identity, double timeout_s,
                                                    double silence_s, Events events);

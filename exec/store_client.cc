@@ -13,9 +13,11 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/channel.h"
+#include "exec/printable.h"
+#include "exec/socket.h"
 #include "exec/status.h"
 #include "exec/store.h"
-#include "exec/store_messages.h"
 
 namespace rehearse::exec {
 namespace {
@@ -24,6 +26,9 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kBeatNs = kSecond / 4;
 constexpr double kAnswerS = 30;  // for what the server answers at once
 constexpr int kClockQuestions = 8;
+// A server that many strangers besiege may close a connection before it has looked at it.
+constexpr std::int64_t kCloseNs = 3 * kSecond;  // how long that is tried again
+constexpr int kCloseMs = 20;                    // between two attempts
 
 std::int64_t ns_of(double seconds) {
   return static_cast<std::int64_t>(std::min(seconds, 1e6) * 1e9);
@@ -33,7 +38,8 @@ std::int64_t ns_of(double seconds) {
 
 struct StoreClient::Impl {
   Descriptor socket, wake;
-  std::string address, in;  // `in`: of the reader (before it starts: of join)
+  std::string address;
+  std::optional<Channel> channel;  // reads: the reader (before it starts: join); writes: `sending`
   Events events;
   std::int64_t silence_ns = 0;
   std::mutex mutex;
@@ -46,7 +52,10 @@ struct StoreClient::Impl {
   std::thread thread;
 
   bool send(StoreMessage type, std::uint64_t request, std::string_view body);
+  bool send_bytes(std::string_view bytes);
   std::optional<Frame> receive(std::int64_t deadline_ns, bool& broken);
+  Result<bool> meet(const std::string& host, std::uint16_t port, const Identity& identity,
+                    std::int64_t deadline_ns);
   Result<Frame> ask(StoreMessage type, std::string_view body, double timeout_s);
   void listen();
   void end(const std::string& why);
@@ -54,8 +63,11 @@ struct StoreClient::Impl {
 
 // Whole or not at all; gives up where the server takes nothing for `silence_ns`.
 bool StoreClient::Impl::send(StoreMessage type, std::uint64_t request, std::string_view body) {
-  const std::string bytes = frame_bytes(type, request, body);
   const std::lock_guard lock(sending);
+  return send_bytes(channel->tagged(type, request, body));
+}
+
+bool StoreClient::Impl::send_bytes(std::string_view bytes) {
   const std::int64_t deadline = monotonic_ns() + silence_ns;
   for (std::size_t sent = 0; sent < bytes.size();) {
     const ssize_t put =
@@ -73,13 +85,18 @@ bool StoreClient::Impl::send(StoreMessage type, std::uint64_t request, std::stri
   return true;
 }
 
-// The next message, or none once `deadline_ns` has passed, `wake` was written, or `broken`.
+// The next message, or none once `deadline_ns` has passed, `wake` was written, the channel is no
+// longer what it was, or `broken`.
 std::optional<Frame> StoreClient::Impl::receive(std::int64_t deadline_ns, bool& broken) {
   while (true) {
-    std::size_t at = 0;
-    std::optional<Frame> frame = next_frame(in, at, kLargestMessage, broken);
-    in.erase(0, at);
-    if (frame || broken) return frame;
+    const Channel::State before = channel->state();
+    std::optional<Frame> frame = channel->next();
+    if (const std::string reply = channel->take_reply(); !reply.empty()) {
+      broken = !send_bytes(reply);  // of the handshake: nobody else sends yet
+    }
+    broken = broken || channel->state() == Channel::State::Broken;
+    if (frame || broken || (channel->state() != before && channel->state() >= Channel::State::Open))
+      return frame;
     const std::int64_t left = deadline_ns - monotonic_ns();
     if (left <= 0) return {};
     pollfd waiting[] = {{.fd = socket.get(), .events = POLLIN, .revents = 0},
@@ -90,7 +107,7 @@ std::optional<Frame> StoreClient::Impl::receive(std::int64_t deadline_ns, bool& 
     char buffer[65536];
     const ssize_t got = recv(socket.get(), buffer, sizeof buffer, 0);
     if (got > 0) {
-      in.append(buffer, static_cast<std::size_t>(got));
+      channel->take({buffer, static_cast<std::size_t>(got)});
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
       broken = true;
       return {};
@@ -112,6 +129,8 @@ Result<Frame> StoreClient::Impl::ask(StoreMessage type, std::string_view body, d
   const bool in_time = answered.wait_for(lock, std::chrono::nanoseconds(ns_of(timeout_s)), done);
   std::optional<Frame> answer = std::move(requests[request]);
   requests.erase(request);
+  if (answer && answer->type == StoreMessage::Full)
+    return Error{"store: " + printable(answer->body)};
   if (answer) return *std::move(answer);
   if (in_time) return Error{over};
   return Error{"store: no answer"};
@@ -151,7 +170,7 @@ void StoreClient::Impl::listen() {
     if (!frame) continue;
     heard = monotonic_ns();
     if (frame->type == StoreMessage::Abort) {
-      end(frame->body);
+      end(printable(frame->body));
       if (events.aborted) events.aborted(frame->body);
       return;
     }
@@ -180,6 +199,37 @@ StoreClient::~StoreClient() {
   impl_->thread.join();
 }
 
+// One attempt to connect and to prove the secret to one another. false: worth another one.
+Result<bool> StoreClient::Impl::meet(const std::string& host, std::uint16_t port,
+                                     const Identity& identity, std::int64_t deadline_ns) {
+  const std::string where = host + ":" + std::to_string(port);
+  Result<Descriptor> connected = connect_to(host, port, deadline_ns);
+  if (!connected) return Error{"cannot reach the store at " + connected.error().message};
+  socket = std::move(connected).value();
+  address = local_address(socket);
+  channel.emplace(Channel::End::Client, identity.secret, limits_of(identity));
+  const std::string hello = channel->take_reply();
+  bool broken = !send_bytes(hello);
+  while (!broken && channel->state() < Channel::State::Open && monotonic_ns() < deadline_ns) {
+    (void)receive(deadline_ns, broken);
+  }
+  switch (channel->state()) {
+    case Channel::State::Open:
+      return true;
+    case Channel::State::Denied:
+      return Error{where +
+                   ": who listens there has another secret (REHEARSE_SECRET, "
+                   "REHEARSE_SECRET_FILE)"};
+    case Channel::State::Broken:
+      return Error{where + ": who listens there is no store of this version of rehearse"};
+    case Channel::State::Greeting:
+    case Channel::State::Proving:
+      break;
+  }
+  if (broken) return false;
+  return Error{where + ": who listens there does not answer"};
+}
+
 Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, std::uint16_t port,
                                                        const Identity& identity, double timeout_s,
                                                        double silence_s, Events events) {
@@ -190,31 +240,28 @@ Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, 
   impl->silence_ns = ns_of(silence_s);
   impl->wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (impl->wake.get() < 0) return Error{"store: eventfd: no descriptor is left"};
-  WireWriter hello;
-  hello.number(kStoreMagic)
-      .number(kStoreProtocol)
-      .number(identity.process)
-      .number(identity.processes);
-  hello.number(identity.ranks)
-      .text(identity.job)
-      .text(identity.version)
-      .text(identity.schedule_hash);
-  Result<Descriptor> socket = connect_to(host, port, deadline);
-  if (!socket) return Error{"cannot reach the store at " + socket.error().message};
-  impl->socket = std::move(socket).value();
-  impl->address = local_address(impl->socket);
-  bool broken = !impl->send(StoreMessage::Hello, 0, hello.take());
+  const Error closes{where + ": who listens there is no store of this version of rehearse"};
+  Result<bool> met = false;
+  for (std::int64_t closed = 0; !met.value();) {
+    met = impl->meet(host, port, identity, deadline);
+    if (!met) return met.error();
+    if (met.value()) break;
+    if (closed == 0) closed = monotonic_ns();
+    if (monotonic_ns() - closed > kCloseNs || monotonic_ns() > deadline) return closes;
+    poll(nullptr, 0, kCloseMs);
+  }
+  WireWriter self;
+  self.number(identity.process).number(identity.processes).number(identity.ranks);
+  self.text(identity.job).text(identity.version).text(identity.schedule_hash);
+  bool broken = !impl->send(StoreMessage::Join, 0, self.take());
   std::optional<Frame> answer;
   if (!broken) answer = impl->receive(deadline, broken);
-  if (!answer) {
-    return Error{where + (broken ? ": who listens there is no store of this version of rehearse"
-                                 : ": who listens there does not answer")};
-  }
-  if (answer->type == StoreMessage::Refused)
-    return Error{.message = answer->body, .infeasible = true};
-  if (answer->type == StoreMessage::OtherJob) return Error{where + ": " + answer->body};
-  if (answer->type != StoreMessage::Welcome)
-    return Error{where + ": who listens there is no store"};
+  if (!answer && broken) return closes;
+  if (!answer) return Error{where + ": who listens there does not answer"};
+  const std::string said = printable(answer->body);
+  if (answer->type == StoreMessage::Refused) return Error{.message = said, .infeasible = true};
+  if (answer->type == StoreMessage::OtherJob) return Error{where + ": " + said};
+  if (answer->type != StoreMessage::Welcome) return closes;
   return std::unique_ptr<StoreClient>(new StoreClient(std::move(impl)));
 }
 
@@ -272,7 +319,8 @@ void StoreClient::report(const FailureReport& failure) {
   body.number(static_cast<std::uint8_t>(failure.kind))
       .number(failure.rank)
       .number(failure.exit_code);
-  impl_->send(StoreMessage::Report, 0, body.text(failure.text).take());
+  const std::string text = printable(failure.text, kLargestText);
+  impl_->send(StoreMessage::Report, 0, body.text(text).take());
 }
 
 void StoreClient::leave() {

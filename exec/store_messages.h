@@ -1,25 +1,36 @@
 // What store server and client say to one another. Not for anybody else.
+//
+// Message: length u32 (of what follows), type u8, request u64, body (exec/wire.h); after the first
+// two of a connection, a tag that proves who wrote it (exec/channel.h).
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "exec/store.h"
 #include "exec/wire.h"
+#include "schedules/op.h"
 
 namespace rehearse::exec {
 
 inline constexpr std::uint32_t kStoreMagic =
     0x52485253;  // "SRHR": who speaks something else is cut off
-inline constexpr std::uint32_t kStoreProtocol = 1;
+inline constexpr std::uint32_t kStoreProtocol = 2;
 inline constexpr std::size_t kMessageHeader = 4 + 1 + 8;
-inline constexpr std::uint32_t kLargestStranger = 4096;       // body bytes of who has not joined
-inline constexpr std::uint32_t kLargestMessage = 256u << 20;  // of a member
+inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::size_t kLargestKey = 256;    // [B]
+inline constexpr std::size_t kLargestText = 2000;  // [B] of an error, as printable() counts
 
 enum class StoreMessage : std::uint8_t {
-  // client to server
+  // both meet: Hello and Challenge carry nonces, Proof and Proved a tag, Denied is the last word
   Hello,
+  Challenge,
+  Proof,
+  Proved,
+  Denied,
+  // client to server
+  Join,
   Set,
   Get,
   Wait,
@@ -33,10 +44,12 @@ enum class StoreMessage : std::uint8_t {
   Refused,
   OtherJob,
   Value,
+  Full,
   TimedOut,
   Heard,
   Abort,
 };
+inline constexpr std::uint8_t kStoreMessages = static_cast<std::uint8_t>(StoreMessage::Abort) + 1;
 
 struct Frame {
   StoreMessage type{};
@@ -44,30 +57,54 @@ struct Frame {
   std::string body;
 };
 
-inline std::string frame_bytes(StoreMessage type, std::uint64_t request, std::string_view body) {
-  WireWriter out;
-  out.number(static_cast<std::uint32_t>(1 + 8 + body.size()));
-  out.number(static_cast<std::uint8_t>(type)).number(request);
-  return out.take().append(body);
+// What bounds the messages of a run: both ends compute it from what they hold alike.
+struct StoreLimits {
+  std::uint32_t kept = 8u << 20;  // [B] that one process may keep in the store
+  std::int32_t processes = 1;
+  std::int32_t ranks_each = 1;
+};
+
+inline StoreLimits limits_of(const Identity& run) {
+  return {.kept = run.kept, .processes = run.processes, .ranks_each = run.ranks / run.processes};
 }
 
-// Takes the first whole message off `bytes` from `at` on. None: not all there yet, or `broken`.
-inline std::optional<Frame> next_frame(const std::string& bytes, std::size_t& at,
-                                       std::uint32_t largest_body, bool& broken) {
-  if (bytes.size() - at < kMessageHeader) return {};
-  WireReader header(std::string_view(bytes).substr(at, kMessageHeader));
-  const auto length = header.number<std::uint32_t>();
-  const auto type = header.number<std::uint8_t>();
-  if (length < 9 || length - 9 > largest_body ||
-      type > static_cast<std::uint8_t>(StoreMessage::Abort)) {
-    broken = true;
-    return {};
+// The largest body [B] of a message: nothing larger is read, or kept.
+inline std::uint64_t largest_body(StoreMessage type, const StoreLimits& limits) {
+  const auto processes = static_cast<std::uint64_t>(limits.processes);
+  switch (type) {
+    case StoreMessage::Hello:
+      return 4 + 4 + kNonceBytes;
+    case StoreMessage::Challenge:
+      return kNonceBytes;
+    case StoreMessage::Proof:
+    case StoreMessage::Proved:
+    case StoreMessage::Denied:
+    case StoreMessage::Clock:
+    case StoreMessage::Leave:
+    case StoreMessage::Welcome:
+      return 0;
+    case StoreMessage::Join:
+    case StoreMessage::Get:
+    case StoreMessage::Add:
+    case StoreMessage::TimedOut:
+      return 1024;
+    case StoreMessage::Wait:
+      return 4096 + 64 * processes;
+    case StoreMessage::Set:
+    case StoreMessage::Value:
+      return std::uint64_t{limits.kept} + 4 + kLargestKey;
+    case StoreMessage::Beat:
+    case StoreMessage::Heard:  // the status of the ranks of one process (exec/diagnosis.h)
+      return 8 + static_cast<std::uint64_t>(limits.ranks_each) * (9 + 12 * kNumStreams);
+    case StoreMessage::Report:
+    case StoreMessage::Refused:
+    case StoreMessage::OtherJob:
+    case StoreMessage::Full:
+      return 64 + 2 * kLargestText;
+    case StoreMessage::Abort:  // with a path
+      return 64 + 2 * kLargestText + 4096;
   }
-  if (bytes.size() - at < 4 + std::size_t{length}) return {};
-  Frame frame{static_cast<StoreMessage>(type), header.number<std::uint64_t>(),
-              bytes.substr(at + kMessageHeader, length - 9)};
-  at += 4 + std::size_t{length};
-  return frame;
+  return 0;
 }
 
 }  // namespace rehearse::exec

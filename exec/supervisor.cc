@@ -7,7 +7,8 @@
 #include <thread>
 
 #include "exec/flight_recorder.h"
-#include "exec/wire.h"
+#include "exec/printable.h"
+#include "exec/store_messages.h"
 
 namespace rehearse::exec {
 namespace {
@@ -17,7 +18,8 @@ using How = ProcessView::How;
 constexpr auto kRound = std::chrono::milliseconds(100);
 // From the first sign of trouble to the judgement: peers notice a death before its parent does.
 constexpr std::int64_t kGraceNs = 300'000'000;
-constexpr double kSilentS = 1.5;  // of heartbeats that come four times a second
+constexpr std::size_t kLongestPath = 4096;  // of the folder of flight records, in an abort
+constexpr double kSilentS = 1.5;            // of heartbeats that come four times a second
 
 double seconds_since(std::int64_t ns) {
   return static_cast<double>(monotonic_ns() - ns) * 1e-9;
@@ -86,6 +88,13 @@ bool Supervisor::Impl::trouble(const ProcessView& view, std::int32_t process,
 void Supervisor::Impl::judge(const std::vector<ProcessView>& views) {
   Verdict found =
       diagnose({*options.schedule, options.rows, *options.board, views, options.timeout_s});
+  const auto culprit = static_cast<std::size_t>(
+      std::max(0, found.rank) / (options.expected.ranks / options.expected.processes));
+  const bool absent = views[culprit].how == How::Absent;
+  if (const std::int64_t denied = server->denied(); absent && denied > 0) {
+    found.line += "; " + std::to_string(denied) + (denied == 1 ? " connection" : " connections") +
+                  " with another secret " + (denied == 1 ? "was" : "were") + " refused";
+  }
   if (options.shared && found.exit_code == 3) {
     const auto ranks = static_cast<std::int32_t>(options.rows.size());
     if (!dump_flight(*options.board, 0, ranks, *options.schedule, options.flight))
@@ -118,7 +127,11 @@ void Supervisor::Impl::watch() {
       const std::lock_guard lock(mutex);
       for (std::int32_t p = 0; p < options.expected.processes; ++p) {
         const Member& member = members[static_cast<std::size_t>(p)];
-        if (!options.shared && p != options.host) apply_status(member.beat, *options.board);
+        if (!options.shared && p != options.host) {
+          Identity who = options.expected;
+          who.process = p;
+          apply_status(member.beat, *options.board, who.first_rank(), who.last_rank());
+        }
         views.push_back(view(p, member));
         any = any || trouble(views.back(), p, member);
       }
@@ -136,7 +149,8 @@ void Supervisor::Impl::watch() {
 Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<Supervisor>> Supervisor::start(Options options) {
-  Result<std::unique_ptr<StoreServer>> server = StoreServer::start(options.expected, options.port);
+  Result<std::unique_ptr<StoreServer>> server =
+      StoreServer::start(options.expected, options.port, options.listen);
   if (!server) return server.error();
   auto impl = std::make_unique<Impl>();
   impl->options = std::move(options);
@@ -208,16 +222,38 @@ bool Supervisor::wait_for_goodbyes(double timeout_s) const {
   return false;
 }
 
+std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
+                          std::int32_t processes, std::int64_t steps) {
+  constexpr std::int64_t kMeeting = 8 << 20, kMost = 1 << 30;
+  constexpr std::int64_t kTimes = 2 * 16;  // [B] of a start and an end, and of a step's seconds
+  const auto ranks = static_cast<std::int32_t>(rows.size()), each = ranks / processes;
+  std::int64_t most = 0;
+  for (std::int32_t first = 0; first + each <= ranks; first += each) {
+    std::int64_t ops = 0;
+    for (std::int32_t r = first; r < first + each; ++r) {
+      const Row row = rows[static_cast<std::size_t>(r)];
+      ops += schedule.row_begin[row.index() + 1] - schedule.row_begin[row.index()];
+    }
+    most = std::max(most, ops);
+  }
+  const std::int64_t bytes = kMeeting + kTimes * (most + std::min(steps, kMost / kTimes));
+  return static_cast<std::uint32_t>(std::min(bytes, kMost));
+}
+
 std::string abort_bytes(const std::string& flight, const Verdict& verdict) {
-  return WireWriter().text(flight).text(verdict.line).number(verdict.exit_code).take();
+  const std::string folder = flight.size() <= kLongestPath ? flight : std::string();
+  const std::string line = printable(verdict.line, kLargestText);
+  return WireWriter().text(folder).text(line).number(verdict.exit_code).take();
 }
 
 AbortNotice parse_abort(const std::string& bytes) {
   WireReader in(bytes);
   AbortNotice notice;
   notice.flight = in.text();
-  notice.line = in.text();
+  notice.line = printable(in.text(), kLargestText);
   notice.exit_code = in.number<std::int32_t>();
+  if (!in.done() || notice.flight.find('\0') != std::string::npos) notice.flight.clear();
+  if (notice.exit_code < 1 || notice.exit_code > 3) notice.exit_code = 3;
   return notice;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Supervisor {
   struct Options {
     Identity expected;  // what all must hold
     std::uint16_t port = 0;
+    std::string listen = "127.0.0.1";  // StoreServer::start's `at`
     const Schedule* schedule = nullptr;
     std::vector<Row> rows;  // of the ranks
     const StatusBoard* board = nullptr;
@@ -49,12 +51,19 @@ class Supervisor {
   std::unique_ptr<Impl> impl_;
 };
 
+// What one process may keep in the store [B]: the times of its ranks' ops and of its steps, twice
+// over, and what it takes to meet. `rows`: by rank.
+std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
+                          std::int32_t processes, std::int64_t steps);
+
 // The body of an abort: where flight records go, and the line that names the culprit.
 std::string abort_bytes(const std::string& flight, const Verdict& verdict);
 struct AbortNotice {
   std::string flight, line;
   std::int32_t exit_code = 3;
 };
+// Of any bytes: a line that is fit to be printed, and an exit code of 1 to 3: an abort is no
+// success.
 AbortNotice parse_abort(const std::string& bytes);
 
 }  // namespace rehearse::exec

@@ -122,10 +122,13 @@ TEST_F(Diagnosis, HeartbeatsCarryWhatTheBoardHolds) {
   const std::string bytes = status_bytes(*board, 1, 2);
   Result<StatusBoard> other = StatusBoard::create(2);
   ASSERT_TRUE(other);
-  apply_status(bytes, other.value());
+  apply_status(bytes, other.value(), 0, 1);  // who has rank 0 tells nothing of rank 1
+  apply_status(bytes.substr(0, bytes.size() - 1), other.value(), 1, 2);
+  EXPECT_EQ(other.value().rank(1).step, -1);
+  apply_status(bytes, other.value(), 1, 2);
   EXPECT_EQ(status_bytes(other.value(), 1, 2), bytes);
   EXPECT_EQ(other.value().rank(0).step, -1);
-  apply_status("garbage", other.value());
+  apply_status("garbage", other.value(), 1, 2);
   EXPECT_EQ(status_bytes(other.value(), 1, 2), bytes);
 }
 
@@ -182,9 +185,36 @@ TEST(LaunchEnvironment, ReadsSlurmAndOpenMpi) {
                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   ASSERT_TRUE(mpi && mpi.value());
   EXPECT_EQ(mpi.value()->host, "127.0.0.1");
+  EXPECT_TRUE(mpi.value()->one_host);
   EXPECT_EQ(first_host("a,b"), "a");
   EXPECT_EQ(first_host("n[3]-ib"), "n3-ib");
   EXPECT_EQ(first_host("single"), "single");
+}
+
+TEST(LaunchEnvironment, KnowsWhenAllProcessesAreOnThisHost) {
+  const auto host = [](std::map<std::string, std::string> more) {
+    more.insert({{"RANK", "1"}, {"WORLD_SIZE", "4"}});
+    const auto read = launch(more);
+    EXPECT_TRUE(read && read.value());
+    return (read.value()->one_host ? "here: " : "hosts: ") + read.value()->host;
+  };
+  EXPECT_EQ(host({{"MASTER_ADDR", "gpu7"}}), "hosts: gpu7");
+  EXPECT_EQ(host({{"MASTER_ADDR", "gpu7"}, {"LOCAL_WORLD_SIZE", "2"}}), "hosts: gpu7");
+  EXPECT_EQ(host({{"MASTER_ADDR", "gpu7"}, {"LOCAL_WORLD_SIZE", "4"}}), "here: 127.0.0.1");
+  EXPECT_EQ(host({{"MASTER_ADDR", "gpu7"}, {"GROUP_WORLD_SIZE", "1"}}), "here: 127.0.0.1");
+  // Nobody else can reach a loopback address; a name that may not resolve is not asked for.
+  EXPECT_EQ(host({{"MASTER_ADDR", "localhost"}}), "here: 127.0.0.1");
+  EXPECT_EQ(host({{"MASTER_ADDR", "127.0.0.2"}, {"LOCAL_WORLD_SIZE", "1"}}), "here: 127.0.0.2");
+  EXPECT_EQ(host({{"MASTER_ADDR", "::1"}}), "here: ::1");
+  // Slurm's tasks per node are how many may be there; its number of nodes is one.
+  const std::map<std::string, std::string> slurm{{"SLURM_PROCID", "1"},
+                                                 {"SLURM_NTASKS", "4"},
+                                                 {"SLURM_NTASKS_PER_NODE", "4"},
+                                                 {"SLURM_JOB_NODELIST", "gpu[7-8]"}};
+  EXPECT_FALSE(launch(slurm).value()->one_host);
+  auto one = slurm;
+  one["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_TRUE(launch(one).value()->one_host);
 }
 
 }  // namespace

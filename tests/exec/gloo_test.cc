@@ -6,11 +6,18 @@
 // process is nobody's neighbor.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "exec/collectives.h"
@@ -33,12 +40,16 @@ struct Mesh {
   std::unique_ptr<StoreServer> server;
   std::vector<std::unique_ptr<StoreClient>> clients;
   std::vector<std::unique_ptr<ProcessCommunicator>> communicators;
+  std::vector<std::string> errors;  // of who could not connect
 
-  Mesh(Way way, std::int32_t processes, std::int32_t ranks, double timeout_s = 60) {
-    const Identity all{.processes = processes, .ranks = ranks};
+  // `liar`: the process that does not know the secret.
+  Mesh(Way way, std::int32_t processes, std::int32_t ranks, double timeout_s = 60,
+       std::int32_t liar = -1) {
+    const Identity all{.processes = processes, .ranks = ranks, .secret = "of this test"};
     server = taken(StoreServer::start(all, 0));
     clients.resize(static_cast<std::size_t>(processes));
     communicators.resize(clients.size());
+    errors.resize(clients.size());
     std::vector<std::thread> threads;
     for (std::int32_t p = 0; p < processes; ++p) {
       threads.emplace_back([&, p] {
@@ -46,19 +57,49 @@ struct Mesh {
         who.process = p;
         auto& client = clients[static_cast<std::size_t>(p)];
         client = taken(StoreClient::join("127.0.0.1", server->port(), who, 20, 60, {}));
-        communicators[static_cast<std::size_t>(p)] = taken(connect_gloo(
+        auto connected = connect_gloo(
             {.process = p,
              .processes = processes,
              .ranks = ranks,
              .address = client->address(),
+             .secret = liar == p ? "another one" : all.secret,
              .timeout_s = timeout_s,
              .neighbors = way == Way::Memory || (way == Way::Both && p + 1 < processes)},
-            *client));
+            *client);
+        if (!connected) {
+          errors[static_cast<std::size_t>(p)] = connected.error().message;
+        } else {
+          communicators[static_cast<std::size_t>(p)] = std::move(connected).value();
+        }
       });
     }
     for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(liar >= 0 || errors == std::vector<std::string>(errors.size())) << errors[0];
   }
 };
+
+// The ports at which this process listens now, with their addresses as /proc has them.
+std::map<std::string, std::string> listening() {
+  std::set<std::string> mine;  // sockets
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    mine.insert(std::filesystem::read_symlink(entry.path(), gone).string());
+  }
+  std::map<std::string, std::string> found;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream in(table);
+    std::string line;
+    while (std::getline(in, line)) {
+      std::istringstream words(line);
+      std::vector<std::string> word{std::istream_iterator<std::string>(words), {}};
+      if (word.size() < 10 || word[3] != "0A" || !mine.contains("socket:[" + word[9] + "]"))
+        continue;
+      const std::size_t colon = word[1].find(':');
+      found[word[1].substr(colon + 1)] = word[1].substr(0, colon);
+    }
+  }
+  return found;
+}
 
 // Counts exchanges under way and keeps what went wrong.
 struct Outcome {
@@ -269,6 +310,35 @@ TEST_P(Gloo, TransfersFindTheirTagInAnyOrder) {
     EXPECT_EQ(sent, got);
     for (auto& bytes : got) std::ranges::fill(bytes, std::byte{255});
   }
+}
+
+// Gloo takes whoever comes first: a stranger who is quick enough is found out before any data goes
+// to it.
+TEST(GlooStrangers, WhoDoesNotKnowTheSecretIsNobodysPartner) {
+  const Mesh mesh(Way::Tcp, 3, 3, 10, 2);
+  for (std::size_t p = 0; p < 2; ++p) {
+    EXPECT_EQ(mesh.errors[p],
+              "gloo: who connected as process 2 does not know the secret of the run");
+    EXPECT_EQ(mesh.communicators[p], nullptr);
+  }
+  EXPECT_TRUE(mesh.errors[2].starts_with("gloo: who connected as process")) << mesh.errors[2];
+}
+
+// It listens while the processes meet: for milliseconds, so it is looked at while many meet.
+TEST(GlooStrangers, OnlyItsOwnAddressIsListenedAt) {
+  std::map<std::string, std::string> seen;
+  std::size_t stores = 0;
+  for (; stores < 200 && seen.size() < stores + 8; ++stores) {
+    std::atomic<bool> met = false;
+    std::thread meets([&] {
+      const Mesh mesh(Way::Tcp, 6, 6);
+      met = true;
+    });
+    while (!met) seen.merge(listening());
+    meets.join();
+  }
+  EXPECT_GE(seen.size(), stores + 8) << "no port of Gloo's was seen: the test proves nothing";
+  for (const auto& [port, address] : seen) EXPECT_EQ(address, "0100007F") << "port " << port;
 }
 
 TEST_P(Gloo, ProcessesAgreeOnTheLargest) {

@@ -16,8 +16,10 @@ for host in "$a veth-a-$$ 10.77.0.1" "$b veth-b-$$ 10.77.0.2"; do
 done
 
 scenario "$work/s.json" 4
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/secret")
 on() {  # on HOST RANK ARGS..., one of $world processes
   host=$1 rank=$2; shift 2
+  [ -n "$no_secret" ] || export REHEARSE_SECRET_FILE=$work/secret
   RANK=$rank WORLD_SIZE=${world:-2} LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
     exec ip netns exec "$host" "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=2 \
     --set plan.tensor_parallel=2 "$@"
@@ -28,6 +30,17 @@ on() {  # on HOST RANK ARGS..., one of $world processes
 wait $! || fail "process 1: $(cat "$work/err.1")"
 [ -n "$(losses "$work/one.json")" ] && [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] ||
   fail "other numbers on two hosts"
+
+# Without a secret nobody listens; with another one nobody joins, and who waits goes on waiting.
+(no_secret=1; on $a 0) >"$work/out" 2>"$work/err"; [ $? -eq 2 ] || fail "no secret: exit code"
+one_line "$work/err" "REHEARSE_SECRET_FILE: is not set.*openssl rand" "no secret"
+(on $a 0 --json) >"$work/many.json" 2>"$work/err" & first=$!
+(no_secret=1; export REHEARSE_SECRET=of-some-other-run; on $b 1) >"$work/out" 2>"$work/err.1"
+[ $? -eq 3 ] || fail "another secret: exit code"
+one_line "$work/err.1" "10.77.0.1:29500: who listens there has another secret" "another secret"
+(on $b 1 --json) >"$work/out" 2>"$work/err.1" || fail "after another secret, process 1: $(cat "$work/err.1")"
+wait $first || fail "after another secret, process 0: $(cat "$work/err")"
+[ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "other numbers after another secret"
 
 # Two processes on each: neighbors read each other's memory, the hosts talk over the link.
 pids=()

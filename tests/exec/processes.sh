@@ -17,6 +17,18 @@ scenario() {
 JSON
 }
 
+# listens PID...: the addresses of this host at which the processes listen, each once, as /proc has
+# them (0100007F is 127.0.0.1). REQUIRES: one network namespace.
+listens() {
+  for pid in "$@"; do
+    sockets=$(ls -l "/proc/$pid/fd" 2>/dev/null | sed -n 's/.*socket:\[\([0-9]*\)\]/\1/p')
+    for table in tcp tcp6; do
+      awk -v sockets="$sockets" 'BEGIN { split(sockets, list); for (i in list) mine[list[i]] = 1 }
+        $4 == "0A" && ($10 in mine) { sub(":.*", "", $2); print $2 }' "/proc/$pid/net/$table"
+    done
+  done | sort -u
+}
+
 # child LAUNCHER K: the pid of process K that a launcher started.
 child() {
   for pid in $(pgrep -P "$1"); do

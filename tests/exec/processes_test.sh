@@ -83,6 +83,17 @@ for to in launcher group; do
   gone $pids
 done
 
+# The store listens where no other host can connect; the secret is in no command line.
+start --processes 2 --steps 1000000 >"$work/out" 2>"$work/err" & launcher=$!
+children $launcher 2 || fail "the children do not come"
+pids=$(pgrep -P $launcher)
+[ "$(listens $launcher)" = 0100007F ] || fail "--processes listens at $(listens $launcher)"
+secret=$(tr '\0' '\n' <"/proc/${pids%%[^0-9]*}/environ" | sed -n 's/^REHEARSE_SECRET=//p')
+[ ${#secret} -eq 64 ] || fail "the launcher gives its children no secret"
+cat /proc/$launcher/cmdline $(printf '/proc/%s/cmdline ' $pids) | grep -qa "$secret" && fail "the secret is in a command line"
+kill -9 $launcher; wait $launcher 2>/dev/null
+gone $pids
+
 # The launcher dies: nobody is left behind.
 start --processes 2 --steps 1000000 >"$work/out" 2>"$work/err" & launcher=$!
 children $launcher 2 || fail "the children do not come"
@@ -110,6 +121,37 @@ member 1 2 --set plan.schedule=gpipe & member 0 2 && fail "another schedule is n
 wait $! && fail "another schedule is not refused"
 cat "$work/err.0" "$work/err.1" >"$work/err"
 one_line "$work/err" "rank 2 has another schedule \(hash [0-9a-f]{16} instead of [0-9a-f]{16}\)" "another schedule"
+
+port=$((port + 1))
+(export REHEARSE_SECRET=of-another-run-than-this; member 1 2) & other=$!
+(export REHEARSE_SECRET=of-this-run-and-no-other; member 0 2 --steps 1000000 --flight "$work") & first=$!
+wait $other; [ $? -eq 3 ] || fail "another secret: exit code"
+one_line "$work/err.1" "127.0.0.1:$port: who listens there has another secret" "another secret"
+kill -0 $first 2>/dev/null || fail "another secret ends the run"
+(export REHEARSE_SECRET=of-this-run-and-no-other; member 1 2 --steps 1000000) & other=$!
+for _ in $(seq 100); do [ "$(listens $(pgrep -P $first))" = 0100007F ] && break; sleep 0.05; done
+[ "$(listens $(pgrep -P $first))" = 0100007F ] || fail "torchrun's variables: listens at $(listens $(pgrep -P $first))"
+pkill -INT -P $other; wait $first; [ $? -eq 130 ] || fail "the right secret after another one: $(cat "$work/err.0")"
+wait $other
+
+echo 0123456789abcdef >"$work/secret"; chmod 644 "$work/secret"
+REHEARSE_SECRET_FILE=$work/secret RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 run 2>"$work/err"
+[ $? -eq 2 ] || fail "a secret that others can read: exit code"
+one_line "$work/err" "REHEARSE_SECRET_FILE: .*others may read it" "a secret that others can read"
+REHEARSE_SECRET_FILE=$work/secret run --processes 2 2>"$work/err"
+[ $? -eq 2 ] || fail "--processes with a secret that others can read: exit code"
+one_line "$work/err" "others may read it" "--processes with a secret that others can read"
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 run 2>"$work/err"
+[ $? -eq 2 ] || fail "hosts without a secret: exit code"
+one_line "$work/err" "REHEARSE_SECRET_FILE: is not set.*openssl rand -hex 32" "hosts without a secret"
+# All are told to be on this host: nothing else is asked for, whatever the host is called.
+port=$((port + 1))
+for k in 1 0; do
+  RANK=$k WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=$port run --json \
+    >"$work/out.$k" 2>"$work/err.$k" & pids[$k]=$!
+done
+for k in 1 0; do wait ${pids[$k]} || fail "a host without a name: $(cat "$work/err.$k")"; done
+[ "$(losses "$work/one.json")" = "$(losses "$work/out.0")" ] || fail "a host without a name: other numbers"
 
 port=$((port + 1))
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port start >"$work/out.0" 2>&1 & holder=$!
