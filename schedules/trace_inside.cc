@@ -99,7 +99,7 @@ class NodeTable {
                      .n = node.n,
                      .k = node.k,
                      .batch = node.batch,
-                     .flops = std::llround(node.flops),
+                     .flops = std::llround(std::min(node.flops, 0x1p62)),
                      .bytes = node.bytes};
       if (i < times.size()) {
         made.time_ns = times[i].time.value;

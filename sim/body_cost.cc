@@ -9,16 +9,13 @@
 #include "sim/fused_nodes.h"
 #include "sim/memory_bound_cost.h"
 #include "sim/power.h"
+#include "sim/to_nanoseconds.h"
 
 namespace rehearse::sim {
 namespace {
 
 bool is_collective(NodeKind kind) {
   return collective_kind(kind) != OpKind::Forward;
-}
-
-Nanoseconds rounded(double ns) {
-  return {static_cast<std::int64_t>(std::llround(ns))};
 }
 
 // (a^n + b^n)^(1/n): host-bound and device-bound stretches alternate inside a layer.
@@ -87,7 +84,7 @@ class Pricer {
   // After price(): each node alone.
   std::vector<NodePrice> nodes() const {
     std::vector<NodePrice> all;
-    for (std::size_t i = 0; i < ns_.size(); ++i) all.push_back({rounded(ns_[i]), levels_[i]});
+    for (std::size_t i = 0; i < ns_.size(); ++i) all.push_back({to_nanoseconds(ns_[i]), levels_[i]});
     return all;
   }
 
@@ -274,11 +271,11 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
   BodyCost total;
   double time = 0, computing = 0, shared = 0;
   for (const BodyCost* body : bodies) {
-    total.time += body->time;
-    total.device += body->device;
-    total.communicating += body->communicating;
-    total.host += body->host;
-    total.collectives += body->collectives;
+    add_time(total.time, body->time);
+    add_time(total.device, body->device);
+    add_time(total.communicating, body->communicating);
+    add_time(total.host, body->host);
+    add_time(total.collectives, body->collectives);
     total.flops += body->flops;
     const auto computes = static_cast<double>((body->time - body->communicating).value);
     computing += computes;
@@ -330,11 +327,11 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
   Totals totals = Pricer(costs_, collectives, issue_us(costs_, plan_)).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
   const double time = soft_maximum(device, totals.host_us * 1e3, costs_.scalars.host_exponent);
-  BodyCost cost{.time = rounded(time),
-                .device = rounded(device),
-                .communicating = rounded(totals.exposed_ns),
-                .host = rounded(totals.host_us * 1e3),
-                .collectives = rounded(totals.collective_ns),
+  BodyCost cost{.time = to_nanoseconds(time),
+                .device = to_nanoseconds(device),
+                .communicating = to_nanoseconds(totals.exposed_ns),
+                .host = to_nanoseconds(totals.host_us * 1e3),
+                .collectives = to_nanoseconds(totals.collective_ns),
                 .level = main_level(totals.level_ns),
                 .level_ns = totals.level_ns,
                 .flops = totals.flops,
@@ -356,7 +353,7 @@ double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,
                                      double bytes) const {
   if (costs_.measured) {
     const auto time =
-        costs_.measured->memory_bound(op, false, static_cast<std::int64_t>(std::llround(bytes)));
+        costs_.measured->memory_bound(op, false, std::llround(bytes));
     if (time) return time->seconds * 1e9;
   }
   return memory_bound_cost(costs_, otherwise, bytes).ns;
@@ -368,22 +365,22 @@ Bytes ComputeModel::optimizer_bytes(std::int64_t parameters) const {
 
 Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
   const auto bytes = static_cast<double>(optimizer_bytes(parameters).value);
-  return rounded(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
+  return to_nanoseconds(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
 }
 
 Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {
   const double bytes = static_cast<double>(gradient_norm_bytes_per_parameter(plan_)) *
                        static_cast<double>(parameters);
-  return rounded(memory_bound_ns("gradient_norm", MemoryClass::Optimizer, bytes));
+  return to_nanoseconds(memory_bound_ns("gradient_norm", MemoryClass::Optimizer, bytes));
 }
 
 Nanoseconds ComputeModel::clear(Bytes bytes) const {
-  return rounded(
+  return to_nanoseconds(
       memory_bound_ns("clear", MemoryClass::Elementwise, static_cast<double>(bytes.value)));
 }
 
 Nanoseconds ComputeModel::elementwise(Bytes moved) const {
-  return rounded(
+  return to_nanoseconds(
       memory_bound_ns("add", MemoryClass::Elementwise, static_cast<double>(moved.value)));
 }
 

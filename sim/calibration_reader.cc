@@ -97,13 +97,31 @@ void check_gemm_points(const JsonValue& object, const std::string& key, JsonRepo
   }
 }
 
+// What a scalar can mean, by the end of its name; kernel_scalars.cc is stricter with those it
+// reads.
+struct ScalarRange {
+  std::string_view ending;
+  double low = 0, high = 0;
+};
+constexpr std::array<ScalarRange, 3> kScalarRanges{{
+    {"_us", 0, 1e6},      // host times, meetings, handing over
+    {"_bytes", 0, 1e15},  // contexts, communicators
+    {"", -1e12, 1e12},    // factors, fractions, clocks [MHz], shares
+}};
+
 void read_scalars(const JsonValue& object, const std::string& key, Calibration& to,
                   JsonReport& report) {
   const JsonValue* scalars = object.given("scalars");
   if (scalars == nullptr) return;
   for (const JsonMember& member : scalars->members) {
-    if (!member.value.is_number()) {
-      report.fail(member.line, join_key(key, "scalars." + member.key), "must be a number");
+    const std::string at = join_key(key, "scalars." + member.key);
+    if (!member.value.is_number()) report.fail(member.line, at, "must be a number");
+    const auto& [ending, low, high] = *std::ranges::find_if(
+        kScalarRanges, [&](const ScalarRange& one) { return member.key.ends_with(one.ending); });
+    if (member.value.number < low || member.value.number > high) {
+      report.fail(member.line, at,
+                  json_number(member.value.number) + " is out of range: " + json_number(low) +
+                      " to " + json_number(high));
     }
     to.scalars.emplace_back(member.key, member.value.number);
   }

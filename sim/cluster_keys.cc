@@ -7,7 +7,28 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr double kMost = 1e9;  // of any rate or size in its unit: far beyond what is built
+// What a number about hardware can mean, from far below to far above what is built: so that no time
+// made of them leaves what the simulator can count (to_nanoseconds.h refuses what still does).
+struct Range {
+  double low = 0, high = 0;
+};
+constexpr Range kTflops{1e-6, 1e6};        // dense peak of one GPU; 1 MFLOP/s to 1 EFLOP/s
+constexpr Range kGbPerS{1e-3, 1e6};        // memory, links, storage; 1 MB/s to 1 PB/s
+constexpr Range kGbitPerS{1e-2, 1e7};      // the same of ports that are sold by the bit
+constexpr Range kMicroseconds{0, 1e6};     // latencies; to a second
+constexpr Range kMegahertz{1, 1e5};        // clocks
+constexpr Range kGigabytes{1e-3, 1e6};     // memory of one GPU (GB or GiB); 1 MB to 1 PB
+constexpr Range kHostGib{1e-3, 1e7};       // memory of a node
+constexpr Range kMib{1e-3, 1e5};           // caches
+constexpr Range kWatts{1e-1, 1e5};         // of one GPU
+constexpr Range kNodeWatts{1e-1, 1e7};     // of all that stands in a node or rack
+constexpr Range kUsd{0, 1e6};              // of an hour
+constexpr Range kFailures{0, 1e6};         // of a million hours
+constexpr Range kShare{1e-3, 1};           // of a peak or a rate
+constexpr Range kGpusPerNic{1e-3, 65536};  // below one: several NICs for one GPU
+constexpr Range kOversubscription{1, 1e4};
+constexpr Range kMeasuredUs{1e-4, 1e10};  // one measured kernel or collective; to three hours
+constexpr Range kShareOfPeak{1e-7, 1.5};  // of one product, tiny ones and those beyond the sheet
 
 constexpr KeySpec text(std::string_view name, std::string_view about = {}) {
   return {.name = name, .types = kString, .about = about};
@@ -18,31 +39,17 @@ constexpr KeySpec texts(std::string_view name) {
 constexpr KeySpec flag(std::string_view name, std::string_view about = {}) {
   return {.name = name, .types = kBool, .about = about};
 }
-// More than 0.
-constexpr KeySpec positive(std::string_view name, std::string_view about = {}) {
+constexpr KeySpec number(std::string_view name, Range range, std::string_view about = {}) {
   return {.name = name,
           .types = kNumber,
-          .min = 0,
-          .max = kMost,
-          .above_min = true,
+          .min = range.low,
+          .max = range.high,
           .sourced = true,
           .about = about};
 }
 constexpr KeySpec needed(KeySpec spec) {
   spec.required = true;
   return spec;
-}
-constexpr KeySpec from_zero(std::string_view name, std::string_view about = {}) {
-  return {.name = name, .types = kNumber, .min = 0, .max = kMost, .sourced = true, .about = about};
-}
-constexpr KeySpec fraction(std::string_view name, std::string_view about = {}) {
-  return {.name = name,
-          .types = kNumber,
-          .min = 0,
-          .max = 1,
-          .above_min = true,
-          .sourced = true,
-          .about = about};
 }
 constexpr KeySpec count(std::string_view name, double max = 65536, double min = 0) {
   return {.name = name, .types = kInteger, .min = min, .max = max, .sourced = true};
@@ -53,19 +60,20 @@ constexpr KeySpec object(std::string_view name, const KeyTable& table,
 }
 
 constexpr std::array kPeakKeys{
-    positive("fp32_vector"), positive("tf32"), positive("fp16"), positive("bf16"), positive("fp8"),
+    number("fp32_vector", kTflops), number("tf32", kTflops), number("fp16", kTflops),
+    number("bf16", kTflops),        number("fp8", kTflops),
 };
 constexpr KeyTable kPeaks{.title = "peak_dense_tflops", .keys = kPeakKeys};
 
 constexpr std::array kGpuCalibrationKeys{
-    fraction("gemm_typical_fraction_of_peak"),
-    fraction("gemm_best_fraction_of_peak"),
-    fraction("memory_bandwidth_fraction"),
-    from_zero("all_reduce_8_alpha_us"),
-    positive("all_reduce_8_asymptotic_busbw_gb_per_s"),
-    positive("all_reduce_8_busbw_gb_per_s"),
-    positive("nvls_busbw_gb_per_s"),
-    positive("ring_busbw_gb_per_s"),
+    number("gemm_typical_fraction_of_peak", kShare),
+    number("gemm_best_fraction_of_peak", kShare),
+    number("memory_bandwidth_fraction", kShare),
+    number("all_reduce_8_alpha_us", kMicroseconds),
+    number("all_reduce_8_asymptotic_busbw_gb_per_s", kGbPerS),
+    number("all_reduce_8_busbw_gb_per_s", kGbPerS),
+    number("nvls_busbw_gb_per_s", kGbPerS),
+    number("ring_busbw_gb_per_s", kGbPerS),
     text("source"),
     texts("sources"),
     texts("assumed"),
@@ -75,14 +83,14 @@ constexpr KeyTable kGpuCalibration{.title = "gpu.calibration", .keys = kGpuCalib
 constexpr std::array kGpuLinkKeys{
     count("generation", 100),
     count("links", 1024),
-    positive("total_gb_per_s_per_direction"),
-    positive("gb_per_s_per_direction_per_link"),
+    number("total_gb_per_s_per_direction", kGbPerS),
+    number("gb_per_s_per_direction_per_link", kGbPerS),
 };
 constexpr KeyTable kGpuLinks{.title = "nvlink", .keys = kGpuLinkKeys};
 constexpr std::array kGpuPcieKeys{
     count("generation", 100),
     count("lanes", 1024),
-    needed(positive("gb_per_s_per_direction")),
+    needed(number("gb_per_s_per_direction", kGbPerS)),
 };
 constexpr KeyTable kGpuPcie{.title = "gpu.pcie", .keys = kGpuPcieKeys};
 
@@ -94,17 +102,17 @@ constexpr std::array kGpuKeys{
     KeySpec{.name = "architecture", .types = kString, .choices = kArchitectures},
     count("compute_capability", 10000),
     needed(count("sm_count", 65536, 1)),
-    positive("tensor_clock_mhz"),
+    number("tensor_clock_mhz", kMegahertz),
     needed(object("peak_dense_tflops", kPeaks, "per type, without sparsity")),
-    needed(positive("memory_capacity_gb", "the vendor's figure")),
-    positive("usable_memory_gib", "what a program gets"),
-    needed(positive("memory_bandwidth_gb_per_s")),
-    positive("l2_cache_mib"),
-    positive("tdp_w"),
+    needed(number("memory_capacity_gb", kGigabytes, "the vendor's figure")),
+    number("usable_memory_gib", kGigabytes, "what a program gets"),
+    needed(number("memory_bandwidth_gb_per_s", kGbPerS)),
+    number("l2_cache_mib", kMib),
+    number("tdp_w", kWatts),
     object("nvlink", kGpuLinks),
     object("xgmi", kGpuLinks),
     object("pcie", kGpuPcie),
-    positive("c2c_to_cpu_gb_per_s_per_direction"),
+    number("c2c_to_cpu_gb_per_s_per_direction", kGbPerS),
     flag("peer_to_peer"),
     object("calibration", kGpuCalibration, "fractions of peak, read from measured tables"),
     text("nvlink_scope"),
@@ -117,22 +125,23 @@ constexpr KeyTable kGpu{.title = "gpu", .keys = kGpuKeys};
 
 constexpr std::array<std::string_view, 4> kScaleUpKinds{"nvswitch", "full_mesh", "hybrid_cube_mesh",
                                                         "pcie_tree"};
-constexpr std::array kAchievableKeys{fraction("ranks_2"), fraction("ranks_4"), fraction("ranks_8")};
+constexpr std::array kAchievableKeys{number("ranks_2", kShare), number("ranks_4", kShare),
+                                     number("ranks_8", kShare)};
 constexpr KeyTable kAchievable{.title = "all_reduce_achievable", .keys = kAchievableKeys};
 constexpr std::array kScaleUpKeys{
     KeySpec{.name = "kind", .types = kString, .choices = kScaleUpKinds, .required = true},
-    positive("gb_per_s_per_direction_per_gpu"),
-    positive("gb_per_s_per_direction_per_pair"),
-    positive("gb_per_s_per_direction_per_link"),
+    number("gb_per_s_per_direction_per_gpu", kGbPerS),
+    number("gb_per_s_per_direction_per_pair", kGbPerS),
+    number("gb_per_s_per_direction_per_link", kGbPerS),
     count("switches"),
     count("links_per_pair"),
     count("trays"),
     count("gpus_per_tray"),
-    from_zero("hop_latency_us"),
+    number("hop_latency_us", kMicroseconds),
     flag("nvls_in_network_reduction", "the switch adds (NVLS)"),
-    fraction("achievable_fraction", "share that collectives reach at large sizes"),
+    number("achievable_fraction", kShare, "share that collectives reach at large sizes"),
     object("all_reduce_achievable", kAchievable, "shares of reference_gb_per_s"),
-    positive("reference_gb_per_s"),
+    number("reference_gb_per_s", kGbPerS),
     flag("blocking"),
     flag("peer_to_peer"),
     text("note"),
@@ -147,29 +156,29 @@ constexpr std::array kPcieKeys{
     count("switches"),
     count("gpus_per_switch"),
     count("nics_per_switch"),
-    positive("gb_per_s_per_direction_per_link"),
-    positive("gb_per_s_per_direction_per_cpu"),
+    number("gb_per_s_per_direction_per_link", kGbPerS),
+    number("gb_per_s_per_direction_per_cpu", kGbPerS),
     count("gpus_per_cpu"),
 };
 constexpr KeyTable kPcie{.title = "pcie", .keys = kPcieKeys};
 
 constexpr std::array kNicKeys{
     needed(count("count")),
-    positive("gbit_per_s_per_direction_each"),
-    needed(positive("gb_per_s_per_direction_each")),
+    number("gbit_per_s_per_direction_each", kGbitPerS),
+    needed(number("gb_per_s_per_direction_each", kGbPerS)),
     text("kind"),
-    from_zero("one_way_latency_us"),
+    number("one_way_latency_us", kMicroseconds),
     text("latency_note"),
     flag("gpu_direct_rdma"),
-    positive("gpus_per_nic"),
+    number("gpus_per_nic", kGpusPerNic),
 };
 constexpr KeyTable kNics{.title = "nics", .keys = kNicKeys};
 
 constexpr std::array kHostKeys{
     count("sockets"),
-    positive("memory_gib"),
+    number("memory_gib", kHostGib),
     text("cpu"),
-    positive("inter_socket_gb_per_s_per_direction"),
+    number("inter_socket_gb_per_s_per_direction", kGbPerS),
 };
 constexpr KeyTable kHost{.title = "host", .keys = kHostKeys};
 
@@ -183,15 +192,16 @@ constexpr std::array kFabricKeys{
     KeySpec{.name = "topology", .types = kString, .choices = kTopologies, .required = true},
     count("levels", 16, 1),
     count("leaf_ports", 65536, 1),
-    positive("port_gbit_per_s"),
+    number("port_gbit_per_s", kGbitPerS),
     count("rails", 65536, 1),
     count("nodes_per_scalable_unit", 1 << 24, 1),
     count("pod_gpus", 1 << 24, 1),
-    KeySpec{.name = "oversubscription_leaf_to_spine", .types = kNumber, .min = 1, .max = 1e6},
-    KeySpec{.name = "oversubscription_aggregation_to_core", .types = kNumber, .min = 1, .max = 1e6},
-    from_zero("switch_latency_us"),
-    from_zero("cable_latency_us_per_hop"),
-    from_zero("between_pods_latency_us", "one way, on top of the switches: pods that are apart"),
+    number("oversubscription_leaf_to_spine", kOversubscription),
+    number("oversubscription_aggregation_to_core", kOversubscription),
+    number("switch_latency_us", kMicroseconds),
+    number("cable_latency_us_per_hop", kMicroseconds),
+    number("between_pods_latency_us", kMicroseconds,
+           "one way, on top of the switches: pods that are apart"),
     texts("sources"),
     texts("assumed"),
     text("note"),
@@ -207,9 +217,8 @@ constexpr KeySpec bytes_key() {
 constexpr KeySpec time_key() {
   return {.name = "time_us",
           .types = kNumber,
-          .min = 0,
-          .max = 1e12,
-          .above_min = true,
+          .min = kMeasuredUs.low,
+          .max = kMeasuredUs.high,
           .required = true};
 }
 constexpr KeySpec optional_count(std::string_view name) {
@@ -225,8 +234,11 @@ constexpr std::array kGemmKeys{
     KeySpec{.name = "type", .types = kString, .choices = kComputeTypeNames},
     flag("accumulate", "into an fp32 output that is read first"),
     KeySpec{.name = "layout", .types = kString, .choices = kLayouts},
-    KeySpec{.name = "time_us", .types = kNumber, .min = 0, .max = 1e12, .above_min = true},
-    KeySpec{.name = "fraction_of_peak", .types = kNumber, .min = 0, .max = 1.5, .above_min = true},
+    KeySpec{.name = "time_us", .types = kNumber, .min = kMeasuredUs.low, .max = kMeasuredUs.high},
+    KeySpec{.name = "fraction_of_peak",
+            .types = kNumber,
+            .min = kShareOfPeak.low,
+            .max = kShareOfPeak.high},
     text("note"),
 };
 constexpr KeyTable kGemm{.title = "gemm", .keys = kGemmKeys};
@@ -299,7 +311,8 @@ constexpr std::array kCalibrationKeys{
     points("attention", kAttention),
     points("collectives", kCollectives),
     points("copies", kCopies),
-    KeySpec{.name = "launch_us", .types = kNumber, .min = 0, .max = 1e6},
+    KeySpec{
+        .name = "launch_us", .types = kNumber, .min = kMicroseconds.low, .max = kMicroseconds.high},
     object("scalars", kScalars, "numbers by name"),
     texts("sources"),
     texts("assumed"),
@@ -335,11 +348,11 @@ constexpr std::array kClusterKeys{
             .types = kString | kObject,
             .members = &kCalibration,
             .about = "measured tables: path or object"},
-    from_zero("price_per_gpu_hour", "USD"),
-    from_zero("price_usd_per_node_hour"),
-    from_zero("failures_per_million_gpu_hours"),
-    positive("checkpoint_gb_per_s"),
-    positive("system_power_max_w"),
+    number("price_per_gpu_hour", kUsd, "USD"),
+    number("price_usd_per_node_hour", kUsd),
+    number("failures_per_million_gpu_hours", kFailures),
+    number("checkpoint_gb_per_s", kGbPerS),
+    number("system_power_max_w", kNodeWatts),
     texts("sources"),
     texts("assumed"),
     text("note"),

@@ -7,6 +7,7 @@
 
 #include "sim/measured_curve.h"
 #include "sim/shared_memory_cost.h"
+#include "sim/to_nanoseconds.h"
 
 namespace rehearse::sim {
 namespace {
@@ -268,7 +269,7 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   if (network.cluster().workers > 0) {
     if (const auto time = shared_memory_time(kind, size, {shape.ranks, shape.processes},
                                              network.model().measured, network.cluster())) {
-      cost.time = {std::llround(time->seconds * 1e9)};
+      cost.time = seconds_to_nanoseconds(time->seconds);
       cost.level = time->level;
       return cost;
     }
@@ -298,7 +299,7 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
            .level = measured->level};
     }
   }
-  cost.time = {std::max<std::int64_t>(1, std::llround(e.seconds * 1e9))};
+  cost.time = std::max(Nanoseconds{1}, seconds_to_nanoseconds(e.seconds));
   cost.level = e.level;
   cost.algorithm = is_pairwise(kind) ? Algorithm::Pairwise : Algorithm::Ring;
   if (!is_pairwise(kind)) {
@@ -322,7 +323,7 @@ CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Networ
     const Bytes copied{size.value * shape.ranks / shape.processes};
     if (const auto time = shared_memory_time(OpKind::Send, copied, ends, network.model().measured,
                                              network.cluster())) {
-      cost.time = {std::llround(time->seconds * 1e9)};
+      cost.time = seconds_to_nanoseconds(time->seconds);
       cost.level = time->level;
       return cost;
     }
@@ -352,7 +353,7 @@ CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Networ
             k.transfer_latency_hops * network.cluster().nics.one_way_latency_us * kMicro;
   }
   const double time = alpha + slowest;
-  cost.time = {std::max<std::int64_t>(1, std::llround(time * 1e9))};
+  cost.time = std::max(Nanoseconds{1}, seconds_to_nanoseconds(time));
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     cost.demands.push_back({shape.links[i].resource, std::min(1.0, seconds[i] / time)});
   }

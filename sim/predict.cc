@@ -1,6 +1,7 @@
 #include "sim/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "schedules/listing.h"
@@ -14,6 +15,7 @@
 #include "sim/memory_script.h"
 #include "sim/program.h"
 #include "sim/sweep.h"
+#include "sim/to_nanoseconds.h"
 
 namespace rehearse::sim {
 namespace {
@@ -103,6 +105,39 @@ void add_communication(Prediction& p) {
 // A CPU's own kernels are measured to 2 %, but its ranks share cores and memory with each other and
 // with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
 constexpr double kSharedCpuBand = 0.15;
+
+// Whether all times and their sums over ops and ranks are what integers of nanoseconds can count.
+Result<> countable(const Prediction& p) {
+  constexpr double kLongest = 0x1p59;  // of all ops of all rows together, 18 years
+  std::vector<double> ns(p.pricing.table.costs.size());
+  for (std::size_t cost = 0; cost < ns.size(); ++cost) {
+    const Cost& of = p.pricing.table.costs[cost];
+    const bool forever = std::max({of.time, of.host, of.communicating}) >= kForever;
+    ns[cost] = forever ? INFINITY : static_cast<double>((of.time + of.host).value);
+    for (const Traffic& sent : p.pricing.traffic[cost]) {
+      ns[cost] += static_cast<double>(sent.time.value);
+    }
+  }
+  double sum = 0;
+  for (std::size_t op = 0; op < p.schedule.ops.size(); ++op) {
+    const double of = ns[static_cast<std::size_t>(p.pricing.table.of_op[op])];
+    sum += of;
+    if (sum <= kLongest) continue;
+    return Error{"the step would take years: " + op_label(p.schedule, {static_cast<int>(op)}) +
+                 " alone " +
+                 (of < kLongest ? std::to_string(std::llround(of * 1e-9)) + " s"
+                                : std::string("more than 13 days")) +
+                 "; are the cluster's rates right?"};
+  }
+  return {};
+}
+
+// The same of idle and busy times, which are added up over ranks.
+Result<> countable(const Timeline& timeline, std::int32_t gpus) {
+  if (static_cast<double>(timeline.step().value) * gpus < 0x1p62) return {};
+  return Error{"the step would take " + std::to_string(timeline.step().value / 1'000'000'000) +
+               " s on " + std::to_string(gpus) + " GPUs: are the cluster's rates right?"};
+}
 
 // Shares of all the time that ops of the compute stream and exposed communication take.
 void add_confidence(Prediction& p, const Cluster& cluster) {
@@ -214,6 +249,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
       ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars);
   if (!compute) return compute.error();
   p.pricing = price(p.schedule, model, plan, compute.value(), network);
+  if (const Result<> good = countable(p); !good) return good.error();
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
   }
@@ -226,6 +262,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                                   : sweep(program, p.pricing.table);
   if (!timeline) return timeline.error();
   p.timeline = std::move(timeline).value();
+  if (const Result<> good = countable(p.timeline, p.gpus); !good) return good.error();
   p.bubbles = attribute(program, p.pricing.table, p.timeline);
   p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
   p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;

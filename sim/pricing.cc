@@ -7,6 +7,7 @@
 
 #include "schedules/sizes.h"
 #include "sim/collective_cost.h"
+#include "sim/to_nanoseconds.h"
 #include "sim/transfer_cost.h"
 
 namespace rehearse::sim {
@@ -173,7 +174,7 @@ class Pricer {
       if (same.kind != sent.kind || same.link != sent.link || same.group != sent.group) continue;
       same.count += sent.count;
       same.bytes += sent.bytes;
-      same.time += sent.time;
+      add_time(same.time, sent.time);
       return;
     }
     all.push_back(sent);
@@ -310,7 +311,7 @@ class Pricer {
   }
   BodyCost with_clearing(BodyCost body) const {
     const std::int64_t bytes = cleared_bytes();
-    if (bytes > 0) body.time += compute_.clear({bytes});
+    if (bytes > 0) add_time(body.time, compute_.clear({bytes}));
     return body;
   }
 

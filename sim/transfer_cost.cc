@@ -6,6 +6,7 @@
 
 #include "sim/measured_curve.h"
 #include "sim/shared_memory_cost.h"
+#include "sim/to_nanoseconds.h"
 
 namespace rehearse::sim {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr double kMicro = 1e-6;
 
 Nanoseconds nanoseconds(double seconds) {
-  return {std::max<std::int64_t>(1, std::llround(seconds * 1e9))};
+  return std::max(Nanoseconds{1}, seconds_to_nanoseconds(seconds));
 }
 
 std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, double seconds) {

@@ -1,7 +1,7 @@
 #include "sim/worker_sharing.h"
 
 #include <algorithm>
-#include <cmath>
+#include "sim/to_nanoseconds.h"
 
 namespace rehearse::sim {
 
@@ -13,7 +13,7 @@ WorkerSharing worker_sharing(const Cluster& cluster) {
     return std::max(1.0, tables.scalar(name).value_or(1));
   };
   const auto ns = [](std::optional<double> us) {
-    return static_cast<std::int64_t>(std::llround(std::max(0.0, us.value_or(0)) * 1e3));
+    return to_nanoseconds(std::max(0.0, us.value_or(0)) * 1e3).value;
   };
   sharing.matrix_products = factor("workers.matrix_products");
   sharing.attention = factor("workers.attention");
@@ -31,8 +31,7 @@ WorkerUse worker_use(const WorkerSharing& sharing, std::int64_t computing, doubl
   const double workers = sharing.workers;
   const double threads = shared * ranks;  // of which one computes as fast as alone
   const auto stretched = [workers](std::int64_t ns, double demand) {
-    return static_cast<std::int64_t>(
-        std::llround(static_cast<double>(ns) * std::max(1.0, demand / workers)));
+    return to_nanoseconds(static_cast<double>(ns) * std::max(1.0, demand / workers)).value;
   };
   WorkerUse use{.computing_ns = stretched(computing, threads),
                 .exchanging_ns = stretched(exchanging, groups)};
