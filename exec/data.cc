@@ -1,5 +1,7 @@
 #include "exec/data.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -46,8 +48,11 @@ Result<Data> Data::open(const std::string& source, std::int64_t vocabulary, std:
   data.vocabulary_ = vocabulary;
   data.seed_ = static_cast<std::uint64_t>(seed);
   if (source == "synthetic") return data;
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const Result<std::string> read = read_text_file(source, kMost);
+  // As text and as tokens of four bytes each.
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const std::int64_t most =
+      pages > 0 && page > 0 ? std::int64_t{pages} * page / 5 : std::int64_t{1} << 33;
+  const Result<std::string> read = read_text_file(source, most);
   if (!read) return read.error();
   const std::string& bytes = read.value();
   if (source.ends_with(".bin")) {

@@ -2,13 +2,15 @@
 // far it came: the line of an event is the number of newlines before that place.
 #include "schedules/json_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace rehearse {
@@ -16,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 200;
 constexpr std::size_t kMaxMembers = 10'000;  // of one object: keys are searched one by one
+// Of a document: a value takes a hundred bytes, its text may take two.
+constexpr std::size_t kMaxValues = 4'000'000;
 constexpr std::int64_t kMaxFile = std::int64_t{64} << 20;
 
 // Where the parser is; shared by all copies of the iterator.
@@ -174,6 +178,11 @@ class Builder {
     return true;
   }
   JsonValue* add(JsonKind kind) {
+    if (++values_ > kMaxValues) {
+      report_.fail(cursor_.line, "",
+                   "a document of more than " + std::to_string(kMaxValues) + " values");
+      return nullptr;
+    }
     JsonValue* at = &root_;
     if (!open_.empty()) {
       JsonValue& parent = *open_.back();
@@ -185,6 +194,7 @@ class Builder {
   }
   bool open(JsonKind kind) {
     JsonValue* at = add(kind);
+    if (at == nullptr) return false;
     if (open_.size() >= kMaxDepth) {
       report_.fail(at->line, "", "nested deeper than " + std::to_string(kMaxDepth) + " levels");
       return false;
@@ -212,6 +222,7 @@ class Builder {
   const Cursor& cursor_;
   JsonReport report_;
   JsonValue& root_;
+  std::size_t values_ = 0;
   std::vector<JsonValue*> open_;  // stable: a parent's vector grows only while it is the last
 };
 
@@ -261,25 +272,35 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
   return root;
 }
 
+// Opened without waiting: a pipe that nobody writes to would never come, and what it is can be seen
+// only then for sure.
 Result<std::string> read_text_file(const std::string& path, std::int64_t limit) {
-  std::error_code problem;
-  const std::filesystem::file_status status = std::filesystem::status(path, problem);
-  if (!std::filesystem::exists(status)) return Error{printable(path, 4096) + ": no such file"};
-  if (std::filesystem::is_directory(status))
-    return Error{printable(path, 4096) + ": is a directory, not a file"};
-  if (!std::filesystem::is_regular_file(status))
-    return Error{printable(path, 4096) + ": is not a regular file"};
-  const std::uintmax_t size = std::filesystem::file_size(path, problem);
-  if (problem) return Error{printable(path, 4096) + ": cannot be read"};
-  if (size > static_cast<std::uintmax_t>(limit)) {
-    return Error{printable(path, 4096) + ": larger than " + std::to_string(limit) + " bytes"};
+  const std::string shown = printable(path, 4096);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int problem = file < 0 ? errno : 0;
+  struct stat about {};
+  const bool known = file >= 0 ? fstat(file, &about) == 0 : ::stat(path.c_str(), &about) == 0;
+  const auto fail = [&](const std::string& what) {
+    if (file >= 0) ::close(file);
+    return Error{shown + ": " + what};
+  };
+  if (!known)
+    return fail(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG
+                    ? "no such file"
+                    : std::strerror(errno));
+  if (S_ISDIR(about.st_mode)) return fail("is a directory, not a file");
+  if (!S_ISREG(about.st_mode)) return fail("is not a regular file");
+  if (file < 0) return fail(std::string("cannot be read: ") + std::strerror(problem));
+  if (about.st_size > limit) return fail("larger than " + std::to_string(limit) + " bytes");
+  std::string text(static_cast<std::size_t>(about.st_size), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::read(file, text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(std::string("cannot be read: ") + std::strerror(errno));
+    if (got == 0) return fail("became shorter while it was read");
+    done += static_cast<std::size_t>(got);
   }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{printable(path, 4096) + ": cannot be read: " + std::strerror(errno)};
-  std::string text(size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  if (!in) return Error{printable(path, 4096) + ": cannot be read"};
+  ::close(file);
   return text;
 }
 

@@ -221,7 +221,7 @@ Fault read_columns(Trace& trace, std::span<const std::byte> file, std::span<cons
 }
 
 Result<Mapping> map_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return Error{path + ": cannot read: " + std::strerror(errno)};
   struct stat info {};
   if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {

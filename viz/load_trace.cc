@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -11,7 +13,21 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 34;  // 16 GiB: more is no trace
+// A file is read whole: no more than half of what this machine has.
+std::int64_t most_bytes() {
+  constexpr std::int64_t kMost = std::int64_t{1} << 34;  // 16 GiB: more is no trace
+  const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? std::min(kMost, std::int64_t{pages} * size / 2) : kMost;
+}
+
+#ifdef REHEARSE_ZLIB
+// What a profile of so many bytes inflates to at most. Traces shrink to a tenth or a thirtieth;
+// deflate itself allows a thousandth, which no trace is.
+std::size_t most_inflated(std::size_t compressed) {
+  constexpr std::size_t kTimes = 100, kSmall = std::size_t{16} << 20;
+  return std::min(static_cast<std::size_t>(most_bytes()), kSmall + kTimes * compressed);
+}
+#endif
 
 bool is_gzip(std::string_view bytes) {
   return bytes.substr(0, 2) == "\x1f\x8b";
@@ -24,7 +40,8 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
   std::string out;
   std::size_t fed = 0;
   int state = Z_OK;
-  while (state == Z_OK && out.size() < std::size_t{kMost}) {
+  const std::size_t most = most_inflated(bytes.size());
+  while (state == Z_OK && out.size() <= most) {
     if (stream.avail_in == 0) {  // avail_in has 32 bits
       const std::size_t piece = std::min<std::size_t>(bytes.size() - fed, 1u << 30);
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + fed));
@@ -33,7 +50,7 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
     }
     const std::size_t before = out.size();
     const std::size_t room =
-        std::max<std::size_t>(std::size_t{1} << 22, std::min<std::size_t>(before, 1u << 30));
+        std::clamp<std::size_t>(before, std::size_t{1} << 20, std::size_t{1} << 26);
     out.resize(before + room);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
     stream.avail_out = static_cast<uInt>(room);
@@ -45,6 +62,10 @@ Result<std::string> gunzip(const std::string& bytes, const std::string& path) {
     }
   }
   inflateEnd(&stream);
+  if (out.size() > most) {
+    return Error{path + ": " + std::to_string(bytes.size()) + " bytes inflate to more than " +
+                 std::to_string(most) + ": that is no trace"};
+  }
   if (state != Z_STREAM_END) return Error{path + ": the gzip stream is broken or cut short"};
   return out;
 }
@@ -56,7 +77,7 @@ Result<std::string> gunzip(const std::string&, const std::string& path) {
 
 // The text of a file, inflated; it begins like JSON.
 Result<std::string> read_json(const std::string& path) {
-  Result<std::string> text = read_text_file(path, kMost);
+  Result<std::string> text = read_text_file(path, most_bytes());
   if (!text) return text.error();
   if (is_gzip(text.value())) {
     text = gunzip(text.value(), path);

@@ -1,0 +1,121 @@
+// Inputs that would take this machine's memory or its patience: refused by one line before they do.
+// No input is waited for, whichever reader gets it.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#ifdef REHEARSE_ZLIB
+#include <zlib.h>
+#endif
+
+#include "exec/data.h"
+#include "exec/tensor_files.h"
+#include "schedules/hf_config.h"
+#include "schedules/json_reader.h"
+#include "schedules/scenario.h"
+#include "schedules/schedule_file.h"
+#include "sim/calibration.h"
+#include "sim/cluster.h"
+#include "sim/validation.h"
+#include "viz/import.h"
+
+namespace rehearse {
+namespace {
+namespace fs = std::filesystem;
+
+class Bounds : public testing::Test {
+ protected:
+  Bounds() {
+    char name[] = "/tmp/bounds_test.XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~Bounds() override { fs::remove_all(folder_); }
+  std::string folder_;
+};
+
+template <class T>
+std::string said(const Result<T>& result) {
+  return result ? "" : result.error().message;
+}
+
+// Every reader of files, by what it says of one.
+const std::vector<std::pair<const char*, std::function<std::string(const std::string&)>>> kReaders{
+    {"scenario", [](const std::string& p) { return said(read_scenario(p, {})); }},
+    {"model", [](const std::string& p) { return said(read_transformer(p)); }},
+    {"cluster", [](const std::string& p) { return said(sim::read_cluster({.path = p})); }},
+    {"calibration", [](const std::string& p) { return said(sim::read_calibration(p)); }},
+    {"validation", [](const std::string& p) { return said(sim::read_validation(p, {})); }},
+    {"schedule", [](const std::string& p) { return said(read_schedule_file(p)); }},
+    {"trace", [](const std::string& p) { return said(read_trace(p)); }},
+    {"any trace", [](const std::string& p) { return said(viz::load_trace(p)); }},
+    {"safetensors", [](const std::string& p) { return said(exec::TensorFiles::open(p)); }},
+    {"data", [](const std::string& p) { return said(exec::Data::open(p, 256, 1)); }},
+    {"text", [](const std::string& p) { return said(read_text_file(p, 1000)); }},
+};
+
+// A pipe that nobody writes to: opening it for reading would wait for ever, and swallow SIGTERM
+// where signals are wishes.
+TEST_F(Bounds, APipeIsNotWaitedFor) {
+  for (const char* name : {"/input.json", "/model.safetensors", "/x.safetensors.index.json"}) {
+    const std::string pipe = folder_ + name;
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0666), 0);
+    for (const auto& [reader, read] : kReaders) {
+      const std::string line = read(pipe);
+      EXPECT_NE(line.find("not a"), std::string::npos) << reader << ": " << line;
+      EXPECT_EQ(line.find('\n'), std::string::npos) << reader << ": " << line;
+    }
+  }
+}
+
+TEST_F(Bounds, FoldersAndWhatIsNotThereAreNamed) {
+  for (const auto& [reader, read] : kReaders) {
+    for (const std::string& path : {folder_, folder_ + "/none", folder_ + "/none/of/them"}) {
+      const std::string line = read(path);
+      EXPECT_TRUE(line.starts_with(path)) << reader << ": " << line;
+      EXPECT_EQ(line.find('\n'), std::string::npos) << reader << ": " << line;
+    }
+  }
+}
+
+// 4,000,001 numbers in 8 MB of text: a value takes a hundred bytes as a document. The reader stops
+// at the bound, so what follows it costs nothing.
+TEST_F(Bounds, ADocumentHasSoManyValuesAtMost) {
+  std::string text = "[";
+  for (int i = 0; i < 4'000'000; ++i) text += "1,";
+  const std::string more = text + "1]";
+  EXPECT_EQ(said(parse_json(more, "x.json")), "x.json:1: a document of more than 4000000 values");
+}
+
+#ifdef REHEARSE_ZLIB
+// 96 MiB of blanks in 93 kB: the format allows a thousandth. What a trace shrinks to is read.
+TEST_F(Bounds, ATraceThatInflatesBeyondReasonIsRefused) {
+  const std::string path = folder_ + "/bomb.json.gz";
+  const std::string blanks(1 << 20, ' ');
+  gzFile file = gzopen(path.c_str(), "wb1");
+  for (int i = 0; i < 96; ++i) gzwrite(file, blanks.data(), 1 << 20);
+  gzclose(file);
+  EXPECT_LT(fs::file_size(path), 500'000U);
+  const std::string line = said(viz::load_trace(path));
+  EXPECT_NE(line.find("bytes inflate to more than"), std::string::npos) << line;
+  EXPECT_NE(line.find("that is no trace"), std::string::npos) << line;
+  EXPECT_EQ(said(viz::load_trace("tests/data/viz/kineto_sample.json.gz")), "");
+}
+#endif
+
+// A sparse file as long as the disk takes: not read, since it would not fit.
+TEST_F(Bounds, DataThatWouldNotFitIsNotRead) {
+  const std::string path = folder_ + "/long.txt";
+  std::ofstream(path) << "x";
+  if (truncate(path.c_str(), off_t{1} << 42) != 0) GTEST_SKIP() << "no such long files here";
+  EXPECT_NE(said(exec::Data::open(path, 256, 1)).find("larger than"), std::string::npos);
+  EXPECT_NE(said(viz::load_trace(path)).find("larger than"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rehearse
