@@ -10,6 +10,8 @@
 namespace rehearse::sim {
 namespace {
 
+constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
+
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
@@ -199,7 +201,7 @@ class ProfileReader {
       if (letter != kLetters.end()) {
         ++sum.back().power[static_cast<std::size_t>(letter - kLetters.begin())];
       } else if (parsed.ec == std::errc() && parsed.ptr == word.data() + word.size() &&
-                 factor > 0) {
+                 factor > 0 && factor <= kMaxFactor && sum.back().factor <= kMaxFactor) {
         sum.back().factor *= factor;
       } else {
         report_.fail(member.line, key, "'" + std::string(word) + "' is no letter of a size");

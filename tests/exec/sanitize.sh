@@ -1,5 +1,5 @@
 #!/bin/bash
-# The executor under sanitizers: a part of the matrix with two workers, the given tests, runs of
+# Under sanitizers: a part of the matrix with two workers, the given tests, runs of
 # several processes and their faults. Any report is a failure.
 # Usage: sanitize.sh BIN TEST..., BIN a folder of programs built with sanitizers, in the project's root.
 # ThreadSanitizer of g++ 12 wants fewer random bits in addresses than newer kernels use.

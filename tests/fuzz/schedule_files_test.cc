@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "schedules/compute_timing.h"
 #include "schedules/passes/lower.h"
 #include "schedules/registry.h"
+#include "tests/fuzz/mutator.h"
 #include "tests/schedules/example_case.h"
 
 namespace rehearse {
@@ -45,74 +45,8 @@ std::vector<std::string> seeds() {
   return seeds;
 }
 
-class Mutator {
- public:
-  explicit Mutator(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
-
-  std::string next() {
-    std::string text = seeds_[below(seeds_.size())];
-    for (std::size_t edits = below(4); edits > 0; --edits) edit(text);
-    return text;
-  }
-
- private:
-  std::size_t below(std::size_t n) { return n == 0 ? 0 : random_() % n; }
-  // A run of characters: often one cell.
-  std::pair<std::size_t, std::size_t> cell(const std::string& text) {
-    const std::size_t at = below(text.size());
-    const std::size_t begin = text.find_last_of(",\n\"", at);
-    const std::size_t from = begin == std::string::npos ? 0 : begin + 1;
-    const std::size_t end = text.find_first_of(",\n\"", from);
-    return {from, end == std::string::npos ? text.size() : end};
-  }
-  void edit(std::string& text) {
-    static constexpr std::string_view kBytes =
-        "0123456789FBIWR_SENDRCV.,;:()[]{}<>\"\n\r \t-+exn\\\0\xFF";
-    if (text.empty()) text = "0F0";
-    switch (below(7)) {
-      case 0:
-        text[below(text.size())] = kBytes[below(kBytes.size())];
-        break;
-      case 1:
-        text.insert(below(text.size()), 1, kBytes[below(kBytes.size())]);
-        break;
-      case 2:
-        text.erase(below(text.size()), 1 + below(8));
-        break;
-      case 3:
-        text.resize(below(text.size()));
-        break;
-      case 4: {  // two cells change places: the order is what proofs are about
-        const auto [a, a_end] = cell(text);
-        const auto [b, b_end] = cell(text);
-        if (a_end > b || a >= b) break;
-        const std::string first = text.substr(a, a_end - a), second = text.substr(b, b_end - b);
-        text.replace(b, second.size(), first);
-        text.replace(a, first.size(), second);
-        break;
-      }
-      case 5: {  // a cell is doubled or lost
-        const auto [begin, end] = cell(text);
-        if (below(2) == 0) {
-          text.insert(begin, text.substr(begin, end - begin) + ",");
-        } else {
-          text.erase(begin, end - begin);
-        }
-        break;
-      }
-      default: {  // a number becomes another
-        const std::size_t at = text.find_first_of("0123456789", below(text.size()));
-        if (at != std::string::npos) text[at] = static_cast<char>('0' + below(10));
-      }
-    }
-  }
-
-  std::vector<std::string> seeds_;
-  std::mt19937_64 random_{20260721};
-};
-
 TEST(ScheduleFiles, AnyBytesAreAnsweredForASecond) {
-  Mutator mutator(seeds());
+  testing::Mutator mutator(seeds());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   std::int64_t tried = 0, read = 0;
   while (std::chrono::steady_clock::now() < end) {
