@@ -121,7 +121,7 @@ def main():
         pathlib.Path(options.state).write_text(json.dumps(state))
     cases = [case for case in state["cases"] if case["times"]]
     runs = max(len(case["times"]) for case in cases)
-    table = [f"| model | layout | predicted | measured | fastest … slowest of {runs} | error | memory |",
+    table = [f"| model | layout | predicted | measured | fastest … slowest of {runs} | error | arenas |",
              "|---|---|--:|--:|--:|--:|---|"]
     errors = {}
     for case in cases:
@@ -130,7 +130,7 @@ def main():
         errors.setdefault(case["model"], []).append(abs(error))
         table.append(f"| {case['model']} | {case['layout']} | {predicted * 1e3:.1f} ms | {median * 1e3:.1f} ms | "
                      f"{min(case['times']) * 1e3:.1f} … {max(case['times']) * 1e3:.1f} ms | {100 * error:+.1f} % | "
-                     f"{'to the byte' if case['exact'] else 'DIFFERS'} |")
+                     f"{'as planned' if case['exact'] else 'DIFFERS'} |")
     commit = output(["git", "rev-parse", "--short", "HEAD"]).strip()
     within = "; ".join(f"{model}: {sum(e <= 0.15 for e in list_)} of {len(list_)} layouts within 15 %, mean "
                        f"{100 * statistics.mean(list_):.1f} %, largest {100 * max(list_):.1f} %"

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/run_device.h"
 #include "cli/run_files.h"
+#include "cli/run_memory.h"
 #include "cli/run_processes.h"
 #include "cli/run_report.h"
 #include "cli/stop_signals.h"
@@ -36,6 +37,7 @@ struct Options {
   int threads = 0;
   double timeout = 600;
   bool dry_run = false, json = false;
+  exec::ProcessMemory program;  // this process's, before anything was read
 };
 
 int fail(const std::string& message, int code = kBadInput) {
@@ -68,20 +70,37 @@ Result<Scenario> read(const Options& options, const RunDevice& device) {
   return scenario;
 }
 
-// What this machine has; 0 where it does not say.
-std::int64_t physical_memory() {
-  const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0 ? static_cast<std::int64_t>(pages) * size : 0;
-}
-
 Result<sim::Prediction> predict(const Scenario& scenario) {
   const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
   if (!cluster) return cluster.error();
   return sim::predict(scenario, cluster.value());
 }
 
+// Threads of a process: its share of the machine, at most one per rank.
+int workers_of(const Options& options, const Plan& plan, std::int32_t processes,
+               std::int32_t processes_here) {
+  if (options.threads > 0) return options.threads;
+  const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, std::min(hardware / processes_here, plan.gpus() / processes));
+}
+
+// What the processes will hold in memory.
+ResidentPlan plan_memory(const Options& options, const Scenario& scenario, const Plan& plan,
+                         const Schedule& schedule, std::int32_t processes,
+                         std::int32_t processes_here, bool launched) {
+  return exec::plan_resident(scenario.model, plan, schedule,
+                             {.processes = processes,
+                              .launched = launched,
+                              .workers = workers_of(options, plan, processes, processes_here),
+                              .data_tokens = data_tokens(scenario.train.data),
+                              .checkpoints = !options.checkpoint.empty(),
+                              .program = options.program,
+                              .now = exec::process_memory()});
+}
+
 // Of a run in so many processes of this machine.
-int dry_run(const Options& options, const Scenario& scenario, std::int32_t processes) {
+int dry_run(const Options& options, const Scenario& scenario, const RunDevice& device,
+            std::int32_t processes) {
   const auto begin = std::chrono::steady_clock::now();
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
@@ -94,6 +113,10 @@ int dry_run(const Options& options, const Scenario& scenario, std::int32_t proce
   Result<sim::Prediction> made = sim::predict(scenario, cluster);
   if (!made) return fail(options.scenario + ": " + made.error().message);
   sim::Prediction prediction = std::move(made).value();
+  if (!device.cuda()) {
+    prediction.resident = plan_memory(options, scenario, prediction.plan, prediction.schedule,
+                                      processes, processes, processes > 1);
+  }
   if (!options.trace.empty()) {
     const Result<> written =
         write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);
@@ -107,7 +130,7 @@ int dry_run(const Options& options, const Scenario& scenario, std::int32_t proce
   return kDone;
 }
 
-// Planned is used: what the executor counted over the addresses of its ops is the plan's figure.
+// The plan, checked: the largest sum alive over the addresses of its ops is the plan's figure.
 Result<> memory_as_planned(const Measurement& measurement) {
   for (std::size_t row = 0; row < measurement.counted.size(); ++row) {
     if (measurement.counted[row] == measurement.schedule->live_peak_bytes[row].value) continue;
@@ -116,15 +139,6 @@ Result<> memory_as_planned(const Measurement& measurement) {
                  std::to_string(measurement.schedule->live_peak_bytes[row].value)};
   }
   return {};
-}
-
-// Whether this machine has room for so many of the plan's ranks.
-Result<> enough_memory(const Scenario& scenario, const Schedule& schedule, std::int32_t ranks) {
-  const std::int64_t needed = exec::arena_bytes(schedule) / scenario.plan.gpus() * ranks;
-  const std::int64_t there = physical_memory();
-  if (there == 0 || needed <= there) return {};
-  return Error{"the arenas of its " + std::to_string(ranks) + " ranks take " +
-               std::to_string(needed) + " bytes, this machine has " + std::to_string(there)};
 }
 
 // First weights, or those of --resume; where the run goes on.
@@ -180,13 +194,6 @@ Result<> write_checkpoint(const Options& options, const Scenario& scenario,
                .infeasible = true};
 }
 
-// Threads of this process: its share of the machine, at most one per rank.
-int workers_of(const Options& options, const Scenario& scenario, const Processes& all) {
-  if (options.threads > 0) return options.threads;
-  const int hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, std::min(hardware / all.here(), scenario.plan.gpus() / all.count()));
-}
-
 // Files that a run writes or needs, before anything is computed.
 Result<> prepare_files(const Options& options, const Processes& all) {
   if (!all.first()) return {};
@@ -196,17 +203,19 @@ Result<> prepare_files(const Options& options, const Processes& all) {
 
 int perform(const Options& options, const Scenario& scenario, const Schedule& schedule,
             const RunDevice& device, Processes& all) {
-  // Tensors that are filled once and written to the arena go back to the system (main keeps what
-  // schedules need).
+  // Sums of large arrays that other processes send go back to the system (main keeps what schedules
+  // need).
   mallopt(M_MMAP_THRESHOLD, 1 << 27);
   const StopSignals signals;
   const std::string where = options.scenario + ": ";
-  const Result<> room =
-      device.cuda()
-          ? Result<>()  // its arenas are on the GPU
-          : enough_memory(scenario, schedule, scenario.plan.gpus() / all.count() * all.here());
-  if (!room) {
-    return all.fail(where + room.error().message, kRunFailed);
+  std::optional<ResidentPlan> resident;  // on a GPU its arenas are there
+  if (!device.cuda()) {
+    resident = plan_memory(options, scenario, scenario.plan, schedule, all.count(), all.here(),
+                           all.launched());
+    std::string warning;
+    const Result<> room = enough_memory(*resident, all.here(), all.count(), warning);
+    if (!room) return all.fail(where + room.error().message, kRunFailed);
+    if (all.first() && !warning.empty()) print_error(where + warning);
   }
   const Result<exec::Data> data =
       exec::Data::open(scenario.train.data, scenario.model.vocabulary, scenario.train.seed);
@@ -214,11 +223,13 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   if (const Result<> good = prepare_files(options, all); !good)
     return all.fail(good.error().message, kBadInput);
 
-  const int workers = workers_of(options, scenario, all);
-  const Result<std::unique_ptr<exec::Backend>> opened =
+  const int workers = workers_of(options, scenario.plan, all.count(), all.here());
+  malloc_trim(0);  // what reading and lowering needed
+  Result<std::unique_ptr<exec::Backend>> opened =
       device.make_backend(scenario.plan, schedule, all.local(), options.timeout);
   if (!opened) return all.fail(where + opened.error().message, kRunFailed);
-  exec::Backend& backend = *opened.value();
+  std::unique_ptr<exec::Backend> held = std::move(opened).value();
+  exec::Backend& backend = *held;
   Result<std::unique_ptr<exec::Communicator>> nccl = std::unique_ptr<exec::Communicator>();
   if (device.cuda() && all.count() > 1) {
     nccl = device.make_nccl(backend, scenario.plan, schedule, all.number(), all.count(),
@@ -226,13 +237,14 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
                             [&all](const std::string& own) { return all.share(own); });
     if (!nccl) return all.fail(where + nccl.error().message, kRunFailed);
   }
-  exec::Communicator* communicator =
-      nccl.value() != nullptr ? nccl.value().get() : all.communicator();
+  std::unique_ptr<exec::Communicator> own = std::move(nccl).value();
+  exec::Communicator* communicator = own != nullptr ? own.get() : all.communicator();
   Result<std::unique_ptr<exec::Interpreter>> made = exec::Interpreter::create(
       scenario.model, scenario.plan, schedule, backend,
       {.workers = workers, .communicator = communicator, .observer = all.observer()});
   if (!made) return all.fail(where + made.error().message, kBadInput);
-  exec::Interpreter& process = *made.value();
+  std::unique_ptr<exec::Interpreter> interpreter = std::move(made).value();
+  exec::Interpreter& process = *interpreter;
   const Result<exec::TrainFrom> from = begin(options, scenario, process, all.first());
   if (!from) return all.fail(from.error().message, kBadInput);
   Metrics metrics;
@@ -246,7 +258,8 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
       .backend = std::string(backend.name()),
       .device = std::string(backend.device()) +
                 (device.cuda() ? " (" + device.describe() + ")" : std::string()),
-      .workers = workers};
+      .workers = workers,
+      .resident = std::move(resident)};
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     measurement.counted.push_back(process.peak_bytes({row}));
   }
@@ -272,7 +285,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!steps) {
     const bool diverged = steps.error().infeasible;
-    if (nccl.value() != nullptr && nccl.value()->waited_in_vain()) all.suspect_others();
+    if (own != nullptr && own->waited_in_vain()) all.suspect_others();
     return all.fail(where + (diverged ? "training " : "") + steps.error().message,
                     diverged ? kNo : kRunFailed);
   }
@@ -288,6 +301,10 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     return all.fail(good.error().message, kRunFailed);
   if (const Result<> good = all.gather(process, measurement); !good)
     return all.fail(good.error().message, kRunFailed);
+  // The report's own tables need not lie beside the arenas.
+  interpreter.reset();
+  own.reset();
+  held.reset();
   if (all.first()) {
     const Trace trace = measured_trace(measurement);
     if (!options.trace.empty()) {
@@ -344,9 +361,13 @@ int run_in_processes(const Options& options, const Scenario& scenario, const Sch
         {.steps = scenario.train.steps, .timeout_s = options.timeout, .flight = options.flight});
     if (!joined) return all.fail("run: " + joined.error().message, kRunFailed);
   } else if (processes > 1) {
-    const Result<> room =
-        device.cuda() ? Result<>() : enough_memory(scenario, schedule, scenario.plan.gpus());
-    if (!room) return fail(options.scenario + ": " + room.error().message, kRunFailed);
+    if (!device.cuda()) {
+      std::string said_later;  // by process 0
+      const Result<> room = enough_memory(
+          plan_memory(options, scenario, scenario.plan, schedule, processes, processes, true),
+          processes, processes, said_later);
+      if (!room) return fail(options.scenario + ": " + room.error().message, kRunFailed);
+    }
     return exec::launch_processes({.processes = processes,
                                    .plan = &scenario.plan,
                                    .schedule = &schedule,
@@ -388,7 +409,11 @@ int run(const Options& options) {
   if (!options.data.empty()) scenario.train.data = options.data;
   const Result<std::int32_t> processes = processes_of(options, scenario, launch.value());
   if (!processes) return fail(processes.error().message);
-  if (options.dry_run) return speaks ? dry_run(options, scenario, processes.value()) : kDone;
+  if (options.dry_run) {
+    return speaks ? dry_run(options, scenario, device.value(), processes.value()) : kDone;
+  }
+  // One heap for all threads: what one has given back another takes.
+  mallopt(M_ARENA_MAX, 1);
 
   if (scenario.plan.micro_batch_auto) {  // the one that the prediction would choose
     Result<sim::Prediction> predicted = predict(scenario);
@@ -453,7 +478,10 @@ void add_run(CLI::App& app, int& exit_code) {
       "  REHEARSE_CUDA_ATTENTION=mma|wgmma  bf16 attention by that, not by the faster; say: tells "
       "it\n\n"
       "Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
-  command->callback([options, &exit_code] { exit_code = run(*options); });
+  command->callback([options, &exit_code] {
+    options->program = exec::process_memory();
+    exit_code = run(*options);
+  });
 }
 
 }  // namespace rehearse::cli

@@ -1,5 +1,7 @@
 #include "cli/run_processes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -15,6 +17,9 @@ std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
                          std::int64_t clock_offset) {
   exec::WireWriter out;
   out.number(process.began_ns() + clock_offset);
+  const exec::ProcessMemory memory = exec::process_memory();
+  out.number(memory.peak).number(memory.resident).number(memory.files).number(memory.shared);
+  out.number(memory.machine);
   out.number(static_cast<std::uint32_t>(m.steps.size()));
   for (const exec::StepReport& step : m.steps)
     out.number(static_cast<std::int64_t>(step.seconds * 1e9));
@@ -43,6 +48,11 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
   for (const std::string& result : results) {
     exec::WireReader in(result);
     const std::int64_t shift = in.number<std::int64_t>() - zero;
+    exec::ProcessMemory memory;
+    for (std::int64_t* to :
+         {&memory.peak, &memory.resident, &memory.files, &memory.shared, &memory.machine})
+      *to = in.number<std::int64_t>();
+    m.memory.push_back(memory);
     const auto steps = in.number<std::uint32_t>();
     if (steps != m.steps.size()) return false;
     for (exec::StepReport& step : m.steps) {
@@ -146,6 +156,7 @@ Result<> Processes::gather(const exec::Interpreter& process, Measurement& measur
   if (!group_) {
     measurement.start = process.start();
     measurement.end = process.end();
+    measurement.memory = {exec::process_memory()};
     return {};
   }
   const std::string mine = result_bytes(process, measurement, group_->clock_offset_ns());
@@ -158,6 +169,7 @@ Result<> Processes::gather(const exec::Interpreter& process, Measurement& measur
     results.push_back(std::move(result).value());
   }
   if (!merge(results, measurement)) return Error{"the processes' measurements do not fit together"};
+  if (launched()) measurement.memory.push_back(exec::process_memory(getppid()));
   return {};
 }
 

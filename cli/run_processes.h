@@ -37,6 +37,8 @@ class Processes {
   bool first() const { return group_ == nullptr || group_->launch().process == 0; }
   // on this machine
   int here() const { return group_ == nullptr ? 1 : group_->launch().local_processes; }
+  // by a launcher of ours
+  bool launched() const { return group_ != nullptr && group_->launch().launched(); }
   int count() const { return group_ == nullptr ? 1 : group_->launch().processes; }
   // What the interpreter gets; null when alone.
   exec::Communicator* communicator() const { return communicator_.get(); }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/run_memory.h"
 #include "exec/meeting_times.h"
 #include "schedules/mesh.h"
 #include "schedules/trace_inside.h"
@@ -19,11 +20,6 @@ using Json = nlohmann::ordered_json;
 
 Json finite(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-std::string bytes_text(std::int64_t value) {
-  const double b = static_cast<double>(value);
-  return b >= 1e9 ? fmt::format("{:.2f} GB", b * 1e-9) : fmt::format("{:.2f} MB", b * 1e-6);
 }
 
 std::string with_commas(std::int64_t value) {
@@ -148,6 +144,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   json["bubble_causes_s"] = std::move(seconds);
   json["bubble_causes_ns"] = std::move(nanoseconds);
   json["peak_planned_bytes"] = m.peak_planned();
+  json["peak_measured_bytes"] = m.peak_measured() > 0 ? Json(m.peak_measured()) : Json(nullptr);
   Json rows = Json::array();
   std::int64_t arena = 0;
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
@@ -162,6 +159,19 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
                     {"peak_reserved_bytes", arena}, {"peak_device_bytes", arena},
                     {"ranks", std::move(rows)}};
+  if (m.resident) {
+    json["memory"]["arenas_bytes"] = m.resident->arenas;
+    Json outside = Json::object();
+    for (const ResidentPlan::Item& item : m.resident->outside) outside[item.key] = item.bytes;
+    json["memory"]["outside_arenas"] = std::move(outside);
+    json["memory"]["planned_resident_bytes"] = m.resident->total();
+  }
+  Json processes = Json::array();
+  for (const exec::ProcessMemory& one : m.memory) {
+    processes.push_back(
+        {{"peak_bytes", one.peak}, {"files_bytes", one.files}, {"shared_bytes", one.shared}});
+  }
+  json["memory"]["processes"] = std::move(processes);
   if (m.gpu) {  // by cudaMemGetInfo, by the executor's own count, and the rest: the context
     json["memory"]["gpu"] = {
         {"taken_bytes", m.gpu->memory_bytes - m.gpu->free_bytes},
@@ -209,16 +219,16 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                   100 * summary_of(trace).bubble_ratio());
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });
-  text +=
-      fmt::format("memory per rank\n  {:<10} {:>16} {:>16} {:>16}{}\n", "position", "planned [B]",
-                  "counted [B]", "arena [B]", host ? fmt::format(" {:>16}", "host [B]") : "");
+  text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}\n", "position", "planned", "arena",
+                      host ? fmt::format(" {:>12}", "host") : "");
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
     text += fmt::format(
-        "  {:<10} {:>16} {:>16} {:>16}{}\n", m.schedule->rows[r].position.value,
-        with_commas(m.schedule->live_peak_bytes[r].value), with_commas(m.counted[r]),
-        with_commas(m.schedule->arena_bytes[r].value),
-        host ? fmt::format(" {:>16}", with_commas(m.schedule->host_bytes[r].value)) : "");
+        "  {:<10} {:>12} {:>12}{}\n", m.schedule->rows[r].position.value,
+        bytes_text(m.schedule->live_peak_bytes[r].value),
+        bytes_text(m.schedule->arena_bytes[r].value),
+        host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "");
   }
+  if (m.resident) text += resident_text(*m.resident, m.peak_measured());
   return text;
 }
 

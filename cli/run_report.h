@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "exec/gpu_facts.h"
+#include "exec/process_memory.h"
 #include "exec/train.h"
+#include "schedules/resident_memory.h"
 #include "schedules/scenario.h"
 #include "schedules/trace.h"
 
@@ -17,7 +19,7 @@ struct Measurement {
   const Scenario* scenario = nullptr;  // with the plan that ran; REQUIRES: outlives it
   const Schedule* schedule = nullptr;
   std::vector<exec::StepReport> steps;
-  std::vector<std::int64_t> counted;  // per row: largest live sum that the executor counted [B]
+  std::vector<std::int64_t> counted;  // per row: largest live sum over its ops' addresses [B]
   std::string backend = "cpu";        // or "cuda"
   std::string device;                 // the instruction set; the GPU and its libraries
   int workers = 1;                    // threads of each process
@@ -28,8 +30,12 @@ struct Measurement {
   double step_seconds() const;  // mean of the steps after the first (of the only one)
   // Of the first process's GPU, after the last step; empty on the CPU.
   std::optional<exec::GpuFacts> gpu;
-  std::int64_t peak_counted() const;  // the largest over rows [B]
+  std::optional<ResidentPlan> resident;     // what was planned to be in memory; none on a GPU
+  std::vector<exec::ProcessMemory> memory;  // of every process, a launcher's last, at the end
+  std::int64_t peak_counted() const;        // the largest over rows [B]
   std::int64_t peak_planned() const;
+  // Resident memory of all processes, as the system counts it; 0: it does not say [B].
+  std::int64_t peak_measured() const { return exec::peak_together(memory); }
 };
 
 // The last step, with the op ids of the prediction, why compute streams were idle, and the bytes

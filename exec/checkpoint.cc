@@ -309,6 +309,11 @@ Result<> Checkpoint::load(Interpreter& run) const {
     if (state_.digests.empty() || !sound || !checked.insert(tensor.info).second) return;
     sound = check_tensor(*tensor.file, *tensor.info, state_.digests);
   };
+  std::int64_t parts = 0;
+  const auto forget_at_times = [&] {
+    if (++parts % 64 != 0) return;  // 16 MiB
+    for (const TensorFiles& files : files_) files.forget();
+  };
   for (const StoredBucket& stored : run.stored()) {
     // Elements [begin, end) of the bucket; 0 where the vocabulary is padded.
     const auto read = [&](const std::vector<TensorFiles::Tensor>& from, std::size_t skip,
@@ -327,17 +332,18 @@ Result<> Checkpoint::load(Interpreter& run) const {
     };
     for_each_part(stored.first, stored.last, [&](std::int64_t begin, std::int64_t end) {
       write_parameters(local.backend, stored, begin, read(parameters_, 0, begin, end));
+      forget_at_times();
     });
     if (stored.m != nullptr && has_optimizer()) {
       for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
         write_state(local.backend, stored, stored.m, begin, read(moments_, 0, begin, end));
         write_state(local.backend, stored, stored.v, begin,
                     read(moments_, list.tensors.size(), begin, end));
+        forget_at_times();
       });
     } else {
       clear_state(local.backend, stored);
     }
-    for (const TensorFiles& files : files_) files.forget();
     if (!sound) return sound;
   }
   return {};

@@ -1,5 +1,6 @@
 #include "exec/checkpoint_digests.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -21,13 +22,14 @@ std::string hex(std::uint32_t sum) {
 
 // A file's part, in pieces that do not stay in this process's memory.
 std::uint32_t sum_of(const SafetensorsFile& file, std::span<const std::byte> bytes) {
-  constexpr std::size_t kPiece = std::size_t{1} << 24;
   std::uint32_t sum = 0;
-  for (; bytes.size() > kPiece; bytes = bytes.subspan(kPiece)) {
-    sum = crc32c(bytes.first(kPiece), sum);
+  while (!bytes.empty()) {
+    const std::size_t piece = std::min(bytes.size(), kDigestPiece);
+    sum = crc32c(bytes.first(piece), sum);
+    bytes = bytes.subspan(piece);
     file.forget();
   }
-  return crc32c(bytes, sum);
+  return sum;
 }
 
 std::uint32_t sum_of(std::string_view text) {

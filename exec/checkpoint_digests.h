@@ -13,6 +13,9 @@
 
 namespace rehearse::exec {
 
+// Of a file so much is in memory while it is read [B].
+inline constexpr std::size_t kDigestPiece = std::size_t{1} << 24;
+
 struct FileDigest {
   std::uint32_t header = 0;
   std::map<std::string, std::uint32_t, std::less<>> tensors;

@@ -362,6 +362,23 @@ Result<> Composition::perform() {
 
 }  // namespace
 
+std::int64_t scratch_bytes(OpKind kind, std::int64_t bytes, std::int32_t members, std::int32_t here,
+                           std::int32_t processes) {
+  const std::int64_t away = members - here;
+  if (processes < 2 || away == 0) return 0;
+  const std::int64_t slice = (bytes + processes - 1) / processes;
+  switch (kind) {
+    case OpKind::AllReduce:
+      return away * (bytes <= kSmall || members == 2 ? bytes : slice);
+    case OpKind::ReduceScatter:
+      return here * away * (bytes / members);
+    case OpKind::Reduce:  // who is not the root has its own sum too
+      return bytes > kSmall && processes > 2 ? (away + 1) * slice : away * bytes;
+    default:
+      return 0;
+  }
+}
+
 Result<> compose(const Exchange& exchange, std::int32_t process, std::int32_t ranks_per_process,
                  const Move& move) {
   return Composition(exchange, process, ranks_per_process, move).perform();

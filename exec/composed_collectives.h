@@ -34,4 +34,9 @@ struct Message {
 Result<> compose(const Exchange& exchange, std::int32_t process, std::int32_t ranks_per_process,
                  const std::function<Result<>(std::span<const Message>)>& move);
 
+// What compose() takes beside the arrays at most [B]: arrays of `bytes` (the whole) of `members`
+// ranks, of which `here` are in this process, of `processes` that have any.
+std::int64_t scratch_bytes(OpKind kind, std::int64_t bytes, std::int32_t members, std::int32_t here,
+                           std::int32_t processes);
+
 }  // namespace rehearse::exec

@@ -1,4 +1,5 @@
-// What the plan's arenas really hold, counted over the addresses that ops use.
+// The arena plan, checked over the addresses that ops use: the plan once more, not a measurement
+// (exec/process_memory.h measures).
 #include <map>
 
 #include "exec/rank_state.h"

@@ -72,7 +72,8 @@ class Interpreter {
   const std::vector<Nanoseconds>& start() const;
   const std::vector<Nanoseconds>& end() const;
   std::int64_t began_ns() const;  // on this machine's steady clock
-  // Largest sum of live bytes of a rank of the row, counted over the addresses that its ops use.
+  // Largest sum of live bytes of a rank of the row, by the plan: counted before the first step over
+  // the addresses that its ops use.
   std::int64_t peak_bytes(Row row) const { return peak_[row.index()]; }
 
  private:

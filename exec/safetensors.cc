@@ -19,9 +19,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are copied as they lie");
 
-constexpr std::size_t kLength = 8;                 // [B] of the header's length
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // [B], the format's own limit
-constexpr std::int64_t kWaiting = 1 << 18;         // [elements] gathered before they are written
+constexpr std::size_t kLength = 8;                  // [B] of the header's length
+constexpr std::uint64_t kMaxHeader = 100'000'000;   // [B], the format's own limit
+constexpr std::int64_t kWaiting = kFileBuffer / 4;  // [elements]
 
 struct Type {
   std::string_view name;

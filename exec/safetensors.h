@@ -69,6 +69,8 @@ class SafetensorsFile {
   std::unique_ptr<const std::byte[], Unmap> memory_;
 };
 
+inline constexpr std::int64_t kFileBuffer = 1 << 20;  // [B] gathered before they are written
+
 // Writes elements of an F32 file, in any order, from any number of processes.
 class SafetensorsWriter {
  public:

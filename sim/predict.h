@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/resident_memory.h"
 #include "schedules/scenario.h"
 #include "schedules/schedule.h"
 #include "sim/bubbles.h"
@@ -47,6 +48,8 @@ struct Prediction {
   double energy_j = 0;
   std::int32_t gpus = 1;
   double wall_s = 0;  // filled by the caller: sim reads no clock
+  // Of this very machine's processes, for a run on it; filled by the caller, too.
+  std::optional<ResidentPlan> resident;
 
   double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
   double bubble_ratio() const {

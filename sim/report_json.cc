@@ -91,6 +91,13 @@ Json memory_json(const Prediction& p) {
                        {"context", rank.parts.context}}}});
   }
   json["ranks"] = std::move(ranks);
+  if (p.resident) {
+    json["arenas_bytes"] = p.resident->arenas;
+    Json outside = Json::object();
+    for (const ResidentPlan::Item& item : p.resident->outside) outside[item.key] = item.bytes;
+    json["outside_arenas"] = std::move(outside);
+    json["planned_resident_bytes"] = p.resident->total();
+  }
   return json;
 }
 

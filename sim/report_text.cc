@@ -110,6 +110,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                         100 * s / p.step_s);
   }
   text += memory_lines(p);
+  if (p.resident) text += '\n' + resident_text(*p.resident);
   text += fmt::format(
       "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
       "{}\n",

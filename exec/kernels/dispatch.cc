@@ -29,6 +29,10 @@ std::string_view instruction_set() {
   return kernels().name;
 }
 
+std::int64_t kernel_room_bytes(std::int64_t head_dim) {
+  return kernels().room_bytes(head_dim);
+}
+
 void linear(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w,
             float* y) {
   kernels().linear_bias(m, n, k, x, w, nullptr, y);

@@ -25,5 +25,7 @@ void linear_weight(std::int64_t m, std::int64_t n, std::int64_t k, const float* 
                    float* dw);
 
 std::string_view instruction_set();  // "avx512", "avx2", "baseline"
+// What a thread keeps of a product's and an attention's operands [B].
+std::int64_t kernel_room_bytes(std::int64_t head_dim);
 
 }  // namespace rehearse::exec
