@@ -64,9 +64,10 @@ Result<Scenario> read(const Options& options, const RunDevice& device) {
   }
   how.overrides.push_back("plan.runtime=rehearse");
   Result<Scenario> again = read_scenario(options.scenario, how);
-  if (!again || said.empty()) return again;
+  if (!again) return again;
   Scenario scenario = std::move(again).value();
-  scenario.warnings.push_back(said);
+  if (!said.empty()) scenario.warnings.push_back(said);
+  scenario.run_notes = first.value().run_notes;  // of what the files say, not of what is run
   return scenario;
 }
 
@@ -397,13 +398,16 @@ int run(const Options& options) {
   Result<Scenario> scenario_read = read(options, device.value());
   if (!scenario_read) return fail(scenario_read.error().message);
   Scenario scenario = std::move(scenario_read).value();
+  if (!scenario.unperformed.empty()) return fail(not_performed(scenario.unperformed).message);
   const bool speaks = !launch.value() || (launch.value()->process == 0 && !launched);
   if (scenario.plan.offload != OffloadMode::None && !device.value().cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");
   }
-  for (const std::string& warning : scenario.warnings) {
-    if (speaks) print_error(warning);
+  for (const auto* lines : {&scenario.warnings, &scenario.run_notes, &scenario.model_notes}) {
+    for (const std::string& line : *lines) {
+      if (speaks) print_error(line);
+    }
   }
   if (options.steps > 0) scenario.train.steps = options.steps;
   if (!options.data.empty()) scenario.train.data = options.data;

@@ -189,6 +189,12 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   json["grad_norms"] = std::move(norms);
   json["learning_rates"] = std::move(rates);
   json["step_times_s"] = std::move(times);
+  Json notes = Json::array();
+  for (const auto* lines :
+       {&m.scenario->warnings, &m.scenario->run_notes, &m.scenario->model_notes}) {
+    for (const std::string& line : *lines) notes.push_back(line);
+  }
+  json["notes"] = std::move(notes);
   json["schedule_hash"] = content_hash(*m.schedule);
   json["plan"] = Json::parse(plan_json(plan, 0));
   return json.dump(2) + "\n";

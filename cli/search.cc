@@ -181,6 +181,9 @@ int search(const Options& options) {
           for (const std::string& warning : one.result.warnings) {
             std::fprintf(stderr, "rehearse: warning: %s\n", warning.c_str());
           }
+          for (const std::string& note : space.value().base.notes()) {
+            std::fprintf(stderr, "rehearse: note: %s\n", note.c_str());
+          }
         }
         report.cases.push_back(std::move(one));
       }

@@ -53,7 +53,8 @@ VocabularyShape OpCursor::State::vocabulary() const {
   const std::int64_t columns = shared.shape.vocabulary, first = coordinate * columns;
   return {.columns = columns,
           .valid = std::clamp<std::int64_t>(shared.model.vocabulary - first, 0, columns),
-          .first = first};
+          .first = first,
+          .frozen = shared.model.padding_token};
 }
 
 std::int64_t OpCursor::State::chunk_rows(const Node& n) const {

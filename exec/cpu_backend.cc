@@ -255,7 +255,8 @@ class CpuBackend final : public Backend {
   void embed_backward(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
                       const void* dy, const VocabularyShape& shape, std::int32_t* order,
                       float* d_table) override {
-    exec::embed_backward(tokens, h, ids, f(dy), shape.first, shape.columns, order, d_table);
+    exec::embed_backward(tokens, h, ids, f(dy), shape.first, shape.columns, order, d_table,
+                         shape.frozen);
   }
   void row_maxima(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
                   float* maxima) override {

@@ -11,8 +11,6 @@
 namespace rehearse::exec {
 namespace {
 
-constexpr double kDeviation = 0.02;
-
 enum class Rule : std::uint8_t { Zero, One, Normal, Residual };
 
 // Roles by the ends of Hugging Face's names (parameters.cc), or our own where a family has none.
@@ -53,8 +51,10 @@ std::function<double(const std::string&, std::int64_t)> initial_values(const Tra
     Rule rule = Rule::Zero;
     std::uint64_t key = 0;
   };
-  const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers));
-  return [residual, seed, at = Tensor{}](const std::string& name, std::int64_t element) mutable {
+  const double deviation = model.initializer_range;
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(model.layers));
+  return [deviation, residual, seed, at = Tensor{}](const std::string& name,
+                                                    std::int64_t element) mutable {
     if (name != at.name) {
       at = {name, rule_of(name), split_mix(static_cast<std::uint64_t>(seed), hash(name))};
     }
@@ -64,7 +64,7 @@ std::function<double(const std::string&, std::int64_t)> initial_values(const Tra
       case Rule::One:
         return 1.0;
       case Rule::Normal:
-        return kDeviation * normal(at.key, static_cast<std::uint64_t>(element));
+        return deviation * normal(at.key, static_cast<std::uint64_t>(element));
       case Rule::Residual:
         return residual * normal(at.key, static_cast<std::uint64_t>(element));
     }

@@ -7,28 +7,12 @@
 
 namespace rehearse::exec {
 
-std::string unsupported(const Transformer& model, const Plan& plan) {
-  if (model.experts.count > 0 || model.latent.kv_lora_rank > 0) {
-    return "model: experts and latent attention are not executed yet";
-  }
-  if (model.positions == PositionKind::Alibi) return "model: ALiBi positions are not executed yet";
-  if (model.query_key_norm) return "model: norms of queries and keys are not executed yet";
-  if (model.embedding_norm) return "model: a norm after the embedding is not executed yet";
-  if (model.attention_sinks) return "model: attention sinks are not executed yet";
-  if (model.parallel_residual) return "model: parallel residuals are not executed yet";
-  if (model.sliding_window > 0 && model.sliding_window < plan.sequence_length) {
-    return "model: a sliding window below the sequence length is not executed yet";
-  }
-  return {};
-}
-
 Interpreter::Interpreter(LocalRanks local) : local_(std::move(local)) {}
 Interpreter::~Interpreter() = default;
 
 Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& model, const Plan& plan,
                                                          const Schedule& schedule, Backend& backend,
                                                          const InterpreterOptions& options) {
-  if (const std::string why = unsupported(model, plan); !why.empty()) return Error{why};
   if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
     return Error{"plan.precision: the CPU runs fp32"};
   }

@@ -84,7 +84,4 @@ class Interpreter {
   std::vector<std::int64_t> peak_;
 };
 
-// What keeps this version from executing the plan on any backend; empty: nothing.
-std::string unsupported(const Transformer& model, const Plan& plan);
-
 }  // namespace rehearse::exec

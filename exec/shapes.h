@@ -29,6 +29,7 @@ struct AttentionPart {
 // of `columns` is padding.
 struct VocabularyShape {
   std::int64_t columns = 0, valid = 0, first = 0;
+  std::int64_t frozen = -1;  // a token whose row gets no gradient from the input; -1: none
 };
 
 // A residual sum and its norm: sum(rows, h) = x + y + bias(h), out = its LayerNorm or RMSNorm.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "schedules/hf_dialects.h"
+#include "schedules/rope_config.h"
 
 namespace rehearse {
 namespace {
@@ -32,6 +33,12 @@ constexpr KeySpec flag(std::string_view name) {
 }
 constexpr KeySpec positive(std::string_view name) {
   return {.name = name, .types = kNumber, .min = 0, .above_min = true};
+}
+constexpr KeySpec share(std::string_view name) {
+  return {.name = name, .types = kNumber, .min = 0, .max = 1};
+}
+constexpr KeySpec rope(std::string_view name) {
+  return {.name = name, .types = kObject, .members = &kRopeTable};
 }
 
 // Every key that some dialect reads.
@@ -63,8 +70,12 @@ constexpr std::array kKeys{
     KeySpec{.name = "hidden_act", .types = kString, .choices = kActivations},
     KeySpec{.name = "activation_function", .types = kString, .choices = kActivations},
     KeySpec{.name = "position_embedding_type", .types = kString, .choices = kPositionKinds},
-    KeySpec{.name = "resid_pdrop", .types = kNumber, .min = 0, .max = 1},
-    KeySpec{.name = "hidden_dropout", .types = kNumber, .min = 0, .max = 1},
+    share("resid_pdrop"),
+    share("attn_pdrop"),
+    share("embd_pdrop"),
+    share("emb_pdrop"),
+    share("attention_dropout"),
+    share("hidden_dropout"),
     flag("tie_word_embeddings"),
     flag("attention_bias"),
     flag("mlp_bias"),
@@ -72,12 +83,27 @@ constexpr std::array kKeys{
     flag("use_parallel_residual"),
     flag("learned_pos_emb"),
     flag("use_sliding_window"),
+    flag("scale_attn_weights"),
+    flag("scale_attn_by_inverse_layer_idx"),
+    flag("apply_residual_connection_post_layernorm"),
+    flag("qkv_bias"),
+    flag("output_router_logits"),
+    flag("norm_topk_prob"),
+    flag("rope_interleave"),
+    KeySpec{.name = "layer_types", .types = kArray, .item_types = kString},
+    KeySpec{.name = "initializer_range", .types = kNumber, .min = 0, .max = 1e3},
+    rope("rope_parameters"),
+    rope("rope_scaling"),
+    KeySpec{
+        .name = "partial_rotary_factor", .types = kNumber, .min = 0, .max = 1, .above_min = true},
+    KeySpec{.name = "rotary_pct", .types = kNumber, .min = 0, .max = 1, .above_min = true},
     positive("rope_theta"),
     positive("rotary_emb_base"),
     positive("rms_norm_eps"),
     positive("layer_norm_eps"),
     positive("layer_norm_epsilon"),
-    count("sliding_window", kPositions),
+    count("sliding_window", kPositions, 0),
+    count("max_window_layers", kLayers, 0),
     KeySpec{.name = "attn_config", .types = kObject},
     count("num_experts", kExperts, 0),
     count("num_local_experts", kExperts, 0),
@@ -104,12 +130,6 @@ constexpr std::array kKeys{
 constexpr KeyTable kTable{
     .title = "Model: a Hugging Face config.json", .keys = kKeys, .open = true};
 
-// Keys of published files that no dialect reads, and that look like one that some dialect does.
-constexpr std::array<std::string_view, 12> kIgnored{
-    "n_ctx",           "n_group",     "topk_group",     "attention_dropout",
-    "attn_pdrop",      "embd_pdrop",  "emb_pdrop",      "rope_scaling",
-    "rope_parameters", "layer_types", "hidden_dropout", "norm_topk_prob"};
-
 const Dialect* find_dialect(std::string_view model_type) {
   for (const Dialect& dialect : config_dialects()) {
     if (dialect.model_type == model_type) return &dialect;
@@ -117,32 +137,28 @@ const Dialect* find_dialect(std::string_view model_type) {
   return nullptr;
 }
 
-// All names that the dialect knows, own and common.
-std::vector<std::string_view> keys_of(const Dialect& dialect) {
-  std::vector<std::string_view> keys(common_config_keys().begin(), common_config_keys().end());
-  keys.insert(keys.end(), dialect.keys.begin(), dialect.keys.end());
-  for (const Spelling& spelling : dialect.spellings) keys.push_back(spelling.own);
-  return keys;
-}
-
-// Kinds and ranges of the keys that the dialect knows; typing mistakes among the others.
+// Kinds and ranges of the keys that the dialect knows; typing mistakes among the others; what no
+// command takes.
 void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const std::string& key,
                         JsonReport& report) {
   constexpr std::int32_t kTypingMistake = 2;  // edits
-  const std::vector<std::string_view> known = keys_of(dialect);
   std::vector<std::string_view> absent;
-  for (const std::string_view name : known) {
+  for (const std::string_view name : meaningful_keys(dialect.model_type)) {
     if (object.find(name) == nullptr) absent.push_back(name);
   }
   for (const JsonMember& member : object.members) {
     const std::string at = join_key(key, member.key);
-    if (std::ranges::find(known, member.key) != known.end()) {
+    if (const ConfigKey* row = find_config_key(dialect.model_type, member.key)) {
+      if (row->use == KeyUse::NoMeaning) continue;
       if (const KeySpec* spec = find_key(kTable, member.key)) {
         check_key(member.value, *spec, at, report);
       }
+      if (row->use == KeyUse::Refused && !is_one_of(&member.value, row->runs)) {
+        report.fail(member.line, at,
+                    shown_value(member.value) + " is refused: " + std::string(row->about), true);
+      }
       continue;
     }
-    if (std::ranges::find(kIgnored, member.key) != kIgnored.end()) continue;
     const std::string_view meant = nearest(member.key, absent);
     if (!meant.empty() && edit_distance(member.key, meant) <= kTypingMistake) {
       report.fail(member.line, at, "unknown key, the nearest known one is " + std::string(meant));
@@ -156,6 +172,15 @@ void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const s
     report.fail(own->line, join_key(key, spelling.own),
                 "disagrees with " + std::string(spelling.common));
   }
+}
+
+// As torch.nn.Embedding counts: -1 is the last row. What lies beyond the table stands for no row.
+void read_padding_token(const ConfigReader& config, Transformer& model) {
+  const JsonValue* given = config.given("pad_token_id");
+  if (given == nullptr) return;
+  if (!given->is(JsonKind::Integer)) return config.fail("pad_token_id", "must be an integer");
+  const std::int64_t row = given->integer < 0 ? given->integer + model.vocabulary : given->integer;
+  if (row >= 0 && row < model.vocabulary) model.padding_token = row;
 }
 
 void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transformer& model) {
@@ -173,11 +198,16 @@ void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transfo
   config.read("attention_bias", model.projection_bias);
   config.read("rope_theta", model.rope_theta);
   config.read("resid_pdrop", model.dropout);
+  config.read("initializer_range", model.initializer_range);
+  if (find_config_key(dialect.model_type, "pad_token_id")->use == KeyUse::Executed) {
+    read_padding_token(config, model);
+  }
   for (const std::string_view epsilon : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}) {
-    if (std::ranges::find(dialect.keys, epsilon) != dialect.keys.end()) {
+    if (find_config_key(dialect.model_type, epsilon) != nullptr) {
       config.read(epsilon, model.norm_epsilon);
     }
   }
+  if (find_config_key(dialect.model_type, "rope_parameters") != nullptr) read_rope(config, model);
   const std::string act = config.text("hidden_act", "");
   if (act == "swiglu" || act == "geglu") model.mlp = MlpKind::Gated;
   if (dialect.two_matrix_gelu && (act.starts_with("gelu") || act == "relu")) {
@@ -281,18 +311,19 @@ const KeyTable& model_key_table() {
   return kTable;
 }
 
-Transformer parse_transformer(const JsonValue& object, const std::string& name,
-                              const std::string& key, JsonReport& report) {
-  Transformer model;
+ModelFile parse_model_file(const JsonValue& object, const std::string& name, const std::string& key,
+                           JsonReport& report) {
+  ModelFile file;
+  Transformer& model = file.model;
   if (!object.is(JsonKind::Object)) {
     report.fail(object.line, key, "must be an object, not " + std::string(name_of(object.kind)));
-    return model;
+    return file;
   }
   const JsonValue* type = object.given("model_type");
   if (type == nullptr || !type->is(JsonKind::String)) {
     report.fail(type == nullptr ? object.line : type->line, join_key(key, "model_type"),
                 type == nullptr ? "is required" : "must be a string");
-    return model;
+    return file;
   }
   const Dialect* dialect = find_dialect(type->text);
   if (dialect == nullptr) {
@@ -300,34 +331,46 @@ Transformer parse_transformer(const JsonValue& object, const std::string& name,
         type->line, join_key(key, "model_type"),
         json_excerpt(type->text) + " is not known" + what_is_known(type->text, known_model_types()),
         true);
-    return model;
+    return file;
   }
   check_dialect_keys(object, *dialect, key, report);
-  if (!report.ok()) return model;
+  if (!report.ok()) return file;
   model = dialect->defaults();
   model.name = name;
   model.model_type = dialect->model_type;
   const ConfigReader config(object, key, dialect->spellings, report);
   read_dimensions(config, *dialect, model);
   if (dialect->finish != nullptr) dialect->finish(config, model);
-  if (!report.ok()) return model;
+  if (!report.ok()) return file;
   derive(config, model);
   if (report.ok()) check_size(config, model);
-  return model;
+  if (report.ok()) file.use = use_of(object, report.path(), key, model);
+  return file;
 }
 
-Result<Transformer> read_transformer(const std::string& path) {
+Result<ModelFile> read_model_file(const std::string& path) {
   const Result<JsonValue> root = read_json(path);
   if (!root) return root.error();
   const std::filesystem::path file(path);
   // A downloaded file is always config.json: its folder says which model it is.
   const bool generic = file.stem() == "config" && !file.parent_path().filename().empty();
   JsonReport report(path);
-  Transformer model = parse_transformer(
+  ModelFile read = parse_model_file(
       root.value(), generic ? file.parent_path().filename().string() : file.stem().string(), "",
       report);
   if (!report.ok()) return report.error();
-  return model;
+  return read;
+}
+
+Result<Transformer> read_transformer(const std::string& path) {
+  Result<ModelFile> read = read_model_file(path);
+  if (!read) return read.error();
+  return std::move(read).value().model;
+}
+
+Transformer parse_transformer(const JsonValue& object, const std::string& name,
+                              const std::string& key, JsonReport& report) {
+  return parse_model_file(object, name, key, report).model;
 }
 
 }  // namespace rehearse

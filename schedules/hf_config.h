@@ -3,21 +3,32 @@
 // A file is taken unchanged: what has no meaning for cost or training is ignored, what is left out
 // has Hugging Face's default for its model_type. A key within two edits of one that the dialect
 // knows and the file lacks is refused as a typing mistake; so is a model_type that we do not know.
+// What `run` does not perform of a file is taken and listed (config_keys.h).
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "schedules/config_keys.h"
 #include "schedules/json_keys.h"
 #include "schedules/json_reader.h"
 #include "schedules/model.h"
 
 namespace rehearse {
 
-Result<Transformer> read_transformer(const std::string& path);
+struct ModelFile {
+  Transformer model;
+  ConfigUse use;
+};
+Result<ModelFile> read_model_file(const std::string& path);
 // An object inside another file: `key` is its key path there ("model"), "" for a whole file.
 // On failure the report has the error and the result is meaningless.
+ModelFile parse_model_file(const JsonValue& object, const std::string& name, const std::string& key,
+                           JsonReport& report);
+
+// The model alone.
+Result<Transformer> read_transformer(const std::string& path);
 Transformer parse_transformer(const JsonValue& object, const std::string& name,
                               const std::string& key, JsonReport& report);
 

@@ -5,50 +5,6 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array<std::string_view, 15> kCommonKeys{
-    "model_type",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "intermediate_size",
-    "vocab_size",
-    "max_position_embeddings",
-    "hidden_act",
-    "tie_word_embeddings",
-    "attention_bias",
-    "mlp_bias",
-    "position_embedding_type",
-    "resid_pdrop",
-};
-
-constexpr std::array<std::string_view, 1> kLayerNormKeys{"layer_norm_epsilon"};
-constexpr std::array<std::string_view, 2> kRmsKeys{"rms_norm_eps", "rope_theta"};
-constexpr std::array<std::string_view, 3> kWindowKeys{"rms_norm_eps", "rope_theta",
-                                                      "sliding_window"};
-constexpr std::array<std::string_view, 4> kQwenKeys{"rms_norm_eps", "rope_theta", "sliding_window",
-                                                    "use_sliding_window"};
-constexpr std::array<std::string_view, 3> kNeoxKeys{"layer_norm_eps", "rope_theta",
-                                                    "use_parallel_residual"};
-constexpr std::array<std::string_view, 5> kMptKeys{"layer_norm_epsilon", "expansion_ratio",
-                                                   "no_bias", "attn_config", "learned_pos_emb"};
-constexpr std::array<std::string_view, 5> kMixtralKeys{
-    "rms_norm_eps", "rope_theta", "sliding_window", "num_experts", "num_experts_per_tok"};
-constexpr std::array<std::string_view, 10> kQwenMoeKeys{
-    "rms_norm_eps",          "rope_theta",
-    "sliding_window",        "use_sliding_window",
-    "moe_intermediate_size", "num_experts",
-    "num_experts_per_tok",   "decoder_sparse_step",
-    "mlp_only_layers",       "shared_expert_intermediate_size"};
-constexpr std::array<std::string_view, 13> kDeepseekKeys{
-    "rms_norm_eps",  "rope_theta",          "kv_lora_rank",     "q_lora_rank",
-    "v_head_dim",    "qk_nope_head_dim",    "qk_rope_head_dim", "moe_intermediate_size",
-    "num_experts",   "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace",
-    "moe_layer_freq"};
-constexpr std::array<std::string_view, 4> kGptOssKeys{"rms_norm_eps", "rope_theta", "num_experts",
-                                                      "num_experts_per_tok"};
-
 constexpr std::array<Spelling, 6> kGpt2Spellings{{
     {"n_embd", "hidden_size"},
     {"n_layer", "num_hidden_layers"},
@@ -74,12 +30,15 @@ constexpr std::array<Spelling, 4> kMptSpellings{{
     {"n_heads", "num_attention_heads"},
     {"max_seq_len", "max_position_embeddings"},
 }};
-constexpr std::array<Spelling, 1> kMixtralSpellings{{{"num_local_experts", "num_experts"}}};
+constexpr std::array<Spelling, 1> kLocalSpellings{{{"num_local_experts", "num_experts"}}};
 constexpr std::array<Spelling, 2> kGptOssSpellings{{
     {"num_local_experts", "num_experts"},
     {"experts_per_token", "num_experts_per_tok"},
 }};
-constexpr std::array<Spelling, 1> kDeepseekSpellings{{{"n_routed_experts", "num_experts"}}};
+constexpr std::array<Spelling, 2> kDeepseekSpellings{{
+    {"n_routed_experts", "num_experts"},
+    {"num_local_experts", "num_experts"},
+}};
 
 // RMS norms, gated MLP, rotary positions, no biases, untied: what Llama began.
 Transformer llama_like(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
@@ -273,6 +232,7 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
   config.read("num_experts", experts.count);
   config.read("num_experts_per_tok", experts.per_token);
   config.read("moe_intermediate_size", experts.ffn_hidden);
+  config.read("qkv_bias", model.qkv_bias);
   config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
   config.read("decoder_sparse_step", experts.layer_step);
   experts.first_layer = experts.layer_step - 1;
@@ -295,9 +255,8 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   config.read("qk_nope_head_dim", latent.qk_nope_head_dim);
   config.read("qk_rope_head_dim", latent.qk_rope_head_dim);
   config.read("v_head_dim", latent.v_head_dim);
-  if (config.given("head_dim") == nullptr) {
-    model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
-  }
+  // In these files head_dim is what rotates.
+  model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
   Experts& experts = model.experts;
   std::int64_t shared = experts.shared_ffn_hidden;
   config.read("num_experts", experts.count);
@@ -314,29 +273,26 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
 }
 
 constexpr std::array<Dialect, 14> kDialects{{
-    {"gpt2", kGpt2Spellings, kLayerNormKeys, gpt2, nullptr},
-    {"llama", {}, kRmsKeys, llama, nullptr},
-    {"mistral", {}, kWindowKeys, mistral, finish_mistral},
-    {"mixtral", kMixtralSpellings, kMixtralKeys, mixtral, finish_mixtral},
-    {"qwen2", {}, kQwenKeys, qwen2, finish_qwen},
-    {"qwen2_moe", {}, kQwenMoeKeys, qwen2_moe, finish_qwen_moe},
-    {"qwen3", {}, kQwenKeys, qwen3, finish_qwen},
-    {"qwen3_moe", {}, kQwenMoeKeys, qwen3_moe, finish_qwen_moe},
-    {"gpt_neox", kNeoxSpellings, kNeoxKeys, gpt_neox, finish_gpt_neox},
-    {"bloom", kBloomSpellings, kLayerNormKeys, bloom, nullptr},
-    {"mpt", kMptSpellings, kMptKeys, mpt, finish_mpt},
+    {"gpt2", kGpt2Spellings, gpt2, nullptr},
+    {"llama", {}, llama, nullptr},
+    {"mistral", {}, mistral, finish_mistral},
+    {"mixtral", kLocalSpellings, mixtral, finish_mixtral},
+    {"qwen2", {}, qwen2, finish_qwen},
+    {"qwen2_moe", {}, qwen2_moe, finish_qwen_moe},
+    {"qwen3", {}, qwen3, finish_qwen},
+    {"qwen3_moe", kLocalSpellings, qwen3_moe, finish_qwen_moe},
+    {"gpt_neox", kNeoxSpellings, gpt_neox, finish_gpt_neox},
+    {"bloom", kBloomSpellings, bloom, nullptr},
+    {"mpt", kMptSpellings, mpt, finish_mpt},
     // No published DeepSeek model has another activation than SiLU: "gelu" is how measured cases
     // of Megatron-LM say its two-matrix MLP (its latent attention without --swiglu).
-    {"deepseek_v2", kDeepseekSpellings, kDeepseekKeys, deepseek_v2, finish_deepseek, true},
-    {"deepseek_v3", kDeepseekSpellings, kDeepseekKeys, deepseek_v3, finish_deepseek, true},
-    {"gpt_oss", kGptOssSpellings, kGptOssKeys, gpt_oss, finish_gpt_oss},
+    {"deepseek_v2", kDeepseekSpellings, deepseek_v2, finish_deepseek, true},
+    {"deepseek_v3", kDeepseekSpellings, deepseek_v3, finish_deepseek, true},
+    {"gpt_oss", kGptOssSpellings, gpt_oss, finish_gpt_oss},
 }};
 
 }  // namespace
 
-std::span<const std::string_view> common_config_keys() {
-  return kCommonKeys;
-}
 std::span<const Dialect> config_dialects() {
   return kDialects;
 }

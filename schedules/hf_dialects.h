@@ -1,5 +1,6 @@
 // The dialects of config.json as a table: one row per model_type (Hugging Face transformers,
-// src/transformers/models/*/configuration_*.py; defaults as of version 4.46).
+// src/transformers/models/*/configuration_*.py; defaults as of version 4.46). What becomes of every
+// key: config_keys.h.
 #pragma once
 
 #include <span>
@@ -43,15 +44,12 @@ class ConfigReader {
 
 struct Dialect {
   std::string_view model_type;
-  std::span<const Spelling> spellings;     // beside the common names
-  std::span<const std::string_view> keys;  // further keys that it reads
-  Transformer (*defaults)();               // kv_heads, head_dim, ffn_hidden 0: derived
+  std::span<const Spelling> spellings;  // beside the common names
+  Transformer (*defaults)();            // kv_heads, head_dim, ffn_hidden 0: derived
   void (*finish)(const ConfigReader& config, Transformer& model);  // what is its own; may be null
   bool two_matrix_gelu = false;  // a plain "gelu" means an ungated MLP (else gated models stay so)
 };
 
-// What every dialect reads.
-std::span<const std::string_view> common_config_keys();
 std::span<const Dialect> config_dialects();
 
 }  // namespace rehearse

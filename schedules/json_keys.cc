@@ -1,5 +1,6 @@
 #include "schedules/json_keys.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -69,6 +70,17 @@ void check_number(const JsonValue& value, const KeySpec& spec, const std::string
   }
 }
 
+bool contains(std::span<const std::string_view> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+// Whether one of the list's words is not built yet: then it is no search space.
+bool has_later(const JsonValue& list, const KeySpec& spec) {
+  return std::ranges::any_of(list.items, [&](const JsonValue& item) {
+    return item.is(JsonKind::String) && contains(spec.later, item.text);
+  });
+}
+
 void check_choice(const JsonValue& value, const KeySpec& spec, const std::string& key,
                   JsonReport& report) {
   std::string all;
@@ -76,6 +88,10 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const std::string
     if (value.text == choice) return;
     all += (all.empty() ? "" : ", ") + std::string(choice);
   }
+  if (contains(spec.later, value.text)) {
+    return report.fail(value.line, key, json_excerpt(value.text) + " is not built yet", true);
+  }
+  if (spec.choices.empty()) return;
   report.fail(value.line, key, json_excerpt(value.text) + " is not one of " + all);
 }
 
@@ -83,6 +99,9 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const std::string
 
 void check_key(const JsonValue& value, const KeySpec& spec, const std::string& key,
                JsonReport& report) {
+  if (value.is(JsonKind::Array) && has_later(value, spec)) {
+    return report.fail(value.line, key, "a list of parts is not built yet", true);
+  }
   if (value.is(JsonKind::Array) && spec.searchable && (spec.types & kArray) == 0) {
     return report.fail(value.line, key,
                        "a list of values is a search space, which only `rehearse search` takes");
@@ -93,7 +112,7 @@ void check_key(const JsonValue& value, const KeySpec& spec, const std::string& k
                            (value.is_number() ? shown(value) : std::string(name_of(value.kind))));
   }
   if (value.is_number()) check_number(value, spec, key, report);
-  if (value.is(JsonKind::String) && !spec.choices.empty()) check_choice(value, spec, key, report);
+  if (value.is(JsonKind::String)) check_choice(value, spec, key, report);
   if (value.is(JsonKind::Object) && spec.members != nullptr) {
     check_keys(value, *spec.members, key, report);
   }
@@ -251,6 +270,10 @@ void check_keys(const JsonValue& value, const KeyTable& table, const std::string
     const std::string at = join_key(key, member.key);
     if (const KeySpec* spec = find_key(table, member.key)) {
       check_key(member.value, *spec, at, report);
+      continue;
+    }
+    if (contains(table.later, member.key)) {
+      report.fail(member.line, at, "is not built yet", true);
       continue;
     }
     if (table.open) continue;

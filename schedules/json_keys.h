@@ -31,9 +31,11 @@ struct KeySpec {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                       // min itself is out
   std::span<const std::string_view> choices{};  // of a string; empty: any
-  const KeyTable* members = nullptr;            // of an object; nullptr: any
-  const KeyTable* items = nullptr;              // of a list of objects
-  unsigned item_types = 0;                      // of a list; 0: any
+  // Words of a string, or of a list of them, that docs/scenario.md names and no code has yet.
+  std::span<const std::string_view> later{};
+  const KeyTable* members = nullptr;  // of an object; nullptr: any
+  const KeyTable* items = nullptr;    // of a list of objects
+  unsigned item_types = 0;            // of a list; 0: any
   bool required = false;
   bool sourced = false;      // may stand as {"value": ..., "source": ...} (drop_sources)
   bool searchable = false;   // a list (of values) is a search space, for `search` alone
@@ -43,7 +45,8 @@ struct KeySpec {
 struct KeyTable {
   std::string_view title;
   std::span<const KeySpec> keys;
-  bool open = false;  // keys that are not in the table are allowed
+  bool open = false;                          // keys that are not in the table are allowed
+  std::span<const std::string_view> later{};  // named in docs/scenario.md, not built yet
 };
 
 // Checks kinds, ranges, choices, unknown keys (with the nearest known one) and required keys,

@@ -57,7 +57,9 @@ struct Transformer {
   std::int64_t sliding_window = 0;  // 0: full attention
   double rope_theta = 10000.0;
   double norm_epsilon = 1e-5;
-  double dropout = -1.0;  // resid_pdrop; -1: the file does not say
+  double initializer_range = 0.02;  // deviation of the first weights
+  std::int64_t padding_token = -1;  // its row of the table learns nothing from the input; -1: none
+  double dropout = -1.0;            // resid_pdrop; -1: the file does not say
   LatentAttention latent;
   Experts experts;
 

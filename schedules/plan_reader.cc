@@ -305,7 +305,10 @@ void PlanReader::layers() {
   }
   if (layers->is(JsonKind::String)) {
     Result<std::vector<std::int32_t>> parsed = parse_layout(layers->text);
-    if (!parsed) return fail("stage_layers", parsed.error().message);
+    if (!parsed) {
+      const std::string& why = parsed.error().message;
+      return fail("stage_layers", why, why.ends_with("not built yet"));
+    }
     plan_.stage_layers = std::move(parsed).value();
   } else {
     for (const JsonValue& item : layers->items) {
@@ -392,10 +395,15 @@ void PlanReader::attention() {
   if (dropout != nullptr) plan_.dropout = dropout->number;
   if (plan_.dropout >= 1) fail("dropout", "must be less than 1");
   if (plan_.runtime != Runtime::Rehearse) return;
-  if (plan_.dropout > 0 && (dropout != nullptr || of_model > 0)) {
-    warnings_.push_back("dropout " + json_number(plan_.dropout) + " of the " +
-                        (dropout != nullptr ? "plan" : "model file") +
-                        " is left out: runtime rehearse trains without");
+  std::string asked;  // by the plan, else by keys of the model file
+  if (dropout != nullptr) {
+    if (plan_.dropout > 0) asked = json_number(plan_.dropout) + " of the plan";
+  } else if (!context_.dropout.empty()) {
+    for (const std::string& key : context_.dropout) asked += (asked.empty() ? "" : ", ") + key;
+    asked = "of the model file (" + asked + ")";
+  }
+  if (!asked.empty()) {
+    warnings_.push_back("dropout " + asked + " is left out: runtime rehearse trains without");
   }
   plan_.dropout = 0;
 }

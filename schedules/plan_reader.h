@@ -19,6 +19,8 @@ struct PlanContext {
   std::int32_t gpus_line = 0;
   std::int32_t gpus_per_node = 1;  // default of `gpus` where nothing says more
   std::optional<Runtime> runtime;  // default of the command; the plan's key wins
+  // What the model file asks for ("attn_pdrop 0.1"), which runtime rehearse leaves out.
+  std::vector<std::string> dropout{};
 };
 
 // `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure

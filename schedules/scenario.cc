@@ -7,6 +7,7 @@
 #include "schedules/hf_config.h"
 #include "schedules/json_reader.h"
 #include "schedules/plan_reader.h"
+#include "schedules/plan_use.h"
 #include "schedules/scenario_keys.h"
 
 namespace rehearse {
@@ -168,19 +169,24 @@ class ScenarioReader {
     }
     has_model_ = true;
     if (model->is(JsonKind::Object)) {
-      scenario_.model = parse_transformer(
-          *model, model_path_.empty() ? "inline" : stem_of(model_path_), "model", report_);
-      return;
+      return take(parse_model_file(*model, model_path_.empty() ? "inline" : stem_of(model_path_),
+                                   "model", report_));
     }
     const auto found = find_file(model->text, report_.path(), "models");
     if (!found)
       return report_.fail(model->line, "model", "no such file: " + json_excerpt(model->text));
-    Result<Transformer> read = read_transformer(*found);
+    Result<ModelFile> read = read_model_file(*found);
     if (read) {
-      scenario_.model = std::move(read).value();
+      take(std::move(read).value());
     } else {
       nested_error_ = read.error();
     }
+  }
+
+  void take(ModelFile file) {
+    scenario_.model = std::move(file.model);
+    scenario_.model_notes = std::move(file.use.notes);
+    use_ = std::move(file.use);
   }
 
   // The cluster is opened by sim; here only its gpus_per_node is read ahead.
@@ -232,7 +238,8 @@ class ScenarioReader {
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
-                        .runtime = options_.runtime};
+                        .runtime = options_.runtime,
+                        .dropout = use_.dropout};
     if (gpus != nullptr) {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
@@ -243,6 +250,15 @@ class ScenarioReader {
     if (!report_.ok()) return;
     scenario_.gpus = scenario_.plan.gpus();
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
+    scenario_.run_notes = said_of(root_);
+    for (Unperformed& key : use_.unperformed) {
+      if (key.up_to < scenario_.plan.sequence_length) {
+        scenario_.unperformed.push_back(std::move(key));
+      }
+    }
+    for (Unperformed& key : unperformed_of(root_, report_.path())) {
+      scenario_.unperformed.push_back(std::move(key));
+    }
   }
 
   // Without a cluster there is no node to fill: one replica.
@@ -304,10 +320,22 @@ class ScenarioReader {
   std::optional<Error> nested_error_;  // of another file
   std::string model_path_, cluster_path_;
   bool has_model_ = false;
+  ConfigUse use_;
   Scenario scenario_;
 };
 
 }  // namespace
+
+std::vector<std::string> Scenario::notes() const {
+  std::vector<std::string> notes;
+  for (const Unperformed& key : unperformed) {
+    if (key.priced.empty()) continue;
+    const bool own = key.file == path;  // else of the model's own file
+    notes.push_back((own ? "" : "model.") + priced_note(key));
+  }
+  notes.insert(notes.end(), model_notes.begin(), model_notes.end());
+  return notes;
+}
 
 Result<Scenario> parse_scenario(std::string_view text, const std::string& path, std::int32_t line,
                                 const ScenarioOptions& options) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/key_use.h"
 #include "schedules/model.h"
 #include "schedules/plan.h"
 #include "schedules/result.h"
@@ -29,6 +30,13 @@ struct Scenario {
   ClusterSource cluster;
   std::int32_t gpus = 1;
   std::vector<std::string> warnings;  // one line each: nothing is wrong, but should be said
+  // What of model file and plan `run` refuses and everything else prices (config_keys.h,
+  // plan_use.h), and what of the model file nobody knows.
+  std::vector<Unperformed> unperformed;
+  std::vector<std::string> model_notes;
+  std::vector<std::string> run_notes;  // of the plan, what `run` does otherwise
+  // For the report of a prediction: what was priced instead of what the files say, and model_notes.
+  std::vector<std::string> notes() const;
 };
 
 struct ScenarioOptions {

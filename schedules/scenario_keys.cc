@@ -23,9 +23,77 @@ constexpr KeySpec flag(std::string_view name, std::string_view about) {
 }
 template <std::size_t N>
 constexpr KeySpec choice(std::string_view name, const std::array<std::string_view, N>& choices,
-                         std::string_view about) {
-  return {.name = name, .types = kString, .choices = choices, .searchable = true, .about = about};
+                         std::string_view about, std::span<const std::string_view> later = {}) {
+  return {.name = name,
+          .types = kString,
+          .choices = choices,
+          .later = later,
+          .searchable = true,
+          .about = about};
 }
+
+// What docs/scenario.md names and no code has yet.
+constexpr std::array<std::string_view, 3> kOverlapLater{"pipeline", "expert_parallel",
+                                                        "tensor_parallel_chunks"};
+constexpr std::array<std::string_view, 40> kPlanLater{
+    "gradient_accumulation",
+    "cross_entropy",
+    "eager_kernels",
+    "gated_mlp",
+    "sequence_gather",
+    "gradient_reduction",
+    "transfer_scatter_gather",
+    "fp8_communication",
+    "deterministic",
+    "context_parallel_balance",
+    "synchronous_launch",
+    "compiled",
+    "cuda_graphs",
+    "checkpoint_early_stop",
+    "expert_dispatch",
+    "expert_routing",
+    "expert_capacity",
+    "recompute_layers",
+    "context_parallel_algorithm",
+    "shard_group",
+    "secondary_shard_group",
+    "transfers",
+    "offload_to",
+    "tensor_parallel_2d",
+    "quantized_gather",
+    "optimizer",
+    "document_length",
+    "chimera_scaling",
+    "padding",
+    // Megatron-LM's and torch's words for keys of a plan
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+    "num_layers_per_virtual_pipeline_stage",
+    "virtual_pipeline_model_parallel_size",
+    "micro_batch_size",
+    "global_batch_size",
+    "seq_length",
+    "recompute_granularity",
+};
+constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "router_z_loss",
+                                                      "router_bias_rate", "loss_scale"};
+constexpr std::array<std::string_view, 5> kScenarioLater{"adapter", "trainable", "freeze",
+                                                         "domain_gpus", "variation"};
+constexpr std::array<std::string_view, 3> kCaseLater{"stage", "moe_layer", "group"};
+constexpr std::array<std::string_view, 8> kRecomputeLater{
+    "attention_core", "norm", "mlp_activation", "expert_activation",
+    "latent_up",      "mlp",  "experts",        "shared_experts"};
+constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
+constexpr std::array<std::string_view, 1> kAttentionLater{"eager"};
+constexpr std::array<std::string_view, 2> kPrecisionLater{"mxfp8", "nvfp4"};
+constexpr std::array<std::string_view, 2> kScheduleLater{"hanayo", "bitpipe"};
+constexpr std::array<std::string_view, 9> kRuntimeLater{
+    "megatron_2021", "megatron_2023", "megatron_deepspeed",
+    "aa_scaling",    "fsdp_torch1",   "torchtitan",
+    "llmc",          "peft",          "generic"};
 
 constexpr std::array kOverlapKeys{
     flag("gradient_reduce", "gradient reduction runs with the last backward"),
@@ -34,7 +102,7 @@ constexpr std::array kOverlapKeys{
     flag("tensor_parallel",
          "false: nothing hidden; true: chunked; left out: Megatron's overlap in the backward"),
 };
-constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys};
+constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys, .later = kOverlapLater};
 
 constexpr std::array kPrecisionKeys{
     KeySpec{.name = "parameters",
@@ -73,6 +141,7 @@ constexpr std::array kPlanKeys{
     choice("data_parallel_algorithm", kDataParallelNames, "how replicas agree without ZeRO"),
     KeySpec{.name = "schedule",
             .types = kString,
+            .later = kScheduleLater,
             .searchable = true,
             .about = "name of the pipeline order, or file:PATH"},
     KeySpec{.name = "virtual_stages",
@@ -130,15 +199,17 @@ constexpr std::array kPlanKeys{
             .max = kMaxTokens,
             .searchable = true,
             .about = "tokens per sample"},
-    choice("recompute", kRecomputeNames, "what the backward computes again"),
+    choice("recompute", kRecomputeNames, "what the backward computes again", kRecomputeLater),
     KeySpec{.name = "precision",
             .types = kString | kObject,
             .choices = kComputeTypeNames,
+            .later = kPrecisionLater,
             .members = &kPrecision,
             .searchable = true,
             .about = "types of parameters, gradients, optimizer and products"},
     flag("flash_attention", "fused attention; agrees with attention_kernel"),
-    choice("attention_kernel", kAttentionKernelNames, "generation of the attention kernel"),
+    choice("attention_kernel", kAttentionKernelNames, "generation of the attention kernel",
+           kAttentionLater),
     KeySpec{.name = "dropout",
             .types = kNumber,
             .min = 0,
@@ -151,7 +222,7 @@ constexpr std::array kPlanKeys{
             .max = 1 << 20,
             .searchable = true,
             .about = "the vocabulary is padded to a multiple of it times t"},
-    choice("offload", kOffloadNames, "what lies in host memory"),
+    choice("offload", kOffloadNames, "what lies in host memory", kOffloadLater),
     KeySpec{.name = "rank_order",
             .types = kString,
             .searchable = true,
@@ -172,9 +243,9 @@ constexpr std::array kPlanKeys{
             .max = 65536,
             .searchable = true,
             .about = "units gathered ahead (ZeRO-3)"},
-    choice("runtime", kRuntimeNames, "whose memory and kernels are predicted"),
+    choice("runtime", kRuntimeNames, "whose memory and kernels are predicted", kRuntimeLater),
 };
-constexpr KeyTable kPlan{.title = "plan", .keys = kPlanKeys};
+constexpr KeyTable kPlan{.title = "plan", .keys = kPlanKeys, .later = kPlanLater};
 
 constexpr std::array<std::string_view, 3> kDecays{"constant", "linear", "cosine"};
 
@@ -202,7 +273,7 @@ constexpr std::array kTrainKeys{
     share("min_learning_rate", 1e3),
     steps("checkpoint_every", 0),
 };
-constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys};
+constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys, .later = kTrainLater};
 
 constexpr std::array kScenarioKeys{
     KeySpec{.name = "$schema", .types = kString, .about = "for editors"},
@@ -222,7 +293,8 @@ constexpr std::array kScenarioKeys{
     KeySpec{.name = "train", .types = kObject, .members = &kTrain},
 };
 constexpr KeyTable kScenario{.title = "Scenario: a model, a cluster, and how one runs on the other",
-                             .keys = kScenarioKeys};
+                             .keys = kScenarioKeys,
+                             .later = kScenarioLater};
 
 constexpr KeySpec measured(std::string_view name) {
   return {.name = name, .types = kNumber, .min = 0};
@@ -318,7 +390,7 @@ constexpr std::array kCaseKeys{
     text("note"),
     text("source"),
 };
-constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys};
+constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys, .later = kCaseLater};
 constexpr std::array kCaseFileKeys{
     text("source"),
     text("about"),

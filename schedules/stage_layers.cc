@@ -41,6 +41,10 @@ class Expander {
     const char c = layout_[at_++];
     if (c == ' ' || c == ',') return "";
     if (c == 'E' || c == 't' || c == 'L' || c == '|') return std::string(1, c);
+    if (c == 'm') {
+      problem_ = "m (a layer of multi-token prediction) is not built yet";
+      return "";
+    }
     if (c != '(') {
       problem_ = std::string("unexpected '") + (c > ' ' && c < 0x7f ? c : '?') +
                  "', only E, t, L, |, ( ) and *N mean something";

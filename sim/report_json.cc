@@ -170,6 +170,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"wall_s", p.wall_s},
                         {"ranks_simulated", p.schedule.num_rows()},
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
+  json["notes"] = scenario.notes();
   json["schedule_hash"] = content_hash(p.schedule);
   json["plan"] = Json::parse(plan_json(p.plan, 0));
   return json.dump(2) + "\n";

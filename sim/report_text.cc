@@ -143,6 +143,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "it is quiet",
         100 * p.scatter);
   }
+  for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
                       p.schedule.num_rows(), seconds(p.wall_s));
   return text;

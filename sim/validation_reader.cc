@@ -206,6 +206,11 @@ class CaseReader {
       }
       form = value.find(name);
     }
+    for (const std::string_view later : {"stage", "moe_layer"}) {
+      if (form != nullptr || value.given(later) == nullptr) continue;
+      entry.skipped = "cases of the form `" + std::string(later) + "` are not built yet";
+      return;
+    }
     if (form == nullptr) {
       report_.fail(value.line, "scenario", "missing (or `layer`, `schedule`, `states`)");
     } else if (form->key == "schedule") {

@@ -387,9 +387,9 @@ class CudaBackend final : public Backend, public StreamSource {
                       const void* dy, const VocabularyShape& v, std::int32_t* order,
                       float* d_table) override {
     streams_.check(sort_tokens(on(l), tokens, ids, order), "sort tokens");
-    streams_.check(
-        cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v.first, v.columns, order, d_table),
-        "embedding gradient");
+    streams_.check(cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v.first, v.columns, order,
+                                        d_table, v.frozen),
+                   "embedding gradient");
   }
   void row_maxima(Lane l, std::int64_t rows, const VocabularyShape& v, const float* logits,
                   float* maxima) override {

@@ -115,10 +115,11 @@ int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const s
           const void* table, std::int64_t first, std::int64_t rows, void* out);
 // order(tokens): positions sorted by id, equal ids by position. Counts, in tokens^2 comparisons.
 int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std::int32_t* order);
-// d_table(rows, h), fp32, += dy(tokens, h) by id, in token order; order: as sort_tokens left it
+// d_table(rows, h), fp32, += dy(tokens, h) by id but `frozen`, in token order; order: as
+// sort_tokens left it
 int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
                    const std::int32_t* ids, const void* dy, std::int64_t first, std::int64_t rows,
-                   const std::int32_t* order, float* d_table);
+                   const std::int32_t* order, float* d_table, std::int64_t frozen = -1);
 // out(tokens, h) = x + positions((first + token) % sequence, h); out may be x
 int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
                   std::int64_t sequence, std::int64_t first, const void* x, const void* positions,

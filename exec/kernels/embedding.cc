@@ -22,14 +22,15 @@ void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const f
 
 // Tokens of one row are added in token order, row after row.
 void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
-                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table) {
+                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table,
+                    std::int64_t frozen) {
   std::iota(order, order + tokens, 0);
   std::sort(order, order + tokens, [&](std::int32_t a, std::int32_t b) {
     return ids[a] != ids[b] ? ids[a] < ids[b] : a < b;
   });
   for (std::int64_t k = 0; k < tokens; ++k) {
     const std::int64_t t = order[k], row = ids[t] - first;
-    if (row < 0 || row >= rows) continue;
+    if (row < 0 || row >= rows || ids[t] == frozen) continue;
     for (std::int64_t i = 0; i < h; ++i) d_table[row * h + i] += dy[t * h + i];
   }
 }

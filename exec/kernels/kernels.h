@@ -68,8 +68,10 @@ void attention_part_backward(const AttentionPart& part, const float* d_o, const 
 // Rows [first, first + rows) of the vocabulary are here; others give zeros.
 void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* table,
            std::int64_t first, std::int64_t rows, float* out);
+// Of every token but `frozen`.
 void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
-                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table);
+                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table,
+                    std::int64_t frozen = -1);
 // Cross-entropy over the vocabulary rows [first, first + valid) of `logits`(rows, columns); columns
 // beyond `valid` are padding. Each step is a partial result of one tensor-parallel rank.
 void row_maxima(std::int64_t rows, std::int64_t columns, std::int64_t valid, const float* logits,

@@ -26,6 +26,28 @@ refused 2 "cannot write" run "$scenario" --metrics /no/such/folder/m.jsonl
 refused 2 "cannot write" run "$scenario" --trace /no/such/folder/t.trace
 refused 2 "not in the vocabulary" run "$scenario" --set model.vocab_size=100 --data README.md
 refused 2 "does not divide" run "$scenario" --set plan.tensor_parallel=3
+# What is not performed is refused by its name, by the prediction of a run too; what nobody has
+# built, everywhere.
+for how in "" --dry-run; do
+  refused 2 "plan.overlap.tensor_parallel: true is not performed by .run." run "$scenario" $how \
+    --set plan.overlap.tensor_parallel=true
+  refused 2 "model.activation_function: .relu. is not performed .*; nor plan.overlap.tensor_parallel true" \
+    run "$scenario" $how --set plan.overlap.tensor_parallel=true --set model.activation_function=relu
+  refused 2 "plan.optimizer: is not built yet" run "$scenario" $how --set plan.optimizer=muon
+done
+refused 2 "plan.optimizer: is not built yet" simulate "$scenario" --set plan.optimizer=muon
+"$rehearse" simulate "$scenario" --set plan.overlap.tensor_parallel=true >"$work/out" 2>"$work/err" || fail "not priced"
+grep -q "^note: plan.overlap.tensor_parallel true: .*; .run. refuses it" "$work/out" || fail "no note: $(cat "$work/out")"
+
+# What is done otherwise, and what nobody knows, is said: one line each.
+"$rehearse" run "$scenario" --steps 1 --set plan.flash_attention=false --set plan.runtime=megatron \
+  --set model.colour=red --set model.attn_pdrop=0.1 --set model.embd_pdrop=0.2 >"$work/out" 2>"$work/err" || fail "does not run"
+[ "$(wc -l <"$work/err")" -eq 4 ] || fail "not four lines: $(cat "$work/err")"
+for said in "dropout of the model file (attn_pdrop 0.1, embd_pdrop 0.2) is left out" \
+  "plan.flash_attention false: " 'plan.runtime "megatron": ' "model.colour: no key of gpt2"; do
+  grep -qF "$said" "$work/err" || fail "nothing said of $said: $(cat "$work/err")"
+done
+
 refused 1 "diverged at step" run "$scenario" --set train.learning_rate=1000 --set train.clip_norm=0 \
   --steps 50
 refused 3 "this machine has" run "$scenario" --set model.n_embd=65536 --set model.n_layer=200

@@ -163,10 +163,10 @@ int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) {
 }
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
                    const void* dy, std::int64_t first, std::int64_t rows, const std::int32_t* order,
-                   float* d_table) {
+                   float* d_table, std::int64_t frozen) {
   return run(s, t, [=] {
     exec::embed_backward(tokens, h, ids, f(dy), first, rows, const_cast<std::int32_t*>(order),
-                         d_table);
+                         d_table, frozen);
   });
 }
 int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t sequence,

@@ -54,11 +54,13 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     embed_backward_kernel(int tokens, std::int64_t h, const std::int32_t* __restrict__ ids,
                           const T* __restrict__ dy, std::int64_t first, std::int64_t rows,
-                          const std::int32_t* __restrict__ order, float* __restrict__ d_table) {
+                          const std::int32_t* __restrict__ order, float* __restrict__ d_table,
+                          std::int64_t frozen) {
   const int begin = static_cast<int>(blockIdx.x);
   const std::int32_t id = ids[order[begin]];
   const std::int64_t row = id - first;
-  if (row < 0 || row >= rows || (begin > 0 && ids[order[begin - 1]] == id)) return;
+  if (row < 0 || row >= rows || id == frozen) return;
+  if (begin > 0 && ids[order[begin - 1]] == id) return;
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * V;
   if (column >= h) return;
   float sum[V];
@@ -124,14 +126,14 @@ int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std
 
 int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
                    const std::int32_t* ids, const void* dy, std::int64_t first, std::int64_t rows,
-                   const std::int32_t* order, float* d_table) {
+                   const std::int32_t* order, float* d_table, std::int64_t frozen) {
   if (tokens > INT32_MAX / 2) return kInvalidValue;
   return with_width(type, h, {dy, d_table}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
     return launch(embed_backward_kernel<T, V>, dim3(blocks(tokens, 1), blocks(h, kThreads * V)),
                   kThreads, 0, stream, static_cast<int>(tokens), h, ids, static_cast<const T*>(dy),
-                  first, rows, order, d_table);
+                  first, rows, order, d_table, frozen);
   });
 }
 
