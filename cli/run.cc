@@ -25,6 +25,7 @@
 #include "sim/predict.h"
 #include "sim/predicted_trace.h"
 #include "sim/report.h"
+#include "sim/zero_order.h"
 
 namespace rehearse::cli {
 namespace {
@@ -114,6 +115,8 @@ int dry_run(const Options& options, const Scenario& scenario, const RunDevice& d
   Result<sim::Prediction> made = sim::predict(scenario, cluster);
   if (!made) return fail(options.scenario + ": " + made.error().message);
   sim::Prediction prediction = std::move(made).value();
+  prediction.memory.note =
+      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
   if (!device.cuda()) {
     prediction.resident = plan_memory(options, scenario, prediction.plan, prediction.schedule,
                                       processes, processes, processes > 1);

@@ -11,6 +11,7 @@
 #include "schedules/mesh.h"
 #include "schedules/trace_inside.h"
 #include "sim/arena_memory.h"
+#include "sim/zero_order.h"
 #include "viz/analysis.h"
 
 namespace rehearse::cli {
@@ -159,6 +160,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
                     {"peak_reserved_bytes", arena}, {"peak_device_bytes", arena},
                     {"ranks", std::move(rows)}};
+  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule);
+  json["memory"]["note"] = note.empty() ? Json(nullptr) : Json(note);
   if (m.resident) {
     json["memory"]["arenas_bytes"] = m.resident->arenas;
     Json outside = Json::object();
@@ -234,6 +237,8 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
         bytes_text(m.schedule->arena_bytes[r].value),
         host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "");
   }
+  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule);
+  if (!note.empty()) text += "  " + note + '\n';
   if (m.resident) text += resident_text(*m.resident, m.peak_measured());
   return text;
 }

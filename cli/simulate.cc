@@ -7,6 +7,7 @@
 #include "sim/cluster.h"
 #include "sim/predicted_trace.h"
 #include "sim/report.h"
+#include "sim/zero_order.h"
 
 namespace rehearse::cli {
 namespace {
@@ -52,6 +53,8 @@ int simulate(const Options& options) {
     return kBadInput;
   }
   sim::Prediction prediction = std::move(made).value();
+  prediction.memory.note =
+      sim::zero_order_note(scenario.value().model, prediction.plan, prediction.schedule);
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.trace.empty()) {

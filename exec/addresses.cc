@@ -13,15 +13,7 @@ class Resolver {
         plan_(local.plan),
         s_(local.schedule),
         places_(local.places),
-        rank_(rank) {
-    const Placement& placement = s_.placement;
-    const Position here = s_.position_of(rank_.row);
-    const auto holds = [&](Stage stage) {  // in either direction
-      return placement.down[stage.index()] == here ||
-             (!placement.up.empty() && placement.up[stage.index()] == here);
-    };
-    both_ends_ = holds({0}) && holds({placement.stages() - 1});
-  }
+        rank_(rank) {}
 
   void run() {
     const std::int32_t first = s_.row_begin[rank_.row.index()];
@@ -142,7 +134,11 @@ class Resolver {
             gradients);
       }
       if (info.kind == SegmentKind::Head && model_.tied_embedding) {
-        add(find_table(), both_ends_ ? 1 : 0, parameter, gradient, values, gradients);
+        // Kept apart from the embedding's use, or not.
+        const TensorPlace* table = find_table();
+        const bool apart =
+            table != nullptr && gradient[2 * table->bucket.index() + 1] != nullptr;
+        add(table, apart ? 1 : 0, parameter, gradient, values, gradients);
       }
       out.at.parameter.push_back(std::move(values));
       out.at.gradient.push_back(std::move(gradients));
@@ -185,7 +181,6 @@ class Resolver {
   const std::vector<TensorPlace>& places_;
   RankState& rank_;
   std::int64_t element_ = rank_shape(model_, plan_).element;  // bytes of a full parameter's
-  bool both_ends_ = false;
 };
 
 }  // namespace

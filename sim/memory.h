@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "schedules/model.h"
@@ -53,6 +54,7 @@ struct MemoryReport {
   // [B] a node's memory over its ranks; empty: not known
   std::optional<std::int64_t> host_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule
+  std::string note;  // what the reader should hear of it (zero_order.h), filled by who reports
 };
 
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.

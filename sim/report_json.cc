@@ -91,6 +91,7 @@ Json memory_json(const Prediction& p) {
                        {"context", rank.parts.context}}}});
   }
   json["ranks"] = std::move(ranks);
+  json["note"] = m.note.empty() ? Json(nullptr) : Json(m.note);
   if (p.resident) {
     json["arenas_bytes"] = p.resident->arenas;
     Json outside = Json::object();

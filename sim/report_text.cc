@@ -75,6 +75,7 @@ std::string memory_lines(const Prediction& p) {
     }
     text += '\n';
   }
+  if (!m.note.empty()) text += "  " + m.note + '\n';
   return text;
 }
 

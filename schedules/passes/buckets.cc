@@ -59,16 +59,18 @@ struct Open {  // a bucket that still takes segments
 }  // namespace
 
 // A bucket is closed once its gradients reach bucket_bytes; 0: one per position. ZeRO-3 gathers
-// what it needs next, so there every bucket ends with a layer at the latest (so it does where our
-// runtime's optimizer state comes from the host, bucket by bucket), and no bucket spans the stages
-// of two directions (their replicas are summed bucket by bucket).
+// what it needs next, so there every bucket ends with a layer at the latest. So it does where our
+// runtime shards gradients, which are whole for one bucket at a time, and where its optimizer state
+// comes from the host, bucket by bucket. No bucket spans the stages of two directions (their
+// replicas are summed bucket by bucket).
 void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const bool by_layer = plan.zero_stage == 3 || (plan.offload == OffloadMode::Optimizer &&
-                                                 plan.runtime == Runtime::Rehearse);
   const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
+  const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
+                        (plan.offload == OffloadMode::Optimizer &&
+                         plan.runtime == Runtime::Rehearse);
   const bool tied = draft.model.tied_embedding;
   std::int32_t composites = 0;
   TensorLists lists(draft.model, plan);

@@ -11,17 +11,27 @@ bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
 
 }  // namespace
 
-// Activations go to the host segment by segment. ZeRO-3 gathers and frees by part: every op is cut
-// where its buckets change. Overlapped gradient buckets need parts only where a bucket becomes
-// ready: the last micro-batch (every one where gradients are reduced per micro-batch). All else
-// keeps stage size.
+bool cuts_for_gradients(const Plan& plan) {
+  return plan.zero_stage >= 2 && plan.data_parallel * plan.context_parallel > 1 &&
+         plan.runtime == Runtime::Rehearse;
+}
+
+// Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2
+// reduces and frees gradients by part: every op is cut where its buckets change. Overlapped
+// gradient buckets need parts only where a bucket becomes ready: the last micro-batch (every one
+// where gradients are reduced per micro-batch). Overlapped gathers need them in the first one, where
+// there is a single position; in a pipeline a stage waits for all of its own. All else keeps stage
+// size.
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
-                              Microbatch microbatch, Microbatch last_backward) {
+                              AtEnds microbatch) {
   const Plan& plan = draft.plan;
   const bool shards = plan.data_parallel * plan.context_parallel > 1;
-  const bool parameters = plan.zero_stage == 3 && shards;
-  const bool gradients = plan.overlap_gradient_reduce && shards &&
-                         (plan.zero_stage >= 2 || microbatch == last_backward);
+  const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
+                       plan.pipeline_parallel == 1 && microbatch.first;
+  const bool parameters = (plan.zero_stage == 3 || gathers) && shards;
+  const bool gradients = cuts_for_gradients(plan) ||
+                         (plan.overlap_gradient_reduce && shards &&
+                          (plan.zero_stage >= 2 || microbatch.last));
   const bool activations = plan.offload == OffloadMode::Activations;
   std::vector<std::int16_t> parts{0};
   if (!parameters && !gradients && !activations) return parts;

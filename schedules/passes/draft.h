@@ -81,10 +81,16 @@ struct Draft {
 };
 
 void make_buckets(Draft& draft);
+// Whether gradients are reduced into their shards bucket by bucket within every micro-batch, so
+// that only one bucket's is whole at a time: ZeRO-2 and 3 as our runtime performs them.
+bool cuts_for_gradients(const Plan& plan);
+// Whether a micro-batch is the first of its stage to run forward on the row, or the last backward.
+struct AtEnds {
+  bool first = false, last = false;
+};
 // Parts of the op's stage: offsets of the first segments of each part, ascending, starting at 0.
 // One part: the op is not cut.
-std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
-                              Microbatch microbatch, Microbatch last_backward);
+std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage, AtEnds microbatch);
 void emit(Draft& draft, const Schedule& order);
 
 // Ops that op i follows: from[begin[i]] ... from[begin[i+1] - 1].
@@ -102,7 +108,11 @@ struct Ordered {
   std::vector<std::int32_t> emitted;   // per op of the schedule: which it was as emitted
 };
 Ordered order(Draft&& draft);
-void plan_lifetimes(Schedule& schedule, std::int64_t margin,
+// Estimated time that a value stays alive beyond its last use on a communication stream [ns].
+struct Margins {
+  std::int64_t transfers = 0, reductions = 0;  // streams p2p and dp
+};
+void plan_lifetimes(Schedule& schedule, const Margins& margins,
                     const std::vector<std::int64_t>& duration, bool arena);
 void add_waits(Ordered& ordered);
 

@@ -58,9 +58,7 @@ void RowEmitter::run() {
   const std::int64_t bytes = 4 * static_cast<std::int64_t>(m_) * shape_.tokens;
   for (const bool targets : {false, true}) {
     const Stage stage{targets ? s_.placement.stages() - 1 : 0};
-    const bool here = s_.placement.down[stage.index()] == position_ ||
-                      (!s_.placement.up.empty() && s_.placement.up[stage.index()] == position_);
-    if (!here) continue;
+    if (!holds(stage)) continue;
     const std::int32_t instance = targets ? 1 : 0;
     const ValueId host = value(ValueKind::Input, bytes);
     s_.values[host.index()].home = Home::Host;
@@ -73,16 +71,7 @@ void RowEmitter::run() {
     d_.operand(host, Access::Read);
     d_.operand(device, Access::Write);
   }
-  const bool gathered = (d_.plan.zero_stage == 1 || d_.plan.zero_stage == 2) && shards() > 1;
-  if (gathered && d_.plan.overlap_parameter_gather) {  // in order of first use
-    for (std::size_t i = 0; i < s_.buckets.size(); ++i) {
-      const BucketId id{static_cast<std::int32_t>(i)};
-      if (bucket(id).position != position_) continue;
-      collective(OpKind::AllGather, "dp", Stream::Dp, id);
-      d_.ops.back().tie = -static_cast<std::int32_t>(s_.buckets.size()) + id.value;
-      d_.operand(parameter_[i], Access::Update);
-    }
-  }
+  if (d_.plan.overlap_parameter_gather) gather_parameters({});
   const auto program = order_.program(Row{position_.value});
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program[i].kind == OpKind::Overlap) {

@@ -12,6 +12,7 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
   Accumulator& sum = accumulator(about, use);
   const Bucket& of = bucket(about);
   const bool each = reduce_each_microbatch();
+  if (!sum.whole) return;  // an OVERLAP's halves finish two micro-batches: reduced together
   if (of.partial > 0) {
     collective(OpKind::AllReduce, "tp", Stream::Compute, about);
     d_.operand(sum.whole, Access::Update);
@@ -73,14 +74,6 @@ void RowEmitter::contributed(const Part& part) {
   }
 }
 
-// Behind a bucket's update: every rank gathers what the others own.
-void RowEmitter::updated(BucketId id) {
-  const bool gathered = (d_.plan.zero_stage == 1 || d_.plan.zero_stage == 2) && shards() > 1;
-  if (!gathered || d_.plan.overlap_parameter_gather) return;
-  collective(OpKind::AllGather, "dp", Stream::Dp, id);
-  d_.operand(parameter_[id.index()], Access::Update);
-}
-
 // Norm, clipping, optimizer; what is reduced after all compute; gathers that are not overlapped.
 void RowEmitter::finish_step() {
   const OpId last = last_compute_;
@@ -138,7 +131,8 @@ void RowEmitter::finish_step() {
   d_.add({.kind = OpKind::Offload, .stream = Stream::D2h}, d_.estimates.other);
   d_.operand(norms, Access::Read);
   d_.operand(host, Access::Write);
-  update(gradient, norms, host, before_norm);
+  const OpId updated = update(gradient, norms, host, before_norm);
+  if (!d_.plan.overlap_parameter_gather) gather_parameters(updated);
   if (server()) {
     for (std::size_t i = 0; i < n; ++i) {
       const BucketId id{static_cast<std::int32_t>(i)};

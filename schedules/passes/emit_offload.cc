@@ -105,9 +105,9 @@ void RowEmitter::fetch_states(std::span<const BucketId> mine, OpId after) {
   }
 }
 
-// The updates of all buckets that the row's ranks own, in forward order; what each is followed by
-// is emitted by `updated`. `before_norm`: the compute op before the norm.
-void RowEmitter::update(std::span<const ValueId> gradient, ValueId norms, ValueId host_norms,
+// The updates of all buckets that the row's ranks own, in forward order. Returns the last.
+// `before_norm`: the compute op before the norm.
+OpId RowEmitter::update(std::span<const ValueId> gradient, ValueId norms, ValueId host_norms,
                         OpId before_norm) {
   std::vector<BucketId> mine;
   for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -151,8 +151,8 @@ void RowEmitter::update(std::span<const ValueId> gradient, ValueId norms, ValueI
       d_.operand(to, Access::Read);
       d_.operand(parameter, Access::Update);
     }
-    updated(mine[k]);
   }
+  return last;
 }
 
 // Frameworks that update on the host: a gradient goes there as soon as it is whole.

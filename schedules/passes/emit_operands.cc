@@ -80,7 +80,7 @@ void RowEmitter::gradients(const Part& part) {
     Value& made = s_.values[to.whole.index()];
     if (reduce_each_microbatch()) made.microbatch = part.op.microbatch;
     // Both uses of a tied table on one row: the head's is kept apart until they are added.
-    if (use == 1 && tokens_ && targets_) made.instance = 1;
+    if (use == 1 && both_ends_) made.instance = 1;
     fresh_.push_back(to.whole);
   }
 }

@@ -44,6 +44,39 @@ void RowEmitter::prepare_states() {
   }
 }
 
+// The row's buckets, in the order in which its parts first read them.
+std::vector<BucketId> RowEmitter::by_first_use() const {
+  std::vector<BucketId> order;
+  const auto add = [&](BucketId id) {
+    if (id && std::find(order.begin(), order.end(), id) == order.end()) order.push_back(id);
+  };
+  const auto mine = std::count_if(s_.buckets.begin(), s_.buckets.end(),
+                                  [&](const Bucket& b) { return b.position == position_; });
+  for (std::size_t i = 0; i < parts_.size() && std::ssize(order) < mine; ++i) {
+    if (parts_[i].op.kind != OpKind::Forward) continue;
+    const auto covered = segments(parts_[i]);
+    for (std::size_t g = 0; g < covered.size(); ++g) {
+      const SegmentBuckets& of = buckets(parts_[i], begin_of(parts_[i]) + g);
+      add(of.table);
+      add(of.own);
+    }
+  }
+  return order;
+}
+
+// ZeRO-1 and 2: every rank gathers what the others have updated. At the start of the step the first
+// forward waits for what it reads alone; behind the update (of `behind`), for all of it.
+void RowEmitter::gather_parameters(OpId behind) {
+  if (d_.plan.zero_stage < 1 || d_.plan.zero_stage > 2 || shards() == 1) return;
+  auto tie = -static_cast<std::int32_t>(s_.buckets.size());
+  for (const BucketId id : by_first_use()) {
+    collective(OpKind::AllGather, "dp", Stream::Dp, id);
+    d_.ops.back().tie = tie++;
+    d_.operand(parameter_[id.index()], Access::Update);
+    d_.wait_for(behind);
+  }
+}
+
 // ZeRO-3: alive at a part are the buckets that it reads and that the next `prefetch` reading parts
 // read (none of these where gathers are not overlapped); window_[i] are those that enter before
 // part i.

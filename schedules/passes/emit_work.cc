@@ -68,7 +68,7 @@ BodySizes RowEmitter::sizes_of(const Part& part, Direction direction) const {
 }
 
 // Calls visit(bucket, use) for every gradient that the part adds to. Use 1: a tied table's use by
-// the head; all else is use 0.
+// the head, where it is kept apart; all else is use 0.
 template <class Visit>
 void RowEmitter::contributions(const Part& part, Visit visit) const {
   const OpKind kind = part.op.kind;
@@ -91,7 +91,7 @@ void RowEmitter::contributions(const Part& part, Visit visit) const {
         const bool table = table_gradient_in_forward()
                                ? kind == OpKind::Forward
                                : kind == OpKind::Backward || kind == OpKind::WeightGradient;
-        if (table && of.table) visit(of.table, 1);
+        if (table && of.table) visit(of.table, one_table_gradient() ? 0 : 1);
         const bool own = kind == OpKind::Backward || kind == OpKind::InputGradient ||
                          (table && !of.table);  // an untied table lies in the head's own bucket
         if (own && of.own) visit(of.own, 0);
@@ -166,11 +166,11 @@ void RowEmitter::prepare_parts() {
   cuts_.assign(slots_, {});
   alive_.assign(slots_, {});
   const auto program = order_.program(Row{position_.value});
-  std::vector<Microbatch> last(s_.segments.size());
+  std::vector<Microbatch> first(s_.segments.size()), last(s_.segments.size());
   std::vector<bool> whole(slots_, false);
   std::vector<std::int32_t> lists(slots_, -1);  // into cut_lists_
   cut_lists_.push_back({0});
-  list_at_.assign(s_.segments.size(), {-1, -1});
+  list_at_.assign(s_.segments.size(), {-1, -1, -1, -1});
   const auto each = [&](const Op& op, auto visit) {
     if (op.kind != OpKind::Overlap) return visit(op, false);
     visit(order_.children[static_cast<std::size_t>(op.child)], true);
@@ -180,6 +180,8 @@ void RowEmitter::prepare_parts() {
     each(op, [&](const Op& leaf, bool paired) {
       if (leaf.kind == OpKind::Backward || leaf.kind == OpKind::WeightGradient) {
         last[leaf.stage.index()] = leaf.microbatch;
+      } else if (leaf.kind == OpKind::Forward && !first[leaf.stage.index()]) {
+        first[leaf.stage.index()] = leaf.microbatch;
       }
       if (paired) whole[slot(leaf)] = true;
     });
@@ -192,17 +194,18 @@ void RowEmitter::prepare_parts() {
     each(op, [&](const Op& leaf, bool paired) {
       std::int32_t& list = lists[slot(leaf)];
       if (list < 0) {
-        list =
-            whole[slot(leaf)] ? 0 : list_of(leaf.stage, leaf.microbatch, last[leaf.stage.index()]);
+        const AtEnds ends{leaf.microbatch == first[leaf.stage.index()],
+                          leaf.microbatch == last[leaf.stage.index()]};
+        list = whole[slot(leaf)] ? 0 : list_of(leaf.stage, ends);
         cuts_[slot(leaf)] = cut_lists_[static_cast<std::size_t>(list)];
         alive_count += 6 * cuts_[slot(leaf)].size() + 2;
       }
       const std::span<const std::int16_t> cuts = cuts_[slot(leaf)];
-      const std::size_t first = first_work(leaf, static_cast<std::size_t>(list));
+      const std::size_t works = first_work(leaf, static_cast<std::size_t>(list));
       const bool forward = leaf.kind == OpKind::Forward;
       for (std::size_t i = 0; i < cuts.size(); ++i) {
         Part part{.op = leaf, .index = forward ? i : cuts.size() - 1 - i};
-        part.work = first + part.index;
+        part.work = works + part.index;
         if (!paired && cuts.size() > 1) {
           part.op.segment_begin = static_cast<std::int16_t>(begin_of(part));
           part.op.segment_end = static_cast<std::int16_t>(end_of(part));
@@ -227,13 +230,12 @@ void RowEmitter::prepare_parts() {
   }
 }
 
-// Where the op is cut, as a place in cut_lists_: the same for all micro-batches but the last.
-std::int32_t RowEmitter::list_of(Stage stage, Microbatch microbatch, Microbatch last_backward) {
-  std::int32_t& list = list_at_[stage.index()][microbatch == last_backward ? 1 : 0];
-  if (list < 0) {
-    list =
-        static_cast<std::int32_t>(interned(cut(d_, position_, stage, microbatch, last_backward)));
-  }
+// Where the op is cut, as a place in cut_lists_: the same for all micro-batches between the first
+// and the last.
+std::int32_t RowEmitter::list_of(Stage stage, AtEnds microbatch) {
+  std::int32_t& list =
+      list_at_[stage.index()][(microbatch.first ? 2U : 0U) + (microbatch.last ? 1U : 0U)];
+  if (list < 0) list = static_cast<std::int32_t>(interned(cut(d_, position_, stage, microbatch)));
   return list;
 }
 

@@ -16,15 +16,23 @@ struct Use {
   std::int16_t version = 0;
 };
 
+// How long beyond its place an op holds what it uses last. Estimates of a reduction are a constant
+// that outlasts whole layers of a small model: what counts is that it hides behind the next layer's
+// backward, so that the bucket of the one after that may take the memory.
+std::int64_t held(const Op& op, std::int64_t duration, const Margins& margins) {
+  if (op.stream == Stream::P2p) return duration + margins.transfers;
+  if (op.stream != Stream::Dp || margins.reductions == 0) return duration;
+  return std::min(duration, std::max<std::int64_t>(margins.reductions / 4, 1)) + margins.reductions;
+}
+
 // Versions on the operands, and what becomes of every value.
-std::vector<Use> number_versions(Schedule& s, std::int64_t margin,
+std::vector<Use> number_versions(Schedule& s, const Margins& margins,
                                  const std::vector<std::int64_t>& duration) {
   std::vector<Use> uses(s.values.size());
   for (std::int32_t i = 0; i < s.num_ops(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const Op& op = s.ops[at];
-    const bool communication = op.stream == Stream::P2p || op.stream == Stream::Dp;
-    const std::int64_t ended = op.key + duration[at] + (communication ? margin : 0);
+    const std::int64_t ended = op.key + held(op, duration[at], margins);
     for (std::int32_t k = s.operand_begin[at]; k < s.operand_begin[at + 1]; ++k) {
       Operand& operand = s.operands[static_cast<std::size_t>(k)];
       Use& use = uses[operand.value.index()];
@@ -75,9 +83,9 @@ ArenaPlan place(Schedule& s, Row row, Home home) {
 
 }  // namespace
 
-void plan_lifetimes(Schedule& s, std::int64_t margin, const std::vector<std::int64_t>& duration,
+void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::int64_t>& duration,
                     bool arena) {
-  const std::vector<Use> uses = number_versions(s, margin, duration);
+  const std::vector<Use> uses = number_versions(s, margins, duration);
   for (std::size_t v = 0; v < s.values.size(); ++v) {
     Value& value = s.values[v];
     const Use& use = uses[v];

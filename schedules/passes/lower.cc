@@ -94,12 +94,15 @@ Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan&
   }
   make_buckets(draft);
   emit(draft, l0);
+  // Compute waits for reductions that are not overlapped: they need no margin.
   const std::int64_t margin = draft.estimates.layer_forward;
+  const Margins margins{.transfers = margin,
+                        .reductions = plan.overlap_gradient_reduce ? margin : 0};
   Ordered ordered = order(std::move(draft));
   Schedule& lowered = ordered.schedule;
   if (lowered.rows.empty()) return Error{"the compute order cannot run: it waits for itself"};
   if (options.lifetimes) {
-    plan_lifetimes(lowered, margin, ordered.duration, options.plan_arena);
+    plan_lifetimes(lowered, margins, ordered.duration, options.plan_arena);
   }
   add_waits(ordered);
   return std::move(lowered);

@@ -36,7 +36,7 @@ struct Alive {
   std::span<ValueId> slab_input, slab_weight, left, dkv;  // per part
 };
 
-// A gradient that is being accumulated: of a bucket and one use of it (tied tables have two).
+// A gradient that is being accumulated: of a bucket and one use of it (tied tables may have two).
 struct Accumulator {
   ValueId whole;          // what backwards add into
   ValueId reduced;        // after the reduction over dp: `whole` itself, or the shard
@@ -62,7 +62,8 @@ class RowEmitter {
         replica_(row.index() % classes_),
         shape_(rank_shape(draft.model, draft.plan)),
         activation_(shape_.element * shape_.local * shape_.hidden),
-        pipeline_(group("pp")) {}
+        pipeline_(group("pp")),
+        both_ends_(holds({0}) && holds({s_.placement.stages() - 1})) {}
 
   void run();
 
@@ -113,6 +114,14 @@ class RowEmitter {
   bool owner() const { return !server() || s_.rows[row_.index()].data_begin == 0; }
   bool rehearse() const { return d_.plan.runtime == Runtime::Rehearse; }
   bool table_gradient_in_forward() const { return rehearse(); }
+  bool holds(Stage stage) const {  // in either direction
+    return s_.placement.down[stage.index()] == position_ ||
+           (!s_.placement.up.empty() && s_.placement.up[stage.index()] == position_);
+  }
+  // Whether both uses of a tied table add to one gradient, which is reduced once. Our runtime keeps
+  // them apart where no replica follows: then the sums are those of a pipeline, whose ends hold a
+  // use each, bit for bit.
+  bool one_table_gradient() const { return both_ends_ && (!rehearse() || shards() > 1); }
   bool offloads_optimizer() const { return d_.plan.offload == OffloadMode::Optimizer; }
   bool streams_state() const { return offloads_optimizer() && rehearse(); }
   bool updates_on_host() const { return offloads_optimizer() && !rehearse(); }
@@ -166,7 +175,7 @@ class RowEmitter {
 
   void prepare_parts();
   std::size_t interned(const std::vector<std::int16_t>& cuts);
-  std::int32_t list_of(Stage stage, Microbatch microbatch, Microbatch last_backward);
+  std::int32_t list_of(Stage stage, AtEnds microbatch);
   void prepare_states();
   void prepare_windows();
   void open_window(std::size_t part);
@@ -178,9 +187,10 @@ class RowEmitter {
   void bring_back(std::size_t part);
   void fetch_states(std::span<const BucketId> mine, OpId after);
   void gradient_to_host(BucketId id, ValueId gradient);
-  void update(std::span<const ValueId> gradient, ValueId norms, ValueId host_norms,
+  OpId update(std::span<const ValueId> gradient, ValueId norms, ValueId host_norms,
               OpId before_norm);
-  void updated(BucketId id);
+  std::vector<BucketId> by_first_use() const;
+  void gather_parameters(OpId behind);
   void transfer(OpKind kind, Payload payload, Stage issuing, Stage sender, const Op& about,
                 ValueId what);
   void compute(std::size_t begin, std::size_t end);
@@ -244,12 +254,13 @@ class RowEmitter {
   RankShape shape_;
   std::int64_t activation_;  // bytes of (local, hidden)
   GroupId pipeline_;
+  bool both_ends_;  // of the model are on this row
 
   std::vector<Part> parts_;                           // the row's compute ops, cut
   std::vector<std::size_t> op_begin_;                 // parts of the i-th issued op: [i], [i+1])
   std::vector<std::span<const std::int16_t>> cuts_;   // by slot, into cut_lists_
   std::deque<std::vector<std::int16_t>> cut_lists_;   // each different one once
-  std::vector<std::array<std::int32_t, 2>> list_at_;  // by (stage, last micro-batch); -1: not made
+  std::vector<std::array<std::int32_t, 4>> list_at_;  // by stage and AtEnds; -1: not made
   std::vector<Work> works_;
   std::vector<std::int32_t> works_at_;  // by (cut list, stage, direction, slice); -1: not made
   std::vector<Alive> alive_;            // by slot, into alive_values_
