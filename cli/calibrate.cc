@@ -15,6 +15,7 @@
 #include "exec/calibration_file.h"
 #include "exec/cpu_backend.h"
 #include "exec/cuda_module.h"
+#include "exec/kernels/gemm.h"
 #include "exec/secret.h"
 #include "sim/cluster.h"
 
@@ -165,6 +166,9 @@ Result<Device> choose(const Options& options) {
 int calibrate(const Options& options) {
   if (const Result<std::string> asked = asked_attention(); !asked) {
     return fail("calibrate: " + asked.error().message);
+  }
+  if (const Result<> set = exec::instruction_set_as_asked(); !set) {
+    return fail("calibrate: " + set.error().message);
   }
   const Result<Device> chosen = choose(options);
   if (!chosen) return fail("calibrate: --device cuda: " + chosen.error().message, kRunFailed);

@@ -18,6 +18,7 @@
 #include "exec/data.h"
 #include "exec/initial.h"
 #include "exec/interpreter.h"
+#include "exec/kernels/gemm.h"
 #include "exec/launcher.h"
 #include "exec/secret.h"
 #include "exec/train.h"
@@ -389,6 +390,9 @@ int run(const Options& options) {
   if (!device) return fail("run: --device cuda: " + device.error().message, kRunFailed);
   if (const Result<std::string> asked = asked_attention(); !asked) {
     return fail("run: " + asked.error().message);
+  }
+  if (const Result<> set = exec::instruction_set_as_asked(); !set) {
+    return fail("run: " + set.error().message);
   }
   const Result<std::optional<exec::LaunchEnvironment>> launch =
       exec::read_launch_environment(std::getenv);

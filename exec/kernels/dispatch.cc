@@ -1,11 +1,15 @@
-// Chooses the instruction set once, at the first call.
+// Chooses the instruction set once, at the first call: REHEARSE_ISA's, or the fastest.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
 #include "exec/kernels/table.h"
 
 namespace rehearse::exec {
 
 const std::vector<KernelTable>& kernel_tables() {
   static const std::vector<KernelTable> tables = [] {
-    std::vector<KernelTable> list{baseline_kernels()};
+    std::vector<KernelTable> list{generic_kernels()};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
       list.push_back(avx2_kernels());
@@ -20,9 +24,40 @@ const std::vector<KernelTable>& kernel_tables() {
   return tables;
 }
 
+namespace {
+
+Result<const KernelTable*> chosen() {
+  const char* value = std::getenv("REHEARSE_ISA");
+  const std::string asked = value == nullptr ? "" : value;
+  if (asked.empty()) return &kernel_tables().back();
+  std::string there;
+  for (const KernelTable& table : kernel_tables()) {
+    if (asked == table.name) return &table;
+    there += (there.empty() ? "" : ", ") + std::string(table.name);
+  }
+  const bool known = asked == "avx2" || asked == "avx512";
+  return Error{"REHEARSE_ISA: " +
+               (known ? "this machine has no " + asked
+                      : "no instruction set \"" + asked + "\" (generic, avx2 or avx512)") +
+               "; there is " + there};
+}
+
+}  // namespace
+
+Result<> instruction_set_as_asked() {
+  const Result<const KernelTable*> found = chosen();
+  if (!found) return found.error();
+  return {};
+}
+
 const KernelTable& kernels() {
-  static const KernelTable& fastest = kernel_tables().back();
-  return fastest;
+  static const KernelTable& table = [&]() -> const KernelTable& {
+    const Result<const KernelTable*> found = chosen();
+    if (found) return *found.value();
+    std::fprintf(stderr, "%s\n", found.error().message.c_str());  // commands have asked before
+    std::abort();
+  }();
+  return table;
 }
 
 std::string_view instruction_set() {

@@ -1,13 +1,15 @@
 // Matrix products of fp32 row-major arrays, in the three forms that a linear layer needs.
 //
 // One source compiled for several instruction sets (product.inc, own kernels; product_eigen.inc for
-// the rest), chosen once at run time (dispatch.cc): the baseline, AVX2 + FMA, AVX-512.
-// Single-threaded; on one machine equal inputs give equal bits. A thread's first product takes
-// 1.8 MB for packed blocks, once.
+// the rest), chosen once at run time (dispatch.cc): generic, AVX2 + FMA, AVX-512.
+// Single-threaded; equal inputs give equal bits, with AVX2 and AVX-512 the same. A thread's first
+// product takes 1.8 MB for packed blocks, once.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
+
+#include "schedules/result.h"
 
 namespace rehearse::exec {
 
@@ -24,7 +26,9 @@ void linear_input(std::int64_t m, std::int64_t n, std::int64_t k, const float* d
 void linear_weight(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, const float* x,
                    float* dw);
 
-std::string_view instruction_set();  // "avx512", "avx2", "baseline"
+std::string_view instruction_set();  // "avx512", "avx2", "generic"
+// Fails where the environment's REHEARSE_ISA names a set that this machine lacks: says what it has.
+Result<> instruction_set_as_asked();
 // What a thread keeps of a product's and an attention's operands [B].
 std::int64_t kernel_room_bytes(std::int64_t head_dim);
 

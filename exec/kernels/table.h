@@ -10,7 +10,7 @@
 namespace rehearse::exec {
 
 struct KernelTable {
-  std::string_view name;  // "avx512", "avx2", "baseline"
+  std::string_view name;  // "avx512", "avx2", "generic"
   decltype(&exec::linear_bias) linear_bias = nullptr;
   decltype(&exec::linear_input) linear_input = nullptr;
   decltype(&exec::linear_weight) linear_weight = nullptr;
@@ -37,12 +37,13 @@ struct KernelTable {
   std::int64_t (*room_bytes)(std::int64_t head_dim) = nullptr;  // kernel_room_bytes()
 };
 
-// Those that this machine can run, the slowest (baseline, products by Eigen) first.
+// Those that this machine can run, the slowest (generic, products by Eigen) first.
 const std::vector<KernelTable>& kernel_tables();
-// The fastest of them.
+// The fastest of them, or the one that REHEARSE_ISA names.
+// REQUIRES: instruction_set_as_asked()
 const KernelTable& kernels();
 
-KernelTable baseline_kernels();
+KernelTable generic_kernels();
 KernelTable avx2_kernels();
 KernelTable avx512_kernels();
 

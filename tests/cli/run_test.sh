@@ -19,6 +19,20 @@ else
   refused 3 CUDA run /no/such.json --device cuda
 fi
 refused 2 "not in" run "$scenario" --device tpu
+
+# The set of kernels is the one asked for, or none.
+( export REHEARSE_ISA=sse9
+  refused 2 'REHEARSE_ISA: no instruction set "sse9".*there is generic' run "$scenario"
+  refused 2 'REHEARSE_ISA: no instruction set "sse9".*there is generic' calibrate -o "$work/c.json"
+  exit $status ) || status=1
+for set in generic avx2 avx512; do
+  if REHEARSE_ISA=$set "$rehearse" run "$scenario" --steps 1 --json >"$work/set.json" 2>"$work/err"; then
+    [ "$(key "$work/set.json" instruction_set)" = "\"$set\"" ] || fail "REHEARSE_ISA=$set is not what ran"
+  else
+    one_line "$work/err" "REHEARSE_ISA: this machine has no $set; there is generic" "REHEARSE_ISA=$set"
+    [ $set = generic ] && fail "no generic kernels"
+  fi
+done
 refused 2 "no such file" run "$scenario" --data /no/such/text
 refused 2 "train.data: /dev/zero: is not a regular file" run "$scenario" --data /dev/zero
 refused 2 "train.data" run "$scenario" --data "$work"

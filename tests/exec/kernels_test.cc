@@ -52,7 +52,7 @@ TEST(Kernels, ProductsOfAllFormsAndShapes) {
                    dy = random(m * n, 4);
       // k products of numbers up to 1: the worst element, with and without fused multiply-add.
       // Eigen sums in one run, without FMA
-      const double unit = kernel.name == "baseline" ? 2e-6 : 5e-7;
+      const double unit = kernel.name == "generic" ? 2e-6 : 5e-7;
       const auto bound = [unit](std::int64_t terms) {
         return unit * std::sqrt(static_cast<double>(terms)) + 2e-7;
       };
@@ -96,7 +96,7 @@ TEST(Kernels, LongSumsAreMoreExactThanOneRun) {
   const std::int64_t m = 24, n = 48, k = 4096;
   const Floats x = random(m * k, 5), w = random(n * k, 6);
   for (const KernelTable& kernel : kernel_tables()) {
-    if (kernel.name == "baseline") continue;  // Eigen's
+    if (kernel.name == "generic") continue;  // Eigen's
     Floats y(static_cast<std::size_t>(m * n));
     kernel.linear_bias(m, n, k, x.data(), w.data(), nullptr, y.data());
     double error = 0, size = 0;
