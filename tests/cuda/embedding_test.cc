@@ -38,10 +38,14 @@ TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
   }
 }
 
-// The sums run in token order: equal to the CPU's bit for bit, in both types.
+// The sums run in token order: equal to the CPU's bit for bit, in both types. A frozen token, and
+// one that is elsewhere, add nothing.
 TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
-  for (const auto& [tokens, h] :
-       {std::pair<std::int64_t, std::int64_t>{700, 16}, {3, 40}, {300, 5}}) {
+  struct Case {
+    std::int64_t tokens, h, frozen;
+  };
+  for (const auto& [tokens, h, frozen] :
+       {Case{700, 16, -1}, Case{3, 40, -1}, Case{300, 5, 4}, Case{300, 16, 11}}) {
     const std::int64_t first = 2, rows = 8;
     const auto ids = random_ids(tokens, 12);
     const auto dy = rounded(random_values(tokens * h, 1), type());
@@ -49,16 +53,17 @@ TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
     auto expected = before;
     std::vector<std::int32_t> expected_order(size(tokens));
     exec::embed_backward(tokens, h, ids.data(), dy.data(), first, rows, expected_order.data(),
-                         expected.data());
+                         expected.data(), frozen);
     Memory m(type());
     Array &i = m.raw(ids), &d = m.values(dy), &table = m.floats(before);
     Array& order = m.raw(std::vector<std::int32_t>(size(tokens), -1));
-    m.run([&, tokens = tokens, h = h] {
+    m.run([&, tokens = tokens, h = h, frozen = frozen] {
       const int status =
           sort_tokens(nullptr, tokens, i.at<std::int32_t>(), order.at<std::int32_t>());
-      return status != 0 ? status
-                         : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(),
-                                          first, rows, order.at<std::int32_t>(), table.at<float>());
+      return status != 0
+                 ? status
+                 : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(), first,
+                                  rows, order.at<std::int32_t>(), table.at<float>(), frozen);
     });
     EXPECT_EQ(order.as<std::int32_t>(), expected_order);
     EXPECT_EQ(table.values(), expected);
