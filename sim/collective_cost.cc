@@ -259,6 +259,52 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
   return e;
 }
 
+// Of a link below one node: what an all-to-all of g of the n ranks puts on it per byte. With i of
+// the ranks below the link, i (n - i) / n of each buffer leaves it; in a ring one member's flow
+// does.
+double pairwise_of_part(const LinkUse& use, std::int32_t n, std::int32_t g) {
+  if (use.kind == LinkKind::Port) return use.pairwise * n / g;  // (g-1)/n of it
+  const double leaving = use.ring > 0 ? use.pairwise / use.ring : 0;
+  const double below = (n - std::sqrt(std::max(0.0, double{1} * n * n - 4 * n * leaving))) / 2;
+  return use.ring * below * std::max(0.0, g - below) / g;
+}
+
+// The members of a group of several nodes that are on one of them, and the links between these.
+GroupShape part_inside(const GroupShape& shape) {
+  GroupShape part = shape;
+  part.ranks = shape.ranks_per_node;
+  part.nodes = part.pods = 1;
+  part.processes = std::min(shape.processes, part.ranks);
+  part.nics = 0;
+  std::erase_if(part.links, [](const LinkUse& use) {
+    return use.kind != LinkKind::Port && use.kind != LinkKind::Pcie && use.kind != LinkKind::Socket;
+  });
+  for (LinkUse& use : part.links) use.pairwise = pairwise_of_part(use, shape.ranks, part.ranks);
+  return part;
+}
+
+// What goes around several nodes goes through each of them, over the very links that its members
+// there would use alone: no bus bandwidth is above theirs. Links' capacities do not say so, since
+// inside a node tables of what NCCL reaches count, and between nodes the formula.
+struct Least {
+  double seconds = 0;   // of the whole call
+  double transfer = 0;  // of it, what further bytes add, for all of them
+};
+Least least_of(OpKind kind, Bytes size, const GroupShape& shape, const Network& network) {
+  if (shape.nodes <= 1 || shape.ranks_per_node <= 1) return {};
+  const GroupShape part = part_inside(shape);
+  const double more =
+      bus_bandwidth_factor(kind, shape.ranks) / bus_bandwidth_factor(kind, part.ranks) * 1e-9;
+  const auto time = [&](std::int64_t bytes) {
+    return static_cast<double>(collective_cost(kind, {bytes}, part, network).time.value) * more;
+  };
+  const std::int64_t rest = size.value - size.value / 2;
+  const double whole = time(size.value);
+  const double transfer =
+      (whole - time(size.value / 2)) * static_cast<double>(size.value) / static_cast<double>(rest);
+  return {.seconds = whole, .transfer = std::clamp(transfer, 0.0, whole)};
+}
+
 }  // namespace
 
 CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape,
@@ -287,8 +333,14 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
     }
   }
   const bool one_node = shape.nodes == 1;
+  const Least least = least_of(kind, size, shape, network);
   Estimate e = one_node ? inside_node(kind, bytes, amount, port, shared, shape, network)
-                        : between_nodes(kind, bytes, slowest, port, shape, network);
+                        : between_nodes(kind, bytes, std::max(slowest, least.transfer), port, shape,
+                                        network);
+  // A table of this very group says more than any bound.
+  if (e.level != CostLevel::Interpolated) {
+    e.seconds = std::max(e.seconds, least.seconds);
+  }
   const std::optional<CollectiveOp> op = table_of(kind);
   if (op) {
     const std::optional<CurveTime> measured =
