@@ -1,16 +1,50 @@
 #include "schedules/planner_greedy.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace rehearse {
 namespace {
 
 constexpr std::int64_t kNever = INT64_MAX / 4, kNotYet = -1;
 
+// When each lane next decides, and which of them decides first: a tournament, so that pipelines of
+// many positions do not look through all of them for every op.
+class Wakes {
+ public:
+  explicit Wakes(std::size_t lanes) : first_(std::bit_ceil(std::max<std::size_t>(lanes, 1))) {
+    times_.assign(2 * first_, kNever);
+  }
+  std::int64_t operator[](std::size_t lane) const { return times_[first_ + lane]; }
+  void set(std::size_t lane, std::int64_t time) {
+    std::size_t at = first_ + lane;
+    times_[at] = time;
+    for (at /= 2; at > 0; at /= 2) {
+      const std::int64_t earlier = std::min(times_[2 * at], times_[2 * at + 1]);
+      if (times_[at] == earlier) break;
+      times_[at] = earlier;
+    }
+  }
+  // Of those that decide at the same time the one with the lowest number.
+  std::size_t next() const {
+    std::size_t at = 1;
+    while (at < first_) at = 2 * at + (times_[2 * at] <= times_[2 * at + 1] ? 0 : 1);
+    return at - first_;
+  }
+
+ private:
+  std::size_t first_;                // of the lanes' places; before them the winners of pairs
+  std::vector<std::int64_t> times_;  // times_[1]: of all
+};
+
 class Greedy {
  public:
   Greedy(const PlanTask& task, const GreedyRule& rule)
-      : task_(task), rule_(rule), stages_(task.placement.stages()), m_(task.microbatches) {
+      : task_(task),
+        rule_(rule),
+        stages_(task.placement.stages()),
+        m_(task.microbatches),
+        wakes_(static_cast<std::size_t>(task.placement.positions)) {
     const auto stages = static_cast<std::size_t>(stages_);
     const auto rows = static_cast<std::size_t>(task.placement.positions);
     done_.resize(stages);
@@ -26,11 +60,11 @@ class Greedy {
   }
 
   Schedule run() {
-    lane_of({0}).wake = 0;
+    wakes_.set(number_of(lane_of({0})), 0);
     const std::int64_t kinds = task_.split ? 3 : 2;
     for (std::int64_t left = kinds * stages_ * m_; left > 0;) {
-      Lane& lane = *std::ranges::min_element(lanes_, {}, &Lane::wake);
-      if (lane.wake >= kNever) return {};  // everybody waits
+      Lane& lane = lanes_[wakes_.next()];
+      if (wake_of(lane) >= kNever) return {};  // everybody waits
       if (step(lane)) --left;
     }
     Schedule schedule;
@@ -50,9 +84,8 @@ class Greedy {
   struct Lane {
     std::vector<Stage> stages;  // in the order in which a micro-batch visits them
     std::vector<Op> ops;
-    std::int64_t free = 0;       // when its last op ends
-    std::int64_t wake = kNever;  // when it next decides
-    std::int64_t alive = 0;      // activations, in halves
+    std::int64_t free = 0;   // when its last op ends
+    std::int64_t alive = 0;  // activations, in halves
     OpKind last = OpKind::WeightGradient;
   };
   struct Choice {
@@ -62,6 +95,10 @@ class Greedy {
   };
 
   Lane& lane_of(Stage s) { return lanes_[task_.placement.down[s.index()].index()]; }
+  std::size_t number_of(const Lane& lane) const {
+    return static_cast<std::size_t>(&lane - lanes_.data());
+  }
+  std::int64_t wake_of(const Lane& lane) const { return wakes_[number_of(lane)]; }
   std::size_t at(Stage s, std::int32_t microbatch) const {
     return s.index() * static_cast<std::size_t>(m_) + static_cast<std::size_t>(microbatch);
   }
@@ -146,8 +183,7 @@ class Greedy {
 
   // One decision of the position that is next in time; true if it runs an op.
   bool step(Lane& lane) {
-    const std::int64_t now = lane.wake;
-    lane.wake = kNever;
+    const std::int64_t now = wake_of(lane);
     std::int64_t horizon = INT64_MAX;
     if (rule_.ahead < kNever) horizon = next_place(lane) + rule_.ahead;
     candidates_.clear();
@@ -188,7 +224,7 @@ class Greedy {
         return start(lane, OpKind::WeightGradient, fill, now);
       }
     }
-    lane.wake = next;
+    wakes_.set(number_of(lane), next);
     return false;
   }
 
@@ -244,11 +280,12 @@ class Greedy {
     lane.ops.push_back(compute_op(kind, s, {b}));
     lane.last = kind;
     lane.free = end;
-    lane.wake = end;
+    wakes_.set(number_of(lane), end);
     if (consumer) {
       Lane& other = lane_of(consumer);
       if (&other != &lane) {
-        other.wake = std::min(other.wake, std::max(other.free, end + delay(s, consumer)));
+        const std::int64_t ready = std::max(other.free, end + delay(s, consumer));
+        if (ready < wake_of(other)) wakes_.set(number_of(other), ready);
       }
     }
     return true;
@@ -260,6 +297,7 @@ class Greedy {
   std::vector<Done> done_;
   std::vector<std::int32_t> chunk_;  // per stage: how many stages of its position come before it
   std::vector<Lane> lanes_;
+  Wakes wakes_;
   std::vector<std::int64_t> forward_end_, backward_end_;  // by (stage, micro-batch)
   std::vector<Choice> candidates_;
 };
