@@ -1,11 +1,12 @@
-// A second of fuzzing of every reader in every test run, seeded, so that a failure comes back; and
-// every input that once broke one. The same functions run for minutes under libFuzzer
-// (readers_fuzz.cc).
+// A second of fuzzing of every reader in every test run (a minute in the long form), seeded, so
+// that a failure comes back; and every input that once broke one. The same functions run for
+// minutes under libFuzzer (readers_fuzz.cc).
 #include "tests/fuzz/readers.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ TEST_P(Readers, AnswerAnyBytesForASecond) {
   EXPECT_TRUE(sound > 0 || reader.seeds.empty()) << "no seed is a file of this kind";
   std::erase_if(seeds, [](const std::string& seed) { return seed.size() > 200'000; });
   testing::Mutator mutator(std::move(seeds));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const bool thorough = std::getenv("REHEARSE_TEST_LONG") != nullptr;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(thorough ? 60 : 1);
   while (std::chrono::steady_clock::now() < end) {
     read += reader.one_input(mutator.next()) ? 1 : 0;
     ++tried;
