@@ -75,8 +75,7 @@ std::vector<std::string> keys_of(const ValidationCase& entry) {
     for (const Figure& figure : rank.figures) keys.push_back(figure.key);
   }
   std::ranges::sort(keys);
-  const auto repeated = std::ranges::unique(keys);
-  keys.erase(repeated.begin(), repeated.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());  // clang 14 lacks ranges::unique's
   return keys;
 }
 
