@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "exec/abort_notice.h"
 #include "exec/diagnosis.h"
 #include "exec/flight_recorder.h"
 #include "exec/supervisor.h"

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/abort_notice.h"
 #include "exec/flight_recorder.h"
 #include "exec/printable.h"
 #include "exec/store_messages.h"
@@ -18,8 +19,7 @@ using How = ProcessView::How;
 constexpr auto kRound = std::chrono::milliseconds(100);
 // From the first sign of trouble to the judgement: peers notice a death before its parent does.
 constexpr std::int64_t kGraceNs = 300'000'000;
-constexpr std::size_t kLongestPath = 4096;  // of the folder of flight records, in an abort
-constexpr double kSilentS = 1.5;            // of heartbeats that come four times a second
+constexpr double kSilentS = 1.5;  // of heartbeats that come four times a second
 
 double seconds_since(std::int64_t ns) {
   return static_cast<double>(monotonic_ns() - ns) * 1e-9;
@@ -238,23 +238,6 @@ std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
   }
   const std::int64_t bytes = kMeeting + kTimes * (most + std::min(steps, kMost / kTimes));
   return static_cast<std::uint32_t>(std::min(bytes, kMost));
-}
-
-std::string abort_bytes(const std::string& flight, const Verdict& verdict) {
-  const std::string folder = flight.size() <= kLongestPath ? flight : std::string();
-  const std::string line = printable(verdict.line, kLargestText);
-  return WireWriter().text(folder).text(line).number(verdict.exit_code).take();
-}
-
-AbortNotice parse_abort(const std::string& bytes) {
-  WireReader in(bytes);
-  AbortNotice notice;
-  notice.flight = in.text();
-  notice.line = printable(in.text(), kLargestText);
-  notice.exit_code = in.number<std::int32_t>();
-  if (!in.done() || notice.flight.find('\0') != std::string::npos) notice.flight.clear();
-  if (notice.exit_code < 1 || notice.exit_code > 3) notice.exit_code = 3;
-  return notice;
 }
 
 }  // namespace rehearse::exec

@@ -56,14 +56,4 @@ class Supervisor {
 std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
                           std::int32_t processes, std::int64_t steps);
 
-// The body of an abort: where flight records go, and the line that names the culprit.
-std::string abort_bytes(const std::string& flight, const Verdict& verdict);
-struct AbortNotice {
-  std::string flight, line;
-  std::int32_t exit_code = 3;
-};
-// Of any bytes: a line that is fit to be printed, and an exit code of 1 to 3: an abort is no
-// success.
-AbortNotice parse_abort(const std::string& bytes);
-
 }  // namespace rehearse::exec

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <random>
 
+#include "exec/abort_notice.h"
 #include "exec/printable.h"
 #include "exec/status.h"
 #include "exec/store_room.h"
-#include "exec/supervisor.h"
 
 namespace rehearse::exec {
 namespace {
@@ -355,6 +355,16 @@ TEST(StoreAttack, StrangersThatStallAreCutOffInTime) {
   EXPECT_FALSE(slow.gone);
   room.attend(StoreRoom::kStrangerNs + 1);
   EXPECT_TRUE(slow.gone);
+}
+
+TEST(StoreAttack, TheOldestStrangerMakesRoomForTheNext) {
+  StoreRoom room(identity(0));
+  std::vector<const StoreRoom::Seat*> seats;
+  for (int i = 0; i < 800; ++i) seats.push_back(&room.enter("127.0.0.1", 0));
+  const auto gone = [](const StoreRoom::Seat* seat) { return seat->gone; };
+  EXPECT_EQ(std::ranges::count_if(seats, gone), 800 - static_cast<long>(StoreRoom::kStrangers));
+  EXPECT_TRUE(seats[0]->gone);
+  EXPECT_FALSE(seats[799]->gone);
 }
 
 // What a listener recorded of an honest connection proves nothing on another one.

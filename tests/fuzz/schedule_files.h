@@ -2,8 +2,6 @@
 // and what it calls sound really runs. Shared by the fuzz target and the test that runs a second.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
 #include "schedules/csv.h"
@@ -11,16 +9,10 @@
 #include "schedules/schedule_file.h"
 #include "schedules/text_reader.h"
 #include "schedules/validate.h"
+#include "tests/fuzz/must.h"
 #include "tests/schedules/rendezvous.h"
 
 namespace rehearse::testing {
-
-// Stops the process, as sanitizers do: a fuzzer keeps the input that did it.
-inline void must(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "fuzz: %s\n", what);
-  std::abort();
-}
 
 inline void prove_in_all_models(const Schedule& schedule, const Schedule* order) {
   for (const StreamModelInfo& model : kStreamModels) {
