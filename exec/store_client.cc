@@ -27,8 +27,8 @@ constexpr std::int64_t kBeatNs = kSecond / 4;
 constexpr double kAnswerS = 30;  // for what the server answers at once
 constexpr int kClockQuestions = 8;
 // A server that many strangers besiege may close a connection before it has looked at it.
-constexpr std::int64_t kCloseNs = 3 * kSecond;  // how long that is tried again
-constexpr int kCloseMs = 20;                    // between two attempts
+constexpr std::int64_t kCloseNs = 10 * kSecond;  // how long that is tried again
+constexpr int kCloseMs = 20;                     // between two attempts
 
 std::int64_t ns_of(double seconds) {
   return static_cast<std::int64_t>(std::min(seconds, 1e6) * 1e9);

@@ -37,8 +37,11 @@ StoreRoom::Seat& StoreRoom::enter(const std::string& address, std::int64_t now_n
 }
 
 bool StoreRoom::lose_oldest_stranger() {
-  const auto oldest =
-      std::ranges::find_if(seats_, [](const Seat& seat) { return seat.process < 0 && !seat.gone; });
+  const auto is_stranger = [](const Seat& seat) { return seat.process < 0 && !seat.gone; };
+  auto oldest = std::ranges::find_if(seats_, [&](const Seat& seat) {
+    return is_stranger(seat) && seat.channel.state() == Channel::State::Greeting;
+  });
+  if (oldest == seats_.end()) oldest = std::ranges::find_if(seats_, is_stranger);
   if (oldest == seats_.end()) return false;
   lose(*oldest);
   return true;
@@ -155,7 +158,9 @@ void StoreRoom::join(Seat& from, const Frame& frame, std::int64_t now_ns) {
     change(who.process, [&](Member& member) {
       // What a member that has joined is doing is its own to tell.
       if (member.state != Member::State::Expected) return;
-      member.report = FailureReport{FailureReport::Kind::Refused, who.first_rank(), 3, why};
+      Identity here = expected_;  // where it stands in this run, whatever it takes itself for
+      here.process = who.process;
+      member.report = FailureReport{FailureReport::Kind::Refused, here.first_rank(), 3, why};
     });
     return;
   }

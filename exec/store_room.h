@@ -2,9 +2,10 @@
 // in, bytes of connections out. StoreServer puts it on a network, the fuzz target feeds it.
 //
 // What others can make it hold is bounded: strangers (who have not joined) to kStrangers
-// connections of a few kilobytes for kStrangerNs, the oldest going first; each process to one
-// connection, one message (largest_body), `kept` bytes of keys and values, kWaits waits, and one
-// unread value: a connection that does not read is not read from either (see wants_more).
+// connections of a few kilobytes for kStrangerNs, those first that have said nothing, the oldest
+// before others; each process to one connection, one message (largest_body), `kept` bytes of keys
+// and values, kWaits waits, and one unread value: a connection that does not read is not read from
+// either (see wants_more).
 #pragma once
 
 #include <cstdint>

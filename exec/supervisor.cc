@@ -90,7 +90,7 @@ void Supervisor::Impl::judge(const std::vector<ProcessView>& views) {
       diagnose({*options.schedule, options.rows, *options.board, views, options.timeout_s});
   const auto culprit = static_cast<std::size_t>(
       std::max(0, found.rank) / (options.expected.ranks / options.expected.processes));
-  const bool absent = views[culprit].how == How::Absent;
+  const bool absent = culprit < views.size() && views[culprit].how == How::Absent;
   if (const std::int64_t denied = server->denied(); absent && denied > 0) {
     found.line += "; " + std::to_string(denied) + (denied == 1 ? " connection" : " connections") +
                   " with another secret " + (denied == 1 ? "was" : "were") + " refused";

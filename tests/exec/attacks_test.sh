@@ -12,7 +12,7 @@ scenario "$work/s.json" 4
 member() {  # member K ARGS...
   k=$1; shift
   RANK=$k WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port exec "$rehearse" run "$work/s.json" \
-    --set plan.pipeline_parallel=4 --steps 300 --json "$@" 2>"$work/err.$k" >"$work/out.$k"
+    --set plan.pipeline_parallel=4 --steps 300 --timeout 40 --json "$@" 2>"$work/err.$k" >"$work/out.$k"
 }
 # Keeps the largest resident memory [kB] that process $1 has had in a file, until it ends.
 watch_memory() {

@@ -230,6 +230,17 @@ TEST(StoreAttack, AnAbortIsNoSuccessAndPrintsNoControlCharacters) {
             1);
 }
 
+// It knows the secret: the run ends, and the blame lies within it.
+TEST(StoreAttack, WhoTakesItselfForAnotherSizeIsBlamedWhereItStands) {
+  const auto at = server();
+  Identity huge = identity(1);
+  huge.ranks = 1'000'000;
+  EXPECT_EQ(join(*at, huge).error().message,
+            "rank 500000 has another schedule (hash abc instead of abc)");
+  ASSERT_TRUE(at->members()[1].report.has_value());
+  EXPECT_EQ(at->members()[1].report->rank, 2);
+}
+
 TEST(StoreAttack, ARankJoinsOnceAndADoubleEndsNothing) {
   const auto at = server();
   const auto first = join(*at, identity(1));
@@ -365,6 +376,13 @@ TEST(StoreAttack, TheOldestStrangerMakesRoomForTheNext) {
   EXPECT_EQ(std::ranges::count_if(seats, gone), 800 - static_cast<long>(StoreRoom::kStrangers));
   EXPECT_TRUE(seats[0]->gone);
   EXPECT_FALSE(seats[799]->gone);
+  // Who has greeted is nearly in: those who say nothing go first.
+  StoreRoom other(identity(0));
+  StoreRoom::Seat& greeted = other.enter("127.0.0.1", 0);
+  Channel client(Channel::End::Client, "any", limits_of(identity(0)));
+  other.receive(greeted, client.take_reply(), 0);
+  for (int i = 0; i < 800; ++i) (void)other.enter("127.0.0.1", 0);
+  EXPECT_FALSE(greeted.gone);
 }
 
 // What a listener recorded of an honest connection proves nothing on another one.
