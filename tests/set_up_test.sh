@@ -37,6 +37,7 @@ run() { (cd "$work/$1" && ./run rehearse well) >"$work/out" 2>"$work/err" || fai
 says() {  # says WHAT LINE...: what ./run said, whole
   what=$1; shift
   [ "$(cat "$work/out")" = well ] || fail "$what: does not run the command: $(cat "$work/out")"
+  sed -i '/^run: built (release) in [0-9]* s$/d' "$work/err"  # on a machine that is busy enough
   printf '%s\n' "$@" | grep . | cmp -s - "$work/err" || fail "$what: says $(cat "$work/err")"
 }
 run here "first build"
