@@ -66,6 +66,13 @@ PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective obj
   return timing ? value_of(schedule, timing.value(), objective) : PlanValue{};
 }
 
+double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t chunks,
+                     std::int32_t microbatches) {
+  const double stages = static_cast<double>(positions) * chunks, m = microbatches;
+  const double trial = std::min(m, std::max(2.0 * positions + 1, kTrialOps / stages));
+  return 3 * stages * (rules * trial + std::min<double>(rules, kFinalists) * m);
+}
+
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
                      std::int32_t trial_microbatches) {
   PlanTask trial = task;

@@ -28,6 +28,12 @@ PlanValue value_of(const Schedule& schedule, const PlanTask& task, Objective obj
 Schedule best_greedy(const PlanTask& task, std::span<const GreedyRule> rules, Objective objective,
                      std::int32_t trial_microbatches = 0);
 
+// Ops that the planner places: by every rule on a step of about twice the positions, by the best
+// four on all. Up to a microsecond each: beyond kMostPlannerSteps nobody waits for it.
+inline constexpr double kMostPlannerSteps = 1 << 24;
+double planner_steps(std::int32_t rules, std::int32_t positions, std::int32_t chunks,
+                     std::int32_t microbatches);
+
 // The best order that the planner knows for the task: every rule of planner_rules.h, the best of
 // them improved by shifting (planner_shift.h), and for small pipelines the proved optimum of the
 // makespan (planner_exact.h). One without ops where the limit is below what one micro-batch needs.

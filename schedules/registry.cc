@@ -5,6 +5,7 @@
 
 #include "schedules/order/orders.h"
 #include "schedules/order/weave.h"
+#include "schedules/planner.h"
 
 namespace rehearse {
 namespace {
@@ -175,6 +176,33 @@ Result<> check_counts(const ScheduleInfo& info, const ScheduleShape& shape) {
   return {};
 }
 
+// Orders that are searched for, and how many rules are tried for each; zb_v only with fewer than 2p
+// - 1 micro-batches, and shifts each of its 24 eight times.
+struct Searched {
+  Result<Schedule> (*generate)(const ScheduleShape& shape);
+  std::int32_t rules,
+      rounds;  // rounds: searched with fewer than rounds * p - 1 micro-batches; 0: always
+};
+constexpr std::array kSearched{Searched{order::zero_bubble_1p, 20, 0},
+                               Searched{order::zero_bubble_2p, 20, 0},
+                               Searched{order::v_half, 6, 0}, Searched{order::v_min, 3, 0},
+                               Searched{order::zero_bubble_v, 24 * 9, 2}};
+
+// Minutes of search are refused before they begin.
+Result<> check_search(const ScheduleInfo& info, const ScheduleShape& shape) {
+  const auto row = std::ranges::find(kSearched, info.generate, &Searched::generate);
+  if (row == kSearched.end()) return {};
+  const std::int32_t p = shape.positions, m = shape.microbatches;
+  if (row->rounds > 0 && m >= std::int64_t{row->rounds} * p - 1) return {};
+  const double steps = planner_steps(row->rules, p, std::max(1, shape.chunks), m);
+  if (steps <= kMostPlannerSteps) return {};
+  return wrong("microbatches",
+               std::string(info.name) + " is searched for: with " + text(m) + " on " + text(p) +
+                   " positions that takes " + text(static_cast<std::int64_t>(steps * 1e-6)) +
+                   " million steps, more than " +
+                   text(static_cast<std::int64_t>(kMostPlannerSteps * 1e-6)) + " million");
+}
+
 Result<> check_group(std::int32_t p, std::int32_t m, std::int32_t n) {
   if (n == std::min(m, default_group_size(p, m))) return {};
   if (n < p || n > m) {
@@ -304,6 +332,7 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
       return wrong("memory_limit", "it must be a number above 0");
     }
   }
+  if (Result<> search = check_search(info, full); !search) return search.error();
   if (info.sliced) {
     if (full.slices == 0) full.slices = kDefaultSlices;
     if (full.slices < 1 || full.slices > 127) {

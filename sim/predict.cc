@@ -6,6 +6,7 @@
 
 #include "schedules/listing.h"
 #include "schedules/passes/lower.h"
+#include "schedules/plan_size.h"
 #include "schedules/registry.h"
 #include "schedules/schedule_file.h"
 #include "schedules/text.h"
@@ -213,6 +214,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Cluster cluster = with_places(machine, plan.gpus());
   const HardwareTables& tables = *options.tables;
   const Transformer& model = scenario.model;
+  if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   const bool own = plan.schedule.starts_with("file:");
   Result<Schedule> order =
       own ? order_of_file(plan, static_cast<std::int32_t>(model.layers)) : order_of(model, plan);
@@ -320,26 +322,34 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     return predict_plan(scenario, scenario.plan, cluster, options);
   }
   std::optional<Prediction> best;
-  std::optional<Error> failed;
+  std::optional<Error> failed, too_large;
   PredictOptions plain = options;
   plain.record_load = false;
-  plain.memory_limit.reset();
+  plain.memory_limit = cluster.capacity().value;  // what is fuller gets no timeline yet
   for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
     Plan plan = scenario.plan;
     plan.micro_batch = candidate;
     plan.micro_batch_auto = false;
+    if (const Result<> size = check_lowered_size(scenario.model, plan); !size) {
+      if (!too_large) too_large = size.error();
+      continue;
+    }
     Result<Prediction> made = predict_plan(scenario, plan, cluster, plain);
     if (!made) {
       if (!failed) failed = made.error();
       continue;
     }
+    // Smaller ones, which may fit, are too many: nothing can be said of this batch.
+    if (too_large && !best && !made.value().memory.fits) return *too_large;
     const bool first_of_none = !best && !made.value().memory.fits;
     const bool better = made.value().memory.fits &&
                         (!best || !best->memory.fits || made.value().step_s < best->step_s);
     if (first_of_none || better) best = std::move(made).value();
   }
+  if (!best && too_large) return *too_large;
   if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
-  if (options.record_load) return predict_plan(scenario, best->plan, cluster, options);
+  if (options.record_load || !best->memory.fits)
+    return predict_plan(scenario, best->plan, cluster, options);
   return std::move(*best);
 }
 

@@ -1,0 +1,21 @@
+// How large a plan's schedule would be, told before any of it is made.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/model.h"
+#include "schedules/plan.h"
+#include "schedules/result.h"
+
+namespace rehearse {
+
+// Ops of the lowered schedule, about: compute, transfers, and what ZeRO and offload add per layer
+// of every micro-batch. The rows that stand for equal ranks are counted once.
+double lowered_ops(const Transformer& model, const Plan& plan);
+
+// Whether lowering and timing the plan is seconds of work and fits in this machine's memory, or in
+// what `ulimit -v` leaves of it. Error: one line that names plan.global_batch. The figures are an
+// estimate; what passes may still take most of a minute.
+Result<> check_lowered_size(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Sizes that would take minutes or memory that is not there are refused by an estimate, at once, in
+# one line: each within seconds and 2 GB of address space. Usage: too_large.sh REHEARSE, in the
+# project's root.
+rehearse=$1
+. tests/command.sh
+ulimit -v 2000000
+ulimit -t 20  # seconds of work, each
+
+refused 2 "--microbatches: v_min is searched for" schedule --schedule v_min --stages 100000 --microbatches 5
+refused 2 "--microbatches: zb_2p is searched for" schedule --schedule zb_2p --stages 20000 --microbatches 40000
+refused 2 "--microbatches: zb_v is searched for" schedule --schedule zb_v --stages 20000 --microbatches 8
+refused 2 "plan.global_batch: 960000 micro-batches make a schedule of about" \
+  simulate scenarios/gpt3-175b-1024.json --set plan.global_batch=15360000
+( ulimit -v 800000 && refused 2 "plan.global_batch: 20000 micro-batches .* which take 1.1 GB: this machine gives 0.8" \
+  simulate scenarios/gpt3-175b-1024.json --set plan.global_batch=320000 && exit $status ) || status=1
+# Global batches of 64e6 and 2^31 under FSDP, 2^32 with micro_batch auto.
+refused 2 "plan.global_batch" simulate scenarios/dp-zero3.json --set plan.global_batch=64000000
+refused 2 "plan.global_batch" simulate scenarios/dp-zero3.json --set plan.global_batch=2147483648
+refused 2 "plan.global_batch" simulate scenarios/microbatch-sweep.json --set plan.micro_batch=auto \
+  --set plan.global_batch=4294967296
+refused 2 "plan.global_batch" run scenarios/dp-zero3.json --set plan.global_batch=64000000 \
+  --set plan.dropout=0 --set plan.precision=fp32
+
+# The largest that the planner takes is done in that time.
+"$rehearse" schedule --schedule zb_1p --stages 2000 --microbatches 100 --format json >/dev/null ||
+  fail "zb_1p of 2,000 positions"
+exit $status
