@@ -229,7 +229,7 @@ int calibrate(const Options& options) {
   const Result<sim::Cluster> cluster = sim::read_cluster({.path = cluster_file});  // as users will
   if (!cluster) return fail(cluster.error().message, kRunFailed);
   const std::string text = said(tables, options.out, cluster_file);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   return kDone;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "schedules/files.h"
 #include "schedules/json_reader.h"
 #include "schedules/passes/add_transfers.h"
 #include "schedules/schedule_file.h"
@@ -75,17 +76,18 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
   for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
     const sim::RankMemory& rank = prediction.memory.ranks[r];
     if (rank.fits || !checked.validation.sound()) continue;
+    const auto [needs, has] = size_texts(rank.peak_device, prediction.memory.capacity);
     checked.validation.violations.push_back({"V11",
                                              {},
                                              row_name(checked.schedule, rank.row) + " needs " +
-                                                 std::to_string(rank.peak_device) + " bytes, at " +
-                                                 prediction.memory_ops[r] + ": it has " +
-                                                 std::to_string(prediction.memory.capacity)});
+                                                 needs + ", at " + prediction.memory_ops[r] +
+                                                 ": it has " + has});
   }
   return checked;
 }
 
-Result<Checked> check_file(const std::string& path, const Options& options) {
+Result<Checked> check_file(const std::string& named, const Options& options) {
+  const std::string path = scenario_file(named);  // a schedule's own file wins
   const Result<std::string> text = read_text_file(path, kLargestFile);
   if (!text) return text.error();
   const std::size_t first = text.value().find_first_not_of(" \t\r\n");
@@ -94,6 +96,9 @@ Result<Checked> check_file(const std::string& path, const Options& options) {
     const Result<JsonValue> document = parse_json(text.value(), path);
     if (!document) return document.error();
     if (is_scenario(document.value())) return check_scenario(path, options);
+    if (const std::string kind = other_kind(document.value(), path); !kind.empty()) {
+      return json_error(path, 0, "", kind);
+    }
     file = schedule_from_json(document.value(), path);
   } else {
     file = parse_schedule_file(text.value(), path);
@@ -229,7 +234,7 @@ int check(const Options& options) {
     text = std::string("{\"sound\": ") + (all_sound && worst == kDone ? "true" : "false") +
            ", \"files\": [\n  " + text + "]}\n";
   }
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   return worst;
 }
 

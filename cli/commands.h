@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
 
 namespace rehearse::cli {
 
@@ -34,6 +36,14 @@ CLI::Validator number_within(double least, double most);
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);
+// Whether standard output takes colours: a terminal, without NO_COLOR (no-color.org).
+bool takes_color();
+// A command's answer, to standard output, at once. A write that fails (a full disk) is said in one
+// line; main then exits 3, whatever the answer was.
+void print_text(std::string_view text);
+// Whether the name `path` given to `flag`, which writes `ending` (".svg"), ends as another kind of
+// file; false after printing the error.
+bool ends_as(const std::string& path, std::string_view flag, std::string_view ending);
 // Writes by atomic rename; false after printing the error.
 bool write_file(const std::string& path, const std::string& content);
 

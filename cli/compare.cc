@@ -1,4 +1,6 @@
 // rehearse compare: two timelines of one schedule, predicted and measured, or two runs.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -29,6 +31,15 @@ std::string kind_name(const viz::KindDifference& kind) {
 // b / a - 1; null where a took no time.
 Json error_of(std::int64_t a, std::int64_t b) {
   return a > 0 ? Json(static_cast<double>(b) / static_cast<double>(a) - 1) : Json(nullptr);
+}
+
+// Mean |error| of an op, each weighted by its time in a; null where nothing takes time.
+Json weighted_error(const viz::TraceDifference& found) {
+  double differs = 0, takes = 0;
+  for (const viz::OpDifference& op : found.ops)
+    differs += std::fabs(static_cast<double>(op.b - op.a));
+  for (const viz::KindDifference& kind : found.kinds) takes += static_cast<double>(kind.a);
+  return takes > 0 ? Json(differs / takes) : Json(nullptr);
 }
 
 double seconds(std::int64_t ns) {
@@ -75,6 +86,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
            {"a", side(a)},
            {"b", side(b)},
            {"step_time_error", error_of(found.step_a, found.step_b)},
+           {"weighted_abs_error", weighted_error(found)},
            {"differing_ops", found.ops.size()}};
   out["kinds"] = Json::array();
   for (const viz::KindDifference& kind : found.kinds) {
@@ -101,9 +113,11 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
   return out;
 }
 
+// "+5.3 %"; beyond tenfold, where per cent say nothing, the factor.
 std::string percent(const Json& error) {
   if (error.is_null()) return "-";
   const double value = error.get<double>();
+  if (value >= 9) return fmt::format("x {:.3g}", value + 1);
   return (value >= 0 ? "+" : "") + viz::percent_text(value);
 }
 
@@ -147,15 +161,18 @@ std::string text_of(const Json& report) {
            "\n";
   }
   if (report["ops"].empty()) return out + "no op differs\n";
-  out += "worst ops, of " + std::to_string(report["differing_ops"].get<std::size_t>()) +
-         " that differ:\n";
+  out += "ops that differ by the most time, of " +
+         std::to_string(report["differing_ops"].get<std::size_t>()) + " that differ:\n";
   for (const Json& op : report["ops"]) {
     out += padded("  " + op["name"].get<std::string>() + " on " + op["row"].get<std::string>(), 28,
                   false) +
            time_cell(op["time_s_a"]) + time_cell(op["time_s_b"]) +
            padded(percent(op["error"]), 12) + "\n";
   }
-  return out;
+  const Json& weighted = report["weighted_abs_error"];
+  if (weighted.is_null()) return out;
+  return out + "all in all: the step differs by " + percent(report["step_time_error"]) +
+         "; an op, weighted by its time, by " + viz::percent_text(weighted.get<double>()) + "\n";
 }
 
 int fail(const std::string& message) {
@@ -175,7 +192,7 @@ int compare(const Options& options) {
   const std::string text = options.json
                                ? report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
                                : text_of(report);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   return kDone;
 }
 

@@ -39,6 +39,9 @@ int render(const Options& options) {
   if (options.svg.empty() && options.png.empty() && !options.text) {
     return fail("render: say what to make: --svg FILE, --png FILE or --text");
   }
+  if (!ends_as(options.svg, "--svg", ".svg") || !ends_as(options.png, "--png", ".png")) {
+    return kBadInput;
+  }
   Result<Trace> loaded = viz::load_trace(options.trace);
   if (!loaded) return fail(loaded.error().message);
   Trace trace = std::move(loaded).value();
@@ -61,17 +64,19 @@ int render(const Options& options) {
   const viz::TraceIndex index(trace);
   if (options.text) {
     const std::string text = viz::terminal_chart(index, {.columns = terminal_columns(),
-                                                         .color = isatty(STDOUT_FILENO) != 0,
+                                                         .color = takes_color(),
                                                          .begin = figure.begin,
                                                          .end = figure.end,
                                                          .first_row = figure.first_row,
                                                          .last_row = figure.last_row});
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print_text(text);
   }
   if (options.svg.empty() && options.png.empty()) return kDone;
   const viz::Scene scene = viz::figure(index, figure);
   if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
-  if (!options.png.empty() && !write_file(options.png, viz::png(scene))) return kBadInput;
+  if (options.png.empty()) return kDone;
+  say_lost_letters(scene, options.png);
+  if (!write_file(options.png, viz::png(scene))) return kBadInput;
   return kDone;
 }
 

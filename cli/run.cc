@@ -131,7 +131,7 @@ int dry_run(const Options& options, const Scenario& scenario, const RunDevice& d
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string text = options.json ? sim::report_json(prediction, scenario, cluster)
                                         : sim::report_text(prediction, scenario, cluster);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   return kDone;
 }
 
@@ -318,8 +318,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
     }
     const std::string text =
         options.json ? measurement_json(measurement, trace) : measurement_text(measurement, trace);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    print_text(text);
   }
   if (stopped_by != 0) {
     const std::string done = std::to_string(measurement.steps.back().step + 1);

@@ -57,8 +57,9 @@ std::string layout_text(const Plan& plan) {
   if (plan.recompute != RecomputeMode::None) {
     text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
   }
-  return fmt::format("{}; {}, {} micro-batches of {} x {} tokens", text, plan.schedule,
-                     plan.microbatches(), plan.micro_batch, plan.sequence_length);
+  return fmt::format("{}; {}, {} micro-batch{} of {} x {} tokens", text, plan.schedule,
+                     plan.microbatches(), plan.microbatches() == 1 ? "" : "es", plan.micro_batch,
+                     plan.sequence_length);
 }
 
 // "this machine's CPU (avx2, 4 processes of 1 thread)", "an NVIDIA H100 (CUDA 13.0, ...)".
@@ -200,7 +201,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   json["notes"] = std::move(notes);
   json["schedule_hash"] = content_hash(*m.schedule);
   json["plan"] = Json::parse(plan_json(plan, 0));
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string measurement_text(const Measurement& m, const Trace& trace) {

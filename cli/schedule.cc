@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <tuple>
 
 #include "cli/commands.h"
 #include "schedules/csv.h"
@@ -30,7 +31,9 @@ struct Options {
   std::string scenario, name, times, transfers, format = "chart", level = "compute";
   std::vector<std::string> overrides;
   ScheduleShape shape{.positions = 0, .microbatches = 0};
-  bool limited = false;  // --memory-limit was given
+  bool limited = false;                // --memory-limit was given
+  std::string shape_flag, order_flag;  // first flag given of all that shape an order; of those that
+                                       // a file's order cannot even be held against
   std::int32_t width = 0;
 };
 
@@ -100,6 +103,14 @@ Result<Schedule> order_of_flags(const Options& options, const Durations& duratio
                      .microbatches = order.value().microbatches,
                      .chunks = visited_chunks(order.value()),
                      .slices = order.value().slices};
+    for (const auto& [flag, asked, has] :
+         {std::tuple{"--stages", options.shape.positions, request.shape.positions},
+          {"--microbatches", options.shape.microbatches, request.shape.microbatches},
+          {"--chunks", options.shape.chunks, request.shape.chunks}}) {
+      if (asked == 0 || asked == has) continue;
+      return Error{
+          fmt::format("{}: {} is not what {} has, {}", flag, asked, options.name.substr(5), has)};
+    }
     const Result<Ticks> ticks = ticks_for(durations, request.shape);
     if (!ticks) return flagged(ticks.error());
     request.ticks = ticks.value();
@@ -207,7 +218,7 @@ std::string to_json(const Report& report) {
   json["peak_activations_weighted"] = numbers(metrics.peak_activations_weighted);
   json["deadlock_free"] = timed;
   json["hash"] = content_hash(shown);
-  return json.dump() + "\n";
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 // The width of the terminal; a pipe gets 100 columns, whatever the window is.
@@ -237,10 +248,15 @@ std::string to_chart(const Report& report, const Options& options) {
     return text;
   }
   text += viz::chart(report.order, report.evaluation.timing,
-                     {.columns = line_columns(options), .color = isatty(STDOUT_FILENO) != 0});
-  text += fmt::format(
-      "makespan {:g}, bubble {:.4f} of it, {:.4f} of busy time; {:.4f} of the longest own span\n",
-      report.makespan(), metrics.bubble_ratio, metrics.bubble_overhead, metrics.span_bubble_ratio);
+                     {.columns = line_columns(options), .color = takes_color()});
+  if (visited_chunks(report.order) > 1) {
+    text += "capital letters are a rank's first chunk, small ones its others\n";
+  }
+  text +=
+      fmt::format("makespan {:g}; of it {:.4f} is bubble, which is {:.4f} of the time at work\n",
+                  report.makespan(), metrics.bubble_ratio, metrics.bubble_overhead);
+  text += fmt::format("from its first op to its last a rank idles {:.4f} of that span at most\n",
+                      metrics.span_bubble_ratio);
   text += fmt::format("activations at most, per rank:{}\n", per_rank(metrics.peak_activations));
   if (metrics.peak_activations != metrics.peak_activations_weighted) {
     text += fmt::format("with I freeing half of one:   {}\n",
@@ -291,8 +307,18 @@ int run(const Options& options) {
   if (!options.scenario.empty() && !options.name.empty()) {
     return fail({"schedule: give a SCENARIO or --schedule, not both (--set changes a scenario)"});
   }
-  if (options.limited && !(options.shape.memory_limit > 0)) {
-    return fail({"--memory-limit: it must be a number above 0"});
+  if (options.limited && !(options.shape.memory_limit > 0 && options.shape.memory_limit <= 1e6)) {
+    return fail({"--memory-limit: it must be a number above 0, at most 1e6"});
+  }
+  if (options.scenario.empty() && !options.overrides.empty()) {
+    return fail({"--set: changes a scenario, and there is none"});
+  }
+  if (!options.shape_flag.empty() && !options.scenario.empty()) {
+    return fail({options.shape_flag + ": belongs to --schedule NAME; a scenario's plan says it: " +
+                 "--set plan.KEY=VALUE changes that"});
+  }
+  if (!options.order_flag.empty() && options.name.starts_with("file:")) {
+    return fail({options.order_flag + ": belongs to --schedule NAME; a file lists its own order"});
   }
   Request request;
   const Result<Schedule> made = options.scenario.empty()
@@ -314,7 +340,7 @@ int run(const Options& options) {
   const Report report{order, shown, evaluation.value(), request.ticks.per_unit};
   const Result<std::string> text = formatted(report, options);
   if (!text) return fail(text.error());
-  std::fwrite(text.value().data(), 1, text.value().size(), stdout);
+  print_text(text.value());
   if (evaluation.value().deadlock_free) return kDone;
   if (options.format != "chart") {
     print_error(order.name +
@@ -371,7 +397,18 @@ void add_schedule(CLI::App& app, int& exit_code) {
   command->footer(
       "Example: rehearse schedule --schedule zb_h1 --stages 4 --microbatches 8 --times "
       "F=2,I=3,W=1");
-  command->callback([o, &exit_code] { exit_code = run(*o); });
+  command->callback([o, command, &exit_code] {
+    for (const char* flag : {"--stages", "--microbatches", "--chunks", "--group-size",
+                             "--extra-warmup", "--slices", "--memory-limit"}) {
+      if (command->count(flag) == 0) continue;
+      if (o->shape_flag.empty()) o->shape_flag = flag;
+      const bool size = std::string_view(flag) == "--stages" ||
+                        std::string_view(flag) == "--microbatches" ||
+                        std::string_view(flag) == "--chunks";
+      if (!size && o->order_flag.empty()) o->order_flag = flag;
+    }
+    exit_code = run(*o);
+  });
 }
 
 }  // namespace rehearse::cli

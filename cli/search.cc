@@ -103,6 +103,7 @@ int search(const Options& options) {
     print_error("--json and --csv exclude each other");
     return kBadInput;
   }
+  if (!ends_as(options.svg, "--svg", ".svg")) return kBadInput;
   if (!options.prices.empty() && options.prices.size() != 1 &&
       options.prices.size() != options.clusters.size()) {
     print_error("--price takes one price, or one for each --cluster");
@@ -177,6 +178,7 @@ int search(const Options& options) {
         }
         if (report.cases.empty()) {
           report.name = space.value().base.name;
+          report.fixed = sim::fixed_sizes(space.value());
           first = space.value();
           for (const std::string& warning : one.result.warnings) {
             std::fprintf(stderr, "rehearse: warning: %s\n", warning.c_str());
@@ -197,7 +199,7 @@ int search(const Options& options) {
   const std::string text = options.json  ? sim::search_json(report, *first)
                            : options.csv ? sim::search_csv(report)
                                          : sim::search_text(report);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   const bool nothing = std::ranges::all_of(report.cases, [](const sim::SearchCase& one) {
     return one.result.best.empty() && !one.result.interrupted;
   });

@@ -68,7 +68,7 @@ int simulate(const Options& options) {
   const std::string text = options.json
                                ? sim::report_json(prediction, scenario.value(), cluster.value())
                                : sim::report_text(prediction, scenario.value(), cluster.value());
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   if (options.require_fit && !prediction.memory.fits) {
     print_error(options.scenario + ": the plan does not fit in memory");
     return kNo;

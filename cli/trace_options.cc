@@ -6,6 +6,10 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/commands.h"
+#include "schedules/json_reader.h"
+#include "viz/units_text.h"
+
 namespace rehearse::cli {
 namespace {
 
@@ -65,7 +69,7 @@ Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& b
                      last = std::min<std::int64_t>(step, std::llround(b));
   if (first >= last) {
     return Error{"--range: \"" + text + "\" lies outside the step, which takes " +
-                 std::to_string(step) + " ns"};
+                 viz::time_text(step)};
   }
   begin = trace.begin + Nanoseconds{first};
   end = trace.begin + Nanoseconds{last};
@@ -91,6 +95,19 @@ Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& 
   }
   if (first >= last) return Error{"--ranks: no row of the trace begins with a rank in " + text};
   return {};
+}
+
+void say_lost_letters(const viz::Scene& scene, const std::string& path) {
+  const auto lost = [](const viz::Text& text) { return !viz::font_has(text.text); };
+  std::vector<const viz::Scene*> scenes{&scene};
+  for (const viz::Scene& layer : scene.layers) scenes.push_back(&layer);
+  for (const viz::Scene* one : scenes) {
+    const auto found = std::ranges::find_if(one->texts, lost);
+    if (found == one->texts.end()) continue;
+    print_error(path + ": the font of PNG pictures has no letters for " +
+                json_excerpt(found->text) + " and draws ?: --svg keeps them");
+    return;
+  }
 }
 
 }  // namespace rehearse::cli

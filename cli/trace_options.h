@@ -1,9 +1,10 @@
-// What the commands that draw or list a part of a trace have in common: --range and --ranks.
+// What the commands that draw or list a part of a trace have in common: --range, --ranks, pictures.
 #pragma once
 
 #include <string>
 
 #include "schedules/trace.h"
+#include "viz/scene.h"
 
 namespace rehearse::cli {
 
@@ -16,5 +17,8 @@ Result<> parse_range(const std::string& text, const Trace& trace, Nanoseconds& b
 // Sets [first, last).
 Result<> parse_ranks(const std::string& text, const Trace& trace, std::int32_t& first,
                      std::int32_t& last);
+
+// Says in one line that a picture of pixels has lost letters which its font lacks.
+void say_lost_letters(const viz::Scene& scene, const std::string& path);
 
 }  // namespace rehearse::cli

@@ -46,7 +46,7 @@ int validate(const Options& options) {
     }
   }
   const std::string text = options.json ? sim::validation_json(files) : sim::validation_text(files);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_text(text);
   if (options.max_error < 0) return kDone;
   for (const sim::ValidationFile& file : files) {
     std::vector<const sim::ValidationCase*> cases;
@@ -71,9 +71,7 @@ void add_validate(CLI::App& app, int& exit_code) {
       ->add_option("--max-error", options->max_error,
                    "exit 1 where a file's mean |error| of step time is above X (0.05 = 5 %), or a "
                    "tolerance is missed")
-      ->check([](const std::string& text) {
-        return text.starts_with("-") ? std::string("must be at least 0") : std::string();
-      });
+      ->check(number_within(0, 1e9));
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer(
       "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");

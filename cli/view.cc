@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "cli/commands.h"
+#include "cli/trace_options.h"
 #include "schedules/json_reader.h"
 #include "viz/import.h"
 #include "viz/offscreen.h"
@@ -50,6 +51,7 @@ int replay(const viz::Session& session, const Options& options,
   const viz::Scene scene = viz::view_scene(session, state);
   if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
   if (options.png.empty()) return kDone;
+  say_lost_letters(scene, options.png);
   if (!options.opengl) return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
   const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(scene);
   if (!drawn) {
@@ -64,6 +66,10 @@ int replay(const viz::Session& session, const Options& options,
 
 int view(const Options& options) {
   if (options.traces.size() > 2) return fail("view: one trace, or two to lay side by side");
+  if (!ends_as(options.svg, "--svg", ".svg") || !ends_as(options.png, "--png", ".png") ||
+      !ends_as(options.screenshot, "--screenshot", ".png")) {
+    return kBadInput;
+  }
   std::vector<viz::Document> documents;
   for (const std::string& path : options.traces) {
     Result<Trace> trace = viz::load_trace(path);

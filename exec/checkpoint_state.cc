@@ -68,6 +68,13 @@ Result<std::int64_t> count_of(const JsonValue& json, std::string_view key,
   return value->integer;
 }
 
+// A value for a message: an object that stands for a number may have any length and many lines.
+std::string one_line(std::string value) {
+  constexpr std::size_t kShown = 60;
+  std::erase(value, '\n');
+  return value.size() <= kShown ? value : value.substr(0, kShown) + "...";
+}
+
 }  // namespace
 
 std::string state_json(const CheckpointState& state, const Transformer& model) {
@@ -106,7 +113,7 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
     const std::string theirs = found == nullptr ? "null" : to_json_text(found->value);
     if (theirs != value) {
       return json_error(path, 0, "model." + key,
-                        "the checkpoint's model has " + theirs + ", this run's " + value);
+                        "the checkpoint's model has " + one_line(theirs) + ", this run's " + value);
     }
   }
   CheckpointState state;

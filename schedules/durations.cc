@@ -21,8 +21,11 @@ constexpr std::array<Part, 5> kParts{{
     {"FB", &Durations::pair},
 }};
 
+// Beyond these a step does not add up in 62 bits, or not to what was asked for.
+constexpr double kShortest = 1e-12, kLongest = 1e12;
+
 bool usable(double value) {
-  return std::isfinite(value) && value >= 0;
+  return value == 0 || (value >= kShortest && value <= kLongest);  // false for NaN
 }
 
 // Whether `value * scale` is a whole number but for the rounding of a double.
@@ -50,7 +53,7 @@ Result<Durations> parse_durations(std::string_view text) {
     const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), value);
     if (code != std::errc{} || end != number.data() + number.size() || !usable(value)) {
       return Error{"times: " + std::string(name) + ": \"" + std::string(number) +
-                   "\" is not a number >= 0"};
+                   "\" is not 0 or a number from 1e-12 to 1e12"};
     }
     durations.*(part->member) = value;
   }
@@ -63,7 +66,7 @@ Result<Ticks> to_ticks(const Durations& durations, std::int64_t parts, std::int6
     const double value = durations.*(part.member);
     const bool left_out = part.member == &Durations::pair && value == -1;
     if (!left_out && !usable(value)) {
-      return Error{"times: " + std::string(part.name) + ": not a number >= 0"};
+      return Error{"times: " + std::string(part.name) + ": not 0 or a number from 1e-12 to 1e12"};
     }
   }
   // All that a step can add up to, in the user's unit.

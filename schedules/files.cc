@@ -1,13 +1,18 @@
 #include "schedules/files.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
+#include "schedules/json_reader.h"
 #include "schedules/scenario.h"
 
 namespace rehearse {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr std::string_view kScenarios = "scenarios/";
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -46,6 +51,31 @@ std::optional<std::string> find_file(std::string_view name, std::string_view fro
   const fs::path by_id = shipped / folder / (std::string(name) + ".json");
   if (!folder.empty() && is_file(by_id)) return by_id.lexically_normal().string();
   return {};
+}
+
+std::string scenario_file(const std::string& name) {
+  std::error_code ignored;
+  if (name.empty() || name.size() > 4096 || fs::exists(name, ignored)) return name;
+  const fs::path shipped = shipped_directory();
+  const std::string inside = name.starts_with(kScenarios) ? name.substr(kScenarios.size()) : name;
+  for (const std::string& wanted : {inside, inside + ".json"}) {
+    const fs::path path = (shipped / wanted).lexically_normal();
+    if (!fs::path(wanted).is_absolute() && is_file(path)) return path.string();
+  }
+  return name;
+}
+
+std::string nearest_scenario(const std::string& name) {
+  std::error_code failed;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(shipped_directory(), failed)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(names);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string word = fs::path(name).stem().string().substr(0, 64);
+  const std::string best(nearest(word, known));
+  return 3 * edit_distance(word, best) <= static_cast<std::int32_t>(word.size()) ? best : "";
 }
 
 std::string stem_of(std::string_view path) {

@@ -1,4 +1,5 @@
 // JsonValue as text again (declared in json_reader.h), and the pieces that hand-written JSON needs.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -8,6 +9,8 @@
 
 namespace rehearse {
 namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 class Writer {
  public:
@@ -68,9 +71,16 @@ class Writer {
   std::int32_t line_;
 };
 
-// Bytes of the character that begins a text of at least one; 0 where it is not UTF-8 (RFC 3629:
-// no longer form than needed, no surrogates, nothing above U+10FFFF).
+}  // namespace
+
+std::string to_json_text(const JsonValue& value) {
+  Writer writer(value.line);
+  writer.write(value);
+  return writer.take();
+}
+
 std::size_t utf8_length(std::string_view text) {
+  if (text.empty()) return 0;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   const std::size_t length = first < 0x80                    ? 1
@@ -87,24 +97,16 @@ std::size_t utf8_length(std::string_view text) {
   return bad ? 0 : length;
 }
 
-}  // namespace
-
-std::string to_json_text(const JsonValue& value) {
-  Writer writer(value.line);
-  writer.write(value);
-  return writer.take();
-}
-
 std::string json_quoted(std::string_view text) {
   std::string out = "\"";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (static_cast<unsigned char>(c) >= 0x80) {
-      const std::size_t length = utf8_length(text.substr(i));
-      out += length == 0 ? "\xEF\xBF\xBD" : text.substr(i, length);
-      i += length == 0 ? 0 : length - 1;
+  for (std::size_t length = 0; !text.empty();
+       text.remove_prefix(std::max<std::size_t>(length, 1))) {
+    length = utf8_length(text);
+    if (length != 1) {
+      out += length == 0 ? kReplacement : text.substr(0, length);
       continue;
     }
+    const char c = text[0];
     switch (c) {
       case '"':
         out += "\\\"";

@@ -141,7 +141,9 @@ void PlanReader::sizes() {
   if (d > 0 && d * inner != gpus) {
     return fail("data_parallel",
                 "tensor x pipeline x context x data parallel = " + product({t, p, c, d}) + " = " +
-                    number(d * inner) + ", but there are " + number(gpus) + " gpus");
+                    number(d * inner) + ", but there are " + number(gpus) + " gpus" +
+                    (gpus % inner == 0 ? ": data_parallel " + number(gpus / inner) + " fits them"
+                                       : std::string()));
   }
   if (gpus % inner != 0) {
     return report_.fail(

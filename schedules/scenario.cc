@@ -88,6 +88,10 @@ class ScenarioReader {
     if (equals == std::string::npos || equals == 0) {
       return report_.fail(0, "", "--set " + json_excerpt(text) + ": must be KEY=VALUE");
     }
+    for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(utf8_length(rest))) {
+      if (utf8_length(rest) > 0) continue;
+      return report_.fail(0, text.substr(0, equals), "--set: the value is not UTF-8 text");
+    }
     std::vector<std::string> keys;
     for (std::size_t at = 0; at <= equals;) {
       const std::size_t end = std::min(text.find('.', at), equals);
@@ -344,8 +348,48 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& path, 
   return ScenarioReader(std::move(root).value(), path, options).read();
 }
 
-Result<Scenario> read_scenario(const std::string& path, const ScenarioOptions& options) {
+std::string other_kind(const JsonValue& document, const std::string& path) {
+  const auto has = [&](std::string_view key) { return document.find(key) != nullptr; };
+  if (has("plan") || has("model") || has("cluster")) return {};
+  if (has("architectures") || has("model_type") || has("hidden_size") || has("n_embd")) {
+    return "is a model, not a scenario: name it in one, for example rehearse simulate dp-ddp --set "
+           "model=" +
+           path;
+  }
+  if (has("gpus_per_node")) {
+    return "is a cluster, not a scenario: name it in one, for example rehearse simulate dp-ddp "
+           "--cluster " +
+           path;
+  }
+  return {};
+}
+
+Result<JsonValue> open_scenario(std::string& path) {
+  const std::string named = path;
+  path = scenario_file(path);
   Result<JsonValue> root = read_json(path);
+  if (!root) {
+    Error error = root.error();
+    const std::string nearest = nearest_scenario(named);
+    if (error.message.ends_with(": no such file") && !nearest.empty()) {
+      error.message += "; the nearest shipped scenario is " + nearest;
+    }
+    return error;
+  }
+  if (const std::string kind = other_kind(root.value(), path); !kind.empty()) {
+    return json_error(path, 0, "", kind);
+  }
+  if (root.value().find("orders") != nullptr) {
+    return json_error(path, 0, "",
+                      "is a schedule, not a scenario: rehearse check " + path +
+                          ", or \"schedule\": \"file:" + path + "\" in a plan");
+  }
+  return root;
+}
+
+Result<Scenario> read_scenario(const std::string& named, const ScenarioOptions& options) {
+  std::string path = named;
+  Result<JsonValue> root = open_scenario(path);
   if (!root) return root.error();
   return ScenarioReader(std::move(root).value(), path, options).read();
 }

@@ -205,6 +205,10 @@ std::string op_name(const Trace& trace, OpId id) {
   }
   std::string text = to_text(op);
   if (c.bucket >= 0) text.append(" ").append(trace.text(c.bucket));
+  // Every plan brings its batch in and its loss out, whether it offloads anything or not.
+  const bool of_step = c.bucket < 0 && !c.stage;
+  if (of_step && c.kind == OpKind::Fetch) text += " tokens";
+  if (of_step && c.kind == OpKind::Offload) text += " metrics";
   return text;
 }
 

@@ -174,7 +174,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["notes"] = scenario.notes();
   json["schedule_hash"] = content_hash(p.schedule);
   json["plan"] = Json::parse(plan_json(p.plan, 0));
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace rehearse::sim

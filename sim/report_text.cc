@@ -1,12 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sim/report.h"
 
 namespace rehearse::sim {
 namespace {
+
+// What a share of the time rests on, after CostLevel.
+constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
+    "is measured", "is interpolated between measurements", "follows from formulas",
+    "follows from datasheets"};
 
 std::string bytes(std::int64_t value) {
   const double b = static_cast<double>(value);
@@ -19,6 +25,13 @@ std::string seconds(double s) {
   if (s >= 1) return fmt::format("{:.3f} s", s);
   if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
   return fmt::format("{:.1f} us", s * 1e6);
+}
+
+std::string joules(double j) {
+  if (j >= 1e9) return fmt::format("{:.1f} GJ", j * 1e-9);
+  if (j >= 1e6) return fmt::format("{:.1f} MJ", j * 1e-6);
+  if (j >= 1e3) return fmt::format("{:.1f} kJ", j * 1e-3);
+  return fmt::format("{:.1f} J", j);
 }
 
 std::string with_commas(double value) {
@@ -38,6 +51,27 @@ std::string layout_of(const Plan& plan) {
     text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
   }
   return text;
+}
+
+// What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
+// be made.
+std::string misfit_lines(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  if (m.fits || m.ranks.empty()) return {};
+  std::size_t worst = 0;
+  for (std::size_t r = 1; r < m.ranks.size(); ++r) {
+    if (m.ranks[r].peak_device > m.ranks[worst].peak_device) worst = r;
+  }
+  const bool device = m.ranks[worst].peak_device > m.capacity || !m.host_capacity;
+  const std::string needs = device
+                                ? fmt::format("position {} needs {} of a device that has {}", worst,
+                                              bytes(m.ranks[worst].peak_device), bytes(m.capacity))
+                                : fmt::format("a rank needs {} of host memory and has {}",
+                                              bytes(m.host), bytes(*m.host_capacity));
+  return fmt::format(
+      "DOES NOT FIT: {}.\n  Such a step cannot be made; the times below are what it would take. "
+      "rehearse search\n  lists plans that fit.\n\n",
+      needs);
 }
 
 std::string memory_lines(const Prediction& p) {
@@ -69,9 +103,9 @@ std::string memory_lines(const Prediction& p) {
   if (m.host > 0) {
     text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
     if (m.host_capacity) {
-      text += fmt::format("{} {} that a rank of the node has",
-                          m.host > *m.host_capacity ? ", MORE THAN the" : " of the",
-                          bytes(*m.host_capacity));
+      text +=
+          fmt::format("{} the {} that its node has for each",
+                      m.host > *m.host_capacity ? ", MORE THAN" : " of", bytes(*m.host_capacity));
     }
     text += '\n';
   }
@@ -89,8 +123,10 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += fmt::format("  {} parameters on {} x {} ({})\n",
                       with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
                       cluster.name.empty() ? cluster.id : cluster.name);
-  text += fmt::format("  {}; {}, {} micro-batches of {} x {} tokens\n\n", layout_of(plan),
-                      plan.schedule, plan.microbatches(), plan.micro_batch, plan.sequence_length);
+  text += fmt::format("  {}; {}, {} micro-batch{} of {} x {} tokens\n\n", layout_of(plan),
+                      plan.schedule, plan.microbatches(), plan.microbatches() == 1 ? "" : "es",
+                      plan.micro_batch, plan.sequence_length);
+  text += misfit_lines(p);
   text += fmt::format(
       "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
       seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
@@ -112,10 +148,12 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   }
   text += memory_lines(p);
   if (p.resident) text += '\n' + resident_text(*p.resident);
-  text += fmt::format(
-      "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
-      "{}\n",
-      "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+  if (p.communication.empty()) text += "\ncommunication: none, one GPU does it all\n";
+  if (!p.communication.empty())
+    text += fmt::format(
+        "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
+        "{}\n",
+        "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
     text += fmt::format(
         "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n", row.traffic.group,
@@ -124,14 +162,14 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
         row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
   }
-  text += "\nrests on";
+  std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
-    if (p.confidence[l] >= 0.0005) {
-      text +=
-          fmt::format(" {} {:.0f} %", name_of(static_cast<CostLevel>(l)), 100 * p.confidence[l]);
-    }
+    if (p.confidence[l] < 0.0005) continue;
+    rests += fmt::format("{}{:.0f} % {}", rests.empty() ? "" : ", ", 100 * p.confidence[l],
+                         kLevelWords[l]);
   }
-  text += fmt::format("; energy {:.1f} MJ per step", p.energy_j * 1e-6);
+  text += "\n" + (rests.empty() ? "nothing takes time" : "of the time " + rests);
+  text += fmt::format("; energy {} per step", joules(p.energy_j));
   if (p.usd_per_gpu_hour) {
     const double usd = p.gpus * p.step_s / 3600 * *p.usd_per_gpu_hour;
     text += fmt::format("; {:.2f} USD per step, {:.0f} per 10^9 tokens", usd,

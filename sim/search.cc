@@ -12,6 +12,14 @@
 namespace rehearse::sim {
 namespace {
 
+std::string no_mesh(const Space& space) {
+  const std::string fixed = fixed_sizes(space);
+  if (fixed.empty()) return "no combination of the sizes gives the number of gpus";
+  const std::string first = fixed.substr(0, fixed.find(' '));
+  return "no combination of the sizes gives the number of gpus: " + fixed + " fixed; --set plan." +
+         first + "=null leaves one open";
+}
+
 constexpr std::size_t kBatch = 16;        // candidates decided upon together
 constexpr std::size_t kKeepRefused = 48;  // plans per mesh that more memory might allow
 constexpr std::int64_t kMostReplays = 4000, kMostConfirmed = 240;
@@ -94,9 +102,9 @@ class Searcher {
       const bool legal = std::ranges::any_of(
           meshes_, [](const MeshCandidates& mesh) { return !mesh.cores.empty(); });
       if (refused && !legal) return refused;
-      return Error{space_.base.path + ": plan: " +
-                   (legal ? "no micro_batch divides global_batch / data_parallel"
-                          : "no combination of the sizes gives the number of gpus")};
+      return Error{
+          space_.base.path + ": plan: " +
+          (legal ? "no micro_batch divides global_batch / data_parallel" : no_mesh(space_))};
     }
     std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
       return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);

@@ -379,8 +379,10 @@ std::string search_text(const SearchReport& report) {
   std::string text = report.name + "\n";
   const bool single = report.cases.size() == 1;
   if (single) {
-    text += fmt::format("  on {} x {}\n", report.cases.front().gpus, report.cases.front().cluster);
+    text +=
+        fmt::format("  on {} GPUs ({})\n", report.cases.front().gpus, report.cases.front().cluster);
   }
+  if (!report.fixed.empty()) text += "  fixed by the scenario: " + report.fixed + "\n";
   text += fmt::format("  {} plans, {} within the memory bound, {} replayed, {} simulated",
                       count(static_cast<double>(plans)), count(static_cast<double>(possible)),
                       count(static_cast<double>(replayed)), count(static_cast<double>(confirmed)));
@@ -404,7 +406,7 @@ std::string search_json(const SearchReport& report, const Space& space) {
   json["tokens"] = report.tokens > 0 ? Json(report.tokens) : Json(nullptr);
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string search_csv(const SearchReport& report) {
@@ -446,12 +448,12 @@ std::string scenario_text(const Space& space, const FoundPlan& found, const std:
   const ClusterSource& cluster = space.base.cluster;
   const std::string where =
       cluster.inline_json.empty()
-          ? Json(std::filesystem::absolute(cluster.path).lexically_normal().string()).dump()
+          ? json_quoted(std::filesystem::absolute(cluster.path).lexically_normal().string())
           : cluster.inline_json;
   return fmt::format(
       "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n"
       "  \"plan\": {}\n}}\n",
-      Json(name).dump(), space.model_json, where, found.plan.gpus(), plan_json(found.plan, 4));
+      json_quoted(name), space.model_json, where, found.plan.gpus(), plan_json(found.plan, 4));
 }
 
 }  // namespace rehearse::sim

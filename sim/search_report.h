@@ -23,6 +23,7 @@ struct SearchCase {
 
 struct SearchReport {
   std::string name;
+  std::string fixed;  // what the scenario leaves no choice of (fixed_sizes)
   double tokens = 0;  // budget; 0: none
   std::vector<SearchCase> cases;
   double wall_s = 0, plans_per_s = 0;  // of the caller's clock; 0: not said

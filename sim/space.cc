@@ -304,8 +304,9 @@ std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p)
 
 }  // namespace
 
-Result<Space> read_space(const std::string& path, const ScenarioOptions& options) {
-  Result<JsonValue> root = read_json(path);
+Result<Space> read_space(const std::string& named, const ScenarioOptions& options) {
+  std::string path = named;
+  Result<JsonValue> root = open_scenario(path);
   if (!root) return root.error();
   return SpaceReader(std::move(root).value(), path, options).read();
 }
@@ -337,6 +338,17 @@ std::vector<JsonValue> usual_contexts(const Space& space, std::int64_t ranks) {
 }
 
 }  // namespace
+
+std::string fixed_sizes(const Space& space) {
+  std::string text;
+  for (const char* key :
+       {"tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel"}) {
+    const JsonValue* size = space.plan.given(key);
+    if (size == nullptr) continue;
+    text += (text.empty() ? "" : ", ") + std::string(key) + " " + std::to_string(size->integer);
+  }
+  return text;
+}
 
 std::vector<MeshSize> meshes(const Space& space) {
   const std::int64_t gpus = gpus_of(space);

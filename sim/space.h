@@ -50,6 +50,10 @@ struct Core {
                           // schedule, virtual stages and ZeRO stages below 3 alone
 };
 
+// The sizes of the mesh that the plan fixes to one value: "tensor_parallel 2, data_parallel 8";
+// empty: none. What keeps a search from using other numbers of GPUs.
+std::string fixed_sizes(const Space& space);
+
 // Every mesh that multiplies to the GPUs, ascending. Empty: nothing fits their number.
 std::vector<MeshSize> meshes(const Space& space);
 // The legal cores of one mesh. Deterministic. `refused` gets the first reader's error, which says

@@ -91,9 +91,12 @@ std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins) {
 
 Result<TraceDifference> difference(const Trace& a, const Trace& b) {
   if (a.num_ops() != b.num_ops() || a.schedule_hash != b.schedule_hash) {
-    return Error{"the two traces are of different schedules (" +
-                 (a.schedule_hash.empty() ? "foreign" : a.schedule_hash) + " and " +
-                 (b.schedule_hash.empty() ? "foreign" : b.schedule_hash) + ")"};
+    const auto schedule = [](const Trace& trace) {
+      const std::string hash = trace.schedule_hash.empty() ? "foreign" : trace.schedule_hash;
+      return trace.schedule_name.empty() ? hash : trace.schedule_name + " " + hash;
+    };
+    return Error{"the two traces are of different schedules (" + schedule(a) + " and " +
+                 schedule(b) + "): compare holds op against op"};
   }
   TraceDifference out{.step_a = a.step().value, .step_b = b.step().value};
   struct Sum {

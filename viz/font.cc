@@ -35,6 +35,15 @@ const Glyph& next_glyph(const FontData& font, std::string_view& text) {
   return font.glyphs['?' - 32];
 }
 
+bool font_has(std::string_view text) {
+  while (!text.empty()) {
+    const bool question = text[0] == '?';
+    const Glyph& glyph = next_glyph(kFontData[0], text);
+    if (!question && &glyph == &kFontData[0].glyphs['?' - 32]) return false;
+  }
+  return true;
+}
+
 std::int32_t text_width(std::string_view text, TextSize size) {
   std::int32_t width = 0;
   while (!text.empty()) width += next_glyph(font(size), text).advance;

@@ -28,6 +28,8 @@ inline const FontData& font(TextSize size) {
 
 // The glyph of the code point at `text`'s front, which it removes; '?' where the font has none.
 const Glyph& next_glyph(const FontData& font, std::string_view& text);
+// Whether the font has every letter of UTF-8 text: ASCII and a few signs.
+bool font_has(std::string_view text);
 // Width in pixels of UTF-8 text.
 std::int32_t text_width(std::string_view text, TextSize size);
 // `text` if it is at most `width` px wide, else nothing: half a label misleads.

@@ -1,9 +1,11 @@
 #include "viz/svg.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
+#include "schedules/json_reader.h"
 #include "viz/png.h"
 
 namespace rehearse::viz {
@@ -43,7 +45,14 @@ class Writer {
     return *this;
   }
   Writer& escaped(std::string_view text) {
-    for (const char c : text) {
+    for (std::size_t length = 0; !text.empty();
+         text.remove_prefix(std::max<std::size_t>(length, 1))) {
+      length = utf8_length(text);
+      if (length != 1) {  // what is no UTF-8 would make no XML
+        out_ += length == 0 ? "\xEF\xBF\xBD" : text.substr(0, length);
+        continue;
+      }
+      const char c = text[0];
       switch (c) {
         case '&':
           out_ += "&amp;";

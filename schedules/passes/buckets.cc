@@ -44,10 +44,14 @@ class TensorLists {
   std::array<std::vector<ParameterTensor>, 4> lists_;
 };
 
-std::string letters(std::int32_t n) {  // A, B, ..., Z, AA, ...
+// A, B, ..., Z, AA, ... without E, H, T, the buckets of embedding, head and tied table, and L,
+// which begins those of single layers.
+std::string letters(std::int32_t n) {
+  constexpr std::string_view kLetters = "ABCDFGIJKMNOPQRSUVWXYZ";
+  constexpr std::int32_t kCount = static_cast<std::int32_t>(kLetters.size());
   std::string text;
-  for (++n; n > 0; n = (n - 1) / 26)
-    text.insert(text.begin(), static_cast<char>('A' + (n - 1) % 26));
+  for (++n; n > 0; n = (n - 1) / kCount)
+    text.insert(text.begin(), kLetters[static_cast<std::size_t>((n - 1) % kCount)]);
   return text;
 }
 

@@ -301,8 +301,9 @@ bool check_memory(const Facts& facts, Report& report) {
         facts.options.capacity[std::min(row.index(), facts.options.capacity.size() - 1)].value;
     if (peak <= capacity) continue;
     report.add(witness, [&] {
-      return row_name(s, row) + " needs " + std::to_string(peak) + " bytes, at " +
-             facts.where(witness) + ": it has " + std::to_string(capacity);
+      const auto [needs, has] = size_texts(peak, capacity);
+      return row_name(s, row) + " needs " + needs + ", at " + facts.where(witness) + ": it has " +
+             has;
     });
   }
   return true;

@@ -430,7 +430,7 @@ TEST(Memory, APeakAboveTheCapacityNamesItsWitness) {
   const Schedule full = example(1).full;
   const std::vector<Bytes> capacity{{811'519}, {790'528}};
   EXPECT_EQ(violations(full, {.capacity = capacity}),
-            (Lines{"V11: row 0 needs 811520 bytes, at 0B0 on row 0: it has 811519"}));
+            (Lines{"V11: row 0 needs 811520 bytes, at 0B0 on row 0: it has 811519 bytes"}));
 }
 
 // --- V9, V10 -----------------------------------------------------------------
