@@ -251,7 +251,7 @@ void add_calibrate(CLI::App& app, int& exit_code) {
       ->take_all()
       ->allow_extra_args(false);
   command->footer(
-      "Example: rehearse calibrate -o here.json; rehearse run scenario.json --dry-run --cluster "
+      "Example: rehearse calibrate -o here.json; rehearse run tiny-gpt-4-ranks --dry-run --cluster "
       "here.cluster.json");
   command->callback([options, &exit_code] { exit_code = calibrate(*options); });
 }

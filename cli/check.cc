@@ -265,7 +265,8 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer(
       "Exit code 0: sound, 1: not sound (the reason is on stdout), 2: unreadable.\n"
-      "Example: rehearse check my_schedule.csv --streams peer");
+      "Example: rehearse schedule --schedule zb_h1 --stages 4 --microbatches 8 --format csv > "
+      "order.csv; rehearse check order.csv --streams peer");
   command->callback([options, streams, transfers, &exit_code] {
     options->streams = *find_stream_model(*streams);
     options->transfers = *find_transfer_policy(*transfers);

@@ -206,7 +206,9 @@ void add_compare(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--worst", options->worst, "how many ops to list (20)");
   command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->footer("Example: rehearse compare predicted.trace measured.trace");
+  command->footer(
+      "Example: rehearse run tiny-gpt-4-ranks --dry-run --trace predicted.trace; rehearse run "
+      "tiny-gpt-4-ranks --trace measured.trace; rehearse compare predicted.trace measured.trace");
   command->callback([options, &exit_code] { exit_code = compare(*options); });
 }
 

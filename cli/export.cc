@@ -38,7 +38,9 @@ void add_export(CLI::App& app, int& exit_code) {
       ->required()
       ->check(CLI::IsMember({"perfetto", "chrome", "csv"}));
   command->add_option("FILE", options->file, "where to write")->required();
-  command->footer("Example: rehearse export step.trace --to perfetto step.pftrace");
+  command->footer(
+      "Example: rehearse simulate 3d-8-gpus --trace step.trace; rehearse export step.trace --to "
+      "perfetto step.pftrace");
   command->callback([options, &exit_code] { exit_code = export_trace(*options); });
 }
 

@@ -96,7 +96,9 @@ void add_render(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(400, 16000));
   command->add_option("--title", options->title, "instead of the scenario's name");
   command->add_flag("--dark", options->dark, "light on dark");
-  command->footer("Example: rehearse render step.trace --svg step.svg --range 0:50ms --ranks 0-15");
+  command->footer(
+      "Example: rehearse simulate 3d-8-gpus --trace step.trace; rehearse render step.trace --svg "
+      "step.svg --range 0:50ms --ranks 0-3");
   command->callback([options, &exit_code] { exit_code = render(*options); });
 }
 

@@ -487,7 +487,7 @@ void add_run(CLI::App& app, int& exit_code) {
       "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"
       "  REHEARSE_CUDA_ATTENTION=mma|wgmma  bf16 attention by that, not by the faster; say: tells "
       "it\n\n"
-      "Example: rehearse run tiny-gpt-4-ranks.json --trace step.trace --metrics steps.jsonl");
+      "Example: rehearse run tiny-gpt-4-ranks --trace step.trace --metrics steps.jsonl");
   command->callback([options, &exit_code] {
     options->program = exec::process_memory();
     exit_code = run(*options);

@@ -238,7 +238,8 @@ void add_search(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_flag("--csv", options->csv, "one row per plan");
-  command->footer("Example: rehearse search gpt3-175b-1024.json --gpus 512 1024 2048 --top 3");
+  command->footer(
+      "Example: rehearse search 3d-8-gpus --set plan.data_parallel=null --gpus 8 16 32 --top 3");
   command->callback([options, &exit_code] { exit_code = search(*options); });
 }
 

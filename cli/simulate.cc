@@ -93,7 +93,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--require-fit", options->require_fit, "exit 1 if the plan does not fit");
   command->footer(
-      "Example: rehearse simulate gpt3-175b-1024.json --set plan.micro_batch=2 --trace step.trace");
+      "Example: rehearse simulate gpt3-175b-1024 --set plan.micro_batch=2 --trace step.trace");
   command->callback([options, &exit_code] { exit_code = simulate(*options); });
 }
 

@@ -74,7 +74,7 @@ void add_validate(CLI::App& app, int& exit_code) {
       ->check(number_within(0, 1e9));
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->footer(
-      "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.05");
+      "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.2");
   command->callback([options, &exit_code] { exit_code = validate(*options); });
 }
 

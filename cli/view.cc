@@ -119,7 +119,9 @@ void add_view(CLI::App& app, int& exit_code) {
       ->add_option("--linger", options->linger,
                    "take input for so many seconds before the screenshot")
       ->check(number_within(0, 1e6));
-  command->footer("Example: rehearse view predicted.trace measured.trace   (press ? for the keys)");
+  command->footer(
+      "Example: rehearse simulate 3d-8-gpus --trace step.trace; rehearse view step.trace\n"
+      "Press ? for the keys.");
   command->callback([options, &exit_code] { exit_code = view(*options); });
 }
 

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Runs every command that README.md, docs/*.md, scenarios/README.md (blocks without a language) and
+# every --help print, in order, as a reader would from the project's root: each must exit 0, and
+# must leave nothing in the root that git does not ignore.
+# usage: commands.sh REHEARSE. Blocks of ```console are examples.sh's, which compares their outputs.
+set -u
+bin=$(cd "$(dirname "$1")" && pwd)
+project=$(pwd)
+export PATH="$bin:$PATH" COLUMNS=100
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+work=$tmp/root
+mkdir "$work"
+status=0 ran=0
+
+# Not run, each for its reason. A command that is no longer printed is named, so that this list does
+# not outlive its reasons.
+exceptions() {
+  cat <<'X'
+./run demo|needs minutes: .ci/run calls the parts of it
+./run test|this is it
+rehearse view predicted.trace profiles/|needs a folder of PyTorch's profiles
+X
+}
+# Run otherwise: what would take a minute or a display. The command printed, then the one that runs.
+instead() {
+  case "$1" in
+    *"rehearse calibrate"*) printf '%s' "${1//rehearse calibrate/rehearse calibrate --quick}" ;;
+    *"rehearse view"*) printf '%s --svg view.svg' "$1" ;;
+    *) printf '%s' "$1" ;;
+  esac
+}
+
+printed() {  # every command, as FILE<tab>COMMAND
+  awk -v OFS='\t' '
+    FNR == 1 { inside = 0 }
+    /^```/ { inside = inside ? 0 : ($0 == "```" || $0 == "```sh") ? 1 : 2; next }
+    inside == 1 && (/^(rehearse|\.\/run|cp) / || joined) {
+      line = joined $0
+      joined = ""
+      if (sub(/\\$/, "", line)) { joined = line; next }
+      sub(/ +# .*$/, "", line)
+      if (line !~ /^rehearse: /) print FILENAME, line
+    }' README.md docs/*.md scenarios/README.md
+  rehearse --help | sed -n '/^SUBCOMMANDS/I,$s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
+    rehearse "$command" --help | awk -v OFS='\t' -v name="rehearse $command --help" '
+      /^ *Example: / { sub(/^ *Example: /, ""); print name, $0; found = 1 }
+      END { if (!found) print name, "false  # prints no example" }'
+  done
+}
+
+# A folder that looks like the project's root, and may be written into.
+for entry in "$project"/*; do
+  [ "$(basename "$entry")" = build ] || ln -s "$entry" "$work/"
+done
+printed >"$tmp/commands"
+exceptions >"$tmp/exceptions"
+cd "$work" || exit 1
+while IFS='|' read -r command reason; do
+  cut -f2- "$tmp/commands" | grep -qxF -- "$command" && continue
+  echo "excepted, but no longer printed: $command"
+  status=1
+done <"$tmp/exceptions"
+while IFS=$'\t' read -r file command; do
+  if reason=$(grep -F -- "$command|" "$tmp/exceptions"); then
+    echo "not run: $file: $command (${reason#*|})"
+    continue
+  fi
+  ran=$((ran + 1))
+  bash -e -c "$(instead "$command")" >"$tmp/out" 2>&1 </dev/null && continue
+  echo "$file: exit $?: $command"
+  tail -3 "$tmp/out"
+  status=1
+done <"$tmp/commands"
+echo "$ran commands"
+[ "$ran" -gt 30 ] || { echo "too few commands were found"; status=1; }
+
+# docs/commands.md has every option of every command.
+rehearse --help | sed -n '/^SUBCOMMANDS/I,$s/^  \([a-z]*\) .*/\1/p' >"$tmp/names"
+while read -r name; do
+  row=$(grep -F "| \`rehearse $name " docs/commands.md) || { echo "docs/commands.md: no $name"; status=1; }
+  for option in $(rehearse "$name" --help | sed -nE 's/^ +(-[a-z],)?(--[a-z-]+).*/\2/p'); do
+    case "$option:$row" in
+      --help:*) ;;
+      *"$option"*"$option"*) ;;
+      *) echo "docs/commands.md: rehearse $name: no $option"; status=1 ;;
+    esac
+  done
+done <"$tmp/names"
+[ -s "$tmp/names" ] || { echo "no commands were found"; status=1; }
+
+if git -C "$project" rev-parse --git-dir >/dev/null 2>&1; then
+  for left in "$work"/*; do
+    [ -L "$left" ] && continue
+    name=$(basename "$left")
+    [ "$name" = view.svg ] && continue  # of `instead`
+    git -C "$project" check-ignore -q "$name$([ -d "$left" ] && echo /)" && continue
+    echo "left in the root, and not ignored by git: $name"
+    status=1
+  done
+fi
+exit $status
