@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "schedules/files.h"
 #include "schedules/json_reader.h"
+#include "schedules/open_scenario.h"
 #include "schedules/passes/add_transfers.h"
 #include "schedules/schedule_file.h"
 #include "schedules/text.h"

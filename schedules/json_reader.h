@@ -57,11 +57,8 @@ Result<std::string> read_text_file(const std::string& path, std::int64_t limit);
 // One document as text. Line breaks stand where the value had them, so that parse_json(text, path,
 // value.line) gives every value its line again.
 std::string to_json_text(const JsonValue& value);
-// Bytes of the character at the front of `text`; 0: none, or no UTF-8 (RFC 3629: no longer form
-// than needed, no surrogates, nothing above U+10FFFF).
-std::size_t utf8_length(std::string_view text);
-// One string as JSON, with its quotes. Bytes that are no UTF-8 become U+FFFD, so that every reader
-// takes it.
+// One string as JSON, with its quotes. What is not UTF-8 (a file's name may be any bytes) becomes
+// U+FFFD, so that the document stays one.
 std::string json_quoted(std::string_view text);
 // The same for messages: on one line, and cut where it is long.
 std::string json_excerpt(std::string_view text);

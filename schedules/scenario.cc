@@ -6,9 +6,11 @@
 #include "schedules/files.h"
 #include "schedules/hf_config.h"
 #include "schedules/json_reader.h"
+#include "schedules/open_scenario.h"
 #include "schedules/plan_reader.h"
 #include "schedules/plan_use.h"
 #include "schedules/scenario_keys.h"
+#include "schedules/utf8.h"
 
 namespace rehearse {
 namespace {
@@ -346,45 +348,6 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& path, 
   Result<JsonValue> root = parse_json(text, path, line);
   if (!root) return root.error();
   return ScenarioReader(std::move(root).value(), path, options).read();
-}
-
-std::string other_kind(const JsonValue& document, const std::string& path) {
-  const auto has = [&](std::string_view key) { return document.find(key) != nullptr; };
-  if (has("plan") || has("model") || has("cluster")) return {};
-  if (has("architectures") || has("model_type") || has("hidden_size") || has("n_embd")) {
-    return "is a model, not a scenario: name it in one, for example rehearse simulate dp-ddp --set "
-           "model=" +
-           path;
-  }
-  if (has("gpus_per_node")) {
-    return "is a cluster, not a scenario: name it in one, for example rehearse simulate dp-ddp "
-           "--cluster " +
-           path;
-  }
-  return {};
-}
-
-Result<JsonValue> open_scenario(std::string& path) {
-  const std::string named = path;
-  path = scenario_file(path);
-  Result<JsonValue> root = read_json(path);
-  if (!root) {
-    Error error = root.error();
-    const std::string nearest = nearest_scenario(named);
-    if (error.message.ends_with(": no such file") && !nearest.empty()) {
-      error.message += "; the nearest shipped scenario is " + nearest;
-    }
-    return error;
-  }
-  if (const std::string kind = other_kind(root.value(), path); !kind.empty()) {
-    return json_error(path, 0, "", kind);
-  }
-  if (root.value().find("orders") != nullptr) {
-    return json_error(path, 0, "",
-                      "is a schedule, not a scenario: rehearse check " + path +
-                          ", or \"schedule\": \"file:" + path + "\" in a plan");
-  }
-  return root;
 }
 
 Result<Scenario> read_scenario(const std::string& named, const ScenarioOptions& options) {

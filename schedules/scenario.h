@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/json_reader.h"
 #include "schedules/key_use.h"
 #include "schedules/model.h"
 #include "schedules/plan.h"
@@ -53,11 +52,6 @@ struct ScenarioOptions {
 // Errors: one line, "FILE:LINE: KEY.PATH: what is wrong". Paths in the file are absolute, relative
 // to the file, then to the shipped scenarios/ (shipped_directory()).
 Result<Scenario> read_scenario(const std::string& path, const ScenarioOptions& options);
-// The document of a scenario as a command line names it (scenario_file); `path` becomes the file's.
-// Errors: the same; a file of another kind is named as what it is.
-Result<JsonValue> open_scenario(std::string& path);
-// What a document is that is no scenario, and where it belongs: " is a model, ..."; empty: unknown.
-std::string other_kind(const JsonValue& document, const std::string& path);
 // The same from text (a validation case, an inline scenario); `path` and `line` name its origin.
 Result<Scenario> parse_scenario(std::string_view text, const std::string& path, std::int32_t line,
                                 const ScenarioOptions& options);

@@ -7,6 +7,7 @@
 
 #include "schedules/files.h"
 #include "schedules/json_keys.h"
+#include "schedules/open_scenario.h"
 #include "schedules/plan_names.h"
 #include "schedules/plan_reader.h"
 #include "schedules/registry.h"

@@ -1,6 +1,6 @@
 #include "viz/json_text.h"
 
-#include "schedules/json_reader.h"
+#include "schedules/utf8.h"
 
 namespace rehearse::viz {
 std::string json_string(std::string_view text) {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "schedules/json_reader.h"
+#include "schedules/utf8.h"
 #include "viz/png.h"
 
 namespace rehearse::viz {
