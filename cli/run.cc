@@ -199,6 +199,10 @@ Result<> write_checkpoint(const Options& options, const Scenario& scenario,
                .infeasible = true};
 }
 
+int cores() {
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
 // Files that a run writes or needs, before anything is computed.
 Result<> prepare_files(const Options& options, const Processes& all) {
   if (!all.first()) return {};
@@ -264,6 +268,7 @@ int perform(const Options& options, const Scenario& scenario, const Schedule& sc
       .device = std::string(backend.device()) +
                 (device.cuda() ? " (" + device.describe() + ")" : std::string()),
       .workers = workers,
+      .cores = cores() * (all.count() / all.here()),
       .resident = std::move(resident)};
   for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
     measurement.counted.push_back(process.peak_bytes({row}));
@@ -406,6 +411,9 @@ int run(const Options& options) {
   Scenario scenario = std::move(scenario_read).value();
   if (!scenario.unperformed.empty()) return fail(not_performed(scenario.unperformed).message);
   const bool speaks = !launch.value() || (launch.value()->process == 0 && !launched);
+  if (speaks && !device.value().refused().empty()) {
+    print_error("run: --device auto: the CPU takes it: " + device.value().refused());
+  }
   if (scenario.plan.offload != OffloadMode::None && !device.value().cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");

@@ -1,7 +1,6 @@
 #include "cli/run_device.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 
 #include "cli/commands.h"
@@ -22,9 +21,7 @@ Result<std::string> asked_attention() {
 Result<RunDevice> RunDevice::choose(const std::string& asked) {
   RunDevice chosen;
   if (asked == "cpu") return chosen;
-  std::error_code none;
-  // Loading half a gigabyte of libraries to learn that there is no driver is not worth it.
-  if (asked == "auto" && !std::filesystem::exists("/dev/nvidiactl", none)) return chosen;
+  if (asked == "auto" && !exec::has_cuda_driver()) return chosen;
   const Result<const exec::CudaModule*> module = exec::load_cuda_module();
   const Result<std::int32_t> devices =
       module ? module.value()->devices() : Result<std::int32_t>(module.error());
@@ -32,8 +29,9 @@ Result<RunDevice> RunDevice::choose(const std::string& asked) {
     chosen.module_ = module.value();
     return chosen;
   }
-  if (asked == "auto") return chosen;
-  return devices.error();
+  if (asked != "auto") return devices.error();
+  chosen.refused_ = devices.error().message;
+  return chosen;
 }
 
 Precision RunDevice::precision(const Precision& asked, std::int32_t zero_stage) const {

@@ -23,6 +23,8 @@ class RunDevice {
   static Result<RunDevice> choose(const std::string& asked);
 
   bool cuda() const { return module_ != nullptr; }
+  // Why "auto" took the CPU although a CUDA driver is there; else empty.
+  const std::string& refused() const { return refused_; }
   // The precision that is run for a plan's: fp32 on the CPU, fp32 or bf16 on CUDA.
   Precision precision(const Precision& asked, std::int32_t zero_stage) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
@@ -43,6 +45,7 @@ class RunDevice {
 
  private:
   const exec::CudaModule* module_ = nullptr;
+  std::string refused_;
 };
 
 }  // namespace rehearse::cli

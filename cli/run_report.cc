@@ -70,6 +70,21 @@ std::string machine_text(const Measurement& m) {
                      m.workers, m.workers == 1 ? "thread" : "threads");
 }
 
+// What makes times and bubbles those of this machine instead of the schedule's.
+std::string sharing_text(const Measurement& m) {
+  const int computing = std::min(m.cores, m.workers * m.processes);
+  return fmt::format("{} ranks take turns on {} {}", m.scenario->plan.gpus(), computing,
+                     m.cores <= m.workers * m.processes ? (computing == 1 ? "core" : "cores")
+                     : computing == 1                   ? "thread"
+                                                        : "threads");
+}
+
+std::string sharing_note(const Measurement& m) {
+  return sharing_text(m) +
+         ": a rank that waits for one is idle, so step time and bubbles are this "
+         "machine's and not those of as many devices";
+}
+
 }  // namespace
 
 double Measurement::step_seconds() const {
@@ -88,11 +103,18 @@ std::int64_t Measurement::peak_planned() const {
   return std::ranges::max_element(schedule->live_peak_bytes)->value;
 }
 
+double Measurement::ranks_per_core() const {
+  const int computing = std::min(cores, workers * processes);
+  return backend == "cuda" ? 1.0
+                           : std::max(1.0, static_cast<double>(scenario->plan.gpus()) / computing);
+}
+
 Trace measured_trace(const Measurement& m) {
   const Plan& plan = m.scenario->plan;
   TraceOptions options{.label = TraceLabel::Measured,
                        .title = m.scenario->name,
                        .caption = "measured on " + machine_text(m)};
+  if (m.ranks_per_core() > 1) options.caption += "; " + sharing_text(m);
   options.rows = trace_rows(*m.schedule, plan, 0);
   const std::vector<Nanoseconds> start = exec::meeting_starts(*m.schedule, m.start, m.end);
   Trace trace = make_trace(*m.schedule, start, m.end, options);
@@ -118,6 +140,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                {"instruction_set", m.backend == "cpu" ? Json(m.device) : Json(nullptr)},
                {"processes", m.processes},
                {"threads", m.workers},
+               {"cores", m.backend == "cpu" ? Json(m.cores) : Json(nullptr)},
+               {"ranks_per_core", m.ranks_per_core()},
                {"gpus", plan.gpus()},
                {"parameters", total_parameters(scenario.model)},
                {"microbatches", plan.microbatches()},
@@ -194,6 +218,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   json["learning_rates"] = std::move(rates);
   json["step_times_s"] = std::move(times);
   Json notes = Json::array();
+  if (m.ranks_per_core() > 1) notes.push_back(sharing_note(m));
   for (const auto* lines :
        {&m.scenario->warnings, &m.scenario->run_notes, &m.scenario->model_notes}) {
     for (const std::string& line : *lines) notes.push_back(line);
@@ -227,6 +252,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                   step * 1e3, static_cast<double>(plan.global_batch * plan.sequence_length) / step,
                   m.steps.size() > 1 ? "the steps after the first" : "one step",
                   100 * summary_of(trace).bubble_ratio());
+  if (m.ranks_per_core() > 1) text += "note: " + sharing_note(m) + "\n";
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });
   text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}\n", "position", "planned", "arena",

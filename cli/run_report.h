@@ -24,6 +24,7 @@ struct Measurement {
   std::string device;                 // the instruction set; the GPU and its libraries
   int workers = 1;                    // threads of each process
   int processes = 1;
+  int cores = 1;  // of all machines of the run
   // Of the last step, per op of the schedule [ns since the first rank began it].
   std::vector<Nanoseconds> start, end;
 
@@ -36,6 +37,8 @@ struct Measurement {
   std::int64_t peak_planned() const;
   // Resident memory of all processes, as the system counts it; 0: it does not say [B].
   std::int64_t peak_measured() const { return exec::peak_together(memory); }
+  // Ranks for each core that computes for them; above 1 they take turns. On a GPU 1.
+  double ranks_per_core() const;
 };
 
 // The last step, with the op ids of the prediction, why compute streams were idle, and the bytes

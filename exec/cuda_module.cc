@@ -38,6 +38,11 @@ bool has_cuda_module() {
   return std::filesystem::exists(module_path(), none);
 }
 
+bool has_cuda_driver() {
+  std::error_code none;
+  return std::filesystem::exists("/dev/nvidiactl", none);
+}
+
 Result<const CudaModule*> load_cuda_module() {
   static const Result<const CudaModule*> loaded = load();
   return loaded;

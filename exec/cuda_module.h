@@ -56,6 +56,8 @@ struct CudaModule {
 
 // The module lies beside the command: CUDA and NCCL were there when it was built. Loads nothing.
 bool has_cuda_module();
+// An NVIDIA driver is there. Loads nothing: half a gigabyte of libraries to learn that is too much.
+bool has_cuda_driver();
 // Loads the module that lies beside the command. Error: this build has none, or which library is
 // missing. Loaded once; stays until the process ends.
 Result<const CudaModule*> load_cuda_module();

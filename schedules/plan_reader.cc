@@ -4,6 +4,7 @@
 #include <array>
 
 #include "schedules/plan_names.h"
+#include "schedules/plan_notes.h"
 #include "schedules/registry.h"
 #include "schedules/stage_layers.h"
 
@@ -509,7 +510,11 @@ void PlanReader::experts() {
 
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings) {
-  return PlanReader(plan, context, report, warnings).read();
+  Plan read = PlanReader(plan, context, report, warnings).read();
+  if (report.ok()) {
+    for (std::string& line : keys_without_effect(plan, read)) warnings.push_back(std::move(line));
+  }
+  return read;
 }
 
 }  // namespace rehearse

@@ -39,7 +39,8 @@ struct Prediction {
 
   double step_s = 0, tokens_per_s = 0;
   std::int64_t parameters = 0;
-  double model_flops = 0, recomputed_flops = 0;     // of the whole step
+  double model_flops = 0, recomputed_flops = 0;  // of the whole step
+  FlopsConvention flops_convention = FlopsConvention::Megatron;
   std::optional<double> peak_flops;                 // of one GPU in precision.compute
   std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
   double error_band = 0;                            // relative
@@ -52,8 +53,17 @@ struct Prediction {
   std::optional<ResidentPlan> resident;
 
   double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
+  // Shares of peak_flops, at most 1; none where the peak is not known.
+  std::optional<double> mfu() const { return share(model_flops); }
+  std::optional<double> hfu() const { return share(model_flops + recomputed_flops); }
   double bubble_ratio() const {
     return static_cast<double>(bubbles.idle) / static_cast<double>(bubbles.idle + bubbles.busy);
+  }
+
+ private:
+  std::optional<double> share(double flops) const {
+    if (!peak_flops) return {};
+    return tflops(flops) * 1e12 / *peak_flops;
   }
 };
 

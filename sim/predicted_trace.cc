@@ -111,6 +111,11 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
       .label = TraceLabel::Predicted,
       .title = scenario.name,
       .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
+  if (cluster.workers > 0 && p.gpus > cluster.workers) {
+    options.caption += "; " + std::to_string(p.gpus) + " ranks take turns on " +
+                       std::to_string(cluster.workers) +
+                       (cluster.workers == 1 ? " core" : " cores");
+  }
   if (p.scatter > kDoubtfulScatter) {
     options.caption += ", doubtful: its measurements lay " +
                        std::to_string(std::llround(100 * p.scatter)) + " % apart";

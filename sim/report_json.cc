@@ -3,6 +3,7 @@
 
 #include "schedules/listing.h"
 #include "schedules/mesh.h"
+#include "schedules/plan_names.h"
 #include "sim/report.h"
 
 namespace rehearse::sim {
@@ -119,9 +120,14 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                {"tokens_per_s_per_gpu", p.tokens_per_s / p.gpus},
                {"model_tflops_per_gpu", model},
                {"hardware_tflops_per_gpu", hardware}};
-  json["mfu"] = p.peak_flops ? Json(model * 1e12 / *p.peak_flops) : Json(nullptr);
-  json["hfu"] = p.peak_flops ? Json(hardware * 1e12 / *p.peak_flops) : Json(nullptr);
-  json["flops_convention"] = "megatron";
+  json["mfu"] = optional(p.mfu());
+  json["hfu"] = optional(p.hfu());
+  json["flops_convention"] =
+      p.flops_convention == FlopsConvention::Megatron ? "megatron" : "megatron_causal";
+  json["peak_tflops_per_gpu"] = p.peak_flops ? Json(*p.peak_flops * 1e-12) : Json(nullptr);
+  json["peak_type"] = name_of(p.plan.precision.compute);
+  const bool turns = cluster.workers > 0 && p.gpus > cluster.workers;
+  json["ranks_per_core"] = turns ? static_cast<double>(p.gpus) / cluster.workers : 1.0;
   json["bubble_ratio"] = p.bubble_ratio();
   json["bubble_overhead"] =
       finite(static_cast<double>(p.bubbles.idle) / static_cast<double>(p.bubbles.busy));

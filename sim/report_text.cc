@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "schedules/plan_names.h"
 #include "sim/report.h"
 
 namespace rehearse::sim {
@@ -132,10 +133,12 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
       seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {
-    text += fmt::format(": MFU {:.1f} %", 100 * model * 1e12 / *p.peak_flops);
-    if (p.recomputed_flops > 0) {
-      text += fmt::format(", HFU {:.1f} %", 100 * p.tflops(p.model_flops + p.recomputed_flops) *
-                                                1e12 / *p.peak_flops);
+    text += fmt::format(": MFU {:.1f} %", 100 * *p.mfu());
+    if (p.recomputed_flops > 0) text += fmt::format(", HFU {:.1f} %", 100 * *p.hfu());
+    text +=
+        fmt::format(" of {:.4g} in {}", *p.peak_flops * 1e-12, name_of(p.plan.precision.compute));
+    if (p.flops_convention == FlopsConvention::MegatronCausal) {
+      text += "; half of attention's square is counted, which is what it computes";
     }
   }
   text += fmt::format("\nbubble          {:>12}   of the compute streams' time is idle\n",
@@ -145,6 +148,12 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
     const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
     text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
                         100 * s / p.step_s);
+  }
+  if (cluster.workers > 0 && p.gpus > cluster.workers) {
+    text += fmt::format(
+        "  {} ranks take turns on {} {}: idle times are this machine's, not those of as many "
+        "devices\n",
+        p.gpus, cluster.workers, cluster.workers == 1 ? "core" : "cores");
   }
   text += memory_lines(p);
   if (p.resident) text += '\n' + resident_text(*p.resident);

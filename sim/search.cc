@@ -392,7 +392,7 @@ FoundPlan summarize(const Prediction& p) {
   found.bubble_ratio = p.bubble_ratio();
   found.energy_j = p.energy_j;
   found.error_band = p.error_band;
-  if (p.peak_flops) found.mfu = p.tflops(p.model_flops) * 1e12 / *p.peak_flops;
+  found.mfu = p.mfu();
   if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
   found.peak_device = p.memory.peak_device;
   found.capacity = p.memory.capacity;

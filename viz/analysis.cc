@@ -157,6 +157,32 @@ MemoryPeak memory_peak(const Trace& trace, Row row) {
   return peak;
 }
 
+std::vector<double> link_columns(const Trace& trace, std::size_t link, double begin, double end,
+                                 std::size_t columns) {
+  std::vector<double> mean(columns, 0.0);
+  const double width = (end - begin) / static_cast<double>(columns);
+  if (!(width > 0)) return mean;
+  const auto first = static_cast<std::size_t>(trace.link_begin[link]);
+  const auto last = static_cast<std::size_t>(trace.link_begin[link + 1]);
+  const auto since = [&](std::int64_t time) {
+    return static_cast<double>(time - trace.begin.value) - begin;
+  };
+  for (std::size_t i = first; i < last; ++i) {
+    const double load = std::min(1.0, trace.link_samples[i].load_ppm / 1e6);
+    const double from = std::max(0.0, since(trace.link_samples[i].time));
+    const double until = std::min(
+        end - begin, since(i + 1 < last ? trace.link_samples[i + 1].time : trace.end.value));
+    if (load <= 0 || until <= from) continue;
+    auto column = static_cast<std::size_t>(from / width);
+    for (double at = from; at < until && column < columns; ++column) {
+      const double stop = std::min(until, width * static_cast<double>(column + 1));
+      mean[column] += load * std::max(0.0, stop - at) / width;
+      at = std::max(at, stop);
+    }
+  }
+  return mean;
+}
+
 LinkUse link_use(const Trace& trace, std::size_t link) {
   LinkUse use;
   const auto first = static_cast<std::size_t>(trace.link_begin[link]);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "viz/analysis.h"
 #include "viz/paint.h"
 #include "viz/units_text.h"
 #include "viz/view_context.h"
@@ -211,18 +212,14 @@ class Composer {
               .end = static_cast<float>(c.at.left + c.at.width),
               .fill = color_of(OpKind::AllReduce),
               .alpha = 220};
-    for (auto i = static_cast<std::size_t>(trace.link_begin[link]);
-         i < static_cast<std::size_t>(trace.link_begin[link + 1]); ++i) {
-      const LinkSample& sample = trace.link_samples[i];
-      const double x = std::max(c.at.left, c.x_of(c.since(trace, sample.time)));
-      if (x >= c.at.left + c.at.width) break;
-      const auto y = static_cast<float>(static_cast<double>(area.base) -
-                                        (kLinkHeight - 2) * std::min(1.0, sample.load_ppm / 1e6));
-      if (!area.x.empty() && area.x.back() + 0.5f >= static_cast<float>(x)) {
-        area.y.back() = x <= c.at.left ? y : std::min(area.y.back(), y);
-        continue;
-      }
-      area.x.push_back(static_cast<float>(x));
+    const auto columns = static_cast<std::size_t>(std::max(1.0, c.at.width));
+    const std::vector<double> mean = link_columns(trace, link, c.state.begin, c.state.end, columns);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const auto y =
+          static_cast<float>(static_cast<double>(area.base) - (kLinkHeight - 2) * mean[i]);
+      if (!area.y.empty() && area.y.back() == y) continue;  // a step that goes on
+      area.x.push_back(static_cast<float>(c.at.left + c.at.width * static_cast<double>(i) /
+                                                          static_cast<double>(columns)));
       area.y.push_back(y);
     }
     layer.areas.push_back(std::move(area));

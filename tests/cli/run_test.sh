@@ -82,6 +82,19 @@ grep -q "plan.offload: host and device are one memory on the CPU" "$work/err" ||
 grep -q '"step":2,"loss":[0-9]' "$work/a.jsonl" || fail "metrics: $(tail -1 "$work/a.jsonl")"
 grep -q '"schema": "rehearse.measurement/1"' "$work/a.json" || fail "schema"
 
+# More ranks than threads: said in report and trace, and only then.
+"$rehearse" run "$scenario" --threads 1 --steps 1 --json --trace "$work/turns.trace" >"$work/turns.json" 2>/dev/null
+[ "$(key "$work/turns.json" ranks_per_core)" = 4.0 ] || fail "ranks_per_core: $(key "$work/turns.json" ranks_per_core)"
+grep -q "4 ranks take turns on 1 " "$work/turns.json" || fail "nothing in notes: $(grep -A2 notes "$work/turns.json")"
+"$rehearse" run "$scenario" --threads 1 --steps 1 2>/dev/null | grep -q "^note: 4 ranks take turns on 1 " ||
+  fail "the report does not say that ranks take turns"
+"$rehearse" render "$work/turns.trace" --svg "$work/turns.svg" && grep -q "4 ranks take turns on 1 " "$work/turns.svg" ||
+  fail "the trace does not say that ranks take turns"
+"$rehearse" run "$scenario" --set gpus=1 --set plan.tensor_parallel=1 --set plan.pipeline_parallel=1 \
+  --set plan.schedule=none --steps 1 | grep -q "take turns" && fail "one rank takes turns"
+"$rehearse" run "$scenario" --set plan.prefetch=2 --steps 1 >/dev/null 2>"$work/err"
+one_line "$work/err" "plan.prefetch changes nothing: only zero_stage 3" "a key without effect"
+
 # Planned = counted = predicted, and one schedule.
 "$rehearse" run "$scenario" --dry-run --json --trace "$work/p.trace" >"$work/p.json" || fail "--dry-run"
 grep -q '"schema": "rehearse.prediction/1"' "$work/p.json" || fail "--dry-run gives no prediction"

@@ -130,7 +130,9 @@ bool as_said(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
 }
 
 cudaError_t no_device() {
-  return devices.load() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
+  // of the command in a test: what a driver that is too old says
+  static const bool fails = std::getenv("CUDA_DOUBLE_FAILS") != nullptr;
+  return devices.load() > 0 && !fails ? cudaSuccess : cudaErrorInsufficientDriver;
 }
 
 }  // namespace

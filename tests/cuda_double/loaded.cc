@@ -10,6 +10,10 @@ bool has_cuda_module() {
   return true;
 }
 
+bool has_cuda_driver() {
+  return true;
+}
+
 Result<const CudaModule*> load_cuda_module() {
   return rehearse_cuda_module();
 }

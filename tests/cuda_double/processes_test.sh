@@ -22,6 +22,16 @@ layout 2 tensor_parallel=2 sequence_parallel=true
 layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
 layout 4 context_parallel=2 data_parallel=2 zero_stage=3
 
+# "auto" says why it leaves a GPU aside.
+"$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.precision=fp32 --steps 1 --json >"$work/auto.json" 2>"$work/err" ||
+  fail "auto: $(cat "$work/err")"
+grep -q '"backend": "cuda"' "$work/auto.json" || fail "auto does not take the GPU"
+[ -s "$work/err" ] && fail "auto on a GPU says: $(cat "$work/err")"
+CUDA_DOUBLE_FAILS=1 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.precision=fp32 --steps 1 --json \
+  >"$work/auto.json" 2>"$work/err" || fail "auto without a GPU: $(cat "$work/err")"
+grep -q '"backend": "cpu"' "$work/auto.json" || fail "auto does not fall back"
+one_line "$work/err" "run: --device auto: the CPU takes it: no CUDA device: " "auto falls back"
+
 # Two ranks in a process: NCCL wants one.
 scenario "$work/s.json" 4
 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --device cuda --processes 2 >"$work/out" 2>"$work/err" &&
