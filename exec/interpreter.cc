@@ -127,25 +127,46 @@ std::vector<StoredBucket> Interpreter::stored() const {
 
 void Interpreter::initialise(
     const std::function<double(const std::string&, std::int64_t)>& value_of) {
+  const std::vector<StoredBucket> all = stored();
+  const auto tensor_of = [&](const StoredBucket& one) {
+    return local_.ranks[static_cast<std::size_t>(one.rank - local_.first)]->at.tensor;
+  };
+  std::vector<std::uint8_t> done(all.size(), 0);
   std::vector<float> values;
-  for (const StoredBucket& stored : stored()) {
-    const RankState& rank = *local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)];
-    for_each_part(stored.first, stored.last, [&](std::int64_t begin, std::int64_t end) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (done[k] != 0) continue;
+    // Replicas have the same values, whole or their shards: each is made once.
+    std::vector<const StoredBucket*> holders;
+    std::int64_t first = all[k].first, last = all[k].last;
+    for (std::size_t i = k; i < all.size(); ++i) {
+      if (all[i].bucket != all[k].bucket || tensor_of(all[i]) != tensor_of(all[k])) continue;
+      done[i] = 1;
+      holders.push_back(&all[i]);
+      first = std::min(first, all[i].first);
+      last = std::max(last, all[i].last);
+    }
+    for_each_part(first, last, [&](std::int64_t begin, std::int64_t end) {
       values.assign(static_cast<std::size_t>(end - begin), 0.0F);
       for (const TensorPlace& place : local_.places) {
-        if (place.bucket != stored.bucket) continue;
-        const std::int64_t last = std::min(end, place.offset + place.what.elements);
-        for (std::int64_t at = std::max(begin, place.offset); at < last; ++at) {
+        if (place.bucket != all[k].bucket) continue;
+        const std::int64_t to = std::min(end, place.offset + place.what.elements);
+        for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
           const std::int64_t whole =
-              whole_element(local_.model, local_.plan, place, rank.at.tensor, at - place.offset);
+              whole_element(local_.model, local_.plan, place, tensor_of(all[k]), at - place.offset);
           if (whole < 0) continue;
           values[static_cast<std::size_t>(at - begin)] =
               static_cast<float>(value_of(place.name, whole));
         }
       }
-      write_parameters(local_.backend, stored, begin, values);
+      for (const StoredBucket* holder : holders) {
+        const std::int64_t from = std::max(begin, holder->first), to = std::min(end, holder->last);
+        if (from >= to) continue;
+        write_parameters(local_.backend, *holder, from,
+                         std::span(values).subspan(static_cast<std::size_t>(from - begin),
+                                                   static_cast<std::size_t>(to - from)));
+      }
     });
-    clear_state(local_.backend, stored);
+    for (const StoredBucket* holder : holders) clear_state(local_.backend, *holder);
   }
 }
 

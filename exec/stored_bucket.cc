@@ -22,7 +22,7 @@ std::int64_t own_bytes(const StoredBucket& s) {
 }  // namespace
 
 void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
-                      const std::vector<float>& values) {
+                      std::span<const float> values) {
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t to = begin - stored.first;
   if (stored.type == ElementType::Float32) {

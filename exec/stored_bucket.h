@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "exec/backend.h"
@@ -38,7 +39,7 @@ void for_each_part(std::int64_t first, std::int64_t last, const Visit& visit) {
 // values: of the bucket's elements from `begin` on, within [first, last). Rounds to nearest even
 // where the parameters are bf16; sets the master too.
 void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
-                      const std::vector<float>& values);
+                      std::span<const float> values);
 // Of [begin, end), within [own_first, own_last): the master where there is one.
 std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end);
