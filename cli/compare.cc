@@ -72,6 +72,21 @@ Json memory_json(const Trace& a, const Trace& b) {
   return rows;
 }
 
+// 0 is not known.
+Json known(std::int64_t bytes) {
+  return bytes > 0 ? Json(bytes) : Json(nullptr);
+}
+
+// Resident memory of all processes: what was measured; where it was not, what was planned.
+Json resident_json(const Trace& a, const Trace& b) {
+  const auto of = [](const Trace& t) {
+    return t.measured_resident() > 0 ? t.measured_resident() : t.planned_resident();
+  };
+  return {{"bytes_a", known(of(a))},
+          {"bytes_b", known(of(b))},
+          {"error", of(b) > 0 ? error_of(of(a), of(b)) : Json(nullptr)}};
+}
+
 Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                 std::size_t worst) {
   const auto side = [](const Side& of) {
@@ -79,7 +94,9 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                 {"title", of.trace.title},
                 {"caption", of.trace.caption},
                 {"step_time_s", seconds(of.trace.step().value)},
-                {"bubble_ratio", of.bubble_ratio}};
+                {"bubble_ratio", of.bubble_ratio},
+                {"planned_resident_bytes", known(of.trace.planned_resident())},
+                {"peak_measured_bytes", known(of.trace.measured_resident())}};
   };
   Json out{{"schema", "rehearse.comparison/1"},
            {"schedule_hash", a.trace.schedule_hash},
@@ -110,6 +127,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                           {"start_s_b", seconds(op.start_b)}});
   }
   out["memory"] = memory_json(a.trace, b.trace);
+  out["resident_memory"] = resident_json(a.trace, b.trace);
   return out;
 }
 
@@ -159,6 +177,14 @@ std::string text_of(const Json& report) {
            padded(viz::bytes_text(row["peak_bytes_a"]), 10) +
            padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 12) +
            "\n";
+  }
+  const Json& resident = report["resident_memory"];
+  const auto size = [](const Json& bytes) {
+    return padded(bytes.is_null() ? "-" : viz::bytes_text(bytes), 10);
+  };
+  if (!resident["bytes_a"].is_null() || !resident["bytes_b"].is_null()) {
+    out += padded("memory of all processes", 28, false) + size(resident["bytes_a"]) +
+           size(resident["bytes_b"]) + padded(percent(resident["error"]), 12) + "\n";
   }
   if (report["ops"].empty()) return out + "no op differs\n";
   out += "ops that differ by the most time, of " +

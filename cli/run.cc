@@ -123,8 +123,10 @@ int dry_run(const Options& options, const Scenario& scenario, const RunDevice& d
                                       processes, processes, processes > 1);
   }
   if (!options.trace.empty()) {
-    const Result<> written =
-        write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);
+    Trace trace = sim::predicted_trace(prediction, scenario, cluster);
+    if (prediction.resident)
+      trace.resident_bytes = std::vector<std::int64_t>{prediction.resident->total(), 0};
+    const Result<> written = write_trace(trace, options.trace);
     if (!written) return fail(written.error().message);
   }
   prediction.wall_s =

@@ -121,6 +121,8 @@ Trace measured_trace(const Measurement& m) {
   add_nodes(trace, *m.schedule, m.scenario->model, plan);
   sim::add_arena_memory(trace, *m.schedule, m.start);
   viz::attribute_idle(trace);
+  trace.resident_bytes =
+      std::vector<std::int64_t>{m.resident ? m.resident->total() : 0, m.peak_measured()};
   return trace;
 }
 

@@ -256,6 +256,12 @@ struct Trace {
   Column<TraceBodyRun> runs;
   Column<TraceBody> bodies;
   Column<TraceNode> nodes;
+  // Of all processes of a run on this machine's CPU: what was planned to be resident at the peak,
+  // and what the system counted; 0: not known. [B]
+  Column<std::int64_t> resident_bytes;  // planned, measured; or empty
+
+  std::int64_t planned_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[0]; }
+  std::int64_t measured_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[1]; }
 
   Mapping mapping;  // holds the mapped columns
 

@@ -277,11 +277,18 @@ Fault check_nodes(const Trace& trace) {
   return {};
 }
 
+Fault check_resident(const Trace& trace) {
+  const auto& bytes = trace.resident_bytes;
+  if (!bytes.empty() && (bytes.size() != 2 || bytes[0] < 0 || bytes[1] < 0))
+    return "resident memory is not two numbers of bytes";
+  return {};
+}
+
 }  // namespace
 
 std::string trace_fault(const Trace& trace) {
   for (const auto check : {check_tables, check_ops, check_times, check_idle, check_samples,
-                           check_waits, check_operands, check_nodes}) {
+                           check_waits, check_operands, check_nodes, check_resident}) {
     if (Fault fault = check(trace); !fault.empty()) return fault;
   }
   return {};

@@ -77,6 +77,7 @@ enum class SectionId : std::uint32_t {
   Runs,
   Bodies,
   Nodes,
+  Resident,
 };
 
 struct Section {
@@ -144,6 +145,7 @@ void for_each_column(SomeTrace& trace, Visit visit) {
   visit(SectionId::Runs, trace.runs);
   visit(SectionId::Bodies, trace.bodies);
   visit(SectionId::Nodes, trace.nodes);
+  visit(SectionId::Resident, trace.resident_bytes);
 }
 
 constexpr std::size_t aligned(std::size_t bytes) {

@@ -91,7 +91,10 @@ TEST_P(ResidentMemory, IsWhatTheDryRunSays) {
   std::string run = "run " + scenario.string() + keys;
   if (one.processes > 1) run += " --processes " + std::to_string(one.processes);
   if (!one.options.empty()) run += ' ' + one.options + ' ' + (folder_ / "kept").string();
-  const Json planned = report(run + " --dry-run"), measured = report(run);
+  const std::string traces = (folder_ / "a.trace").string() + ' ' + (folder_ / "b.trace").string();
+  const auto with_trace = [&](const char* name) { return " --trace " + (folder_ / name).string(); };
+  const Json planned = report(run + " --dry-run" + with_trace("a.trace")),
+             measured = report(run + with_trace("b.trace"));
   ASSERT_TRUE(planned.is_object() && measured.is_object());
   EXPECT_GE(measured["parameters"].get<std::int64_t>() * 4, 200'000'000);
   const Json &memory = planned["memory"], &items = memory["outside_arenas"];
@@ -104,6 +107,13 @@ TEST_P(ResidentMemory, IsWhatTheDryRunSays) {
   EXPECT_EQ(measured["memory"]["arenas_bytes"], memory["arenas_bytes"]);
   EXPECT_EQ(measured["memory"]["processes"].size(),
             static_cast<std::size_t>(one.processes > 1 ? one.processes + 1 : 1));
+  // Traces carry both; compare lays one beside the other.
+  const Json compared = report("compare " + traces);
+  EXPECT_EQ(compared["a"]["planned_resident_bytes"], sum);
+  EXPECT_TRUE(compared["a"]["peak_measured_bytes"].is_null());
+  EXPECT_EQ(compared["b"]["peak_measured_bytes"], measured["peak_measured_bytes"]);
+  EXPECT_EQ(compared["resident_memory"]["bytes_a"], sum);
+  EXPECT_EQ(compared["resident_memory"]["bytes_b"], measured["peak_measured_bytes"]);
   const auto peak = measured["peak_measured_bytes"].get<double>();
   const double error = peak / static_cast<double>(sum) - 1;
   std::printf("row %s ranks %d processes %d arenas %.1f outside %.1f measured %.1f error %+.2f\n",
