@@ -22,6 +22,7 @@
 #include "exec/launcher.h"
 #include "exec/secret.h"
 #include "exec/train.h"
+#include "schedules/plan_order.h"
 #include "sim/cluster.h"
 #include "sim/predict.h"
 #include "sim/predicted_trace.h"
@@ -71,6 +72,39 @@ Result<Scenario> read(const Options& options, const RunDevice& device) {
   if (!said.empty()) scenario.warnings.push_back(said);
   scenario.run_notes = first.value().run_notes;  // of what the files say, not of what is run
   return scenario;
+}
+
+// The order of a planned schedule is chosen once for a file: as `simulate` of it chooses, on the
+// cluster that the file names. So it depends neither on the machine that runs it nor on a --cluster
+// that describes this machine, and a prediction of the run has the run's order.
+Result<> choose_order(const Options& options, Scenario& scenario) {
+  Plan& plan = scenario.plan;
+  if (!leaves_order_open(plan)) return {};
+  ScenarioOptions how{.overrides = options.set};
+  if (options.gpus > 0) how.gpus = options.gpus;
+  how.overrides.push_back("plan.micro_batch=" + std::to_string(plan.micro_batch));
+  Result<Scenario> as_simulated = read_scenario(options.scenario, how);
+  if (!as_simulated && !options.cluster.empty()) {  // a file that names no cluster
+    how.cluster = options.cluster;
+    as_simulated = read_scenario(options.scenario, how);
+  }
+  if (!as_simulated) return as_simulated.error();
+  const Result<sim::Cluster> cluster = sim::read_cluster(as_simulated.value().cluster);
+  if (!cluster) return cluster.error();
+  Result<sim::Prediction> made = sim::predict(as_simulated.value(), cluster.value());
+  if (!made) {
+    Error error = made.error();
+    error.message = options.scenario + ": " + error.message;
+    return error;
+  }
+  const Plan& chosen = made.value().plan;
+  plan.order = chosen.order;
+  plan.virtual_stages = chosen.virtual_stages;
+  plan.stage_layers = chosen.stage_layers;
+  plan.sequence_slices = chosen.sequence_slices;
+  plan.memory_limit = chosen.memory_limit;
+  plan.chunks_open = plan.slices_open = false;
+  return {};
 }
 
 Result<sim::Prediction> predict(const Scenario& scenario) {
@@ -429,17 +463,26 @@ int run(const Options& options) {
   if (!options.data.empty()) scenario.train.data = options.data;
   const Result<std::int32_t> processes = processes_of(options, scenario, launch.value());
   if (!processes) return fail(processes.error().message);
-  if (options.dry_run) {
-    return speaks ? dry_run(options, scenario, device.value(), processes.value()) : kDone;
+  const bool dry = options.dry_run;
+  if (dry && !speaks) return kDone;
+  if (scenario.plan.micro_batch_auto && (!dry || leaves_order_open(scenario.plan))) {
+    Result<sim::Prediction> predicted = predict(scenario);  // the one that it would choose
+    if (!predicted) return fail(options.scenario + ": " + predicted.error().message);
+    Plan chosen = predicted.value().plan;
+    if (leaves_order_open(scenario.plan)) {
+      chosen = scenario.plan;
+      chosen.micro_batch = predicted.value().plan.micro_batch;
+      chosen.micro_batch_auto = false;
+    }
+    scenario.plan = std::move(chosen);
   }
+  if (const Result<> chosen = choose_order(options, scenario); !chosen) {
+    return fail(chosen.error().message, chosen.error().infeasible ? kNo : kBadInput);
+  }
+  if (dry) return dry_run(options, scenario, device.value(), processes.value());
   // One heap for all threads: what one has given back another takes.
   mallopt(M_ARENA_MAX, 1);
 
-  if (scenario.plan.micro_batch_auto) {  // the one that the prediction would choose
-    Result<sim::Prediction> predicted = predict(scenario);
-    if (!predicted) return fail(options.scenario + ": " + predicted.error().message);
-    scenario.plan = predicted.value().plan;
-  }
   const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
   if (!schedule) return fail(options.scenario + ": " + schedule.error().message);
   return run_in_processes(options, scenario, schedule.value(), device.value(), processes.value(),

@@ -227,6 +227,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   }
   json["notes"] = std::move(notes);
   json["schedule_hash"] = content_hash(*m.schedule);
+  if (!plan.order.empty()) json["order"] = {{"schedule", plan.order}};
   json["plan"] = Json::parse(plan_json(plan, 0));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -50,7 +50,7 @@ int simulate(const Options& options) {
       sim::predict(scenario.value(), cluster.value(), {.record_load = !options.trace.empty()});
   if (!made) {
     print_error(options.scenario + ": " + made.error().message);
-    return kBadInput;
+    return made.error().infeasible ? kNo : kBadInput;
   }
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =

@@ -4,24 +4,14 @@
 
 #include "exec/optimizer.h"
 #include "schedules/passes/lower.h"
+#include "schedules/plan_order.h"
 #include "schedules/plan_size.h"
-#include "schedules/registry.h"
-#include "schedules/schedule_file.h"
 
 namespace rehearse::exec {
 
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
-  if (plan.schedule.starts_with("file:")) {
-    const Result<Schedule> order = order_of_file(plan, static_cast<std::int32_t>(model.layers));
-    if (!order) return order.error();
-    return lower(order.value(), model, plan);
-  }
-  Result<ScheduleShape> shape = shape_of(plan);
-  if (!shape) return shape.error();
-  ScheduleShape asked = std::move(shape).value();
-  fill_planned_times(model, plan, asked);
-  const Result<Schedule> order = generate(plan.schedule, asked);
+  const Result<Schedule> order = plan_order(model, plan);
   if (!order) return order.error();
   return lower(order.value(), model, plan);
 }

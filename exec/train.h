@@ -17,7 +17,8 @@
 namespace rehearse::exec {
 
 // The schedule that the executor performs, with its arena; the simulator's, op for op. An order
-// from a file (plan.schedule "file:PATH") fills in what the plan left to it.
+// from a file (plan.schedule "file:PATH") fills in what the plan left to it. What a planned schedule
+// leaves open is the caller's to choose before (plan.order, schedules/plan_order.h).
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
 // Of all ranks together, on device and host [B].
 std::int64_t arena_bytes(const Schedule& schedule);

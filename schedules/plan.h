@@ -36,11 +36,17 @@ struct Plan {
   bool sequence_parallel = false;
   std::int32_t zero_stage = 0;
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
-  std::string schedule = "none";           // canonical name of the registry, or "file:PATH"
+  std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
+  // Of a planned schedule: the order that was taken for it, a name of the registry. Empty: not
+  // chosen (schedules/plan_order.h), or no planned schedule. Not a key of files.
+  std::string order;
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
   std::int32_t microbatch_group_size = 0;  // N, resolved for interleaved orders, else 0
   std::int32_t extra_warmup = 0, sequence_slices = 1;
+  // `auto` may choose these, since the file leaves them out: orders of two chunks (neither
+  // virtual_stages nor stage_layers given), orders of sliced sequences.
+  bool chunks_open = false, slices_open = false;
   double memory_limit = 0;        // planned schedules; 0: their default
   std::int32_t micro_batch = 1;   // samples per micro-batch and replica
   bool micro_batch_auto = false;  // left to the caller: micro_batch is not yet chosen

@@ -185,14 +185,18 @@ void PlanReader::named_schedule(const std::string& name) {
   if (plan_.schedule == "none" && p > 1) {
     return fail("schedule", "none has one stage, but pipeline_parallel is " + number(p));
   }
-  if (v > 1 && many && p == 1) {
+  const bool any = info->chunks == ChunkRule::Any;
+  if (v > 1 && (many || any) && p == 1) {
     return fail("virtual_stages", number(v) + " chunks need pipeline_parallel > 1");
   }
-  if (v > 1 && !many && !(shaped_v && v == 2)) {
+  if (v > 1 && !many && !any && !(shaped_v && v == 2)) {
     return fail("virtual_stages", plan_.schedule + " has " + (shaped_v ? "2 chunks" : "one chunk") +
                                       " per position, not " + number(v));
   }
   plan_.virtual_stages = shaped_v ? 2 : v;
+  plan_.chunks_open =
+      any && p > 1 && given("virtual_stages") == nullptr && given("stage_layers") == nullptr;
+  plan_.slices_open = any && given("sequence_slices") == nullptr;
   if (plan_.microbatch_group_size > 0 && !info->grouped) {
     return fail("microbatch_group_size", plan_.schedule + " has no groups of micro-batches");
   }
@@ -200,7 +204,7 @@ void PlanReader::named_schedule(const std::string& name) {
     return fail("extra_warmup", "only interleaved_1f1b takes it, not " + plan_.schedule);
   }
   plan_.sequence_slices = size("sequence_slices", info->sliced ? 4 : 1);
-  if (plan_.sequence_slices > 1 && !info->sliced) {
+  if (plan_.sequence_slices > 1 && !info->sliced && !any) {
     return fail("sequence_slices", plan_.schedule + " does not slice sequences");
   }
   if (plan_.memory_limit > 0 && !info->planned) {

@@ -9,6 +9,7 @@
 #include "schedules/json_reader.h"
 #include "schedules/model.h"
 #include "schedules/plan.h"
+#include "schedules/plan_size.h"
 
 namespace rehearse {
 
@@ -27,10 +28,5 @@ struct PlanContext {
 // the report has the error. `warnings` gets what the user should hear though nothing is wrong.
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings);
-
-// The plan with `micro_batch` samples per micro-batch, and what follows from it (the number of
-// micro-batches, the group size of interleaved orders). Error: "KEY: what is wrong".
-// REQUIRES: micro_batch divides global_batch / data_parallel (one of micro_batch_candidates).
-Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch);
 
 }  // namespace rehearse

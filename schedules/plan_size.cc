@@ -39,7 +39,7 @@ std::string rounded(double value, double unit) {
 }  // namespace
 
 double lowered_ops(const Transformer& model, const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
+  const ScheduleInfo* info = find_schedule(name_of_order(plan));
   const double p = plan.pipeline_parallel, v = plan.virtual_stages,
                segments = static_cast<double>(model.layers) + 2;
   const double chunks = std::max(p * v, static_cast<double>(plan.stage_layers.size()));

@@ -9,6 +9,11 @@
 
 namespace rehearse {
 
+// The plan with `micro_batch` samples per micro-batch, and what follows from it (the number of
+// micro-batches, the group size of interleaved orders). Error: "KEY: what is wrong".
+// REQUIRES: micro_batch divides global_batch / data_parallel (one of micro_batch_candidates).
+Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch);
+
 // Ops of the lowered schedule, about: compute, transfers, and what ZeRO and offload add per layer
 // of every micro-batch. The rows that stand for equal ranks are counted once.
 double lowered_ops(const Transformer& model, const Plan& plan);

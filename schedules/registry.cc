@@ -373,9 +373,14 @@ Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   return schedule;
 }
 
+const std::string& name_of_order(const Plan& plan) {
+  return plan.order.empty() ? plan.schedule : plan.order;
+}
+
 Result<ScheduleShape> shape_of(const Plan& plan) {
-  const ScheduleInfo* info = find_schedule(plan.schedule);
-  if (info == nullptr) return wrong("schedule", "unknown schedule \"" + plan.schedule + "\"");
+  const std::string& name = name_of_order(plan);
+  const ScheduleInfo* info = find_schedule(name);
+  if (info == nullptr) return wrong("schedule", "unknown schedule \"" + name + "\"");
   return resolve_shape(*info, {.positions = plan.pipeline_parallel,
                                .microbatches = plan.microbatches(),
                                .chunks = plan.virtual_stages,

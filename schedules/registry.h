@@ -75,6 +75,10 @@ std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatche
 // with one chunk every name gives the micro-batches one after another.
 Result<Schedule> generate(std::string_view name, const ScheduleShape& shape);
 
+// What generates the plan's order: the one that was chosen for a planned schedule, else its
+// schedule.
+const std::string& name_of_order(const Plan& plan);
+
 // The shape that a plan asks for; durations of planned schedules are the caller's to fill in.
 Result<ScheduleShape> shape_of(const Plan& plan);
 

@@ -6,9 +6,8 @@
 
 #include "schedules/listing.h"
 #include "schedules/passes/lower.h"
+#include "schedules/plan_order.h"
 #include "schedules/plan_size.h"
-#include "schedules/registry.h"
-#include "schedules/schedule_file.h"
 #include "schedules/text.h"
 #include "sim/collective_cost.h"
 #include "sim/event_engine.h"
@@ -229,9 +228,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                      "a model without; leave it out, or megatron or fsdp",
                  .unsupported = true};
   }
-  const bool own = plan.schedule.starts_with("file:");
-  Result<Schedule> order =
-      own ? order_of_file(plan, static_cast<std::int32_t>(model.layers)) : order_of(model, plan);
+  Result<Schedule> order = plan_order(model, plan);
   if (!order) return order.error();
   Prediction p{.plan = plan, .gpus = plan.gpus()};
   const bool arena = plan.runtime == Runtime::Rehearse;
@@ -296,6 +293,105 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   return p;
 }
 
+// Compute ops of the longest step that orders are compared on; of a longer one they are compared on
+// fewer micro-batches. All orders of one plan together then take seconds.
+constexpr std::int64_t kMostCompared = 1 << 16;
+constexpr std::int64_t kMostComparedPerMicroBatch = 1 << 13;  // with micro_batch auto
+
+// What an order that was tried came to.
+struct Tried {
+  Plan plan;
+  double step_s = 0;
+  std::int64_t peak = 0;  // [B] on the fullest device
+  bool fits = false;
+
+  // Those that fit by time; where nothing fits, what needs least is nearest to it.
+  bool better_than(const Tried& other) const {
+    if (fits != other.fits) return fits;
+    return fits ? step_s < other.step_s : peak < other.peak;
+  }
+};
+
+// Fewer micro-batches than the plan's, where its step is long: as many as leave the same rest of
+// twice the positions, at least four times the positions.
+std::int32_t compared_microbatches(const Plan& plan, std::int64_t most_ops) {
+  const std::int64_t m = plan.microbatches(), step = 2 * std::int64_t{plan.pipeline_parallel};
+  const std::int64_t per_microbatch = 3 * static_cast<std::int64_t>(plan.stage_layers.size());
+  const std::int64_t enough = std::max(most_ops / per_microbatch, 2 * step);
+  if (m <= enough + step) return static_cast<std::int32_t>(m);
+  return static_cast<std::int32_t>(m - (m - enough) / step * step);
+}
+
+// Time and memory of an order. A long step is told from two shorter ones: each further micro-batch
+// takes as long as those in which they differ.
+Result<Tried> try_order(const Scenario& scenario, const Plan& plan, const Cluster& cluster,
+                        const PredictOptions& options, std::int64_t most_ops) {
+  const auto of = [&](std::int64_t microbatches) {
+    Plan shorter = plan;
+    shorter.global_batch = microbatches * plan.data_parallel * plan.micro_batch;
+    return predict_plan(scenario, shorter, cluster, options);
+  };
+  const std::int64_t m = plan.microbatches(), compared = compared_microbatches(plan, most_ops);
+  const Result<Prediction> made = of(compared);
+  if (!made) return made.error();
+  Tried tried{.plan = plan,
+              .step_s = made.value().step_s,
+              .peak = made.value().memory.peak_device,
+              .fits = made.value().memory.fits && made.value().step_s > 0};
+  if (compared == m || !tried.fits) return tried;
+  const std::int64_t fewer = 2 * std::int64_t{plan.pipeline_parallel};
+  const Result<Prediction> before = of(compared - fewer);
+  if (!before) return before.error();
+  tried.step_s += (tried.step_s - before.value().step_s) * static_cast<double>(m - compared) /
+                  static_cast<double>(fewer);
+  PredictOptions whole = options;
+  whole.timeline = false;
+  const Result<Prediction> memory = predict_plan(scenario, plan, cluster, whole);
+  if (!memory) return memory.error();
+  tried.peak = memory.value().memory.peak_device;
+  tried.fits = memory.value().memory.fits;
+  return tried;
+}
+
+// Takes the best of the plan's orders, where it has several: by predicted time among those that
+// fit. REQUIRES: options.tables.
+Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan,
+                                      const Cluster& cluster, const PredictOptions& options,
+                                      std::int64_t most_ops) {
+  if (!leaves_order_open(plan)) return predict_plan(scenario, plan, cluster, options);
+  PredictOptions trial = options;
+  trial.timeline = trial.memory = true;
+  trial.record_load = trial.lifetimes = false;
+  // What is fuller than the device is not worth a timeline.
+  const std::int64_t capacity = cluster.capacity().value;
+  trial.memory_limit = std::min(capacity, options.memory_limit.value_or(capacity));
+  std::optional<Tried> best;
+  std::optional<Error> failed;
+  OrderChoice choice;
+  for (const Plan& candidate : order_candidates(scenario.model, plan)) {
+    Result<Tried> tried = try_order(scenario, candidate, cluster, trial, most_ops);
+    if (!tried) {
+      if (!failed) failed = tried.error();
+      continue;
+    }
+    ++choice.considered;
+    choice.fitting += tried.value().fits ? 1 : 0;
+    if (!best || tried.value().better_than(*best)) best = std::move(tried).value();
+  }
+  if (!best) {
+    return failed ? *failed
+                  : Error{.message = "plan.memory_limit: no order keeps to " +
+                                     std::to_string(plan.memory_limit) +
+                                     " times the activations of 1F1B",
+                          .infeasible = true};
+  }
+  Result<Prediction> made = predict_plan(scenario, best->plan, cluster, options);
+  if (!made) return made;
+  Prediction prediction = std::move(made).value();
+  prediction.order = choice;
+  return prediction;
+}
+
 }  // namespace
 
 Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
@@ -314,11 +410,8 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
 }
 
 Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
-  Result<ScheduleShape> shape = shape_of(plan);
-  if (!shape) return shape.error();
-  ScheduleShape asked = std::move(shape).value();
-  fill_planned_times(model, plan, asked);
-  return generate(plan.schedule, asked);
+  Plan filled = plan;
+  return plan_order(model, filled);
 }
 
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none
@@ -334,7 +427,7 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     options.tables = &*read;
   }
   if (!scenario.plan.micro_batch_auto) {
-    return predict_plan(scenario, scenario.plan, cluster, options);
+    return predict_best_order(scenario, scenario.plan, cluster, options, kMostCompared);
   }
   std::optional<Prediction> best;
   std::optional<Error> failed, too_large;
@@ -342,14 +435,19 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   plain.record_load = false;
   plain.memory_limit = cluster.capacity().value;  // what is fuller gets no timeline yet
   for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
-    Plan plan = scenario.plan;
-    plan.micro_batch = candidate;
-    plan.micro_batch_auto = false;
-    if (const Result<> size = check_lowered_size(scenario.model, plan); !size) {
+    Plan open = scenario.plan;
+    open.micro_batch = candidate;
+    if (const Result<> size = check_lowered_size(scenario.model, open); !size) {
       if (!too_large) too_large = size.error();
       continue;
     }
-    Result<Prediction> made = predict_plan(scenario, plan, cluster, plain);
+    const Result<Plan> plan = choose_micro_batch(scenario.plan, candidate);
+    if (!plan) {
+      if (!failed) failed = plan.error();
+      continue;
+    }
+    Result<Prediction> made =
+        predict_best_order(scenario, plan.value(), cluster, plain, kMostComparedPerMicroBatch);
     if (!made) {
       if (!failed) failed = made.error();
       continue;
@@ -363,9 +461,13 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   }
   if (!best && too_large) return *too_large;
   if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
-  if (options.record_load || !best->memory.fits)
-    return predict_plan(scenario, best->plan, cluster, options);
-  return std::move(*best);
+  if (!options.record_load && best->memory.fits) return std::move(*best);
+  const OrderChoice order = best->order;
+  Result<Prediction> whole = predict_plan(scenario, best->plan, cluster, options);
+  if (!whole) return whole;
+  Prediction prediction = std::move(whole).value();
+  prediction.order = order;
+  return prediction;
 }
 
 }  // namespace rehearse::sim

@@ -26,8 +26,14 @@ struct CommunicationRow {
   double bus_bandwidth_gb_per_s = 0;
 };
 
+// How many orders a planned schedule was chosen among (schedules/plan_order.h).
+struct OrderChoice {
+  std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
+};
+
 struct Prediction {
-  Plan plan;          // micro-batch chosen
+  Plan plan;  // micro-batch and order chosen
+  OrderChoice order;
   Schedule schedule;  // L1
   Pricing pricing;
   Timeline timeline;
@@ -92,11 +98,13 @@ struct PredictOptions {
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read
 };
 
-// Chooses the micro-batch where the plan leaves it open. Errors: one line, as readers give them.
+// Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and
+// zb_2p (schedules/plan_order.h) that which is predicted to be the fastest of those that fit in
+// memory, the one that needs least memory where none fits. Errors: one line, as readers give them.
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
                            const PredictOptions& options = {});
 
-// The L0 order of a plan, planned schedules with durations from the cluster's costs.
+// The L0 order of a plan (plan_order); of a planned schedule the one that was chosen, if any.
 Result<Schedule> order_of(const Transformer& model, const Plan& plan);
 
 }  // namespace rehearse::sim

@@ -178,6 +178,15 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_simulated", p.schedule.num_rows()},
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
+  if (!p.plan.order.empty()) {                 // which order a planned schedule took
+    const bool here = p.order.considered > 0;  // else it was chosen before
+    json["order"] = {
+        {"schedule", p.plan.order},
+        {"virtual_stages", p.plan.virtual_stages},
+        {"memory_limit", p.plan.memory_limit > 0 ? Json(p.plan.memory_limit) : Json(nullptr)},
+        {"considered", here ? Json(p.order.considered) : Json(nullptr)},
+        {"fitting", here ? Json(p.order.fitting) : Json(nullptr)}};
+  }
   json["schedule_hash"] = content_hash(p.schedule);
   json["plan"] = Json::parse(plan_json(p.plan, 0));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -114,6 +114,21 @@ std::string memory_lines(const Prediction& p) {
   return text;
 }
 
+// Which order a planned schedule took.
+std::string order_line(const Prediction& p) {
+  if (p.plan.order.empty()) return "";
+  std::string taken = p.plan.order;
+  if (taken == "auto") taken = "one planned for this model";
+  if (p.plan.memory_limit > 0) {
+    taken += fmt::format(" within {:g} times 1F1B's activations", p.plan.memory_limit);
+  }
+  const OrderChoice& choice = p.order;
+  if (choice.considered == 0) return fmt::format("  order: {}\n", taken);  // chosen before
+  return fmt::format("  order: {}, {} of {} that were predicted ({} fit in memory)\n", taken,
+                     choice.fitting > 0 ? "the fastest" : "the one that needs least memory",
+                     choice.considered, choice.fitting);
+}
+
 }  // namespace
 
 std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
@@ -124,9 +139,10 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += fmt::format("  {} parameters on {} x {} ({})\n",
                       with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
                       cluster.name.empty() ? cluster.id : cluster.name);
-  text += fmt::format("  {}; {}, {} micro-batch{} of {} x {} tokens\n\n", layout_of(plan),
+  text += fmt::format("  {}; {}, {} micro-batch{} of {} x {} tokens\n", layout_of(plan),
                       plan.schedule, plan.microbatches(), plan.microbatches() == 1 ? "" : "es",
                       plan.micro_batch, plan.sequence_length);
+  text += order_line(p) + "\n";
   text += misfit_lines(p);
   text += fmt::format(
       "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",

@@ -106,6 +106,22 @@ planned=$(key "$work/a.json" peak_planned_bytes)
 [ "$(key "$work/a.json" schedule_hash)" = "$(key "$work/p.json" schedule_hash)" ] || fail "hashes"
 "$rehearse" compare "$work/p.trace" "$work/a.trace" >/dev/null || fail "the two timelines do not compare"
 
+# auto: one order for a file, whatever machine performs it or is described beside it.
+auto="--set plan.schedule=auto --set plan.tensor_parallel=1 --set plan.data_parallel=2 --set plan.global_batch=8"
+"$rehearse" run "$scenario" $auto --steps 1 --json >"$work/auto.json" || fail "auto does not run"
+"$rehearse" run "$scenario" $auto --dry-run --json >"$work/auto.dry.json" || fail "auto --dry-run"
+"$rehearse" run "$scenario" $auto --dry-run --cluster rtx4090-8 --json >"$work/auto.other.json" || fail "auto, another machine"
+"$rehearse" simulate "$scenario" $auto --json >"$work/auto.simulated.json" || fail "auto, simulate"
+hash=$(key "$work/auto.json" schedule_hash)
+[ "$hash" = "$(key "$work/auto.dry.json" schedule_hash)" ] || fail "auto: the dry run has another order"
+[ "$hash" = "$(key "$work/auto.other.json" schedule_hash)" ] || fail "auto: another order for another machine"
+taken=$(grep -A1 '"order"' "$work/auto.json" | grep '"schedule"')
+[ -n "$taken" ] || fail "auto: the report does not say which order"
+for report in dry other simulated; do
+  [ "${taken%,}" = "$(grep -A1 '"order"' "$work/auto.$report.json" | grep '"schedule"' | tr -d ,)" ] ||
+    fail "auto: $report took another order than the run's $taken"
+done
+
 # Again, and with another number of workers: the same numbers to the last digit.
 for threads in 1 3; do
   "$rehearse" run "$scenario" --json --threads $threads >"$work/b.json" || fail "--threads $threads"
