@@ -135,7 +135,7 @@ TEST(ScheduleCommand, SaysInOneLineWhatIsWrong) {
       {"--schedule 1f1b --stages 2 --microbatches 2 --times F=-1",
        "--times: F: \"-1\" is not 0 or a number from 1e-12 to 1e12"},
       {"--schedule zb_1p --stages 2 --microbatches 2 --memory-limit 0",
-       "--memory-limit: it must be a number above 0"},
+       "--memory-limit: it must be a number above 0, at most 1e6"},
       {"--schedule 1f1b --stages 1000000 --microbatches 1000000",
        "--microbatches: 1000000 positions with 1000000 micro-batches are 3000000000000 ops, more "
        "than "
