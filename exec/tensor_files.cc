@@ -1,5 +1,6 @@
 #include "exec/tensor_files.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -50,8 +51,10 @@ Result<TensorFiles> TensorFiles::open(const std::string& path, const Check& chec
     return json_error(path, 0, "weight_map", "is missing");
   std::set<std::string> names;
   for (const JsonMember& entry : map->members) {
+    // A name in this folder that an error can print on its line.
+    const auto odd = [](char c) { return c == '/' || static_cast<unsigned char>(c) < ' '; };
     const bool plain = entry.value.is(JsonKind::String) && !entry.value.text.empty() &&
-                       entry.value.text.find('/') == std::string::npos;
+                       std::ranges::none_of(entry.value.text, odd);
     if (!plain) return json_error(path, entry.line, "weight_map." + entry.key, "not a file's name");
     names.insert(entry.value.text);
   }
