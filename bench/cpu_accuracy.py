@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Predicted beside measured on this machine's CPU: step time and memory of layouts of small models.
 
 RUNS rounds of predictions and runs of every layout, with a new calibration before every fourth: a

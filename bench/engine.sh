@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Measures the engines and a SimPy model of the same schedules, and writes the figures into
 # docs/simulator.md with machine, date and commit.
 #   bench/engine.sh [BUILD]      BUILD: a configured release build, default build/release

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the two engines are, on interleaved 1F1B with all its transfers. Counter `ops/s` counts
 // ops of the schedule (both ends of a transfer), as docs/simulator.md does.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
 
-#include "schedules/compute_timing.h"
-#include "schedules/passes/add_transfers.h"
-#include "schedules/registry.h"
-#include "sim/bubbles.h"
-#include "sim/event_engine.h"
-#include "sim/sweep.h"
+#include "schedules/order/registry.h"
+#include "schedules/timing/compute_timing.h"
+#include "schedules/transfers/add_transfers.h"
+#include "sim/engine/bubbles.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/sweep.h"
 
 namespace rehearse::sim {
 namespace {

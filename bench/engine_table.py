@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what bench/engine.sh measured between the marks in docs/simulator.md.
 
 usage: engine_table.py ENGINE.json SIMPY DOCUMENT     (best of the repetitions; CPU time)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints this machine's fp32 peak of one thread [GF/s]: chains of fused multiply-adds in registers,
 // the best of many tries by CPU time.
 #include <algorithm>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything that needs a GPU: kernels, layouts in one process and over NCCL, gradients and bf16 against the CPU, speed
 # beside PyTorch, calibration and steps predicted from it, memory, compute-sanitizer. Writes one folder of results,
 # summary.md first (each target, and whether it was reached), and OUT.tar.gz of it.

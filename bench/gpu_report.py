@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bench/gpu.sh says of the files that it has: a line or a table each, with the target and whether it is reached.
 
   get FILE EXPRESSION          of r, the JSON in FILE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What `run --dry-run` says that a run will hold in memory, beside what the system counts of it.
 
   memory_accuracy.py [--build build/release] [--rows FILE]
@@ -48,7 +49,7 @@ def main():
     page = [
         "# Memory: planned beside measured",
         "Written by `bench/memory_accuracy.py`: GPT-2 and Llama blocks of at least 50 million parameters (200 MB in fp32) in every layout of "
-        "`tests/exec/layouts.h`, one step of 8 samples of 16 tokens. *Planned* is what `run --dry-run` prints before the run: the arenas of all "
+        "`tests/exec/step/layouts.h`, one step of 8 samples of 16 tokens. *Planned* is what `run --dry-run` prints before the run: the arenas of all "
         "ranks and everything outside them ([what that is](../memory.md#this-machines-memory)). *Measured* is `peak_measured_bytes`: the "
         "processes' resident memory at the peak, as the system counts it.",
         "",

@@ -1,12 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a name to a proved schedule: generate, time, lower, validate. Single-threaded.
 //   ninja proof_bench && build/release/bin/proof_bench
 #include <benchmark/benchmark.h>
 
-#include "schedules/passes/add_transfers.h"
+#include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/registry.h"
-#include "schedules/scenario.h"
-#include "schedules/validate.h"
+#include "schedules/proof/validate.h"
+#include "schedules/scenario/plan_shape.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/transfers/add_transfers.h"
 
 namespace rehearse {
 namespace {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Races `rehearse run` against PyTorch on this CPU, interleaved. Started by race.sh.
 
 Each case's result goes to --results (JSON, by case); bench/race_page.py makes the page of it.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Races `rehearse run` against PyTorch on this machine: bench/race.sh [options of race.py]
 # PYTHONS: interpreters that have torch (Debian's python3-torch, a virtual environment with the current release).
 # PyTorch is set up well: OpenBLAS with OpenMP threads, and told of AVX-512, which Debian's builds miss.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the page of a race from the results that race.py kept: bench/race_page.py results.json docs/measurements/race.md
 
 What the page says after the line "## By hand" is kept; all else is replaced.

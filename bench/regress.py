@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs two builds of the same programs in turn and prints how much longer the second takes. Started by regress.sh.
 
 Every round runs each part once with either build, the first of them alternating; a part's ratio is the median over

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a change did to speed: builds BASE and what stands here, runs both in turn, prints ratios.
 #   bench/regress.sh BASE [--rounds 9] [--threshold 1.05] [--only PART] [--json FILE]
 # BASE: any commit. It is checked out and built in build/regress/base, with our benchmark programs
@@ -39,6 +40,13 @@ failed() { grep -E 'error|FAILED' "$log" | head -20 >&2; echo "regress: $1 does 
 
 echo "regress: building $(git rev-parse --short "$commit") and what stands here" >&2
 cp bench/*.cc bench/CMakeLists.txt "$base/bench/"
+# Headers that lie elsewhere in BASE, or that it does not have: it declares the same in others.
+grep -hoE '^#include "[a-z_]+/[^"]+"' bench/*.cc | sort -u | cut -d'"' -f2 | while read -r header; do
+  [ -e "$base/$header" ] && continue
+  there=$(git -C "$base" ls-files "*/$(basename "$header")" | head -n 1)
+  if [ -n "$there" ]; then edit="s|\"$header\"|\"$there\"|"; else edit="\\|\"$header\"|d"; fi
+  sed -i "$edit" "$base"/bench/*.cc
+done
 if ! build "$base" rehearse "${programs[@]}"; then
   echo "regress: our benchmarks do not compile at BASE: it runs its own" >&2
   git -C "$base" checkout --quiet --force -- bench

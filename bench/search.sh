@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Measures the search and writes what it prints into docs/search.md: the benchmark with machine,
 # date and commit, and the outputs of the page's own commands with their picture.
 #   bench/search.sh [BUILD]      BUILD: a configured release build, default build/release

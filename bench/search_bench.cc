@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast a search is: plans decided and estimated per second and core, schedules simulated per
 // second and core, and the whole default space of GPT-3 175B on 4,096 A100s.
 //
@@ -10,16 +11,16 @@
 #include <ctime>
 #include <thread>
 
+#include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/registry.h"
-#include "sim/event_engine.h"
-#include "sim/memory_bound.h"
-#include "sim/memory_live.h"
-#include "sim/predict.h"
-#include "sim/program.h"
-#include "sim/search.h"
-#include "sim/search_estimate.h"
-#include "sim/sweep.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/program.h"
+#include "sim/engine/sweep.h"
+#include "sim/memory/memory_bound.h"
+#include "sim/memory/memory_live.h"
+#include "sim/predict/predict.h"
+#include "sim/search/search.h"
+#include "sim/search/search_estimate.h"
 
 namespace {
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the commands of a page and writes what they print below them.
 
 usage: search_page.py BIN DOCUMENT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The viewer's core at ten million ops over 64 lanes: open, index, lay out while panning and
 // zooming. Goals (issue 6): open 300 ms, index 100 ms, layout 4 ms at the 99th percentile.
 #include <benchmark/benchmark.h>
@@ -9,15 +10,15 @@
 #include <ctime>
 #include <random>
 
-#include "schedules/trace.h"
-#include "viz/export.h"
-#include "viz/figure.h"
-#include "viz/import.h"
-#include "viz/paint.h"
-#include "viz/png.h"
-#include "viz/session.h"
-#include "viz/svg.h"
-#include "viz/view_scene.h"
+#include "schedules/trace/trace.h"
+#include "viz/export/export.h"
+#include "viz/import/import.h"
+#include "viz/picture/figure.h"
+#include "viz/picture/paint.h"
+#include "viz/picture/png.h"
+#include "viz/picture/svg.h"
+#include "viz/window/session.h"
+#include "viz/window/view_scene.h"
 
 namespace rehearse::viz {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse calibrate: measures this machine and writes what it found as a calibration, and beside
 // it a cluster file that names it.
 #include <unistd.h>
@@ -11,13 +12,13 @@
 #include "cli/calibrate_processes.h"
 #include "cli/commands.h"
 #include "cli/run_device.h"
-#include "exec/calibrate.h"
-#include "exec/calibration_file.h"
-#include "exec/cpu_backend.h"
-#include "exec/cuda_module.h"
-#include "exec/kernels/gemm.h"
-#include "exec/secret.h"
-#include "sim/cluster.h"
+#include "exec/calibrate/calibrate.h"
+#include "exec/calibrate/calibration_file.h"
+#include "exec/cpu/cpu_backend.h"
+#include "exec/cpu/kernels/gemm.h"
+#include "exec/cuda/cuda_module.h"
+#include "exec/store/secret.h"
+#include "sim/cluster/cluster.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/calibrate_processes.h"
 
 #include "cli/commands.h"
-#include "exec/train.h"
-#include "schedules/scenario.h"
+#include "exec/train/train.h"
+#include "schedules/scenario/scenario.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // `calibrate --device cuda` as several processes, a GPU each: what torchrun, Slurm or mpirun
 // started.
 #pragma once
 
 #include <memory>
 
-#include "exec/cuda_module.h"
-#include "exec/group_instances.h"
-#include "exec/launch_environment.h"
-#include "exec/process_group.h"
+#include "exec/cuda/cuda_module.h"
+#include "exec/processes/launch_environment.h"
+#include "exec/processes/process_group.h"
+#include "exec/step/group_instances.h"
 
 namespace rehearse::cli {
 

@@ -1,18 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse check: proves a schedule, or says what is wrong with it.
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
-#include "schedules/files.h"
-#include "schedules/json_reader.h"
-#include "schedules/open_scenario.h"
-#include "schedules/passes/add_transfers.h"
-#include "schedules/schedule_file.h"
-#include "schedules/text.h"
-#include "schedules/validate.h"
-#include "schedules/where.h"
-#include "sim/cluster.h"
-#include "sim/predict.h"
+#include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/formats/schedule_file.h"
+#include "schedules/ir/text.h"
+#include "schedules/ir/where.h"
+#include "schedules/proof/validate.h"
+#include "schedules/scenario/open_scenario.h"
+#include "schedules/transfers/add_transfers.h"
+#include "sim/cluster/cluster.h"
+#include "sim/predict/predict.h"
 
 namespace rehearse::cli {
 namespace {

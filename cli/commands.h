@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One function per sub-command: it declares its options on `app` and sets what happens when chosen.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse compare: two timelines of one schedule, predicted and measured, or two runs.
 #include <fmt/format.h>
 
@@ -6,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "viz/analysis.h"
-#include "viz/import.h"
-#include "viz/units_text.h"
+#include "viz/analysis/analysis.h"
+#include "viz/analysis/units_text.h"
+#include "viz/import/import.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse export: a trace for other tools.
-#include "viz/export.h"
+#include "viz/export/export.h"
 #include "cli/commands.h"
-#include "viz/analysis.h"
-#include "viz/import.h"
+#include "viz/analysis/analysis.h"
+#include "viz/import/import.h"
 
 namespace rehearse::cli {
 namespace {

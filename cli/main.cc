@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line: a table of sub-commands. Each is one file, cli/NAME.cc.
 #include <fmt/format.h>
 #include <malloc.h>
@@ -15,11 +16,11 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "exec/cuda_module.h"
-#include "exec/gloo_communicator.h"
-#include "schedules/json_reader.h"
-#include "schedules/whole_file.h"
-#include "viz/window.h"
+#include "exec/cuda/cuda_module.h"
+#include "exec/messages/gloo_communicator.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/base/whole_file.h"
+#include "viz/window/window.h"
 
 namespace rehearse::cli {
 

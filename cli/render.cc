@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse render: a trace as a picture, without a display.
 #include <unistd.h>
 
@@ -6,12 +7,12 @@
 
 #include "cli/commands.h"
 #include "cli/trace_options.h"
-#include "viz/analysis.h"
-#include "viz/figure.h"
-#include "viz/import.h"
-#include "viz/png.h"
-#include "viz/svg.h"
-#include "viz/terminal.h"
+#include "viz/analysis/analysis.h"
+#include "viz/import/import.h"
+#include "viz/picture/figure.h"
+#include "viz/picture/png.h"
+#include "viz/picture/svg.h"
+#include "viz/picture/terminal.h"
 
 namespace rehearse::cli {
 namespace {

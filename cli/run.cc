@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse run: the scenario's schedule, really performed: all ranks in this process, on its CPU.
 #include <malloc.h>
 #include <unistd.h>
@@ -14,20 +15,20 @@
 #include "cli/run_processes.h"
 #include "cli/run_report.h"
 #include "cli/stop_signals.h"
-#include "exec/checkpoint.h"
-#include "exec/data.h"
-#include "exec/initial.h"
-#include "exec/interpreter.h"
-#include "exec/kernels/gemm.h"
-#include "exec/launcher.h"
-#include "exec/secret.h"
-#include "exec/train.h"
-#include "schedules/plan_order.h"
-#include "sim/cluster.h"
-#include "sim/predict.h"
-#include "sim/predicted_trace.h"
-#include "sim/report.h"
-#include "sim/zero_order.h"
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/cpu/kernels/gemm.h"
+#include "exec/processes/launcher.h"
+#include "exec/step/interpreter.h"
+#include "exec/store/secret.h"
+#include "exec/train/data.h"
+#include "exec/train/train.h"
+#include "exec/weights/initial.h"
+#include "schedules/passes/plan_order.h"
+#include "sim/cluster/cluster.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/predicted_trace.h"
+#include "sim/predict/report.h"
+#include "sim/predict/zero_order.h"
 
 namespace rehearse::cli {
 namespace {

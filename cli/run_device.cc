@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/run_device.h"
 
 #include <cstdlib>
 #include <string_view>
 
 #include "cli/commands.h"
-#include "exec/cpu_backend.h"
-#include "exec/group_instances.h"
-#include "schedules/listing.h"
-#include "schedules/mesh.h"
+#include "exec/cpu/cpu_backend.h"
+#include "exec/step/group_instances.h"
+#include "schedules/ir/listing.h"
+#include "schedules/scenario/mesh.h"
 
 namespace rehearse::cli {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which device a run takes: the CPU, or an NVIDIA GPU through the module that is loaded for it.
 #pragma once
 
@@ -5,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "exec/backend.h"
-#include "exec/cuda_module.h"
-#include "schedules/plan.h"
-#include "schedules/schedule.h"
+#include "exec/backend/backend.h"
+#include "exec/cuda/cuda_module.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/scenario/plan.h"
 
 namespace rehearse::cli {
 

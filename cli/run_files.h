@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that a training run writes: whether they can be written is known before hours of training.
 #pragma once
 
 #include <fstream>
 #include <string>
 
-#include "schedules/result.h"
+#include "schedules/base/result.h"
 
 namespace rehearse::cli {
 

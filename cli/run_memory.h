@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a run fits into this machine's memory, before it starts, and what it will hold there.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "exec/resident_plan.h"
-#include "schedules/scenario.h"
+#include "exec/train/resident_plan.h"
+#include "schedules/scenario/scenario.h"
 
 namespace rehearse::cli {
 

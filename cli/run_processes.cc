@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/run_processes.h"
 
 #include <unistd.h>
@@ -7,7 +8,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
-#include "exec/wire.h"
+#include "exec/store/wire.h"
 
 namespace rehearse::cli {
 namespace {

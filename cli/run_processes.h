@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training run as one of several processes sees it: who they are, what they agree on, what
 // process 0 gathers from the others for its report, and how a failure is told. Alone, all of it is
 // trivial.
@@ -9,11 +10,11 @@
 #include <vector>
 
 #include "cli/run_report.h"
-#include "exec/gloo_communicator.h"
-#include "exec/launch_environment.h"
-#include "exec/observer.h"
-#include "exec/process_group.h"
-#include "schedules/scenario.h"
+#include "exec/messages/gloo_communicator.h"
+#include "exec/processes/launch_environment.h"
+#include "exec/processes/process_group.h"
+#include "exec/step/observer.h"
+#include "schedules/scenario/scenario.h"
 
 namespace rehearse::cli {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
@@ -7,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/run_memory.h"
-#include "exec/meeting_times.h"
-#include "schedules/mesh.h"
-#include "schedules/trace_inside.h"
-#include "sim/arena_memory.h"
-#include "sim/zero_order.h"
-#include "viz/analysis.h"
+#include "exec/step/meeting_times.h"
+#include "schedules/scenario/mesh.h"
+#include "schedules/trace/trace_inside.h"
+#include "sim/memory/arena_memory.h"
+#include "sim/predict/zero_order.h"
+#include "viz/analysis/analysis.h"
 
 namespace rehearse::cli {
 namespace {

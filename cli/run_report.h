@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training run came to: its timeline, for scripts (rehearse.measurement/1) and for people.
 #pragma once
 
@@ -6,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/gpu_facts.h"
-#include "exec/process_memory.h"
-#include "exec/train.h"
-#include "schedules/resident_memory.h"
-#include "schedules/scenario.h"
-#include "schedules/trace.h"
+#include "exec/backend/gpu_facts.h"
+#include "exec/processes/process_memory.h"
+#include "exec/train/train.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/trace/resident_memory.h"
+#include "schedules/trace/trace.h"
 
 namespace rehearse::cli {
 

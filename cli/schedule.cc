@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse schedule: an order by name or from a scenario; proved, timed, drawn.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -12,17 +13,18 @@
 #include <tuple>
 
 #include "cli/commands.h"
-#include "schedules/csv.h"
-#include "schedules/durations.h"
-#include "schedules/evaluation.h"
-#include "schedules/registry.h"
-#include "schedules/scenario.h"
-#include "schedules/schedule_file.h"
-#include "schedules/text.h"
-#include "schedules/validate.h"
-#include "schedules/where.h"
-#include "viz/chart.h"
-#include "viz/svg.h"
+#include "schedules/formats/csv.h"
+#include "schedules/formats/schedule_file.h"
+#include "schedules/ir/text.h"
+#include "schedules/ir/where.h"
+#include "schedules/order/registry.h"
+#include "schedules/proof/validate.h"
+#include "schedules/scenario/plan_shape.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/timing/durations.h"
+#include "schedules/transfers/evaluation.h"
+#include "viz/picture/chart.h"
+#include "viz/picture/svg.h"
 
 namespace rehearse::cli {
 namespace {

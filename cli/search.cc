@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse search: the best plans for a model on a cluster, or on several.
 #include <unistd.h>
 
@@ -10,8 +11,8 @@
 #include <thread>
 
 #include "cli/commands.h"
-#include "sim/cluster.h"
-#include "sim/search_report.h"
+#include "sim/cluster/cluster.h"
+#include "sim/search/search_report.h"
 
 namespace rehearse::cli {
 namespace {

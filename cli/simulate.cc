@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse simulate: one training step, predicted.
 #include <chrono>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
-#include "sim/cluster.h"
-#include "sim/predicted_trace.h"
-#include "sim/report.h"
-#include "sim/zero_order.h"
+#include "sim/cluster/cluster.h"
+#include "sim/predict/predicted_trace.h"
+#include "sim/predict/report.h"
+#include "sim/predict/zero_order.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SIGINT, SIGTERM and SIGHUP as a wish: a training run looks for it between steps, so that it can
 // write its checkpoint and end. A second signal ends the process at once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/trace_options.h"
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "schedules/json_reader.h"
-#include "viz/units_text.h"
+#include "schedules/base/json_reader.h"
+#include "viz/analysis/units_text.h"
 
 namespace rehearse::cli {
 namespace {

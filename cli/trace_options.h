@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the commands that draw or list a part of a trace have in common: --range, --ranks, pictures.
 #pragma once
 
 #include <string>
 
-#include "schedules/trace.h"
-#include "viz/scene.h"
+#include "schedules/trace/trace.h"
+#include "viz/picture/scene.h"
 
 namespace rehearse::cli {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse validate: measured cases predicted, and the errors of the predictions.
 #include <unistd.h>
 
@@ -6,7 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "sim/validation.h"
+#include "sim/accuracy/validation.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // rehearse view: the timeline window; or, with a script, what it would show, without one.
 #include <cstdlib>
 
 #include "cli/commands.h"
 #include "cli/trace_options.h"
-#include "schedules/json_reader.h"
-#include "viz/import.h"
-#include "viz/offscreen.h"
-#include "viz/png.h"
-#include "viz/script.h"
-#include "viz/svg.h"
-#include "viz/view_scene.h"
-#include "viz/window.h"
+#include "schedules/base/json_reader.h"
+#include "viz/import/import.h"
+#include "viz/picture/png.h"
+#include "viz/picture/svg.h"
+#include "viz/window/offscreen.h"
+#include "viz/window/script.h"
+#include "viz/window/view_scene.h"
+#include "viz/window/window.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fails if a test is in the tree and in no CMakeLists.txt: it would never be built, and nobody would notice.
 status=0
 for test in $(find tests -name '*_test.cc'); do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by tests of the command: a folder for their files, what has failed, what many of them ask.
 # REQUIRES: $rehearse, in the project's root. A test ends with `exit $status`.
 work=$(mktemp -d) || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Building where a home cannot be written, and where a checkout was renamed; what ./run says meanwhile.
 # Usage: set_up_test.sh BUILD COMPILER, in the project's root; BUILD a folder that CMake has configured.
 build=$1 compiler=$2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Of bench/gpu.sh: is what a GPU computes what the CPU computes? One function per group of bench/gpu/parts.txt.
 # shellcheck shell=bash disable=SC2154,SC2034
 layouts=("pipeline_parallel=1" "pipeline_parallel=2" "tensor_parallel=2" "context_parallel=2" "data_parallel=2 zero_stage=1"

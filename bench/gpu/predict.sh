@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Of bench/gpu.sh: calibration, the kernels' table, steps predicted from it, memory. One function per group of
 # bench/gpu/parts.txt. Steps are those of the call that calibrated: another may have had another GPU.
 # shellcheck shell=bash disable=SC2154

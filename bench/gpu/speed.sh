@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Of bench/gpu.sh: tokens per second, beside PyTorch in the same call. One function per group of bench/gpu/parts.txt.
 # shellcheck shell=bash disable=SC2154,SC2034
 # scenario NAME MODEL MICRO_BATCH SEQUENCE STEPS [MORE_OF_THE_PLAN]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schedule that write_ops wrote, in SimPy, as anybody would model it: a process per stream, an
 event per op, and for a transfer an event that the end which comes first waits for.
 

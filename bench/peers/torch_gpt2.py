@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPT-2 of a race, trained by PyTorch: same weights, same tokens, same optimizer as `rehearse run`.
 
 Prints one JSON line: version, losses, seconds per step, peak resident bytes of all its processes.
@@ -26,7 +27,7 @@ MODELS = {"124m": dict(V=50257, P=1024, C=768, L=12, H=12), "tiny": dict(V=256, 
 MASK64 = (1 << 64) - 1
 
 
-def split_mix(seed, k):  # exec/data.cc
+def split_mix(seed, k):  # exec/train/data.cc
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + (k.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -34,7 +35,7 @@ def split_mix(seed, k):  # exec/data.cc
         return z ^ (z >> np.uint64(31))
 
 
-def initial(name, shape, layers, seed):  # exec/initial.cc
+def initial(name, shape, layers, seed):  # exec/weights/initial.cc
     if name.endswith(".bias"):
         return torch.zeros(shape)
     if ".ln_" in name or name.startswith("ln_f"):
@@ -51,7 +52,7 @@ def initial(name, shape, layers, seed):  # exec/initial.cc
     return torch.from_numpy((spread * normal).astype(np.float32)).reshape(shape)
 
 
-def batch(step, size, sequence, vocabulary, seed):  # exec/data.cc, synthetic
+def batch(step, size, sequence, vocabulary, seed):  # exec/train/data.cc, synthetic
     first = (step * size + np.arange(size))[:, None] * sequence
     at = (first + np.arange(sequence + 1)[None, :]).astype(np.uint64)
     noise = split_mix(seed, at) >> np.uint64(33)

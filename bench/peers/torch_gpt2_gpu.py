@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 on one GPU by PyTorch, set up well: bf16 autocast, compiled, flash attention, fused AdamW, padded vocabulary.
 
 Prints one JSON line: version, tokens per second and milliseconds per step (median of the timed ones), first and last

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a schedule as a list of ops for the peers, with our makespan and time for it:
 //   write_ops POSITIONS MICROBATCHES CHUNKS > FILE
 // First line: `makespan_ns seconds_of_one_sweep seconds_of_one_event_run`. Then one op a line, in
@@ -6,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "schedules/compute_timing.h"
-#include "schedules/passes/add_transfers.h"
-#include "schedules/registry.h"
-#include "sim/event_engine.h"
-#include "sim/sweep.h"
+#include "schedules/order/registry.h"
+#include "schedules/timing/compute_timing.h"
+#include "schedules/transfers/add_transfers.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/sweep.h"
 
 namespace {
 

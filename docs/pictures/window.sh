@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the window's pictures of docs/viewer.md: the real window, on a display without a screen.
 # usage: docs/pictures/window.sh REHEARSE      needs xvfb-run; run it in the project's root
 set -euo pipefail

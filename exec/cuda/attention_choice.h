@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of attention's engines a shape runs on (kernels.h): where the device has wgmma, both are
 // tried at the first call with that shape, as the products' algorithms are (gemm.h). The faster one
 // is kept, but wgmma only if both agree; else no shape gets it.

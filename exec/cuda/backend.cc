@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: every call enqueues a kernel on its lane's stream and returns.
 //
 // Device memory: the arenas, which the schedule planned, and beside them what this file allocates

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long work takes on a stream: what chooses between two ways of doing it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that frees itself: on the device, and pinned on the host.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt is column-major: an array (rows, columns) of ours is its (columns, rows), transposed. So
 // y = x w^T is asked for as y^T = w x^T: `left` below is what cuBLASLt calls A.
 #include "exec/cuda/gemm.h"

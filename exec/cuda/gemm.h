@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on an NVIDIA GPU by cuBLASLt, in the forms that a linear layer needs.
 //
 // Arrays are row-major. bf16: products in bf16, sums in fp32. fp32: no TF32, for exact tests. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA graphs of compute ops: an op that does the same in every step is captured in the second one
 // (the first takes scratch and chooses algorithms) and from then on launched as a whole.
 //
@@ -12,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "schedules/units.h"
+#include "schedules/base/units.h"
 
 namespace rehearse::exec::cuda {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of the device beside its speed.
 #include "exec/cuda/make.h"
 

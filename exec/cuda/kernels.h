@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a transformer's bodies run on an NVIDIA GPU beside matrix products: the kernels of
-// exec/kernels/kernels.h, one for one, launched on a stream. Plain C++: no CUDA header is needed.
+// exec/cpu/kernels/kernels.h, one for one, launched on a stream. Plain C++: no CUDA header is
+// needed.
 //
 // Activations, their gradients and parameters have type T (Float32 or BFloat16); statistics, lse,
 // logits, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
@@ -17,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/shapes.h"
+#include "exec/backend/shapes.h"
 
 struct CUstream_st;
 
@@ -180,7 +182,7 @@ int sum_of_squares(Stream stream, const float* values, const Piece* pieces, std:
 int clip_factor(Stream stream, const double* squares, std::int64_t count, double clip_norm,
                 float* factor);
 
-// Constants of one AdamW step, each rounded as exec/optimizer.cc rounds it.
+// Constants of one AdamW step, each rounded as exec/cpu/optimizer.cc rounds it.
 struct AdamW {
   float b1 = 0, a1 = 0, b2 = 0, a2 = 0;  // beta and 1 - beta
   float size = 0;                        // rate / (1 - b1^t)

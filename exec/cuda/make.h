@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the module's parts show each other.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "exec/cuda_module.h"
+#include "exec/cuda/cuda_module.h"
 
 namespace rehearse::exec::cuda {
 

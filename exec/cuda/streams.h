@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lanes of a process's ranks on one device: a stream each, an event per op, and order between
 // them.
 //
@@ -14,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "exec/exchange.h"
-#include "schedules/result.h"
-#include "schedules/units.h"
+#include "exec/backend/exchange.h"
+#include "schedules/base/result.h"
+#include "schedules/base/units.h"
 
 namespace rehearse::exec::cuda {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chimera: two pipelines in opposite directions, each position holding a stage of either.
 // Source: Li & Hoefler, "Chimera: Efficiently Training Large-Scale Neural Networks with
 // Bidirectional Pipelines", SC'21 (arXiv 2107.06925), figures 3 and 7 ("direct concatenation").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DualPipe and DualPipeV: forwards and backwards of two chunks run as overlapped pairs.
 // Sources: DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv 2412.19437), section 3.2.1 and figure
 // 5; the orders: deepseek-ai/DualPipe, dualpipe.py and dualpipev.py, whose eight steps these are.

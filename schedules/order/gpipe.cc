@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All forwards, then all backwards (GPipe, AFAB).
 // Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 // Parallelism", NeurIPS 2019 (arXiv 1811.06965), figure 2c.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interleaved 1F1B (virtual pipeline): v chunks per position cut the bubble by v.
 // Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM", SC'21 (arXiv 2104.04473), section 2.2 and figure 4; the group size N and

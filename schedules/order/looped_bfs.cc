@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looped breadth-first: all micro-batches through a chunk before the next chunk starts.
 // Source: Lamy-Poirier, "Breadth-First Pipeline Parallelism", MLSys 2023 (arXiv 2211.05953); as in
 // torch.distributed.pipelining ScheduleLoopedBFS, whose backward runs the micro-batches in reverse.

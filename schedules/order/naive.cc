@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Naive model parallelism: a micro-batch goes all the way through and back before the next starts.
 // Source: the starting point of Huang et al., "GPipe", NeurIPS 2019 (arXiv 1811.06965), figure 2b.
 #include "schedules/order/orders.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One forward, one backward (1F1B), and its eager form.
 // Sources: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training" (PipeDream-Flush),
 // ICML 2021 (arXiv 2006.09503); Fan et al., "DAPPLE", PPoPP 2021 (arXiv 2007.01045).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 1F1B-V: 1F1B with two chunks per position in a V and whole backwards, for two thirds of 1F1B's
 // activation memory.
 // Source: Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024 (arXiv
@@ -9,8 +10,8 @@
 
 #include "schedules/order/orders.h"
 #include "schedules/order/v_block.h"
-#include "schedules/planner.h"
-#include "schedules/planner_shift.h"
+#include "schedules/planner/planner.h"
+#include "schedules/planner/planner_shift.h"
 
 namespace rehearse::order {
 namespace {

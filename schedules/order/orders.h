@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every order generator: shape in, compute order (L0) out. Order only: no bytes, no transfers, and
 // no times but where a schedule is planned for given durations.
 //
@@ -6,9 +7,9 @@
 // F forward, B = I + W backward, I for the input, W for the weights.
 #pragma once
 
-#include "schedules/registry.h"
-#include "schedules/result.h"
-#include "schedules/schedule.h"
+#include "schedules/base/result.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/order/registry.h"
 
 namespace rehearse::order {
 

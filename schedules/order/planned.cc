@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders that are planned for given durations and memory: ZB-1p, ZB-2p, and the best of all.
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024 (arXiv 2401.10241), section 3
 // and table 4: ZB-1p and ZB-2p are found by search within 1x and 2x the activation memory of 1F1B.
@@ -7,9 +8,9 @@
 #include <string>
 #include <tuple>
 
-#include "schedules/evaluation.h"
 #include "schedules/order/orders.h"
-#include "schedules/planner.h"
+#include "schedules/planner/planner.h"
+#include "schedules/transfers/evaluation.h"
 
 namespace rehearse::order {
 namespace {

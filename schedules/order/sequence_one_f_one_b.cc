@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 1F1B over sequence slices (Seq1F1B): a micro-batch enters the pipeline slice by slice.
 // Sources: Sun et al., "Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language
 // Model Training" (arXiv 2406.03488), whose slices also go through ZB-H1; sail-sg/

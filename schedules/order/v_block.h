@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The building block of a schedule in a V: where the ops of one micro-batch stand in time, to be
 // repeated every kInterval units (F = I = W = 1, two chunks per position: 6 units of work).
 // Source: Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024 (arXiv
@@ -6,7 +7,7 @@
 
 #include <array>
 
-#include "schedules/planner_greedy.h"
+#include "schedules/planner/planner_greedy.h"
 
 namespace rehearse::order {
 

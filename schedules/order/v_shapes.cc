@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // V-Half and V-Min: two chunks per position in a V, for a half and a third of 1F1B's activation
 // memory.
 // Source: Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024 (arXiv
@@ -5,12 +6,12 @@
 //
 // The blocks were found by trying all small strides at p = 2 ... 32; the best of a few is taken.
 // Bubbles are those of the paper's code or smaller, peaks those of its tables
-// (tests/schedules/closed_form_schedule_test.cc).
+// (tests/schedules/order/closed_form_schedule_test.cc).
 #include <algorithm>
 
 #include "schedules/order/orders.h"
 #include "schedules/order/v_block.h"
-#include "schedules/planner.h"
+#include "schedules/planner/planner.h"
 
 namespace rehearse::order {
 namespace {

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // How nearly all orders are made: a list of forwards and a list of backwards, woven together.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "schedules/schedule.h"
+#include "schedules/ir/schedule.h"
 
 namespace rehearse::order {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zero bubble with 1F1B's placement: backwards split into I (which the previous position waits for)
 // and W (which nobody waits for), and W's put where the pipeline would idle.
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024 (arXiv 2401.10241), section 2;
@@ -34,7 +35,7 @@ Result<Schedule> zero_bubble_h1(const ScheduleShape& shape) {
 // 2(p-1-r) + 1 whole activations and 2r halves that wait for their W: 2p-1 alive at most, until the
 // end of W. A position's own span has a bubble of (p-1)(F + I - 2W), none at F = I = W; the
 // makespan has the forwards' stagger (p-1) F besides. The paper gives no rule for the order; this
-// one has the bubbles of its tables (tests/schedules/published_bubbles_test.cc).
+// one has the bubbles of its tables (tests/schedules/order/published_bubbles_test.cc).
 Result<Schedule> zero_bubble_h2(const ScheduleShape& shape) {
   return weave_h(shape, 2, 2);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ZB-V: zero bubble with two chunks per position in a V, in the memory of 1F1B.
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024 (arXiv 2401.10241), section 6;
 // the order for m >= 2p - 1 is that of torch.distributed.pipelining ScheduleZBVZeroBubble; below,
@@ -5,9 +6,9 @@
 #include <algorithm>
 
 #include "schedules/order/orders.h"
-#include "schedules/planner.h"
-#include "schedules/planner_rules.h"
-#include "schedules/planner_shift.h"
+#include "schedules/planner/planner.h"
+#include "schedules/planner/planner_rules.h"
+#include "schedules/planner/planner_shift.h"
 
 namespace rehearse::order {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole segments' parameters into flat buckets. Inside a bucket first the tensors whose gradient is
 // partial over tp (one range to reduce), then the rest; padded so that every dp shard is equal.
 #include <algorithm>
@@ -72,9 +73,9 @@ void make_buckets(Draft& draft) {
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
   const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
-  const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
-                        (plan.offload == OffloadMode::Optimizer &&
-                         plan.runtime == Runtime::Rehearse);
+  const bool by_layer =
+      plan.zero_stage == 3 || cuts_for_gradients(plan) ||
+      (plan.offload == OffloadMode::Optimizer && plan.runtime == Runtime::Rehearse);
   const bool tied = draft.model.tied_embedding;
   std::int32_t composites = 0;
   TensorLists lists(draft.model, plan);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ops are divided, and where. An op and its backward are cut alike, and merging adjacent
 // parts gives the uncut order back.
 #include "schedules/passes/draft.h"
@@ -19,9 +20,9 @@ bool cuts_for_gradients(const Plan& plan) {
 // Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2
 // reduces and frees gradients by part: every op is cut where its buckets change. Overlapped
 // gradient buckets need parts only where a bucket becomes ready: the last micro-batch (every one
-// where gradients are reduced per micro-batch). Overlapped gathers need them in the first one, where
-// there is a single position; in a pipeline a stage waits for all of its own. All else keeps stage
-// size.
+// where gradients are reduced per micro-batch). Overlapped gathers need them in the first one,
+// where there is a single position; in a pipeline a stage waits for all of its own. All else keeps
+// stage size.
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               AtEnds microbatch) {
   const Plan& plan = draft.plan;
@@ -29,9 +30,8 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
                        plan.pipeline_parallel == 1 && microbatch.first;
   const bool parameters = (plan.zero_stage == 3 || gathers) && shards;
-  const bool gradients = cuts_for_gradients(plan) ||
-                         (plan.overlap_gradient_reduce && shards &&
-                          (plan.zero_stage >= 2 || microbatch.last));
+  const bool gradients = cuts_for_gradients(plan) || (plan.overlap_gradient_reduce && shards &&
+                                                      (plan.zero_stage >= 2 || microbatch.last));
   const bool activations = plan.offload == OffloadMode::Activations;
   std::vector<std::int16_t> parts{0};
   if (!parameters && !gradients && !activations) return parts;

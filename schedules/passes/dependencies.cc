@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows what on a row, before its order is known: reads follow the last write; a write
 // follows the last write and every read since. Ops of the compute stream follow one another,
 // whatever they touch.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedule while it is being lowered: ops of all rows in the order in which they were emitted
 // (on every row definitions before uses), before the one global order is known.
 #pragma once
@@ -7,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "schedules/body/sizes.h"
+#include "schedules/ir/schedule.h"
 #include "schedules/passes/lower.h"
-#include "schedules/schedule.h"
-#include "schedules/sizes.h"
 
 namespace rehearse {
 
@@ -90,7 +91,8 @@ struct AtEnds {
 };
 // Parts of the op's stage: offsets of the first segments of each part, ascending, starting at 0.
 // One part: the op is not cut.
-std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage, AtEnds microbatch);
+std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
+                              AtEnds microbatch);
 void emit(Draft& draft, const Schedule& order);
 
 // Ops that op i follows: from[begin[i]] ... from[begin[i+1] - 1].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op of every row, with its operands. Rows are emitted one by one in the order of L0, each
 // communication beside the op that needs it; `order` then finds the places.
 #include <algorithm>

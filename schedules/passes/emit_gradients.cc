@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients once they are ready: reduced, added, normed; then the optimizer and the gathers after
 // it.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lies in host memory, by plan.offload, and the copies that bring it there and back.
 //
 // Activations: what a part of a forward keeps goes to the host behind it and comes back `prefetch`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a compute op of a row reads, writes and keeps, and the transfers beside it.
 #include <algorithm>
 

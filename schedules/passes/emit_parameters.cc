@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters, shards and optimizer state of a row's buckets, and under ZeRO-3 the windows in which
 // parameters are gathered.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row's ops cut into parts, and what a part does for every micro-batch alike: bytes, estimated
 // time, parameters it reads, gradients it adds to.
 #include <algorithm>

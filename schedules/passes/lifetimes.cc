@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Versions, last uses, holds and the arena. A value counts as alive from the issue of the op that
 // defines it until its last use on every stream is *estimated to have ended*, plus a margin where
 // that use is on a communication stream: otherwise compute would wait for a neighbour only to reuse
 // memory (docs/ir.md has the price).
 #include <algorithm>
 
-#include "schedules/arena.h"
+#include "schedules/body/arena.h"
 #include "schedules/passes/draft.h"
 
 namespace rehearse {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // L0 to L1: everything that is simulated and executed, from a compute order, a model and a plan.
 //
 // The passes in order (each a function of its own file):
@@ -12,11 +13,11 @@
 #include <array>
 #include <optional>
 
-#include "schedules/model.h"
-#include "schedules/plan.h"
-#include "schedules/registry.h"
-#include "schedules/result.h"
-#include "schedules/schedule.h"
+#include "schedules/base/result.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/order/registry.h"
+#include "schedules/scenario/plan.h"
 
 namespace rehearse {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One global order. Every op has a key: the time at which it could start if nothing but its
 // producers, its rank's compute stream and its partners delayed it. Each row is that one order
 // restricted to the row, so every edge goes forward in it: no deadlock by construction.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One row of a schedule while its ops are emitted: what all parts of `emit` share.
 //
 //   emit.cc             the order of things on a row, compute ops, groups
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/body.h"
+#include "schedules/body/body.h"
 #include "schedules/passes/draft.h"
 
 namespace rehearse {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: for every op the ops of other streams of its row that must have finished, data first,
 // then reuse of memory. An edge that order in a stream or an earlier wait implies is left out
 // (vector clocks over the streams of the row).

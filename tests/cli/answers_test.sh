@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What the command answers where output is lost, text is odd, names are wrong or a plan cannot be.
 # Usage: answers_test.sh REHEARSE, in the project's root.
 rehearse=$1

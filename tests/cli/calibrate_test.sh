@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # rehearse calibrate as people and scripts call it. Usage: calibrate_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/command.sh

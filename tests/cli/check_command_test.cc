@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `rehearse check` as people run it: exit codes, and the reason on stdout.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,9 +9,9 @@
 #include <cstdio>
 #include <string>
 
-#include "schedules/deadlock.h"
-#include "schedules/json_reader.h"
-#include "tests/schedules/fixtures.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/proof/deadlock.h"
+#include "tests/schedules/formats/fixtures.h"
 
 namespace rehearse {
 namespace {

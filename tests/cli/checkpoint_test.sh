@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checkpoints of rehearse run as people use them: go on, in any layout, after Ctrl-C, kill -9, a full
 # disk; files that others read. Usage: checkpoint_test.sh REHEARSE, in the project's root.
 rehearse=$1

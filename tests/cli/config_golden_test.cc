@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiny models of every dialect through the real command, against what transformers makes of the
 // same file in float64 (tests/data/configs/README.md): equal, or refused with the key named.
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/data.h"
+#include "exec/train/data.h"
+#include "schedules/base/random.h"
 
 namespace rehearse {
 namespace {
@@ -40,7 +42,7 @@ std::vector<float> weights(const std::string& name, const std::vector<std::int64
   std::vector<float> values;
   for (std::int64_t i = 0; i < count; ++i) {
     const double u =
-        static_cast<double>(exec::split_mix(fnv1a(name), static_cast<std::uint64_t>(i)) >> 40) /
+        static_cast<double>(split_mix(fnv1a(name), static_cast<std::uint64_t>(i)) >> 40) /
         16777216.0;
     values.push_back(static_cast<float>(base + (2 * u - 1) * spread));
   }

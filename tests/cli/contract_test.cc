@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract with scripts: what earlier versions printed and wrote (tests/data/contract). Every
 // key of a report survives with its JSON type; files open, or are refused by one line that names
 // their version.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `run --dry-run` says that a run will hold in memory, beside what the system counts of it:
 // within 5 % for models of 200 MB and more, in a few layouts, and in every one of the matrix where
 // REHEARSE_TEST_LONG=1. bench/memory_accuracy.py makes a table of the lines that begin with "row".
@@ -15,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/exec/layouts.h"
+#include "tests/exec/step/layouts.h"
 
 namespace rehearse::exec {
 namespace {

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/command.sh

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `rehearse schedule` as people run it: formats, figures, exit codes, one line per error.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # rehearse search as people and scripts call it. Usage: search_test.sh REHEARSE, in the project's
 # root.
 rehearse=$1

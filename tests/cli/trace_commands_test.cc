@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // render, export, view and compare as people run them: exit codes, files, one line of error.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,7 +11,7 @@
 #include <iterator>
 #include <string>
 
-#include "tests/viz/full_trace.h"
+#include "tests/viz/picture/full_trace.h"
 
 namespace rehearse {
 namespace {

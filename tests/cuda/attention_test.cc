@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the GPU (or in the emulation) against exec/kernels/attention.cc.
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the kernels of a test run: on a GPU (device_cuda.cc) or in the emulation
 // (device_emulated.cc). The tests are the same source, linked with one or the other.
 #pragma once

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lookup, gradient of the table and of positions against exec/kernels/loss.cc.
 #include <algorithm>
 #include <numeric>
 
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An emulation of the part of CUDA that exec/cuda/kernels uses, so that the kernels' own source
 // runs on a CPU, in every test run. It finds wrong indices, wrong fragment layouts, missing
 // barriers and reads before a copy has arrived. It says nothing about speed, or about what a

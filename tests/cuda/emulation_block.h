@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulation's parts know of the block that runs.
 #pragma once
 

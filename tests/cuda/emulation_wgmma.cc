@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a warpgroup, from the text of the PTX ISA ("Asynchronous Warpgroup Level Matrix
 // Multiply-Accumulate Operation") and the canonical layouts that CUTLASS derives from it
 // (include/cute/atom/mma_traits_sm90_gmma.hpp), of which only those with the 128-byte swizzle.

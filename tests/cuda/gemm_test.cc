@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // exec/cuda/gemm.cc against exec/kernels/gemm.cc: on a GPU with cuBLASLt, else with a double of it.
 #include "exec/cuda/gemm.h"
 
-#include "exec/kernels/gemm.h"
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the launch functions ask of a GPU for the largest models: within its limits, and enough
 // threads. Nothing runs; the addresses are only looked at for their alignment.
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy against exec/kernels/loss.cc: a part of a vocabulary, padding, and the fused form.
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

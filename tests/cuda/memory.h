@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A test's arrays on the device, and the comparison with the CPU's reference.
 //
 // Memory::run uploads the arrays afresh for every pass, launches, expects equal bits from all

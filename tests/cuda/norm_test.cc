@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms and column sums against exec/kernels/norm.cc.
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the emulation's launches run: at once, or on the streams of a double.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Norms, clipping and AdamW against exec/optimizer.cc.
-#include "exec/optimizer.h"
+// SPDX-License-Identifier: Apache-2.0
+// Norms, clipping and AdamW against exec/cpu/optimizer.cc.
+#include "exec/cpu/optimizer.h"
 
 #include "tests/cuda/memory.h"
 

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Biases, residuals, activations, rotary positions and plain arrays against
 // exec/kernels/pointwise.cc.
-#include "exec/kernels/kernels.h"
+#include "exec/cpu/kernels/kernels.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Prints registers, static shared memory and spills of every kernel for sm_80 and sm_90 (wgmma: sm_90a), as
 # ptxas reports them. Run by hand, in the project's root; needs nvcc (c++filt names the kernels).
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of attention's engine, on the double's streams, with engines that take as long and
 // compute what a test says.
 #include "exec/cuda/attention_choice.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's host logic on a double: no GPU, no claim about kernels or speed. Whatever
 // order the double's streams run in, events make the result that of the CPU, bit for bit.
 #include <thread>

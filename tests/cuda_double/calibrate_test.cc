@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // `calibrate` on the double, in small sizes (small_sizes.cc): every kind of point is measured, by
 // the device's events, in the memory that the backend says it holds. The times are a double's and
 // mean nothing.
-#include "exec/calibrate.h"
+#include "exec/calibrate/calibrate.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <thread>
 
-#include "exec/calibration_file.h"
+#include "exec/calibrate/calibration_file.h"
 #include "exec/cuda/make.h"
 #include "tests/cuda_double/prepared.h"
 

@@ -1,8 +1,9 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `rehearse calibrate --device cuda` as one process and as three that torchrun would start, on the DOUBLE of cudart and
 # NCCL: what is written, and who says what when one of them dies. Usage: calibrate_test.sh REHEARSE, in the project's root.
 rehearse=$1
-. tests/exec/processes.sh
+. tests/exec/processes/processes.sh
 export TMPDIR=$work  # where the double's ranks meet
 export REHEARSE_DOUBLE_IDLES_IN_BF16=1  # calibrate measures bf16, which the double's kernels have not
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac

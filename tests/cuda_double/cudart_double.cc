@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA runtime that exec/cuda and exec/nccl call.
 #include <atomic>
 #include <chrono>

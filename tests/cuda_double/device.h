@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DOUBLE of a CUDA device, for tests of host logic without a GPU: streams are threads, memory is
 // the host's, kernels are the CPU's. It proves order (streams, events, who waits for whom), never
 // speed and nothing about kernels. Stands in for libcudart, libnccl and the kernels at link time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exec/cuda/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
 // meaning (in fp32) when its stream gets there.
 #include <algorithm>
@@ -6,10 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/table.h"
+#include "exec/cpu/optimizer.h"
 #include "exec/cuda/kernels.h"
-#include "exec/kernels/kernels.h"
-#include "exec/kernels/table.h"
-#include "exec/optimizer.h"
 #include "tests/cuda_double/device.h"
 
 namespace rehearse::exec::cuda {

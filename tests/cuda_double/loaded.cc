@@ -1,6 +1,7 @@
-// In the place of exec/cuda_module.cc: the command with the double in it, instead of a module that
-// it loads.
-#include "exec/cuda_module.h"
+// SPDX-License-Identifier: Apache-2.0
+// In the place of exec/cuda/cuda_module.cc: the command with the double in it, instead of a module
+// that it loads.
+#include "exec/cuda/cuda_module.h"
 
 extern "C" const rehearse::exec::CudaModule* rehearse_cuda_module();
 

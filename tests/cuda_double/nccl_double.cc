@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of NCCL that exec/nccl calls, between threads or processes of one machine: what ranks
 // tell each other lies in files of a folder that the unique id names. What real NCCL answers with a
 // hang is found here: calls that do not match are an error that names both.
@@ -19,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/collectives.h"
+#include "exec/cpu/collectives.h"
 #include "tests/cuda_double/device.h"
 
 using rehearse::OpKind;

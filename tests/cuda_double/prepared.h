@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // A layout's scenario, lowered, and its training on the CUDA backend that was linked.
 #pragma once
 
 #include "exec/cuda/make.h"
-#include "schedules/listing.h"
+#include "schedules/ir/listing.h"
 #include "tests/cuda_double/device.h"
-#include "tests/exec/layout_case.h"
+#include "tests/exec/step/layout_case.h"
 
 namespace rehearse::exec {
 

@@ -1,8 +1,9 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `rehearse run --device cuda` over several processes, on the DOUBLE of cudart and NCCL: the losses of one process, and a
 # dead and a stuck rank named. Says nothing about a GPU. Usage: processes_test.sh REHEARSE, in the project's root.
 rehearse=$1
-. tests/exec/processes.sh
+. tests/exec/processes/processes.sh
 export TMPDIR=$work  # where the double's ranks meet
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # bench/gpu.sh on the DOUBLE: some of its parts, by stages, no time, and no Python; there is a folder of results each time.
 # Usage: programme_test.sh, in the project's root. The whole of it: DEVICE=double bench/gpu.sh
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 0; }

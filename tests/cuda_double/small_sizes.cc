@@ -1,8 +1,9 @@
-// In the place of exec/calibrate_sizes.cc: what the double, whose kernels the CPU runs, measures in
-// a moment, or in as many as a test wants.
+// SPDX-License-Identifier: Apache-2.0
+// In the place of exec/calibrate/calibrate_sizes.cc: what the double, whose kernels the CPU runs,
+// measures in a moment, or in as many as a test wants.
 #include <cstdlib>
 
-#include "exec/calibrate.h"
+#include "exec/calibrate/calibrate.h"
 
 namespace rehearse::exec {
 

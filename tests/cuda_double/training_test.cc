@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole CUDA backend without a GPU: its host code on a double's streams, its kernels' own
 // source in the emulation (tests/cuda/emulation.h), products by the CPU. What it cannot show:
 // cuBLASLt, nvcc's code, a device's memory model, speed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs every command that README.md, docs/*.md, scenarios/README.md (blocks without a language) and
 # every --help print, in order, as a reader would from the project's root: each must exit 0, and
 # must leave nothing in the root that git does not ignore.

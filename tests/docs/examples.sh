@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the examples of README.md and docs/*.md and compares what they print.
 # usage: examples.sh REHEARSE. An example is a ```console block: "$ rehearse ..." and its output. A
 # line "..." stands for any lines up to the next one that is written; the wall time is not compared.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs that would take this machine's memory or its patience: refused by one line before they do.
 // No input is waited for, whichever reader gets it.
 #include <sys/stat.h>
@@ -14,16 +15,16 @@
 #include <zlib.h>
 #endif
 
-#include "exec/data.h"
-#include "exec/tensor_files.h"
-#include "schedules/hf_config.h"
-#include "schedules/json_reader.h"
-#include "schedules/scenario.h"
-#include "schedules/schedule_file.h"
-#include "sim/calibration.h"
-#include "sim/cluster.h"
-#include "sim/validation.h"
-#include "viz/import.h"
+#include "exec/checkpoint/tensor_files.h"
+#include "exec/train/data.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/formats/schedule_file.h"
+#include "schedules/model/hf_config.h"
+#include "schedules/scenario/scenario.h"
+#include "sim/accuracy/validation.h"
+#include "sim/cluster/calibration.h"
+#include "sim/cluster/cluster.h"
+#include "viz/import/import.h"
 
 namespace rehearse {
 namespace {

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every broken file through the command itself: its one line on stderr, nothing on stdout, exit 2.
 # Usage: broken_files.sh REHEARSE. Runs in the project's root.
 rehearse=$1

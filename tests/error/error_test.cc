@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken files, and what each must be told: expected.txt has one line per file, "FILE: ..." as the
 // command prints it after "rehearse: ". Files in models/ and clusters/ are named by base.json
 // through --set model=FILE and --cluster FILE. UPDATE_GOLDEN=1 rewrites; the difference is
@@ -12,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "schedules/json_reader.h"
-#include "schedules/scenario.h"
-#include "sim/cluster.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/scenario/scenario.h"
+#include "sim/cluster/cluster.h"
 
 namespace rehearse {
 namespace {

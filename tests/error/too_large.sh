@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Sizes that would take minutes or memory that is not there are refused by an estimate, at once, in
 # one line: each within seconds and 2 GB of address space. Usage: too_large.sh REHEARSE, in the
 # project's root.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Under sanitizers: a part of the matrix with two workers, the given tests, runs of
 # several processes and their faults. Any report is a failure.
 # Usage: sanitize.sh BIN TEST..., BIN a folder of programs built with sanitizers, in the project's root.
@@ -8,7 +9,7 @@ if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ] && [ -z 
 fi
 bin=$1
 shift
-. tests/exec/processes.sh
+. tests/exec/processes/processes.sh
 reports=$work/reports
 mkdir "$reports"
 # Reports go to files, so that a test that captures what a program prints cannot hide one.
@@ -40,7 +41,7 @@ step "matrix, $(echo $layouts | wc -w) layouts" "$bin/exec_matrix_test" --gtest_
 for test in "$@"; do
   step "$test" "$bin/$test"
 done
-step "processes" bash tests/exec/processes_test.sh "$bin/rehearse"
+step "processes" bash tests/exec/processes/processes_test.sh "$bin/rehearse"
 scenario "$work/s.json" 8
 for layout in "pipeline_parallel=2 tensor_parallel=2 data_parallel=2 schedule=1f1b zero_stage=1" \
   "pipeline_parallel=4 data_parallel=2 schedule=zb_h1 zero_stage=3" \

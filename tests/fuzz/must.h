@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a fuzz target says that something does not hold.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs that are nearly files: seeds with a few edits, of text (cells, digits, words) or of bytes
 // (bits, integers). Seeded, so that a failure comes back.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/readers.h"
 
 #include <unistd.h>
@@ -10,23 +11,23 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/checkpoint_state.h"
-#include "exec/data.h"
-#include "exec/tensor_files.h"
-#include "schedules/hf_config.h"
-#include "schedules/json_reader.h"
-#include "schedules/scenario.h"
-#include "sim/cluster.h"
-#include "sim/collective_model.h"
-#include "sim/kernel_scalars.h"
-#include "sim/memory_profile.h"
-#include "sim/predict.h"
-#include "sim/report.h"
-#include "sim/space.h"
-#include "sim/validation.h"
-#include "viz/analysis.h"
-#include "viz/import.h"
-#include "viz/terminal.h"
+#include "exec/checkpoint/checkpoint_state.h"
+#include "exec/checkpoint/tensor_files.h"
+#include "exec/train/data.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/model/hf_config.h"
+#include "schedules/scenario/scenario.h"
+#include "sim/accuracy/validation.h"
+#include "sim/cluster/cluster.h"
+#include "sim/compute/kernel_scalars.h"
+#include "sim/memory/memory_profile.h"
+#include "sim/network/collective_model.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/report.h"
+#include "sim/search/space.h"
+#include "viz/analysis/analysis.h"
+#include "viz/import/import.h"
+#include "viz/picture/terminal.h"
 
 namespace rehearse::testing {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold for any bytes in the place of a file that some reader reads: it answers, with one
 // line where it refuses, and what it has read can be used. Shared by the fuzz targets and the test
 // that runs a second of each.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer target (preset fuzz) of every reader: readers_fuzz --reader=cluster CORPUS...
 // Without a reader it lists them; --seeds=FOLDER writes what the reader begins with and stops.
 // ./run fuzz gives each of them its share of time.

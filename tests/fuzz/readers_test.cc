@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A second of fuzzing of every reader in every test run (a minute in the long form), seeded, so
 // that a failure comes back; and every input that once broke one. The same functions run for
 // minutes under libFuzzer (readers_fuzz.cc).

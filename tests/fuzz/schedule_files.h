@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold for any bytes that claim to be a schedule: readers answer, the validator answers,
 // and what it calls sound really runs. Shared by the fuzz target and the test that runs a second.
 #pragma once
 
 #include <string_view>
 
-#include "schedules/csv.h"
-#include "schedules/passes/add_transfers.h"
-#include "schedules/schedule_file.h"
-#include "schedules/text_reader.h"
-#include "schedules/validate.h"
+#include "schedules/formats/csv.h"
+#include "schedules/formats/schedule_file.h"
+#include "schedules/formats/text_reader.h"
+#include "schedules/proof/validate.h"
+#include "schedules/transfers/add_transfers.h"
 #include "tests/fuzz/must.h"
-#include "tests/schedules/rendezvous.h"
+#include "tests/schedules/proof/rendezvous.h"
 
 namespace rehearse::testing {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer target (preset fuzz): ./run fuzz. Seeds: tests/data/schedules, tests/error/schedules.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A second of fuzzing in every test run: seeded, so that a failure comes back. The same function
 // runs for minutes under libFuzzer (schedule_files_fuzz.cc).
 #include "tests/fuzz/schedule_files.h"
@@ -8,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "schedules/compute_timing.h"
+#include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/registry.h"
+#include "schedules/scenario/plan_shape.h"
+#include "schedules/timing/compute_timing.h"
 #include "tests/fuzz/mutator.h"
-#include "tests/schedules/example_case.h"
+#include "tests/schedules/ir/example_case.h"
 
 namespace rehearse {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold whatever comes over the store's connections. The bytes are a play: strangers who
 // send anything, members who know the secret and say anything, a server that says anything to its
 // clients, time that passes. Shared by the fuzz target and the test that runs a second.
@@ -10,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/abort_notice.h"
-#include "exec/diagnosis.h"
-#include "exec/printable.h"
-#include "exec/store_room.h"
+#include "exec/processes/abort_notice.h"
+#include "exec/processes/diagnosis.h"
+#include "exec/store/printable.h"
+#include "exec/store/store_room.h"
 #include "tests/fuzz/must.h"
 
 namespace rehearse::testing {

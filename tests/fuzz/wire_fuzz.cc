@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer target (preset fuzz) of the store's protocol, both ends: build/fuzz/bin/wire_fuzz.
 #include <cstddef>
 #include <cstdint>

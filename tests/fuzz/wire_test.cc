@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A second of fuzzing in every test run: seeded, so that a failure comes back. The same function
 // runs for minutes under libFuzzer (wire_fuzz.cc).
 #include "tests/fuzz/wire.h"

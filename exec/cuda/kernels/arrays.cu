@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts, fills, and sums of several ranks' arrays in rank order.
 #include <numeric>
 

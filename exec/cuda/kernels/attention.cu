@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the attention kernels, and computes delta = rowsum(dO * O), which both backwards read.
 #include "exec/cuda/kernels/attention.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the attention kernels share: where a head's rows lie, and the two families' launch
 // functions.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flash attention, backward, by mma.sync. The tiles are the largest that do not spill, on sm_80 and
 // sm_90; which is fastest was not measured.
 #include "exec/cuda/kernels/attention_backward.cuh"

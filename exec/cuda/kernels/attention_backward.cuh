@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flash attention, backward, bf16 on tensor cores. Two passes, so that every sum has a fixed order:
 // a block per tile of keys walks the queries for dK and dV (of all heads that share the keys), then
 // a block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).

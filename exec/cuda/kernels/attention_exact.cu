@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for
 // shapes that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its
 // scores.

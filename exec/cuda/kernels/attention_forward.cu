@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flash attention, forward, by mma.sync.
 #include "exec/cuda/kernels/attention_forward.cuh"
 #include "exec/cuda/kernels/attention_mma.cuh"

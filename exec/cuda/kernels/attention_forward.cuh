@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flash attention, forward, bf16 on tensor cores (Dao 2023, arXiv 2307.08691, algorithm 1): a block
 // holds a tile of queries and walks the keys up to the diagonal; scores never leave registers. The
 // next tile of K and V is copied while this one is used.

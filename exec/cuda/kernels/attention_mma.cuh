@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The products of flash attention by mma.sync: sm_80 and later. Each warp has rows of its own, and
 // what is started has also ended.
 #pragma once

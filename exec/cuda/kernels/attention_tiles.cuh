@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of bf16 in shared memory, and what flash attention does with fragments beside its products,
 // forward and backward. The products are an engine's: attention_mma.cuh, attention_wgmma.cuh.
 #pragma once

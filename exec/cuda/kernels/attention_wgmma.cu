@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flash attention by wgmma. Compiled for sm_90a alone: no other device has a kernel of it.
 #include "exec/cuda/kernels/attention_wgmma.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The products of flash attention by wgmma: sm_90a. A warpgroup has 64 rows of its own; what it
 // starts runs beside it until it waits.
 #pragma once

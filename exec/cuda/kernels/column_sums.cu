@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bias gradients, and the second stage of all column sums.
 #include "exec/cuda/kernels/column_sums.cuh"
 

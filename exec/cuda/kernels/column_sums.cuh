@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over rows, column by column, added to an fp32 gradient: bias gradients and those of norms'
 // parameters. Two stages in a fixed order, in fp64: parts of the rows, then the parts.
 #pragma once

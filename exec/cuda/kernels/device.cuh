@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every kernel file shares: the bf16 type, 16-byte access, reductions of a warp and a block in
 // a fixed order, and the launch. No cub, no cooperative groups: their headers double the build
 // time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lookup of token rows and the gradient of the table, summed in token order whatever the GPU does.
 #include "exec/cuda/kernels/device.cuh"
 

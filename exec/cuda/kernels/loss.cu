@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy over rows of fp32 logits: one block per row.
 #include "exec/cuda/kernels/device.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LayerNorm and RMSNorm, forward, alone or of a residual sum: one warp per row. The row is read
 // three times (twice for RMSNorm), from HBM once: a block's rows stay in L1.
 #include "exec/cuda/kernels/device.cuh"

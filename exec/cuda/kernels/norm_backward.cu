@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LayerNorm and RMSNorm, backward: the input's gradient with one warp per row, the parameters' as
 // column sums.
 #include "exec/cuda/kernels/column_sums.cuh"

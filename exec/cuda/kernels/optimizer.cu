@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a step: sums of squares per tensor, the clip factor, AdamW. Flat arrays in pieces that
 // never cross a tensor, one block per piece.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Biases, residuals, positions, GELU and SwiGLU: each reads its operands once, 16 bytes per thread.
 #include "exec/cuda/kernels/device.cuh"
 

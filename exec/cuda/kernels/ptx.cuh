@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensor-core and copy instructions of sm_80 that attention uses, one function each. Fragment
 // layouts: PTX ISA 8, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". With lane = 4 g + t:
 //   A(16, 16): a[0] = A[g][2t, 2t+1], a[1] = A[g+8][same], a[2] = A[g][2t+8, 2t+9], a[3] =

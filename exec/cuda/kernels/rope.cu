@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions (Su et al. 2021), in place: one block per token. Angles in fp64 as on the CPU,
 // once per token, shared by its heads.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor-core instructions of sm_90a: products of a warpgroup (4 warps, the first a multiple of 4)
 // that run beside it. Operands in shared memory are named by descriptors. Sources: PTX ISA 8,
 // "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Operation"; the layouts are those of

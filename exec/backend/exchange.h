@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is exchanged among ranks: one collective of one instance of a group, or one transfer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "schedules/ir/op.h"
+
+namespace rehearse::exec {
+
+enum class ElementType : std::uint8_t { Float32, Float64, BFloat16 };
+constexpr std::int64_t bytes_of(ElementType type) {
+  return type == ElementType::Float64 ? 8 : type == ElementType::Float32 ? 4 : 2;
+}
+
+// One stream of one rank.
+struct Lane {
+  std::int32_t rank = 0;
+  Stream stream{};
+};
+
+// What one member brings. In place where in == out (ReduceScatter and AllGather: the own part of
+// the whole array).
+struct Contribution {
+  void* in = nullptr;
+  void* out = nullptr;
+};
+
+// A collective of one instance of a group (the tp group of replica 3, say), as its members bring
+// it. in and out by kind: AllReduce, Broadcast, Reduce: whole arrays. ReduceScatter: in whole, out
+// the own part. AllGather: in the own part, out whole. Gather, Scatter, AllToAll likewise. Send: a
+// shift round the ring: the array `in` of member m becomes `out` of member m + 1, the last's the
+// first's.
+struct Exchange {
+  OpKind kind{};
+  ElementType type = ElementType::Float32;
+  bool maximum = false;  // AllReduce: largest instead of sum
+  // of the whole array; divisible by the members where it is parted
+  std::int64_t elements = 0;
+  std::int32_t root = 0;                // member: Broadcast, Reduce, Gather, Scatter
+  std::int32_t instance = 0;            // number of the group's instance, the same in every process
+  std::int64_t sequence = 0;            // how many exchanges this instance had before, likewise
+  std::span<const std::int32_t> ranks;  // of the members, in order
+  std::span<const Contribution> contributions;  // by member; empty ones belong to other processes
+  std::span<const Lane> lanes;                  // by member, likewise
+};
+
+}  // namespace rehearse::exec

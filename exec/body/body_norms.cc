@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Residual sums and norms; a sum and the norm that follows are one pass where memory allows.
+#include "exec/body/body_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rehearse::exec {
+
+bool OpCursor::State::norm_follows(const Node& add) const {
+  const bool within = node < body->nodes.size();
+  if (!within && (!forward() || visited + 1 >= segments().size())) return false;
+  const Body& after = within ? *body : body_of(visited + 1, Direction::Forward);
+  const Node& next = after.nodes[within ? node : 0];
+  if (next.kind != NodeKind::Norm || (within && next.reads[0] != add.writes[0])) return false;
+  const auto tensor = [](const Body& of, std::int16_t i) -> const BodyTensor& {
+    return of.tensors[static_cast<std::size_t>(i)];
+  };
+  return std::ranges::none_of(next.writes, [&](std::int16_t written) {
+    const BodyTensor& out = tensor(after, written);
+    if (!within) return out.home == TensorHome::Workspace;
+    return std::ranges::any_of(add.reads, [&](std::int16_t read) {
+      const BodyTensor& in = tensor(*body, read);
+      return in.home == out.home && in.offset < out.offset + out.bytes &&
+             out.offset < in.offset + in.bytes;
+    });
+  });
+}
+
+void OpCursor::State::add_residual(const Node& n) {
+  const RankShape& s = shared.shape;
+  const bool attention = body->tensors[static_cast<std::size_t>(n.reads[1])].name == "z";
+  const std::byte* bias = parameter(attention ? roles().projection_bias : roles().down_bias);
+  sum = {
+      .rows = s.local, .h = s.hidden, .x = r(n, 0), .y = own(r(n, 1)), .bias = bias, .sum = w(n)};
+  if (norm_follows(n)) return;
+  device.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
+  sum = {};
+}
+
+void OpCursor::State::norm(const Node& n, int weight, int bias) {
+  const Transformer& m = shared.model;
+  const RankShape& s = shared.shape;
+  if (sum.rows > 0) {
+    sum.weight = parameter(weight);
+    sum.norm_bias = parameter(bias);
+    sum.epsilon = m.norm_epsilon;
+    sum.out = w(n, 0);
+    sum.statistics = floats(w(n, 1));
+    const SumNorm both = std::exchange(sum, {});
+    return m.norm == NormKind::LayerNorm ? device.add_layer_norm(lane, both)
+                                         : device.add_rms_norm(lane, both);
+  }
+  if (m.norm == NormKind::LayerNorm) {
+    device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), parameter(bias),
+                      m.norm_epsilon, w(n, 0), floats(w(n, 1)));
+  } else {
+    device.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), m.norm_epsilon, w(n, 0),
+                    floats(w(n, 1)));
+  }
+}
+
+void OpCursor::State::norm_backward(const Node& n, const std::byte* dy, const std::byte* residual,
+                                    int weight, int bias) const {
+  const RankShape& s = shared.shape;
+  if (shared.model.norm == NormKind::LayerNorm) {
+    device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
+                               parameter(weight), residual, w(n), gradient(weight), gradient(bias));
+  } else {
+    device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
+                             parameter(weight), residual, w(n), gradient(weight));
+  }
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// One compute op: its bodies node by node on a backend, stopping where a group of ranks meets.
+//
+// A cursor never blocks: it returns at a collective and goes on once the caller has performed it.
+// Equal inputs give equal bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/backend/backend.h"
+#include "schedules/body/body.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse::exec {
+
+// Where everything of one compute op lies on one rank; nullptr: the op does not have it.
+struct OpAddresses {
+  // (local, hidden): input of the first, output of the last segment
+  std::byte *x_in = nullptr, *x_out = nullptr;
+  std::byte* d_in = nullptr;   // gradient of that output (comes in; may be overwritten once used)
+  std::byte* d_out = nullptr;  // gradient of that input (goes out)
+  std::byte *slab_input = nullptr, *slab_weight = nullptr, *left = nullptr, *workspace = nullptr;
+  // By slice of the sequence: slab_input of those before the op's own; gradients of keys and values
+  // of those and, last, of its own.
+  std::vector<std::byte*> earlier_input, dkv;
+  const std::int32_t *tokens = nullptr, *targets = nullptr;  // (tokens) of this micro-batch
+  float* loss = nullptr;                                     // accumulated
+  // Per segment of the op (in order) and tensor of segment_parameters(). A tied head has one more
+  // entry at the end: the table. Gradients: nullptr where the op does not touch them; accumulated.
+  std::vector<std::vector<const std::byte*>> parameter;
+  std::vector<std::vector<float*>> gradient;
+};
+
+// One compute op, or one half of an OVERLAP pair, resolved before the first step.
+struct ComputeOp {
+  OpKind kind{};                      // Forward, Backward, InputGradient or WeightGradient
+  std::int32_t slice = -1;            // of the sequence; -1: the whole
+  std::vector<SegmentInfo> segments;  // those that it covers
+  OpAddresses at;
+  std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
+};
+
+// Before the cursor goes on, arrays must be summed (or gathered, or maximised) over a group.
+struct CollectiveRequest {
+  Axis axis = Axis::Tensor;
+  OpKind kind{};  // AllReduce, AllGather, ReduceScatter; Send: a shift round the ring
+  ElementType type{};
+  bool maximum = false;       // AllReduce: largest instead of sum
+  std::byte* in = nullptr;    // AllGather: own part; else the whole array
+  std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
+  std::int64_t elements = 0;  // of the whole array
+};
+
+enum class Progress : std::uint8_t { Done, Collective };
+
+// What all ops of a run share: shapes and bodies. Immutable after construction.
+class BodyRunner {
+ public:
+  // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
+  BodyRunner(const Transformer& model, const Plan& plan);
+  ~BodyRunner();
+  // No body of the op meets other ranks.
+  bool alone(const ComputeOp& op) const;
+  struct Shared;
+  const Shared& shared() const { return *shared_; }
+
+ private:
+  std::unique_ptr<Shared> shared_;
+};
+
+// One compute op half done; used again for the next op of its lane.
+class OpCursor {
+ public:
+  // `at`: of the rank. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
+  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at,
+           float scale);
+  ~OpCursor();
+  OpCursor(OpCursor&&) noexcept;
+  OpCursor& operator=(OpCursor&&) noexcept;
+  // `op` must live until run() says Done.
+  void start(const ComputeOp& op);
+  // Runs to the end, or to the next collective: then the caller performs it and runs again.
+  Progress run(CollectiveRequest* request);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace rehearse::exec

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to body_*.cc: what the ops of a run share, and one op half done.
+//
+// A method of State performs one node of a body: it finds where the arrays lie and calls the
+// backend. Above the methods stands the file that defines them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/body/body_runner.h"
+#include "schedules/body/body_rehearse.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse::exec {
+
+constexpr std::size_t kDirections = 4;
+
+// Index of every role in the parameter lists of a segment; -1: the model has none.
+struct Roles {
+  int norm1 = -1, norm1_bias = -1, qkv = -1, qkv_bias = -1, projection = -1, projection_bias = -1;
+  int norm2 = -1, norm2_bias = -1, up = -1, up_bias = -1, down = -1, down_bias = -1;
+  int final_norm = -1, final_bias = -1, table = -1, positions = -1;
+};
+
+struct BodyRunner::Shared {
+  const Transformer& model;
+  const Plan& plan;
+  RankShape shape;
+  AttentionShape attention;
+  std::int64_t activation = 0;  // aligned bytes of (local, hidden)
+  std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
+  std::array<Roles, 3> roles;
+
+  const Body& body(SegmentKind kind, Direction direction, std::int32_t slice) const {
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][static_cast<std::size_t>(kind)]
+                 [static_cast<std::size_t>(direction)];
+  }
+  // Has the body a collective?
+  bool meets(SegmentKind kind, Direction direction, std::int32_t slice) const {
+    return std::ranges::any_of(body(kind, direction, slice).nodes, [](const Node& node) {
+      return collective_kind(node.kind) != OpKind::Forward;
+    });
+  }
+};
+
+struct OpCursor::State {
+  const BodyRunner::Shared& shared;
+  Backend& device;
+  Lane lane;
+  std::int32_t coordinate;  // on tp
+  std::int32_t context;     // on cp
+  float scale;
+  const ComputeOp* op = nullptr;
+
+  std::size_t visited = 0;  // segments done
+  std::size_t node = 0;     // of the current segment's body
+  bool inside = false;      // the current segment's addresses are set
+  std::int64_t chunk = 0;   // head: tokens of the chunks done
+  const Body* body = nullptr;
+  std::size_t segment = 0;
+  std::vector<std::byte*> tensors;  // of the body
+  SumNorm sum;                      // whose norm is the next node; rows 0: there is none
+
+  // ---- the op ---------------------------------------------------------------
+  const OpAddresses& at() const { return op->at; }
+  std::span<const SegmentInfo> segments() const { return op->segments; }
+  OpKind kind() const { return op->kind; }
+  bool forward() const { return kind() == OpKind::Forward; }
+  bool split() const { return kind() == OpKind::InputGradient || kind() == OpKind::WeightGradient; }
+  const Body& body_of(std::size_t k, Direction direction) const {
+    return shared.body(segments()[k].kind, direction, op->slice);
+  }
+
+  // ---- addresses: body_addresses.cc -----------------------------------------
+  // Begins the next segment.
+  void enter();
+  std::byte* address(const BodyTensor& tensor) const;
+  // Bytes before a segment's own part in the op's slabs.
+  std::int64_t before(std::int64_t Body::*slab, std::size_t until, bool with_boundaries) const;
+  std::byte* input_of(std::size_t k) const;
+  // Gradient at the boundary after segment k.
+  std::byte* gradient_after(std::size_t k) const;
+  // Calls use(row, rows, position) for runs of the rank's rows [first, first + count), counted over
+  // the samples of its slice, whose positions follow one another (modulo the sequence).
+  template <class Use>
+  void for_runs(std::int64_t first, std::int64_t count, const Use& use) const {
+    const std::int64_t ring = shared.plan.context_parallel;
+    if (ring == 1 && op->slice < 0) return use(std::int64_t{0}, count, first);
+    // A sample's rows: one slice of it, or chunks i and 2c - 1 - i of the slice's 2c; `earlier` is
+    // the number of chunks of the slices before.
+    const std::int64_t chunks = ring > 1 ? 2 : 1, run = shared.attention.sequence / chunks;
+    const std::int64_t earlier = std::max(op->slice, 0) * chunks * ring;
+    for (std::int64_t row = 0; row < count;) {
+      const std::int64_t within = (first + row) % run;
+      const std::int64_t rows = std::min(run - within, count - row);
+      const bool late = (first + row) / run % chunks == 1;
+      const std::int64_t number = late ? 2 * ring - 1 - context : context;
+      use(row, rows, (earlier + number) * run + within);
+      row += rows;
+    }
+  }
+  // Of the rank's own rows: under sequence parallelism its part of the tokens.
+  std::int64_t first_row() const;
+
+  // ---- of a node ------------------------------------------------------------
+  const Roles& roles() const {
+    return shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
+  }
+  const std::byte* parameter(int role) const {
+    return role < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(role)];
+  }
+  float* gradient(int role) const {
+    return role < 0 ? nullptr : at().gradient[segment][static_cast<std::size_t>(role)];
+  }
+  // Element `count` of an array of the compute type.
+  std::byte* element(std::byte* array, std::int64_t count) const {
+    return array + count * shared.shape.element;
+  }
+  // A row-parallel product summed over tp in place: under sequence parallelism its own tokens.
+  std::byte* own(std::byte* whole) const {
+    return shared.shape.gather
+               ? element(whole, coordinate * shared.shape.local * shared.shape.hidden)
+               : whole;
+  }
+  // What the node reads, and writes.
+  std::byte* r(const Node& n, std::size_t i) const {
+    return tensors[static_cast<std::size_t>(n.reads[i])];
+  }
+  std::byte* w(const Node& n, std::size_t i = 0) const {
+    return tensors[static_cast<std::size_t>(n.writes[i])];
+  }
+  static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+  bool gated() const { return shared.model.mlp == MlpKind::Gated; }
+
+  // ---- the walk: body_runner.cc ---------------------------------------------
+  void run(const Node& n);
+  void elementwise(const Node& n);
+  // A collective: computes what this rank brings, then asks for it.
+  void prepare(const Node& n, CollectiveRequest* request) const;
+
+  // ---- body_products.cc -----------------------------------------------------
+  void gemm(const Node& n);
+
+  // ---- body_norms.cc --------------------------------------------------------
+  void add_residual(const Node& n);
+  void norm(const Node& n, int weight, int bias);
+  void norm_backward(const Node& n, const std::byte* dy, const std::byte* residual, int weight,
+                     int bias) const;
+  // Is the next node the norm of the sum that `add` makes, so that both can be one pass? What it
+  // writes must not lie where the sum's operands do: workspace is planned for one node at a time.
+  bool norm_follows(const Node& add) const;
+
+  // ---- body_attention.cc ----------------------------------------------------
+  void rope(const Node& n) const;
+  void attention(const Node& n) const;
+  void attention_backward(const Node& n) const;
+  // Moves q, k, v or their gradients between what the products read and what attention reads.
+  void arrange_heads(const Node& n) const;
+  // The first key of qkv(tokens, columns).
+  std::byte* keys(std::byte* qkv) const {
+    return element(qkv, shared.shape.heads * shared.shape.head_dim);
+  }
+  // Of a part: a rank's own lie in qkv, others' in a block of the ring.
+  std::byte* keys_of(const Node& n) const;
+  // An earlier slice is before all queries, all of it. Of the own slice the own block is causal; at
+  // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all
+  // queries and its second after, a later rank's both lie between.
+  AttentionPart part_of(const Node& n) const;
+  // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys,
+  // values.
+  template <class Use>
+  void for_shared_heads(const Use& use) const;
+
+  // ---- body_ends.cc ---------------------------------------------------------
+  void add_positions(const Node& n) const;
+  void embedding_backward(const Node& n) const;
+  void cross_entropy(const Node& n);
+  void row_maxima(const Node& n) const;
+  void row_sums(const Node& n) const;
+  // The rank's part of it.
+  VocabularyShape vocabulary() const;
+  // Rows of the chunk whose logits (fp32) the node reads first.
+  std::int64_t chunk_rows(const Node& n) const;
+};
+
+}  // namespace rehearse::exec

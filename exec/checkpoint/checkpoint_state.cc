@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/checkpoint/checkpoint_state.h"
+
+#include <utility>
+#include <vector>
+
+#include "schedules/base/json_reader.h"
+
+namespace rehearse::exec {
+namespace {
+
+constexpr std::string_view kSchema = "rehearse.checkpoint/1";
+
+// What makes two models one: Hugging Face's key and its value as JSON. Positions count only where
+// they are learned: others hold no parameters, and a run may lengthen them.
+std::vector<std::pair<std::string, std::string>> model_facts(const Transformer& model) {
+  const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
+  const bool learned = model.positions == PositionKind::Learned;
+  return {{"model_type", json_quoted(model.model_type)},
+          {"num_hidden_layers", std::to_string(model.layers)},
+          {"hidden_size", std::to_string(model.hidden)},
+          {"num_attention_heads", std::to_string(model.heads)},
+          {"num_key_value_heads", std::to_string(model.kv_heads)},
+          {"head_dim", std::to_string(model.head_dim)},
+          {"intermediate_size", std::to_string(model.ffn_hidden)},
+          {"vocab_size", std::to_string(model.vocabulary)},
+          {"max_position_embeddings", learned ? std::to_string(model.max_positions) : "null"},
+          {"tie_word_embeddings", yes(model.tied_embedding)},
+          {"gated_mlp", yes(model.mlp == MlpKind::Gated)},
+          {"norm_epsilon", json_number(model.norm_epsilon)},
+          {"rope_theta", json_number(model.rope_theta)}};
+}
+
+struct Document {
+  std::string text;
+  JsonValue json;
+};
+
+// A file that calls itself a checkpoint's state.
+Result<Document> read_document(const std::string& path) {
+  constexpr std::int64_t kMost = std::int64_t{64} << 20;
+  Result<std::string> text = read_text_file(path, kMost);
+  if (!text) return text.error();
+  Document document{.text = std::move(text).value()};
+  Result<JsonValue> json = parse_json(document.text, path);
+  if (!json) return json.error();
+  document.json = std::move(json).value();
+  const JsonValue* schema = document.json.given("schema");
+  if (schema == nullptr || schema->text != kSchema) {
+    return json_error(path, 0, "schema", "not " + std::string(kSchema));
+  }
+  return document;
+}
+
+// What version 0.1 wrote has no sums: neither its own nor those of other files.
+Result<> unchanged(const Document& document, const std::string& path) {
+  const bool summed = document.json.find("crc32c") != nullptr ||
+                      document.json.find("digest") != nullptr ||
+                      document.json.find("written") != nullptr;
+  return check_own_digest(document.text, path, summed);
+}
+
+Result<std::int64_t> count_of(const JsonValue& json, std::string_view key,
+                              const std::string& path) {
+  const JsonValue* value = json.given(key);
+  if (value == nullptr || !value->is(JsonKind::Integer) || value->integer < 0) {
+    return json_error(path, 0, std::string(key), "must be an integer of at least 0");
+  }
+  return value->integer;
+}
+
+// A value for a message: an object that stands for a number may have any length and many lines.
+std::string one_line(std::string value) {
+  constexpr std::size_t kShown = 60;
+  std::erase(value, '\n');
+  return value.size() <= kShown ? value : value.substr(0, kShown) + "...";
+}
+
+}  // namespace
+
+std::string state_json(const CheckpointState& state, const Transformer& model) {
+  std::string text = "{\n  \"schema\": " + json_quoted(kSchema);
+  const auto add = [&text](std::string_view key, const std::string& value) {
+    text += ",\n  " + json_quoted(key) + ": " + value;
+  };
+  add("step", std::to_string(state.step));
+  add("written", std::to_string(state.written));
+  add("samples", std::to_string(state.samples));
+  add("sequence_length", std::to_string(state.sequence_length));
+  add("data", json_quoted(state.data));
+  add("seed", std::to_string(state.seed));
+  add("learning_rate", json_number(state.learning_rate));
+  add("loss", json_number(state.loss));
+  add("grad_norm", json_number(state.grad_norm));
+  add("schedule_hash", json_quoted(state.schedule_hash));
+  std::string facts;
+  for (const auto& [key, value] : model_facts(model)) {
+    facts += (facts.empty() ? "{" : ", ") + json_quoted(key) + ": " + value;
+  }
+  add("model", facts + '}');
+  add("plan", state.plan);
+  add("crc32c", digests_json(state.digests));
+  return with_own_digest(text + "\n}\n");
+}
+
+Result<CheckpointState> read_state(const std::string& path, const Transformer& model) {
+  const Result<Document> read = read_document(path);
+  if (!read) return read.error();
+  const JsonValue& json = read.value().json;
+  const JsonValue* of = json.given("model");
+  if (of == nullptr) return json_error(path, 0, "model", "is missing");
+  for (const auto& [key, value] : model_facts(model)) {
+    const JsonMember* found = of->find(key);
+    const std::string theirs = found == nullptr ? "null" : to_json_text(found->value);
+    if (theirs != value) {
+      return json_error(path, 0, "model." + key,
+                        "the checkpoint's model has " + one_line(theirs) + ", this run's " + value);
+    }
+  }
+  CheckpointState state;
+  for (const auto& [key, to] : {std::pair{"step", &state.step},
+                                {"samples", &state.samples},
+                                {"sequence_length", &state.sequence_length}}) {
+    const Result<std::int64_t> value = count_of(json, key, path);
+    if (!value) return value.error();
+    *to = value.value();
+  }
+  std::int64_t tokens = 0;
+  if (__builtin_mul_overflow(state.samples, state.sequence_length, &tokens)) {
+    return json_error(path, 0, "samples", "beyond what a run can have read");
+  }
+  if (const Result<> same = unchanged(read.value(), path); !same) return same.error();
+  if (const JsonValue* digests = json.given("crc32c")) {
+    Result<Digests> sums = read_digests(*digests, path);
+    if (!sums) return sums.error();
+    state.digests = std::move(sums).value();
+  }
+  if (const JsonValue* written = json.given("written")) state.written = written->integer;
+  return state;
+}
+
+Result<CheckpointHead> read_head(const std::string& path) {
+  const Result<Document> read = read_document(path);
+  if (!read) return read.error();
+  const JsonValue& json = read.value().json;
+  const Result<std::int64_t> step = count_of(json, "step", path);
+  if (!step) return step.error();
+  if (const Result<> same = unchanged(read.value(), path); !same) return same.error();
+  const JsonValue* written = json.given("written");
+  return CheckpointHead{.step = step.value(), .written = written ? written->integer : 0};
+}
+
+}  // namespace rehearse::exec

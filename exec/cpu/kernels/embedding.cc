@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens to rows of a table and back, and rotary positions: memory and angles, no arithmetic worth
+// an instruction set.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "exec/cpu/kernels/kernels.h"
+
+namespace rehearse::exec {
+
+void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* table,
+           std::int64_t first, std::int64_t rows, float* out) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int64_t row = ids[t] - first;
+    if (row >= 0 && row < rows) {
+      std::copy_n(table + row * h, h, out + t * h);
+    } else {
+      std::fill_n(out + t * h, h, 0.0F);
+    }
+  }
+}
+
+// Tokens of one row are added in token order, row after row.
+void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
+                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table,
+                    std::int64_t frozen) {
+  std::iota(order, order + tokens, 0);
+  std::sort(order, order + tokens, [&](std::int32_t a, std::int32_t b) {
+    return ids[a] != ids[b] ? ids[a] < ids[b] : a < b;
+  });
+  for (std::int64_t k = 0; k < tokens; ++k) {
+    const std::int64_t t = order[k], row = ids[t] - first;
+    if (row < 0 || row >= rows || ids[t] == frozen) continue;
+    for (std::int64_t i = 0; i < h; ++i) d_table[row * h + i] += dy[t * h + i];
+  }
+}
+
+void rope(std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads,
+          std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, float* qkv) {
+  const std::int64_t half = head_dim / 2;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto position = static_cast<double>((first + t) % sequence);
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle =
+          position * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      const auto c = static_cast<float>(std::cos(angle));
+      const auto s = static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle));
+      for (std::int64_t head = 0; head < heads; ++head) {
+        float* x = qkv + t * columns + head * head_dim;
+        const float a = x[i], b = x[i + half];
+        x[i] = a * c - b * s;
+        x[i + half] = b * c + a * s;
+      }
+    }
+  }
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA + NCCL backend: a module of its own, loaded at run time, so that one binary starts on a
+// laptop in milliseconds and says on a node what is missing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "exec/backend/backend.h"
+#include "exec/backend/communicator.h"
+#include "exec/backend/gpu_facts.h"
+#include "exec/step/group_instances.h"
+#include "schedules/base/result.h"
+
+namespace rehearse::exec {
+
+struct CudaOptions {
+  std::int32_t device = 0;                   // LOCAL_RANK of the process, modulo the devices there
+  ElementType type = ElementType::BFloat16;  // of activations and parameters
+  double timeout_s = 600;                    // that an op may take
+  bool graphs = true;                        // of ops that do the same in every step
+  // Of attention in bf16. "mma", "wgmma": that one; "say": the faster, and every choice is said;
+  // empty: the faster. Nothing else.
+  std::string attention;
+  std::function<std::string(OpId)> label;  // of an op, for errors
+  // Says once what goes on, but slower than it could; may be null.
+  std::function<void(const std::string&)> warn;
+};
+
+// What NCCL needs to know of the run. Every process holds the ranks [process * n, (process + 1) *
+// n) with n = 1: NCCL wants one process per rank.
+struct NcclOptions {
+  std::int32_t process = 0, processes = 1;
+  const GroupInstances* groups = nullptr;  // who meets whom, over all ranks
+  // Pairs of ranks that exchange transfers, in the order in which they are connected before step 0.
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  // Gives process 0's bytes to every process (rendezvous of the id). Error: a partner is gone.
+  std::function<Result<std::string>(const std::string& mine)> share;
+  double timeout_s = 600;
+};
+
+struct CudaModule {
+  static constexpr int kVersion = 5;
+  int version = 0;
+  // Devices that can be used. Error: "no CUDA device", with the driver's reason.
+  Result<std::int32_t> (*devices)() = nullptr;
+  Result<std::unique_ptr<Backend>> (*make_backend)(const CudaOptions&) = nullptr;
+  // REQUIRES: `backend` came from make_backend and outlives the communicator.
+  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend,
+                                                     const NcclOptions&) = nullptr;
+  // Of the device of a backend that came from make_backend.
+  Result<GpuFacts> (*inspect)(const Backend& backend) = nullptr;
+  std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
+};
+
+// The module lies beside the command: CUDA and NCCL were there when it was built. Loads nothing.
+bool has_cuda_module();
+// An NVIDIA driver is there. Loads nothing: half a gigabyte of libraries to learn that is too much.
+bool has_cuda_driver();
+// Loads the module that lies beside the command. Error: this build has none, or which library is
+// missing. Loaded once; stays until the process ends.
+Result<const CudaModule*> load_cuda_module();
+
+}  // namespace rehearse::exec

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step/group_instances.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace rehearse::exec {
+namespace {
+
+// What tells the instances of a group apart; {-1}: the rank is in none.
+std::array<std::int32_t, 3> instance_key(std::string_view group, const Coordinates& at,
+                                         std::int32_t replica, const Placement& placement) {
+  if (group == "tp") return {replica, at.pipeline, 0};
+  if (group == "cp") return {at.tensor, at.data, at.pipeline};
+  if (group == "dp") return {at.tensor, at.pipeline, 0};
+  if (group == "world") return {0, 0, 0};
+  if (group == "embed") {
+    const Position here{at.pipeline};
+    const bool end = here == placement.down.front() || here == placement.down.back();
+    return end ? std::array{at.tensor, replica, 0} : std::array{-1, 0, 0};
+  }
+  if (group == "mirror") {
+    return {at.tensor, replica, std::min(at.pipeline, placement.positions - 1 - at.pipeline)};
+  }
+  return {-1, 0, 0};  // pp: transfers
+}
+
+}  // namespace
+
+GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh) {
+  for (const Group& group : schedule.groups) {
+    names_.push_back(group.name);
+    std::vector<Place> places(static_cast<std::size_t>(mesh.ranks()));
+    std::map<std::array<std::int32_t, 3>, std::int32_t> known;
+    for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+      const Coordinates at = mesh.coordinates({r});
+      const std::int32_t replica = at.data * plan.context_parallel + at.context;
+      const auto key = instance_key(group.name, at, replica, schedule.placement);
+      if (key[0] < 0) continue;
+      const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
+      if (fresh) ranks.emplace_back();
+      auto& members = ranks[static_cast<std::size_t>(found->second)];
+      places[static_cast<std::size_t>(r)] = {found->second,
+                                             static_cast<std::int32_t>(members.size())};
+      members.push_back(r);
+    }
+    // Members of dp in order of their replica, so that shard k is member k's.
+    for (std::int32_t r = 0; group.name == "dp" && r < mesh.ranks(); ++r) {
+      const Coordinates at = mesh.coordinates({r});
+      Place& place = places[static_cast<std::size_t>(r)];
+      place.member = at.data * plan.context_parallel + at.context;
+      ranks[static_cast<std::size_t>(place.instance)][static_cast<std::size_t>(place.member)] = r;
+    }
+    of.push_back(std::move(places));
+  }
+}
+
+GroupInstances GroupInstances::by_size(std::int32_t ranks) {
+  GroupInstances out;
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t size = 2; size < ranks; size *= 2) sizes.push_back(size);
+  if (ranks > 1) sizes.push_back(ranks);
+  for (const std::int32_t size : sizes) {
+    std::vector<Place> places(static_cast<std::size_t>(ranks));
+    for (std::int32_t first = 0; first + size <= ranks; first += size) {
+      const auto instance = static_cast<std::int32_t>(out.ranks.size());
+      auto& members = out.ranks.emplace_back();
+      for (std::int32_t member = 0; member < size; ++member) {
+        places[static_cast<std::size_t>(first + member)] = {instance, member};
+        members.push_back(first + member);
+      }
+    }
+    out.of.push_back(std::move(places));
+  }
+  return out;
+}
+
+std::int32_t GroupInstances::group(std::string_view name) const {
+  return static_cast<std::int32_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+}
+
+std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule,
+                                                                  const Mesh& mesh) {
+  std::set<std::pair<std::int32_t, std::int32_t>> positions;
+  for (std::int32_t row = 0; row < schedule.num_rows(); ++row) {
+    for (const Op& op : schedule.program({row})) {
+      if (op.kind == OpKind::Send)
+        positions.emplace(schedule.position_of({row}).value, op.peer.value);
+    }
+  }
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    const Coordinates from = mesh.coordinates({r});
+    for (const auto& [position, peer] : positions) {
+      if (from.pipeline != position) continue;
+      Coordinates to = from;
+      to.pipeline = peer;
+      edges.emplace_back(r, mesh.rank(to).value);
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  return edges;
+}
+
+}  // namespace rehearse::exec

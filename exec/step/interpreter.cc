@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "exec/step/scheduler.h"
+
+namespace rehearse::exec {
+
+Interpreter::Interpreter(LocalRanks local) : local_(std::move(local)) {}
+Interpreter::~Interpreter() = default;
+
+Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& model, const Plan& plan,
+                                                         const Schedule& schedule, Backend& backend,
+                                                         const InterpreterOptions& options) {
+  if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
+    return Error{"plan.precision: the CPU runs fp32"};
+  }
+  Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
+  if (!peaks) return peaks.error();
+  std::unique_ptr<Interpreter> made(
+      new Interpreter({.model = model,
+                       .plan = plan,
+                       .schedule = schedule,
+                       .backend = backend,
+                       .mesh = Mesh(plan),
+                       .places = place_tensors(model, plan, schedule)}));
+  made->peak_ = std::move(peaks).value();
+  LocalRanks& local = made->local_;
+  for (const auto& stage : schedule.segments) {
+    for (const SegmentInfo& segment : stage) {
+      local.slots += static_cast<std::int64_t>(
+          segment_parameters(model, plan, segment.kind, segment.layer).size());
+    }
+  }
+  const std::int32_t processes =
+      options.communicator == nullptr ? 1 : options.communicator->processes();
+  const std::int32_t count = local.mesh.ranks() / processes;
+  local.first = options.communicator == nullptr ? 0 : options.communicator->process() * count;
+  for (std::int32_t r = local.first; r < local.first + count; ++r) {
+    auto rank = std::make_unique<RankState>();
+    rank->rank = {r};
+    rank->at = local.mesh.coordinates({r});
+    rank->replica = rank->at.data * plan.context_parallel + rank->at.context;
+    for (std::size_t row = 0; row < schedule.rows.size(); ++row) {
+      const RowInfo& info = schedule.rows[row];
+      if (info.position.value == rank->at.pipeline && rank->replica >= info.data_begin &&
+          rank->replica < info.data_end) {
+        rank->row = {static_cast<std::int32_t>(row)};
+      }
+    }
+    const Result<std::byte*> arena =
+        backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
+    if (!arena) return arena.error();
+    rank->arena = arena.value();
+    if (const Bytes held = schedule.host_bytes[rank->row.index()]; held.value > 0) {
+      const Result<std::byte*> host = backend.allocate_host(r, held.value);
+      if (!host) return host.error();
+      rank->host = host.value();
+    }
+    rank->norms.assign(static_cast<std::size_t>(local.slots), 0);
+    resolve_addresses(local, *rank);
+    local.ranks.push_back(std::move(rank));
+  }
+  const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
+                             static_cast<std::size_t>(rank_shape(model, plan).tokens);
+  local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
+  local.targets = local.inputs;
+  made->runner_ = std::make_unique<BodyRunner>(model, plan);
+  made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
+                                                 options.observer, options.workers);
+  return made;
+}
+
+bool Interpreter::has(Row row) const {
+  return std::ranges::any_of(local_.ranks, [row](const auto& rank) { return rank->row == row; });
+}
+const std::vector<Nanoseconds>& Interpreter::start() const {
+  return scheduler_->start;
+}
+const std::vector<Nanoseconds>& Interpreter::end() const {
+  return scheduler_->end;
+}
+std::int64_t Interpreter::began_ns() const {
+  return scheduler_->began_ns;
+}
+void Interpreter::fail(const std::string& message) {
+  scheduler_->fail(message);
+}
+
+std::vector<StoredBucket> Interpreter::stored() const {
+  const Schedule& s = local_.schedule;
+  std::vector<StoredBucket> all;
+  for (const auto& rank : local_.ranks) {
+    std::vector<StoredBucket> by_bucket(s.buckets.size());
+    for (std::size_t v = 0; v < s.values.size(); ++v) {
+      const Value& value = s.values[v];
+      if (value.row != rank->row || !value.bucket || !value.persistent) continue;
+      StoredBucket& stored = by_bucket[value.bucket.index()];
+      const OwnRange own = own_range(local_, *rank, s.buckets[value.bucket.index()]);
+      const std::int64_t count = own.end - own.begin;
+      std::byte* at = local_.address(*rank, {static_cast<std::int32_t>(v)});
+      stored.own_first = own.begin;
+      stored.own_last = own.end;
+      if (value.kind == ValueKind::FullParameter || value.kind == ValueKind::ParameterShard) {
+        const bool whole = value.kind == ValueKind::FullParameter;
+        stored.rank = rank->rank.value;
+        stored.bucket = value.bucket;
+        stored.first = whole ? 0 : own.begin;
+        stored.last = whole ? s.buckets[value.bucket.index()].padded : own.end;
+        stored.parameter = at;
+        stored.type = local_.type_of(value);
+      } else if (value.kind == ValueKind::OptimizerState) {
+        auto* state = reinterpret_cast<float*>(at);
+        const bool has_master = value.bytes.value >= 12 * count;
+        stored.master = has_master ? state : nullptr;
+        stored.m = state + (has_master ? count : 0);
+        stored.v = state + (has_master ? 2 : 1) * count;
+      }
+    }
+    for (const StoredBucket& stored : by_bucket) {
+      if (stored.parameter != nullptr) all.push_back(stored);
+    }
+  }
+  return all;
+}
+
+void Interpreter::initialise(
+    const std::function<double(const std::string&, std::int64_t)>& value_of) {
+  const std::vector<StoredBucket> all = stored();
+  const auto tensor_of = [&](const StoredBucket& one) {
+    return local_.ranks[static_cast<std::size_t>(one.rank - local_.first)]->at.tensor;
+  };
+  std::vector<std::uint8_t> done(all.size(), 0);
+  std::vector<float> values;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (done[k] != 0) continue;
+    // Replicas have the same values, whole or their shards: each is made once.
+    std::vector<const StoredBucket*> holders;
+    std::int64_t first = all[k].first, last = all[k].last;
+    for (std::size_t i = k; i < all.size(); ++i) {
+      if (all[i].bucket != all[k].bucket || tensor_of(all[i]) != tensor_of(all[k])) continue;
+      done[i] = 1;
+      holders.push_back(&all[i]);
+      first = std::min(first, all[i].first);
+      last = std::max(last, all[i].last);
+    }
+    for_each_part(first, last, [&](std::int64_t begin, std::int64_t end) {
+      values.assign(static_cast<std::size_t>(end - begin), 0.0F);
+      for (const TensorPlace& place : local_.places) {
+        if (place.bucket != all[k].bucket) continue;
+        const std::int64_t to = std::min(end, place.offset + place.what.elements);
+        for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
+          const std::int64_t whole =
+              whole_element(local_.model, local_.plan, place, tensor_of(all[k]), at - place.offset);
+          if (whole < 0) continue;
+          values[static_cast<std::size_t>(at - begin)] =
+              static_cast<float>(value_of(place.name, whole));
+        }
+      }
+      for (const StoredBucket* holder : holders) {
+        const std::int64_t from = std::max(begin, holder->first), to = std::min(end, holder->last);
+        if (from >= to) continue;
+        write_parameters(local_.backend, *holder, from,
+                         std::span(values).subspan(static_cast<std::size_t>(from - begin),
+                                                   static_cast<std::size_t>(to - from)));
+      }
+    });
+    for (const StoredBucket* holder : holders) clear_state(local_.backend, *holder);
+  }
+}
+
+Result<StepResult> Interpreter::run(const StepOptions& options) {
+  const Result<> done = scheduler_->run(options);
+  if (!done) return done.error();
+  StepResult result;
+  const std::vector<double>& norms = local_.ranks[0]->norms;
+  double squares = 0;
+  for (std::size_t k = 0; k + 1 < norms.size(); ++k) squares += norms[k];
+  result.grad_norm = std::sqrt(squares);
+  result.loss = norms.back();
+  result.wall_ns = scheduler_->wall_ns;
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    return Error{.message = "diverged at step " + std::to_string(options.step + 1) + ": the " +
+                            (std::isfinite(result.loss) ? "gradient norm" : "loss") +
+                            " is not a number",
+                 .infeasible = true};
+  }
+  return result;
+}
+
+std::vector<float> Interpreter::parameter(const std::string& name) const {
+  std::vector<float> whole;
+  for (const StoredBucket& stored : stored()) {
+    const RankState& rank = *local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)];
+    std::vector<float> values;
+    for (const TensorPlace& place : local_.places) {
+      if (place.bucket != stored.bucket || place.name != name) continue;
+      if (values.empty()) {
+        values = read_parameters(local_.backend, stored, stored.own_first, stored.own_last);
+      }
+      const WholeShape shape = whole_shape(local_.model, local_.plan, place);
+      whole.resize(static_cast<std::size_t>(shape.rows * shape.cols));
+      for (std::int64_t i = 0; i < place.what.elements; ++i) {
+        const std::int64_t element = place.offset + i;
+        if (element < stored.own_first || element >= stored.own_last) continue;
+        const std::int64_t to = whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
+        if (to >= 0) {
+          whole[static_cast<std::size_t>(to)] =
+              values[static_cast<std::size_t>(element - stored.own_first)];
+        }
+      }
+    }
+  }
+  return whole;
+}
+
+}  // namespace rehearse::exec

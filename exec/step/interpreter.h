@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor: the ranks of this process perform a lowered schedule on a backend, step by step.
+//
+// One arena per rank, planned by the schedule and allocated before the first step; inside a step no
+// device memory is allocated. Ranks of other processes are met through a Communicator.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/backend/communicator.h"
+#include "exec/step/observer.h"
+#include "exec/step/rank_state.h"
+#include "exec/weights/stored_bucket.h"
+#include "schedules/base/result.h"
+
+namespace rehearse::exec {
+
+class Scheduler;
+
+struct StepResult {
+  double loss = 0;       // mean over the global batch, before the update
+  double grad_norm = 0;  // before clipping
+  std::int64_t wall_ns = 0;
+};
+
+struct InterpreterOptions {
+  // threads that perform ops; an asynchronous backend takes one
+  int workers = 1;
+  Communicator* communicator = nullptr;  // where this process holds only a part of the ranks
+  Observer* observer = nullptr;          // told of every op as it begins, waits and ends
+};
+
+class Interpreter {
+ public:
+  // REQUIRES: model, plan, schedule and backend outlive it; the schedule is lowered from model and
+  // plan for runtime rehearse, with an arena; the communicator's processes divide the ranks.
+  // Errors: what this version does not execute, in one line; memory that is not there.
+  static Result<std::unique_ptr<Interpreter>> create(const Transformer& model, const Plan& plan,
+                                                     const Schedule& schedule, Backend& backend,
+                                                     const InterpreterOptions& options);
+  ~Interpreter();
+
+  // Calls `value_of(name, element)` for every element of every parameter held here, by its Hugging
+  // Face name and number in the whole [out, in] tensor; clears the optimizer's state.
+  void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
+  // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, slices, tokens).
+  std::vector<std::int32_t>& inputs(std::int32_t replica) {
+    return local_.inputs[static_cast<std::size_t>(replica)];
+  }
+  std::vector<std::int32_t>& targets(std::int32_t replica) {
+    return local_.targets[static_cast<std::size_t>(replica)];
+  }
+
+  // One step. Error: a dead partner, a deadlock (ours), or `infeasible`: numbers that are not
+  // finite.
+  Result<StepResult> run(const StepOptions& options);
+  // Ends the step under way with this error; from any thread.
+  void fail(const std::string& message);
+
+  const LocalRanks& local() const { return local_; }
+  const std::vector<TensorPlace>& places() const { return local_.places; }
+  bool has(Row row) const;  // some rank of the row is here
+  std::vector<StoredBucket> stored() const;
+  // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks
+  // here.
+  std::vector<float> parameter(const std::string& name) const;
+
+  // Of the last step, per op of the schedule, for rows that are here [ns since began_ns()].
+  const std::vector<Nanoseconds>& start() const;
+  const std::vector<Nanoseconds>& end() const;
+  std::int64_t began_ns() const;  // on this machine's steady clock
+  // Largest sum of live bytes of a rank of the row, by the plan: counted before the first step over
+  // the addresses that its ops use.
+  std::int64_t peak_bytes(Row row) const { return peak_[row.index()]; }
+
+ private:
+  explicit Interpreter(LocalRanks local);
+  LocalRanks local_;
+  std::unique_ptr<BodyRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<std::int64_t> peak_;
+};
+
+}  // namespace rehearse::exec

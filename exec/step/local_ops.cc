@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that need nobody else, from operands to backend calls.
+#include <algorithm>
+
+#include "exec/step/rank_state.h"
+
+namespace rehearse::exec {
+namespace {
+
+class LocalOp {
+ public:
+  LocalOp(const LocalRanks& local, RankState& rank, OpId id)
+      : local_(local),
+        s_(local.schedule),
+        rank_(rank),
+        op_(s_.ops[id.index()]),
+        operands_(s_.operands_of(id)),
+        lane_{rank.rank.value, op_.stream} {}
+
+  void fetch() const {
+    if (value(0).kind != ValueKind::Input) {
+      return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
+        local_.backend.from_host(lane_, to, from, bytes);
+      });
+    }
+    const auto& tokens =
+        (op_.instance == 1 ? local_.targets
+                           : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
+    local_.backend.fetch(lane_, data(1), tokens.data(),
+                         static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
+  }
+
+  void offload() const {
+    if (value(0).kind != ValueKind::Metrics) {
+      return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
+        local_.backend.to_host(lane_, to, from, bytes);
+      });
+    }
+    local_.backend.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
+  }
+
+  void add() const {
+    const Value& from = value(0);
+    const OwnRange own = own_range(local_, rank_, s_.buckets[op_.bucket.index()]);
+    const bool part = !from.shard && local_.sharded();  // after a reduce-scatter
+    const std::int64_t begin = part ? own.begin : 0, end = part ? own.end : from.bytes.value / 4;
+    local_.backend.add(lane_, end - begin, data(0) + begin, data(1) + begin);
+  }
+
+  // Every element of the model counts once: over tp as counted_elements says, tied tables where the
+  // embedding is, unsharded gradients at replica 0.
+  void norms() const {
+    std::vector<NormRange> ranges;
+    const float* loss = nullptr;
+    const std::size_t last = operands_.size() - 1;
+    for (std::size_t k = 0; k < last; ++k) {
+      if (value(k).kind == ValueKind::Metrics) {
+        if (rank_.at.tensor == 0) loss = data(k);
+        continue;
+      }
+      if (!local_.sharded() && rank_.replica != 0) continue;
+      const OwnRange own = own_range(local_, rank_, s_.buckets[value(k).bucket.index()]);
+      const float* gradient = data(k) - (value(k).shard ? own.begin : 0);
+      for (const TensorPlace& place : local_.places) {
+        if (place.bucket != value(k).bucket) continue;
+        const Stage owner =
+            place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
+        if (s_.placement.down[owner.index()] != s_.position_of(rank_.row)) continue;
+        const std::int64_t begin = std::max(own.begin, place.offset);
+        const std::int64_t counted =
+            counted_elements(local_.model, local_.plan, place, rank_.at.tensor);
+        const std::int64_t end = std::min(own.end, place.offset + counted);
+        if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
+      }
+    }
+    local_.backend.norms(lane_, ranges, loss, local_.slots, reinterpret_cast<double*>(data(last)));
+  }
+
+  void optimizer_step(const StepOptions& options) const {
+    const OwnRange own = own_range(local_, rank_, s_.buckets[op_.bucket.index()]);
+    const std::int64_t count = own.end - own.begin;
+    std::vector<AdamwRange> ranges;
+    for (const TensorPlace& place : local_.places) {
+      if (place.bucket != op_.bucket) continue;
+      const std::int64_t begin = std::max(own.begin, place.offset);
+      const std::int64_t end = std::min(own.end, place.offset + place.what.elements);
+      const bool decays = place.what.matrix || !options.train.weight_decay_matrices_only;
+      if (begin < end) {
+        ranges.push_back(
+            {begin - own.begin, end - own.begin, decays ? options.train.weight_decay : 0.0});
+      }
+    }
+    const bool shard = value(3).kind == ValueKind::ParameterShard;
+    const std::int64_t element = bytes_of(local_.type_of(value(3)));
+    const bool has_master = value(2).bytes.value >= 12 * count;
+    float* state = data(2);  // [master,] m, v
+    local_.backend.adamw(lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
+                                 .parameter = reinterpret_cast<std::byte*>(data(3)) +
+                                              (shard ? 0 : own.begin) * element,
+                                 .master = has_master ? state : nullptr,
+                                 .m = state + (has_master ? count : 0),
+                                 .v = state + (has_master ? 2 : 1) * count,
+                                 .ranges = ranges,
+                                 .norms = reinterpret_cast<const double*>(data(1)),
+                                 .slots = local_.slots,
+                                 .options = &options.train,
+                                 .rate = options.learning_rate,
+                                 .step = options.step});
+  }
+
+ private:
+  // A copy's operands: from, to, from, to, ...
+  template <class Copy>
+  void each_pair(Copy copy) const {
+    for (std::size_t k = 0; k + 1 < operands_.size(); k += 2) {
+      copy(local_.address(rank_, operands_[k].value), local_.address(rank_, operands_[k + 1].value),
+           value(k).bytes.value);
+    }
+  }
+  const Value& value(std::size_t k) const { return s_.values[operands_[k].value.index()]; }
+  float* data(std::size_t k) const { return local_.floats(rank_, operands_[k].value); }
+
+  const LocalRanks& local_;
+  const Schedule& s_;
+  RankState& rank_;
+  const Op& op_;
+  std::span<const Operand> operands_;
+  Lane lane_;
+};
+
+}  // namespace
+
+OwnRange own_range(const LocalRanks& local, const RankState& rank, const Bucket& bucket) {
+  if (!local.sharded()) return {0, bucket.padded};
+  const std::int64_t part = bucket.padded / local.shards();
+  return {rank.replica * part, (rank.replica + 1) * part};
+}
+
+void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options) {
+  const LocalOp op(local, rank, id);
+  switch (local.schedule.ops[id.index()].kind) {
+    case OpKind::Fetch:
+      return op.fetch();
+    case OpKind::Offload:
+      return op.offload();
+    case OpKind::Add:
+      return op.add();
+    case OpKind::GradNorm:
+      return op.norms();
+    case OpKind::OptimizerStep:
+      return op.optimizer_step(options);
+    default:
+      return;
+  }
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank of this process has, and what all of them share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/backend/backend.h"
+#include "exec/body/body_runner.h"
+#include "exec/weights/parameters.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse::exec {
+
+struct RankState {
+  Rank rank{};
+  Row row{};
+  Coordinates at;
+  std::int32_t replica = 0;                     // data * cp + context: number in the dp group
+  std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
+  std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
+  std::vector<double> norms;  // on the host: sums of squares per tensor, then the loss
+};
+
+// The ranks of this process and what their ops read. Fixed before the first step.
+struct LocalRanks {
+  const Transformer& model;
+  const Plan& plan;
+  const Schedule& schedule;
+  Backend& backend;
+  Mesh mesh;
+  std::vector<TensorPlace> places;
+  std::int32_t first = 0;  // rank number of ranks[0]
+  std::vector<std::unique_ptr<RankState>> ranks;
+  // by replica: (micro-batches, slices, tokens)
+  std::vector<std::vector<std::int32_t>> inputs, targets;
+  std::int64_t slots = 1;  // of the vector of norms
+
+  std::byte* address(const RankState& rank, ValueId value) const {
+    const Value& of = schedule.values[value.index()];
+    return (of.home == Home::Host ? rank.host : rank.arena) + of.offset.value;
+  }
+  float* floats(const RankState& rank, ValueId value) const {
+    return reinterpret_cast<float*>(address(rank, value));
+  }
+  bool holds(std::int32_t rank) const {
+    return rank >= first && rank < first + static_cast<std::int32_t>(ranks.size());
+  }
+  std::int32_t shards() const { return plan.data_parallel * plan.context_parallel; }
+  bool sharded() const { return plan.zero_stage >= 1 && shards() > 1; }
+  // Type of a value that holds a whole bucket, or a shard of it.
+  ElementType type_of(const Value& value) const {
+    const std::int64_t padded = schedule.buckets[value.bucket.index()].padded;
+    const std::int64_t elements =
+        value.shard || value.kind == ValueKind::ParameterShard ? padded / shards() : padded;
+    return value.bytes.value >= 4 * elements ? ElementType::Float32 : ElementType::BFloat16;
+  }
+};
+
+// Elements [begin, end) of a bucket that a rank updates.
+struct OwnRange {
+  std::int64_t begin = 0, end = 0;
+};
+OwnRange own_range(const LocalRanks& local, const RankState& rank, const Bucket& bucket);
+
+// Addresses of all compute ops of a rank. REQUIRES: rank.arena is allocated.
+void resolve_addresses(const LocalRanks& local, RankState& rank);
+
+// Counts per row what is alive from op to op over the addresses that ops use [B], and that nothing
+// alive overlaps. Error: two values that do (ours).
+Result<std::vector<std::int64_t>> count_arenas(const Schedule& schedule);
+
+// Performs an op that needs nobody else: fetch, offload, add, norms, optimizer step.
+struct StepOptions {
+  std::int64_t step = 0;     // 0, 1, ...
+  double learning_rate = 0;  // of this step
+  TrainOptions train;
+};
+void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options);
+
+}  // namespace rehearse::exec

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "schedules/ir/listing.h"
+
+namespace rehearse::exec {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// What d_logits and the loss carry: the mean over the tokens of the global batch.
+float loss_scale(const Plan& plan) {
+  return 1.0F / static_cast<float>(plan.global_batch * plan.sequence_length);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* communicator,
+                     Observer* observer, int workers)
+    : local_(local),
+      s_(local.schedule),
+      runner_(runner),
+      communicator_(communicator),
+      observer_(observer),
+      workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
+      groups_(local.schedule, local.plan, local.mesh) {
+  start.resize(s_.ops.size());
+  end.resize(s_.ops.size());
+  for (const auto& members : groups_.ranks) {
+    Meeting meeting;
+    meeting.brought.resize(members.size());
+    meeting.lanes.resize(members.size());
+    for (const std::int32_t rank : members) meeting.here += local_.holds(rank) ? 1U : 0U;
+    meeting.everybody = meeting.here == members.size();
+    meeting.queues.reserve(meeting.here);
+    meetings_.push_back(std::move(meeting));
+  }
+  std::int32_t matches = 0;
+  for (const Op& op : s_.ops) matches = std::max(matches, op.match.value + 1);
+  columns_ = local_.mesh.ranks() / local_.plan.pipeline_parallel;
+  transfers_.assign(static_cast<std::size_t>(matches) * static_cast<std::size_t>(columns_), -1);
+
+  std::vector<std::uint8_t> reported(s_.rows.size(), 0);
+  for (std::size_t k = 0; k < local_.ranks.size(); ++k) {
+    const RankState& rank = *local_.ranks[k];
+    for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
+      const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
+      queues_.emplace_back(
+          static_cast<std::int32_t>(k), lane,
+          OpCursor(runner, local_.backend, lane, rank.at, loss_scale(local_.plan)));
+    }
+    const std::int32_t first = s_.row_begin[rank.row.index()],
+                       last = s_.row_begin[rank.row.index() + 1];
+    for (std::int32_t i = first; i < last; ++i) {
+      const auto stream = static_cast<std::size_t>(s_.ops[static_cast<std::size_t>(i)].stream);
+      queues_[k * kNumStreams + stream].ops.push_back(i);
+    }
+    ended_.emplace_back(static_cast<std::size_t>(last - first), std::uint8_t{0});
+    reports_.push_back(reported[rank.row.index()] == 0 ? 1 : 0);
+    reported[rank.row.index()] = 1;
+  }
+  for (int w = 1; w < workers_; ++w) threads_.emplace_back([this] { workers_loop(); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Scheduler::fail(const std::string& message) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_.empty()) failure_ = message;
+  }
+  changed_.notify_all();
+}
+
+bool Scheduler::ready(const Queue& queue) const {
+  if (queue.head == Head::Resumable) return true;
+  if (queue.head != Head::Idle || queue.next >= queue.ops.size()) return false;
+  const auto& done = ended_[static_cast<std::size_t>(queue.rank)];
+  const std::int32_t first = first_op(queue);
+  return std::ranges::all_of(s_.waits_of(head(queue)), [&](OpId wait) {
+    return done[static_cast<std::size_t>(wait.value - first)] != 0;
+  });
+}
+
+// Whose key is smallest. Where a worker is busy for as long as an op takes, what others may wait
+// for goes first: a transfer behind the next forward would come a forward late. To a device ops are
+// issued in the schedule's order.
+Scheduler::Queue* Scheduler::pick() {
+  Queue* best = nullptr;
+  std::pair<bool, std::int64_t> best_key;
+  for (Queue& queue : queues_) {
+    if (!ready(queue)) continue;
+    const Op& op = s_.ops[head(queue).index()];
+    const OpClass kind = traits(op.kind).op_class;
+    const bool alone = kind != OpClass::Transfer && kind != OpClass::Collective;
+    const std::pair key{alone && !local_.backend.asynchronous(), op.key};
+    if (best == nullptr || key < best_key) {
+      best = &queue;
+      best_key = key;
+    }
+  }
+  return best;
+}
+
+void Scheduler::waits_for(const Queue& queue, std::int32_t peer) {
+  if (observer_ != nullptr) observer_->op_waits(queue.lane.rank, queue.lane.stream, peer);
+}
+
+void Scheduler::finish(Queue& queue) {
+  const OpId id = head(queue);
+  local_.backend.end(queue.lane, id);
+  const auto rank = static_cast<std::size_t>(queue.rank);
+  ended_[rank][static_cast<std::size_t>(id.value - first_op(queue))] = 1;
+  if (reports_[rank] != 0) end[id.index()] = {now_ns() - began_ns};
+  if (observer_ != nullptr) observer_->op_ended(queue.lane.rank, queue.lane.stream);
+  queue.head = Head::Idle;
+  queue.started = false;
+  queue.half = 0;
+  ++queue.next;
+  --open_;
+}
+
+// Called from a thread of the communicator, or from the caller's own before it returns. Wakes with
+// the lock held: with the last exchange ended, run() returns and the scheduler may be gone.
+Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
+  return [this, queues = std::move(queues)](const Result<>& result) {
+    const std::scoped_lock lock(mutex_);
+    --posted_;
+    if (!result && failure_.empty()) failure_ = result.error().message;
+    for (const std::int32_t k : queues) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
+    changed_.notify_all();
+  };
+}
+
+// Called without the lock, left with it. The last to arrive performs it for all; then every member
+// may go on.
+void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
+                     std::unique_lock<std::mutex>& lock) {
+  const auto rank = static_cast<std::size_t>(queue.lane.rank);
+  const GroupInstances::Place place = groups_.of[static_cast<std::size_t>(group)][rank];
+  lock.lock();
+  Meeting& at = meetings_[static_cast<std::size_t>(place.instance)];
+  at.brought[static_cast<std::size_t>(place.member)] = brought;
+  at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
+  at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
+  queue.head = Head::Waiting;
+  waits_for(queue, kWaitsForGroup);
+  if (at.queues.size() < at.here) return;
+  exchange.instance = place.instance;
+  exchange.sequence = at.sequence++;
+  exchange.ranks = groups_.ranks[static_cast<std::size_t>(place.instance)];
+  exchange.contributions = at.brought;
+  exchange.lanes = at.lanes;
+  std::vector<std::int32_t> waiting = at.queues;
+  at.queues.clear();
+  if (!at.everybody) ++posted_;
+  lock.unlock();
+  if (!at.everybody) {
+    communicator_->collective(exchange, resume(std::move(waiting)));
+    lock.lock();
+    return;
+  }
+  local_.backend.exchange(exchange);
+  lock.lock();
+  for (const std::int32_t k : waiting) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
+}
+
+void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const Op& op = s_.ops[id.index()];
+  const RankState& rank = state(queue);
+  const auto operands = s_.operands_of(id);
+  const auto value = [&](std::size_t k) -> const Value& {
+    return s_.values[operands[k].value.index()];
+  };
+  const Value& first = value(0);
+  std::byte* in = local_.address(rank, operands[0].value);
+  if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
+    return meet(queue, op.group.value, {in, in},
+                {.kind = OpKind::AllReduce,
+                 .type = ElementType::Float64,
+                 .elements = first.bytes.value / 8},
+                lock);
+  }
+  const Bucket& bucket = s_.buckets[op.bucket.index()];
+  const bool has_out = operands.size() > 1 && operands[1].access == Access::Write;
+  std::byte* out = has_out ? local_.address(rank, operands[1].value) : in;
+  const std::string_view group = s_.groups[op.group.index()].name;
+  ElementType type = local_.type_of(first);
+  std::int64_t elements = bucket.padded;
+  if (op.kind == OpKind::AllReduce && group == "tp") {
+    elements = bucket.partial;
+  } else if (op.kind == OpKind::AllReduce && group != "dp" && local_.sharded()) {
+    // After a reduce-scatter over dp only the own shard is whole.
+    elements = bucket.padded / local_.shards();
+    if (!first.shard) in = out = in + rank.replica * elements * bytes_of(type);
+  } else if (has_out && (op.kind == OpKind::AllGather || op.kind == OpKind::Unshard) &&
+             local_.type_of(value(1)) != type) {
+    // fp32 shards, gathered in the compute type: the own part is cast in place.
+    type = local_.type_of(value(1));
+    const std::int64_t part = bucket.padded / local_.shards();
+    local_.backend.cast(queue.lane, part, reinterpret_cast<const float*>(in),
+                        out + rank.replica * part * bytes_of(type));
+    in = out;
+  }
+  meet(queue, op.group.value, {in, out}, {.kind = op.kind, .type = type, .elements = elements},
+       lock);
+}
+
+// Both ends are heads: the second to come copies. Where the other end is in another process, the
+// communicator carries it.
+void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const Op& op = s_.ops[id.index()];
+  const RankState& rank = state(queue);
+  const Value& mine = s_.values[s_.operands_of(id)[0].value.index()];
+  std::byte* here = rank.arena + mine.offset.value;
+  const bool send = op.kind == OpKind::Send;
+  const std::int32_t column = rank.replica * local_.plan.tensor_parallel + rank.at.tensor;
+  const std::size_t channel =
+      op.match.index() * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
+  Coordinates other_at = rank.at;
+  other_at.pipeline = op.peer.value;
+  const std::int32_t other_rank = local_.mesh.rank(other_at).value;
+  const auto self = static_cast<std::int32_t>(&queue - queues_.data());
+  lock.lock();
+  queue.head = Head::Waiting;
+  waits_for(queue, other_rank);
+  if (!local_.holds(other_rank)) {
+    ++posted_;
+    lock.unlock();
+    const auto bytes = static_cast<std::size_t>(mine.bytes.value);
+    if (send) {
+      communicator_->send(queue.lane, other_rank, channel, {here, bytes}, resume({self}));
+    } else {
+      communicator_->receive(queue.lane, other_rank, channel, {here, bytes}, resume({self}));
+    }
+    lock.lock();
+    return;
+  }
+  std::int32_t& other = transfers_[channel];
+  if (other < 0) {
+    other = self;
+    return;
+  }
+  Queue& partner = queues_[static_cast<std::size_t>(other)];
+  other = -1;
+  const Value& theirs = s_.values[s_.operands_of(head(partner))[0].value.index()];
+  std::byte* there = state(partner).arena + theirs.offset.value;
+  lock.unlock();
+  if (send) {
+    local_.backend.transfer(queue.lane, here, partner.lane, there, mine.bytes.value);
+  } else {
+    local_.backend.transfer(partner.lane, there, queue.lane, here, mine.bytes.value);
+  }
+  lock.lock();
+  partner.head = queue.head = Head::Resumable;
+}
+
+// Issues a compute op from where it is, lock free. False: it meets others first, lock held.
+bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+  for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
+    const ComputeOp& work = halves[queue.half];
+    if (!queue.started) {
+      for (const auto& [memory, bytes] : work.clear)
+        local_.backend.clear(queue.lane, memory, bytes);
+      queue.cursor.start(work);
+      queue.started = true;
+    }
+    CollectiveRequest request;
+    if (queue.cursor.run(&request) == Progress::Collective) {
+      const std::int32_t group = groups_.group(request.axis == Axis::Context ? "cp" : "tp");
+      meet(queue, group, {request.in, request.out},
+           {.kind = request.kind,
+            .type = request.type,
+            .maximum = request.maximum,
+            .elements = request.elements},
+           lock);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+  const bool fresh = queue.half == 0 && !queue.started;
+  const bool repeats =
+      fresh && local_.backend.asynchronous() &&
+      std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); });
+  if (!repeats || !local_.backend.replay(queue.lane, id)) {
+    if (!run_halves(queue, id, lock)) return;
+    if (repeats && local_.backend.in_vain(queue.lane, id)) {
+      queue.half = 0;
+      run_halves(queue, id, lock);
+    }
+  }
+  lock.lock();
+  finish(queue);
+}
+
+void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
+  const OpId id = head(queue);
+  const OpClass kind = traits(s_.ops[id.index()].kind).op_class;
+  const bool resumed = queue.head == Head::Resumable;
+  queue.head = Head::Running;
+  if (!resumed) {
+    if (reports_[static_cast<std::size_t>(queue.rank)] != 0)
+      start[id.index()] = {now_ns() - began_ns};
+    if (observer_ != nullptr) {
+      observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
+    }
+    local_.backend.begin(queue.lane, id, s_.waits_of(id));
+  } else {
+    waits_for(queue, kWaitsForNobody);
+  }
+  if (resumed && kind != OpClass::Compute) return finish(queue);
+  lock.unlock();
+  switch (kind) {
+    case OpClass::Transfer:
+      return transfer(queue, id, lock);
+    case OpClass::Collective:
+      return collective(queue, id, lock);
+    case OpClass::Compute:
+      return compute(queue, id, lock);
+    case OpClass::Copy:
+    case OpClass::Local:
+    case OpClass::Text:
+      break;
+  }
+  perform_local(local_, state(queue), id, options_);
+  lock.lock();
+  finish(queue);
+}
+
+// Nothing runs, nothing is under way elsewhere, and yet ops are open: a deadlock, which the
+// schedule's proof excludes.
+void Scheduler::stuck() {
+  for (const Queue& queue : queues_) {
+    if (queue.next >= queue.ops.size()) continue;
+    failure_ = "rank " + std::to_string(queue.lane.rank) + " waits in " +
+               op_label(s_, head(queue)) + " and nothing else can run";
+    return;
+  }
+}
+
+void Scheduler::work(std::unique_lock<std::mutex>& lock) {
+  while (open_ > 0 && failure_.empty()) {
+    Queue* queue = pick();
+    if (queue == nullptr) {
+      if (running_ == 0 && posted_ == 0) {
+        stuck();
+        break;
+      }
+      changed_.wait(lock);
+      continue;
+    }
+    ++running_;
+    perform(*queue, lock);
+    --running_;
+    changed_.notify_all();
+  }
+  changed_.notify_all();
+}
+
+void Scheduler::workers_loop() {
+  std::uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+    if (stopping_) return;
+    seen = generation_;
+    work(lock);
+  }
+}
+
+Result<> Scheduler::run(const StepOptions& options) {
+  std::unique_lock lock(mutex_);
+  if (!failure_.empty()) return Error{failure_};
+  options_ = options;
+  open_ = 0;
+  for (Queue& queue : queues_) {
+    queue.next = 0;
+    queue.head = Head::Idle;
+    open_ += queue.ops.size();
+  }
+  for (auto& row : ended_) std::fill(row.begin(), row.end(), std::uint8_t{0});
+  began_ns = now_ns();
+  if (observer_ != nullptr) {
+    for (const auto& rank : local_.ranks) observer_->step_began(rank->rank.value, options.step);
+  }
+  local_.backend.begin_step();
+  ++generation_;
+  changed_.notify_all();
+  work(lock);
+  // Data of exchanges that are under way lies in the arena: they end (or time out) first.
+  changed_.wait(lock, [&] { return running_ == 0 && posted_ == 0; });
+  if (!failure_.empty()) return Error{failure_};
+  lock.unlock();
+  const Result<> device = local_.backend.end_step();
+  if (!device) return device;
+  wall_ns = now_ns() - began_ns;
+  for (std::size_t k = 0; k < local_.ranks.size(); ++k) {
+    if (reports_[k] == 0) continue;
+    const std::size_t row = local_.ranks[k]->row.index();
+    for (std::int32_t i = s_.row_begin[row]; i < s_.row_begin[row + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      if (!local_.backend.times(local_.ranks[k]->rank.value, {i}, &start[op], &end[op])) break;
+    }
+  }
+  return {};
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/train/train.h"
+
+#include <algorithm>
+
+#include "exec/cpu/optimizer.h"
+#include "schedules/passes/lower.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/scenario/plan_size.h"
+
+namespace rehearse::exec {
+
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
+  if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
+  const Result<Schedule> order = plan_order(model, plan);
+  if (!order) return order.error();
+  return lower(order.value(), model, plan);
+}
+
+std::int64_t arena_bytes(const Schedule& schedule) {
+  std::int64_t sum = 0;
+  for (std::size_t row = 0; row < schedule.arena_bytes.size(); ++row) {
+    sum += schedule.rows[row].multiplicity *
+           (schedule.arena_bytes[row] + schedule.host_bytes[row]).value;
+  }
+  return sum;
+}
+
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first) {
+  const std::int64_t sequence = plan.sequence_length, samples = plan.micro_batch;
+  const std::int32_t ring = plan.context_parallel, slices = plan.sequence_slices;
+  const std::int64_t rows = sequence / ring / slices;     // of a sample in a slice of a rank
+  const std::int64_t chunk = ring > 1 ? rows / 2 : rows;  // that follow one another
+  std::vector<std::int32_t> inputs(static_cast<std::size_t>(sequence)), targets = inputs;
+  const auto deal = [&](std::int32_t replica, std::int64_t number, std::int64_t to) {
+    std::copy_n(inputs.begin() + number * chunk, chunk, process.inputs(replica).begin() + to);
+    std::copy_n(targets.begin() + number * chunk, chunk, process.targets(replica).begin() + to);
+  };
+  for (std::int32_t replica = 0; replica < plan.data_parallel; ++replica) {
+    for (std::int64_t j = 0; j < plan.microbatches(); ++j) {
+      const std::int64_t begin = first + (j * plan.data_parallel + replica) * samples;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        data.sample(begin + i, sequence, inputs.data(), targets.data());
+        for (std::int64_t slice = 0; slice < slices; ++slice) {
+          const std::int64_t to = ((j * slices + slice) * samples + i) * rows;
+          if (ring == 1) deal(replica, slice, to);
+          const std::int64_t before = slice * 2 * ring;  // chunks of earlier slices
+          for (std::int32_t context = 0; ring > 1 && context < ring; ++context) {
+            deal(replica * ring + context, before + context, to);
+            deal(replica * ring + context, before + 2 * ring - 1 - context, to + chunk);
+          }
+        }
+      }
+    }
+  }
+}
+
+Result<std::vector<StepReport>> train(
+    Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
+    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from) {
+  const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
+  std::vector<StepReport> reports;
+  for (std::int64_t step = from.step; step < options.steps; ++step) {
+    load_batch(process, plan, data, from.samples + (step - from.step) * plan.global_batch);
+    const double rate = learning_rate(options, step);
+    const Result<StepResult> ran =
+        process.run({.step = step, .learning_rate = rate, .train = options});
+    if (!ran) return ran.error();
+    const StepResult& result = ran.value();
+    const double seconds = static_cast<double>(result.wall_ns) * 1e-9;
+    reports.push_back({.step = step,
+                       .loss = result.loss,
+                       .grad_norm = result.grad_norm,
+                       .learning_rate = rate,
+                       .seconds = seconds,
+                       .tokens_per_s = tokens / seconds});
+    if (!after_step) continue;
+    const Result<bool> go_on = after_step(reports.back());
+    if (!go_on) return go_on.error();
+    if (!go_on.value()) break;
+  }
+  return reports;
+}
+
+}  // namespace rehearse::exec

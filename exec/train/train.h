@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop over an executor: batches, learning rate, and what every step came to.
+//
+// Not here: files, progress and reports (cli/run.cc).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "exec/step/interpreter.h"
+#include "exec/train/data.h"
+#include "schedules/base/result.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse::exec {
+
+// The schedule that the executor performs, with its arena; the simulator's, op for op. An order
+// from a file (plan.schedule "file:PATH") fills in what the plan left to it. What a planned
+// schedule leaves open is the caller's to choose before (plan.order,
+// schedules/passes/plan_order.h).
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
+// Of all ranks together, on device and host [B].
+std::int64_t arena_bytes(const Schedule& schedule);
+
+// Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +
+// i is number i of micro-batch j of data-parallel replica r: which samples a step has does not
+// depend on the layout. Slices of a sequence lie apart: all samples' first ones come first. Rank i
+// of c context-parallel ones gets chunks i and 2c - 1 - i of the 2c of each slice.
+void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::int64_t first);
+
+struct StepReport {
+  std::int64_t step = 0;  // 0, 1, ...
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double seconds = 0, tokens_per_s = 0;
+};
+
+// Where a run begins, or goes on.
+struct TrainFrom {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;  // the first of that step
+};
+
+// Runs steps [from.step, options.steps); `after_step` sees each and says whether to go on. Error:
+// diverged (`infeasible`), the executor's own failure, or that of `after_step`; steps that were
+// reported before it have run.
+Result<std::vector<StepReport>> train(
+    Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
+    const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from = {});
+
+}  // namespace rehearse::exec

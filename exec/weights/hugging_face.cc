@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/weights/hugging_face.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rehearse::exec {
+namespace {
+
+bool splits_projections(const Transformer& model) {
+  constexpr std::array<std::string_view, 3> kFamilies{"llama", "mistral", "qwen2"};
+  return std::ranges::find(kFamilies, model.model_type) != kFamilies.end();
+}
+
+// The product layers of Hugging Face's GPT-2 are Conv1D: [in, out].
+bool is_conv1d(const Transformer& model, std::string_view role) {
+  return model.model_type == "gpt2" && (role == "qkv.weight" || role == "projection.weight" ||
+                                        role == "up.weight" || role == "down.weight");
+}
+
+std::string replaced(std::string name, std::string_view part, std::string_view by) {
+  return name.replace(name.find(part), part.size(), by);
+}
+
+// Consecutive rows of one rank's part that are consecutive rows of one file tensor.
+struct RowBlock {
+  std::size_t tensor = 0;
+  std::int64_t local = 0;         // first element of the part
+  std::int64_t row = 0, col = 0;  // in the file tensor, before it is transposed
+  std::int64_t rows = 1;
+};
+
+}  // namespace
+
+std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
+                                     const TensorPlace& place) {
+  const std::string_view role = place.what.name;
+  const WholeShape whole = whole_shape(model, plan, place);
+  std::vector<FileTensor> tensors;
+  std::int64_t row = 0;
+  const auto add = [&](const std::string& name, std::int64_t rows) {
+    FileTensor tensor{.name = name,
+                      .row_begin = row,
+                      .rows = rows,
+                      .cols = whole.cols,
+                      .transposed = is_conv1d(model, role)};
+    if (!place.what.matrix) {
+      tensor.shape = {rows};
+    } else if (tensor.transposed) {
+      tensor.shape = {whole.cols, rows};
+    } else {
+      tensor.shape = {rows, whole.cols};
+    }
+    tensors.push_back(std::move(tensor));
+    row += rows;
+  };
+  const bool apart = splits_projections(model);
+  if (apart && role.starts_with("qkv.")) {
+    add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
+    add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
+    add(replaced(place.name, "qkv_proj", "v_proj"), model.kv_heads * model.head_dim);
+  } else if (apart && role.starts_with("up.") && model.mlp == MlpKind::Gated) {
+    add(replaced(place.name, "gate_up_proj", "gate_proj"), model.ffn_hidden);
+    add(replaced(place.name, "gate_up_proj", "up_proj"), model.ffn_hidden);
+  } else {
+    // With a head of its own in the file, Hugging Face's loader wants the base model under its
+    // name.
+    const bool under = model.model_type == "gpt2" && !model.tied_embedding && role != "head.weight";
+    add((under ? "transformer." : "") + place.name, whole.rows);
+  }
+  return tensors;
+}
+
+std::string_view file_prefix(const Transformer& model) {
+  return model.model_type == "gpt2" ? "transformer." : "model.";
+}
+
+bool is_buffer(const Transformer& model, std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq") ||
+         (model.tied_embedding && name == "lm_head.weight");
+}
+
+void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                  const std::vector<FileTensor>& tensors, std::int32_t coordinate,
+                  std::int64_t first, std::int64_t last,
+                  const std::function<void(const FileRun&)>& visit) {
+  const WholeShape whole = whole_shape(model, plan, place);
+  const std::string_view role = place.what.name;
+  const bool columns = role == "projection.weight" || role == "down.weight";  // are split over tp
+  const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
+  const bool transposed = tensors.front().transposed;
+  // Columns [begin, end) of a block of rows.
+  const auto emit = [&](const RowBlock& block, std::int64_t begin, std::int64_t end) {
+    const FileTensor& tensor = tensors[block.tensor];
+    FileRun run{.tensor = block.tensor};
+    if (transposed) {
+      run.stride = width;
+      run.count = block.rows;
+      for (std::int64_t c = begin; c < end; ++c) {
+        run.element = (block.col + c) * tensor.rows + block.row;
+        run.local = block.local + c;
+        visit(run);
+      }
+      return;
+    }
+    const bool joined = end - begin == tensor.cols;  // whole rows lie one after another
+    run.count = joined ? block.rows * tensor.cols : end - begin;
+    for (std::int64_t r = 0; r < (joined ? 1 : block.rows); ++r) {
+      run.element = (block.row + r) * tensor.cols + block.col + begin;
+      run.local = block.local + r * width + begin;
+      visit(run);
+    }
+  };
+  // The file tensor and place of the row that starts at local element `at`; rows 0: padding.
+  const auto row_at = [&](std::int64_t at) {
+    RowBlock block{.local = at, .rows = 0};
+    const std::int64_t element = whole_element(model, plan, place, coordinate, at);
+    if (element < 0) return block;
+    const std::int64_t row = element / whole.cols;
+    while (row >= tensors[block.tensor].row_begin + tensors[block.tensor].rows) ++block.tensor;
+    block.row = row - tensors[block.tensor].row_begin;
+    block.col = element % whole.cols;
+    block.rows = 1;
+    return block;
+  };
+  RowBlock open{.rows = 0};
+  const auto close = [&] {
+    if (open.rows > 0) emit(open, 0, width);
+    open.rows = 0;
+  };
+  for (std::int64_t at = first; at < last;) {
+    const std::int64_t row_begin = at / width * width, row_end = row_begin + width;
+    const std::int64_t begin = at - row_begin, end = std::min(last, row_end) - row_begin;
+    const RowBlock row = row_at(row_begin);
+    const bool full = row.rows > 0 && begin == 0 && end == width;
+    const bool goes_on = full && open.rows > 0 && open.tensor == row.tensor &&
+                         open.row + open.rows == row.row && open.col == row.col;
+    if (goes_on) {
+      ++open.rows;
+    } else {
+      close();
+      if (full) {
+        open = row;
+      } else if (row.rows > 0) {
+        emit(row, begin, end);
+      }
+    }
+    at = row_begin + end;
+  }
+  close();
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's tensors as Hugging Face's files have them: names, shapes, and which element is which.
+//
+// Ours are [out, in], with q, k, v and gate, up in one. GPT-2's files keep its four products the
+// other way round (Conv1D, [in, out]) under names without `transformer.` where the table is tied;
+// Llama's, Mistral's and Qwen2's keep q_proj, k_proj, v_proj, gate_proj and up_proj apart. Other
+// families have our own names and layout: their files are read again by us alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/weights/parameters.h"
+
+namespace rehearse::exec {
+
+// Rows [row_begin, row_begin + rows) of a whole tensor (whole_shape()), as one tensor of a file.
+struct FileTensor {
+  std::string name;
+  std::vector<std::int64_t>
+      shape{};  // of the file: (rows, cols), (cols, rows) transposed, or (rows)
+  std::int64_t row_begin = 0, rows = 0, cols = 1;
+  bool transposed = false;
+};
+std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
+                                     const TensorPlace& place);
+
+// What stands before a base model's names in files of the model with its head; may be left out.
+std::string_view file_prefix(const Transformer& model);
+// Whether files may carry it though it is no parameter: causal masks, rotary frequencies, and the
+// head of a tied table.
+bool is_buffer(const Transformer& model, std::string_view name);
+
+// `count` elements of file tensor number `tensor` from `element` on are the local elements `local`,
+// `local + stride`, ... of one rank's part.
+struct FileRun {
+  std::size_t tensor = 0;
+  std::int64_t element = 0, local = 0, stride = 1, count = 0;
+};
+// The local elements [first, last) of tp rank `coordinate`, but for the vocabulary's padding.
+void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                  const std::vector<FileTensor>& tensors, std::int32_t coordinate,
+                  std::int64_t first, std::int64_t last,
+                  const std::function<void(const FileRun&)>& visit);
+
+}  // namespace rehearse::exec

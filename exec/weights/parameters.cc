@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/weights/parameters.h"
+
+#include <algorithm>
+#include <map>
+
+#include "schedules/passes/draft.h"
+
+namespace rehearse::exec {
+namespace {
+
+// Roles of segment_parameters() in Hugging Face's words, by family.
+std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::int32_t layer,
+                              std::string_view role) {
+  const bool gpt2 = model.model_type == "gpt2";
+  static const std::map<std::string, std::string, std::less<>> kGpt2{
+      {"table.weight", "wte.weight"},
+      {"positions.weight", "wpe.weight"},
+      {"norm1.weight", "ln_1.weight"},
+      {"norm1.bias", "ln_1.bias"},
+      {"qkv.weight", "attn.c_attn.weight"},
+      {"qkv.bias", "attn.c_attn.bias"},
+      {"projection.weight", "attn.c_proj.weight"},
+      {"projection.bias", "attn.c_proj.bias"},
+      {"norm2.weight", "ln_2.weight"},
+      {"norm2.bias", "ln_2.bias"},
+      {"up.weight", "mlp.c_fc.weight"},
+      {"up.bias", "mlp.c_fc.bias"},
+      {"down.weight", "mlp.c_proj.weight"},
+      {"down.bias", "mlp.c_proj.bias"},
+      {"final_norm.weight", "ln_f.weight"},
+      {"final_norm.bias", "ln_f.bias"},
+      {"head.weight", "lm_head.weight"}};
+  static const std::map<std::string, std::string, std::less<>> kLlama{
+      {"table.weight", "model.embed_tokens.weight"},
+      {"norm1.weight", "input_layernorm.weight"},
+      {"qkv.weight", "self_attn.qkv_proj.weight"},
+      {"qkv.bias", "self_attn.qkv_proj.bias"},
+      {"projection.weight", "self_attn.o_proj.weight"},
+      {"projection.bias", "self_attn.o_proj.bias"},
+      {"norm2.weight", "post_attention_layernorm.weight"},
+      {"up.weight", "mlp.gate_up_proj.weight"},
+      {"up.bias", "mlp.gate_up_proj.bias"},
+      {"down.weight", "mlp.down_proj.weight"},
+      {"down.bias", "mlp.down_proj.bias"},
+      {"final_norm.weight", "model.norm.weight"},
+      {"head.weight", "lm_head.weight"}};
+  const auto& names = gpt2 ? kGpt2 : kLlama;
+  const auto at = names.find(role);
+  const std::string known = at == names.end() ? std::string(role) : at->second;
+  if (kind != SegmentKind::Layer) return known;
+  return (gpt2 ? "h." : "model.layers.") + std::to_string(layer) + '.' + known;
+}
+
+bool is_column_split(std::string_view role) {  // rows of the weight are split over tp
+  return role == "qkv.weight" || role == "up.weight" || role == "qkv.bias" || role == "up.bias";
+}
+
+}  // namespace
+
+std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
+                                       const Schedule& schedule) {
+  Draft draft{.model = model, .plan = plan};
+  draft.schedule.placement = schedule.placement;
+  draft.schedule.segments = schedule.segments;
+  make_buckets(draft);
+  std::vector<TensorPlace> places;
+  std::vector<std::int64_t> used(draft.schedule.buckets.size(), 0);
+  // Two passes over each bucket: what is partial over tp first.
+  for (const bool partial : {true, false}) {
+    for (Position position{0}; position.value < schedule.placement.positions; ++position.value) {
+      const auto& stages = draft.buckets_of[position.index()];
+      std::int32_t slot = 0;
+      std::int32_t table_slot = 0;
+      bool table_placed = false;
+      for (std::size_t stage = 0; stage < schedule.segments.size(); ++stage) {
+        for (std::size_t g = 0; g < schedule.segments[stage].size(); ++g) {
+          const SegmentInfo& segment = schedule.segments[stage][g];
+          const auto tensors = segment_parameters(model, plan, segment.kind, segment.layer);
+          const auto add = [&](const ParameterTensor& what, BucketId bucket, std::int32_t number,
+                               std::int32_t at) {
+            if (what.partial != partial) return;
+            std::int64_t& offset = used[bucket.index()];
+            places.push_back(
+                {.stage = {static_cast<std::int32_t>(stage)},
+                 .segment = static_cast<std::int32_t>(g),
+                 .tensor = number,
+                 .layer = segment.layer,
+                 .what = what,
+                 .bucket = bucket,
+                 .offset = offset,
+                 .slot = at,
+                 .name = hugging_face_name(model, segment.kind, segment.layer, what.name)});
+            offset += what.elements;
+          };
+          for (std::size_t k = 0; k < tensors.size(); ++k, ++slot) {
+            const bool tied_table = tensors[k].table && model.tied_embedding;
+            if (tied_table) table_slot = slot;
+            if (stages[stage].empty()) continue;  // the stage is elsewhere
+            const SegmentBuckets& of = stages[stage][g];
+            add(tensors[k], tied_table ? of.table : of.own, static_cast<std::int32_t>(k), slot);
+            table_placed = table_placed || tied_table;
+          }
+          const bool head_use = segment.kind == SegmentKind::Head && model.tied_embedding;
+          if (head_use && !stages[stage].empty() && !table_placed) {
+            const auto embedding = segment_parameters(model, plan, SegmentKind::Embedding, -1);
+            add(embedding[0], stages[stage][g].table, 0, table_slot);
+            if (!places.empty() && places.back().what.table) {
+              places.back().name =
+                  hugging_face_name(model, SegmentKind::Embedding, -1, "table.weight");
+            }
+          }
+        }
+      }
+    }
+  }
+  return places;
+}
+
+WholeShape whole_shape(const Transformer& model, const Plan&, const TensorPlace& place) {
+  const std::string_view role = place.what.name;
+  const std::int64_t h = model.hidden, d = model.head_dim;
+  const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * d;
+  const std::int64_t up = (model.mlp == MlpKind::Gated ? 2 : 1) * model.ffn_hidden;
+  if (role == "table.weight" || role == "head.weight") return {model.vocabulary, h};
+  if (role == "positions.weight") return {model.max_positions, h};
+  if (role == "qkv.weight") return {qkv, h};
+  if (role == "qkv.bias") return {qkv, 1};
+  if (role == "projection.weight") return {h, model.heads * d};
+  if (role == "up.weight") return {up, h};
+  if (role == "up.bias") return {up, 1};
+  if (role == "down.weight") return {h, model.ffn_hidden};
+  return {place.what.elements, 1};
+}
+
+std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                           std::int32_t coordinate, std::int64_t local) {
+  const std::string_view role = place.what.name;
+  const WholeShape whole = whole_shape(model, plan, place);
+  const std::int64_t t = plan.tensor_parallel, c = coordinate;
+  if (t == 1 && !place.what.table) return local;
+  if (place.what.table) {
+    const std::int64_t rows = plan.padded_vocabulary / t;
+    const std::int64_t row = c * rows + local / whole.cols;
+    return row < whole.rows ? row * whole.cols + local % whole.cols : -1;
+  }
+  if (role == "projection.weight" || role == "down.weight") {  // columns are split
+    const std::int64_t cols = whole.cols / t;
+    return local / cols * whole.cols + c * cols + local % cols;
+  }
+  if (!is_column_split(role)) return local;
+  const std::int64_t row = local / whole.cols, col = local % whole.cols;
+  // Blocks of rows that are split each for itself: q, k, v; gate and up.
+  std::int64_t blocks[3] = {whole.rows, 0, 0}, shares[3] = {whole.rows / t, 0, 0};
+  if (role.starts_with("qkv")) {
+    const std::int64_t d = model.head_dim;
+    const std::int64_t kv = std::max<std::int64_t>(model.kv_heads / t, 1) * d;
+    blocks[0] = model.heads * d;
+    blocks[1] = blocks[2] = model.kv_heads * d;
+    shares[0] = blocks[0] / t;
+    shares[1] = shares[2] = kv;
+  } else if (model.mlp == MlpKind::Gated) {
+    blocks[0] = blocks[1] = model.ffn_hidden;
+    shares[0] = shares[1] = model.ffn_hidden / t;
+  }
+  std::int64_t begin = 0, mine = row;
+  for (int b = 0; b < 3; ++b) {
+    if (mine < shares[b]) {
+      // Where key/value heads are fewer than t, several ranks hold the same ones.
+      const std::int64_t first =
+          shares[b] * t > blocks[b] ? c * blocks[b] / (t * shares[b]) * shares[b] : c * shares[b];
+      return (begin + first + mine) * whole.cols + col;
+    }
+    mine -= shares[b];
+    begin += blocks[b];
+  }
+  return -1;
+}
+
+std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                              std::int32_t coordinate) {
+  if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
+  const bool shares =
+      place.what.name.starts_with("qkv.") && coordinate % key_value_replicas(model, plan) != 0;
+  if (!shares) return place.what.elements;
+  const RankShape shape = rank_shape(model, plan);  // the queries' rows come first
+  return place.what.elements / shape.qkv * shape.heads * shape.head_dim;
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which parameter lies where: from (stage, segment, tensor) to a place in a rank's bucket, and from
+// a shard's element to the element of the whole tensor.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedules/body/sizes.h"
+#include "schedules/ir/schedule.h"
+
+namespace rehearse::exec {
+
+// One tensor as the ranks of one position hold it.
+struct TensorPlace {
+  Stage stage{};
+  std::int32_t segment = 0;  // in its stage
+  std::int32_t tensor = 0;   // in segment_parameters() of that segment
+  std::int32_t layer = -1;
+  ParameterTensor what;
+  BucketId bucket{};
+  std::int64_t offset = 0;  // in its bucket [elements]
+  std::int32_t slot = 0;    // its place in the vector of norms
+  std::string name;         // Hugging Face's: "h.0.attn.c_attn.weight", "model.norm.weight"
+};
+
+// Of all positions, in model order. A tied table has one place per position that uses it, all with
+// one slot and one name.
+std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
+                                       const Schedule& schedule);
+
+// Rows and columns of the whole tensor, [out, in] as PyTorch; a vector has cols = 1.
+struct WholeShape {
+  std::int64_t rows = 0, cols = 1;
+};
+WholeShape whole_shape(const Transformer& model, const Plan& plan, const TensorPlace& place);
+
+// Element of the whole tensor (row-major) that element `local` of tp rank `coordinate` is; -1: the
+// padding of the vocabulary.
+std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                           std::int32_t coordinate, std::int64_t local);
+
+// Leading elements that tp rank `coordinate` counts in the norm; the rest are counted elsewhere:
+// replicated tensors at coordinate 0, shared key/value heads at the first rank that holds them.
+std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+                              std::int32_t coordinate);
+
+}  // namespace rehearse::exec

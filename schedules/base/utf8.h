@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// UTF-8, byte by byte.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace rehearse {
+
+// Bytes of the character at the front of `text`; 0: none, or no UTF-8 (RFC 3629: no longer form
+// than needed, no surrogates, nothing above U+10FFFF).
+std::size_t utf8_length(std::string_view text);
+
+}  // namespace rehearse

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/body.h"
+
+#include "schedules/body/body_framework.h"
+#include "schedules/body/body_rehearse.h"
+
+namespace rehearse {
+
+Body make_body(const BodyShape& shape) {
+  return shape.plan->runtime == Runtime::Rehearse ? make_rehearse_body(shape)
+                                                  : make_framework_body(shape);
+}
+
+}  // namespace rehearse

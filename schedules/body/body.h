@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// L2: what is inside a compute op: the nodes of a segment kind and direction, as one template.
+//
+// A body is built once per distinct shape and shared by all ops that run it; an op over several
+// segments runs their bodies in order. Bodies differ by runtime: `rehearse` is what our executor
+// runs (tensors, slabs and workspace to the byte), `megatron` and `fsdp` are what those frameworks
+// launch (dropout kernels, unfused attention, unfused loss). Nodes hold counts, never times.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+enum class Direction : std::uint8_t { Forward, Backward, InputGradient, WeightGradient };
+
+enum class NodeKind : std::uint8_t {
+  Gemm,       // C[m,n] += A[m,k] B[k,n], `batch` times
+  Attention,  // fused (flash) core, forward; flops and bytes given, causal already counted
+  AttentionBackward,
+  Norm,
+  NormBackward,
+  Activation,
+  ActivationBackward,  // GELU, SwiGLU
+  Elementwise,         // residual adds, casts, transpositions, bias sums
+  Dropout,
+  Rope,
+  Softmax,  // unfused attention, both directions
+  Embedding,
+  EmbeddingBackward,
+  CrossEntropy,  // row maxima, sums, loss and gradient of logits
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  RingExchange,  // context parallel: K/V block to the next rank while attention runs
+};
+
+enum class NodePhase : std::uint8_t {
+  Main,       // F, or the I half of a backward
+  Weight,     // the W half
+  Recompute,  // a forward node run again inside the backward
+};
+enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
+
+// Of a compute op's kind.
+constexpr Direction direction_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::Backward:
+      return Direction::Backward;
+    case OpKind::InputGradient:
+      return Direction::InputGradient;
+    case OpKind::WeightGradient:
+      return Direction::WeightGradient;
+    default:
+      return Direction::Forward;
+  }
+}
+// The op that a node amounts to; RingExchange: Send; Forward: no collective.
+constexpr OpKind collective_kind(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::AllReduce:
+      return OpKind::AllReduce;
+    case NodeKind::AllGather:
+      return OpKind::AllGather;
+    case NodeKind::ReduceScatter:
+      return OpKind::ReduceScatter;
+    case NodeKind::AllToAll:
+      return OpKind::AllToAll;
+    case NodeKind::RingExchange:
+      return OpKind::Send;
+    default:
+      return OpKind::Forward;
+  }
+}
+
+struct Node {
+  NodeKind kind{};
+  NodePhase phase = NodePhase::Main;
+  GemmRole role = GemmRole::None;
+  Axis axis = Axis::Tensor;  // collectives: over which axis of the mesh
+  bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
+  bool overlapped = false;   // collective that the runtime hides behind its neighbours
+  bool chunked = false;      // it is cut in pieces, each beside a piece of its product
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
+  double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run
+  std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
+  std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)
+  // Attention in parts, one per block of keys: the last tensor that it reads.
+  std::int32_t step = -1;                   // steps that they came round the ring; -1: no parts
+  std::int32_t slice = -1;                  // the earlier slice whose keys they are; -1: the own
+  bool first = false;                       // of the parts
+  std::int32_t launches = 1;                // kernels the host issues
+  std::string_view name;                    // static text: "gemm qkv + bias"
+  std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
+};
+
+enum class TensorHome : std::uint8_t {
+  Input,
+  Output,
+  OutputGradient,
+  InputGradient,
+  SavedForInput,
+  SavedForWeight,
+  LeftForWeight,
+  Workspace,
+  Parameter,
+  Gradient,
+  Tokens,
+  Loss,
+  KeyValueGradient,  // of a sliced sequence: dK, dV, to which later slices add
+};
+struct BodyTensor {
+  std::string_view name;
+  TensorHome home{};
+  std::int64_t bytes = 0;
+  std::int64_t offset = -1;  // inside its slab or workspace, multiples of 256
+  std::int32_t slice = -1;   // in the slab of an earlier slice, where the op's own lies in its own
+};
+
+struct Body {
+  SegmentKind segment{};
+  Direction direction{};
+  std::vector<Node> nodes;
+  std::vector<BodyTensor> tensors;
+  // Slabs [B].
+  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;
+  std::int64_t key_value_gradient = 0;
+  std::int64_t workspace = 0;    // [B]
+  bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)
+  double flops() const;          // of all Gemm and Attention nodes
+};
+
+// Shape of a body: equal shapes give equal bodies.
+struct BodyShape {
+  SegmentKind segment{};
+  bool experts = false;  // a layer with experts
+  Direction direction{};
+  std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
+  const Transformer* model = nullptr;  // REQUIRES: outlives the call
+  const Plan* plan = nullptr;
+};
+
+// The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc,
+// body_framework.cc).
+Body make_body(const BodyShape& shape);
+
+}  // namespace rehearse

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/body_builder.h"
+
+#include <algorithm>
+
+#include "schedules/body/arena.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse {
+namespace {
+
+// Tensors of one slab at fixed offsets, in the order in which they were declared.
+std::int64_t pack(std::vector<BodyTensor>& tensors, TensorHome home) {
+  std::int64_t bytes = 0;
+  for (BodyTensor& tensor : tensors) {
+    if (tensor.home != home || tensor.slice >= 0) continue;
+    tensor.offset = bytes;
+    bytes += aligned(tensor.bytes);
+  }
+  return bytes;
+}
+
+// The workspace of a body: one arena over its nodes, by the code that plans the rank's arena.
+std::int64_t plan_workspace(Body& body) {
+  std::vector<ArenaBlock> blocks;
+  std::vector<std::size_t> owner;
+  for (std::size_t i = 0; i < body.tensors.size(); ++i) {
+    if (body.tensors[i].home != TensorHome::Workspace) continue;
+    std::int32_t first = -1, last = -1;
+    for (std::size_t n = 0; n < body.nodes.size(); ++n) {
+      const auto uses = [&](const std::vector<std::int16_t>& list) {
+        return std::find(list.begin(), list.end(), static_cast<std::int16_t>(i)) != list.end();
+      };
+      if (!uses(body.nodes[n].reads) && !uses(body.nodes[n].writes)) continue;
+      if (first < 0) first = static_cast<std::int32_t>(n);
+      last = static_cast<std::int32_t>(n);
+    }
+    if (first < 0) continue;  // belongs to the other half of a split backward
+    blocks.push_back({body.tensors[i].bytes, first, last});
+    owner.push_back(i);
+  }
+  const ArenaPlan plan = plan_arena(blocks);
+  for (std::size_t b = 0; b < owner.size(); ++b) body.tensors[owner[b]].offset = plan.offset[b];
+  return plan.bytes;
+}
+
+}  // namespace
+
+double Body::flops() const {
+  double sum = 0;
+  for (const Node& node : nodes) sum += node.flops;
+  return sum;
+}
+
+BodyBuilder::BodyBuilder(SegmentKind segment, Direction direction) {
+  body_.segment = segment;
+  body_.direction = direction;
+}
+
+BodyBuilder::T BodyBuilder::tensor(std::string_view name, TensorHome home, std::int64_t bytes) {
+  body_.tensors.push_back({name, home, bytes});
+  return static_cast<T>(body_.tensors.size() - 1);
+}
+
+BodyBuilder::T BodyBuilder::earlier(std::string_view name, T own, std::int32_t slice,
+                                    std::int64_t bytes) {
+  const T made = tensor(name, body_.tensors[static_cast<std::size_t>(own)].home, bytes);
+  body_.tensors.back().slice = slice;
+  earlier_.emplace_back(made, own);
+  return made;
+}
+
+Node& BodyBuilder::node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
+                        std::initializer_list<T> writes, NodePhase phase) {
+  Node node{.kind = kind, .phase = phase, .name = name};
+  const auto add = [&](std::initializer_list<T> list, std::vector<std::int16_t>& to) {
+    for (const T tensor : list) {
+      if (tensor == kNone) continue;
+      to.push_back(tensor);
+      node.bytes += body_.tensors[static_cast<std::size_t>(tensor)].bytes;
+    }
+  };
+  add(reads, node.reads);
+  add(writes, node.writes);
+  body_.nodes.push_back(std::move(node));
+  return body_.nodes.back();
+}
+
+Node& BodyBuilder::gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n,
+                        std::int64_t k, std::initializer_list<T> reads,
+                        std::initializer_list<T> writes, NodePhase phase) {
+  Node& added = node(NodeKind::Gemm, name, reads, writes, phase);
+  added.role = role;
+  added.m = m;
+  added.n = n;
+  added.k = k;
+  added.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  return added;
+}
+
+Node& BodyBuilder::collective(NodeKind kind, std::string_view name, std::int64_t bytes, T in, T out,
+                              NodePhase phase) {
+  Node& added = node(kind, name, {in}, {out}, phase);
+  added.bytes = bytes;
+  added.axis = Axis::Tensor;
+  return added;
+}
+
+Body BodyBuilder::finish() {
+  if (body_.direction == Direction::InputGradient || body_.direction == Direction::WeightGradient) {
+    const bool weight = body_.direction == Direction::WeightGradient;
+    std::erase_if(body_.nodes,
+                  [&](const Node& n) { return (n.phase == NodePhase::Weight) != weight; });
+    body_.reads_parameters = body_.reads_parameters && !weight;
+  }
+  body_.saved_for_input = pack(body_.tensors, TensorHome::SavedForInput);
+  body_.saved_for_weight = pack(body_.tensors, TensorHome::SavedForWeight);
+  body_.left_for_weight = pack(body_.tensors, TensorHome::LeftForWeight);
+  body_.key_value_gradient = pack(body_.tensors, TensorHome::KeyValueGradient);
+  for (const auto& [tensor, own] : earlier_) {
+    body_.tensors[static_cast<std::size_t>(tensor)].offset =
+        body_.tensors[static_cast<std::size_t>(own)].offset;
+  }
+  body_.workspace = plan_workspace(body_);
+  if (body_.segment == SegmentKind::Embedding && body_.direction != Direction::Forward) {
+    body_.reads_parameters = false;
+  }
+  return std::move(body_);
+}
+
+}  // namespace rehearse

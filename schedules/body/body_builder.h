@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assembles a Body: tensors and nodes in order, then slabs and workspace planned from their uses.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "schedules/body/body.h"
+
+namespace rehearse {
+
+class BodyBuilder {
+ public:
+  using T = std::int16_t;  // index of a tensor; kNone: absent (left out of reads and writes)
+  static constexpr T kNone = -1;
+
+  BodyBuilder(SegmentKind segment, Direction direction);
+
+  T tensor(std::string_view name, TensorHome home, std::int64_t bytes);
+  // What lies in the slab of an earlier slice where `own` lies in that of the op's; of it, `bytes`.
+  T earlier(std::string_view name, T own, std::int32_t slice, std::int64_t bytes);
+  // A memory-bound node: its bytes are those of what it reads and writes.
+  Node& node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
+             std::initializer_list<T> writes, NodePhase phase = NodePhase::Main);
+  // C[m,n] += A[m,k] B[k,n]
+  Node& gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+             std::initializer_list<T> reads, std::initializer_list<T> writes,
+             NodePhase phase = NodePhase::Main);
+  Node& collective(NodeKind kind, std::string_view name, std::int64_t bytes, T in, T out,
+                   NodePhase phase = NodePhase::Main);
+  bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
+
+  // Keeps the nodes of the direction's half, plans slabs and workspace.
+  Body finish();
+
+ private:
+  Body body_;
+  std::vector<std::pair<T, T>> earlier_;  // tensor, own
+};
+
+}  // namespace rehearse

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/body_framework.h"
+
+#include <algorithm>
+
+#include "schedules/body/framework_nodes.h"
+
+namespace rehearse {
+namespace {
+
+using K = NodeKind;
+using P = NodePhase;
+
+std::vector<Node> embedding_forward(FrameworkNodes b) {
+  b.add(K::Embedding, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
+  b.reduce_output(Hiding::Exposed);
+  if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
+  return b.take();
+}
+
+std::vector<Node> embedding_backward(FrameworkNodes b) {
+  if (b.plan.dropout > 0) {
+    b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
+  }
+  b.gather_input(Hiding::Exposed, P::Weight);
+  b.add(K::EmbeddingBackward, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
+        P::Weight, 3);
+  return b.take();
+}
+
+// Bytes per logit. Megatron's vocabulary-parallel loss works on one fp32 copy in place; PyTorch's
+// eager loss keeps 16-bit logits, an fp32 copy and the log-softmax apart.
+struct LossBytes {
+  std::int64_t forward = 0, backward = 0;
+};
+LossBytes loss_bytes(const Plan& plan) {
+  return plan.runtime == Runtime::Fsdp ? LossBytes{14, 10} : LossBytes{10, 6};
+}
+
+std::vector<Node> head_forward(FrameworkNodes b) {
+  const RankShape& s = b.s;
+  b.add(K::Norm, "final norm", 4 * b.local_elements());
+  b.gather_input(Hiding::Exposed);
+  b.gemm("gemm logits", GemmRole::Forward, s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
+  b.add(K::CrossEntropy, "cross entropy", loss_bytes(b.plan).forward * s.tokens * s.vocabulary,
+        P::Main, 8);
+  const std::int64_t row = 4 * s.tokens;  // one fp32 per token
+  b.collective(K::AllReduce, "row maxima; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::AllReduce, "row sums; all_reduce tp", row, Hiding::Exposed);
+  return b.take();
+}
+
+std::vector<Node> head_backward(FrameworkNodes b) {
+  const RankShape& s = b.s;
+  b.add(K::CrossEntropy, "cross entropy backward",
+        loss_bytes(b.plan).backward * s.tokens * s.vocabulary, P::Main, 4);
+  b.gather_input(Hiding::Plain, P::Weight);
+  b.gemm("gemm d_logits input", GemmRole::InputGradient, s.tokens, s.hidden, s.vocabulary, P::Main,
+         1, false);
+  b.reduce_output(Hiding::Plain);
+  b.gemm("gemm d_logits table", GemmRole::WeightGradient, s.hidden, s.vocabulary, s.tokens,
+         P::Weight, 1, false);
+  if (b.plan.runtime != Runtime::Fsdp) {
+    b.add(K::Elementwise, "accumulate gradient", 4 * s.hidden * s.vocabulary, P::Weight);
+  }
+  b.add(K::NormBackward, "final norm backward", 8 * b.local_elements());
+  return b.take();
+}
+
+std::vector<Node> nodes_of(const BodyShape& shape) {
+  const FrameworkNodes nodes(*shape.model, *shape.plan);
+  const bool forward = shape.direction == Direction::Forward;
+  switch (shape.segment) {
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(nodes) : embedding_backward(nodes);
+    case SegmentKind::Layer:
+      return forward ? framework_layer_forward(nodes, shape.experts)
+                     : framework_layer_backward(nodes, shape.experts);
+    case SegmentKind::Head:
+      return forward ? head_forward(nodes) : head_backward(nodes);
+  }
+  return {};
+}
+
+// Parameters of one FSDP unit on this rank before it is sharded.
+std::int64_t unit_parameters(const BodyShape& shape) {
+  const Transformer& model = *shape.model;
+  std::int64_t layer = 0;
+  if (shape.segment == SegmentKind::Layer) {
+    while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
+  }
+  std::int64_t sum = 0;
+  for (const ParameterTensor& tensor :
+       segment_parameters(model, *shape.plan, shape.segment, layer)) {
+    sum += tensor.elements;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Body make_framework_body(const BodyShape& shape) {
+  Body body{.segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(shape)};
+  const bool backward = shape.direction != Direction::Forward;
+  if (backward && shape.plan->runtime == Runtime::Fsdp) {
+    // FSDP reduces in fp32: gradients are cast and copied into the communication buffer.
+    body.nodes.push_back({.kind = K::Elementwise,
+                          .phase = P::Weight,
+                          .bytes = 6 * unit_parameters(shape),
+                          .launches = shape.segment == SegmentKind::Layer ? 13 : 2,
+                          .name = "cast gradients for reduction"});
+  }
+  if (shape.direction == Direction::InputGradient) {
+    std::erase_if(body.nodes, [](const Node& n) { return n.phase == P::Weight; });
+  } else if (shape.direction == Direction::WeightGradient) {
+    std::erase_if(body.nodes, [](const Node& n) { return n.phase != P::Weight; });
+  }
+  body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
+                            (backward && shape.segment == SegmentKind::Embedding));
+  return body;
+}
+
+// 4 + 4 + 4 + 4 read, 4 + 4 + 4 + 2 written; FSDP's fp32 shard is its own master and the 16-bit
+// copy is made by the next gather.
+std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
+  // Our fp32: gradient, parameter and moments in, the last three out; else the master copy too.
+  if (plan.runtime == Runtime::Rehearse && plan.precision.compute == ComputeType::Fp32) return 28;
+  return plan.runtime == Runtime::Fsdp ? 26 : 30;
+}
+std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
+  return 4;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// What our executor runs inside a compute op. One function per segment kind and direction; a split
+// backward runs the nodes of its half (NodePhase), what was gathered over tp is gathered again in
+// W.
+#include "schedules/body/body_rehearse.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "schedules/body/body_builder.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse {
+namespace {
+
+using T = BodyBuilder::T;
+using H = TensorHome;
+using K = NodeKind;
+constexpr T kNone = BodyBuilder::kNone;
+
+struct Context {
+  const Transformer& model;
+  const Plan& plan;
+  RankShape s;
+  Direction direction;
+  std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
+  std::int64_t activation = 0;  // bytes of (local, hidden)
+  std::int64_t gathered = 0;    // bytes of (tokens, hidden)
+  std::int64_t statistics = 0;  // bytes of a norm's saved statistics, fp32
+  bool split = false;           // I or W instead of B
+};
+
+Context context_of(const BodyShape& shape) {
+  Context c{.model = *shape.model,
+            .plan = *shape.plan,
+            .s = rank_shape(*shape.model, *shape.plan),
+            .direction = shape.direction,
+            .slice = shape.plan->sequence_slices > 1 ? shape.slice : -1};
+  c.activation = c.s.element * c.s.local * c.s.hidden;
+  c.gathered = c.s.element * c.s.tokens * c.s.hidden;
+  c.statistics = 4 * c.s.local * (c.model.norm == NormKind::LayerNorm ? 2 : 1);
+  c.split =
+      shape.direction == Direction::InputGradient || shape.direction == Direction::WeightGradient;
+  return c;
+}
+
+// FLOPs of the causal attention core, forward: half of 4 s^2 d per head and sample.
+double attention_flops(const Context& c) {
+  const double sequence = static_cast<double>(c.plan.sequence_length);
+  return 2.0 * static_cast<double>(c.s.tokens) * sequence * static_cast<double>(c.s.heads) *
+         static_cast<double>(c.s.head_dim);
+}
+
+// Sum over the tp ranks of a row-parallel product: (tokens, hidden) partial -> (local, hidden).
+void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase = NodePhase::Main) {
+  if (c.s.tensor == 1) return;
+  b.collective(c.s.gather ? K::ReduceScatter : K::AllReduce,
+               c.s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, partial, partial,
+               phase);
+}
+
+// (local, hidden) -> (tokens, hidden): a gather under sequence parallelism, else the tensor itself.
+T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name,
+               NodePhase phase = NodePhase::Main) {
+  if (!c.s.gather) return local;
+  const T whole = b.tensor(name, H::Workspace, c.gathered);
+  b.collective(K::AllGather, "all_gather tp", c.gathered, local, whole, phase);
+  return whole;
+}
+
+bool keeps_qkv(const Context& c) {
+  return c.plan.sequence_slices > 1;
+}
+
+struct LayerTensors {
+  T x, y1, st1, qkv, o, lse, x1, y2, st2, u, g;
+};
+
+// Where the tensors that a layer's forward makes live, seen from `direction`.
+LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
+  const RankShape& s = c.s;
+  const RecomputeMode mode = c.plan.recompute;
+  const bool full = mode == RecomputeMode::Full;
+  // Recomputed in I and needed by a later W: left for it. In F under full recomputation: workspace.
+  const bool later = c.split && full;
+  const H for_input = full ? H::Workspace : H::SavedForInput;
+  const H for_weight = !full ? H::SavedForWeight : later ? H::LeftForWeight : H::Workspace;
+  const H output = mode == RecomputeMode::None ? H::SavedForWeight
+                   : c.split                   ? H::LeftForWeight
+                                               : H::Workspace;
+  LayerTensors t{};
+  t.x = b.tensor("x", H::Input, c.activation);
+  t.y1 = b.tensor("y1", for_weight, c.activation);
+  t.st1 = b.tensor("st1", for_input, c.statistics);
+  // Later slices read the keys and values, so they are kept whatever is recomputed.
+  t.qkv =
+      b.tensor("qkv", keeps_qkv(c) ? H::SavedForInput : for_input, s.element * s.tokens * s.qkv);
+  t.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
+  t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForInput : H::Workspace,
+                   4 * s.heads * s.tokens);
+  t.x1 = b.tensor("x1", for_input, c.activation);
+  t.y2 = b.tensor("y2", for_weight, c.activation);
+  t.st2 = b.tensor("st2", for_input, c.statistics);
+  t.u = b.tensor("u", for_input, s.element * s.tokens * s.up);
+  t.g = b.tensor("g", for_weight, s.element * s.tokens * s.ffn);
+  return t;
+}
+
+// The attention core in parts: a rank's queries meet the keys of one block at a time, what the
+// parts give is merged by log-sum-exp. Blocks are the rank's own keys and, round the ring, those of
+// the others (Liu et al. 2023, arXiv 2310.01889), of the op's slice and of every slice before it
+// (Li et al. 2021, TeraPipe). Each of the c ranks holds chunks i and 2c - 1 - i of every slice, so
+// that each step has equal work under the causal mask. Nothing hides the shifts: the cursor runs
+// node by node.
+class AttentionParts {
+ public:
+  AttentionParts(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase)
+      : b_(b),
+        c_(c),
+        t_(t),
+        phase_(phase),
+        kv_(c.s.tokens * 2 * c.s.kv_heads * c.s.head_dim),
+        queries_(c.s.tokens * c.s.heads * c.s.head_dim) {}
+
+  // The own block comes first: no row is without keys.
+  void forward() {
+    const T sum = b_.tensor("o sum", H::Workspace, 4 * queries_);
+    if (ring()) make_blocks();
+    for (std::int32_t slice = -1; slice < std::max(c_.slice, 0); ++slice) {
+      const T own = keys(slice);
+      meet(own, sum, 0, slice);
+      if (!ring()) continue;
+      b_.node(K::Elementwise, "pack k, v", {own}, {block_}, phase_);
+      for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+        shift_keys();
+        meet(block_, sum, step, slice);
+      }
+    }
+    b_.node(K::Elementwise, "store o", {sum}, {t_.o}, phase_);
+  }
+
+  // K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds:
+  // they arrive at home after c - 1 shifts, where the own part comes last. Slices come in reverse:
+  // each adds to dK, dV of all before it, and finds its own with what the later ones have added.
+  void backward(T d_o, T dqkv, T delta) {
+    const T sum = b_.tensor("dq sum", H::Workspace, 4 * queries_);
+    const T kept = c_.slice < 0 ? kNone : b_.tensor("dkv", H::KeyValueGradient, 4 * kv_);
+    if (ring()) {
+      make_blocks();
+      d_block_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
+      d_next_ = b_.tensor("dkv ring", H::Workspace, 4 * kv_);
+    }
+    const auto slice_backward = [&](std::int32_t slice) {
+      const T own = keys(slice);
+      T home = slice < 0 ? kept : b_.earlier("dkv of an earlier slice", kept, slice, 4 * kv_);
+      if (ring()) {
+        b_.node(K::Elementwise, "pack k, v", {own}, {block_});
+        for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
+          shift_keys();
+          if (step > 1) shift_gradients();
+          meet_backward(d_o, block_, {sum, d_block_, delta}, step, slice);
+        }
+        shift_gradients();
+        if (home == kNone) {
+          home = d_block_;
+        } else {
+          b_.node(K::Elementwise, "add dk, dv", {d_block_}, {home});
+        }
+      }
+      meet_backward(d_o, own, {sum, home, delta}, 0, slice);
+      return home;
+    };
+    for (std::int32_t slice = 0; slice < c_.slice; ++slice) slice_backward(slice);
+    const T dkv = slice_backward(-1);
+    b_.node(K::Elementwise, "store dq, dk, dv", {sum, dkv}, {dqkv});
+  }
+
+ private:
+  bool ring() const { return c_.plan.context_parallel > 1; }
+  void make_blocks() {
+    block_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
+    next_ = b_.tensor("kv ring", H::Workspace, c_.s.element * kv_);
+  }
+  // What holds this rank's keys and values of a slice; -1: the op's own.
+  T keys(std::int32_t slice) {
+    if (slice < 0) return t_.qkv;
+    return b_.earlier("k, v of an earlier slice", t_.qkv, slice, c_.s.element * kv_);
+  }
+
+  void shift(std::string_view name, T& from, T& to, std::int64_t bytes) {
+    b_.collective(K::RingExchange, name, bytes, from, to, phase_).axis = Axis::Context;
+    std::swap(from, to);
+  }
+  void shift_keys() { shift("ring exchange cp k, v", block_, next_, c_.s.element * kv_); }
+  void shift_gradients() { shift("ring exchange cp dk, dv", d_block_, d_next_, 4 * kv_); }
+
+  void meet(T block, T sum, std::int32_t step, std::int32_t slice) {
+    const std::string_view name = slice >= 0  ? "attention (earlier slice)"
+                                  : step == 0 ? "attention (causal, own block)"
+                                              : "attention (block of the ring)";
+    part(b_.node(K::Attention, name, {t_.qkv, other(block)}, {sum, t_.lse}, phase_), step, slice);
+  }
+  void meet_backward(T d_o, T block, std::initializer_list<T> writes, std::int32_t step,
+                     std::int32_t slice) {
+    const std::string_view name = slice >= 0  ? "attention backward (earlier slice)"
+                                  : step == 0 ? "attention backward (own block)"
+                                              : "attention backward (block of the ring)";
+    part(b_.node(K::AttentionBackward, name, {d_o, t_.o, t_.lse, t_.qkv, other(block)}, writes),
+         step, slice);
+  }
+  // The own keys are read with the queries.
+  T other(T block) const { return block == t_.qkv ? kNone : block; }
+  void part(Node& node, std::int32_t step, std::int32_t slice) {
+    node.step = step;
+    node.slice = slice;
+    node.first = std::exchange(first_, false);
+    node.flops = (node.kind == K::Attention ? 1 : 2.5) *  // 2 products forward, 5 backward
+                 attention_flops(c_) / c_.plan.context_parallel;
+    // A slice's own blocks are half of the square that it has in common with an earlier slice.
+    if (c_.slice >= 0) node.flops *= (slice < 0 ? 1.0 : 2.0) / c_.plan.sequence_slices;
+    node.parallel = c_.s.heads * ((c_.s.tokens + 127) / 128);
+  }
+
+  BodyBuilder& b_;
+  const Context& c_;
+  const LayerTensors& t_;
+  NodePhase phase_;
+  std::int64_t kv_, queries_;                                          // elements of k and v, of q
+  T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;  // going round the ring
+  bool first_ = true;
+};
+
+bool in_parts(const Context& c) {
+  return c.plan.context_parallel > 1 || c.slice >= 0;
+}
+
+void attention_forward(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  if (in_parts(c)) return AttentionParts(b, c, t, phase).forward();
+  Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
+  core.flops = attention_flops(c);
+  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+}
+
+void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T d_o, T dqkv,
+                        T delta) {
+  if (in_parts(c)) return AttentionParts(b, c, t, NodePhase::Main).backward(d_o, dqkv, delta);
+  Node& core =
+      b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse}, {dqkv, delta});
+  core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
+  core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
+}
+
+// Nodes 0 ... of the forward up to the input of the last product (recomputation stops there).
+void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase);
+  if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
+    const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
+    b.gemm("gemm qkv + bias", GemmRole::Forward, s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
+    if (c.model.positions == PositionKind::Rope) {
+      b.node(K::Rope, "rope", {t.qkv}, {t.qkv}, phase);
+    }
+  }
+  attention_forward(b, c, t, phase);
+  const T z = b.tensor("z", H::Workspace, c.gathered);
+  b.gemm("gemm proj", GemmRole::Forward, s.tokens, s.hidden, s.heads * s.head_dim, {t.o}, {z},
+         phase);
+  reduce_output(b, c, z, phase);
+  b.node(K::Elementwise, "add residual + bias", {t.x, z}, {t.x1}, phase);
+  b.node(K::Norm, "norm2", {t.x1}, {t.y2, t.st2}, phase);
+  const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
+  b.gemm("gemm fc1 + bias", GemmRole::Forward, s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
+  b.node(K::Activation, c.model.mlp == MlpKind::Gated ? "swiglu" : "gelu", {t.u}, {t.g}, phase);
+}
+
+Body layer_forward(const Context& c) {
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  const T out = b.tensor("out", H::Output, c.activation);
+  layer_forward_front(b, c, t, NodePhase::Main);
+  const T q = b.tensor("q", H::Workspace, c.gathered);
+  b.gemm("gemm fc2", GemmRole::Forward, c.s.tokens, c.s.hidden, c.s.ffn, {t.g}, {q});
+  reduce_output(b, c, q);
+  b.node(K::Elementwise, "add residual + bias", {t.x1, q}, {out});
+  return b.finish();
+}
+
+// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part.
+// All heads are summed over tp, every rank bringing its own among zeros, and then each has the
+// whole of its own: the weights' gradients come out equal on the ranks that share a head.
+void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
+  const std::int64_t bytes = c.s.element * c.s.tokens * 2 * c.model.kv_heads * c.s.head_dim;
+  const NodePhase W = NodePhase::Weight;
+  const T all = b.tensor("dkv of all heads", H::Workspace, bytes);
+  b.node(K::Elementwise, "spread dk, dv", {dqkv}, {all}, W);
+  b.collective(K::AllReduce, "all_reduce tp dk, dv", bytes, all, all, W);
+  b.node(K::Elementwise, "take dk, dv", {all}, {dqkv}, W);
+}
+
+Body layer_backward(const Context& c) {
+  const RankShape& s = c.s;
+  const NodePhase W = NodePhase::Weight;
+  const bool weight = c.direction == Direction::WeightGradient;
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  const H keep = c.split ? H::LeftForWeight : H::Workspace;
+  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
+  const T du = b.tensor("du", keep, s.element * s.tokens * s.up);
+  const T dx1 = b.tensor("dx1", keep, c.activation);
+  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+
+  if (c.plan.recompute == RecomputeMode::Full) {
+    layer_forward_front(b, c, t, NodePhase::Recompute);
+  } else if (c.plan.recompute == RecomputeMode::Selective) {
+    attention_forward(b, c, t, NodePhase::Recompute);
+  }
+  // MLP. A split backward gathers dout and dx1 twice: once for I, once for W.
+  const T D = gather_input(b, c, dout, "D");
+  const T Dw = weight ? gather_input(b, c, dout, "D", W) : D;
+  // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
+  T dg = du;
+  if (c.model.mlp == MlpKind::Gated) {
+    dg = b.tensor("dg", H::Workspace, s.element * s.tokens * s.ffn);
+  }
+  b.gemm("gemm d_fc2 input", GemmRole::InputGradient, s.tokens, s.ffn, s.hidden, {D}, {dg});
+  b.gemm("gemm d_fc2 weight, bias", GemmRole::WeightGradient, s.ffn, s.hidden, s.tokens,
+         {Dw, t.g, dout}, {}, W);
+  b.node(K::ActivationBackward, c.model.mlp == MlpKind::Gated ? "swiglu backward" : "gelu backward",
+         {dg, t.u}, {du});
+  const T Y2 = gather_input(b, c, t.y2, "Y2", W);
+  b.gemm("gemm d_fc1 weight, bias", GemmRole::WeightGradient, s.hidden, s.up, s.tokens, {du, Y2},
+         {}, W);
+  const T e2 = b.tensor("e2", H::Workspace, c.gathered);
+  b.gemm("gemm d_fc1 input", GemmRole::InputGradient, s.tokens, s.hidden, s.up, {du}, {e2});
+  reduce_output(b, c, e2);
+  b.node(K::NormBackward, "norm2 backward + residual", {e2, t.x1, t.st2, dout}, {dx1});
+  // Attention.
+  const T D1 = gather_input(b, c, dx1, "D1");
+  const T D1w = weight ? gather_input(b, c, dx1, "D1", W) : D1;
+  const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.head_dim);
+  b.gemm("gemm d_proj input", GemmRole::InputGradient, s.tokens, s.heads * s.head_dim, s.hidden,
+         {D1}, {d_o});
+  b.gemm("gemm d_proj weight, bias", GemmRole::WeightGradient, s.heads * s.head_dim, s.hidden,
+         s.tokens, {D1w, t.o, dx1}, {}, W);
+  const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
+  attention_backward(b, c, t, d_o, dqkv, rs);
+  if (c.model.positions == PositionKind::Rope) {
+    b.node(K::Rope, "rope backward", {dqkv}, {dqkv});
+  }
+  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
+  const auto input = [&] {
+    b.gemm("gemm d_qkv input", GemmRole::InputGradient, s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
+    reduce_output(b, c, e1);
+  };
+  const bool shared = key_value_replicas(c.model, c.plan) > 1;
+  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+  if (shared) {
+    input();
+    sum_shared_heads(b, c, dqkv);
+  }
+  const T Y1 = gather_input(b, c, t.y1, "Y1", W);
+  b.gemm("gemm d_qkv weight, bias", GemmRole::WeightGradient, s.hidden, s.qkv, s.tokens, {dqkv, Y1},
+         {}, W);
+  if (!shared) input();
+  b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx});
+  return b.finish();
+}
+
+Body embedding_forward(const Context& c) {
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
+  const T out = b.tensor("out", H::Output, c.activation);
+  const T rows = c.s.tensor > 1 ? b.tensor("p", H::Workspace, c.gathered) : out;
+  b.node(K::Embedding, "lookup of own vocabulary rows", {tokens}, {rows});
+  reduce_output(b, c, rows);
+  if (c.model.positions == PositionKind::Learned || rows != out) {
+    b.node(K::Elementwise, "add positions", {rows}, {out});
+  }
+  return b.finish();
+}
+
+Body embedding_backward(const Context& c) {
+  const NodePhase W = NodePhase::Weight;
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
+  const T dx = b.tensor("dx", H::OutputGradient, c.activation);
+  if (c.model.positions == PositionKind::Learned) {
+    b.node(K::EmbeddingBackward, "position gradient", {dx}, {}, W);
+  }
+  const T G = gather_input(b, c, dx, "G", W);
+  const T order = b.tensor("order", H::Workspace, 4 * c.s.tokens);
+  b.node(K::Elementwise, "sort tokens", {tokens}, {order}, W);
+  b.node(K::EmbeddingBackward, "row sums into the table gradient", {G, order}, {}, W);
+  return b.finish();
+}
+
+// The loss and the gradient of the logits, chunk by chunk: no logits are kept, and the gradient
+// chain up to the final norm runs with the forward. d_logits carry 1/(m d n).
+Body head_forward(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
+  const T y = b.tensor("y", H::Workspace, c.activation);
+  const T st = b.tensor("st", H::SavedForInput, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForInput, c.activation);
+  const T loss = b.tensor("loss", H::Loss, 4);
+  b.node(K::Norm, "final norm", {x}, {y, st});
+  const T Y = gather_input(b, c, y, "Y");
+  const T partial = s.gather ? b.tensor("dYp", H::Workspace, c.gathered) : dY;
+  for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
+    const std::int64_t rows = std::min(s.loss_chunk, s.tokens - begin);
+    const T lg = b.tensor("lg", H::Workspace, 4 * rows * s.vocabulary);
+    const T mx = b.tensor("mx", H::Workspace, 4 * rows);
+    const T se = b.tensor("se", H::Workspace, 8 * rows);
+    const T dl = b.tensor("dl", H::Workspace, s.element * rows * s.vocabulary);
+    b.gemm("gemm logits", GemmRole::Forward, rows, s.vocabulary, s.hidden, {Y}, {lg});
+    if (s.tensor > 1) {
+      b.collective(K::AllReduce, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
+      Node& sums =
+          b.collective(K::AllReduce, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
+      sums.reads.push_back(mx);
+    } else {
+      b.node(K::CrossEntropy, "row maxima", {lg}, {mx});
+      b.node(K::CrossEntropy, "row sums, targets", {lg, mx, targets}, {se});
+    }
+    b.node(K::CrossEntropy, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
+    b.gemm("gemm d_input", GemmRole::InputGradient, rows, s.hidden, s.vocabulary, {dl}, {partial});
+    b.gemm("gemm d_table", GemmRole::WeightGradient, s.hidden, s.vocabulary, rows, {dl, Y}, {});
+  }
+  if (s.tensor > 1) {
+    b.collective(s.gather ? K::ReduceScatter : K::AllReduce,
+                 s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, partial, dY);
+  }
+  return b.finish();
+}
+
+Body head_backward(const Context& c) {
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T st = b.tensor("st", H::SavedForInput, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForInput, c.activation);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx});
+  return b.finish();
+}
+
+}  // namespace
+
+Body make_rehearse_body(const BodyShape& shape) {
+  const Context c = context_of(shape);
+  const bool forward = shape.direction == Direction::Forward;
+  switch (shape.segment) {
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(c) : embedding_backward(c);
+    case SegmentKind::Layer:
+      return forward ? layer_forward(c) : layer_backward(c);
+    case SegmentKind::Head:
+      return forward ? head_forward(c) : head_backward(c);
+  }
+  return {};
+}
+
+}  // namespace rehearse

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of our own executor, to the byte: docs/ir.md and tests/data/ir/.
+#pragma once
+
+#include "schedules/body/body.h"
+
+namespace rehearse {
+
+// REQUIRES: a dense model (no experts, no latent attention).
+Body make_rehearse_body(const BodyShape& shape);
+
+}  // namespace rehearse

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of one transformer layer as Megatron-LM and PyTorch FSDP launch them.
+//
+// Kernel counts are those of the eager frameworks (views and small copies of an operation are
+// counted with it): 27 for a forward with unfused attention. Bytes per element:
+// docs/cost_models.md.
+#include <algorithm>
+#include <cmath>
+
+#include "schedules/body/framework_nodes.h"
+
+namespace rehearse {
+namespace {
+
+using K = NodeKind;
+using P = NodePhase;
+
+// One linear layer: y[rows, n] = x[rows, k] W[k, n], `batch` independent ones.
+struct Product {
+  std::string_view forward, input, weight;
+  std::int64_t rows = 0, n = 0, k = 0, batch = 1;
+};
+
+constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+struct Layer {
+  FrameworkNodes& b;
+  std::vector<Product> before, up, down;  // what feeds attention; MLP in; MLP out
+  Product projection;
+  std::int64_t activation_columns = 0;  // of the activation's output, all experts together
+  std::int64_t expert_rows = 0;         // tokens times top-k; 0: dense
+
+  bool fsdp() const { return b.plan.runtime == Runtime::Fsdp; }
+  bool unfused() const { return b.plan.attention_kernel == AttentionKernel::Unfused; }
+  bool dropout() const { return b.plan.dropout > 0; }
+  bool gated() const { return b.model.mlp == MlpKind::Gated; }
+};
+
+void add_attention_products(Layer& layer) {
+  const RankShape& s = layer.b.s;
+  const LatentAttention& mla = layer.b.model.latent;
+  if (mla.kv_lora_rank == 0) {
+    layer.before.push_back(
+        {"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv, s.hidden});
+    layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens,
+                        s.hidden,    s.heads * s.head_dim};
+    return;
+  }
+  const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  if (mla.q_lora_rank > 0) {
+    layer.before.push_back({"gemm q down", "gemm d_q down input", "gemm d_q down weight", s.tokens,
+                            mla.q_lora_rank, s.hidden});
+  }
+  layer.before.push_back({"gemm q up", "gemm d_q up input", "gemm d_q up weight", s.tokens,
+                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden});
+  layer.before.push_back({"gemm kv down", "gemm d_kv down input", "gemm d_kv down weight", s.tokens,
+                          mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
+  layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
+                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
+  layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
+                      s.hidden,    s.heads * mla.v_head_dim};
+}
+
+void add_expert_products(Layer& layer) {
+  const RankShape& s = layer.b.s;
+  const Experts& experts = layer.b.model.experts;
+  const std::int64_t local =
+      std::max<std::int64_t>(1, experts.count / layer.b.plan.expert_parallel);
+  const std::int64_t width = ceil_divide(experts.ffn_hidden, layer.b.plan.expert_tensor_parallel);
+  layer.expert_rows = s.tokens * experts.per_token;
+  const std::int64_t rows = ceil_divide(layer.expert_rows, local);
+  layer.up.push_back({"gemm router", "gemm d_router input", "gemm d_router weight", s.tokens,
+                      experts.count, s.hidden});
+  layer.up.push_back({"gemm experts up", "gemm d_experts up input", "gemm d_experts up weight",
+                      rows, layer.gated() ? 2 * width : width, s.hidden, local});
+  layer.down.push_back({"gemm experts down", "gemm d_experts down input",
+                        "gemm d_experts down weight", rows, s.hidden, width, local});
+  layer.activation_columns = experts.per_token * width;
+  if (experts.shared_ffn_hidden > 0) {
+    const std::int64_t shared = ceil_divide(experts.shared_ffn_hidden, s.tensor);
+    layer.up.push_back({"gemm shared up", "gemm d_shared up input", "gemm d_shared up weight",
+                        s.tokens, layer.gated() ? 2 * shared : shared, s.hidden});
+    layer.down.push_back({"gemm shared down", "gemm d_shared down input",
+                          "gemm d_shared down weight", s.tokens, s.hidden, shared});
+    layer.activation_columns += shared;
+  }
+}
+
+Layer describe(FrameworkNodes& nodes, bool experts) {
+  Layer layer{.b = nodes};
+  add_attention_products(layer);
+  if (experts) {
+    add_expert_products(layer);
+    return layer;
+  }
+  const RankShape& s = nodes.s;
+  layer.up.push_back(
+      {"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens, s.up, s.hidden});
+  layer.down.push_back(
+      {"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden, s.ffn});
+  layer.activation_columns = s.ffn;
+  return layer;
+}
+
+void forward_product(Layer& layer, const Product& p, P phase, bool after_norm = false) {
+  layer.b.gemm(p.forward, GemmRole::Forward, p.rows, p.n, p.k, phase, p.batch, true, after_norm);
+}
+void input_gradient(Layer& layer, const Product& p) {
+  layer.b.gemm(p.input, GemmRole::InputGradient, p.rows, p.k, p.n, P::Main, p.batch);
+}
+// Megatron adds every micro-batch's weight gradient to the one it keeps (traffic beyond the
+// product's own output); FSDP reduces it at once.
+void weight_gradient(Layer& layer, const Product& p) {
+  layer.b.gemm(p.weight, GemmRole::WeightGradient, p.k, p.n, p.rows, P::Weight, p.batch);
+  if (!layer.fsdp()) {
+    layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 0);
+  }
+}
+
+// Query-key pairs of one sample that a fused kernel computes: half of the square, less beyond a
+// sliding window.
+double causal_pairs(const Layer& layer) {
+  const double s = static_cast<double>(layer.b.plan.sequence_length);
+  const double window = static_cast<double>(layer.b.model.sliding_window);
+  if (window > 0 && window < s) return window * s - window * window / 2;
+  return s * s / 2;
+}
+
+// FLOPs of the fused core on the slowest rank. FSDP's context parallelism cuts the sequence in
+// contiguous blocks: the last rank attends to the most keys; Megatron balances two chunks per rank.
+double fused_flops(const Layer& layer) {
+  const RankShape& s = layer.b.s;
+  const LatentAttention& mla = layer.b.model.latent;
+  const double widths =
+      mla.kv_lora_rank > 0
+          ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
+          : static_cast<double>(2 * s.head_dim);
+  const double context = layer.b.plan.context_parallel;
+  const double imbalance = layer.fsdp() ? (2 * context - 1) / context : 1;
+  const double samples =
+      static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
+  return 2 * samples * causal_pairs(layer) / context * imbalance * widths *
+         static_cast<double>(s.heads);
+}
+
+// Slices of the sequence: the k-th meets k of them, so their mean (S + 1)/2.
+double slices_met(const Layer& layer) {
+  return (layer.b.plan.sequence_slices + 1) / 2.0;
+}
+// Queries of a sample that one op has on one rank.
+std::int64_t queries_of(const Layer& layer) {
+  const Plan& plan = layer.b.plan;
+  return std::max<std::int64_t>(
+      1, plan.sequence_length / plan.context_parallel / plan.sequence_slices);
+}
+
+void ring_exchange(Layer& layer, std::int64_t element, P phase) {
+  const std::int32_t ring = layer.b.plan.context_parallel;
+  if (ring == 1) return;
+  const RankShape& s = layer.b.s;
+  const double block = static_cast<double>(element * s.tokens * 2 * s.kv_heads * s.head_dim);
+  Node& node = layer.b.add(K::RingExchange, "ring exchange cp",
+                           std::llround(block * (ring - 1) * slices_met(layer)), phase, ring);
+  node.axis = Axis::Context;
+  node.overlapped = true;
+}
+
+void fused_core(Layer& layer, bool backward, P phase) {
+  const RankShape& s = layer.b.s;
+  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
+  Node& core = layer.b.add(backward ? K::AttentionBackward : K::Attention,
+                           backward ? "attention backward" : "attention (flash)",
+                           s.element * s.tokens * (2 * s.heads + 2 * s.kv_heads) * s.head_dim,
+                           phase, backward ? 6 : 4);
+  core.flops = fused_flops(layer) * (backward ? 2.5 : 1);
+  const std::int64_t queries = queries_of(layer);
+  core.parallel = s.heads * (s.tokens / queries) * ceil_divide(queries, 128);
+}
+
+// Two (backward: four) batched products over the full square (of slices: over all keys that their
+// mean one sees), softmax and dropout on it.
+void unfused_core(Layer& layer, bool backward, P phase) {
+  FrameworkNodes& b = layer.b;
+  const RankShape& s = b.s;
+  const std::int64_t queries = queries_of(layer);
+  const std::int64_t keys = std::llround(
+      static_cast<double>(b.plan.sequence_length / b.plan.sequence_slices) * slices_met(layer));
+  const std::int64_t batch = s.heads * (s.tokens / queries);
+  const std::int64_t scores = batch * queries * keys;
+  const LatentAttention& mla = b.model.latent;
+  const std::int64_t key_dim =
+      mla.kv_lora_rank > 0 ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
+  const std::int64_t value_dim = mla.kv_lora_rank > 0 ? mla.v_head_dim : s.head_dim;
+  const GemmRole none = GemmRole::None;
+  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
+  if (!backward) {
+    b.gemm("scores", none, queries, keys, key_dim, phase, batch, false);
+    b.add(K::Softmax, "scale, mask, softmax", 4 * scores, phase, 3);
+    if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
+    b.gemm("context", none, queries, value_dim, keys, phase, batch, false);
+    b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
+    return;
+  }
+  b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
+  b.gemm("d_context scores", none, queries, keys, value_dim, phase, batch, false);
+  b.gemm("d_context values", none, keys, value_dim, queries, phase, batch, false);
+  if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
+  b.add(K::Softmax, "softmax backward", 6 * scores, phase, 3);
+  b.gemm("d_scores queries", none, queries, key_dim, keys, phase, batch, false);
+  b.gemm("d_scores keys", none, keys, key_dim, queries, phase, batch, false);
+}
+
+void core(Layer& layer, bool backward, P phase) {
+  layer.unfused() ? unfused_core(layer, backward, phase) : fused_core(layer, backward, phase);
+}
+
+std::int64_t rope_bytes(const Layer& layer) {
+  const RankShape& s = layer.b.s;
+  return 4 * s.tokens * (s.heads + s.kv_heads) * s.head_dim;
+}
+void rope(Layer& layer, std::string_view name, P phase) {
+  if (layer.b.model.positions == PositionKind::Rope)
+    layer.b.add(K::Rope, name, rope_bytes(layer), phase, 2);
+}
+void norm(Layer& layer, std::string_view name, P phase) {
+  layer.b.add(K::Norm, name, 4 * layer.b.local_elements(), phase);
+}
+void residual(Layer& layer, P phase) {
+  const std::int64_t e = layer.b.local_elements();
+  if (layer.dropout()) {
+    layer.b.add(K::Dropout, "bias, dropout, residual", 7 * e, phase, 2);
+  } else {
+    layer.b.add(K::Elementwise, "bias, residual", 6 * e, phase, 2);
+  }
+}
+void activation(Layer& layer, P phase) {
+  layer.b.add(K::Activation, layer.gated() ? "swiglu" : "gelu",
+              (layer.gated() ? 6 : 4) * layer.b.s.tokens * layer.activation_columns, phase, 2);
+}
+// Experts: rows to their expert and back, forward and backward alike.
+void permute(Layer& layer, std::string_view name, P phase) {
+  if (layer.expert_rows == 0) return;
+  layer.b.add(K::Elementwise, name, 4 * layer.expert_rows * layer.b.s.hidden, phase, 3);
+}
+
+// What a forward runs up to (and with) the first, up to the second part.
+void attention_part(Layer& layer, P phase) {
+  norm(layer, "norm1", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  for (const Product& p : layer.before) forward_product(layer, p, phase, true);
+  rope(layer, "rope", phase);
+  core(layer, false, phase);
+  forward_product(layer, layer.projection, phase);
+  layer.b.reduce_output(Hiding::Exposed, phase);
+  residual(layer, phase);
+}
+void mlp_front(Layer& layer, P phase) {
+  norm(layer, "norm2", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  permute(layer, "dispatch to experts", phase);
+  for (const Product& p : layer.up) forward_product(layer, p, phase, true);
+  activation(layer, phase);
+}
+void mlp_back(Layer& layer, P phase) {
+  for (const Product& p : layer.down) forward_product(layer, p, phase);
+  permute(layer, "combine experts", phase);
+  layer.b.reduce_output(Hiding::Exposed, phase);
+  residual(layer, phase);
+}
+
+// torchtitan's operator-level selective checkpointing (models/../parallelize_llama.py): outputs of
+// attention, of reduce-scatters and of every second matrix product are kept. In q k v o w1 w3 w2
+// the second, fourth and sixth are run again: k, o and w3; and all memory-bound operations.
+void recompute_operator_selective(Layer& layer) {
+  const P phase = P::Recompute;
+  const RankShape& s = layer.b.s;
+  norm(layer, "norm1", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  if (layer.b.model.latent.kv_lora_rank == 0) {
+    layer.b.gemm("gemm k", GemmRole::Forward, s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
+  }
+  rope(layer, "rope", phase);
+  forward_product(layer, layer.projection, phase);
+  if (!s.gather)
+    layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
+  residual(layer, phase);
+  norm(layer, "norm2", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  if (layer.gated()) {
+    for (Product p : layer.up) {
+      p.n = ceil_divide(p.n, 2);
+      forward_product(layer, p, phase);
+    }
+  }
+  activation(layer, phase);
+}
+
+void recompute(Layer& layer) {
+  const P phase = P::Recompute;
+  switch (layer.b.plan.recompute) {
+    case RecomputeMode::None:
+      return;
+    case RecomputeMode::Selective:
+      if (layer.fsdp()) {
+        recompute_operator_selective(layer);
+      } else if (layer.unfused()) {
+        core(layer, false, phase);
+      }
+      return;
+    case RecomputeMode::Full:
+      attention_part(layer, phase);
+      mlp_front(layer, phase);
+      // PyTorch's non-reentrant checkpoint stops once the last saved tensor is there again.
+      if (!layer.fsdp()) mlp_back(layer, phase);
+      return;
+  }
+}
+
+void residual_backward(Layer& layer) {
+  const std::int64_t e = layer.b.local_elements();
+  if (layer.dropout()) layer.b.add(K::Dropout, "dropout backward", 5 * e);
+  layer.b.add(K::Elementwise, "add gradients", 6 * e);
+}
+// The output gradient of a row-parallel product comes whole to every rank: the gather is exposed.
+void row_parallel_backward(Layer& layer, const std::vector<Product>& products) {
+  layer.b.gather_input(Hiding::Exposed, P::Main, 5);
+  for (const Product& p : products) {
+    input_gradient(layer, p);
+    weight_gradient(layer, p);
+  }
+}
+// The saved input is gathered beside the input gradient, which is reduced beside the weight's.
+void column_parallel_backward(Layer& layer, const std::vector<Product>& products) {
+  layer.b.gather_input(Hiding::Plain, P::Weight, 5);
+  for (auto p = products.rbegin(); p != products.rend(); ++p) input_gradient(layer, *p);
+  layer.b.reduce_output(Hiding::Plain, P::Main, 5);
+  for (auto p = products.rbegin(); p != products.rend(); ++p) weight_gradient(layer, *p);
+}
+
+}  // namespace
+
+std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
+  Layer layer = describe(nodes, experts);
+  if (layer.fsdp()) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, 7);
+  attention_part(layer, P::Main);
+  mlp_front(layer, P::Main);
+  mlp_back(layer, P::Main);
+  return nodes.take();
+}
+
+std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
+  Layer layer = describe(nodes, experts);
+  const std::int64_t e = nodes.local_elements();
+  recompute(layer);
+  residual_backward(layer);
+  permute(layer, "combine backward", P::Main);
+  row_parallel_backward(layer, layer.down);
+  nodes.add(K::ActivationBackward, layer.gated() ? "swiglu backward" : "gelu backward",
+            (layer.gated() ? 10 : 6) * nodes.s.tokens * layer.activation_columns, P::Main, 2);
+  column_parallel_backward(layer, layer.up);
+  permute(layer, "dispatch backward", P::Main);
+  nodes.add(K::NormBackward, "norm2 backward", 8 * e, P::Main, 2);
+  residual_backward(layer);
+  row_parallel_backward(layer, {layer.projection});
+  core(layer, true, P::Main);
+  rope(layer, "rope backward", P::Main);
+  column_parallel_backward(layer, layer.before);
+  nodes.add(K::NormBackward, "norm1 backward", 8 * e, P::Main, 2);
+  return nodes.take();
+}
+
+}  // namespace rehearse

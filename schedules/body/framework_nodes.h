@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assembles the node list of a framework body: one call per kernel, with its counts.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "schedules/body/body.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse {
+
+// How the runtime places a tensor-parallel collective.
+enum class Hiding : std::uint8_t {
+  Exposed,  // the stream waits for it
+  Plain,    // beside the two products of the same linear layer (Megatron's backward)
+};
+
+class FrameworkNodes {
+ public:
+  FrameworkNodes(const Transformer& transformer, const Plan& the_plan)
+      : model(transformer), plan(the_plan), s(rank_shape(transformer, the_plan)) {}
+
+  const Transformer& model;
+  const Plan& plan;
+  RankShape s;
+
+  std::int64_t local_elements() const { return s.local * s.hidden; }  // e
+  std::int64_t array_bytes() const { return s.element * s.tokens * s.hidden; }
+
+  Node& add(NodeKind kind, std::string_view name, std::int64_t bytes,
+            NodePhase phase = NodePhase::Main, std::int32_t launches = 1);
+  // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8; `fused`: the
+  // kernel before it (a norm) already writes its input in 8 bit where the framework can do so.
+  Node& gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+             NodePhase phase = NodePhase::Main, std::int64_t batch = 1, bool layer = true,
+             bool fused = false);
+  // A collective over the tensor-parallel axis; nothing where t = 1.
+  void collective(NodeKind kind, std::string_view name, std::int64_t bytes, Hiding hiding,
+                  NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
+  // Sum of a row-parallel product over tp.
+  void reduce_output(Hiding hiding, NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
+  // The whole sequence for a column-parallel product; nothing without sequence parallelism.
+  void gather_input(Hiding hiding, NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
+
+  std::vector<Node> take() { return std::move(nodes_); }
+
+ private:
+  std::int64_t cast_bytes(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+                          bool fused) const;
+  std::vector<Node> nodes_;
+};
+
+// Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
+std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
+std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);
+
+}  // namespace rehearse

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/sizes.h"
+
+#include <algorithm>
+
+namespace rehearse {
+namespace {
+
+// Tokens of one chunk of the loss: the fp32 logits of a chunk hold as many elements as (n, h), but
+// a chunk has at least 256 rows (or half of all) so that its products stay efficient: each reads
+// and packs the whole table.
+std::int64_t loss_chunk_tokens(const RankShape& shape) {
+  const std::int64_t by_size =
+      shape.tokens * shape.hidden / std::max<std::int64_t>(shape.vocabulary, 1);
+  const std::int64_t least = std::min<std::int64_t>((shape.tokens + 1) / 2, 256);
+  const std::int64_t chunk = std::clamp<std::int64_t>(by_size, least, shape.tokens);
+  return chunk >= 256 ? chunk / 128 * 128 : chunk;
+}
+
+class Tensors {
+ public:
+  Tensors(bool partial_possible) : partial_possible_(partial_possible) {}
+  void matrix(std::string_view name, std::int64_t elements) {
+    list_.push_back({.name = name, .elements = elements, .matrix = true});
+  }
+  void column_bias(std::string_view name, std::int64_t elements) {  // split over tp
+    list_.push_back({.name = name, .elements = elements});
+  }
+  void replicated(std::string_view name, std::int64_t elements) {  // added to (local, hidden)
+    list_.push_back(
+        {.name = name, .elements = elements, .partial = partial_possible_, .replicated = true});
+  }
+  void replicated_matrix(std::string_view name, std::int64_t elements) {
+    list_.push_back({.name = name,
+                     .elements = elements,
+                     .partial = partial_possible_,
+                     .replicated = true,
+                     .matrix = true});
+  }
+  void table(std::string_view name, std::int64_t elements) {
+    list_.push_back({.name = name, .elements = elements, .matrix = true, .table = true});
+  }
+  void norm(const Transformer& model, std::string_view weight, std::string_view bias) {
+    replicated(weight, model.hidden);
+    if (model.norm == NormKind::LayerNorm && model.norm_bias) replicated(bias, model.hidden);
+  }
+  std::vector<ParameterTensor> take() { return std::move(list_); }
+
+ private:
+  bool partial_possible_;
+  std::vector<ParameterTensor> list_;
+};
+
+void attention_parameters(const Transformer& model, const RankShape& shape, std::int64_t t,
+                          Tensors& out) {
+  const std::int64_t h = model.hidden;
+  if (model.latent.kv_lora_rank > 0) {  // DeepSeek-V2, arXiv 2405.04434, section 2.1
+    const LatentAttention& mla = model.latent;
+    const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+    if (mla.q_lora_rank > 0) {
+      out.replicated_matrix("q_a.weight", h * mla.q_lora_rank);
+      out.replicated("q_a_norm.weight", mla.q_lora_rank);
+      out.matrix("q_b.weight", mla.q_lora_rank * model.heads * query / t);
+    } else {
+      out.matrix("q.weight", h * model.heads * query / t);
+    }
+    out.replicated_matrix("kv_a.weight", h * (mla.kv_lora_rank + mla.qk_rope_head_dim));
+    out.replicated("kv_a_norm.weight", mla.kv_lora_rank);
+    out.matrix("kv_b.weight",
+               mla.kv_lora_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t);
+    out.matrix("projection.weight", model.heads * mla.v_head_dim * h / t);
+    return;
+  }
+  out.matrix("qkv.weight", h * shape.qkv);
+  if (model.qkv_bias) out.column_bias("qkv.bias", shape.qkv);
+  if (model.query_key_norm) {
+    out.replicated("q_norm.weight", model.head_dim);
+    out.replicated("k_norm.weight", model.head_dim);
+  }
+  if (model.attention_sinks) out.column_bias("sinks", shape.heads);
+  out.matrix("projection.weight", shape.heads * model.head_dim * h);
+  if (model.projection_bias) out.replicated("projection.bias", h);
+}
+
+void expert_parameters(const Transformer& model, std::int64_t t, Tensors& out) {
+  const Experts& experts = model.experts;
+  const std::int64_t h = model.hidden, matrices = model.mlp == MlpKind::Gated ? 3 : 2;
+  out.replicated_matrix("router.weight", h * experts.count);
+  if (experts.bias) out.replicated("router.bias", experts.count);
+  out.matrix("experts.weight", experts.count * matrices * h * experts.ffn_hidden / t);
+  if (experts.bias) {
+    out.column_bias("experts.up_bias", experts.count * (matrices - 1) * experts.ffn_hidden / t);
+    out.replicated("experts.down_bias", experts.count * h);
+  }
+  if (experts.shared_ffn_hidden > 0) {
+    out.matrix("shared_experts.weight", matrices * h * experts.shared_ffn_hidden / t);
+    if (experts.shared_gate) out.replicated_matrix("shared_gate.weight", h);
+  }
+}
+
+}  // namespace
+
+RankShape rank_shape(const Transformer& model, const Plan& plan) {
+  RankShape shape;
+  const std::int64_t t = plan.tensor_parallel;
+  shape.element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
+  shape.tensor = t;
+  shape.tokens = plan.microbatch_tokens() / std::max(plan.sequence_slices, 1);
+  shape.gather = plan.sequence_parallel && t > 1;
+  shape.local = shape.gather ? shape.tokens / t : shape.tokens;
+  shape.hidden = model.hidden;
+  shape.heads = model.heads / t;
+  shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t
+  shape.head_dim = model.head_dim;
+  shape.qkv = (shape.heads + 2 * shape.kv_heads) * model.head_dim;
+  shape.ffn = model.ffn_hidden / t;
+  shape.up = (model.mlp == MlpKind::Gated ? 2 : 1) * shape.ffn;
+  shape.vocabulary = plan.padded_vocabulary / t;
+  shape.loss_chunk = loss_chunk_tokens(shape);
+  return shape;
+}
+
+std::int64_t key_value_replicas(const Transformer& model, const Plan& plan) {
+  return std::max<std::int64_t>(plan.tensor_parallel / model.kv_heads, 1);
+}
+
+std::vector<ParameterTensor> segment_parameters(const Transformer& model, const Plan& plan,
+                                                SegmentKind kind, std::int64_t layer) {
+  const RankShape shape = rank_shape(model, plan);
+  const std::int64_t h = model.hidden;
+  Tensors out(shape.gather);
+  switch (kind) {
+    case SegmentKind::Embedding:
+      out.table("table.weight", shape.vocabulary * h);
+      if (model.positions == PositionKind::Learned) {
+        out.replicated_matrix("positions.weight", model.max_positions * h);
+      }
+      if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
+      break;
+    case SegmentKind::Layer:
+      out.norm(model, "norm1.weight", "norm1.bias");
+      attention_parameters(model, shape, shape.tensor, out);
+      out.norm(model, "norm2.weight", "norm2.bias");
+      if (model.has_experts(layer)) {
+        expert_parameters(model, plan.expert_tensor_parallel, out);
+      } else {
+        out.matrix("up.weight", h * shape.up);
+        if (model.mlp_bias) out.column_bias("up.bias", shape.up);
+        out.matrix("down.weight", shape.ffn * h);
+        if (model.mlp_bias) out.replicated("down.bias", h);
+      }
+      break;
+    case SegmentKind::Head:
+      out.norm(model, "final_norm.weight", "final_norm.bias");
+      if (!model.tied_embedding) out.table("head.weight", shape.vocabulary * h);
+      break;
+  }
+  return out.take();
+}
+
+std::vector<std::vector<SegmentInfo>> stage_segments(const Plan& plan, std::int32_t stages) {
+  std::vector<std::vector<SegmentInfo>> segments(static_cast<std::size_t>(stages));
+  std::int32_t layer = 0;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    if (s == 0) segments[s].push_back({SegmentKind::Embedding, -1});
+    for (std::int32_t i = 0; i < plan.stage_layers[s]; ++i) {
+      segments[s].push_back({SegmentKind::Layer, layer++});
+    }
+    if (s + 1 == segments.size()) segments[s].push_back({SegmentKind::Head, -1});
+  }
+  return segments;
+}
+
+std::int64_t activation_bytes(const Transformer& model, const Plan& plan) {
+  const RankShape shape = rank_shape(model, plan);
+  return shape.element * shape.local * shape.hidden;
+}
+
+}  // namespace rehearse

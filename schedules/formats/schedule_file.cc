@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/formats/schedule_file.h"
+
+#include "schedules/formats/csv.h"
+#include "schedules/ir/where.h"
+#include "schedules/proof/validate.h"
+#include "schedules/scenario/stage_layers.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::int64_t kLargestFile = std::int64_t{256} << 20;
+
+bool same_work(const Op& a, const Op& b) {
+  return a.kind == b.kind && a.stage == b.stage && a.microbatch == b.microbatch &&
+         a.slice == b.slice;
+}
+
+}  // namespace
+
+Result<ScheduleFile> parse_schedule_file(std::string_view text, const std::string& path) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return json_error(path, 0, "", "the file is empty");
+  if (text[first] == '{' || text[first] == '[') {
+    // An array of lists may be meant as orders: the JSON reader says what is missing.
+    const std::size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+    const bool group = text[first] == '[' && second != std::string_view::npos &&
+                       text[second] >= '0' && text[second] <= '9';  // a CSV cell "[0SEND_F0 ...]"
+    if (!group) return parse_schedule_json(text, path);
+  }
+  Result<Schedule> schedule = parse_csv(text, path);
+  if (!schedule) return schedule.error();
+  ScheduleFile file;
+  file.schedule = std::move(schedule).value();
+  return file;
+}
+
+Result<ScheduleFile> read_schedule_file(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kLargestFile);
+  if (!text) return text.error();
+  return parse_schedule_file(text.value(), path);
+}
+
+std::int32_t first_beyond_order(const Schedule& schedule) {
+  for (std::int32_t id = 0; id < schedule.num_ops(); ++id) {
+    if (!is_compute(schedule.ops[static_cast<std::size_t>(id)].kind)) return id;
+  }
+  return -1;
+}
+
+Result<> order_alone(const Schedule& schedule, const std::string& path) {
+  const OpId beyond{first_beyond_order(schedule)};
+  if (!beyond) return {};
+  return Error{path + ": lists " + where(schedule, beyond) +
+               ", but a plan performs the compute order of a file alone, with transfers and "
+               "gathers of its own: write that order by \"rehearse schedule --schedule file:" +
+               path + " --format csv > order.csv\" and name file:order.csv"};
+}
+
+Schedule compute_order_of(const Schedule& schedule) {
+  Schedule order;
+  order.name = schedule.name;
+  order.microbatches = schedule.microbatches;
+  order.slices = schedule.slices;
+  order.placement = schedule.placement;
+  order.children = schedule.children;
+  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    const Op* part = nullptr;
+    for (const Op& op : schedule.program(row)) {
+      if (!is_compute(op.kind)) continue;
+      if (part != nullptr && op.segment_end >= 0 && same_work(*part, op)) continue;
+      part = op.segment_end >= 0 ? &op : nullptr;
+      Op whole = op;
+      whole.segment_begin = 0;
+      whole.segment_end = -1;
+      whole.key = 0;
+      order.ops.push_back(whole);
+    }
+    order.end_row();
+  }
+  return order;
+}
+
+Result<Schedule> order_of_file(Plan& plan, std::int32_t model_layers) {
+  const std::string path = plan.schedule.substr(plan.schedule.find(':') + 1);
+  const Result<ScheduleFile> file = read_schedule_file(path);
+  if (!file) return Error{"plan.schedule: " + file.error().message};
+  if (const Result<> alone = order_alone(file.value().schedule, path); !alone) {
+    return Error{"plan.schedule: " + alone.error().message};
+  }
+  Schedule order = compute_order_of(file.value().schedule);
+  const auto misfit = [&](std::int32_t has, const char* what, const char* key,
+                          std::int32_t wanted) {
+    return Error{"plan.schedule: " + path + ": has " + std::to_string(has) + what + ", " + key +
+                 " is " + std::to_string(wanted)};
+  };
+  if (order.num_rows() != plan.pipeline_parallel) {
+    return misfit(order.num_rows(), " ranks", "pipeline_parallel", plan.pipeline_parallel);
+  }
+  if (order.microbatches != plan.microbatches()) {
+    return misfit(order.microbatches, " micro-batches", "micro-batches per step",
+                  plan.microbatches());
+  }
+  if (order.slices != plan.sequence_slices && order.slices > 1) {
+    return misfit(order.slices, " slices", "sequence_slices", plan.sequence_slices);
+  }
+  const Validation proof = validate(order, {.most = 1});
+  if (!proof.sound()) {
+    return Error{"plan.schedule: " + path + ": " + proof.violations.front().message};
+  }
+  const std::int32_t stages = order.placement.stages();
+  if (stages > model_layers + 2) {
+    return misfit(stages, " stages", "the number of layers, embedding and head", model_layers + 2);
+  }
+  if (plan.stage_layers.empty()) plan.stage_layers = default_stage_layers(model_layers, stages);
+  if (static_cast<std::int32_t>(plan.stage_layers.size()) != stages) {
+    return misfit(stages, " stages", "the length of stage_layers",
+                  static_cast<std::int32_t>(plan.stage_layers.size()));
+  }
+  return order;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which position of the pipeline holds a stage. Stages count model chunks, 0 ... stages-1.
+#pragma once
+
+#include <vector>
+
+#include "schedules/base/units.h"
+
+namespace rehearse {
+
+// loop: stage s on s mod p. V: forth and back (2p stages). bidirectional: micro-batches from
+// `first_up` on run stage s on position p-1-s instead of s (Chimera, DualPipe).
+// Arbitrary maps (somebody's own schedule) are given as the list itself.
+struct Placement {
+  std::int32_t positions = 1;
+  std::vector<Position> down;  // per stage: where it runs for micro-batches below first_up
+  std::vector<Position> up;    // per stage for the others; empty: one placement for all
+  std::int32_t first_up = 0;   // first micro-batch that runs upward; used where `up` is not empty
+
+  std::int32_t stages() const { return static_cast<std::int32_t>(down.size()); }
+  Position position(Stage stage, Microbatch microbatch) const {
+    return (up.empty() || microbatch.value < first_up ? down : up)[stage.index()];
+  }
+  bool operator==(const Placement&) const = default;
+};
+
+Placement loop_placement(std::int32_t positions, std::int32_t chunks);
+Placement v_placement(std::int32_t positions);  // stage s on s, then 2p-1-s
+Placement bidirectional_placement(std::int32_t positions, std::int32_t first_up);
+
+}  // namespace rehearse

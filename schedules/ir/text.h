@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops as text, in torch's notation: `2F0`, `3SEND_B1`, `(0F3;7B1)OVERLAP_F_B`, `0F1.2` (slice 2),
+// `3F1[0]` or `3F1[0:2]` (part: one segment, or a run of them), `0UNSHARD`. Writing only;
+// the reader is text_reader.h.
+#pragma once
+
+#include <string>
+
+#include "schedules/ir/schedule.h"
+
+namespace rehearse {
+
+std::string to_text(const Schedule& schedule, OpId id);
+std::string to_text(const Op& op);  // without a schedule: an OVERLAP prints as its kind
+std::string row_to_text(const Schedule& schedule, Row row);  // joined by blanks
+
+}  // namespace rehearse

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/model/config_keys.h"
+
+#include <array>
+
+namespace rehearse {
+namespace {
+
+constexpr KeyUse X = KeyUse::Executed, Ours = KeyUse::Ours, Said = KeyUse::Said, P = KeyUse::Priced,
+                 None = KeyUse::NoMeaning, Refused = KeyUse::Refused;
+
+constexpr std::string_view kRope =
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss";
+constexpr std::string_view kQwen = "qwen2 qwen2_moe qwen3 qwen3_moe";
+constexpr std::string_view kMoe = "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss";
+constexpr std::string_view kDeepseek = "deepseek_v2 deepseek_v3";
+
+// One function under several names. gelu_fast writes sqrt(2/pi) with ten digits: 4e-12 of it.
+constexpr std::string_view kTanhGelu =
+    R"(null | "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_accurate" | "swiglu")";
+constexpr std::string_view kSilu = R"(null | "silu" | "swish" | "swiglu")";
+constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
+                           kLikeSilu = "it is priced as SiLU, gated";
+constexpr std::string_view kEven = "experts are priced with the tokens shared evenly";
+constexpr std::string_view kNotPriced = "it is not priced";
+constexpr std::string_view kFull = "full attention is priced in every layer";
+constexpr std::string_view kWindow = "fused attention is priced within the window in every layer";
+
+constexpr ConfigKey kKeys[]{
+    // The dialect as a whole.
+    {"gpt2 llama mistral qwen2 gpt_neox", "model_type", X},
+    {"mixtral qwen2_moe", "model_type", P, "", "", kEven},
+    {"qwen3", "model_type", P, "", "",
+     "of the norms of queries and keys the parameters are priced, not the kernels"},
+    {"qwen3_moe", "model_type", P, "", "",
+     "experts are priced with the tokens shared evenly; of the norms of queries and keys the "
+     "parameters, not the kernels"},
+    {"bloom", "model_type", P, "", "",
+     "of the norm after the embedding the parameters are priced, not the kernel; ALiBi is not "
+     "priced"},
+    {"mpt", "model_type", P, "", "", "ALiBi is not priced"},
+    {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
+     "experts are priced with the tokens shared evenly"},
+    {"gpt_oss", "model_type", P, "", "",
+     "experts are priced with the tokens shared evenly, full attention in every layer, of the "
+     "attention sinks the parameters"},
+
+    // Sizes.
+    {"*",
+     "hidden_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings "
+     "tie_word_embeddings",
+     X},
+    {"gpt2", "n_embd n_layer n_head n_inner n_positions", X},
+    {"bloom", "n_embed n_layer n_head seq_length", X},
+    {"mpt", "d_model n_layers n_heads max_seq_len expansion_ratio", X},
+    {kRope, "intermediate_size num_key_value_heads rms_norm_eps", X},
+    {"gpt_neox", "intermediate_size layer_norm_eps", X},
+    {"gpt2 bloom mpt", "layer_norm_epsilon", X},
+    {"gpt2 bloom mpt", "intermediate_size", Ours, "@four_times_hidden"},
+    {"gpt2 gpt_neox bloom mpt", "num_key_value_heads", Ours, "@heads"},
+    {kDeepseek, "head_dim", None, "", "", "what rotates of a head; qk_rope_head_dim says it"},
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss", "head_dim", X},
+    {"gpt2 gpt_neox bloom mpt", "head_dim", Ours, "@head_dim"},
+    {"*", "initializer_range", X},
+
+    // Biases.
+    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3", "attention_bias", X},
+    {"gpt2 bloom", "attention_bias", Ours, "true"},
+    {"mistral mixtral mpt", "attention_bias", Ours, "false"},
+    {"qwen2 qwen2_moe", "attention_bias", Ours, ""},
+    {"qwen2_moe", "qkv_bias", X},
+    {"llama deepseek_v2", "mlp_bias", X},
+    {"gpt2 gpt_neox bloom", "mlp_bias", Ours, "true"},
+    {"*", "mlp_bias", Ours, "false"},
+    {"mpt", "no_bias", X},
+
+    // Activations.
+    {"gpt2", "activation_function", P, kTanhGelu, R"("gelu")", kLikeGelu},
+    {"gpt_neox", "hidden_act", P, kTanhGelu, R"("relu")", kLikeGelu, R"("gelu")"},
+    {"gpt2 bloom", "hidden_act", P, kTanhGelu, R"("relu")", kLikeGelu},
+    {"mpt", "hidden_act", P, R"("gelu")", R"("relu")", kLikeGelu},
+    {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
+     "gelu and relu are priced as an MLP of two matrices"},
+    {"*", "hidden_act", P, kSilu, R"("gelu")", kLikeSilu},
+    {"gpt_oss", "swiglu_alpha swiglu_limit", P, "", "1", kLikeSilu},
+
+    // Positions.
+    {kRope, "rope_theta", X},
+    {kRope, "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "linear", "factor": 2.0})",
+     "it is priced as plain rotary positions"},
+    {"*", "partial_rotary_factor", P, "null | 1", "0.5", "the whole head is priced as rotated"},
+    {"gpt_neox", "rotary_emb_base", X},
+    {"gpt_neox", "rope_theta", P, "null | 10000", "500000",
+     "it costs nothing; transformers reads rotary_emb_base"},
+    {"gpt_neox", "rope_parameters rope_scaling", P, "@rope",
+     R"({"rope_type": "linear", "factor": 2.0})", "it is priced as plain rotary positions"},
+    {"gpt_neox", "rotary_pct", P, "@rotary_pct", "0.5", "the whole head is priced as rotated",
+     "0.25"},
+    {"gpt2", "position_embedding_type", P, R"(null | "absolute" | "learned")", R"("rope")",
+     "transformers has learned positions alone here; what the file says is priced"},
+    {"bloom mpt", "position_embedding_type", P, R"(null | "alibi")", R"("rope")",
+     "transformers has ALiBi alone here; what the file says is priced"},
+    {"*", "position_embedding_type", P, R"(null | "rope" | "rotary")", R"("learned")",
+     "transformers has rotary positions alone here; what the file says is priced"},
+
+    // Attention.
+    {"gpt2", "scale_attn_weights", P, "null | true", "false", "it costs nothing"},
+    {"gpt2", "scale_attn_by_inverse_layer_idx", P, "null | false", "true", "it costs nothing"},
+    {"gpt2", "reorder_and_upcast_attn", None, "", "",
+     "the same products in another order and type"},
+    {"gpt_neox", "use_parallel_residual", P, "false", "true",
+     "attention and MLP are priced one after the other", "true"},
+    {"mistral mixtral", "sliding_window", P, "@window", "8", kWindow, "4096"},
+    {kQwen, "use_sliding_window", P, "@window", "true", kWindow},
+    {kQwen, "sliding_window max_window_layers", P, "@window", "8", kWindow},
+    {"gpt_oss", "sliding_window", P, "null", "8", kFull},
+    {"*", "layer_types", P, "@full_attention", R"(["sliding_attention"])", kFull},
+    {"bloom", "apply_residual_connection_post_layernorm", P, "null | false", "true",
+     "it costs nothing"},
+    {"mpt", "attn_config", P, "", R"({"qk_ln": true})", "of it alibi and kv_n_heads are priced"},
+    {"mpt", "learned_pos_emb", P, "", "false", "it is read where attn_config.alibi is false"},
+    {"mpt", "logit_scale", P, "null", "2", kNotPriced},
+    {"mpt", "norm_type", P, "", R"("rmsnorm")", "it is priced as LayerNorm"},
+    {"mpt", "embedding_fraction", None, "", "", "gradients of another framework"},
+    {kDeepseek, "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim", P, "",
+     "16"},
+    {kDeepseek, "qk_head_dim", None, "", "", "a sum of other keys"},
+    {"deepseek_v3", "rope_interleave", P, "", "true", "it costs nothing"},
+
+    // Experts.
+    {"mixtral gpt_oss", "num_local_experts num_experts", P, "", "4"},
+    {"qwen2_moe", "num_experts", P, "", "4"},
+    {"qwen3_moe", "num_experts num_local_experts", P, "", "4"},
+    {kDeepseek, "n_routed_experts num_experts num_local_experts", P, "", "4"},
+    {"gpt_oss", "experts_per_token", P, "", "2"},
+    {kMoe, "num_experts_per_tok", P, "", "2"},
+    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3", "moe_intermediate_size", P, "", "32"},
+    {"qwen2_moe", "shared_expert_intermediate_size", P, "", "32"},
+    {kDeepseek, "n_shared_experts first_k_dense_replace", P, "", "1"},
+    {kDeepseek, "moe_layer_freq", P, "", "2"},
+    {"qwen2_moe qwen3_moe", "decoder_sparse_step", P, "", "1"},
+    {"qwen2_moe qwen3_moe", "mlp_only_layers", P, "", "[0]"},
+    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3", "norm_topk_prob", P, "", "true",
+     "it costs nothing"},
+    {kDeepseek, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
+    {kDeepseek, "n_group topk_group", P, "", "2", "it costs nothing"},
+    {kDeepseek, "topk_method scoring_func", P, "", R"("noaux_tc")", "it costs nothing"},
+    {kDeepseek, "aux_loss_alpha", P, "null | 0", "0.001", kNotPriced},
+    {kDeepseek, "seq_aux", None, "", "", "which sum aux_loss_alpha weighs"},
+    {kDeepseek, "ep_size", None, "", "", "a plan's key; plan.expert_parallel says it here"},
+    {kMoe, "output_router_logits", P, "null | false", "true", "the router's loss is not priced"},
+    {kMoe, "router_aux_loss_coef", None, "", "",
+     "weighs a loss that output_router_logits asks for"},
+    {"mixtral", "router_jitter_noise", P, "null | 0", "0.1", kNotPriced},
+    {"*", "num_experts num_local_experts n_routed_experts", P, "null | 0", "4",
+     "the dialect has no experts: priced as dense"},
+    {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
+
+    // Words of other architectures, that files of these dialects borrow.
+    {"*", "quantization_config", P, "null | {}", R"({"quant_method": "fp8"})",
+     "it is priced unquantised"},
+    {"*", "attn_logit_softcapping final_logit_softcapping logit_softcapping", P, "null", "30",
+     kNotPriced},
+    {"*", "query_pre_attn_scalar attention_multiplier softmax_scale", P, "null", "16",
+     "it costs nothing"},
+    {"*", "logit_scale logits_scaling embedding_multiplier residual_multiplier", P, "null | 1", "2",
+     kNotPriced},
+    {"*", "qk_norm use_qk_norm qk_layernorm qk_ln", P, "null | false", "true", kNotPriced},
+    {"*", "clip_qkv", P, "null", "8", kNotPriced},
+    {"*", "alibi parallel_attn rope_interleave use_bidirectional_attention", P, "null | false",
+     "true", kNotPriced},
+    {"*", "is_causal", P, "null | true", "false", "causal attention is priced"},
+    {"*", "loss_type", P, R"(null | "ForCausalLM" | "ForCausalLMLoss")", R"("ForMaskedLM")",
+     "the loss of a causal language model is priced"},
+
+    // Dropout: one line names every key that asks for it (hf_config.h).
+    {"*",
+     "resid_pdrop attn_pdrop embd_pdrop emb_pdrop attention_dropout hidden_dropout "
+     "hidden_dropout_prob attention_probs_dropout_prob",
+     Said, "null | 0", "0.1", "dropout"},
+
+    {"gpt2 gpt_neox bloom mpt", "pad_token_id", None, "", "", "token ids"},
+    {"*", "pad_token_id", X},
+
+    // Refused by `simulate` too.
+    {"*", "add_cross_attention is_encoder_decoder", Refused, "null | false", "true",
+     "no dialect here has an encoder"},
+    {"*", "pruned_heads", Refused, "null | {}", R"({"0": [1]})", "heads that differ by layer"},
+
+    // Without meaning for mathematics and cost.
+    {"*",
+     "$schema _name_or_path name_or_path transformers_version architectures auto_map _commit_hash "
+     "tokenizer_class prefix",
+     None, "", "", "who wrote the file, and for which program"},
+    {"*", "torch_dtype dtype use_bfloat16", None, "", "", "plan.precision says it"},
+    {"*",
+     "_attn_implementation attn_implementation _attn_implementation_autoset "
+     "_experts_implementation experts_implementation",
+     None, "", "", "which kernel; plan.attention_kernel says it"},
+    {"*",
+     "bos_token_id eos_token_id sep_token_id decoder_start_token_id unk_token_id "
+     "mask_token_id image_token_id",
+     None, "", "", "token ids"},
+    {"*",
+     "use_cache cache_implementation output_attentions output_hidden_states return_dict "
+     "torchscript keys_to_ignore_at_inference",
+     None, "", "", "what a forward returns and keeps for generation"},
+    {"*",
+     "max_length min_length do_sample early_stopping num_beams num_beam_groups "
+     "diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty "
+     "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
+     "output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id "
+     "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
+     "begin_suppress_tokens task_specific_params generation_config",
+     None, "", "", "text generation"},
+    {"*",
+     "id2label label2id num_labels problem_type finetuning_task classifier_dropout "
+     "summary_type summary_use_proj summary_activation summary_proj_to_labels "
+     "summary_first_dropout tf_legacy_loss",
+     None, "", "", "heads for classification"},
+    {"*", "is_decoder tie_encoder_decoder cross_attention_hidden_size", None, "", "",
+     "pairs of encoder and decoder"},
+    {"*", "chunk_size_feed_forward pretraining_tp slow_but_exact", None, "", "",
+     "the same products in pieces"},
+    {"gpt2", "n_ctx", None, "", "", "n_positions says it"},
+    {"gpt_oss", "initial_context_length", None, "", "", "rope_scaling says it"},
+    {"bloom",
+     "attention_softmax_in_fp32 masked_softmax_fusion bias_dropout_fusion skip_bias_add "
+     "skip_bias_add_qkv",
+     None, "", "", "kernels of the framework that trained it"},
+    {"mpt", "init_device verbose", None, "", "", "where weights are made; how much is printed"},
+    {"deepseek_v3", "num_mtp_layers", P, "null | 0", "1", "prediction layers are not priced"},
+};
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+std::string code(std::string_view words) {
+  std::string text;
+  for (const std::string_view word : words_of(words)) {
+    text += (text.empty() ? "`" : ", `") + std::string(word) + "`";
+  }
+  return text;
+}
+
+// What `runs` says, for people.
+std::string performed(const ConfigKey& row) {
+  if (row.use != KeyUse::Priced && row.use != KeyUse::Refused) return "all";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRules{{
+      {"@window", "no window in use, or one as long as the sequence"},
+      {"@rope", "`null`, {}, or `rope_type` `default` with `rope_theta`"},
+      {"@rotary_pct", "1, also by `rope_parameters.partial_rotary_factor`"},
+      {"@full_attention", "`full_attention` alone"},
+  }};
+  for (const auto& [rule, text] : kRules) {
+    if (row.runs == rule) return std::string(text);
+  }
+  if (row.runs.empty()) return "none";
+  std::string text;
+  for (std::size_t at = 0; at <= row.runs.size();) {
+    const std::size_t end = std::min(row.runs.find(" | ", at), row.runs.size());
+    text += (text.empty() ? "`" : ", `") + std::string(row.runs.substr(at, end - at)) + "`";
+    at = end + 3;
+  }
+  if (!row.otherwise.empty()) text += " (left out: `" + std::string(row.otherwise) + "`)";
+  return text;
+}
+
+}  // namespace
+
+bool names(std::string_view words, std::string_view word) {
+  for (std::size_t at = 0; at < words.size();) {
+    const std::size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::span<const ConfigKey> config_keys() {
+  return kKeys;
+}
+
+const ConfigKey* find_config_key(std::string_view model_type, std::string_view key) {
+  const ConfigKey* shared = nullptr;
+  for (const ConfigKey& row : kKeys) {
+    if (!names(row.keys, key)) continue;
+    if (names(row.dialects, model_type)) return &row;
+    if (row.dialects == "*") shared = &row;
+  }
+  return shared;
+}
+
+std::vector<std::string_view> meaningful_keys(std::string_view model_type) {
+  std::vector<std::string_view> keys;
+  for (const ConfigKey& row : kKeys) {
+    const bool own = names(row.dialects, model_type);
+    const bool borrowed = row.use == KeyUse::Priced || row.use == KeyUse::Refused;
+    if (row.use == KeyUse::NoMeaning || (!own && (row.dialects != "*" || borrowed))) continue;
+    for (const std::string_view key : words_of(row.keys)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string config_keys_text() {
+  std::string text =
+      "| dialects | keys | column | `run` performs | priced instead; why "
+      "|\n|---|---|---|---|---|\n";
+  for (const ConfigKey& row : kKeys) {
+    text += "| " + (row.dialects == "*" ? std::string("all others") : code(row.dialects)) + " | " +
+            code(row.keys) + " | " + std::string(name_of(row.use)) + " | " + performed(row) +
+            " | " + std::string(row.about) + " |\n";
+  }
+  return text;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact parameter counts and FLOPs of a transformer, tensor by tensor. In the formulas: h hidden,
+// a heads, k key/value heads, d head size, f MLP width, V vocabulary, L layers, s sequence, T
+// tokens.
+#include "schedules/model/model.h"
+
+namespace rehearse {
+namespace {
+
+std::int64_t norm_parameters(const Transformer& model, std::int64_t width) {
+  const bool bias = model.norm == NormKind::LayerNorm && model.norm_bias;
+  return bias ? 2 * width : width;
+}
+
+// Queries, keys and values compressed to a rank each (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+// The weights of the matrices alone; norms and biases are counted apart.
+std::int64_t latent_matrices(const Transformer& model) {
+  const LatentAttention& m = model.latent;
+  const std::int64_t query_width = model.heads * (m.qk_nope_head_dim + m.qk_rope_head_dim);
+  const std::int64_t queries = m.q_lora_rank > 0
+                                   ? model.hidden * m.q_lora_rank + m.q_lora_rank * query_width
+                                   : model.hidden * query_width;
+  return queries + model.hidden * (m.kv_lora_rank + m.qk_rope_head_dim) +
+         m.kv_lora_rank * model.heads * (m.qk_nope_head_dim + m.v_head_dim) +
+         model.heads * m.v_head_dim * model.hidden;
+}
+
+// Weights of the attention's matrix products: h (a + 2k) d + a d h.
+std::int64_t attention_matrices(const Transformer& model) {
+  if (model.latent.kv_lora_rank > 0) return latent_matrices(model);
+  return model.hidden * (2 * model.heads + 2 * model.kv_heads) * model.head_dim;
+}
+
+std::int64_t attention_vectors(const Transformer& model) {
+  std::int64_t count = 0;
+  if (model.latent.kv_lora_rank > 0) {
+    const LatentAttention& m = model.latent;
+    count += m.q_lora_rank + m.kv_lora_rank;  // RMS norms of the compressed queries and keys
+    if (model.qkv_bias) count += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim;
+  } else if (model.qkv_bias) {
+    count += (model.heads + 2 * model.kv_heads) * model.head_dim;
+  }
+  if (model.projection_bias) count += model.hidden;
+  if (model.query_key_norm) count += 2 * model.head_dim;
+  if (model.attention_sinks) count += model.heads;
+  return count;
+}
+
+std::int64_t matrices_of_mlp(const Transformer& model) {
+  return model.mlp == MlpKind::Gated ? 3 : 2;
+}
+
+std::int64_t mlp_biases(const Transformer& model, std::int64_t width) {
+  return (matrices_of_mlp(model) - 1) * width + model.hidden;
+}
+
+std::int64_t dense_mlp(const Transformer& model) {
+  return matrices_of_mlp(model) * model.hidden * model.ffn_hidden +
+         (model.mlp_bias ? mlp_biases(model, model.ffn_hidden) : 0);
+}
+
+// Router, `experts` routed experts and the shared one.
+std::int64_t expert_mlp(const Transformer& model, std::int64_t experts) {
+  const Experts& e = model.experts;
+  const std::int64_t one = matrices_of_mlp(model) * model.hidden * e.ffn_hidden +
+                           (e.bias ? mlp_biases(model, e.ffn_hidden) : 0);
+  const std::int64_t shared = matrices_of_mlp(model) * model.hidden * e.shared_ffn_hidden;
+  return model.hidden * e.count + (e.bias ? e.count : 0) + experts * one + shared +
+         (e.shared_gate ? model.hidden : 0);
+}
+
+std::int64_t layer_count(const Transformer& model, std::int64_t layer, std::int64_t experts) {
+  return attention_matrices(model) + attention_vectors(model) +
+         2 * norm_parameters(model, model.hidden) +
+         (model.has_experts(layer) ? expert_mlp(model, experts) : dense_mlp(model));
+}
+
+std::int64_t total_count(const Transformer& model, std::int64_t experts) {
+  std::int64_t total = embedding_parameters(model) + head_parameters(model);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    total += layer_count(model, layer, experts);
+  }
+  return total;
+}
+
+// Weights that a token is multiplied with in one layer.
+std::int64_t multiplied(const Transformer& model, std::int64_t layer) {
+  const std::int64_t matrices = matrices_of_mlp(model);
+  if (!model.has_experts(layer)) {
+    return attention_matrices(model) + matrices * model.hidden * model.ffn_hidden;
+  }
+  const Experts& e = model.experts;
+  return attention_matrices(model) + model.hidden * e.count + (e.shared_gate ? model.hidden : 0) +
+         matrices * model.hidden * (e.per_token * e.ffn_hidden + e.shared_ffn_hidden);
+}
+
+// Widths of the two attention products together: scores over q.k, and probabilities times v.
+double attention_width(const Transformer& model) {
+  const LatentAttention& m = model.latent;
+  const std::int64_t per_head = m.kv_lora_rank > 0
+                                    ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim
+                                    : 2 * model.head_dim;
+  return static_cast<double>(model.heads * per_head);
+}
+
+// N of the short conventions: parameters that a token is multiplied with. Tables that are only
+// looked up are left out; a tied table is also the head's matrix, so it stays.
+double multiplied_parameters(const Transformer& model) {
+  std::int64_t lookups = embedding_parameters(model);
+  if (model.tied_embedding) lookups -= model.vocabulary * model.hidden;
+  return static_cast<double>(active_parameters(model) - lookups);
+}
+
+}  // namespace
+
+std::int64_t embedding_parameters(const Transformer& model) {
+  std::int64_t count = model.vocabulary * model.hidden;
+  if (model.positions == PositionKind::Learned) count += model.max_positions * model.hidden;
+  if (model.embedding_norm) count += norm_parameters(model, model.hidden);
+  return count;
+}
+
+std::int64_t layer_parameters(const Transformer& model, std::int64_t layer) {
+  return layer_count(model, layer, model.experts.count);
+}
+
+std::int64_t head_parameters(const Transformer& model) {
+  return norm_parameters(model, model.hidden) +
+         (model.tied_embedding ? 0 : model.vocabulary * model.hidden);
+}
+
+std::int64_t total_parameters(const Transformer& model) {
+  return total_count(model, model.experts.count);
+}
+
+std::int64_t active_parameters(const Transformer& model) {
+  return total_count(model, model.experts.per_token);
+}
+
+double model_flops(const Transformer& model, std::int64_t samples, std::int64_t sequence_length,
+                   FlopsConvention convention) {
+  const double s = static_cast<double>(sequence_length);
+  const double tokens = static_cast<double>(samples) * s;
+  const double layers = static_cast<double>(model.layers);
+  switch (convention) {
+    case FlopsConvention::SixN:
+      return 6.0 * multiplied_parameters(model) * tokens;
+    case FlopsConvention::Palm:  // 12 L a d s per token: 2 FLOPs, 2 products, 3 passes
+      return tokens *
+             (6.0 * multiplied_parameters(model) + 6.0 * layers * attention_width(model) * s);
+    case FlopsConvention::Megatron:
+    case FlopsConvention::MegatronCausal:
+      break;
+  }
+  const double square = convention == FlopsConvention::Megatron ? 1.0 : 0.5;
+  double weights = static_cast<double>(model.vocabulary * model.hidden);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    weights += static_cast<double>(multiplied(model, layer));
+  }
+  // Forward once, backward twice; 2 FLOPs per multiply-add.
+  return 3.0 * 2.0 * tokens * (weights + square * layers * attention_width(model) * s);
+}
+
+}  // namespace rehearse

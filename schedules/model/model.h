@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transformer as a description: dimensions and switches, whatever dialect it was read from.
+// No sizes per rank (sizes.h), no plan (plan.h), no JSON (hf_config.cc).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rehearse {
+
+enum class NormKind : std::uint8_t { LayerNorm, RmsNorm };
+enum class MlpKind : std::uint8_t { Gelu, Gated };  // 2 or 3 matrices; Gated: SwiGLU, GeGLU
+enum class PositionKind : std::uint8_t { Learned, Rope, Alibi };
+
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434); absent when kv_lora_rank is 0.
+struct LatentAttention {
+  std::int64_t q_lora_rank = 0;  // 0: queries are not compressed
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+  bool operator==(const LatentAttention&) const = default;
+};
+
+struct Experts {
+  std::int64_t count = 0;              // E; 0: a dense model
+  std::int64_t per_token = 0;          // top-k
+  std::int64_t ffn_hidden = 0;         // width of one expert
+  std::int64_t shared_ffn_hidden = 0;  // width of all shared experts together; 0: none
+  bool shared_gate = false;            // qwen2_moe: a sigmoid gate of h weights
+  // layers before it are dense (DeepSeek: first_k_dense_replace)
+  std::int64_t first_layer = 0;
+  std::int64_t layer_step = 1;  // every k-th layer from first_layer on has experts
+  bool bias = false;            // gpt_oss
+  bool operator==(const Experts&) const = default;
+};
+
+struct Transformer {
+  std::string name;             // file stem or "inline"
+  std::string model_type;       // Hugging Face's
+  std::int64_t layers = 0;      // L
+  std::int64_t hidden = 0;      // h
+  std::int64_t heads = 0;       // a
+  std::int64_t kv_heads = 0;    // kv <= a
+  std::int64_t head_dim = 0;    // d
+  std::int64_t ffn_hidden = 0;  // f of the dense MLP
+  std::int64_t vocabulary = 0;  // V, unpadded
+  std::int64_t max_positions = 0;
+  NormKind norm = NormKind::LayerNorm;
+  bool norm_bias = true;  // a LayerNorm without bias (MPT) has h, not 2h parameters
+  MlpKind mlp = MlpKind::Gelu;
+  PositionKind positions = PositionKind::Learned;
+  bool qkv_bias = true, projection_bias = true, mlp_bias = true;
+  bool query_key_norm = false;     // qwen3: an RMS norm of head_dim for q and for k
+  bool embedding_norm = false;     // bloom: LayerNorm after the embedding
+  bool attention_sinks = false;    // gpt_oss: one learned logit per head
+  bool parallel_residual = false;  // gpt_neox: attention and MLP read the same input
+  bool tied_embedding = true;
+  std::int64_t sliding_window = 0;  // 0: full attention
+  double rope_theta = 10000.0;
+  double norm_epsilon = 1e-5;
+  double initializer_range = 0.02;  // deviation of the first weights
+  std::int64_t padding_token = -1;  // its row of the table learns nothing from the input; -1: none
+  double dropout = -1.0;            // resid_pdrop; -1: the file does not say
+  LatentAttention latent;
+  Experts experts;
+
+  bool has_experts(std::int64_t layer) const {
+    return experts.count > 0 && layer >= experts.first_layer &&
+           (layer - experts.first_layer) % experts.layer_step == 0;
+  }
+  bool operator==(const Transformer&) const = default;
+};
+
+// Exact parameter counts, unpadded vocabulary, no parallelism [parameters].
+// Sources of the checked totals: tests/schedules/model/parameter_count_test.cc.
+std::int64_t embedding_parameters(const Transformer& model);  // table + learned positions
+std::int64_t layer_parameters(const Transformer& model, std::int64_t layer);
+std::int64_t head_parameters(const Transformer& model);    // final norm + untied table
+std::int64_t total_parameters(const Transformer& model);   // tied table counted once
+std::int64_t active_parameters(const Transformer& model);  // top-k experts only
+
+// How model FLOPs are counted. A FLOP is 2 per multiply-add.
+enum class FlopsConvention : std::uint8_t {
+  // Narayanan SC'21 without recompute = Korthikanti Eq. 7: forward + 2x backward, full
+  // attention square, logits included: 72 B s L h^2 (1 + s/6h + V/12hL) for GPT
+  Megatron,
+  MegatronCausal,  // today's Megatron-LM training.py: attention halved
+  // 6 N + 12 L a d s per token (PaLM, app. B); N without tables that are only looked up
+  // (a tied table is the head's matrix too and counts); active experts
+  Palm,
+  SixN,  // 6 N per token, the same N
+};
+// FLOPs of one step's matrix products over the global batch of `samples` sequences of length s.
+double model_flops(const Transformer& model, std::int64_t samples, std::int64_t sequence_length,
+                   FlopsConvention convention);
+
+}  // namespace rehearse

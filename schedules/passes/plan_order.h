@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compute order (L0) that a plan asks for, and what a planned schedule has to choose among.
+#pragma once
+
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+// By name or from a file ("file:PATH", which fills in what the plan left to it). The one place
+// where an order is made of a plan: simulate, run, check and search call it. Planned orders are
+// planned for estimate_by_flops, so they do not depend on a machine.
+// Errors: one line.
+Result<Schedule> plan_order(const Transformer& model, Plan& plan);
+
+// Whether the plan's schedule has several orders to choose among and none is chosen yet: who can
+// predict (sim/predict/predict.h) takes the best of order_candidates; without a prediction
+// plan_order gives the planner's own.
+bool leaves_order_open(const Plan& plan);
+
+// The plans that differ from `plan` only by the order taken for it (Plan::order, and the keys that
+// follow from it where the user left them out: virtual_stages, stage_layers, sequence_slices,
+// memory_limit). Of two that come out equal the first is meant to be taken.
+//   auto          every named order that is legal for the plan and keeps to its memory_limit, where
+//                 one is given; the planner's for that limit, else for 1F1B's activations, twice
+//                 and four times as many
+//   zb_1p, zb_2p  the planner's for memory_limit and for each round limit below: a larger limit is
+//                 never slower than a smaller round one
+// The work is bounded: planned orders of pipelines of more than 2^20 ops are left out of `auto`.
+std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse

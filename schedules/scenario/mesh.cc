@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse {
+namespace {
+constexpr std::size_t at(Axis axis) {
+  return static_cast<std::size_t>(axis);
+}
+}  // namespace
+
+Mesh::Mesh(const Plan& plan) {
+  size_[at(Axis::Tensor)] = plan.tensor_parallel;
+  size_[at(Axis::Context)] = plan.context_parallel;
+  size_[at(Axis::Data)] = plan.data_parallel;
+  size_[at(Axis::Pipeline)] = plan.pipeline_parallel;
+  std::int32_t stride = 1;
+  for (const Axis axis : plan.rank_order) {
+    if (axis == Axis::Expert) continue;
+    stride_[at(axis)] = stride;
+    stride *= size_[at(axis)];
+  }
+}
+
+std::int32_t Mesh::ranks() const {
+  std::int32_t ranks = 1;
+  for (const std::int32_t size : size_) ranks *= size;
+  return ranks;
+}
+
+std::int32_t Mesh::stride(Axis axis) const {
+  return stride_[at(axis)];
+}
+std::int32_t Mesh::size(Axis axis) const {
+  return size_[at(axis)];
+}
+
+Rank Mesh::rank(const Coordinates& c) const {
+  return {c.tensor * stride(Axis::Tensor) + c.context * stride(Axis::Context) +
+          c.data * stride(Axis::Data) + c.pipeline * stride(Axis::Pipeline)};
+}
+
+Coordinates Mesh::coordinates(Rank rank) const {
+  const auto on = [&](Axis axis) { return rank.value / stride(axis) % size(axis); };
+  return {on(Axis::Tensor), on(Axis::Context), on(Axis::Data), on(Axis::Pipeline)};
+}
+
+std::vector<Rank> Mesh::group(Axis axis, Rank rank) const {
+  const std::int32_t coordinate = rank.value / stride(axis) % size(axis);
+  std::vector<Rank> members;
+  for (std::int32_t i = 0; i < size(axis); ++i) {
+    members.push_back({rank.value + (i - coordinate) * stride(axis)});
+  }
+  return members;
+}
+
+}  // namespace rehearse

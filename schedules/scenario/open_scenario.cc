@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/open_scenario.h"
+
+#include "schedules/base/files.h"
+
+namespace rehearse {
+
+std::string other_kind(const JsonValue& document, const std::string& path) {
+  const auto has = [&](std::string_view key) { return document.find(key) != nullptr; };
+  if (has("plan") || has("model") || has("cluster")) return {};
+  if (has("architectures") || has("model_type") || has("hidden_size") || has("n_embd")) {
+    return "is a model, not a scenario: name it in one, for example rehearse simulate dp-ddp --set "
+           "model=" +
+           path;
+  }
+  if (has("gpus_per_node")) {
+    return "is a cluster, not a scenario: name it in one, for example rehearse simulate dp-ddp "
+           "--cluster " +
+           path;
+  }
+  return {};
+}
+
+Result<JsonValue> open_scenario(std::string& path) {
+  const std::string named = path;
+  path = scenario_file(path);
+  Result<JsonValue> root = read_json(path);
+  if (!root) {
+    Error error = root.error();
+    const std::string nearest = nearest_scenario(named);
+    if (error.message.ends_with(": no such file") && !nearest.empty()) {
+      error.message += "; the nearest shipped scenario is " + nearest;
+    }
+    return error;
+  }
+  if (const std::string kind = other_kind(root.value(), path); !kind.empty()) {
+    return json_error(path, 0, "", kind);
+  }
+  if (root.value().find("orders") != nullptr) {
+    return json_error(path, 0, "",
+                      "is a schedule, not a scenario: rehearse check " + path +
+                          ", or \"schedule\": \"file:" + path + "\" in a plan");
+  }
+  return root;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan as text, and what follows from it without a file.
+#include "schedules/scenario/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "schedules/base/json_reader.h"
+#include "schedules/order/registry.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/scenario.h"
+
+namespace rehearse {
+namespace {
+
+// Writes an object line by line.
+class ObjectText {
+ public:
+  ObjectText(int indent, int depth)
+      : newline_(indent > 0 ? "\n" + std::string(static_cast<std::size_t>(indent * depth), ' ')
+                            : ""),
+        end_(indent > 0 ? "\n" + std::string(static_cast<std::size_t>(indent * (depth - 1)), ' ')
+                        : ""),
+        separator_(indent > 0 ? "," : ", ") {}
+
+  void raw(std::string_view key, const std::string& value) {
+    text_ += (text_.empty() ? "{" : separator_) + newline_ + json_quoted(key) + ": " + value;
+  }
+  void text(std::string_view key, std::string_view value) { raw(key, json_quoted(value)); }
+  void integer(std::string_view key, std::int64_t value) { raw(key, std::to_string(value)); }
+  void given(std::string_view key, std::int64_t value) {  // 0: left out
+    raw(key, value == 0 ? "null" : std::to_string(value));
+  }
+  void flag(std::string_view key, bool value) { raw(key, value ? "true" : "false"); }
+  std::string take() { return text_ + end_ + "}"; }
+
+ private:
+  std::string text_, newline_, end_, separator_;
+};
+
+std::string layers_text(const Plan& plan) {
+  if (plan.stage_layers.empty()) return "null";
+  std::string text = "[";
+  for (const std::int32_t layers : plan.stage_layers) {
+    text += (text.size() == 1 ? "" : ", ") + std::to_string(layers);
+  }
+  return text + "]";
+}
+
+std::string rank_order_text(const Plan& plan) {
+  std::string text;
+  for (const Axis axis : plan.rank_order) {
+    text += (text.empty() ? "" : "-") + std::string(name_of(axis));
+  }
+  return text;
+}
+
+std::string precision_text(const Precision& precision) {
+  if (precision.name != "custom") return json_quoted(precision.name);
+  ObjectText object(0, 1);
+  object.integer("parameters", precision.parameters);
+  object.integer("gradients", precision.gradients);
+  object.integer("optimizer", precision.optimizer);
+  object.text("compute", name_of(precision.compute));
+  return object.take();
+}
+
+std::string overlap_text(const Plan& plan) {
+  ObjectText object(0, 1);
+  object.flag("gradient_reduce", plan.overlap_gradient_reduce);
+  object.flag("parameter_gather", plan.overlap_parameter_gather);
+  object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Plain  ? "null"
+                                : plan.overlap_tensor_parallel == TensorOverlap::None ? "false"
+                                                                                      : "true");
+  return object.take();
+}
+
+}  // namespace
+
+std::string plan_json(const Plan& plan, int indent) {
+  ObjectText object(indent, 1);
+  object.integer("tensor_parallel", plan.tensor_parallel);
+  object.integer("pipeline_parallel", plan.pipeline_parallel);
+  object.integer("context_parallel", plan.context_parallel);
+  object.integer("expert_parallel", plan.expert_parallel);
+  object.integer("data_parallel", plan.data_parallel);
+  object.integer("expert_tensor_parallel", plan.expert_tensor_parallel);
+  object.flag("sequence_parallel", plan.sequence_parallel);
+  object.integer("zero_stage", plan.zero_stage);
+  object.text("data_parallel_algorithm", name_of(plan.data_parallel_algorithm));
+  object.text("schedule", plan.schedule);
+  object.integer("virtual_stages", plan.virtual_stages);
+  object.raw("stage_layers", layers_text(plan));
+  object.given("microbatch_group_size", plan.microbatch_group_size);
+  object.integer("extra_warmup", plan.extra_warmup);
+  object.integer("sequence_slices", plan.sequence_slices);
+  object.raw("memory_limit", plan.memory_limit > 0 ? json_number(plan.memory_limit) : "null");
+  object.raw("micro_batch", plan.micro_batch_auto ? "\"auto\"" : std::to_string(plan.micro_batch));
+  object.integer("global_batch", plan.global_batch);
+  object.given("sequence_length", plan.sequence_length);
+  object.text("recompute", name_of(plan.recompute));
+  object.raw("precision", precision_text(plan.precision));
+  object.flag("flash_attention", plan.flash_attention);
+  object.text("attention_kernel", name_of(plan.attention_kernel));
+  object.raw("dropout", json_number(plan.dropout));
+  object.integer("pad_vocabulary_to", plan.pad_vocabulary_to);
+  object.text("offload", name_of(plan.offload));
+  object.text("rank_order", rank_order_text(plan));
+  object.raw("overlap", overlap_text(plan));
+  object.given("bucket_bytes", plan.bucket_bytes);
+  object.integer("prefetch", plan.prefetch);
+  object.text("runtime", name_of(plan.runtime));
+  return object.take();
+}
+
+std::vector<std::int32_t> micro_batch_candidates(const Plan& plan) {
+  constexpr std::int64_t kLargest = 1 << 24;  // what the key can say
+  const std::int64_t samples = plan.global_batch / plan.data_parallel;
+  std::vector<std::int32_t> small, large;
+  for (std::int64_t i = 1; i * i <= samples; ++i) {
+    if (samples % i != 0) continue;
+    if (i <= kLargest) small.push_back(static_cast<std::int32_t>(i));
+    const std::int64_t other = samples / i;
+    if (other != i && other <= kLargest) large.push_back(static_cast<std::int32_t>(other));
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch) {
+  constexpr std::int64_t kMaxOps = 1LL << 28;  // of a schedule, after folding
+  Plan chosen = plan;
+  chosen.micro_batch = micro_batch;
+  chosen.micro_batch_auto = false;
+  const std::int64_t m = plan.global_batch / (std::int64_t{plan.data_parallel} * micro_batch);
+  // Per micro-batch each chunk runs a forward and a backward, and each boundary between two has two
+  // sends and two receives.
+  const std::int64_t chunks = std::int64_t{plan.pipeline_parallel} * plan.virtual_stages;
+  const std::int64_t per_microbatch = (2 * chunks + 4 * (chunks - 1)) * plan.sequence_slices;
+  if (m > kMaxOps / per_microbatch) {
+    return Error{"global_batch: " + std::to_string(m) +
+                 " micro-batches make a schedule of more than 2^28 ops"};
+  }
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  if (info == nullptr || plan.pipeline_parallel == 1) {
+    chosen.microbatch_group_size = 0;
+    return chosen;
+  }
+  Result<ScheduleShape> shape = resolve_shape(*info, {.positions = plan.pipeline_parallel,
+                                                      .microbatches = static_cast<std::int32_t>(m),
+                                                      .chunks = plan.virtual_stages,
+                                                      .group_size = plan.microbatch_group_size,
+                                                      .extra_warmup = plan.extra_warmup,
+                                                      .slices = plan.sequence_slices,
+                                                      .memory_limit = plan.memory_limit});
+  if (shape) {
+    chosen.microbatch_group_size = info->grouped ? shape.value().group_size : 0;
+    return chosen;
+  }
+  // The registry names what the command line calls it; a plan has other words.
+  constexpr std::array<std::array<std::string_view, 2>, 5> kWords{{
+      {"stages", "pipeline_parallel"},
+      {"microbatches", "global_batch"},
+      {"chunks", "virtual_stages"},
+      {"group_size", "microbatch_group_size"},
+      {"slices", "sequence_slices"},
+  }};
+  std::string what = shape.error().message;
+  for (const auto& [word, key] : kWords) {
+    if (!what.starts_with(std::string(word) + ": ")) continue;
+    what.replace(0, word.size(), key);
+    break;
+  }
+  return Error{what};
+}
+
+}  // namespace rehearse

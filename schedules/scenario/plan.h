@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of a training step: how the model is split and in which precision it runs.
+// All defaults are filled in (resolve_plan); meaning and checks: the plan table of
+// docs/scenario.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/base/units.h"
+#include "schedules/model/model.h"
+
+namespace rehearse {
+
+enum class RecomputeMode : std::uint8_t { None, Selective, Full };
+enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
+enum class AttentionKernel : std::uint8_t { Unfused, Flash1, Flash2, Flash3 };
+enum class Runtime : std::uint8_t { Megatron, Fsdp, Rehearse };
+enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8 };
+enum class TensorOverlap : std::uint8_t { Plain, None, Chunked };  // absent, false, true
+enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
+enum class Axis : std::uint8_t { Tensor, Context, Expert, Data, Pipeline };
+
+// Bytes per parameter; `optimizer` includes the fp32 master copy where there is one.
+struct Precision {
+  std::string name = "bf16";  // "custom" for an object
+  std::int32_t parameters = 2, gradients = 4, optimizer = 12;
+  ComputeType compute = ComputeType::Bf16;
+  bool operator==(const Precision&) const = default;
+};
+
+struct Plan {
+  std::int32_t tensor_parallel = 1, pipeline_parallel = 1, context_parallel = 1;
+  std::int32_t expert_parallel = 1, data_parallel = 1, expert_tensor_parallel = 1;
+  bool sequence_parallel = false;
+  std::int32_t zero_stage = 0;
+  DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
+  std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
+  // Of a planned schedule: the order that was taken for it, a name of the registry. Empty: not
+  // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
+  std::string order;
+  std::int32_t virtual_stages = 1;         // chunks per position
+  std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
+  std::int32_t microbatch_group_size = 0;  // N, resolved for interleaved orders, else 0
+  std::int32_t extra_warmup = 0, sequence_slices = 1;
+  // `auto` may choose these, since the file leaves them out: orders of two chunks (neither
+  // virtual_stages nor stage_layers given), orders of sliced sequences.
+  bool chunks_open = false, slices_open = false;
+  double memory_limit = 0;        // planned schedules; 0: their default
+  std::int32_t micro_batch = 1;   // samples per micro-batch and replica
+  bool micro_batch_auto = false;  // left to the caller: micro_batch is not yet chosen
+  std::int64_t global_batch = 1;  // samples per step over all replicas
+  std::int64_t sequence_length = 0;
+  RecomputeMode recompute = RecomputeMode::None;
+  Precision precision;
+  bool flash_attention = true;
+  AttentionKernel attention_kernel = AttentionKernel::Flash2;
+  double dropout = 0;
+  std::int64_t padded_vocabulary = 0;  // V', resolved
+  std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
+  OffloadMode offload = OffloadMode::None;
+  std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
+  bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
+  TensorOverlap overlap_tensor_parallel = TensorOverlap::Plain;
+  std::int64_t bucket_bytes = 0;  // 0: one bucket per position
+  std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
+  Runtime runtime = Runtime::Megatron;
+
+  std::int32_t gpus() const {
+    return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;
+  }
+  std::int32_t microbatches() const {  // m
+    return static_cast<std::int32_t>(global_batch /
+                                     (static_cast<std::int64_t>(data_parallel) * micro_batch));
+  }
+  std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
+    return micro_batch * sequence_length / context_parallel;
+  }
+  bool operator==(const Plan&) const = default;
+};
+
+// What a training run needs beyond the plan (INTERFACE "train").
+struct TrainOptions {
+  std::string data = "synthetic";
+  std::int64_t steps = 20;
+  double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
+  bool weight_decay_matrices_only = false;
+  double clip_norm = 1.0;
+  std::int64_t warmup_steps = 0, checkpoint_every = 0;
+  std::string lr_decay = "constant";
+  double min_learning_rate = 0;
+  std::int64_t seed = 1;
+};
+
+}  // namespace rehearse

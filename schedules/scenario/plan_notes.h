@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of a plan that another key makes meaningless: nothing is wrong, and nothing happens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedules/base/json_reader.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+// One line for each key that `given` (the plan as its file has it) asks for and `plan` (the same,
+// read) gives no effect: "plan.prefetch: ...". Keys that are left out, null, or ask for nothing are
+// not named. REQUIRES: `given` was read into `plan` without an error.
+std::vector<std::string> keys_without_effect(const JsonValue& given, const Plan& plan);
+
+}  // namespace rehearse

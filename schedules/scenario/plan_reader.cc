@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/plan_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "schedules/order/registry.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/stage_layers.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::int64_t kMaxRanks = 1 << 20;
+constexpr double kMaxScores = 0x1p58;  // attention probabilities of a micro-batch
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+// "4 x 2 x 1" and the like, for messages about products.
+std::string product(std::initializer_list<std::int64_t> factors) {
+  std::string text;
+  for (const std::int64_t factor : factors) text += (text.empty() ? "" : " x ") + number(factor);
+  return text;
+}
+
+template <class Enum, std::size_t N>
+Enum enum_of(std::string_view text, const std::array<std::string_view, N>& names) {
+  const auto found = std::ranges::find(names, text);
+  return static_cast<Enum>(found - names.begin());
+}
+
+class PlanReader {
+ public:
+  PlanReader(const JsonValue& plan, const PlanContext& context, JsonReport& report,
+             std::vector<std::string>& warnings)
+      : json_(plan), context_(context), report_(report), warnings_(warnings) {}
+
+  Plan read() {
+    // Each step needs the ones before it, so the first error ends the reading.
+    for (const auto step :
+         {&PlanReader::tensor_fits, &PlanReader::sizes, &PlanReader::schedule, &PlanReader::batches,
+          &PlanReader::layers, &PlanReader::memory, &PlanReader::attention, &PlanReader::overlap,
+          &PlanReader::order, &PlanReader::experts}) {
+      (this->*step)();
+      if (!report_.ok()) break;
+    }
+    return plan_;
+  }
+
+ private:
+  const JsonValue* given(std::string_view key) const { return json_.given(key); }
+  void fail(std::string_view key, const std::string& what, bool unsupported = false) {
+    const JsonMember* member = json_.find(key);
+    report_.fail(member == nullptr ? json_.line : member->line, "plan." + std::string(key), what,
+                 unsupported);
+  }
+  std::int64_t integer(std::string_view key, std::int64_t otherwise) const {
+    const JsonValue* value = given(key);
+    return value == nullptr ? otherwise : value->integer;
+  }
+  std::int32_t size(std::string_view key, std::int32_t otherwise) const {
+    return static_cast<std::int32_t>(integer(key, otherwise));
+  }
+  bool flag(std::string_view key, bool otherwise) const {
+    const JsonValue* value = given(key);
+    return value == nullptr ? otherwise : value->boolean;
+  }
+  template <class Enum, std::size_t N>
+  void choose(std::string_view key, const std::array<std::string_view, N>& names, Enum& to) const {
+    if (const JsonValue* value = given(key)) to = enum_of<Enum>(value->text, names);
+  }
+
+  void tensor_fits();
+  void sizes();
+  void schedule();
+  void named_schedule(const std::string& name);
+  void batches();
+  void layers();
+  void memory();
+  void precision();
+  void attention();
+  void overlap();
+  void order();
+  void experts();
+  void divides(std::string_view key, std::int64_t size, std::string_view what, std::int64_t value);
+
+  const JsonValue& json_;
+  const PlanContext& context_;
+  JsonReport& report_;
+  std::vector<std::string>& warnings_;
+  Plan plan_;
+};
+
+// What t must divide: a wrong t is said before the product of sizes that follows from it.
+void PlanReader::tensor_fits() {
+  plan_.tensor_parallel = size("tensor_parallel", 1);
+  if (context_.model == nullptr) return;
+  const Transformer& model = *context_.model;
+  const std::int64_t t = plan_.tensor_parallel;
+  divides("tensor_parallel", t, "num_attention_heads", model.heads);
+  const bool dense =
+      model.experts.count == 0 || model.experts.first_layer > 0 || model.experts.layer_step > 1;
+  if (dense) divides("tensor_parallel", t, "intermediate_size", model.ffn_hidden);
+  if (model.experts.count > 0 && model.experts.shared_ffn_hidden > 0) {
+    divides("tensor_parallel", t, "the width of the shared experts",
+            model.experts.shared_ffn_hidden);
+  }
+  if (model.latent.kv_lora_rank == 0 && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
+    fail("tensor_parallel", number(t) + " neither divides num_key_value_heads " +
+                                number(model.kv_heads) + " nor is a multiple of it");
+  }
+}
+
+// The mesh: t p c d = gpus, the remaining one derived.
+void PlanReader::sizes() {
+  plan_.pipeline_parallel = size("pipeline_parallel", 1);
+  plan_.context_parallel = size("context_parallel", 1);
+  plan_.expert_parallel = size("expert_parallel", 1);
+  plan_.zero_stage = size("zero_stage", 0);
+  plan_.sequence_parallel = flag("sequence_parallel", false);
+  choose("data_parallel_algorithm", kDataParallelNames, plan_.data_parallel_algorithm);
+  if (plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+      plan_.zero_stage > 0) {
+    fail("data_parallel_algorithm", "parameter_server shards nothing: zero_stage must be 0");
+  }
+  const std::int64_t t = plan_.tensor_parallel, p = plan_.pipeline_parallel,
+                     c = plan_.context_parallel;
+  std::int64_t inner = t * p;  // each at most 2^20
+  if (inner <= kMaxRanks) inner *= c;
+  if (inner > kMaxRanks) {
+    return fail("tensor_parallel", product({t, p, c}) + " GPUs of one replica are beyond 2^20");
+  }
+  const std::int64_t d = integer("data_parallel", 0);
+  if (d * inner > kMaxRanks) {
+    return fail("data_parallel", product({t, p, c, d}) + " GPUs are beyond 2^20");
+  }
+  const std::int64_t gpus = context_.gpus ? *context_.gpus
+                            : d > 0       ? d * inner
+                                          : context_.gpus_per_node;
+  if (d > 0 && d * inner != gpus) {
+    return fail("data_parallel",
+                "tensor x pipeline x context x data parallel = " + product({t, p, c, d}) + " = " +
+                    number(d * inner) + ", but there are " + number(gpus) + " gpus" +
+                    (gpus % inner == 0 ? ": data_parallel " + number(gpus / inner) + " fits them"
+                                       : std::string()));
+  }
+  if (gpus % inner != 0) {
+    return report_.fail(
+        context_.gpus ? context_.gpus_line : json_.line, context_.gpus ? "gpus" : "plan",
+        std::string(context_.gpus ? "" : "gpus is left out, and one node's ") + number(gpus) +
+            " gpus are not a multiple of tensor x pipeline x context parallel = " +
+            product({t, p, c}) + " = " + number(inner));
+  }
+  plan_.data_parallel = static_cast<std::int32_t>(gpus / inner);
+}
+
+void PlanReader::schedule() {
+  const JsonValue* name = given("schedule");
+  const std::int32_t p = plan_.pipeline_parallel;
+  plan_.extra_warmup = size("extra_warmup", 0);
+  plan_.microbatch_group_size = size("microbatch_group_size", 0);
+  plan_.virtual_stages = size("virtual_stages", 1);
+  if (const JsonValue* limit = given("memory_limit")) plan_.memory_limit = limit->number;
+  if (name != nullptr && name->text.starts_with("file:")) {
+    plan_.schedule = name->text;
+    plan_.sequence_slices = size("sequence_slices", 1);
+    return;
+  }
+  named_schedule(name != nullptr ? name->text
+                 : p == 1        ? "none"
+                                 : (plan_.virtual_stages > 1 ? "interleaved_1f1b" : "1f1b"));
+}
+
+void PlanReader::named_schedule(const std::string& name) {
+  const std::int32_t p = plan_.pipeline_parallel;
+  const ScheduleInfo* info = find_schedule(name);
+  if (info == nullptr) {
+    return fail("schedule", "unknown schedule " + json_excerpt(name) + known_schedules(name), true);
+  }
+  plan_.schedule = info->name;
+  const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;
+  const std::int32_t v = size("virtual_stages", many && p > 1 ? 2 : 1);
+  if (plan_.schedule == "none" && p > 1) {
+    return fail("schedule", "none has one stage, but pipeline_parallel is " + number(p));
+  }
+  const bool any = info->chunks == ChunkRule::Any;
+  if (v > 1 && (many || any) && p == 1) {
+    return fail("virtual_stages", number(v) + " chunks need pipeline_parallel > 1");
+  }
+  if (v > 1 && !many && !any && !(shaped_v && v == 2)) {
+    return fail("virtual_stages", plan_.schedule + " has " + (shaped_v ? "2 chunks" : "one chunk") +
+                                      " per position, not " + number(v));
+  }
+  plan_.virtual_stages = shaped_v ? 2 : v;
+  plan_.chunks_open =
+      any && p > 1 && given("virtual_stages") == nullptr && given("stage_layers") == nullptr;
+  plan_.slices_open = any && given("sequence_slices") == nullptr;
+  if (plan_.microbatch_group_size > 0 && !info->grouped) {
+    return fail("microbatch_group_size", plan_.schedule + " has no groups of micro-batches");
+  }
+  if (plan_.extra_warmup > 0 && plan_.schedule != "interleaved_1f1b") {
+    return fail("extra_warmup", "only interleaved_1f1b takes it, not " + plan_.schedule);
+  }
+  plan_.sequence_slices = size("sequence_slices", info->sliced ? 4 : 1);
+  if (plan_.sequence_slices > 1 && !info->sliced && !any) {
+    return fail("sequence_slices", plan_.schedule + " does not slice sequences");
+  }
+  if (plan_.memory_limit > 0 && !info->planned) {
+    return fail("memory_limit", plan_.schedule + " is not planned for a limit");
+  }
+  if (info->planned && plan_.memory_limit == 0 && plan_.schedule != "auto") {
+    plan_.memory_limit = plan_.schedule == "zb_2p" ? 2 : 1;
+  }
+}
+
+void PlanReader::batches() {
+  const std::int64_t d = plan_.data_parallel;
+  const JsonValue* micro_batch = given("micro_batch");
+  if (micro_batch != nullptr && micro_batch->is(JsonKind::String) && micro_batch->text != "auto") {
+    return fail("micro_batch",
+                "must be an integer or \"auto\", not " + json_excerpt(micro_batch->text));
+  }
+  plan_.micro_batch_auto = micro_batch == nullptr || micro_batch->is(JsonKind::String);
+  const std::int32_t samples =
+      plan_.micro_batch_auto ? 1 : static_cast<std::int32_t>(micro_batch->integer);
+  plan_.micro_batch = samples;
+  plan_.global_batch =
+      integer("global_batch", d * samples * (plan_.micro_batch_auto ? plan_.pipeline_parallel : 1));
+  if (plan_.global_batch % (d * samples) != 0) {
+    return fail("global_batch", number(plan_.global_batch) + " is not a multiple of " +
+                                    (plan_.micro_batch_auto ? "data_parallel = " + number(d)
+                                                            : "data_parallel x micro_batch = " +
+                                                                  product({d, samples}) + " = " +
+                                                                  number(d * samples)));
+  }
+  const std::int64_t positions = context_.model == nullptr ? 0 : context_.model->max_positions;
+  plan_.sequence_length = integer("sequence_length", positions);
+  const std::int64_t s = plan_.sequence_length, c = plan_.context_parallel,
+                     t = plan_.tensor_parallel;
+  if (context_.model != nullptr && context_.model->positions == PositionKind::Learned &&
+      s > positions) {
+    return fail("sequence_length", number(s) + " is more than the model's " + number(positions) +
+                                       " learned positions (max_position_embeddings)");
+  }
+  if (c > 1 && s % (2 * c) != 0) {
+    return fail("context_parallel",
+                "2 x " + number(c) + " does not divide sequence_length " + number(s));
+  }
+  if (plan_.sequence_parallel && s % (t * c) != 0) {
+    return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
+                                         " does not divide sequence_length " + number(s));
+  }
+  const std::int64_t slices = plan_.sequence_slices;
+  if (s > 0 && s % slices != 0) {
+    return fail("sequence_slices",
+                number(slices) + " does not divide sequence_length " + number(s));
+  }
+  if (c > 1 && slices > 1 && s / slices % (2 * c) != 0) {
+    return fail("context_parallel", "2 x " + number(c) + " does not divide a slice of " +
+                                        number(s / slices) + " tokens");
+  }
+  if (plan_.sequence_parallel && slices > 1 && s / slices % (t * c) != 0) {
+    return fail("sequence_parallel", "tensor x context parallel = " + product({t, c}) +
+                                         " does not divide a slice of " + number(s / slices) +
+                                         " tokens");
+  }
+  if (context_.model != nullptr) {
+    const double heads = static_cast<double>(context_.model->heads),
+                 tokens = static_cast<double>(s);
+    if (static_cast<double>(samples) * heads * tokens * tokens > kMaxScores) {
+      return fail("sequence_length", "micro_batch x heads x sequence_length^2 is beyond 2^58");
+    }
+  }
+  if (plan_.micro_batch_auto) return;
+  Result<Plan> chosen = choose_micro_batch(plan_, plan_.micro_batch);
+  if (chosen) {
+    plan_ = std::move(chosen).value();
+    return;
+  }
+  const std::string& what = chosen.error().message;  // "KEY: what"
+  const std::size_t colon = what.find(": ");
+  fail(what.substr(0, colon), what.substr(colon + 2));
+}
+
+void PlanReader::divides(std::string_view key, std::int64_t divisor, std::string_view what,
+                         std::int64_t value) {
+  if (value % divisor == 0) return;
+  fail(key, number(divisor) + " does not divide " + std::string(what) + " " + number(value));
+}
+
+void PlanReader::layers() {
+  if (context_.model == nullptr) return;
+  const auto l = static_cast<std::int32_t>(context_.model->layers);
+  const ScheduleInfo* info = find_schedule(plan_.schedule);
+  const bool own = info == nullptr;  // file:PATH: the file says how many stages there are
+  const std::int32_t p = plan_.pipeline_parallel;
+  const bool one_each =
+      !own && (info->chunks == ChunkRule::One || info->chunks == ChunkRule::Bidirectional);
+  const std::int64_t chunks = one_each ? p : std::int64_t{p} * plan_.virtual_stages;
+  if (chunks > l + 2) {
+    return fail(
+        plan_.virtual_stages > 1 && given("virtual_stages") != nullptr ? "virtual_stages"
+                                                                       : "pipeline_parallel",
+        number(chunks) + " chunks are more than the " + number(l) + " layers, embedding and head");
+  }
+  const JsonValue* layers = given("stage_layers");
+  if (layers == nullptr) {
+    if (!own) plan_.stage_layers = default_stage_layers(l, static_cast<std::int32_t>(chunks));
+    return;
+  }
+  if (layers->is(JsonKind::String)) {
+    Result<std::vector<std::int32_t>> parsed = parse_layout(layers->text);
+    if (!parsed) {
+      const std::string& why = parsed.error().message;
+      return fail("stage_layers", why, why.ends_with("not built yet"));
+    }
+    plan_.stage_layers = std::move(parsed).value();
+  } else {
+    for (const JsonValue& item : layers->items) {
+      plan_.stage_layers.push_back(static_cast<std::int32_t>(item.integer));
+    }
+  }
+  const auto entries = static_cast<std::int64_t>(plan_.stage_layers.size());
+  if (!own && entries != chunks) {
+    return fail("stage_layers", number(entries) + " entries, but the pipeline has " +
+                                    number(chunks) + (chunks == 1 ? " chunk" : " chunks"));
+  }
+  std::int64_t sum = 0;
+  for (const std::int32_t share : plan_.stage_layers) sum += share;
+  if (sum != l) {
+    fail("stage_layers",
+         "the entries add up to " + number(sum) + ", not to num_hidden_layers " + number(l));
+  }
+}
+
+void PlanReader::memory() {
+  plan_.runtime = context_.runtime ? *context_.runtime
+                                   : (plan_.zero_stage == 3 ? Runtime::Fsdp : Runtime::Megatron);
+  choose("runtime", kRuntimeNames, plan_.runtime);
+  choose("recompute", kRecomputeNames, plan_.recompute);
+  choose("offload", kOffloadNames, plan_.offload);
+  if (plan_.offload == OffloadMode::Activations && plan_.sequence_slices > 1) {
+    return fail("offload",
+                "activations of a sequence in slices stay on the device: later slices read them",
+                true);
+  }
+  precision();
+  const bool fsdp = plan_.zero_stage == 3 || plan_.runtime == Runtime::Fsdp;
+  plan_.pad_vocabulary_to =
+      integer("pad_vocabulary_to", fsdp || plan_.runtime == Runtime::Rehearse ? 1 : 128);
+  if (context_.model == nullptr) return;
+  const std::int64_t multiple = plan_.pad_vocabulary_to * plan_.tensor_parallel;
+  plan_.padded_vocabulary = (context_.model->vocabulary + multiple - 1) / multiple * multiple;
+}
+
+void PlanReader::precision() {
+  const JsonValue* given_precision = given("precision");
+  Precision& to = plan_.precision;
+  if (given_precision != nullptr && given_precision->is(JsonKind::Object)) {
+    to.name = "custom";
+    const auto bytes = [&](std::string_view key, std::int32_t& value) {
+      const JsonValue* member = given_precision->given(key);
+      if (member != nullptr) value = static_cast<std::int32_t>(member->integer);
+    };
+    bytes("parameters", to.parameters);
+    bytes("gradients", to.gradients);
+    bytes("optimizer", to.optimizer);
+    if (const JsonValue* compute = given_precision->given("compute")) {
+      to.compute = enum_of<ComputeType>(compute->text, kComputeTypeNames);
+    }
+    return;
+  }
+  if (given_precision != nullptr) to.name = given_precision->text;
+  to.compute = enum_of<ComputeType>(to.name, kComputeTypeNames);
+  const bool whole = to.compute == ComputeType::Fp32 || plan_.zero_stage == 3;
+  if (whole) {  // parameters are their own master copy
+    to.parameters = to.gradients = 4;
+    to.optimizer = 8;
+  } else {
+    to.parameters = 2;
+    to.gradients = to.compute == ComputeType::Fp16 ? 2 : 4;
+    to.optimizer = 12;
+  }
+}
+
+void PlanReader::attention() {
+  const JsonValue* flash = given("flash_attention");
+  const JsonValue* kernel = given("attention_kernel");
+  plan_.attention_kernel =
+      flash != nullptr && !flash->boolean ? AttentionKernel::Unfused : AttentionKernel::Flash2;
+  choose("attention_kernel", kAttentionKernelNames, plan_.attention_kernel);
+  plan_.flash_attention = plan_.attention_kernel != AttentionKernel::Unfused;
+  if (flash != nullptr && kernel != nullptr && flash->boolean != plan_.flash_attention) {
+    fail("attention_kernel",
+         kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
+  }
+  const double of_model = context_.model == nullptr ? -1 : context_.model->dropout;
+  plan_.dropout = of_model >= 0 ? of_model : (plan_.flash_attention ? 0.0 : 0.1);
+  const JsonValue* dropout = given("dropout");
+  if (dropout != nullptr) plan_.dropout = dropout->number;
+  if (plan_.dropout >= 1) fail("dropout", "must be less than 1");
+  if (plan_.runtime != Runtime::Rehearse) return;
+  std::string asked;  // by the plan, else by keys of the model file
+  if (dropout != nullptr) {
+    if (plan_.dropout > 0) asked = json_number(plan_.dropout) + " of the plan";
+  } else if (!context_.dropout.empty()) {
+    for (const std::string& key : context_.dropout) asked += (asked.empty() ? "" : ", ") + key;
+    asked = "of the model file (" + asked + ")";
+  }
+  if (!asked.empty()) {
+    warnings_.push_back("dropout " + asked + " is left out: runtime rehearse trains without");
+  }
+  plan_.dropout = 0;
+}
+
+void PlanReader::overlap() {
+  const bool sharded = plan_.zero_stage == 3;
+  plan_.overlap_gradient_reduce = plan_.overlap_parameter_gather = sharded;
+  if (const JsonValue* overlap = given("overlap")) {
+    const JsonValue* reduce = overlap->given("gradient_reduce");
+    const JsonValue* gather = overlap->given("parameter_gather");
+    const JsonValue* tensor = overlap->given("tensor_parallel");
+    if (reduce != nullptr) plan_.overlap_gradient_reduce = reduce->boolean;
+    if (gather != nullptr) plan_.overlap_parameter_gather = gather->boolean;
+    if (tensor != nullptr) {
+      plan_.overlap_tensor_parallel =
+          tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::None;
+    }
+  }
+  // Megatron-LM's default bucket: max(40,000,000, 1,000,000 x d) gradients
+  // (megatron/core/distributed/distributed_data_parallel.py).
+  const std::int64_t elements =
+      std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan_.data_parallel);
+  plan_.bucket_bytes = integer(
+      "bucket_bytes", plan_.overlap_gradient_reduce ? elements * plan_.precision.gradients : 0);
+  plan_.prefetch = size("prefetch", 1);
+}
+
+// Axes that the order leaves out must have size 1 and come last.
+void PlanReader::order() {
+  constexpr std::array kDefault{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data,
+                                Axis::Pipeline};
+  plan_.rank_order.assign(kDefault.begin(), kDefault.end());
+  const JsonValue* order = given("rank_order");
+  if (order == nullptr) return;
+  plan_.rank_order.clear();
+  for (std::size_t at = 0; at <= order->text.size();) {
+    const std::size_t end = std::min(order->text.find('-', at), order->text.size());
+    const std::string word = order->text.substr(at, end - at);
+    const auto found = std::ranges::find(kAxisNames, word);
+    if (found == kAxisNames.end()) {
+      return fail("rank_order",
+                  json_excerpt(word) + " is not one of tp, cp, ep, dp, pp (as in tp-cp-ep-dp-pp)");
+    }
+    const auto axis = static_cast<Axis>(found - kAxisNames.begin());
+    if (std::ranges::find(plan_.rank_order, axis) != plan_.rank_order.end()) {
+      return fail("rank_order", word + " stands twice");
+    }
+    plan_.rank_order.push_back(axis);
+    at = end + 1;
+  }
+  const std::array<std::int32_t, 5> size{plan_.tensor_parallel, plan_.context_parallel,
+                                         plan_.expert_parallel, plan_.data_parallel,
+                                         plan_.pipeline_parallel};
+  for (const Axis axis : kDefault) {
+    if (std::ranges::find(plan_.rank_order, axis) != plan_.rank_order.end()) continue;
+    const std::int32_t ranks = size[static_cast<std::size_t>(axis)];
+    if (ranks > 1) {
+      return fail("rank_order",
+                  std::string(name_of(axis)) + " is missing, and has " + number(ranks) + " ranks");
+    }
+    plan_.rank_order.push_back(axis);
+  }
+  const auto place = [&](Axis axis) {
+    return std::ranges::find(plan_.rank_order, axis) - plan_.rank_order.begin();
+  };
+  const auto low = std::min({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
+  const auto high = std::max({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
+  if (plan_.expert_parallel > 1 && high - low != 2) {
+    fail("rank_order", "cp, ep and dp must stand together: experts lie within cp x dp");
+  }
+}
+
+void PlanReader::experts() {
+  const std::int64_t e = plan_.expert_parallel, t = plan_.tensor_parallel;
+  const std::int64_t replicas = std::int64_t{plan_.data_parallel} * plan_.context_parallel;
+  const bool spread = replicas % e != 0 && replicas * t % e == 0;
+  plan_.expert_tensor_parallel = size("expert_tensor_parallel", spread ? 1 : plan_.tensor_parallel);
+  const std::int64_t et = plan_.expert_tensor_parallel;
+  const Experts none;
+  const Experts& experts = context_.model == nullptr ? none : context_.model->experts;
+  if (replicas * t % et != 0) {
+    return fail("expert_tensor_parallel",
+                number(et) + " does not divide data x context x tensor parallel = " +
+                    product({plan_.data_parallel, plan_.context_parallel, t}));
+  }
+  if (replicas * t / et % e != 0) {
+    return fail("expert_parallel",
+                number(e) + " does not divide data x context x tensor / expert tensor parallel = " +
+                    number(replicas * t / et));
+  }
+  if (experts.count > 0) {
+    divides("expert_parallel", e, "the number of experts", experts.count);
+    divides("expert_tensor_parallel", et, "the width of an expert", experts.ffn_hidden);
+  } else if (e > 1 && context_.model != nullptr) {
+    fail("expert_parallel", number(e) + " > 1, but the model has no experts");
+  }
+  if (e > 1) fail("expert_parallel", number(e) + " > 1 is not built yet", true);
+}
+
+}  // namespace
+
+Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
+                  std::vector<std::string>& warnings) {
+  Plan read = PlanReader(plan, context, report, warnings).read();
+  if (report.ok()) {
+    for (std::string& line : keys_without_effect(plan, read)) warnings.push_back(std::move(line));
+  }
+  return read;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan from JSON: every default filled in, every check of the plan table made (docs/scenario.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/base/json_reader.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+#include "schedules/scenario/plan_size.h"
+
+namespace rehearse {
+
+// What a plan is resolved against.
+struct PlanContext {
+  const Transformer* model = nullptr;  // nullptr: a schedule alone; what needs a model is left out
+  std::optional<std::int32_t> gpus;    // the scenario's `gpus`, where given
+  std::int32_t gpus_line = 0;
+  std::int32_t gpus_per_node = 1;  // default of `gpus` where nothing says more
+  std::optional<Runtime> runtime;  // default of the command; the plan's key wins
+  // What the model file asks for ("attn_pdrop 0.1"), which runtime rehearse leaves out.
+  std::vector<std::string> dropout{};
+};
+
+// `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure
+// the report has the error. `warnings` gets what the user should hear though nothing is wrong.
+Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
+                  std::vector<std::string>& warnings);
+
+}  // namespace rehearse

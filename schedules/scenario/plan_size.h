@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// How large a plan's schedule would be, told before any of it is made.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/base/result.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+// The plan with `micro_batch` samples per micro-batch, and what follows from it (the number of
+// micro-batches, the group size of interleaved orders). Error: "KEY: what is wrong".
+// REQUIRES: micro_batch divides global_batch / data_parallel (one of micro_batch_candidates).
+Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch);
+
+// Ops of the lowered schedule, about: compute, transfers, and what ZeRO and offload add per layer
+// of every micro-batch. The rows that stand for equal ranks are counted once.
+double lowered_ops(const Transformer& model, const Plan& plan);
+
+// Whether lowering and timing the plan is seconds of work and fits in this machine's memory, or in
+// what `ulimit -v` leaves of it. Error: one line that names plan.global_batch. The figures are an
+// estimate; what passes may still take most of a minute.
+Result<> check_lowered_size(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse

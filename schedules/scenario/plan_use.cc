@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/plan_use.h"
+
+#include <algorithm>
+
+#include "schedules/base/json_keys.h"
+#include "schedules/scenario/scenario_keys.h"
+
+namespace rehearse {
+namespace {
+
+constexpr KeyUse X = KeyUse::Executed, Said = KeyUse::Said, P = KeyUse::Priced,
+                 None = KeyUse::NoMeaning;
+
+constexpr PlanKey kKeys[]{
+    {"gpus model", X},
+    {"cluster", None, "", "", "any machine runs any scenario; predictions are for the cluster"},
+    {"name $schema", None, "", "", "for people and editors"},
+    {"plan.tensor_parallel plan.pipeline_parallel plan.context_parallel plan.data_parallel "
+     "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
+     X},
+    {"plan.expert_parallel plan.expert_tensor_parallel", None, "", "",
+     "models with experts are refused by their own key"},
+    {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
+     "plan.extra_warmup plan.sequence_slices plan.memory_limit",
+     X},
+    {"plan.micro_batch plan.global_batch plan.sequence_length", X},
+    {"plan.recompute plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
+    {"plan.overlap.gradient_reduce plan.overlap.parameter_gather", X},
+    {"plan.overlap.tensor_parallel", P, "null | false", "true",
+     "products in chunks beside their collectives are priced"},
+    {"plan.precision plan.precision.parameters plan.precision.gradients "
+     "plan.precision.optimizer plan.precision.compute",
+     Said, "", "", "what the device has instead"},
+    {"plan.flash_attention", Said, "null | true", "false",
+     "the executor has one kernel, which is fused: the same mathematics"},
+    {"plan.attention_kernel", Said, R"(null | "flash1" | "flash2" | "flash3")", R"("unfused")",
+     "the executor has one kernel, which is fused: the same mathematics"},
+    {"plan.dropout", Said, "", "", "trained without"},
+    {"plan.runtime", Said, R"(null | "rehearse")", R"("megatron")",
+     "the runtime of a run is rehearse"},
+    {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
+     "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
+     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every",
+     X},
+};
+
+std::string code(std::string_view words) {
+  std::string text;
+  for (std::size_t at = 0; at < words.size();) {
+    const std::size_t end = std::min(words.find(' ', at), words.size());
+    text += (text.empty() ? "`" : ", `") + std::string(words.substr(at, end - at)) + "`";
+    at = end + 1;
+  }
+  return text;
+}
+
+// Calls visit(path, member, row) for the members of the scenario, and of the objects inside it,
+// whose value is beyond what their row lists.
+template <class Visit>
+void for_each_beyond(const JsonValue& object, const std::string& path, const Visit& visit) {
+  for (const JsonMember& member : object.members) {
+    const std::string at = join_key(path, member.key);
+    if (at == "model" || at == "cluster") continue;
+    const PlanKey* row = find_plan_key(at);
+    if (row != nullptr && !row->runs.empty() && !is_one_of(&member.value, row->runs)) {
+      visit(at, member, *row);
+    }
+    if (member.value.is(JsonKind::Object)) for_each_beyond(member.value, at, visit);
+  }
+}
+
+}  // namespace
+
+std::span<const PlanKey> plan_keys() {
+  return kKeys;
+}
+
+const PlanKey* find_plan_key(std::string_view path) {
+  for (const PlanKey& row : kKeys) {
+    for (std::size_t at = 0; at < row.keys.size();) {
+      const std::size_t end = std::min(row.keys.find(' ', at), row.keys.size());
+      if (row.keys.substr(at, end - at) == path) return &row;
+      at = end + 1;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Unperformed> unperformed_of(const JsonValue& scenario, const std::string& file) {
+  std::vector<Unperformed> found;
+  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& row) {
+    if (row.use != KeyUse::Priced) return;
+    found.push_back({.file = file,
+                     .line = member.line,
+                     .key = path,
+                     .value = shown_value(member.value),
+                     .priced = std::string(row.about)});
+  });
+  return found;
+}
+
+std::vector<std::string> said_of(const JsonValue& scenario) {
+  std::vector<std::string> said;
+  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& row) {
+    if (row.use != KeyUse::Said) return;
+    said.push_back(path + " " + shown_value(member.value) + ": " + std::string(row.about));
+  });
+  return said;
+}
+
+std::string plan_keys_text() {
+  std::string text = "| keys | column | `run` performs | priced; said; why |\n|---|---|---|---|\n";
+  for (const PlanKey& row : kKeys) {
+    std::string performed = row.use == KeyUse::Executed ? "all" : "";
+    for (std::size_t at = 0; at < row.runs.size();) {
+      const std::size_t end = std::min(row.runs.find(" | ", at), row.runs.size());
+      performed += (at == 0 ? "`" : ", `") + std::string(row.runs.substr(at, end - at)) + "`";
+      at = end + 3;
+    }
+    text += "| " + code(row.keys) + " | " + std::string(name_of(row.use)) + " | " + performed +
+            " | " + std::string(row.about) + " |\n";
+  }
+  return text;
+}
+
+std::string later_keys_text() {
+  std::string text;
+  const auto list = [&](const std::string& what, std::span<const std::string_view> words) {
+    if (words.empty()) return;
+    text += "- " + what + ": ";
+    for (const std::string_view word : words) {
+      text += (word == words.front() ? "`" : ", `") + std::string(word) + "`";
+    }
+    text += "\n";
+  };
+  const auto walk = [&](const auto& self, const KeyTable& table, const std::string& path) -> void {
+    list(path.empty() ? "top level" : "`" + path + "`", table.later);
+    for (const KeySpec& spec : table.keys) {
+      const std::string at = join_key(path, spec.name);
+      list("values of `" + at + "`", spec.later);
+      if (spec.members != nullptr) self(self, *spec.members, at);
+    }
+  };
+  walk(walk, scenario_key_table(), "");
+  return text;
+}
+
+}  // namespace rehearse

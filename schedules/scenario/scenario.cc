@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins the readers: document, overrides, model, cluster source, plan, train options.
+#include "schedules/scenario/scenario.h"
+
+#include <algorithm>
+
+#include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/base/utf8.h"
+#include "schedules/model/hf_config.h"
+#include "schedules/scenario/open_scenario.h"
+#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/plan_use.h"
+#include "schedules/scenario/scenario_keys.h"
+
+namespace rehearse {
+namespace {
+
+JsonValue empty_object(std::int32_t line) {
+  JsonValue value;
+  value.kind = JsonKind::Object;
+  value.line = line;
+  return value;
+}
+
+JsonMember* find_member(JsonValue& object, std::string_view key) {
+  for (JsonMember& member : object.members) {
+    if (member.key == key) return &member;
+  }
+  return nullptr;
+}
+
+// Lines belong to one file: values from elsewhere have none.
+void forget_lines(JsonValue& value) {
+  value.line = 0;
+  for (JsonValue& item : value.items) forget_lines(item);
+  for (JsonMember& member : value.members) {
+    member.line = 0;
+    forget_lines(member.value);
+  }
+}
+
+class ScenarioReader {
+ public:
+  ScenarioReader(JsonValue root, const std::string& path, const ScenarioOptions& options)
+      : root_(std::move(root)), options_(options), report_(path) {
+    scenario_.path = path;
+  }
+
+  Result<Scenario> read() {
+    for (const auto step :
+         {&ScenarioReader::override_keys, &ScenarioReader::check, &ScenarioReader::model,
+          &ScenarioReader::cluster, &ScenarioReader::plan, &ScenarioReader::train}) {
+      (this->*step)();
+      if (!report_.ok()) return report_.error();
+      if (nested_error_) return *nested_error_;
+    }
+    return std::move(scenario_);
+  }
+
+ private:
+  // --cluster, --gpus and --set, in this order: as if the file said so.
+  void override_keys() {
+    if (!root_.is(JsonKind::Object)) return;  // check() says so
+    if (options_.cluster) {
+      // A path of the command line is relative to where the user stands.
+      const auto found = find_file(*options_.cluster, "", "clusters");
+      if (!found)
+        return report_.fail(0, "cluster", "no such file: " + json_excerpt(*options_.cluster));
+      JsonValue name;
+      name.kind = JsonKind::String;
+      name.text = *options_.cluster;
+      set({"cluster"}, std::move(name));
+      cluster_path_ = *found;
+    }
+    if (options_.gpus) {
+      JsonValue count;
+      count.kind = JsonKind::Integer;
+      count.integer = *options_.gpus;
+      count.number = static_cast<double>(*options_.gpus);
+      set({"gpus"}, std::move(count));
+    }
+    for (const std::string& text : options_.overrides) {
+      override_key(text);
+      if (!report_.ok() || nested_error_) return;
+    }
+  }
+
+  void override_key(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return report_.fail(0, "", "--set " + json_excerpt(text) + ": must be KEY=VALUE");
+    }
+    for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(utf8_length(rest))) {
+      if (utf8_length(rest) > 0) continue;
+      return report_.fail(0, text.substr(0, equals), "--set: the value is not UTF-8 text");
+    }
+    std::vector<std::string> keys;
+    for (std::size_t at = 0; at <= equals;) {
+      const std::size_t end = std::min(text.find('.', at), equals);
+      keys.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    const std::string value = text.substr(equals + 1);
+    Result<JsonValue> parsed = parse_json(value, "");
+    JsonValue json;
+    if (parsed) {
+      json = std::move(parsed).value();
+      forget_lines(json);
+    } else {  // not JSON: a string, as it is
+      json.kind = JsonKind::String;
+      json.text = value;
+    }
+    set(keys, std::move(json));
+  }
+
+  void set(const std::vector<std::string>& keys, JsonValue value) {
+    JsonValue* at = &root_;
+    if (keys.size() == 1 && keys[0] == "model") model_path_.clear();
+    if (keys.size() == 1 && keys[0] == "cluster") cluster_path_.clear();
+    std::string path;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      path = join_key(path, keys[i]);
+      if (i == 1 && at->is(JsonKind::String)) open_in_place(keys[0], *at);
+      if (nested_error_ || !report_.ok()) return;
+      if (at->is(JsonKind::Null)) *at = empty_object(0);
+      if (!at->is(JsonKind::Object)) {
+        return report_.fail(0, path, "--set goes into a value that is not an object");
+      }
+      JsonMember* member = find_member(*at, keys[i]);
+      if (member == nullptr) {
+        at->members.push_back({keys[i], 0, {}});
+        member = &at->members.back();
+      }
+      at = &member->value;
+      if (i + 1 == keys.size()) member->line = 0;
+    }
+    *at = std::move(value);
+  }
+
+  // The file that a key names; `known` is where --cluster has found it already, or empty.
+  std::optional<std::string> find_named(const std::string& name, const std::string& folder,
+                                        const std::string& known) const {
+    return known.empty() ? find_file(name, report_.path(), folder) : known;
+  }
+
+  // --set model.num_hidden_layers=4 where `model` names a file: the file's object takes its place.
+  void open_in_place(const std::string& key, JsonValue& value) {
+    if (key != "model" && key != "cluster") return;
+    std::string& origin = key == "model" ? model_path_ : cluster_path_;
+    const auto found = find_named(value.text, key + "s", origin);
+    if (!found) return report_.fail(value.line, key, "no such file: " + json_excerpt(value.text));
+    const std::int32_t line = value.line;
+    Result<JsonValue> inside = read_json(*found);
+    if (!inside) {
+      nested_error_ = inside.error();
+      return;
+    }
+    value = std::move(inside).value();
+    forget_lines(value);
+    value.line = line;
+    origin = *found;
+  }
+
+  void check() {
+    check_keys(root_, scenario_key_table(), "", report_);
+    const JsonValue* name = root_.given("name");
+    scenario_.name = name != nullptr ? name->text : stem_of(report_.path());
+  }
+
+  void model() {
+    const JsonValue* model = root_.given("model");
+    if (model == nullptr) {
+      if (options_.needs_model) report_.fail(root_.line, "model", "is required");
+      return;
+    }
+    has_model_ = true;
+    if (model->is(JsonKind::Object)) {
+      return take(parse_model_file(*model, model_path_.empty() ? "inline" : stem_of(model_path_),
+                                   "model", report_));
+    }
+    const auto found = find_file(model->text, report_.path(), "models");
+    if (!found)
+      return report_.fail(model->line, "model", "no such file: " + json_excerpt(model->text));
+    Result<ModelFile> read = read_model_file(*found);
+    if (read) {
+      take(std::move(read).value());
+    } else {
+      nested_error_ = read.error();
+    }
+  }
+
+  void take(ModelFile file) {
+    scenario_.model = std::move(file.model);
+    scenario_.model_notes = std::move(file.use.notes);
+    use_ = std::move(file.use);
+  }
+
+  // The cluster is opened by sim; here only its gpus_per_node is read ahead.
+  void cluster() {
+    const JsonValue* cluster = root_.given("cluster");
+    ClusterSource& source = scenario_.cluster;
+    source.gpus_per_node = 1;
+    if (cluster == nullptr) {
+      if (options_.needs_cluster) report_.fail(root_.line, "cluster", "is required");
+      return;
+    }
+    if (cluster->is(JsonKind::Object)) {
+      source.path = cluster_path_.empty() ? report_.path() : cluster_path_;
+      source.inline_json = to_json_text(*cluster);
+      source.line = cluster->line;
+      return node_size(*cluster, "cluster.", report_);
+    }
+    const auto found = find_named(cluster->text, "clusters", cluster_path_);
+    if (!found)
+      return report_.fail(cluster->line, "cluster", "no such file: " + json_excerpt(cluster->text));
+    source.path = *found;
+    const Result<JsonValue> file = read_json(*found);
+    JsonReport inside(*found);
+    if (file) {
+      node_size(file.value(), "", inside);
+      if (!inside.ok()) nested_error_ = inside.error();
+    } else {
+      nested_error_ = file.error();
+    }
+  }
+
+  void node_size(const JsonValue& cluster, const std::string& prefix, JsonReport& report) {
+    const JsonValue* given = cluster.given("gpus_per_node");
+    if (!cluster.is(JsonKind::Object)) return report.fail(cluster.line, "", "must be an object");
+    if (given == nullptr) return report.fail(cluster.line, prefix + "gpus_per_node", "is required");
+    JsonValue count = *given;
+    drop_sources(count);
+    if (!count.is(JsonKind::Integer) || count.integer < 1 || count.integer > 65536) {
+      return report.fail(given->line, prefix + "gpus_per_node",
+                         "must be an integer from 1 to 65536");
+    }
+    scenario_.cluster.gpus_per_node = static_cast<std::int32_t>(count.integer);
+  }
+
+  void plan() {
+    const JsonValue nothing = empty_object(root_.line);
+    const JsonValue* given = root_.given("plan");
+    const JsonValue& json = given == nullptr ? nothing : *given;
+    const JsonValue* gpus = root_.given("gpus");
+    PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
+                        .gpus_per_node = scenario_.cluster.gpus_per_node,
+                        .runtime = options_.runtime,
+                        .dropout = use_.dropout};
+    if (gpus != nullptr) {
+      context.gpus = static_cast<std::int32_t>(gpus->integer);
+      context.gpus_line = gpus->line;
+    } else if (scenario_.cluster.path.empty()) {
+      context.gpus_per_node = product_of_sizes(json);
+    }
+    scenario_.plan = resolve_plan(json, context, report_, scenario_.warnings);
+    if (!report_.ok()) return;
+    scenario_.gpus = scenario_.plan.gpus();
+    if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
+    scenario_.run_notes = said_of(root_);
+    for (Unperformed& key : use_.unperformed) {
+      if (key.up_to < scenario_.plan.sequence_length) {
+        scenario_.unperformed.push_back(std::move(key));
+      }
+    }
+    for (Unperformed& key : unperformed_of(root_, report_.path())) {
+      scenario_.unperformed.push_back(std::move(key));
+    }
+  }
+
+  // Without a cluster there is no node to fill: one replica.
+  static std::int32_t product_of_sizes(const JsonValue& plan) {
+    std::int64_t product = 1;
+    for (const char* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
+      const JsonValue* size = plan.given(key);
+      if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 20);
+    }
+    return static_cast<std::int32_t>(product);
+  }
+
+  void find_schedule_file(const JsonValue& plan) {
+    const std::string name = scenario_.plan.schedule.substr(5);
+    const auto found = find_file(name, report_.path(), "");
+    if (!found) {
+      return report_.fail(plan.given("schedule")->line, "plan.schedule",
+                          "no such file: " + json_excerpt(name));
+    }
+    scenario_.plan.schedule = "file:" + *found;
+  }
+
+  void train() {
+    const JsonValue* json = root_.given("train");
+    if (json == nullptr) return;
+    TrainOptions& to = scenario_.train;
+    const auto integer = [&](std::string_view key, std::int64_t& value) {
+      if (const JsonValue* found = json->given(key)) value = found->integer;
+    };
+    const auto number = [&](std::string_view key, double& value) {
+      if (const JsonValue* found = json->given(key)) value = found->number;
+    };
+    integer("steps", to.steps);
+    integer("seed", to.seed);
+    integer("warmup_steps", to.warmup_steps);
+    integer("checkpoint_every", to.checkpoint_every);
+    number("learning_rate", to.learning_rate);
+    number("min_learning_rate", to.min_learning_rate);
+    number("beta1", to.beta1);
+    number("beta2", to.beta2);
+    number("epsilon", to.epsilon);
+    number("weight_decay", to.weight_decay);
+    number("clip_norm", to.clip_norm);
+    if (const JsonValue* decay = json->given("lr_decay")) to.lr_decay = decay->text;
+    if (const JsonValue* only = json->given("weight_decay_matrices_only")) {
+      to.weight_decay_matrices_only = only->boolean;
+    }
+    const JsonValue* data = json->given("data");
+    if (data == nullptr) return;
+    // A prediction needs no data: that the file is missing is for `run` to say.
+    const auto found =
+        data->text == "synthetic" ? std::nullopt : find_file(data->text, report_.path(), "");
+    to.data = found ? *found : data->text;
+  }
+
+  JsonValue root_;
+  const ScenarioOptions& options_;
+  JsonReport report_;
+  std::optional<Error> nested_error_;  // of another file
+  std::string model_path_, cluster_path_;
+  bool has_model_ = false;
+  ConfigUse use_;
+  Scenario scenario_;
+};
+
+}  // namespace
+
+std::vector<std::string> Scenario::notes() const {
+  std::vector<std::string> notes;
+  for (const Unperformed& key : unperformed) {
+    if (key.priced.empty()) continue;
+    const bool own = key.file == path;  // else of the model's own file
+    notes.push_back((own ? "" : "model.") + priced_note(key));
+  }
+  notes.insert(notes.end(), model_notes.begin(), model_notes.end());
+  return notes;
+}
+
+Result<Scenario> parse_scenario(std::string_view text, const std::string& path, std::int32_t line,
+                                const ScenarioOptions& options) {
+  Result<JsonValue> root = parse_json(text, path, line);
+  if (!root) return root.error();
+  return ScenarioReader(std::move(root).value(), path, options).read();
+}
+
+Result<Scenario> read_scenario(const std::string& named, const ScenarioOptions& options) {
+  std::string path = named;
+  Result<JsonValue> root = open_scenario(path);
+  if (!root) return root.error();
+  return ScenarioReader(std::move(root).value(), path, options).read();
+}
+
+}  // namespace rehearse

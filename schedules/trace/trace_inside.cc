@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/trace/trace_inside.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "schedules/ir/listing.h"
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse {
+namespace {
+
+TraceString text_id(Trace& trace, std::string_view text) {
+  const auto found = std::ranges::find(trace.strings, text);
+  if (found == trace.strings.end()) {
+    trace.strings.emplace_back(text);
+    return static_cast<TraceString>(trace.strings.size()) - 1;
+  }
+  return static_cast<TraceString>(found - trace.strings.begin());
+}
+
+std::string body_name(const BodyShape& shape) {
+  static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
+  static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
+  std::string name(kSegments[static_cast<std::size_t>(shape.segment)]);
+  if (shape.experts) name += " with experts";
+  name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
+  if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);
+  return name;
+}
+
+class NodeTable {
+ public:
+  NodeTable(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
+            const NodeTimes& times)
+      : trace_(trace), schedule_(schedule), model_(model), plan_(plan), times_(times) {}
+
+  void fill() {
+    std::vector<std::int32_t> run_begin{0};
+    for (const TraceClass& c : trace_.classes) {
+      const std::size_t first = runs_.size();
+      if (c.kind == OpKind::Overlap && c.second_stage) {
+        add_runs(c.first_kind, c.stage, 0, -1, c.slice, first);
+        add_runs(c.second_kind, c.second_stage, 0, -1, c.second_slice, first);
+      } else if (traits(c.kind).op_class == OpClass::Compute && c.stage) {
+        add_runs(c.kind, c.stage, c.segment_begin, c.segment_end, c.slice, first);
+      }
+      run_begin.push_back(static_cast<std::int32_t>(runs_.size()));
+    }
+    trace_.run_begin = std::move(run_begin);
+    trace_.runs = std::move(runs_);
+    trace_.bodies = std::move(bodies_);
+    trace_.nodes = std::move(nodes_);
+  }
+
+ private:
+  // `from`: runs before it belong to other classes.
+  void add_runs(OpKind kind, Stage stage, std::int32_t begin, std::int32_t end, std::int32_t slice,
+                std::size_t from) {
+    if (stage.index() >= schedule_.segments.size()) return;
+    const auto& segments = schedule_.segments[stage.index()];
+    const auto count = static_cast<std::int32_t>(segments.size());
+    const std::int32_t last = end < 0 ? count : std::min(end, count);
+    for (std::int32_t s = begin; s < last; ++s) {
+      const SegmentInfo& segment = segments[static_cast<std::size_t>(s)];
+      const std::int32_t body = body_of(
+          {.segment = segment.kind,
+           .experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer),
+           .direction = direction_of(kind),
+           .slice = slice,
+           .model = &model_,
+           .plan = &plan_});
+      if (runs_.size() > from && runs_.back().body == body) {
+        ++runs_.back().count;
+      } else {
+        runs_.push_back({.body = body});
+      }
+    }
+  }
+
+  std::int32_t body_of(const BodyShape& shape) {
+    const std::array<std::int32_t, 4> key{static_cast<std::int32_t>(shape.segment),
+                                          static_cast<std::int32_t>(shape.experts),
+                                          static_cast<std::int32_t>(shape.direction), shape.slice};
+    const auto [known, fresh] = known_.try_emplace(key, static_cast<std::int32_t>(bodies_.size()));
+    if (!fresh) return known->second;
+    const Body body = make_body(shape);
+    const std::vector<NodeTime> times = times_ ? times_(body) : std::vector<NodeTime>{};
+    TraceBody entry{.name = text_id(trace_, body_name(shape)),
+                    .node_begin = static_cast<std::int32_t>(nodes_.size())};
+    for (std::size_t i = 0; i < body.nodes.size(); ++i) {
+      const Node& node = body.nodes[i];
+      TraceNode made{.name = text_id(trace_, node.name),
+                     .collective = collective_kind(node.kind) != OpKind::Forward,
+                     .overlapped = node.overlapped,
+                     .recompute = node.phase == NodePhase::Recompute,
+                     .m = node.m,
+                     .n = node.n,
+                     .k = node.k,
+                     .batch = node.batch,
+                     .flops = std::llround(std::min(node.flops, 0x1p62)),
+                     .bytes = node.bytes};
+      if (i < times.size()) {
+        made.time_ns = times[i].time.value;
+        made.level = times[i].cost_level;
+      }
+      nodes_.push_back(made);
+    }
+    entry.node_end = static_cast<std::int32_t>(nodes_.size());
+    bodies_.push_back(entry);
+    return known->second;
+  }
+
+  Trace& trace_;
+  const Schedule& schedule_;
+  const Transformer& model_;
+  const Plan& plan_;
+  const NodeTimes& times_;
+  std::map<std::array<std::int32_t, 4>, std::int32_t> known_;
+  std::vector<TraceBodyRun> runs_;
+  std::vector<TraceBody> bodies_;
+  std::vector<TraceNode> nodes_;
+};
+
+}  // namespace
+
+std::vector<TraceRow> trace_rows(const Schedule& schedule, const Plan& plan,
+                                 std::int64_t capacity_bytes) {
+  const Mesh mesh(plan);
+  std::vector<TraceRow> rows;
+  for (const RowInfo& row : schedule.rows) {
+    const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
+                                  .data = row.data_begin / plan.context_parallel,
+                                  .pipeline = row.position.value});
+    rows.push_back({.position = row.position,
+                    .multiplicity = row.multiplicity,
+                    .first_rank = first,
+                    .capacity_bytes = capacity_bytes});
+  }
+  return rows;
+}
+
+void add_operands(Trace& trace, const Schedule& schedule) {
+  std::vector<TraceString> buckets;
+  for (const Bucket& bucket : schedule.buckets) buckets.push_back(text_id(trace, bucket.name));
+  std::vector<TraceValue> values;
+  values.reserve(schedule.values.size());
+  for (const Value& v : schedule.values) {
+    values.push_back({.kind = v.kind,
+                      .home = v.home,
+                      .shard = v.shard,
+                      .persistent = v.persistent,
+                      .row = v.row,
+                      .stage = v.stage,
+                      .microbatch = v.microbatch,
+                      .segment_begin = v.segment_begin,
+                      .segment_end = v.segment_end,
+                      .bucket = v.bucket ? buckets[v.bucket.index()] : -1,
+                      .instance = v.instance,
+                      .define = v.define,
+                      .last_use = v.last_use,
+                      .hold_until = v.hold_until,
+                      .bytes = v.bytes.value,
+                      .offset = v.offset.value});
+  }
+  std::vector<TraceOperand> operands;
+  operands.reserve(schedule.operands.size());
+  for (const Operand& o : schedule.operands) {
+    operands.push_back({.value = o.value.value,
+                        .version = o.version,
+                        .access = o.access,
+                        .last = static_cast<std::uint8_t>(o.last)});
+  }
+  trace.operand_begin = std::vector<std::int32_t>(schedule.operand_begin);
+  trace.operands = std::move(operands);
+  trace.values = std::move(values);
+}
+
+void add_nodes(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
+               const NodeTimes& times) {
+  NodeTable(trace, schedule, model, plan, times).fill();
+}
+
+std::string value_name(const Trace& trace, std::int32_t id) {
+  const TraceValue& v = trace.values[static_cast<std::size_t>(id)];
+  const bool sliced = v.instance >= 0 &&
+                      (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
+                       v.kind == ValueKind::SavedForInput || v.kind == ValueKind::SavedForWeight ||
+                       v.kind == ValueKind::LeftForWeight || v.kind == ValueKind::KeyValueGradient);
+  return value_name(Value{.kind = v.kind,
+                          .home = v.home,
+                          .persistent = v.persistent != 0,
+                          .shard = v.shard != 0,
+                          .stage = v.stage,
+                          .microbatch = v.microbatch,
+                          .segment_begin = v.segment_begin,
+                          .segment_end = v.segment_end,
+                          .bucket = v.bucket >= 0 ? BucketId{0} : BucketId{},
+                          .instance = v.instance},
+                    std::string(trace.text(v.bucket)), sliced);
+}
+
+}  // namespace rehearse

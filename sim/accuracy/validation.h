@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measured cases: read, predicted, scored. What `rehearse validate` does, without its command line.
+//
+// The format of a case is described in docs/accuracy.md. Errors are predicted / measured - 1;
+// of ratios and fractions the difference. A case that this version cannot predict is a row with
+// the reason; a malformed one is an error that names it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/order/registry.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/timing/durations.h"
+
+namespace rehearse::sim {
+
+enum class CaseKind : std::uint8_t {
+  Step,      // a scenario whose step was measured
+  Formula,   // a scenario and values of a paper's formula
+  Schedule,  // an order with given durations
+  States,    // model states of one rank
+  Layer,     // one transformer layer of a scenario, one micro-batch
+};
+
+// One key of `measured`, in its units; empty: null in the file, or not predicted.
+struct Figure {
+  std::string key;
+  std::optional<double> measured, predicted;
+  std::optional<double> tolerance;  // absolute; empty: the source gives none
+};
+struct RankFigures {
+  std::int32_t rank = 0;
+  std::vector<Figure> figures;
+};
+
+struct StatesCase {
+  std::int64_t parameters = 0;
+  std::int32_t data_parallel = 1, zero_stage = 0;
+  Precision precision;
+};
+struct ScheduleCase {
+  std::string name;
+  ScheduleShape shape;  // as given, not resolved
+  Durations times;
+};
+
+struct ValidationCase {
+  std::string id;
+  CaseKind kind = CaseKind::Step;
+  std::optional<Scenario> scenario;  // Step, Formula, Layer
+  ScheduleCase schedule;
+  StatesCase states;
+  std::string measure;          // which ratio the source calls bubble_ratio; empty: ours
+  std::vector<Figure> figures;  // of `measured` but fits and ranks, in file order
+  std::vector<RankFigures> ranks;
+  std::optional<bool> measured_fits, predicted_fits;
+  std::string skipped;  // why it is not predicted; empty: it is
+  std::int32_t line = 0;
+};
+
+struct ValidationFile {
+  std::string path;
+  std::vector<ValidationCase> cases;  // in file order
+};
+
+// Errors: "FILE:LINE: KEY: what is wrong (case ID)".
+Result<ValidationFile> read_validation(const std::string& path, const ScenarioOptions& options);
+
+// Fills in what is predicted, or `skipped`. The file's path is that of messages.
+Result<> predict_case(ValidationCase& entry, const std::string& path);
+
+struct ErrorStats {
+  std::int32_t cases = 0;
+  double mean_abs_error = 0, max_abs_error = 0, bias = 0;
+  std::optional<double> spearman;  // of step times, from 3 cases on
+};
+struct FileScore {
+  std::int32_t cases = 0, skipped = 0, fit_errors = 0, missed_tolerances = 0;
+  std::optional<ErrorStats> step_time, memory;
+  std::vector<std::pair<std::string, ErrorStats>> other;  // by measured key, sorted
+};
+// Scores the cases of one file, or of all files together.
+FileScore score(const std::vector<const ValidationCase*>& cases);
+// Error of a figure as scored; empty where one side is missing.
+std::optional<double> error_of(const Figure& figure);
+// The figure that the memory block takes of a case: peak_allocated, else peak_reserved, else
+// peak_device; of several ranks the largest on either side.
+std::optional<Figure> memory_figure(const ValidationCase& entry);
+
+// Spearman's rank correlation, ties sharing their mean rank; empty below 3 pairs or without spread.
+std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);
+
+std::string validation_json(const std::vector<ValidationFile>& files);
+std::string validation_text(const std::vector<ValidationFile>& files);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads files of measured cases.
+#include <array>
+#include <cmath>
+
+#include "schedules/base/json_keys.h"
+#include "schedules/base/json_reader.h"
+#include "sim/accuracy/validation.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr KeySpec kTimeKeys[] = {
+    {.name = "F", .types = kNumber, .min = 0, .required = true, .about = "Forward"},
+    {.name = "I", .types = kNumber, .min = 0, .about = "Gradient of the input"},
+    {.name = "W", .types = kNumber, .min = 0, .about = "Gradient of the weights"},
+    {.name = "comm", .types = kNumber, .min = 0, .about = "One transfer"},
+    {.name = "FB", .types = kNumber, .min = 0, .about = "An overlapped pair"},
+};
+constexpr KeyTable kTimes{.title = "times", .keys = kTimeKeys};
+
+constexpr KeySpec kScheduleKeys[] = {
+    {.name = "name", .types = kString, .required = true, .about = "A schedule's name"},
+    {.name = "stages",
+     .types = kInteger,
+     .min = 1,
+     .max = 65536,
+     .required = true,
+     .about = "Pipeline positions"},
+    {.name = "microbatches",
+     .types = kInteger,
+     .min = 1,
+     .max = 1048576,
+     .required = true,
+     .about = "Per step"},
+    {.name = "chunks", .types = kInteger, .min = 1, .max = 1024, .about = "Per position"},
+    {.name = "group_size", .types = kInteger, .min = 1, .max = 1048576, .about = "N, interleaved"},
+    {.name = "extra_warmup", .types = kInteger, .min = 0, .max = 1048576, .about = "Interleaved"},
+    {.name = "slices", .types = kInteger, .min = 1, .max = 65536, .about = "seq_1f1b"},
+    {.name = "memory_limit",
+     .types = kNumber,
+     .min = 0,
+     .above_min = true,
+     .about = "Times 1F1B's peak activations"},
+    {.name = "times", .types = kObject, .members = &kTimes, .about = "Of one position"},
+};
+constexpr KeyTable kSchedule{.title = "schedule", .keys = kScheduleKeys};
+
+constexpr KeySpec kPrecisionKeys[] = {
+    {.name = "parameters",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
+     .about = "Bytes per parameter"},
+    {.name = "gradients",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
+     .about = "Bytes per parameter"},
+    {.name = "optimizer",
+     .types = kInteger,
+     .min = 0,
+     .max = 64,
+     .required = true,
+     .about = "Bytes per parameter"},
+    {.name = "compute", .types = kString, .about = "Type of the matrix products"},
+};
+constexpr KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
+
+constexpr KeySpec kStatesKeys[] = {
+    {.name = "parameters",
+     .types = kInteger,
+     .min = 1,
+     .max = 1e15,
+     .required = true,
+     .about = "Of the whole model"},
+    {.name = "data_parallel",
+     .types = kInteger,
+     .min = 1,
+     .max = 16777216,
+     .required = true,
+     .about = "Ranks"},
+    {.name = "zero_stage",
+     .types = kInteger,
+     .min = 0,
+     .max = 3,
+     .required = true,
+     .about = "ZeRO"},
+    {.name = "precision",
+     .types = kObject,
+     .members = &kPrecision,
+     .required = true,
+     .about = "Bytes per parameter"},
+};
+constexpr KeyTable kStates{.title = "states", .keys = kStatesKeys};
+
+constexpr KeySpec kCaseKeys[] = {
+    {.name = "id", .types = kString, .required = true, .about = "Name of the case"},
+    {.name = "source", .types = kString, .about = "Where it was published"},
+    {.name = "scenario", .types = kObject, .about = "A scenario"},
+    {.name = "layer", .types = kObject, .about = "A scenario of which one layer is timed"},
+    {.name = "schedule", .types = kObject, .members = &kSchedule, .about = "An order to time"},
+    {.name = "states", .types = kObject, .members = &kStates, .about = "Model states"},
+    {.name = "measured", .types = kObject, .required = true, .about = "What was measured"},
+    {.name = "reported", .types = kObject, .about = "What the source printed; not scored"},
+    {.name = "tolerance", .types = kObject, .about = "Absolute, per key of measured"},
+    {.name = "kind", .types = kString, .about = "formula: a paper's formula, not a measurement"},
+    {.name = "measure", .types = kString, .about = "Which ratio bubble_ratio is"},
+    {.name = "uncertain", .types = kArray, .about = "What the source does not say"},
+    {.name = "note", .types = kString, .about = "Remarks"},
+};
+constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys, .open = true};
+
+constexpr KeySpec kFileKeys[] = {
+    {.name = "source", .types = kString, .about = "Where the cases come from"},
+    {.name = "about", .types = kString, .about = "What they are"},
+    {.name = "noise_floor", .types = kString, .about = "How far equal runs lie apart"},
+    {.name = "cases", .types = kArray, .required = true, .about = "The cases"},
+};
+constexpr KeyTable kFile{.title = "measured cases", .keys = kFileKeys, .open = true};
+
+double number_or(const JsonValue& object, std::string_view key, double otherwise) {
+  const JsonValue* value = object.given(key);
+  return value == nullptr ? otherwise : value->number;
+}
+template <class T>
+T integer_or(const JsonValue& object, std::string_view key, T otherwise) {
+  const JsonValue* value = object.given(key);
+  return value == nullptr ? otherwise : static_cast<T>(value->integer);
+}
+std::string text_or_empty(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.given(key);
+  return value == nullptr ? std::string() : value->text;
+}
+
+ScheduleCase schedule_case(const JsonValue& value) {
+  ScheduleCase read{.name = text_or_empty(value, "name")};
+  read.shape.positions = integer_or(value, "stages", 1);
+  read.shape.microbatches = integer_or(value, "microbatches", 1);
+  read.shape.chunks = integer_or(value, "chunks", 0);
+  read.shape.group_size = integer_or(value, "group_size", 0);
+  read.shape.extra_warmup = integer_or(value, "extra_warmup", 0);
+  read.shape.slices = integer_or(value, "slices", 0);
+  read.shape.memory_limit = number_or(value, "memory_limit", 0);
+  if (const JsonValue* times = value.given("times")) {
+    read.times = {.forward = number_or(*times, "F", 1),
+                  .input_gradient = number_or(*times, "I", 1),
+                  .weight_gradient = number_or(*times, "W", 1),
+                  .transfer = number_or(*times, "comm", 0),
+                  .pair = number_or(*times, "FB", -1)};
+  }
+  return read;
+}
+
+StatesCase states_case(const JsonValue& value) {
+  StatesCase read{.parameters = integer_or<std::int64_t>(value, "parameters", 0),
+                  .data_parallel = integer_or(value, "data_parallel", 1),
+                  .zero_stage = integer_or(value, "zero_stage", 0)};
+  const JsonValue& precision = *value.given("precision");
+  read.precision.name = "custom";
+  read.precision.parameters = integer_or(precision, "parameters", 0);
+  read.precision.gradients = integer_or(precision, "gradients", 0);
+  read.precision.optimizer = integer_or(precision, "optimizer", 0);
+  return read;
+}
+
+class CaseReader {
+ public:
+  CaseReader(const std::string& path, const ScenarioOptions& options)
+      : report_(path), options_(options) {}
+
+  Result<ValidationCase> read(const JsonValue& value, std::size_t index) {
+    ValidationCase entry{.line = value.line};
+    const JsonValue* id = value.is(JsonKind::Object) ? value.given("id") : nullptr;
+    if (id == nullptr || !id->is(JsonKind::String)) {
+      return json_error(report_.path(), value.line, "cases[" + std::to_string(index) + "].id",
+                        "every case needs a text `id`");
+    }
+    entry.id = id->text;
+    check_keys(value, kCase, "", report_);
+    if (!report_.ok()) return named(report_.error(), entry.id);
+    what(value, entry);
+    if (report_.ok()) measured(value, entry);
+    if (!report_.ok()) return named(report_.error(), entry.id);
+    if (error_.has_value()) return named(*error_, entry.id);
+    return entry;
+  }
+
+ private:
+  static Error named(Error error, const std::string& id) {
+    error.message += " (case " + id + ")";
+    return error;
+  }
+
+  // Exactly one of scenario, layer, schedule, states.
+  void what(const JsonValue& value, ValidationCase& entry) {
+    const std::array<std::string_view, 4> forms{"scenario", "layer", "schedule", "states"};
+    const JsonMember* form = nullptr;
+    for (const std::string_view name : forms) {
+      if (value.given(name) == nullptr) continue;
+      if (form != nullptr) {
+        report_.fail(value.find(name)->line, std::string(name),
+                     "stands beside `" + form->key + "`");
+        return;
+      }
+      form = value.find(name);
+    }
+    for (const std::string_view later : {"stage", "moe_layer"}) {
+      if (form != nullptr || value.given(later) == nullptr) continue;
+      entry.skipped = "cases of the form `" + std::string(later) + "` are not built yet";
+      return;
+    }
+    if (form == nullptr) {
+      report_.fail(value.line, "scenario", "missing (or `layer`, `schedule`, `states`)");
+    } else if (form->key == "schedule") {
+      entry.kind = CaseKind::Schedule;
+      entry.schedule = schedule_case(form->value);
+    } else if (form->key == "states") {
+      entry.kind = CaseKind::States;
+      entry.states = states_case(form->value);
+    } else {
+      entry.kind = form->key == "layer"                        ? CaseKind::Layer
+                   : text_or_empty(value, "kind") == "formula" ? CaseKind::Formula
+                                                               : CaseKind::Step;
+      scenario(form->value, entry);
+    }
+    entry.measure = text_or_empty(value, "measure");
+  }
+
+  void scenario(const JsonValue& value, ValidationCase& entry) {
+    Result<Scenario> read =
+        parse_scenario(to_json_text(value), report_.path(), value.line, options_);
+    if (read) {
+      entry.scenario = std::move(read).value();
+    } else if (read.error().unsupported) {
+      entry.skipped = read.error().message;
+    } else {
+      error_ = read.error();
+    }
+  }
+
+  void figure(const JsonMember& member, const JsonValue* tolerance, std::vector<Figure>& out) {
+    if (!member.value.is(JsonKind::Null) && !member.value.is_number()) {
+      report_.fail(member.line, "measured." + member.key, "must be a number");
+      return;
+    }
+    Figure figure{.key = member.key};
+    if (member.value.is_number()) figure.measured = member.value.number;
+    const JsonValue* bound = tolerance == nullptr ? nullptr : tolerance->given(member.key);
+    if (bound != nullptr) {
+      if (!bound->is_number() || bound->number < 0) {
+        report_.fail(bound->line, "tolerance." + member.key, "must be a number of at least 0");
+        return;
+      }
+      figure.tolerance = bound->number;
+    }
+    out.push_back(std::move(figure));
+  }
+
+  void measured(const JsonValue& value, ValidationCase& entry) {
+    const JsonValue* tolerance = value.given("tolerance");
+    for (const JsonMember& member : value.given("measured")->members) {
+      if (member.key == "fits") {
+        if (!member.value.is(JsonKind::Bool)) {
+          report_.fail(member.line, "measured.fits", "must be true or false");
+          return;
+        }
+        entry.measured_fits = member.value.boolean;
+      } else if (member.key == "ranks") {
+        ranks(member, tolerance, entry);
+      } else {
+        figure(member, tolerance, entry.figures);
+      }
+      if (!report_.ok()) return;
+    }
+  }
+
+  void ranks(const JsonMember& member, const JsonValue* tolerance, ValidationCase& entry) {
+    for (const JsonValue& item : member.value.items) {
+      const JsonValue* rank = item.is(JsonKind::Object) ? item.given("rank") : nullptr;
+      if (rank == nullptr || !rank->is(JsonKind::Integer) || rank->integer < 0) {
+        report_.fail(item.line, "measured.ranks", "an entry needs a `rank` of at least 0");
+        return;
+      }
+      if (entry.scenario && rank->integer >= entry.scenario->gpus) {
+        report_.fail(rank->line, "measured.ranks",
+                     "rank " + std::to_string(rank->integer) + " of " +
+                         std::to_string(entry.scenario->gpus) + " does not exist");
+        return;
+      }
+      RankFigures figures{.rank = static_cast<std::int32_t>(rank->integer)};
+      for (const JsonMember& key : item.members) {
+        if (key.key != "rank") figure(key, tolerance, figures.figures);
+      }
+      entry.ranks.push_back(std::move(figures));
+    }
+  }
+
+  JsonReport report_;
+  const ScenarioOptions& options_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<ValidationFile> read_validation(const std::string& path, const ScenarioOptions& options) {
+  const Result<JsonValue> root = read_json(path);
+  if (!root) return root.error();
+  JsonReport report(path);
+  check_keys(root.value(), kFile, "", report);
+  if (!report.ok()) return report.error();
+  ValidationFile file{.path = path};
+  const JsonValue* cases = root.value().given("cases");
+  file.cases.reserve(cases->items.size());
+  for (std::size_t i = 0; i < cases->items.size(); ++i) {
+    Result<ValidationCase> entry = CaseReader(path, options).read(cases->items[i], i);
+    if (!entry) return entry.error();
+    file.cases.push_back(std::move(entry).value());
+  }
+  return file;
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/compute/body_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "schedules/body/body_framework.h"
+#include "schedules/body/sizes.h"
+#include "sim/compute/fused_nodes.h"
+#include "sim/compute/memory_bound_cost.h"
+#include "sim/compute/power.h"
+#include "sim/cost/to_nanoseconds.h"
+
+namespace rehearse::sim {
+namespace {
+
+bool is_collective(NodeKind kind) {
+  return collective_kind(kind) != OpKind::Forward;
+}
+
+// (a^n + b^n)^(1/n): host-bound and device-bound stretches alternate inside a layer.
+double soft_maximum(double a, double b, double exponent) {
+  const double larger = std::max(a, b);
+  if (larger <= 0) return 0;
+  return larger *
+         std::pow(std::pow(a / larger, exponent) + std::pow(b / larger, exponent), 1 / exponent);
+}
+
+// What a hidden collective may run beside: tensor-parallel ones beside the products of the same
+// stretch of nodes, the ring of context parallelism beside the attention core that follows.
+bool in_stretch(const Node& node, bool ring) {
+  if (ring) {
+    return node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward ||
+           node.kind == NodeKind::Softmax || node.kind == NodeKind::Dropout ||
+           (node.kind == NodeKind::Gemm && node.role == GemmRole::None) ||
+           node.kind == NodeKind::Elementwise;
+  }
+  return (node.kind == NodeKind::Gemm && node.role != GemmRole::None) ||
+         node.kind == NodeKind::Elementwise || (is_collective(node.kind) && node.overlapped);
+}
+
+// A node that runs in one pass with a neighbour: what it moves, without a kernel's own time.
+NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std::int64_t bytes) {
+  NodeCost cost = memory_bound_cost(costs, memory_class, static_cast<double>(bytes));
+  if (bytes > 0) cost.ns -= costs.scalars.kernel_us * 1e3;
+  return cost;
+}
+
+struct Totals {
+  double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
+  double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
+  double shared_ns = 0;  // compute_ns while all workers of a CPU compute
+  std::array<double, kNumCostLevels> level_ns{};
+  std::vector<Demand> demands;  // share * ns until divided by the body's time
+};
+
+class Pricer {
+ public:
+  Pricer(const ComputeCosts& costs, const CollectiveTimes& collectives, double issue_us)
+      : costs_(costs), collectives_(collectives), issue_us_(issue_us) {}
+
+  Totals price(std::span<const Node> nodes) {
+    const std::size_t count = nodes.size();
+    ns_.assign(count, 0);
+    levels_.assign(count, CostLevel::Formula);
+    for (std::size_t i = 0; i < count; ++i) {
+      const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
+                                           : FusedNode{.bytes = nodes[i].bytes};
+      if (fused.launched) totals_.host_us += issue_us_ * nodes[i].launches;
+      is_collective(nodes[i].kind) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!is_collective(nodes[i].kind)) continue;
+      if (!nodes[i].overlapped) {
+        expose(i, ns_[i]);
+      } else if (nodes[i].kind == NodeKind::RingExchange) {
+        hide_ring(nodes, i);
+      }
+    }
+    hide_stretches(nodes);
+    return std::move(totals_);
+  }
+
+  // After price(): each node alone.
+  std::vector<NodePrice> nodes() const {
+    std::vector<NodePrice> all;
+    for (std::size_t i = 0; i < ns_.size(); ++i)
+      all.push_back({to_nanoseconds(ns_[i]), levels_[i]});
+    return all;
+  }
+
+ private:
+  void compute(const Node& node, const FusedNode& fused, std::size_t i) {
+    const NodeCost cost = fused.launched
+                              ? price_node(costs_, node)
+                              : without_launch(costs_, memory_class(node.kind), fused.bytes);
+    ns_[i] = cost.ns;
+    levels_[i] = cost.level;
+    count(cost);
+    totals_.tensor_ns += cost.tensor_ns;
+    totals_.flops16 += cost.flops16;
+    totals_.hbm_bytes += static_cast<double>(fused.bytes);
+    totals_.flops += node.flops;
+  }
+  void count(const NodeCost& cost) {
+    totals_.compute_ns += cost.ns;
+    totals_.shared_ns += cost.ns * cost.shared;
+    totals_.level_ns[static_cast<std::size_t>(cost.level)] += cost.ns;
+  }
+
+  void collective(const Node& node, std::size_t i) {
+    count(price_before(costs_, node));
+    if (!collectives_) return;
+    const CollectiveUse use = collectives_(node.kind, node.axis, Bytes{node.bytes});
+    ns_[i] = static_cast<double>(use.time.value);
+    levels_[i] = use.level;
+    totals_.collective_ns += ns_[i];
+    for (const Demand& demand : use.demands) {
+      const auto found = std::ranges::find(totals_.demands, demand.resource, &Demand::resource);
+      const double taken = demand.share * ns_[i];
+      if (found != totals_.demands.end()) {
+        found->share += taken;
+      } else {
+        totals_.demands.push_back({demand.resource, taken});
+      }
+    }
+  }
+
+  void expose(std::size_t i, double ns) {
+    totals_.exposed_ns += ns;
+    totals_.level_ns[static_cast<std::size_t>(levels_[i])] += ns;
+  }
+
+  void hide_ring(std::span<const Node> nodes, std::size_t at) {
+    double room = 0;
+    for (std::size_t i = at + 1; i < nodes.size() && in_stretch(nodes[i], true); ++i)
+      room += ns_[i];
+    expose(at, std::max(0.0, ns_[at] - room));
+  }
+
+  // Hidden collectives of one stretch and the products that they run beside. What is hidden costs a
+  // share of itself (it takes SMs and bandwidth from the products); what does not fit is exposed.
+  void hide_stretches(std::span<const Node> nodes) {
+    for (std::size_t begin = 0; begin < nodes.size();) {
+      if (!in_stretch(nodes[begin], false) || nodes[begin].kind == NodeKind::RingExchange) {
+        ++begin;
+        continue;
+      }
+      std::size_t end = begin, last = nodes.size();
+      double room = 0, whole = 0, hidden = 0;
+      for (; end < nodes.size() && in_stretch(nodes[end], false) &&
+             nodes[end].kind != NodeKind::RingExchange;
+           ++end) {
+        if (nodes[end].kind == NodeKind::Gemm) room += ns_[end];
+        if (!is_collective(nodes[end].kind)) continue;
+        last = end;
+        whole += ns_[end];
+        hidden += ns_[end] * (nodes[end].chunked ? costs_.scalars.chunked_share : 1);
+      }
+      if (last < nodes.size()) {
+        const double fits = std::min(hidden, room);
+        expose(last, whole - fits);
+        const double contention = costs_.scalars.hidden_contention * fits;
+        totals_.contention_ns += contention;
+        totals_.level_ns[static_cast<std::size_t>(levels_[last])] += contention;
+      }
+      begin = end;
+    }
+  }
+
+  const ComputeCosts& costs_;
+  const CollectiveTimes& collectives_;
+  double issue_us_;
+  Totals totals_;
+  std::vector<double> ns_;
+  std::vector<CostLevel> levels_;
+};
+
+double issue_us(const ComputeCosts& costs, const Plan& plan) {
+  if (costs.sharing.workers > 0) return 0;  // who issues computes: inside the measured times
+  return plan.runtime == Runtime::Rehearse ? costs.scalars.executor_issue_us
+                                           : costs.scalars.issue_us;
+}
+
+// What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
+// products and bandwidths are among the scalars).
+void use_measured(const Cluster& cluster, const Transformer& model, const Plan& plan,
+                  ComputeCosts& costs) {
+  const RankShape shape = rank_shape(model, plan);
+  const std::int64_t sequence = std::max<std::int64_t>(
+      1, plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices));
+  costs.attention_size = {.samples = shape.tokens / sequence,
+                          .heads = shape.heads,
+                          .head_dim = shape.head_dim,
+                          .sequence = sequence,
+                          .kv_heads = shape.kv_heads};
+  costs.vocabulary = shape.vocabulary;
+  costs.rms_norms = model.norm == NormKind::RmsNorm;
+  const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;
+  if (!cluster.calibration || cpu != fp32) return;
+  costs.measured_attention.emplace(*cluster.calibration, cpu ? 1 : cluster.gpu.sm_count);
+  if (cpu) costs.measured.emplace(*cluster.calibration);
+}
+
+ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
+                      KernelScalars scalars) {
+  ComputeCosts costs{.scalars = std::move(scalars)};
+  costs.sharing = worker_sharing(cluster);
+  if (plan.runtime == Runtime::Rehearse) use_measured(cluster, model, plan, costs);
+  costs.fuses = cluster.workers == 0 && plan.runtime == Runtime::Rehearse;
+  const ComputeType type = plan.precision.compute;
+  costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
+  // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.
+  const ComputeType priced = type == ComputeType::Fp8 ? ComputeType::Bf16 : type;
+  std::optional<double> peak = cluster.peak_flops(priced);
+  if (!peak) peak = cluster.peak_flops(ComputeType::Fp16);
+  if (!peak) peak = cluster.gpu.peaks.fp32_vector;
+  costs.peak_flops = peak.value_or(0);
+  costs.tensor_cores = type != ComputeType::Fp32;
+  costs.memory_bytes_per_s = cluster.gpu.memory_bandwidth.value;
+  costs.sms = std::max(1, cluster.gpu.sm_count);
+  costs.attention = plan.attention_kernel;
+  costs.sequence = plan.sequence_length;
+  return costs;
+}
+
+// One layer forward and backward with its share of the idle time, gathers of ZeRO-3 slowing it.
+double clock_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
+                const ComputeCosts& costs, const CollectiveTimes& collectives) {
+  if (costs.scalars.pj_per_flop <= 0 || model.layers == 0) return 1;
+  PowerUse use;
+  double busy_ns = 0;
+  const bool experts = model.has_experts(model.layers - 1);
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const Body body = make_body({.segment = SegmentKind::Layer,
+                                 .experts = experts,
+                                 .direction = direction,
+                                 .model = &model,
+                                 .plan = &plan});
+    const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
+    use.flops16 += totals.flops16;
+    use.hbm_bytes += totals.hbm_bytes;
+    use.tensor_ns += totals.tensor_ns;
+    busy_ns += totals.compute_ns + totals.exposed_ns + totals.contention_ns;
+  }
+  // Closed form of the pipeline's idle share, (p-1)/(m v): what depends on the clock only weakly.
+  const double idle = static_cast<double>(plan.pipeline_parallel - 1) /
+                      (std::max(1, plan.microbatches()) * std::max(1, plan.virtual_stages));
+  use.other_ns = busy_ns * (1 + idle) - use.tensor_ns;
+  if (plan.zero_stage == 3 && plan.pipeline_parallel == 1 && collectives) {
+    std::int64_t parameters = 0;
+    for (const ParameterTensor& tensor :
+         segment_parameters(model, plan, SegmentKind::Layer, model.layers - 1)) {
+      parameters += tensor.elements;
+    }
+    const auto ns = [&](NodeKind kind, std::int64_t bytes) {
+      return static_cast<double>(collectives(kind, Axis::Data, Bytes{bytes}).time.value);
+    };
+    use.other_ns += costs.scalars.overlap_slowdown * (2 * ns(NodeKind::AllGather, 2 * parameters) +
+                                                      ns(NodeKind::ReduceScatter, 4 * parameters));
+  }
+  return sustained_clock(costs.scalars, use, cluster.gpu.tdp_w);
+}
+
+CostLevel main_level(const std::array<double, kNumCostLevels>& level_ns) {
+  return static_cast<CostLevel>(std::ranges::max_element(level_ns) - level_ns.begin());
+}
+
+}  // namespace
+
+BodyCost sum(const std::vector<const BodyCost*>& bodies) {
+  BodyCost total;
+  double time = 0, computing = 0, shared = 0;
+  for (const BodyCost* body : bodies) {
+    add_time(total.time, body->time);
+    add_time(total.device, body->device);
+    add_time(total.communicating, body->communicating);
+    add_time(total.host, body->host);
+    add_time(total.collectives, body->collectives);
+    total.flops += body->flops;
+    const auto computes = static_cast<double>((body->time - body->communicating).value);
+    computing += computes;
+    shared += computes * body->shared;
+    for (std::size_t i = 0; i < kNumCostLevels; ++i) total.level_ns[i] += body->level_ns[i];
+    const double ns = static_cast<double>(body->time.value);
+    time += ns;
+    for (const Demand& demand : body->demands) {
+      const auto found = std::ranges::find(total.demands, demand.resource, &Demand::resource);
+      if (found != total.demands.end()) {
+        found->share += demand.share * ns;
+      } else {
+        total.demands.push_back({demand.resource, demand.share * ns});
+      }
+    }
+  }
+  if (computing > 0) total.shared = shared / computing;
+  for (Demand& demand : total.demands) demand.share = time > 0 ? demand.share / time : 0;
+  total.level = main_level(total.level_ns);
+  return total;
+}
+
+Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transformer& model,
+                                          const Plan& plan, const CollectiveTimes& collectives) {
+  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
+  if (!scalars) return scalars.error();
+  return create(cluster, model, plan, collectives, std::move(scalars).value());
+}
+
+Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transformer& model,
+                                          const Plan& plan, const CollectiveTimes& collectives,
+                                          KernelScalars scalars) {
+  ComputeModel made;
+  made.costs_ = costs_of(cluster, model, plan, std::move(scalars));
+  if (made.costs_.peak_flops <= 0 || made.costs_.memory_bytes_per_s <= 0) {
+    return Error{cluster.path + ": gpu.peak_dense_tflops: no peak for the plan's precision"};
+  }
+  made.collectives_ = collectives;
+  made.plan_ = plan;
+  made.costs_.clock = clock_of(cluster, model, plan, made.costs_, collectives);
+  return made;
+}
+
+BodyCost ComputeModel::price(const Body& body) const {
+  return price(body, collectives_);
+}
+
+BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collectives) const {
+  Totals totals = Pricer(costs_, collectives, issue_us(costs_, plan_)).price(body.nodes);
+  const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
+  const double time = soft_maximum(device, totals.host_us * 1e3, costs_.scalars.host_exponent);
+  BodyCost cost{.time = to_nanoseconds(time),
+                .device = to_nanoseconds(device),
+                .communicating = to_nanoseconds(totals.exposed_ns),
+                .host = to_nanoseconds(totals.host_us * 1e3),
+                .collectives = to_nanoseconds(totals.collective_ns),
+                .level = main_level(totals.level_ns),
+                .level_ns = totals.level_ns,
+                .flops = totals.flops,
+                .shared = totals.compute_ns > 0 ? totals.shared_ns / totals.compute_ns : 1,
+                .demands = std::move(totals.demands)};
+  for (Demand& demand : cost.demands) {
+    demand.share = time > 0 ? std::min(1.0, demand.share / time) : 0;
+  }
+  return cost;
+}
+
+std::vector<NodePrice> ComputeModel::price_nodes(const Body& body) const {
+  Pricer pricer(costs_, collectives_, issue_us(costs_, plan_));
+  pricer.price(body.nodes);
+  return pricer.nodes();
+}
+
+double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,
+                                     double bytes) const {
+  if (costs_.measured) {
+    const auto time = costs_.measured->memory_bound(op, false, std::llround(bytes));
+    if (time) return time->seconds * 1e9;
+  }
+  return memory_bound_cost(costs_, otherwise, bytes).ns;
+}
+
+Bytes ComputeModel::optimizer_bytes(std::int64_t parameters) const {
+  return {optimizer_bytes_per_parameter(plan_) * parameters};
+}
+
+Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
+  const auto bytes = static_cast<double>(optimizer_bytes(parameters).value);
+  return to_nanoseconds(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
+}
+
+Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {
+  const double bytes = static_cast<double>(gradient_norm_bytes_per_parameter(plan_)) *
+                       static_cast<double>(parameters);
+  return to_nanoseconds(memory_bound_ns("gradient_norm", MemoryClass::Optimizer, bytes));
+}
+
+Nanoseconds ComputeModel::clear(Bytes bytes) const {
+  return to_nanoseconds(
+      memory_bound_ns("clear", MemoryClass::Elementwise, static_cast<double>(bytes.value)));
+}
+
+Nanoseconds ComputeModel::elementwise(Bytes moved) const {
+  return to_nanoseconds(
+      memory_bound_ns("add", MemoryClass::Elementwise, static_cast<double>(moved.value)));
+}
+
+}  // namespace rehearse::sim

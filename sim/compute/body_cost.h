@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the inside of a compute op costs: a body priced as one time, with what it waits for.
+//
+// The compute model of one GPU type under one plan. Nodes are priced one after another on one
+// stream (compute_cost.h); collectives inside a body are timed by a function that the caller gives
+// (collective_cost.h), hidden where the runtime hides them; the host that issues bounds the whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/body/body.h"
+#include "sim/cluster/cluster.h"
+#include "sim/compute/compute_cost.h"
+#include "sim/cost/cost.h"
+
+namespace rehearse::sim {
+
+// A collective alone on idle links, and what it takes of them while it runs.
+struct CollectiveUse {
+  Nanoseconds time{};
+  std::vector<Demand> demands;
+  CostLevel level = CostLevel::Formula;
+};
+// `kind`: AllReduce, AllGather, ReduceScatter, AllToAll, RingExchange (to the next rank of the
+// axis); `payload`: the whole array (RingExchange: all that one rank sends to the next). Asked for
+// Axis::Tensor and Axis::Context by bodies, and for Axis::Data once where the clock is found.
+using CollectiveTimes = std::function<CollectiveUse(NodeKind kind, Axis axis, Bytes payload)>;
+
+struct NodePrice {
+  Nanoseconds time{};
+  CostLevel level = CostLevel::Formula;
+};
+
+struct BodyCost {
+  Nanoseconds time{};           // alone: soft maximum of device and host time
+  Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
+  Nanoseconds communicating{};  // of `time`: waiting for its own collectives (idle, not busy)
+  Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
+                              //   has host = 0
+  Nanoseconds collectives{};  // all of its own collectives, hidden ones too
+  CostLevel level = CostLevel::Formula;           // the level that most of the time rests on
+  std::array<double, kNumCostLevels> level_ns{};  // `device` by level [ns]
+  double flops = 0;   // of matrix products and attention, recomputation included
+  double shared = 1;  // a CPU: time of its computing while all workers compute, over it alone
+  std::vector<Demand> demands;  // shares averaged over `time`
+};
+
+// The sum of bodies run one after another (a compute op over several segments).
+BodyCost sum(const std::vector<const BodyCost*>& bodies);
+
+class ComputeModel {
+ public:
+  // Scalars of the GPU and, where it would exceed its power limit under this plan, the clock that
+  // it settles at. REQUIRES: plan resolved.
+  static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
+                                     const Plan& plan, const CollectiveTimes& collectives);
+  // The same with scalars that the caller has (tests, what-if).
+  static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
+                                     const Plan& plan, const CollectiveTimes& collectives,
+                                     KernelScalars scalars);
+
+  BodyCost price(const Body& body) const;
+  // With the collectives of another row: its links, its group shapes.
+  BodyCost price(const Body& body, const CollectiveTimes& collectives) const;
+  // Each node alone, in the body's order: kernels, and collectives whether hidden or not. Their sum
+  // is not the body's time, which hides collectives and may be bound by the host.
+  std::vector<NodePrice> price_nodes(const Body& body) const;
+  // Kernels outside of bodies; `parameters` is what this rank owns or holds.
+  Nanoseconds optimizer_step(std::int64_t parameters) const;
+  Bytes optimizer_bytes(std::int64_t parameters) const;  // that an update reads and writes
+  Nanoseconds gradient_norm(std::int64_t parameters) const;
+  Nanoseconds clear(Bytes bytes) const;  // sets memory to zero
+  Nanoseconds elementwise(
+      Bytes moved) const;  // casts, ADD of two gradients: bytes read and written
+
+  double clock() const { return costs_.clock; }  // share of the full tensor clock, (0, 1]
+  const KernelScalars& scalars() const { return costs_.scalars; }
+  const WorkerSharing& sharing() const { return costs_.sharing; }
+
+ private:
+  ComputeModel() = default;
+  double memory_bound_ns(std::string_view op, MemoryClass otherwise, double bytes) const;
+  ComputeCosts costs_;
+  CollectiveTimes collectives_;
+  Plan plan_;
+};
+
+}  // namespace rehearse::sim

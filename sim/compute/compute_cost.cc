@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/compute/compute_cost.h"
+
+#include "sim/compute/attention_cost.h"
+#include "sim/compute/gemm_cost.h"
+#include "sim/compute/memory_bound_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+// From the machine's own tables; empty where they have nothing of the kind.
+std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& node) {
+  const MeasuredKernels& tables = *costs.measured;
+  std::optional<CurveTime> time;
+  double shared = costs.sharing.memory_bound;
+  if (node.kind == NodeKind::Gemm) {
+    time = tables.gemm(node);
+    shared = costs.sharing.matrix_products;
+  } else {
+    const std::string_view op = MeasuredKernels::memory_op(node, costs.rms_norms);
+    if (op.empty()) return NodeCost{.level = CostLevel::Measured};  // no kernel of its own
+    const bool backward = node.kind == NodeKind::NormBackward ||
+                          node.kind == NodeKind::ActivationBackward ||
+                          node.kind == NodeKind::EmbeddingBackward;
+    time = tables.memory_bound(op, backward, node.bytes);
+  }
+  if (!time) return std::nullopt;
+  return NodeCost{.ns = time->seconds * 1e9, .level = time->level, .shared = shared};
+}
+
+}  // namespace
+
+NodeCost price_node(const ComputeCosts& costs, const Node& node) {
+  if (node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward) {
+    return measured_attention_cost(costs, node).value_or(attention_cost(costs, node));
+  }
+  if (costs.measured) {
+    if (const std::optional<NodeCost> cost = measured_cost(costs, node)) return *cost;
+  }
+  switch (node.kind) {
+    case NodeKind::Gemm:
+      return gemm_cost(costs, node);
+    default:
+      return memory_bound_cost(costs, memory_class(node.kind), static_cast<double>(node.bytes));
+  }
+}
+
+NodeCost price_before(const ComputeCosts& costs, const Node& collective) {
+  const bool maxima = collective.name.starts_with("row maxima");
+  if (!costs.measured || (!maxima && !collective.name.starts_with("row sums"))) return {};
+  const std::int64_t rows = collective.bytes / (maxima ? 4 : 8);  // fp32: one or two numbers each
+  const std::optional<CurveTime> time = costs.measured->memory_bound(
+      maxima ? "row_maxima" : "row_sums", false, 4 * rows * costs.vocabulary);
+  if (!time) return {};
+  return {.ns = time->seconds * 1e9, .level = time->level, .shared = costs.sharing.memory_bound};
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device time of one node of a body that is not a collective.
+#pragma once
+
+#include <optional>
+
+#include "schedules/body/body.h"
+#include "sim/compute/kernel_scalars.h"
+#include "sim/compute/measured_attention.h"
+#include "sim/compute/measured_kernels.h"
+#include "sim/cost/worker_sharing.h"
+
+namespace rehearse::sim {
+
+// One GPU as the kernels see it.
+struct ComputeCosts {
+  KernelScalars scalars;
+  double peak_flops = 0;     // dense, of the plan's compute type; 8 bit: of the 16-bit products
+  bool tensor_cores = true;  // false: fp32 on the vector units, tiles and waves do not apply
+  double memory_bytes_per_s = 0;
+  std::int32_t sms = 0;
+  double clock = 1;  // power: share of the full tensor clock, (0, 1]
+  AttentionKernel attention = AttentionKernel::Flash2;
+  bool fuses = false;            // our executor on a GPU (fused_nodes.h)
+  bool fp8 = false;              // nodes with fp8 run in 8 bit
+  std::int64_t sequence = 0;     // of attention, for its length term [tokens]
+  AttentionSize attention_size;  // of one rank of our executor
+  // Our executor's attention was measured there: its points come before the formula.
+  std::optional<MeasuredAttention> measured_attention;
+  // A CPU with tables of its own kernels: they come first, the rest of this only where they are
+  // silent.
+  std::optional<MeasuredKernels> measured;
+  bool rms_norms = false;
+  std::int64_t vocabulary = 0;  // of one rank
+  WorkerSharing sharing;
+};
+
+struct NodeCost {
+  double ns = 0;
+  CostLevel level = CostLevel::Formula;
+  double tensor_ns = 0;  // of `ns` at full clock: what the clock divides
+  double flops16 = 0;    // FLOPs in units of one 16-bit FLOP's energy
+  double shared = 1;     // its time while every worker of a CPU computes, over `ns`
+};
+
+// REQUIRES: not a collective.
+NodeCost price_node(const ComputeCosts& costs, const Node& node);
+// What a rank computes for a collective before it asks for it: statistics of its part of the
+// logits. Only where its kernels were measured (elsewhere they are a small part of the node). Else
+// nothing.
+NodeCost price_before(const ComputeCosts& costs, const Node& collective);
+
+}  // namespace rehearse::sim

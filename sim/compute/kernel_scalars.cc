@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads scenarios/kernels/: default.json, then the architecture's file, then its GPU type's
+// members.
+#include "sim/compute/kernel_scalars.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
+
+namespace rehearse::sim {
+namespace {
+
+struct ScalarRow {
+  std::string_view section, key;
+  double KernelScalars::*member;
+  double low, high;  // what the value can mean
+};
+
+using S = KernelScalars;
+constexpr ScalarRow kScalars[] = {
+    {"matrix_products", "sustained_fraction", &S::gemm_sustained, 0.01, 1},
+    {"matrix_products", "memory_fraction", &S::gemm_memory, 0.01, 1},
+    {"matrix_products", "prologue_k", &S::gemm_prologue, 0, 1e4},
+    {"matrix_products", "weight_gradient_factor", &S::weight_gradient, 0.1, 10},
+    {"matrix_products", "batched_fraction", &S::batched_sustained, 0.01, 1},
+    {"matrix_products", "fp8_rate", &S::fp8_rate, 0.1, 8},
+    {"matrix_products", "kernel_us", &S::kernel_us, 0, 1e3},
+    {"matrix_products", "near_distance", &S::near_distance, 0, 100},
+    {"attention", "half_rate_tokens", &S::attention_length, 0, 1e6},
+    {"power", "idle_w", &S::power_idle_w, 0, 1e4},
+    {"power", "pj_per_flop", &S::pj_per_flop, 0, 1e3},
+    {"power", "fp8_energy", &S::fp8_energy, 0, 10},
+    {"power", "pj_per_byte", &S::pj_per_byte, 0, 1e5},
+    {"power", "clock_exponent", &S::clock_exponent, 0, 4},
+    {"host", "issue_us", &S::issue_us, 0, 1e4},
+    {"host", "executor_issue_us", &S::executor_issue_us, 0, 1e4},
+    {"host", "soft_maximum_exponent", &S::host_exponent, 1, 64},
+    {"overlap", "hidden_contention", &S::hidden_contention, 0, 1},
+    {"overlap", "chunked_share", &S::chunked_share, 0, 1},
+    {"overlap", "data_parallel_slowdown", &S::overlap_slowdown, 0, 0.99},
+};
+
+constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
+    "elementwise", "dropout", "activation",    "norm",
+    "rope",        "softmax", "cross_entropy", "optimizer"};
+// By AttentionKernel; unfused attention has no rate of its own.
+constexpr std::string_view kKernelNames[4] = {"unfused", "flash1", "flash2", "flash3"};
+
+GemmEfficiency efficiency_of(const GemmPoint& point) {
+  return {.ln_m = std::log(static_cast<double>(point.m)),
+          .ln_n = std::log(static_cast<double>(point.n)),
+          .ln_k = std::log(static_cast<double>(point.k)),
+          .fraction = point.fraction_of_peak,
+          .fp8 = point.type == ComputeType::Fp8,
+          .accumulate = point.accumulate,
+          .batched = point.batch > 1};
+}
+
+class Reader {
+ public:
+  Reader(KernelScalars& out, const std::string& path) : out_(out), report_(path) {}
+
+  bool ok() const { return report_.ok(); }
+  const Error& error() const { return report_.error(); }
+
+  void file(const JsonValue& root, std::string_view gpu) {
+    members(root);
+    const JsonValue* types = root.given("types");
+    if (types == nullptr) return;
+    for (const JsonValue& type : types->items) {
+      const JsonValue* name = type.given("name");
+      if (name == nullptr || !name->is(JsonKind::String)) {
+        report_.fail(type.line, "types.name", "a text is missing");
+      } else if (gpu.starts_with(name->text)) {
+        members(type);
+      }
+    }
+  }
+
+  // A calibration's own words: "matrix_products.sustained_fraction", "memory.norm".
+  void calibration(const Calibration& calibration) {
+    for (const ScalarRow& row : kScalars) {
+      const auto value = calibration.scalar(std::string(row.section) + "." + std::string(row.key));
+      if (value) out_.*row.member = *value;
+    }
+    for (std::size_t i = 0; i < kNumMemoryClasses; ++i) {
+      const auto value = calibration.scalar("memory." + std::string(kMemoryNames[i]));
+      if (value) out_.memory[i] = *value;
+    }
+    for (std::size_t i = 1; i < std::size(kKernelNames); ++i) {
+      const std::string name = "attention." + std::string(kKernelNames[i]);
+      const auto forward = calibration.scalar(name + ".forward");
+      const auto backward = calibration.scalar(name + ".backward");
+      if (forward) out_.attention_forward[i] = *forward;
+      if (backward) out_.attention_backward[i] = *backward;
+    }
+  }
+
+ private:
+  void members(const JsonValue& object) {
+    for (const JsonMember& member : object.members) {
+      if (member.value.is(JsonKind::Object)) section(member);
+    }
+  }
+
+  void section(const JsonMember& section) {
+    for (const JsonMember& member : section.value.members) {
+      if (section.key == "memory") {
+        memory(member);
+      } else if (section.key == "attention" && member.value.is(JsonKind::Object)) {
+        attention(member);
+      } else if (member.key == "tiles") {
+        tiles(member);
+      } else if (member.key == "table") {
+        table(member);
+      } else {
+        scalar(section.key, member);
+      }
+    }
+  }
+
+  void scalar(const std::string& section, const JsonMember& member) {
+    for (const ScalarRow& row : kScalars) {
+      if (row.section != section || row.key != member.key) continue;
+      out_.*row.member = number(member.value, section + "." + member.key, row.low, row.high);
+      return;
+    }
+    report_.fail(member.line, section + "." + member.key, "unknown key");
+  }
+
+  void memory(const JsonMember& member) {
+    for (std::size_t i = 0; i < kNumMemoryClasses; ++i) {
+      if (kMemoryNames[i] != member.key) continue;
+      out_.memory[i] = number(member.value, "memory." + member.key, 0.001, 1);
+      return;
+    }
+    report_.fail(member.line, "memory." + member.key, "unknown key");
+  }
+
+  void attention(const JsonMember& member) {
+    for (std::size_t i = 1; i < std::size(kKernelNames); ++i) {
+      if (kKernelNames[i] != member.key) continue;
+      const JsonValue* forward = member.value.given("forward");
+      const JsonValue* backward = member.value.given("backward");
+      if (forward == nullptr || backward == nullptr) {
+        report_.fail(member.line, "attention." + member.key, "needs forward and backward");
+        return;
+      }
+      out_.attention_forward[i] = number(*forward, "attention." + member.key, 0.001, 1);
+      out_.attention_backward[i] = number(*backward, "attention." + member.key, 0.001, 1);
+      return;
+    }
+    report_.fail(member.line, "attention." + member.key, "unknown key");
+  }
+
+  void tiles(const JsonMember& member) {
+    out_.tiles.clear();
+    for (const JsonValue& item : member.value.items) {
+      if (item.items.size() != 3) {
+        report_.fail(item.line, "matrix_products.tiles", "needs [rows, columns, rate]");
+        return;
+      }
+      out_.tiles.push_back(
+          {.m = static_cast<std::int32_t>(number(item.items[0], "matrix_products.tiles", 1, 4096)),
+           .n = static_cast<std::int32_t>(number(item.items[1], "matrix_products.tiles", 1, 4096)),
+           .rate = number(item.items[2], "matrix_products.tiles", 0.01, 1)});
+    }
+    if (out_.tiles.empty()) report_.fail(member.line, "matrix_products.tiles", "is empty");
+  }
+
+  // A file of measured products beside this one: points of the GPU type, not of one machine.
+  void table(const JsonMember& member) {
+    out_.gemm_points.clear();
+    const JsonValue* file = member.value.given("file");
+    const JsonValue* scale = member.value.given("scale");
+    const JsonValue* near = member.value.given("near_distance");
+    if (file == nullptr || scale == nullptr || near == nullptr) {
+      report_.fail(member.line, "matrix_products.table", "needs file, scale and near_distance");
+      return;
+    }
+    out_.near_distance = number(*near, "matrix_products.table.near_distance", 0, 100);
+    const double factor = number(*scale, "matrix_products.table.scale", 0.01, 2);
+    const std::filesystem::path path =
+        std::filesystem::path(report_.path()).parent_path() / file->text;
+    const Result<JsonValue> root = read_json(path.string());
+    if (!root) {
+      report_.fail(member.line, "matrix_products.table.file", root.error().message);
+      return;
+    }
+    const JsonValue* rows = root.value().given("rows");
+    if (rows == nullptr) return;
+    out_.gemm_points.reserve(rows->items.size());
+    for (const JsonValue& row : rows->items) {
+      if (row.items.size() != 6) {
+        report_.fail(row.line, path.filename().string(), "a row needs six columns");
+        return;
+      }
+      const std::string name = path.filename().string();
+      const GemmPoint point{.m = row.items[0].integer,
+                            .n = row.items[1].integer,
+                            .k = row.items[2].integer,
+                            .accumulate = row.items[4].boolean,
+                            .fraction_of_peak = factor * number(row.items[5], name, 1e-6, 1)};
+      if (point.m < 1 || point.n < 1 || point.k < 1) {
+        report_.fail(row.line, name, "m, n and k must be at least 1");
+        return;
+      }
+      out_.gemm_points.push_back(efficiency_of(point));
+    }
+  }
+
+  double number(const JsonValue& value, const std::string& key, double low, double high) {
+    if (!value.is_number() || !(value.number >= low && value.number <= high)) {
+      report_.fail(value.line, key,
+                   "must be a number from " + json_number(low) + " to " + json_number(high));
+      return low;
+    }
+    return value.number;
+  }
+
+  KernelScalars& out_;
+  JsonReport report_;
+};
+
+// Applies one file of the kernels directory; false where it does not exist.
+Result<bool> apply_file(const std::string& path, std::string_view gpu, KernelScalars& out) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return false;
+  const Result<JsonValue> root = read_json(path);
+  if (!root) return root.error();
+  Reader reader(out, path);
+  reader.file(root.value(), gpu);
+  if (!reader.ok()) return reader.error();
+  out.source = path;
+  return true;
+}
+
+}  // namespace
+
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster) {
+  return read_kernel_scalars(cluster, shipped_directory() + "/kernels");
+}
+
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::string& directory) {
+  KernelScalars scalars;
+  const std::string folder = directory + "/";
+  const Result<bool> defaults = apply_file(folder + "default.json", cluster.gpu.name, scalars);
+  if (!defaults) return defaults.error();
+  if (!defaults.value()) return Error{folder + "default.json: cannot read"};
+  const Result<bool> own =
+      apply_file(folder + cluster.gpu.architecture_name + ".json", cluster.gpu.name, scalars);
+  if (!own) return own.error();
+  scalars.level = own.value() ? CostLevel::Formula : CostLevel::Datasheet;
+  if (!own.value() && cluster.gpu.calibration.gemm_typical_fraction) {
+    scalars.gemm_sustained = *cluster.gpu.calibration.gemm_typical_fraction;
+  }
+  if (cluster.calibration) {
+    Reader(scalars, cluster.calibration->path).calibration(*cluster.calibration);
+    if (!cluster.calibration->gemm.empty()) {
+      // Measured on this very machine: as far as interpolation of efficiency holds.
+      scalars.near_distance = 0.5;
+      scalars.gemm_points.clear();
+      for (const GemmPoint& point : cluster.calibration->gemm) {
+        scalars.gemm_points.push_back(efficiency_of(point));
+      }
+    }
+    if (cluster.calibration->launch_us) scalars.executor_issue_us = *cluster.calibration->launch_us;
+  }
+  return scalars;
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few numbers about a GPU type that prices rest on: what its kernels sustain of its peaks.
+//
+// One set per architecture, read from scenarios/kernels/<architecture>.json (each number with its
+// source there), with deviations of single types; a cluster's calibration overrides by name.
+// Nothing here belongs to one measured file or row. Architectures without a file get default.json
+// and the level Datasheet.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/scenario/plan.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cost/cost.h"
+
+namespace rehearse::sim {
+
+// Classes of memory-bound kernels: each reaches its own share of the memory bandwidth.
+enum class MemoryClass : std::uint8_t {
+  Elementwise,
+  Dropout,
+  Activation,
+  Norm,
+  Rope,
+  Softmax,
+  CrossEntropy,
+  Optimizer,
+};
+inline constexpr std::size_t kNumMemoryClasses = 8;
+
+// A tile of the output that one SM works on, and the rate it reaches relative to the best one.
+struct GemmTile {
+  std::int32_t m = 0, n = 0;
+  double rate = 1;
+};
+
+// A measured product: what interpolation needs of it.
+struct GemmEfficiency {
+  double ln_m = 0, ln_n = 0, ln_k = 0;
+  double fraction = 0;  // of the dense peak of its type
+  bool fp8 = false, accumulate = false, batched = false;
+};
+
+struct KernelScalars {
+  std::string source;                    // file that they were read from
+  CostLevel level = CostLevel::Formula;  // Datasheet: defaults, nobody measured this GPU type
+
+  // Matrix products (docs/cost_models.md, "Matrix products").
+  double gemm_sustained = 0;     // f: share of the dense peak over minutes of training, whole waves
+  double gemm_memory = 0;        // share of the bandwidth where a product is bound by it
+  double gemm_prologue = 0;      // k at which filling the pipeline doubles the time
+  double weight_gradient = 1;    // time of a weight gradient over that of an equal product
+  double batched_sustained = 0;  // unfused attention's batched products, share of the peak
+  double fp8_rate = 1;           // 8-bit over 16-bit products
+  double kernel_us = 0;          // device time that every kernel costs on top
+  std::vector<GemmTile> tiles;
+  // Measured points within this squared distance in ln(m, n, k) are interpolated.
+  double near_distance = 0;
+  std::vector<GemmEfficiency> gemm_points;  // of the GPU type, or of the calibration instead
+
+  // Fused attention: share of the peak for long sequences, by kernel generation.
+  std::array<double, 4> attention_forward{}, attention_backward{};  // by AttentionKernel
+  double attention_length = 0;  // tokens at which half of that is reached
+
+  std::array<double, kNumMemoryClasses> memory{};  // share of the bandwidth
+
+  // Power (docs/cost_models.md, "Power").
+  double power_idle_w = 0;
+  double pj_per_flop = 0;     // 16-bit matrix products at full clock
+  double fp8_energy = 1;      // 8-bit over 16-bit
+  double pj_per_byte = 0;     // device memory
+  double clock_exponent = 1;  // energy per FLOP grows with clock to this power
+
+  // Host: what a framework's thread needs to issue work.
+  double issue_us = 0;           // one kernel, Python framework
+  double executor_issue_us = 0;  // one kernel, our executor
+  double host_exponent = 1;      // of the soft maximum of host and device time
+
+  // Work beside communication.
+  double hidden_contention = 0;  // a hidden tensor-parallel collective costs this share of itself
+  double chunked_share = 0;      // share of the collectives hidden by chunked overlap
+  double overlap_slowdown = 0;   // compute runs at 1 - this while a collective of dp runs
+};
+
+// Scalars of `cluster.gpu`. Errors: "FILE:LINE: KEY: what is wrong" of a broken kernels file.
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster);  // of shipped_directory()
+Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::string& directory);
+
+}  // namespace rehearse::sim

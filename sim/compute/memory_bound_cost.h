@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of a memory-bound kernel: bytes over the share of the bandwidth that its class reaches.
+#pragma once
+
+#include "schedules/body/body.h"
+#include "sim/compute/compute_cost.h"
+
+namespace rehearse::sim {
+
+MemoryClass memory_class(
+    NodeKind kind);  // REQUIRES: neither a product, nor fused attention, nor a collective
+NodeCost memory_bound_cost(const ComputeCosts& costs, MemoryClass memory_class, double bytes);
+
+}  // namespace rehearse::sim

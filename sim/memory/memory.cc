@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/memory.h"
+
+#include <algorithm>
+
+#include "sim/memory/memory_replay.h"
+
+namespace rehearse::sim {
+namespace {
+
+// Communicators that a rank takes part in: one per mesh axis with more than one rank, the world,
+// and the pair that shares a tied table.
+std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
+  const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
+                            (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
+  const bool embed = model.tied_embedding && plan.pipeline_parallel > 1;
+  return plan.gpus() > 1 ? axes + 1 + embed : 0;
+}
+
+void summarize(MemoryReport& report) {
+  for (const RankMemory& rank : report.ranks) {
+    report.peak_allocated = std::max(report.peak_allocated, rank.peak_allocated);
+    report.peak_reserved = std::max(report.peak_reserved, rank.peak_reserved);
+    report.peak_device = std::max(report.peak_device, rank.peak_device);
+    report.steady_allocated = std::max(report.steady_allocated, rank.steady_allocated);
+    report.fits &= rank.fits;
+  }
+}
+
+}  // namespace
+
+MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
+                            const Plan& plan, const Cluster& cluster, const Schedule& order) {
+  MemoryReport report;
+  report.runtime = plan.runtime;
+  report.capacity = cluster.capacity().value;
+  const ReplaySetup setup =
+      replay_setup(profile, model, plan, cluster.gpu.compute_capability, order);
+  const std::int64_t context = profile.context.of(cluster.gpu.compute_capability);
+  const std::int64_t communicators = communicators_of(model, plan) * profile.communicator;
+  const std::int64_t outside = context + communicators;
+  for (std::int32_t row = 0; row < order.num_rows(); ++row) {
+    ReplayResult replay = replay_row(setup, {row}, -1);
+    replay.memory.fits = replay.memory.peak_reserved + outside <= report.capacity;
+    if (!replay.memory.fits && replay.memory.peak_allocated + outside <= report.capacity) {
+      // What is cached can be given back: the allocator retries before it fails.
+      const ReplayResult tight = replay_row(setup, {row}, report.capacity - outside);
+      if (!tight.out_of_memory) replay = tight;
+    }
+    RankMemory& memory = replay.memory;
+    memory.peak_device = memory.peak_reserved + outside;
+    memory.parts.communicators = communicators;
+    memory.parts.context = context;
+    memory.fits = memory.peak_device <= report.capacity;
+    report.ranks.push_back(memory);
+  }
+  summarize(report);
+  return report;
+}
+
+Runtime profile_runtime(const Plan& plan) {
+  const bool sixteen_bit_shards = plan.zero_stage == 3 && plan.precision.parameters < 4;
+  return sixteen_bit_shards ? Runtime::Megatron : plan.runtime;
+}
+
+Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
+                                    const Cluster& cluster, const Schedule& order) {
+  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(plan));
+  if (!profile) return profile.error();
+  return predict_memory(profile.value(), model, plan, cluster, order);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory every rank needs: its program replayed, tensor by tensor, through the allocator
+// of the framework that the plan names, or read off the arena of our own executor.
+//
+// Deliberately not here: time (a peak names the op, the caller knows when it runs), and closed
+// forms of papers (memory_formulas.h), which are cross-checks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+#include "sim/cluster/cluster.h"
+#include "sim/memory/memory_profile.h"
+
+namespace rehearse::sim {
+
+// Report key `parts`. The first six add up to peak_allocated, exactly.
+struct MemoryParts {
+  std::int64_t parameters = 0, gradients = 0, optimizer = 0;  // [B]
+  std::int64_t activations = 0;  // kept for a backward, or handed between segments and stages
+  std::int64_t buffers = 0;      // of gathers and reductions
+  std::int64_t workspace = 0;    // temporaries of an op, library workspaces
+  std::int64_t communicators = 0, context = 0;  // outside the allocator
+  std::int64_t allocated() const {
+    return parameters + gradients + optimizer + activations + buffers + workspace;
+  }
+};
+
+struct RankMemory {
+  Row row{};                          // of the schedule that was given
+  std::int64_t peak_allocated = 0;    // [B] max_memory_allocated
+  std::int64_t peak_reserved = 0;     // [B] max_memory_reserved
+  std::int64_t peak_device = 0;       // [B] peak_reserved + communicators + context
+  std::int64_t steady_allocated = 0;  // [B] memory_allocated after a step
+  OpId at_op{};              // op of the schedule with the peak; none: in the optimizer step
+  MemoryParts parts;         // what was alive there
+  std::int64_t host = 0;     // [B] most in host memory: plan.offload
+  std::int32_t retries = 0;  // allocations that had to empty the cache first
+  bool fits = true;
+};
+
+struct MemoryReport {
+  Runtime runtime = Runtime::Megatron;
+  bool fits = true;
+  std::int64_t capacity = 0;  // [B] of one GPU, for everything
+  // The largest over rows, each figure on its own.
+  std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;
+  std::int64_t host = 0;  // likewise
+  // [B] a node's memory over its ranks; empty: not known
+  std::optional<std::int64_t> host_capacity;
+  std::vector<RankMemory> ranks;  // per row of the schedule
+  std::string note;  // what the reader should hear of it (zero_order.h), filled by who reports
+};
+
+// Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
+// REQUIRES: plan.runtime is Megatron or Fsdp and `profile` its profile; plan.stage_layers has an
+// entry per stage of the order.
+MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
+                            const Plan& plan, const Cluster& cluster, const Schedule& order);
+// Whose profile a plan needs: its runtime's, but Megatron's where ZeRO-3 shards 16-bit parameters
+// beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own FSDP and DeepSpeed
+// (which train Megatron's model code) do not.
+Runtime profile_runtime(const Plan& plan);
+// The same with the shipped profile of profile_runtime(plan).
+Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
+                                    const Cluster& cluster, const Schedule& order);
+
+// Runtime `rehearse`: the arena plan that the schedule itself carries (schedules/lifetime).
+// REQUIRES: Level::Full with values, offsets and arena_bytes.
+MemoryReport arena_memory(const Schedule& schedule, const Cluster& cluster, Bytes communicators,
+                          Bytes context);
+
+// Below the replay's peak_allocated of the fullest rank, always, in microseconds: states, what is
+// kept by the micro-batches that 1F1B orders must have in flight, and the loss.
+std::int64_t memory_lower_bound(const MemoryProfile& profile, const Transformer& model,
+                                const Plan& plan);
+
+}  // namespace rehearse::sim

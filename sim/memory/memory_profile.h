@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a framework keeps, copies and holds, as data: scenarios/runtimes/*.json.
+//
+// A profile lists, per kind of segment and direction, which tensors are allocated and freed in
+// which order. Sizes are formulas in the letters below, so that one profile serves every model and
+// plan; memory_script.h turns them into bytes. Nothing here knows a model or an allocator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse::sim {
+
+// Letters of a size formula, per rank and micro-batch (docs/memory.md).
+enum class SizeLetter : std::uint8_t {
+  Element,       // e: bytes of the compute type
+  Tokens,        // n
+  Local,         // l: n/t under sequence parallelism, else n
+  Hidden,        // h
+  Query,         // q: a d / t
+  KeyValue,      // k: kv d / t
+  Qkv,           // qkv: (a + 2 kv) d / t
+  Ffn,           // f: MLP width / t; with experts the width that one token sees
+  Up,            // u: f, or 2f where gated
+  Vocabulary,    // V: padded vocabulary / t
+  Heads,         // a: heads / t
+  Scores,        // S: elements of the attention square, b (a/t) (s/c) s
+  ExpertTokens,  // x: n * experts per token
+  Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
+};
+inline constexpr std::size_t kNumSizeLetters = 14;
+
+// A sum of products: every term is a factor times the letters with their powers.
+struct SizeTerm {
+  std::int64_t factor = 1;
+  std::array<std::uint8_t, kNumSizeLetters> power{};
+};
+using SizeFormula = std::vector<SizeTerm>;
+
+// What a row or tensor depends on; a condition names flags that must hold and that must not.
+enum class Flag : std::uint8_t {
+  Dropout,
+  Flash,
+  Unfused,
+  Gated,
+  Rope,
+  Learned,
+  LayerNorm,
+  SequenceParallel,
+  Experts,
+  Latent,
+  TensorParallel,
+  FusedLoss,  // the loss of the software generation that attention_kernel flash1 stands for
+};
+inline constexpr std::size_t kNumFlags = 12;
+using Flags = std::uint32_t;  // bit i: Flag i
+struct Condition {
+  Flags all = 0, none = 0;
+  bool holds(Flags flags) const { return (flags & all) == all && (flags & none) == 0; }
+};
+
+enum class Keep : std::uint8_t {
+  No,      // freed inside the forward
+  Always,  // kept for the backward
+  Drop,    // kept, but selective recomputation drops it and makes it again
+  Saved,   // kept only under selective recomputation, else freed inside the forward
+};
+
+struct ScriptRow {
+  enum class Act : std::uint8_t {
+    Allocate,
+    Free,       // in a forward: its last use there, ignored where the tensor is kept; of a tensor
+                // that is not there (its condition does not hold): nothing
+    Recompute,  // here a backward makes again what selective recomputation dropped (all of the
+                // forward, or the dropped tensors alone)
+  };
+  Act act{};
+  std::string tensor;
+  SizeFormula size;
+  Keep keep = Keep::No;
+  Condition condition;
+  bool weight_phase = false;   // freed by W where the backward is split
+  bool whole_forward = false;  // Recompute: temporaries too
+};
+
+// Tensors "input", "output", "input_gradient" and "output_gradient" are handed between segments.
+struct SegmentScript {
+  std::vector<ScriptRow> forward, backward;
+};
+
+// A value that changed with the GPU generation.
+struct ByCapability {
+  std::int64_t before_sm90 = 0, from_sm90 = 0;
+  std::int64_t of(std::int32_t compute_capability) const {
+    return compute_capability >= 90 ? from_sm90 : before_sm90;
+  }
+};
+
+struct MemoryProfile {
+  std::string id;
+  SegmentScript embedding, layer, head;
+  std::vector<ByCapability> workspaces;  // library workspaces inside the allocator, kept for good
+  ByCapability context;                  // CUDA context, outside of it
+  std::int64_t communicator = 0;         // one communicator's buffers, outside of it
+  std::int32_t transfer_buffers = 0;     // hand-over tensors in flight during a pipelined step
+  std::int32_t stale_transfers_per_chunk = 0;   // held from one pipelined step to the next
+  bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
+  std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
+  std::int32_t gather_units_from = 9;   // ZeRO stage from which units are gathered and resharded
+  bool fp32_gradients_at_step = false;  // 16-bit gradients are copied to fp32 for the optimizer
+  Condition optimizer_list;             // where it holds: the update makes a list of 4-byte copies
+  bool moments_at_first_step = false;   // they then lie where activations were: fragmentation
+  double default_dropout = 0;           // where neither model nor plan says, for LayerNorm models
+};
+
+// Errors: one line, "FILE:LINE: KEY: what is wrong".
+Result<MemoryProfile> read_memory_profile(const std::string& path);
+// The shipped profile of a framework: scenarios/runtimes/{megatron,fsdp}.json.
+// REQUIRES: runtime is not Rehearse, whose memory is its arena.
+Result<MemoryProfile> shipped_memory_profile(Runtime runtime);
+
+}  // namespace rehearse::sim

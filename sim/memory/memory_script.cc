@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/memory_script.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "schedules/body/sizes.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::int64_t& at(SizeLetters& letters, SizeLetter letter) {
+  return letters.value[static_cast<std::size_t>(letter)];
+}
+
+// Names to slots, and which of them hold a tensor at the present row.
+class Compiler {
+ public:
+  Compiler(const SegmentScript& script, const SizeLetters& letters, Flags flags)
+      : script_(script), letters_(letters), flags_(flags) {}
+
+  SegmentProgram compile(RecomputeMode mode) {
+    mode_ = mode;
+    run_forward(program_.forward, Run::First);
+    end_forward();
+    if (mode == RecomputeMode::Full) run_forward(program_.backward, Run::Again);
+    for (const ScriptRow& row : script_.backward) {
+      if (!row.condition.holds(flags_)) continue;
+      switch (row.act) {
+        case ScriptRow::Act::Allocate:
+          allocate(program_.backward, row, /*kept=*/row.tensor == "input_gradient");
+          break;
+        case ScriptRow::Act::Free:
+          free(program_.backward, row.tensor, row.weight_phase);
+          break;
+        case ScriptRow::Act::Recompute:
+          if (mode == RecomputeMode::Selective) {
+            run_forward(program_.backward, row.whole_forward ? Run::Again : Run::DroppedAlone);
+          }
+          break;
+      }
+    }
+    end_backward();
+    program_.slots = static_cast<std::int16_t>(names_.size());
+    return std::move(program_);
+  }
+
+ private:
+  enum class Run { First, Again, DroppedAlone };
+
+  std::int16_t slot(std::string_view name) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found != names_.end()) return static_cast<std::int16_t>(found - names_.begin());
+    names_.push_back(name);
+    alive_.push_back(false);
+    keep_.push_back(Keep::No);
+    return static_cast<std::int16_t>(names_.size() - 1);
+  }
+  bool alive(std::int16_t s) const { return alive_[static_cast<std::size_t>(s)]; }
+
+  void allocate(std::vector<ScriptStep>& steps, const ScriptRow& row, bool kept) {
+    const std::int16_t s = slot(row.tensor);
+    const std::int64_t bytes = letters_.bytes(row.size);
+    if (alive(s) || bytes <= 0) return;
+    alive_[static_cast<std::size_t>(s)] = true;
+    steps.push_back({.bytes = bytes, .slot = s, .kept = kept});
+  }
+  void free(std::vector<ScriptStep>& steps, std::string_view name, bool weight_phase = false) {
+    const std::int16_t s = slot(name);
+    const bool handed_over = s == kOutputGradientSlot;  // the neighbour has allocated it
+    if (!alive(s) && !handed_over) return;
+    alive_[static_cast<std::size_t>(s)] = false;
+    steps.push_back({.bytes = 0, .slot = s, .weight_phase = weight_phase});
+  }
+
+  bool survives(Keep keep) const {
+    switch (mode_) {
+      case RecomputeMode::None:
+        return keep == Keep::Always || keep == Keep::Drop;
+      case RecomputeMode::Selective:
+        return keep == Keep::Always || keep == Keep::Saved;
+      case RecomputeMode::Full:
+        return false;
+    }
+    return false;
+  }
+
+  bool needed_again(Keep keep) const {
+    return keep == Keep::Always || keep == Keep::Drop ||
+           (keep == Keep::Saved && mode_ == RecomputeMode::Selective);
+  }
+
+  // The forward, or its repetition inside the backward: then what is still there is not made again,
+  // the output is not handed on, and nothing outlives the op.
+  void run_forward(std::vector<ScriptStep>& steps, Run run) {
+    const bool again = run != Run::First;
+    for (const ScriptRow& row : script_.forward) {
+      if (!row.condition.holds(flags_)) continue;
+      if (run == Run::DroppedAlone && row.keep != Keep::Drop) continue;
+      if (row.act == ScriptRow::Act::Allocate) {
+        if (again && row.tensor == "output") continue;
+        const bool kept = !again && (row.tensor == "output" || survives(row.keep));
+        keep_[static_cast<std::size_t>(slot(row.tensor))] = row.keep;
+        allocate(steps, row, kept);
+      } else if (row.act == ScriptRow::Act::Free) {
+        // The last use in the forward: autograd (or the repetition) may still hold the tensor.
+        const Keep keep = keep_[static_cast<std::size_t>(slot(row.tensor))];
+        if (again ? needed_again(keep) : survives(keep)) continue;
+        free(steps, row.tensor);
+      }
+    }
+    if (!again) return;
+    for (std::size_t s = 0; s < names_.size(); ++s) {  // temporaries without a row of their own
+      if (alive_[s] && keep_[s] == Keep::No && s > kInputGradientSlot) free(steps, names_[s]);
+    }
+  }
+
+  void end_forward() {
+    for (std::size_t s = kInputGradientSlot + 1; s < names_.size(); ++s) {
+      if (alive_[s] && !survives(keep_[s])) free(program_.forward, names_[s]);
+    }
+    alive_[kOutputSlot] = false;  // the next segment's
+  }
+
+  // Whatever a script forgot to free: the op ends, and autograd has dropped it.
+  void end_backward() {
+    for (std::size_t s = kInputGradientSlot + 1; s < names_.size(); ++s) {
+      if (alive_[s]) free(program_.backward, names_[s], /*weight_phase=*/true);
+    }
+  }
+
+  const SegmentScript& script_;
+  const SizeLetters& letters_;
+  Flags flags_;
+  RecomputeMode mode_ = RecomputeMode::None;
+  SegmentProgram program_;
+  std::vector<std::string_view> names_{"input", "output", "output_gradient", "input_gradient"};
+  std::vector<bool> alive_ = std::vector<bool>(4, false);
+  std::vector<Keep> keep_ = std::vector<Keep>(4, Keep::No);
+};
+
+}  // namespace
+
+std::int64_t SizeLetters::bytes(const SizeFormula& formula) const {
+  std::int64_t sum = 0;
+  for (const SizeTerm& term : formula) {
+    std::int64_t product = term.factor;
+    for (std::size_t i = 0; i < kNumSizeLetters; ++i) {
+      for (int p = 0; p < term.power[i]; ++p) product *= value[i];
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+SizeLetters size_letters(const Transformer& model, const Plan& plan, bool experts) {
+  const RankShape shape = rank_shape(model, plan);
+  SizeLetters letters;
+  at(letters, SizeLetter::Element) = shape.element;
+  at(letters, SizeLetter::Tokens) = shape.tokens;
+  at(letters, SizeLetter::Local) = shape.local;
+  at(letters, SizeLetter::Hidden) = shape.hidden;
+  at(letters, SizeLetter::Query) = shape.heads * shape.head_dim;
+  at(letters, SizeLetter::KeyValue) = shape.kv_heads * shape.head_dim;
+  at(letters, SizeLetter::Qkv) = shape.qkv;
+  at(letters, SizeLetter::Ffn) = shape.ffn;
+  at(letters, SizeLetter::Vocabulary) = shape.vocabulary;
+  at(letters, SizeLetter::Heads) = shape.heads;
+  at(letters, SizeLetter::Scores) = shape.tokens * shape.heads * plan.sequence_length;
+  if (const LatentAttention& mla = model.latent; mla.kv_lora_rank > 0) {
+    const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+    at(letters, SizeLetter::Query) = shape.heads * mla.v_head_dim;
+    at(letters, SizeLetter::KeyValue) = shape.heads * query;
+    at(letters, SizeLetter::Qkv) = shape.heads * (2 * query + mla.v_head_dim);
+    at(letters, SizeLetter::Latent) =
+        2 * (mla.q_lora_rank + mla.kv_lora_rank) + mla.qk_rope_head_dim;
+  }
+  if (experts) {
+    const std::int64_t width =
+        model.experts.per_token * model.experts.ffn_hidden + model.experts.shared_ffn_hidden;
+    at(letters, SizeLetter::Ffn) = width / std::max(plan.expert_tensor_parallel, 1);
+    at(letters, SizeLetter::ExpertTokens) = shape.tokens * model.experts.per_token;
+  }
+  at(letters, SizeLetter::Up) =
+      (model.mlp == MlpKind::Gated ? 2 : 1) * at(letters, SizeLetter::Ffn);
+  return letters;
+}
+
+Flags script_flags(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+                   bool experts) {
+  Flags flags = 0;
+  const auto set = [&flags](Flag flag, bool on) {
+    if (on) flags |= Flags{1} << static_cast<unsigned>(flag);
+  };
+  const bool unfused = plan.attention_kernel == AttentionKernel::Unfused;
+  const bool unsaid = model.dropout < 0 && plan.dropout == 0;
+  const bool default_dropout =
+      unsaid && model.norm == NormKind::LayerNorm && profile.default_dropout > 0;
+  set(Flag::Dropout, plan.dropout > 0 || default_dropout);
+  set(Flag::Flash, !unfused);
+  set(Flag::Unfused, unfused);
+  set(Flag::Gated, model.mlp == MlpKind::Gated);
+  set(Flag::Rope, model.positions == PositionKind::Rope);
+  set(Flag::Learned, model.positions == PositionKind::Learned);
+  set(Flag::LayerNorm, model.norm == NormKind::LayerNorm);
+  set(Flag::SequenceParallel, plan.sequence_parallel && plan.tensor_parallel > 1);
+  set(Flag::Experts, experts);
+  set(Flag::Latent, model.latent.kv_lora_rank > 0);
+  set(Flag::TensorParallel, plan.tensor_parallel > 1);
+  set(Flag::FusedLoss, plan.attention_kernel == AttentionKernel::Flash1);
+  return flags;
+}
+
+SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& model,
+                               const Plan& plan, SegmentShape shape) {
+  const bool experts = shape == SegmentShape::ExpertLayer;
+  const bool layer = experts || shape == SegmentShape::DenseLayer;
+  const SegmentScript& script = layer                              ? profile.layer
+                                : shape == SegmentShape::Embedding ? profile.embedding
+                                                                   : profile.head;
+  const SizeLetters letters = size_letters(model, plan, experts);
+  return Compiler(script, letters, script_flags(profile, model, plan, experts))
+      .compile(layer ? plan.recompute : RecomputeMode::None);
+}
+
+std::int64_t handover_bytes(const Transformer& model, const Plan& plan) {
+  const RankShape shape = rank_shape(model, plan);
+  return shape.element * shape.local * shape.hidden;
+}
+
+std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover) {
+  std::vector<std::int64_t> held(
+      std::max<std::size_t>(static_cast<std::size_t>(program.slots), kInputGradientSlot + 1), 0);
+  held[kInputSlot] = handover;
+  for (const ScriptStep& step : program.forward) {
+    held[static_cast<std::size_t>(step.slot)] = step.bytes;
+  }
+  held[kOutputSlot] = 0;
+  return std::accumulate(held.begin(), held.end(), std::int64_t{0});
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A memory profile applied to one model and plan: which slots a segment allocates and frees, in
+// bytes, forward and backward, recomputation already spelled out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+#include "sim/memory/memory_profile.h"
+
+namespace rehearse::sim {
+
+// Slots that every segment has: what it hands to and takes from its neighbours.
+enum : std::int16_t { kInputSlot, kOutputSlot, kOutputGradientSlot, kInputGradientSlot };
+
+struct ScriptStep {
+  std::int64_t bytes = 0;  // > 0: allocate; 0: free
+  std::int16_t slot = 0;
+  bool kept = false;          // lives beyond its op (part `activations`), else `workspace`
+  bool weight_phase = false;  // freed by W where the backward is split
+};
+
+struct SegmentProgram {
+  std::vector<ScriptStep> forward, backward;  // backward: I and W together, in the order of B
+  std::int16_t slots = 0;
+};
+
+// Bytes of every size letter: of a dense layer, and of one with experts.
+struct SizeLetters {
+  std::array<std::int64_t, kNumSizeLetters> value{};
+  std::int64_t bytes(const SizeFormula& formula) const;
+};
+SizeLetters size_letters(const Transformer& model, const Plan& plan, bool experts);
+Flags script_flags(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+                   bool experts);
+
+enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
+// Recomputation concerns layers alone.
+SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& model,
+                               const Plan& plan, SegmentShape shape);
+
+// Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
+// has none), its output not.
+std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover);
+
+// Bytes of what a segment hands on: (local tokens, hidden).
+std::int64_t handover_bytes(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/memory_states.h"
+
+#include <algorithm>
+
+#include "schedules/body/sizes.h"
+#include "schedules/ir/stage_index.h"
+
+namespace rehearse::sim {
+
+std::vector<UnitTensors> row_units(const Transformer& model, const Plan& plan,
+                                   const std::vector<Stage>& stages, std::int32_t num_stages) {
+  const auto segments = stage_segments(plan, num_stages);
+  const bool has_table = std::find(stages.begin(), stages.end(), Stage{0}) != stages.end();
+  std::vector<UnitTensors> units;
+  for (const Stage stage : stages) {
+    std::int16_t number = 0;
+    for (const SegmentInfo& segment : segments[stage.index()]) {
+      UnitTensors unit{
+          .stage = stage, .segment = number++, .kind = segment.kind, .layer = segment.layer};
+      for (const ParameterTensor& tensor :
+           segment_parameters(model, plan, segment.kind, segment.layer)) {
+        if (tensor.elements > 0) unit.elements.push_back(tensor.elements);
+      }
+      if (segment.kind == SegmentKind::Head && model.tied_embedding && !has_table) {
+        unit.elements.push_back(rank_shape(model, plan).vocabulary * model.hidden);
+      }
+      for (const std::int64_t elements : unit.elements) unit.total += elements;
+      units.push_back(std::move(unit));
+    }
+  }
+  return units;
+}
+
+std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order) {
+  std::vector<std::vector<Stage>> found(static_cast<std::size_t>(order.num_rows()));
+  for (std::int32_t row = 0; row < order.num_rows(); ++row) {
+    std::vector<bool> runs(static_cast<std::size_t>(order.placement.stages()), false);
+    for (const Op& op : order.program({row})) {
+      for (const Op& work : work_of(order, op)) {
+        if (is_compute(work.kind) && work.stage.value >= 0) runs[work.stage.index()] = true;
+      }
+    }
+    for (std::size_t s = 0; s < runs.size(); ++s) {
+      if (runs[s]) {
+        found[static_cast<std::size_t>(row)].push_back({static_cast<std::int32_t>(s)});
+      }
+    }
+  }
+  return found;
+}
+
+std::int64_t parameters_of(const std::vector<UnitTensors>& units) {
+  std::int64_t sum = 0;
+  for (const UnitTensors& unit : units) sum += unit.total;
+  return sum;
+}
+
+std::int64_t shard_ranks(const Plan& plan) {
+  return std::int64_t{plan.data_parallel} * plan.context_parallel;
+}
+
+}  // namespace rehearse::sim

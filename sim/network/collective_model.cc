@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads scenarios/kernels/collectives.json and picks what describes one cluster.
+#include "sim/network/collective_model.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr double kGiga = 1e9;
+
+// Members of one object, with the first error kept in the report. Numbers are required unless a
+// fallback is given; the file is ours, so unknown keys are not looked for.
+class Reader {
+ public:
+  Reader(const JsonValue& object, std::string where, JsonReport& report)
+      : object_(object), where_(std::move(where)), report_(report) {}
+
+  double number(std::string_view key) const {
+    const JsonValue* value = object_.given(key);
+    if (value == nullptr || !value->is_number()) {
+      fail(key, "must be a number");
+      return 0;
+    }
+    return value->number;
+  }
+  double number(std::string_view key, double fallback) const {
+    return object_.given(key) == nullptr ? fallback : number(key);
+  }
+  std::int64_t integer(std::string_view key, std::int64_t fallback) const {
+    const JsonValue* value = object_.given(key);
+    if (value == nullptr) return fallback;
+    if (!value->is(JsonKind::Integer)) fail(key, "must be an integer");
+    return value->integer;
+  }
+  std::string text(std::string_view key) const {
+    const JsonValue* value = object_.given(key);
+    if (value == nullptr) return {};
+    if (!value->is(JsonKind::String)) fail(key, "must be a string");
+    return value->text;
+  }
+  // The enumerator whose name the key holds.
+  template <class Enum, std::size_t N>
+  Enum one_of(std::string_view key,
+              const std::array<std::pair<std::string_view, Enum>, N>& names) const {
+    const std::string word = text(key);
+    for (const auto& [name, value] : names) {
+      if (name == word) return value;
+    }
+    fail(key, "unknown value '" + word + "'");
+    return names.front().second;
+  }
+
+ private:
+  void fail(std::string_view key, const std::string& what) const {
+    report_.fail(object_.line, where_ + "." + std::string(key), what);
+  }
+  const JsonValue& object_;
+  std::string where_;
+  JsonReport& report_;
+};
+
+constexpr std::array<std::pair<std::string_view, Architecture>, 6> kArchitectures{
+    {{"volta", Architecture::Volta},
+     {"ampere", Architecture::Ampere},
+     {"ada", Architecture::Ada},
+     {"hopper", Architecture::Hopper},
+     {"blackwell", Architecture::Blackwell},
+     {"cdna3", Architecture::Cdna3}}};
+constexpr std::array<std::pair<std::string_view, ScaleUpKind>, 4> kScaleUps{
+    {{"nvswitch", ScaleUpKind::NvSwitch},
+     {"full_mesh", ScaleUpKind::FullMesh},
+     {"hybrid_cube_mesh", ScaleUpKind::HybridCubeMesh},
+     {"pcie_tree", ScaleUpKind::PcieTree}}};
+constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOps{
+    {{"all_reduce", OpKind::AllReduce},
+     {"all_gather", OpKind::AllGather},
+     {"reduce_scatter", OpKind::ReduceScatter},
+     {"all_to_all", OpKind::AllToAll},
+     {"broadcast", OpKind::Broadcast},
+     {"reduce", OpKind::Reduce}}};
+
+CollectiveConstants read_constants(const Reader& in) {
+  return {.call_overhead = in.number("call_overhead_us") * kMicro,
+          .step_fixed = in.number("step_fixed_us") * kMicro,
+          .latency_hops = in.number("latency_hops"),
+          .multi_node_fixed = in.number("multi_node_fixed_us") * kMicro,
+          .part_alpha = in.number("part_alpha"),
+          .part_root = in.number("part_root"),
+          .send_recv_alpha = in.number("send_recv_alpha_us") * kMicro,
+          .transfer_alpha = in.number("transfer_alpha_us") * kMicro,
+          .transfer_latency_hops = in.number("transfer_latency_hops"),
+          .transfer_nic_fraction = in.number("transfer_nic_fraction"),
+          .scale_up_fraction = in.number("scale_up_fraction"),
+          .pcie_fraction = in.number("pcie_fraction"),
+          .socket_fraction = in.number("socket_fraction"),
+          .host_copy_alpha = in.number("host_copy_alpha_us") * kMicro,
+          .host_copy_fraction = in.number("host_copy_fraction"),
+          .host_update_rate = in.number("host_update_gb_per_s_per_socket") * kGiga};
+}
+
+CollectiveSystem read_system(const Reader& in) {
+  return {.name = in.text("system"),
+          .architecture = in.one_of("architecture", kArchitectures),
+          .scale_up = in.one_of("scale_up", kScaleUps),
+          .gpu_contains = in.text("gpu_contains"),
+          .nic_kind = in.text("nic_kind"),
+          .same_as = in.text("same_as"),
+          .small_bandwidth = in.number("small_bus_bandwidth_gb_per_s", 0) * kGiga,
+          .in_switch_from = static_cast<std::int32_t>(in.integer("in_switch_from", 0)),
+          .send_recv_alpha = in.number("send_recv_alpha_us", 0) * kMicro,
+          .send_recv_bandwidth = in.number("send_recv_gb_per_s", 0) * kGiga};
+}
+
+CollectiveFit read_fit(const Reader& in) {
+  return {.system = in.text("system"),
+          .kind = in.one_of("op", kOps),
+          .ranks = static_cast<std::int32_t>(in.integer("ranks", 0)),
+          .nodes = static_cast<std::int32_t>(in.integer("nodes", 1)),
+          .alpha = in.number("alpha_us") * kMicro,
+          .root = in.number("sqrt_us_per_sqrt_mb") * kMicro / 1e3,  // sqrt(1e6 B) = 1e3
+          .bus_bandwidth = in.number("bus_bandwidth_gb_per_s") * kGiga,
+          .min_bytes = in.integer("min_bytes", 0),
+          .max_bytes = in.integer("max_bytes", 0),
+          .mean_error = in.number("mean_error", 0)};
+}
+
+NicConstants read_nic(const Reader& in) {
+  const double step_us = in.number("step_us", -1);
+  return {.kind = in.text("kind"),
+          .achievable_fraction = in.number("achievable_fraction"),
+          .step = step_us < 0 ? -1 : step_us * kMicro};
+}
+
+// Calls `add` for each object of the array under `key`.
+template <class Add>
+void each(const JsonValue& file, std::string_view key, JsonReport& report, Add add) {
+  const JsonValue* list = file.given(key);
+  if (list == nullptr || !list->is(JsonKind::Array)) {
+    report.fail(file.line, std::string(key), "must be a list");
+    return;
+  }
+  for (std::size_t i = 0; i < list->items.size(); ++i) {
+    const std::string where = std::string(key) + "[" + std::to_string(i) + "]";
+    add(Reader(list->items[i], where, report));
+  }
+}
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+bool describes(const CollectiveSystem& system, const Cluster& cluster) {
+  return system.architecture == cluster.gpu.architecture &&
+         system.scale_up == cluster.scale_up.kind &&
+         cluster.gpu.name.find(system.gpu_contains) != std::string::npos &&
+         starts_with(cluster.nics.kind, system.nic_kind);
+}
+
+}  // namespace
+
+Result<CollectiveTables> read_collective_tables(const std::string& path) {
+  const Result<JsonValue> file = read_json(path);
+  if (!file) return file.error();
+  JsonReport report(path);
+  CollectiveTables tables;
+  tables.path = path;
+  const JsonValue* constants = file.value().given("constants");
+  if (constants == nullptr) return json_error(path, file.value().line, "constants", "is missing");
+  tables.constants = read_constants(Reader(*constants, "constants", report));
+  each(file.value(), "systems", report,
+       [&](const Reader& in) { tables.systems.push_back(read_system(in)); });
+  each(file.value(), "fits", report,
+       [&](const Reader& in) { tables.fits.push_back(read_fit(in)); });
+  each(file.value(), "nics", report,
+       [&](const Reader& in) { tables.nics.push_back(read_nic(in)); });
+  if (!report.ok()) return report.error();
+  for (const CollectiveFit& fit : tables.fits) {
+    if (fit.ranks < 2 || fit.nodes < 1 || fit.bus_bandwidth <= 0) {
+      return json_error(path, 0, "fits", "a row needs ranks > 1, nodes and a bus bandwidth");
+    }
+  }
+  return tables;
+}
+
+Result<CollectiveTables> shipped_collective_tables() {
+  return read_collective_tables(shipped_directory() + "/kernels/collectives.json");
+}
+
+CollectiveModel make_collective_model(const CollectiveTables& tables, const Cluster& cluster) {
+  CollectiveModel model;
+  model.constants = tables.constants;
+  const auto system = std::find_if(
+      tables.systems.begin(), tables.systems.end(),
+      [&](const CollectiveSystem& candidate) { return describes(candidate, cluster); });
+  if (system != tables.systems.end()) {
+    model.system = *system;
+    for (const std::string& name : {system->name, system->same_as}) {
+      for (const CollectiveFit& fit : tables.fits) {
+        if (fit.system == name) model.fits.push_back(fit);
+      }
+    }
+  }
+  for (const NicConstants& nic : tables.nics) {  // the first that fits; "" fits all and comes last
+    if (starts_with(cluster.nics.kind, nic.kind)) {
+      model.nic = nic;
+      break;
+    }
+  }
+  if (cluster.calibration) {
+    model.measured = cluster.calibration->collectives;
+    std::stable_sort(model.measured.begin(), model.measured.end(),
+                     [](const CollectivePoint& a, const CollectivePoint& b) {
+                       return std::tie(a.op, a.nodes, a.ranks, a.bytes) <
+                              std::tie(b.op, b.nodes, b.ranks, b.bytes);
+                     });
+  }
+  return model;
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a plan stand, which links a group of them uses, and with whom it shares them.
+//
+// Ranks fill nodes in order (rank / gpus_per_node). Nothing is unfolded: a program row stands for
+// all ranks of a position, so *all* instances of its group run at once (every tensor-parallel index
+// has its own data-parallel ring), and what a shape says already counts these siblings. Links that
+// several rows use are the same ResourceId for all of them; equal links (all nodes of a position)
+// are one resource. No times here: collective_cost.h and transfer_cost.h make them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "schedules/ir/schedule.h"
+#include "schedules/scenario/mesh.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cost/cost.h"
+#include "sim/network/collective_model.h"
+
+namespace rehearse::sim {
+
+// Where a link stands; `Out` and `In` are its two directions, which do not share.
+enum class LinkKind : std::uint8_t {
+  Port,    // a GPU's scale-up links: NVLink, xGMI; its PCIe link where there are none
+  Pcie,    // up-link of a PCIe switch
+  Socket,  // between the sockets of a node (GPU traffic of PCIe-only nodes)
+  Nic,     // what one or several GPUs of a node have of its NICs
+  Leaf,    // leaf switch (scalable unit) to spine, where oversubscribed
+  Pod,     // pod or data centre to core, where oversubscribed
+};
+inline constexpr std::size_t kNumLinkKinds = 6;
+std::string_view name_of(LinkKind kind);  // "scale_up", "pcie", "socket", "nic", "leaf", "pod"
+
+struct Link {
+  LinkKind kind{};
+  bool outward = true;      // direction: leaving the block of GPUs below it
+  BytesPerSecond capacity;  // achievable, of one such link
+};
+
+// How much of a link an op occupies per byte. Both are of the most loaded of the equal links, with
+// all siblings of the row together.
+struct LinkUse {
+  ResourceId resource{};
+  LinkKind kind{};
+  double ring = 0;      // [s per byte that one member sends around the ring]
+  double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
+};
+
+// What is known of a group before an operation and a size are chosen: the same for all its
+// instances (the worst of them where they differ).
+struct GroupShape {
+  std::int32_t ranks = 1;           // n
+  std::int32_t nodes = 1;           // N: nodes that hold a member
+  std::int32_t processes = 1;       // of a CPU's ranks: that hold a member
+  std::int32_t ranks_per_node = 1;  // g: most members on one node
+  std::int32_t siblings = 1;        // instances of this row with members on one node, at most
+  double nics = 0;                  // NIC ports of one node for one instance; 0.5: a half-share
+  std::int32_t pods = 1;            // pods (data centres) that hold a member
+  std::vector<LinkUse> links;       // bandwidth terms; empty for one rank
+  bool operator==(const GroupShape&) const = default;
+};
+
+inline bool operator==(const LinkUse& a, const LinkUse& b) {
+  return a.resource == b.resource && a.kind == b.kind && a.ring == b.ring &&
+         a.pairwise == b.pairwise;
+}
+
+// The way from one row's ranks to the equal ranks of another (pipeline neighbours).
+struct Path {
+  bool between_nodes = false;
+  bool between_processes = false;  // of a CPU's ranks: some pair of them
+  bool same_device = false;        // both stages on one position: no link at all
+  bool crosses_pod = false;
+  std::vector<LinkUse> out, in;    // `ring` [s per byte that each rank sends]; for SEND, for RECV
+  double seconds_per_byte = 0;     // of the slowest link, siblings counted
+  LinkKind link = LinkKind::Port;  // that link
+};
+
+// The mesh coordinates that vary inside one instance of a group.
+struct GroupAxes {
+  bool tensor = false, context = false, data = false;
+  std::vector<Position> positions;  // empty: the row's own; else the group spans these positions
+};
+
+// A link of one row, and what it is on another.
+struct Counterpart {
+  ResourceId here{}, there{};
+};
+// Demands on another row's links; what has no counterpart stays as it is.
+std::vector<Demand> moved_to(std::span<const Counterpart> links, std::span<const Demand> demands);
+
+class Network {
+ public:
+  // REQUIRES: cluster and model outlive the network. Row r of `rows` as in Schedule::rows; empty:
+  // row r is position r. A plan with more GPUs than a node fills further nodes, the last in part.
+  Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
+          std::span<const RowInfo> rows);
+
+  GroupShape group(Row row, const GroupAxes& axes) const;
+  // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions).
+  GroupShape group(Row row, Axis axis) const;
+  // By a group of the schedule: "tp", "cp", "dp" (with context where its size says so), "pp",
+  // "embed" (the positions of its rows), "world". A size or name that fits none: the shape of
+  // the `size` ranks nearest to the row's first.
+  GroupShape group(Row row, const Schedule& schedule, GroupId group) const;
+  Path path(Row from, Row to) const;
+  // Host copies: the PCIe (or C2C) link between the row's GPUs and their host. `out`: device to
+  // host. Capacity shared by the GPUs of one switch is counted.
+  Path to_host(Row row) const;
+
+  // What the links of the groups (tp, cp, dp) of row `from` are on row `to`: each row has its own
+  // ports, so a body priced once for all rows must not load one row's.
+  std::vector<Counterpart> counterparts(Row from, Row to) const;
+  // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
+  double ring_bandwidth(std::int32_t members) const;
+  double pair_bandwidth() const;
+
+  std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin_.size()) - 1; }
+  std::int32_t num_nodes() const { return nodes_; }
+  // Resources are numbered 0 ... num_resources()-1 (CostTable::num_resources).
+  std::int32_t num_resources() const { return static_cast<std::int32_t>(links_.size()); }
+  std::span<const Link> links() const { return links_; }
+  const Cluster& cluster() const { return *cluster_; }
+  const CollectiveModel& model() const { return *model_; }
+
+ private:
+  // A level of the machine: GPUs in blocks of equal size, each block with a link to the rest.
+  struct Cut {
+    LinkKind kind{};
+    std::int32_t block = 1;                 // GPUs below one link
+    double capacity = 0;                    // [B/s] per direction, what collectives reach
+    bool for_groups = true;                 // false: host copies only
+    std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
+  };
+  struct Loads;  // topology.cc
+  void place_rows(std::span<const RowInfo> rows);
+  void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups);
+  void add_node_cuts();
+  void add_fabric_cuts();
+  std::span<const std::int32_t> ranks_of(Row row) const;
+  std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
+  std::int32_t process_of(std::int32_t rank) const {
+    return rank * cluster_->processes / mesh_.ranks();
+  }
+  void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
+               GroupShape& shape) const;
+  void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;
+
+  const Cluster* cluster_;
+  const CollectiveModel* model_;
+  Mesh mesh_;
+  std::vector<std::int32_t> row_begin_;  // ranks of row r: row_ranks_[row_begin_[r] ..]
+  std::vector<std::int32_t> row_ranks_;
+  std::vector<std::int32_t> row_of_rank_;
+  std::vector<Cut> cuts_;
+  std::vector<Link> links_;                                     // index = ResourceId
+  std::vector<std::int32_t> data_begin_, data_end_, position_;  // per row
+  std::int32_t nodes_ = 1;
+};
+
+}  // namespace rehearse::sim

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/network/transfer_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "sim/cost/measured_curve.h"
+#include "sim/cost/to_nanoseconds.h"
+#include "sim/network/shared_memory_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+Nanoseconds nanoseconds(double seconds) {
+  return std::max(Nanoseconds{1}, seconds_to_nanoseconds(seconds));
+}
+
+std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, double seconds) {
+  std::vector<Demand> all;
+  for (const LinkUse& use : uses) {
+    all.push_back({use.resource, std::min(1.0, bytes * use.ring / seconds)});
+  }
+  return all;
+}
+
+}  // namespace
+
+TransferCost transfer_cost(Bytes size, const Path& path, const Network& network) {
+  TransferCost cost{.link = path.link};
+  if (path.same_device || size.value <= 0) return cost;
+  if (network.cluster().workers > 0) {
+    const Meeting ends{.ranks = 2, .processes = path.between_processes ? 2 : 1};
+    if (const auto time = shared_memory_time(OpKind::Send, size, ends, network.model().measured,
+                                             network.cluster())) {
+      cost.time = nanoseconds(time->seconds);
+      cost.level = time->level;
+      return cost;
+    }
+  }
+  const auto bytes = static_cast<double>(size.value);
+  const CollectiveModel& model = network.model();
+  const CollectiveConstants& k = model.constants;
+  const Cluster& c = network.cluster();
+  double alpha =
+      model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
+  if (path.between_nodes) {
+    alpha = k.transfer_alpha + k.transfer_latency_hops * c.nics.one_way_latency_us * kMicro;
+    if (path.crosses_pod && c.fabric) alpha += c.fabric->between_pods_latency_us * kMicro;
+  }
+  double seconds = alpha + bytes * path.seconds_per_byte;
+  const std::optional<CurveTime> measured = read_collectives(
+      model.measured, CollectiveOp::SendRecv, 2, path.between_nodes ? 2 : 1, size.value);
+  if (measured) {
+    seconds = measured->seconds;
+    cost.level = measured->level;
+    for (const std::vector<LinkUse>* uses : {&path.out, &path.in}) {  // shared with siblings
+      for (const LinkUse& use : *uses) {
+        if (use.kind != LinkKind::Port) seconds = std::max(seconds, bytes * use.ring);
+      }
+    }
+  } else if (!path.between_nodes && model.system.send_recv_bandwidth > 0) {
+    cost.level = CostLevel::Interpolated;
+  }
+  cost.time = nanoseconds(seconds);
+  cost.send = demands(path.out, bytes, seconds);
+  cost.recv = demands(path.in, bytes, seconds);
+  return cost;
+}
+
+TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
+                                          const GroupShape& receiver_tensor_group,
+                                          const Network& network) {
+  const std::int64_t t = std::max(receiver_tensor_group.ranks, 1);
+  TransferCost cost = transfer_cost({(bytes.value + t - 1) / t}, path, network);
+  if (t == 1 || path.same_device) return cost;
+  const CollectiveCost gather =
+      collective_cost(OpKind::AllGather, bytes, receiver_tensor_group, network);
+  // One after the other: shares are averages over the sum.
+  const double wire = static_cast<double>(cost.time.value);
+  const double whole = wire + static_cast<double>(gather.time.value);
+  for (Demand& demand : cost.send) demand.share *= wire / whole;
+  for (Demand& demand : cost.recv) demand.share *= wire / whole;
+  for (const Demand& demand : gather.demands) {
+    const double share = demand.share * (1 - wire / whole);
+    const auto same = std::find_if(cost.recv.begin(), cost.recv.end(), [&](const Demand& other) {
+      return other.resource == demand.resource;
+    });
+    if (same == cost.recv.end()) {
+      cost.recv.push_back({demand.resource, share});
+    } else {
+      same->share += share;
+    }
+  }
+  cost.time += gather.time;
+  cost.level = std::max(cost.level, gather.level);
+  return cost;
+}
+
+TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Network& network) {
+  TransferCost cost{.link = LinkKind::Pcie};
+  if (size.value <= 0) return cost;
+  const auto bytes = static_cast<double>(size.value);
+  double seconds = network.model().constants.host_copy_alpha + bytes * path.seconds_per_byte;
+  if (network.cluster().calibration) {
+    std::vector<std::int64_t> sizes;
+    std::vector<double> time_us;
+    const CopyDirection direction =
+        to_host ? CopyDirection::DeviceToHost : CopyDirection::HostToDevice;
+    for (const CopyPoint& point : network.cluster().calibration->copies) {
+      if (point.direction != direction) continue;
+      if (!sizes.empty() && point.bytes <= sizes.back()) continue;  // ascending sizes only
+      sizes.push_back(point.bytes);
+      time_us.push_back(point.time_us);
+    }
+    const std::optional<CurveTime> measured = read_curve(sizes, time_us, size.value);
+    if (measured) {  // of one copy alone: GPUs behind one switch share its link
+      const double link =
+          network.cluster().gpu.pcie.bandwidth.value * network.model().constants.host_copy_fraction;
+      const double sharing = std::max(1.0, path.seconds_per_byte * link);
+      seconds = measured->seconds * sharing;
+      cost.level = measured->level;
+    }
+  }
+  cost.time = nanoseconds(seconds);
+  (to_host ? cost.send : cost.recv) = demands(to_host ? path.out : path.in, bytes, seconds);
+  return cost;
+}
+
+Nanoseconds host_update_time(Bytes size, std::int32_t ranks_per_node, const Network& network) {
+  const double node =
+      network.model().constants.host_update_rate * std::max(1, network.cluster().host.sockets);
+  return nanoseconds(static_cast<double>(size.value) * ranks_per_node / node);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a point-to-point transfer between pipeline positions and a copy to or from the host cost.
+#pragma once
+
+#include <vector>
+
+#include "schedules/base/units.h"
+#include "sim/network/collective_cost.h"
+#include "sim/network/topology.h"
+
+namespace rehearse::sim {
+
+struct TransferCost {
+  Nanoseconds time{};  // from both ends ready to the data's arrival, alone
+  CostLevel level = CostLevel::Formula;
+  LinkKind link = LinkKind::Port;
+  std::vector<Demand> send, recv;  // what each end demands; together they are the flow
+};
+
+// One rank sends `bytes` over `path`; its siblings do the same at the same time.
+TransferCost transfer_cost(Bytes bytes, const Path& path, const Network& network);
+
+// How Megatron moves an activation that all ranks of a tensor-parallel group hold: each sends 1/t
+// over its own rail and the receivers gather (Narayanan et al., arXiv 2104.04473, section 4.1).
+// `bytes`: the whole activation. The time includes the gather; its demands are in `recv`.
+TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
+                                          const GroupShape& receiver_tensor_group,
+                                          const Network& network);
+
+// A copy between the row's device and its host (`path` = Network::to_host).
+TransferCost host_copy_cost(Bytes bytes, bool to_host, const Path& path, const Network& network);
+
+// An optimizer's update by the host's processors, which the ranks of a node share; `bytes`: what it
+// reads and writes.
+Nanoseconds host_update_time(Bytes bytes, std::int32_t ranks_per_node, const Network& network);
+
+}  // namespace rehearse::sim

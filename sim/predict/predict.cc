@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "schedules/ir/listing.h"
+#include "schedules/ir/text.h"
+#include "schedules/passes/lower.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/scenario/plan_size.h"
+#include "sim/cost/to_nanoseconds.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/program.h"
+#include "sim/engine/sweep.h"
+#include "sim/memory/host_memory.h"
+#include "sim/memory/memory_script.h"
+#include "sim/network/collective_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+// FLOPs that recomputation really runs again, all ranks, in the convention of model_flops: the
+// attention square in full, or the half of it that is computed. Counted on the nodes of the
+// backward bodies.
+double recomputed_flops(const Transformer& model, const Plan& plan, FlopsConvention convention) {
+  const double square = convention == FlopsConvention::Megatron ? 2 : 1;
+  double flops = 0;
+  for (const bool experts : {false, true}) {
+    std::int64_t layers = 0;
+    for (std::int64_t l = 0; l < model.layers; ++l)
+      layers += model.has_experts(l) == experts ? 1 : 0;
+    if (layers == 0) continue;
+    const Body body = make_body({.segment = SegmentKind::Layer,
+                                 .experts = experts,
+                                 .direction = Direction::Backward,
+                                 .model = &model,
+                                 .plan = &plan});
+    double layer = 0;
+    for (const Node& node : body.nodes) {
+      if (node.phase != NodePhase::Recompute) continue;
+      layer += node.flops * (node.kind == NodeKind::Attention ? square : 1);
+    }
+    flops += layer * static_cast<double>(layers);
+  }
+  return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
+         plan.data_parallel;
+}
+
+void count_flops(Prediction& p, const Transformer& model, FlopsConvention convention) {
+  p.flops_convention = convention;
+  p.model_flops = model_flops(model, p.plan.global_batch, p.plan.sequence_length, convention);
+  p.recomputed_flops = recomputed_flops(model, p.plan, convention);
+}
+
+void add_communication(Prediction& p) {
+  const Schedule& s = p.schedule;
+  const std::size_t num_rows = static_cast<std::size_t>(s.num_rows());
+  // Ops of one cost send the same: count them and what was exposed, per row.
+  struct Use {
+    std::int64_t count = 0, exposed = 0;
+  };
+  std::vector<Use> uses(p.pricing.traffic.size() * num_rows);
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    for (std::int32_t i = s.row_begin[r]; i < s.row_begin[r + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      Use& use = uses[static_cast<std::size_t>(p.pricing.table.of_op[op]) * num_rows + r];
+      ++use.count;
+      use.exposed += p.bubbles.exposed[op];
+    }
+  }
+  std::map<std::pair<std::string, OpKind>, CommunicationRow> rows;
+  std::map<std::pair<std::string, OpKind>, std::vector<Traffic>> per_row;
+  for (std::size_t cost = 0; cost < p.pricing.traffic.size(); ++cost) {
+    const auto& traffic = p.pricing.traffic[cost];
+    double total = 0;
+    for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
+    for (const Traffic& t : traffic) {
+      const std::pair key{t.group, t.kind};
+      CommunicationRow& row = rows[key];
+      auto& mine = per_row[key];
+      if (mine.empty()) mine.resize(num_rows);
+      for (std::size_t r = 0; r < num_rows; ++r) {
+        const Use& use = uses[cost * num_rows + r];
+        if (use.count == 0) continue;
+        Traffic& sum = mine[r];
+        sum.group = t.group;
+        sum.kind = t.kind;
+        sum.ranks = t.ranks;
+        sum.link = t.link;
+        sum.count += use.count * t.count;
+        sum.bytes += use.count * t.bytes;
+        sum.time += use.count * t.time;
+        if (total > 0) {
+          row.exposed_s += static_cast<double>(use.exposed) * static_cast<double>(t.time.value) /
+                           total * 1e-9 / static_cast<double>(p.bubbles.ranks);
+        }
+      }
+    }
+  }
+  for (auto& [key, row] : rows) {
+    const auto& mine = per_row[key];
+    row.traffic =
+        *std::max_element(mine.begin(), mine.end(),
+                          [](const Traffic& a, const Traffic& b) { return a.time < b.time; });
+    row.bus_bandwidth_gb_per_s =
+        bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks, row.traffic.time).value *
+        1e-9;
+    p.communication.push_back(std::move(row));
+  }
+}
+
+// A CPU's own kernels are measured to 2 %, but its ranks share cores and memory with each other and
+// with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
+constexpr double kSharedCpuBand = 0.15;
+
+// Whether all times and their sums over ops and ranks are what integers of nanoseconds can count.
+Result<> countable(const Prediction& p) {
+  constexpr double kLongest = 0x1p59;  // of all ops of all rows together, 18 years
+  std::vector<double> ns(p.pricing.table.costs.size());
+  for (std::size_t cost = 0; cost < ns.size(); ++cost) {
+    const Cost& of = p.pricing.table.costs[cost];
+    const bool forever = std::max({of.time, of.host, of.communicating}) >= kForever;
+    ns[cost] = forever ? INFINITY : static_cast<double>((of.time + of.host).value);
+    for (const Traffic& sent : p.pricing.traffic[cost]) {
+      ns[cost] += static_cast<double>(sent.time.value);
+    }
+  }
+  double sum = 0;
+  for (std::size_t op = 0; op < p.schedule.ops.size(); ++op) {
+    const double of = ns[static_cast<std::size_t>(p.pricing.table.of_op[op])];
+    sum += of;
+    if (sum <= kLongest) continue;
+    return Error{"the step would take years: " + op_label(p.schedule, {static_cast<int>(op)}) +
+                 " alone " +
+                 (of < kLongest ? std::to_string(std::llround(of * 1e-9)) + " s"
+                                : std::string("more than 13 days")) +
+                 "; are the cluster's rates right?"};
+  }
+  return {};
+}
+
+// The same of idle and busy times, which are added up over ranks.
+Result<> countable(const Timeline& timeline, std::int32_t gpus) {
+  if (static_cast<double>(timeline.step().value) * gpus < 0x1p62) return {};
+  return Error{"the step would take " + std::to_string(timeline.step().value / 1'000'000'000) +
+               " s on " + std::to_string(gpus) + " GPUs: are the cluster's rates right?"};
+}
+
+// Shares of all the time that ops of the compute stream and exposed communication take.
+void add_confidence(Prediction& p, const Cluster& cluster) {
+  std::array<double, kNumCostLevels> sum{};
+  const Schedule& s = p.schedule;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const double ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
+    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
+         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
+      const bool computes = s.ops[op].stream == Stream::Compute;
+      const double time =
+          computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
+                   : static_cast<double>(p.bubbles.exposed[op]);
+      for (std::size_t l = 0; l < kNumCostLevels; ++l)
+        sum[l] += time * p.pricing.level_share[cost][l];
+    }
+  }
+  double total = 0;
+  for (const double part : sum) total += part;
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    p.confidence[l] = total > 0 ? sum[l] / total : 0;
+    p.error_band += p.confidence[l] * error_band(static_cast<CostLevel>(l));
+  }
+  if (cluster.workers > 0) p.error_band = std::max(p.error_band, kSharedCpuBand);
+  if (cluster.calibration) p.scatter = cluster.calibration->scatter(p.gpus > 1);
+  p.error_band = std::max(p.error_band, p.scatter);
+}
+
+// Measured curves of groups inside a node, as if its links were `factor` times as fast.
+void scale_links(CollectiveModel& model, double factor) {
+  for (CollectiveFit& fit : model.fits) {
+    if (fit.nodes == 1) fit.bus_bandwidth *= factor;
+  }
+  model.system.small_bandwidth *= factor;
+  model.system.send_recv_bandwidth *= factor;
+  for (CollectivePoint& point : model.measured) {
+    if (point.nodes == 1) point.time_us /= factor;
+  }
+}
+
+// What a framework's forward keeps of each segment, for the copies to the host.
+std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
+                                                          const Transformer& model,
+                                                          const Plan& plan) {
+  const auto kept = [&](SegmentShape shape, std::int64_t handover) {
+    return kept_bytes(segment_program(profile, model, plan, shape), handover);
+  };
+  const std::int64_t input = handover_bytes(model, plan);
+  return {kept(SegmentShape::Embedding, 0), kept(SegmentShape::DenseLayer, input),
+          model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
+          kept(SegmentShape::Head, input)};
+}
+
+void add_host_memory(Prediction& p, const Cluster& cluster) {
+  MemoryReport& memory = p.memory;
+  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
+  for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
+    RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
+    rank.host = std::max(rank.host, rows[row]);
+    memory.host = std::max(memory.host, rank.host);
+  }
+  if (cluster.host.memory_gib <= 0) return;
+  const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
+  memory.host_capacity =
+      static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
+}
+
+// REQUIRES: options.tables.
+Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
+                                const PredictOptions& options) {
+  const Cluster cluster = with_places(machine, plan.gpus());
+  const HardwareTables& tables = *options.tables;
+  const Transformer& model = scenario.model;
+  if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
+  if (plan.runtime == Runtime::Rehearse && model.experts.count > 0) {
+    return Error{.message =
+                     "plan.runtime: rehearse has no experts yet: the time would be that of "
+                     "a model without; leave it out, or megatron or fsdp",
+                 .unsupported = true};
+  }
+  Result<Schedule> order = plan_order(model, plan);
+  if (!order) return order.error();
+  Prediction p{.plan = plan, .gpus = plan.gpus()};
+  const bool arena = plan.runtime == Runtime::Rehearse;
+  const auto enough = [&] {
+    return options.memory_limit && p.memory.peak_device > *options.memory_limit;
+  };
+  if (!arena && options.memory) {
+    p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
+    if (enough()) return p;
+  }
+  LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
+  if (!arena && plan.offload == OffloadMode::Activations) {
+    lowering.kept = kept_by_shape(tables.profile(plan), model, plan);
+  }
+  Result<Schedule> lowered = lower(order.value(), model, plan, lowering);
+  if (!lowered) return lowered.error();
+  p.schedule = std::move(lowered).value();
+  if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
+  if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
+  for (const RankMemory& rank : p.memory.ranks) {
+    p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
+                           : arena     ? op_label(p.schedule, rank.at_op)
+                                       : to_text(order.value(), rank.at_op));
+  }
+  if (!options.timeline || enough()) return p;
+
+  CollectiveModel collectives = tables.collectives;
+  if (options.scale_up_factor != 1) scale_links(collectives, options.scale_up_factor);
+  const Network network(cluster, collectives, plan, p.schedule.rows);
+  const Result<ComputeModel> compute =
+      ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars);
+  if (!compute) return compute.error();
+  p.pricing = price(p.schedule, model, plan, compute.value(), network);
+  if (const Result<> good = countable(p); !good) return good.error();
+  for (const Link& link : network.links()) {
+    p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
+  }
+  if (cluster.workers > 0) p.link_names.emplace_back("workers");
+  const Program program = compile(p.schedule);
+  EngineOptions engine;
+  engine.record_load = options.record_load;
+  Result<Timeline> timeline = needs_events(p.pricing.table) || options.record_load
+                                  ? simulate(program, p.pricing.table, engine)
+                                  : sweep(program, p.pricing.table);
+  if (!timeline) return timeline.error();
+  p.timeline = std::move(timeline).value();
+  if (const Result<> good = countable(p.timeline, p.gpus); !good) return good.error();
+  p.bubbles = attribute(program, p.pricing.table, p.timeline);
+  p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
+  p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
+  p.parameters = total_parameters(model);
+  p.peak_flops = cluster.peak_flops(plan.precision.compute);
+  count_flops(p, model, FlopsConvention::Megatron);
+  // Of a long sequence the square is most, and causal attention computes half of it: counted whole
+  // it would be more than the GPU can do.
+  if (p.hfu().value_or(0) > 1) count_flops(p, model, FlopsConvention::MegatronCausal);
+  p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
+  p.energy_j = cluster.gpu.tdp_w * 1e-9 *
+               (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));
+  add_communication(p);
+  add_confidence(p, cluster);
+  return p;
+}
+
+// Compute ops of the longest step that orders are compared on; of a longer one they are compared on
+// fewer micro-batches. All orders of one plan together then take seconds.
+constexpr std::int64_t kMostCompared = 1 << 16;
+constexpr std::int64_t kMostComparedPerMicroBatch = 1 << 13;  // with micro_batch auto
+
+// What an order that was tried came to.
+struct Tried {
+  Plan plan;
+  double step_s = 0;
+  std::int64_t peak = 0;  // [B] on the fullest device
+  bool fits = false;
+
+  // Those that fit by time; where nothing fits, what needs least is nearest to it.
+  bool better_than(const Tried& other) const {
+    if (fits != other.fits) return fits;
+    return fits ? step_s < other.step_s : peak < other.peak;
+  }
+};
+
+// Fewer micro-batches than the plan's, where its step is long: as many as leave the same rest of
+// twice the positions, at least four times the positions.
+std::int32_t compared_microbatches(const Plan& plan, std::int64_t most_ops) {
+  const std::int64_t m = plan.microbatches(), step = 2 * std::int64_t{plan.pipeline_parallel};
+  const std::int64_t per_microbatch = 3 * static_cast<std::int64_t>(plan.stage_layers.size());
+  const std::int64_t enough = std::max(most_ops / per_microbatch, 2 * step);
+  if (m <= enough + step) return static_cast<std::int32_t>(m);
+  return static_cast<std::int32_t>(m - (m - enough) / step * step);
+}
+
+// Time and memory of an order. A long step is told from two shorter ones: each further micro-batch
+// takes as long as those in which they differ.
+Result<Tried> try_order(const Scenario& scenario, const Plan& plan, const Cluster& cluster,
+                        const PredictOptions& options, std::int64_t most_ops) {
+  const auto of = [&](std::int64_t microbatches) {
+    Plan shorter = plan;
+    shorter.global_batch = microbatches * plan.data_parallel * plan.micro_batch;
+    return predict_plan(scenario, shorter, cluster, options);
+  };
+  const std::int64_t m = plan.microbatches(), compared = compared_microbatches(plan, most_ops);
+  const Result<Prediction> made = of(compared);
+  if (!made) return made.error();
+  Tried tried{.plan = plan,
+              .step_s = made.value().step_s,
+              .peak = made.value().memory.peak_device,
+              .fits = made.value().memory.fits && made.value().step_s > 0};
+  if (compared == m || !tried.fits) return tried;
+  const std::int64_t fewer = 2 * std::int64_t{plan.pipeline_parallel};
+  const Result<Prediction> before = of(compared - fewer);
+  if (!before) return before.error();
+  tried.step_s += (tried.step_s - before.value().step_s) * static_cast<double>(m - compared) /
+                  static_cast<double>(fewer);
+  PredictOptions whole = options;
+  whole.timeline = false;
+  const Result<Prediction> memory = predict_plan(scenario, plan, cluster, whole);
+  if (!memory) return memory.error();
+  tried.peak = memory.value().memory.peak_device;
+  tried.fits = memory.value().memory.fits;
+  return tried;
+}
+
+// Takes the best of the plan's orders, where it has several: by predicted time among those that
+// fit. REQUIRES: options.tables.
+Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan,
+                                      const Cluster& cluster, const PredictOptions& options,
+                                      std::int64_t most_ops) {
+  if (!leaves_order_open(plan)) return predict_plan(scenario, plan, cluster, options);
+  PredictOptions trial = options;
+  trial.timeline = trial.memory = true;
+  trial.record_load = trial.lifetimes = false;
+  // What is fuller than the device is not worth a timeline.
+  const std::int64_t capacity = cluster.capacity().value;
+  trial.memory_limit = std::min(capacity, options.memory_limit.value_or(capacity));
+  std::optional<Tried> best;
+  std::optional<Error> failed;
+  OrderChoice choice;
+  for (const Plan& candidate : order_candidates(scenario.model, plan)) {
+    Result<Tried> tried = try_order(scenario, candidate, cluster, trial, most_ops);
+    if (!tried) {
+      if (!failed) failed = tried.error();
+      continue;
+    }
+    ++choice.considered;
+    choice.fitting += tried.value().fits ? 1 : 0;
+    if (!best || tried.value().better_than(*best)) best = std::move(tried).value();
+  }
+  if (!best) {
+    return failed ? *failed
+                  : Error{.message = "plan.memory_limit: no order keeps to " +
+                                     std::to_string(plan.memory_limit) +
+                                     " times the activations of 1F1B",
+                          .infeasible = true};
+  }
+  Result<Prediction> made = predict_plan(scenario, best->plan, cluster, options);
+  if (!made) return made;
+  Prediction prediction = std::move(made).value();
+  prediction.order = choice;
+  return prediction;
+}
+
+}  // namespace
+
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
+  const Result<CollectiveTables> collectives = shipped_collective_tables();
+  if (!collectives) return collectives.error();
+  Result<KernelScalars> scalars = read_kernel_scalars(cluster);
+  if (!scalars) return scalars.error();
+  Result<MemoryProfile> megatron = shipped_memory_profile(Runtime::Megatron);
+  if (!megatron) return megatron.error();
+  Result<MemoryProfile> fsdp = shipped_memory_profile(Runtime::Fsdp);
+  if (!fsdp) return fsdp.error();
+  return HardwareTables{.collectives = make_collective_model(collectives.value(), cluster),
+                        .scalars = std::move(scalars).value(),
+                        .megatron = std::move(megatron).value(),
+                        .fsdp = std::move(fsdp).value()};
+}
+
+Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
+  Plan filled = plan;
+  return plan_order(model, filled);
+}
+
+// micro_batch auto: the best predicted throughput among those that fit, the smallest where none
+// does. Throughput at a fixed global batch is the inverse of the step time.
+Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
+                           const PredictOptions& asked) {
+  PredictOptions options = asked;
+  std::optional<HardwareTables> read;
+  if (options.tables == nullptr) {
+    Result<HardwareTables> tables = read_hardware_tables(cluster);
+    if (!tables) return tables.error();
+    read = std::move(tables).value();
+    options.tables = &*read;
+  }
+  if (!scenario.plan.micro_batch_auto) {
+    return predict_best_order(scenario, scenario.plan, cluster, options, kMostCompared);
+  }
+  std::optional<Prediction> best;
+  std::optional<Error> failed, too_large;
+  PredictOptions plain = options;
+  plain.record_load = false;
+  plain.memory_limit = cluster.capacity().value;  // what is fuller gets no timeline yet
+  for (const std::int32_t candidate : micro_batch_candidates(scenario.plan)) {
+    Plan open = scenario.plan;
+    open.micro_batch = candidate;
+    if (const Result<> size = check_lowered_size(scenario.model, open); !size) {
+      if (!too_large) too_large = size.error();
+      continue;
+    }
+    const Result<Plan> plan = choose_micro_batch(scenario.plan, candidate);
+    if (!plan) {
+      if (!failed) failed = plan.error();
+      continue;
+    }
+    Result<Prediction> made =
+        predict_best_order(scenario, plan.value(), cluster, plain, kMostComparedPerMicroBatch);
+    if (!made) {
+      if (!failed) failed = made.error();
+      continue;
+    }
+    // Smaller ones, which may fit, are too many: nothing can be said of this batch.
+    if (too_large && !best && !made.value().memory.fits) return *too_large;
+    const bool first_of_none = !best && !made.value().memory.fits;
+    const bool better = made.value().memory.fits &&
+                        (!best || !best->memory.fits || made.value().step_s < best->step_s);
+    if (first_of_none || better) best = std::move(made).value();
+  }
+  if (!best && too_large) return *too_large;
+  if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
+  if (!options.record_load && best->memory.fits) return std::move(*best);
+  const OrderChoice order = best->order;
+  Result<Prediction> whole = predict_plan(scenario, best->plan, cluster, options);
+  if (!whole) return whole;
+  Prediction prediction = std::move(whole).value();
+  prediction.order = order;
+  return prediction;
+}
+
+}  // namespace rehearse::sim

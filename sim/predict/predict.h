@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step, predicted: scenario and cluster in, everything that reports show out.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/ir/schedule.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/trace/resident_memory.h"
+#include "sim/cluster/cluster.h"
+#include "sim/compute/kernel_scalars.h"
+#include "sim/engine/bubbles.h"
+#include "sim/engine/timeline.h"
+#include "sim/memory/memory.h"
+#include "sim/network/collective_model.h"
+#include "sim/predict/pricing.h"
+
+namespace rehearse::sim {
+
+// Row of the report's `communication`. Count, bytes and time are of the rank that has most of them.
+struct CommunicationRow {
+  Traffic traffic;
+  double exposed_s = 0;  // the rank's compute stream idles for it, mean over all ranks
+  double bus_bandwidth_gb_per_s = 0;
+};
+
+// How many orders a planned schedule was chosen among (schedules/passes/plan_order.h).
+struct OrderChoice {
+  std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
+};
+
+struct Prediction {
+  Plan plan;  // micro-batch and order chosen
+  OrderChoice order;
+  Schedule schedule;  // L1
+  Pricing pricing;
+  Timeline timeline;
+  Bubbles bubbles;
+  MemoryReport memory;
+  std::vector<std::string> memory_ops;  // per memory.ranks: the op with the peak, as text
+  std::vector<CommunicationRow> communication;
+  std::vector<std::string> link_names;  // per resource of the pricing's table
+
+  double step_s = 0, tokens_per_s = 0;
+  std::int64_t parameters = 0;
+  double model_flops = 0, recomputed_flops = 0;  // of the whole step
+  FlopsConvention flops_convention = FlopsConvention::Megatron;
+  std::optional<double> peak_flops;                 // of one GPU in precision.compute
+  std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
+  double error_band = 0;                            // relative
+  double scatter = 0;  // of the measurements that it rests on (calibration.h)
+  std::optional<double> usd_per_gpu_hour;
+  double energy_j = 0;
+  std::int32_t gpus = 1;
+  double wall_s = 0;  // filled by the caller: sim reads no clock
+  // Of this very machine's processes, for a run on it; filled by the caller, too.
+  std::optional<ResidentPlan> resident;
+
+  double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
+  // Shares of peak_flops, at most 1; none where the peak is not known.
+  std::optional<double> mfu() const { return share(model_flops); }
+  std::optional<double> hfu() const { return share(model_flops + recomputed_flops); }
+  double bubble_ratio() const {
+    return static_cast<double>(bubbles.idle) / static_cast<double>(bubbles.idle + bubbles.busy);
+  }
+
+ private:
+  std::optional<double> share(double flops) const {
+    if (!peak_flops) return {};
+    return tflops(flops) * 1e12 / *peak_flops;
+  }
+};
+
+// What a prediction reads beside the cluster: read once by who predicts many plans.
+struct HardwareTables {
+  CollectiveModel collectives;
+  KernelScalars scalars;
+  MemoryProfile megatron, fsdp;
+
+  // REQUIRES: a framework's runtime.
+  const MemoryProfile& profile(const Plan& plan) const {
+    return profile_runtime(plan) == Runtime::Fsdp ? fsdp : megatron;
+  }
+};
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster);
+
+struct PredictOptions {
+  bool timeline = true;  // false: memory alone
+  bool memory = true;    // false: left out, where it is known; not for runtime rehearse
+  // [B] of the fullest rank: a plan that needs more gets memory alone, too
+  std::optional<std::int64_t> memory_limit;
+  // false: the schedule carries no versions, last uses and holds; for who reads numbers only
+  bool lifetimes = true;
+  bool record_load = false;
+  double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
+  const HardwareTables* tables = nullptr;  // of this very cluster; null: read
+};
+
+// Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and
+// zb_2p (schedules/passes/plan_order.h) that which is predicted to be the fastest of those that fit
+// in memory, the one that needs least memory where none fits. Errors: one line, as readers give
+// them.
+Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
+                           const PredictOptions& options = {});
+
+// The L0 order of a plan (plan_order); of a planned schedule the one that was chosen, if any.
+Result<Schedule> order_of(const Transformer& model, const Plan& plan);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/predicted_trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+
+#include "schedules/trace/trace_inside.h"
+#include "sim/memory/arena_memory.h"
+#include "sim/memory/memory_replay.h"
+#include "sim/network/topology.h"
+
+namespace rehearse::sim {
+namespace {
+
+// Begin and end of what an op of the order became in a row of the program, by what it does. A whole
+// backward may have become several parts.
+using Deed = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t>;
+Deed deed_of(const Op& op) {
+  return {op.kind, op.stage.value, op.microbatch.value, op.slice};
+}
+std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction& p, Row row) {
+  std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans;
+  const std::size_t first = p.schedule.first_op(row);
+  const auto program = p.schedule.program(row);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const Op& op = program[i];
+    if (!is_compute(op.kind) && op.kind != OpKind::OptimizerStep) continue;
+    const std::int64_t start = p.timeline.start[first + i].value,
+                       end = p.timeline.end[first + i].value;
+    const Deed deed = op.kind == OpKind::OptimizerStep ? Deed{op.kind, -1, -1, -1} : deed_of(op);
+    const auto [at, fresh] = spans.try_emplace(deed, start, end);
+    if (!fresh) at->second = {std::min(at->second.first, start), std::max(at->second.second, end)};
+  }
+  return spans;
+}
+
+// The same for a framework: its memory is replayed op by op. While an op runs, the most that was
+// alive at once stands for all of it.
+void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
+                         const Cluster& cluster) {
+  const Result<Schedule> order = order_of(scenario.model, p.plan);
+  const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
+  if (!order || !profile) return;  // an order from a file: no samples
+  ReplaySetup setup = replay_setup(profile.value(), scenario.model, p.plan,
+                                   cluster.gpu.compute_capability, order.value());
+  setup.whole_step = setup.samples = true;
+  for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
+  std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
+  std::vector<std::int64_t> begin{0}, time, bytes;
+  for (std::int32_t r = 0; r < p.schedule.num_rows(); ++r) {
+    const Row position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
+    const auto [known, fresh] = replays.try_emplace(position.value);
+    if (fresh) known->second = replay_row(setup, position, -1);
+    const auto spans = spans_of(p, Row{r});
+    std::int64_t now = p.timeline.begin.value;
+    const auto add = [&](std::int64_t at, const MemoryBytes& alive) {
+      now = std::max(now, at);
+      time.push_back(now);
+      bytes.insert(bytes.end(), alive.begin(), alive.end());
+    };
+    const ReplayResult& replay = known->second;
+    // A step begins with what the one before it left.
+    if (!replay.samples.empty()) add(now, replay.samples.back().after);
+    for (const MemorySample& sample : std::span(replay.samples).subspan(replay.last_step)) {
+      const Deed deed = sample.op ? deed_of(order.value().ops[sample.op.index()])
+                                  : Deed{OpKind::OptimizerStep, -1, -1, -1};
+      const auto span = spans.find(deed);
+      add(span == spans.end() ? now : span->second.first, sample.most);
+      add(span == spans.end() ? now : span->second.second, sample.after);
+    }
+    begin.push_back(static_cast<std::int64_t>(time.size()));
+  }
+  trace.memory_begin = std::move(begin);
+  trace.memory_time = std::move(time);
+  trace.memory_bytes = std::move(bytes);
+}
+
+// The models that priced the prediction, once more: what each node inside a body takes.
+NodeTimes node_times(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  struct Models {
+    CollectiveModel collectives;
+    std::optional<Network> network;
+    std::optional<ComputeModel> compute;
+  };
+  const Result<CollectiveTables> tables = shipped_collective_tables();
+  if (!tables) return {};
+  const auto models = std::make_shared<Models>();
+  models->collectives = make_collective_model(tables.value(), cluster);
+  models->network.emplace(cluster, models->collectives, p.plan, p.schedule.rows);
+  Result<ComputeModel> compute =
+      ComputeModel::create(cluster, scenario.model, p.plan, body_collectives(*models->network));
+  if (!compute) return {};
+  models->compute.emplace(std::move(compute).value());
+  return [models](const Body& body) {
+    std::vector<NodeTime> times;
+    for (const NodePrice& node : models->compute->price_nodes(body)) {
+      times.push_back({node.time, static_cast<std::uint8_t>(node.level)});
+    }
+    return times;
+  };
+}
+
+}  // namespace
+
+Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  TraceOptions options{
+      .label = TraceLabel::Predicted,
+      .title = scenario.name,
+      .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
+  if (cluster.workers > 0 && p.gpus > cluster.workers) {
+    options.caption += "; " + std::to_string(p.gpus) + " ranks take turns on " +
+                       std::to_string(cluster.workers) +
+                       (cluster.workers == 1 ? " core" : " cores");
+  }
+  if (p.scatter > kDoubtfulScatter) {
+    options.caption += ", doubtful: its measurements lay " +
+                       std::to_string(std::llround(100 * p.scatter)) + " % apart";
+  }
+  options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
+  Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
+  add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p, scenario, cluster));
+  trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
+  trace.idle = std::vector<IdleSpan>(p.bubbles.spans);
+  std::vector<std::uint8_t> level;
+  std::vector<std::int64_t> communicating;
+  for (const std::int32_t cost : p.pricing.table.of_op) {
+    const Cost& of = p.pricing.table.costs[static_cast<std::size_t>(cost)];
+    level.push_back(static_cast<std::uint8_t>(of.level));
+    communicating.push_back(of.communicating.value);
+  }
+  trace.cost_level = std::move(level);
+  trace.communicating_ns = std::move(communicating);
+  if (p.plan.runtime == Runtime::Rehearse) {
+    add_arena_memory(trace, p.schedule, p.timeline.start);
+  } else {
+    add_replayed_memory(trace, p, scenario, cluster);
+  }
+  if (!p.timeline.load_begin.empty()) {
+    std::vector<TraceLink> links;
+    for (const std::string& name : p.link_names) {
+      trace.strings.push_back(name);
+      links.push_back({.name = static_cast<TraceString>(trace.strings.size()) - 1});
+    }
+    std::vector<std::int64_t> begin(p.timeline.load_begin.begin(), p.timeline.load_begin.end());
+    trace.links = std::move(links);
+    trace.link_begin = std::move(begin);
+    trace.link_samples = std::vector<LinkSample>(p.timeline.load);
+  }
+  return trace;
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every op of a lowered schedule gets a cost: equal ops (template and part, or kind, bytes and
+// group shape) are priced once.
+//
+// Joins the models: bodies (body_cost), collectives and transfers (collective_cost, transfer_cost)
+// on placed groups (topology). Knows nothing of order or time of day.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "schedules/ir/schedule.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+#include "sim/compute/body_cost.h"
+#include "sim/cost/cost.h"
+#include "sim/network/topology.h"
+
+namespace rehearse::sim {
+
+// Traffic of one kind over one group, as one op causes it: rows of the report's `communication`.
+struct Traffic {
+  std::string group;  // "tp", "dp", "pp", ...
+  OpKind kind{};      // Send for transfers
+  std::int32_t ranks = 1;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;  // payload per rank, the whole array, all `count` together
+  Nanoseconds time{};      // alone, all together
+  LinkKind link = LinkKind::Port;
+};
+
+struct Pricing {
+  CostTable table;
+  std::vector<std::array<double, kNumCostLevels>> level_share;  // per cost: of its time, sum 1
+  std::vector<std::vector<Traffic>> traffic;                    // per cost
+};
+
+// REQUIRES: `schedule` is lowered from `model` and `plan`; the compute model is of the same.
+Pricing price(const Schedule& schedule, const Transformer& model, const Plan& plan,
+              const ComputeModel& compute, const Network& network);
+
+// The collectives inside bodies, for ComputeModel::create. REQUIRES: network outlives the function.
+CollectiveTimes body_collectives(const Network& network);
+
+}  // namespace rehearse::sim

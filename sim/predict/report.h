@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A prediction for scripts (JSON, schema rehearse.prediction/1) and for people.
+#pragma once
+
+#include <string>
+
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+
+// One JSON document, indented; every key of the contract (docs/report.md), unknown values null.
+std::string report_json(const Prediction& prediction, const Scenario& scenario,
+                        const Cluster& cluster);
+// What a person wants to know first, at most 100 columns.
+std::string report_text(const Prediction& prediction, const Scenario& scenario,
+                        const Cluster& cluster);
+
+}  // namespace rehearse::sim

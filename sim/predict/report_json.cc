@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "schedules/ir/listing.h"
+#include "schedules/scenario/mesh.h"
+#include "schedules/scenario/plan_names.h"
+#include "sim/predict/report.h"
+
+namespace rehearse::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+template <class T>
+Json optional(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// Rank numbers that a row stands for.
+Json ranks_of(const Schedule& s, Row row, const Plan& plan) {
+  const Mesh mesh(plan);
+  const RowInfo& info = s.rows[row.index()];
+  Json ranks = Json::array();
+  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const Coordinates at = mesh.coordinates({rank});
+    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    if (at.pipeline == info.position.value && replica >= info.data_begin &&
+        replica < info.data_end) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// When the first L1 op with that name starts on the row; null where it is not one op's.
+Json memory_time(const Prediction& p, std::size_t row, const std::string& name) {
+  const auto begin = static_cast<std::int32_t>(p.schedule.row_begin[row]);
+  for (std::int32_t i = begin; i < p.schedule.row_begin[row + 1]; ++i) {
+    const std::string label = op_label(p.schedule, {i});
+    if (label == name || label.starts_with(name + "[") || label.starts_with(name + " ")) {
+      return static_cast<double>(
+                 (p.timeline.start[static_cast<std::size_t>(i)] - p.timeline.begin).value) *
+             1e-9;
+    }
+  }
+  return nullptr;
+}
+
+Json memory_json(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  Json json = {{"runtime", p.plan.runtime == Runtime::Megatron ? "megatron"
+                           : p.plan.runtime == Runtime::Fsdp   ? "fsdp"
+                                                               : "rehearse"},
+               {"fits", m.fits},
+               {"capacity_bytes", m.capacity},
+               {"peak_allocated_bytes", m.peak_allocated},
+               {"peak_reserved_bytes", m.peak_reserved},
+               {"peak_device_bytes", m.peak_device},
+               {"host_bytes", m.host},
+               {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)}};
+  Json ranks = Json::array();
+  const std::size_t classes = p.schedule.rows.size() / m.ranks.size();
+  for (std::size_t r = 0; r < m.ranks.size(); ++r) {
+    const RankMemory& rank = m.ranks[r];
+    Json numbers = Json::array();
+    for (std::size_t k = 0; k < classes; ++k) {  // a replay has one row per position
+      for (const Json& number :
+           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
+        numbers.push_back(number);
+      }
+    }
+    const std::string& name = p.memory_ops[r];
+    ranks.push_back({{"ranks", numbers},
+                     {"peak_allocated_bytes", rank.peak_allocated},
+                     {"peak_reserved_bytes", rank.peak_reserved},
+                     {"peak_device_bytes", rank.peak_device},
+                     {"host_bytes", rank.host},
+                     {"at_op", name},
+                     {"at_s", memory_time(p, r * classes, name)},
+                     {"parts",
+                      {{"parameters", rank.parts.parameters},
+                       {"gradients", rank.parts.gradients},
+                       {"optimizer", rank.parts.optimizer},
+                       {"activations", rank.parts.activations},
+                       {"buffers", rank.parts.buffers},
+                       {"workspace", rank.parts.workspace},
+                       {"communicators", rank.parts.communicators},
+                       {"context", rank.parts.context}}}});
+  }
+  json["ranks"] = std::move(ranks);
+  json["note"] = m.note.empty() ? Json(nullptr) : Json(m.note);
+  if (p.resident) {
+    json["arenas_bytes"] = p.resident->arenas;
+    Json outside = Json::object();
+    for (const ResidentPlan::Item& item : p.resident->outside) outside[item.key] = item.bytes;
+    json["outside_arenas"] = std::move(outside);
+    json["planned_resident_bytes"] = p.resident->total();
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string report_json(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  const double ranks = static_cast<double>(p.bubbles.ranks);
+  const double model = p.tflops(p.model_flops);
+  const double hardware = p.tflops(p.model_flops + p.recomputed_flops);
+  Json json = {{"schema", "rehearse.prediction/1"},
+               {"name", scenario.name},
+               {"cluster", cluster.id},
+               {"gpus", p.gpus},
+               {"parameters", p.parameters},
+               {"microbatches", p.plan.microbatches()},
+               {"step_time_s", p.step_s},
+               {"tokens_per_s", p.tokens_per_s},
+               {"tokens_per_s_per_gpu", p.tokens_per_s / p.gpus},
+               {"model_tflops_per_gpu", model},
+               {"hardware_tflops_per_gpu", hardware}};
+  json["mfu"] = optional(p.mfu());
+  json["hfu"] = optional(p.hfu());
+  json["flops_convention"] =
+      p.flops_convention == FlopsConvention::Megatron ? "megatron" : "megatron_causal";
+  json["peak_tflops_per_gpu"] = p.peak_flops ? Json(*p.peak_flops * 1e-12) : Json(nullptr);
+  json["peak_type"] = name_of(p.plan.precision.compute);
+  const bool turns = cluster.workers > 0 && p.gpus > cluster.workers;
+  json["ranks_per_core"] = turns ? static_cast<double>(p.gpus) / cluster.workers : 1.0;
+  json["bubble_ratio"] = p.bubble_ratio();
+  json["bubble_overhead"] =
+      finite(static_cast<double>(p.bubbles.idle) / static_cast<double>(p.bubbles.busy));
+  json["idle_ns"] = p.bubbles.idle;
+  Json seconds = Json::object(), nanoseconds = Json::object();
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    const std::string name(kIdleCauseNames[c]);
+    seconds[name] = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
+    nanoseconds[name] = p.bubbles.causes[c];
+  }
+  json["bubble_causes_s"] = std::move(seconds);
+  json["bubble_causes_ns"] = std::move(nanoseconds);
+  json["memory"] = memory_json(p);
+  Json rows = Json::array();
+  for (const CommunicationRow& row : p.communication) {
+    rows.push_back(
+        {{"group", row.traffic.group},
+         {"op", row.traffic.kind == OpKind::Send ? "SEND_RECV"
+                                                 : std::string(traits(row.traffic.kind).name)},
+         {"ranks", row.traffic.ranks},
+         {"count", row.traffic.count},
+         {"bytes", row.traffic.bytes},
+         {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
+         {"exposed_s", row.exposed_s},
+         {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
+         {"link", std::string(name_of(row.traffic.link))}});
+  }
+  json["communication"] = std::move(rows);
+  Json confidence = Json::object();
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    confidence[std::string(name_of(static_cast<CostLevel>(l)))] = p.confidence[l];
+  }
+  confidence["error_band"] = p.error_band;
+  if (p.scatter > 0) confidence["scatter"] = p.scatter;
+  json["confidence"] = std::move(confidence);
+  const double gpu_hours = p.gpus * p.step_s / 3600;
+  const double tokens = static_cast<double>(p.plan.global_batch * p.plan.sequence_length);
+  Json cost = {
+      {"usd_per_step", nullptr}, {"usd_per_billion_tokens", nullptr}, {"energy_j", p.energy_j}};
+  if (p.usd_per_gpu_hour) {
+    cost["usd_per_step"] = gpu_hours * *p.usd_per_gpu_hour;
+    cost["usd_per_billion_tokens"] = gpu_hours * *p.usd_per_gpu_hour * 1e9 / tokens;
+  }
+  json["cost"] = std::move(cost);
+  json["simulation"] = {{"ops", p.schedule.num_ops()},
+                        {"events", p.timeline.events},
+                        {"wall_s", p.wall_s},
+                        {"ranks_simulated", p.schedule.num_rows()},
+                        {"ranks_folded", p.gpus - p.schedule.num_rows()}};
+  json["notes"] = scenario.notes();
+  if (!p.plan.order.empty()) {                 // which order a planned schedule took
+    const bool here = p.order.considered > 0;  // else it was chosen before
+    json["order"] = {
+        {"schedule", p.plan.order},
+        {"virtual_stages", p.plan.virtual_stages},
+        {"memory_limit", p.plan.memory_limit > 0 ? Json(p.plan.memory_limit) : Json(nullptr)},
+        {"considered", here ? Json(p.order.considered) : Json(nullptr)},
+        {"fitting", here ? Json(p.order.fitting) : Json(nullptr)}};
+  }
+  json["schedule_hash"] = content_hash(p.schedule);
+  json["plan"] = Json::parse(plan_json(p.plan, 0));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "schedules/scenario/plan_names.h"
+#include "sim/predict/report.h"
+
+namespace rehearse::sim {
+namespace {
+
+// What a share of the time rests on, after CostLevel.
+constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
+    "is measured", "is interpolated between measurements", "follows from formulas",
+    "follows from datasheets"};
+
+std::string bytes(std::int64_t value) {
+  const double b = static_cast<double>(value);
+  if (std::fabs(b) >= 1e9) return fmt::format("{:.2f} GB", b * 1e-9);
+  if (std::fabs(b) >= 1e6) return fmt::format("{:.1f} MB", b * 1e-6);
+  return fmt::format("{:.1f} kB", b * 1e-3);
+}
+
+std::string seconds(double s) {
+  if (s >= 1) return fmt::format("{:.3f} s", s);
+  if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
+  return fmt::format("{:.1f} us", s * 1e6);
+}
+
+std::string joules(double j) {
+  if (j >= 1e9) return fmt::format("{:.1f} GJ", j * 1e-9);
+  if (j >= 1e6) return fmt::format("{:.1f} MJ", j * 1e-6);
+  if (j >= 1e3) return fmt::format("{:.1f} kJ", j * 1e-3);
+  return fmt::format("{:.1f} J", j);
+}
+
+std::string with_commas(double value) {
+  std::string text = fmt::format("{:.0f}", value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string layout_of(const Plan& plan) {
+  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
+  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
+  if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
+  text += fmt::format(" dp {}", plan.data_parallel);
+  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
+  if (plan.recompute != RecomputeMode::None) {
+    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
+  }
+  return text;
+}
+
+// What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
+// be made.
+std::string misfit_lines(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  if (m.fits || m.ranks.empty()) return {};
+  std::size_t worst = 0;
+  for (std::size_t r = 1; r < m.ranks.size(); ++r) {
+    if (m.ranks[r].peak_device > m.ranks[worst].peak_device) worst = r;
+  }
+  const bool device = m.ranks[worst].peak_device > m.capacity || !m.host_capacity;
+  const std::string needs = device
+                                ? fmt::format("position {} needs {} of a device that has {}", worst,
+                                              bytes(m.ranks[worst].peak_device), bytes(m.capacity))
+                                : fmt::format("a rank needs {} of host memory and has {}",
+                                              bytes(m.host), bytes(*m.host_capacity));
+  return fmt::format(
+      "DOES NOT FIT: {}.\n  Such a step cannot be made; the times below are what it would take. "
+      "rehearse search\n  lists plans that fit.\n\n",
+      needs);
+}
+
+std::string memory_lines(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n",
+                                 p.plan.runtime == Runtime::Rehearse ? "our executor's arena"
+                                 : p.plan.runtime == Runtime::Fsdp   ? "torch FSDP2"
+                                                                     : "Megatron-LM",
+                                 bytes(m.capacity), m.fits ? "fits" : "DOES NOT FIT");
+  text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
+                      "reserved", "device", "peak at", "what fills it");
+  for (std::size_t r = 0; r < m.ranks.size(); ++r) {
+    const RankMemory& rank = m.ranks[r];
+    const std::pair<const char*, std::int64_t> parts[] = {
+        {"parameters", rank.parts.parameters}, {"gradients", rank.parts.gradients},
+        {"optimizer", rank.parts.optimizer},   {"activations", rank.parts.activations},
+        {"buffers", rank.parts.buffers},       {"workspace", rank.parts.workspace}};
+    std::string filled;
+    for (const auto& [name, size] : parts) {
+      const double share = static_cast<double>(size) /
+                           static_cast<double>(std::max<std::int64_t>(rank.peak_allocated, 1));
+      if (share >= 0.005)
+        filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
+    }
+    text +=
+        fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
+                    bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
+  }
+  if (m.host > 0) {
+    text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
+    if (m.host_capacity) {
+      text +=
+          fmt::format("{} the {} that its node has for each",
+                      m.host > *m.host_capacity ? ", MORE THAN" : " of", bytes(*m.host_capacity));
+    }
+    text += '\n';
+  }
+  if (!m.note.empty()) text += "  " + m.note + '\n';
+  return text;
+}
+
+// Which order a planned schedule took.
+std::string order_line(const Prediction& p) {
+  if (p.plan.order.empty()) return "";
+  std::string taken = p.plan.order;
+  if (taken == "auto") taken = "one planned for this model";
+  if (p.plan.memory_limit > 0) {
+    taken += fmt::format(" within {:g} times 1F1B's activations", p.plan.memory_limit);
+  }
+  const OrderChoice& choice = p.order;
+  if (choice.considered == 0) return fmt::format("  order: {}\n", taken);  // chosen before
+  return fmt::format("  order: {}, {} of {} that were predicted ({} fit in memory)\n", taken,
+                     choice.fitting > 0 ? "the fastest" : "the one that needs least memory",
+                     choice.considered, choice.fitting);
+}
+
+}  // namespace
+
+std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
+  const Plan& plan = p.plan;
+  const double model = p.tflops(p.model_flops);
+  const double ranks = static_cast<double>(p.bubbles.ranks);
+  std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
+  text += fmt::format("  {} parameters on {} x {} ({})\n",
+                      with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
+                      cluster.name.empty() ? cluster.id : cluster.name);
+  text += fmt::format("  {}; {}, {} micro-batch{} of {} x {} tokens\n", layout_of(plan),
+                      plan.schedule, plan.microbatches(), plan.microbatches() == 1 ? "" : "es",
+                      plan.micro_batch, plan.sequence_length);
+  text += order_line(p) + "\n";
+  text += misfit_lines(p);
+  text += fmt::format(
+      "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
+      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
+  text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
+  if (p.peak_flops) {
+    text += fmt::format(": MFU {:.1f} %", 100 * *p.mfu());
+    if (p.recomputed_flops > 0) text += fmt::format(", HFU {:.1f} %", 100 * *p.hfu());
+    text +=
+        fmt::format(" of {:.4g} in {}", *p.peak_flops * 1e-12, name_of(p.plan.precision.compute));
+    if (p.flops_convention == FlopsConvention::MegatronCausal) {
+      text += "; half of attention's square is counted, which is what it computes";
+    }
+  }
+  text += fmt::format("\nbubble          {:>12}   of the compute streams' time is idle\n",
+                      fmt::format("{:.1f} %", 100 * p.bubble_ratio()));
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (p.bubbles.causes[c] == 0) continue;
+    const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
+    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
+                        100 * s / p.step_s);
+  }
+  if (cluster.workers > 0 && p.gpus > cluster.workers) {
+    text += fmt::format(
+        "  {} ranks take turns on {} {}: idle times are this machine's, not those of as many "
+        "devices\n",
+        p.gpus, cluster.workers, cluster.workers == 1 ? "core" : "cores");
+  }
+  text += memory_lines(p);
+  if (p.resident) text += '\n' + resident_text(*p.resident);
+  if (p.communication.empty()) text += "\ncommunication: none, one GPU does it all\n";
+  if (!p.communication.empty())
+    text += fmt::format(
+        "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
+        "{}\n",
+        "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+  for (const CommunicationRow& row : p.communication) {
+    text += fmt::format(
+        "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n", row.traffic.group,
+        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
+        row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+  }
+  std::string rests;
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    if (p.confidence[l] < 0.0005) continue;
+    rests += fmt::format("{}{:.0f} % {}", rests.empty() ? "" : ", ", 100 * p.confidence[l],
+                         kLevelWords[l]);
+  }
+  text += "\n" + (rests.empty() ? "nothing takes time" : "of the time " + rests);
+  text += fmt::format("; energy {} per step", joules(p.energy_j));
+  if (p.usd_per_gpu_hour) {
+    const double usd = p.gpus * p.step_s / 3600 * *p.usd_per_gpu_hour;
+    text += fmt::format("; {:.2f} USD per step, {:.0f} per 10^9 tokens", usd,
+                        usd * 1e9 / static_cast<double>(plan.global_batch * plan.sequence_length));
+  }
+  if (p.scatter > kDoubtfulScatter) {
+    text += fmt::format(
+        "\ndoubtful: equal measurements of this machine lay {:.0f} % apart; calibrate it again "
+        "when "
+        "it is quiet",
+        100 * p.scatter);
+  }
+  for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
+  text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
+                      p.schedule.num_rows(), seconds(p.wall_s));
+  return text;
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "sim/search/search_estimate.h"
+#include "sim/search/search_live.h"
+
+namespace rehearse::sim {
+namespace {
+
+std::string no_mesh(const Space& space) {
+  const std::string fixed = fixed_sizes(space);
+  if (fixed.empty()) return "no combination of the sizes gives the number of gpus";
+  const std::string first = fixed.substr(0, fixed.find(' '));
+  return "no combination of the sizes gives the number of gpus: " + fixed + " fixed; --set plan." +
+         first + "=null leaves one open";
+}
+
+constexpr std::size_t kBatch = 16;        // candidates decided upon together
+constexpr std::size_t kKeepRefused = 48;  // plans per mesh that more memory might allow
+constexpr std::int64_t kMostReplays = 4000, kMostConfirmed = 240;
+constexpr std::array<double, 6> kFrontShares{0.75, 0.6, 0.45, 0.3, 0.2, 0.1};
+
+// fn(0) ... fn(count - 1), each once, on `threads` threads.
+template <class Fn>
+void parallel_for(std::size_t count, std::int32_t threads, const Fn& fn) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) fn(i);
+  };
+  std::vector<std::thread> others;
+  const auto wanted = std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
+  for (std::size_t t = 1; t < wanted; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+}
+
+struct Entry {
+  double key = 0;  // estimated seconds per token
+  std::int32_t mesh = 0;
+  std::int32_t index = 0;  // into the mesh's fitting or refused
+};
+
+// What became of a candidate that was looked at.
+struct Looked {
+  enum class State : std::uint8_t { TooLarge, Failed, Confirmed } state = State::Failed;
+  bool replayed = false;
+  FoundPlan found;
+};
+
+class Searcher {
+ public:
+  Searcher(const Space& space, const Cluster& cluster, const SearchOptions& options)
+      : space_(space), cluster_(cluster), options_(options) {}
+
+  Result<SearchResult> run() {
+    Result<SearchSetup> setup = search_setup(space_, cluster_);
+    if (!setup) return setup.error();
+    setup_ = std::move(setup).value();
+    setup_.stop = options_.stop;
+    result_.warnings = space_.base.warnings;
+    if (const std::optional<Error> error = estimate()) return *error;
+    confirm_best();
+    if (options_.explain && !stopped()) explain();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+
+  std::optional<Error> estimate() {
+    const std::vector<MeshSize> sizes = meshes(space_);
+    meshes_.resize(sizes.size());
+    std::mutex mutex;
+    SearchProgress progress{.meshes = static_cast<std::int32_t>(sizes.size())};
+    parallel_for(sizes.size(), options_.threads, [&](std::size_t i) {
+      if (stopped()) return;
+      meshes_[i] = estimate_mesh(setup_, sizes[i], pipelines_, kKeepRefused);
+      const std::lock_guard lock(mutex);
+      progress.plans += meshes_[i].plans;
+      ++progress.meshes_done;
+      if (options_.progress) options_.progress(progress);
+    });
+    std::optional<Error> refused;
+    for (std::size_t m = 0; m < meshes_.size(); ++m) {
+      const MeshCandidates& mesh = meshes_[m];
+      result_.plans += mesh.plans;
+      result_.possible += static_cast<std::int64_t>(mesh.fitting.size());
+      if (!mesh.cores.empty()) result_.gpus = mesh.cores.front().plan.gpus();
+      if (mesh.error && !refused) refused = mesh.error;
+      for (std::size_t i = 0; i < mesh.fitting.size(); ++i) {
+        entries_.push_back({key_of(mesh, mesh.fitting[i]), static_cast<std::int32_t>(m),
+                            static_cast<std::int32_t>(i)});
+      }
+    }
+    if (result_.plans == 0 && !stopped()) {
+      const bool legal = std::ranges::any_of(
+          meshes_, [](const MeshCandidates& mesh) { return !mesh.cores.empty(); });
+      if (refused && !legal) return refused;
+      return Error{
+          space_.base.path + ": plan: " +
+          (legal ? "no micro_batch divides global_batch / data_parallel" : no_mesh(space_))};
+    }
+    std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
+      return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);
+    });
+    return std::nullopt;
+  }
+
+  static double key_of(const MeshCandidates& mesh, const Candidate& candidate) {
+    const Plan& plan = mesh.cores[static_cast<std::size_t>(candidate.core)].plan;
+    return candidate.seconds /
+           (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
+  }
+
+  Plan plan_at(const Entry& entry) const {
+    const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
+    const Candidate& c = mesh.fitting[static_cast<std::size_t>(entry.index)];
+    return plan_of(mesh.cores[static_cast<std::size_t>(c.core)].plan, c.micro_batch, c.recompute)
+        .value();
+  }
+
+  Result<Prediction> predicted(const Plan& plan, const PredictOptions& how) const {
+    Scenario scenario = space_.base;
+    scenario.plan = plan;
+    scenario.gpus = plan.gpus();
+    PredictOptions numbers = how;
+    numbers.lifetimes = false;
+    return predict(scenario, cluster_, numbers);
+  }
+
+  // Memory exactly, then time. `limit`: what the fullest rank may have [B].
+  Looked look(const Plan& plan, double estimate_s, std::int64_t limit) {
+    Looked looked;
+    if (live_.lower_bound(setup_, plan, cluster_) > limit) {
+      looked.state = Looked::State::TooLarge;
+      return looked;
+    }
+    looked.replayed = true;
+    const Result<Prediction> made =
+        predicted(plan, {.memory_limit = limit, .tables = &setup_.tables});
+    if (!made) return looked;
+    if (!made.value().memory.fits || made.value().memory.peak_device > limit) {
+      looked.state = Looked::State::TooLarge;
+      return looked;
+    }
+    looked.state = Looked::State::Confirmed;
+    looked.found = summarize(made.value());
+    looked.found.estimate_s = estimate_s;
+    return looked;
+  }
+
+  static bool faster(const FoundPlan& a, const FoundPlan& b) {
+    return a.seconds_per_token() < b.seconds_per_token();
+  }
+
+  // The estimate that a plan must have to come among the best `count`, by the smallest ratio of
+  // confirmed to estimated time seen so far; what all seen so far share (a ZeRO stage, an order)
+  // may be what was underestimated, so no ratio above 1 is taken for granted.
+  double horizon(std::size_t count) const {
+    if (confirmed_.size() < count) return std::numeric_limits<double>::infinity();
+    std::vector<double> keys;
+    double ratio = 1;
+    for (const FoundPlan& found : confirmed_) {
+      keys.push_back(found.seconds_per_token());
+      ratio = std::min(ratio, found.step_s / found.estimate_s);
+    }
+    std::ranges::nth_element(keys, keys.begin() + static_cast<std::ptrdiff_t>(count) - 1);
+    return keys[count - 1] / ratio;
+  }
+
+  void confirm_best() {
+    const auto top = static_cast<std::size_t>(std::max(options_.top, 1));
+    const std::size_t wanted = std::max<std::size_t>(3 * top, kBatch);
+    std::size_t next = 0;
+    while (next < entries_.size()) {
+      if (stopped() && !confirmed_.empty()) break;
+      if (confirmed_.size() >= wanted && entries_[next].key > horizon(top)) break;
+      if (static_cast<std::int64_t>(confirmed_.size()) >=
+              std::max<std::int64_t>(kMostConfirmed, static_cast<std::int64_t>(wanted)) ||
+          result_.replayed >= kMostReplays) {
+        result_.complete = false;
+        break;
+      }
+      next = look_at(next, std::min(next + kBatch, entries_.size()));
+    }
+    if (confirmed_.empty() && !stopped()) smallest(next);
+  }
+
+  std::size_t look_at(std::size_t begin, std::size_t end) {
+    std::vector<Looked> looked(end - begin);
+    const std::int64_t limit = cluster_.capacity().value;
+    parallel_for(looked.size(), options_.threads, [&](std::size_t i) {
+      const Entry& entry = entries_[begin + i];
+      const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
+      looked[i] =
+          look(plan_at(entry), mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
+    });
+    for (Looked& one : looked) take(std::move(one));
+    return end;
+  }
+
+  void take(Looked one) {
+    result_.replayed += one.replayed ? 1 : 0;
+    result_.too_large += one.state == Looked::State::TooLarge ? 1 : 0;
+    if (one.state != Looked::State::Confirmed) return;
+    ++result_.confirmed;
+    confirmed_.push_back(std::move(one.found));
+    const auto best = std::ranges::min_element(confirmed_, faster);
+    if (options_.progress) {
+      options_.progress({.plans = result_.plans,
+                         .confirmed = result_.confirmed,
+                         .meshes_done = static_cast<std::int32_t>(meshes_.size()),
+                         .meshes = static_cast<std::int32_t>(meshes_.size()),
+                         .best = &*best});
+    }
+  }
+
+  // Nothing among the fastest fits: those with the smallest bound, if any, do.
+  void smallest(std::size_t from) {
+    std::vector<Entry> rest(entries_.begin() + static_cast<std::ptrdiff_t>(from), entries_.end());
+    const auto bound = [&](const Entry& entry) {
+      return meshes_[static_cast<std::size_t>(entry.mesh)]
+          .fitting[static_cast<std::size_t>(entry.index)]
+          .bound;
+    };
+    std::ranges::stable_sort(rest, {}, bound);
+    if (rest.size() > 512) rest.resize(512);
+    entries_ = std::move(rest);
+    for (std::size_t next = 0; next < entries_.size() && confirmed_.empty();) {
+      next = look_at(next, std::min(next + kBatch, entries_.size()));
+    }
+  }
+
+  void explain() {
+    const Result<SituationReport> situation = situation_of(space_, cluster_);
+    if (situation) result_.situation = situation.value();
+    if (confirmed_.empty()) return;
+    if (options_.front) front();
+    sensitivities();
+  }
+
+  // The fastest plan within each share of the memory, as the estimates rank them.
+  void front() {
+    front_ = confirmed_;
+    const auto capacity = static_cast<double>(cluster_.capacity().value);
+    std::vector<Looked> looked(kFrontShares.size());
+    parallel_for(looked.size(), options_.threads, [&](std::size_t i) {
+      constexpr std::int64_t kMost = 60;
+      const auto limit = static_cast<std::int64_t>(kFrontShares[i] * capacity);
+      std::int64_t tried = 0;
+      for (const Entry& entry : entries_) {
+        const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
+        const Candidate& candidate = mesh.fitting[static_cast<std::size_t>(entry.index)];
+        if (candidate.bound > limit) continue;
+        if (stopped() || tried >= kMost) return;
+        Looked one = look(plan_at(entry), candidate.seconds, limit);
+        tried += one.replayed ? 1 : 0;
+        if (one.state != Looked::State::Confirmed) continue;
+        looked[i] = std::move(one);
+        return;
+      }
+    });
+    for (Looked& one : looked) {
+      if (one.state == Looked::State::Confirmed) front_.push_back(std::move(one.found));
+    }
+    std::ranges::stable_sort(front_, [](const FoundPlan& a, const FoundPlan& b) {
+      return std::pair(a.peak_device, a.seconds_per_token()) <
+             std::pair(b.peak_device, b.seconds_per_token());
+    });
+    for (FoundPlan& plan : front_) {
+      if (result_.front.empty() || faster(plan, result_.front.back())) {
+        result_.front.push_back(std::move(plan));
+      }
+    }
+  }
+
+  // Every change re-simulates the confirmed plans; more memory also those that it lets in.
+  void sensitivities() {
+    constexpr std::size_t kMostPlans = 8, kMostRefused = 48;
+    std::vector<FoundPlan> plans = confirmed_;
+    std::ranges::stable_sort(plans, faster);
+    if (plans.size() > kMostPlans) plans.resize(kMostPlans);
+    const double best = plans.front().seconds_per_token();
+    std::vector<std::pair<double, Plan>> refused;  // by estimate
+    for (const MeshCandidates& mesh : meshes_) {
+      for (const Candidate& c : mesh.refused) {
+        const double key = key_of(mesh, c);
+        if (key >= best) continue;
+        refused.emplace_back(key, plan_of(mesh.cores[static_cast<std::size_t>(c.core)].plan,
+                                          c.micro_batch, c.recompute)
+                                      .value());
+      }
+    }
+    for (const Entry& entry : entries_) {
+      if (entry.key >= best || refused.size() > 4000) break;
+      refused.emplace_back(entry.key, plan_at(entry));
+    }
+    std::ranges::stable_sort(refused, {}, &std::pair<double, Plan>::first);
+    std::vector<Change> changes;
+    for (std::int32_t what = 0;; ++what) {
+      std::optional<Change> change = changed(cluster_, what, options_.change);
+      if (!change) break;
+      changes.push_back(std::move(*change));
+    }
+    std::vector<Sensitivity> found(changes.size());
+    parallel_for(changes.size(), options_.threads, [&](std::size_t i) {
+      const Change& change = changes[i];
+      Sensitivity& to = found[i];
+      to.what = change.what;
+      to.factor = options_.change;
+      const Result<HardwareTables> tables = read_hardware_tables(change.cluster);
+      if (!tables) return;
+      // Memory changes no time, and nothing else what fits.
+      const bool memory = change.cluster.capacity() != cluster_.capacity();
+      double least = std::numeric_limits<double>::infinity();
+      const auto attempt = [&](const Plan& plan) {
+        if (stopped()) return false;
+        Scenario scenario = space_.base;
+        scenario.plan = plan;
+        scenario.gpus = plan.gpus();
+        const Result<Prediction> made = predict(scenario, change.cluster,
+                                                {.memory = memory,
+                                                 .memory_limit = change.cluster.capacity().value,
+                                                 .lifetimes = false,
+                                                 .scale_up_factor = change.scale_up,
+                                                 .tables = &tables.value()});
+        if (!made || !made.value().memory.fits) return false;
+        const FoundPlan one = summarize(made.value());
+        if (one.seconds_per_token() >= least) return true;
+        least = one.seconds_per_token();
+        to.step_s = one.step_s;
+        to.plan = plan;
+        return true;
+      };
+      if (!memory) {
+        for (const FoundPlan& plan : plans) attempt(plan.plan);
+        return;
+      }
+      least = best;
+      to.step_s = plans.front().step_s;
+      to.plan = plans.front().plan;
+      std::size_t tried = 0, let_in = 0;
+      for (const auto& [key, plan] : refused) {
+        if (tried == kMostRefused || let_in == kMostPlans) break;
+        if (live_.lower_bound(setup_, plan, change.cluster) > change.cluster.capacity().value) {
+          continue;
+        }
+        ++tried;
+        let_in += attempt(plan) ? 1u : 0u;
+      }
+    });
+    std::ranges::stable_sort(found, {}, &Sensitivity::step_s);
+    for (Sensitivity& one : found) {
+      if (one.step_s > 0) result_.sensitivities.push_back(std::move(one));
+    }
+  }
+
+  void finish() {
+    result_.interrupted = stopped();
+    std::ranges::stable_sort(confirmed_, faster);
+    if (confirmed_.size() > static_cast<std::size_t>(std::max(options_.top, 1))) {
+      confirmed_.resize(static_cast<std::size_t>(std::max(options_.top, 1)));
+    }
+    result_.best = std::move(confirmed_);
+  }
+
+  const Space& space_;
+  const Cluster& cluster_;
+  const SearchOptions& options_;
+  SearchSetup setup_;
+  PipelineTimes pipelines_;
+  LiveBounds live_;
+  SearchResult result_;
+  std::vector<MeshCandidates> meshes_;
+  std::vector<Entry> entries_;  // by estimate
+  std::vector<FoundPlan> confirmed_, front_;
+};
+
+}  // namespace
+
+FoundPlan summarize(const Prediction& p) {
+  FoundPlan found;
+  found.plan = p.plan;
+  found.step_s = p.step_s;
+  found.tokens_per_s = p.tokens_per_s;
+  found.bubble_ratio = p.bubble_ratio();
+  found.energy_j = p.energy_j;
+  found.error_band = p.error_band;
+  found.mfu = p.mfu();
+  if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
+  found.peak_device = p.memory.peak_device;
+  found.capacity = p.memory.capacity;
+  const auto fullest = std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_device);
+  if (fullest != p.memory.ranks.end()) found.parts = fullest->parts;
+  const auto ranks = static_cast<double>(p.bubbles.ranks);
+  found.busy_s = static_cast<double>(p.bubbles.busy) * 1e-9 / ranks;
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    found.causes_s[c] = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
+  }
+  found.communication = p.communication;
+  return found;
+}
+
+Result<SearchResult> search(const Space& space, const Cluster& cluster,
+                            const SearchOptions& options) {
+  return Searcher(space, cluster, options).run();
+}
+
+}  // namespace rehearse::sim

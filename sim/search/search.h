@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which plan is best: every legal one estimated, the best confirmed by predict(), with reasons.
+//
+// Memory first: a bound refuses what cannot fit, the replay decides what may. Time second: the
+// estimates rank, the engines confirm in that order until what is left cannot come into the list
+// (as far as the estimates have been wrong so far). Results do not depend on the number of threads:
+// work is dealt in fixed batches and decided between them. Reads no clock; the caller does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "sim/predict/predict.h"
+#include "sim/search/space.h"
+
+namespace rehearse::sim {
+
+// What is kept of a confirmed plan's prediction: the report's figures of the same names.
+struct FoundPlan {
+  Plan plan;
+  double estimate_s = 0;
+  double step_s = 0, tokens_per_s = 0, bubble_ratio = 0, energy_j = 0, error_band = 0;
+  std::optional<double> mfu, usd_per_step;
+  std::int64_t peak_device = 0, capacity = 0;  // [B] of the fullest rank
+  MemoryParts parts;                           // of the fullest rank, at its peak
+  double busy_s = 0;                           // mean over ranks
+  std::array<double, kNumIdleCauses> causes_s{};
+  std::vector<CommunicationRow> communication;
+
+  double seconds_per_token() const {
+    return step_s /
+           (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
+  }
+};
+FoundPlan summarize(const Prediction& prediction);
+
+// The three situations of the practitioners' guides (docs/search.md).
+enum class Situation : std::uint8_t {
+  EverythingFits,  // a replica with all its training state on every GPU
+  StateTooLarge,   // a layer with its state and work fits on a GPU, the whole does not
+  LayerTooLarge,   // not even one layer's work fits
+};
+struct SituationReport {
+  Situation situation = Situation::EverythingFits;
+  bool weights_fit = true;         // the bare weights of the model on one GPU
+  std::int64_t replica_bytes = 0;  // one whole replica, micro-batch 1, as predicted
+  std::int64_t weights_bytes = 0, layer_bytes = 0, capacity = 0;
+};
+
+// One change of the hardware, and what the best plan then takes.
+struct Sensitivity {
+  std::string what;  // "GPU memory", "NIC bandwidth", ...
+  double factor = 1;
+  double step_s = 0;  // of the best plan under it
+  Plan plan;          // which may be another one
+};
+
+struct SearchProgress {
+  std::int64_t plans = 0, confirmed = 0;
+  std::int32_t meshes_done = 0, meshes = 0;
+  const FoundPlan* best = nullptr;
+};
+
+struct SearchOptions {
+  std::int32_t top = 10, threads = 1;
+  bool explain = true;                      // situation and sensitivities too
+  bool front = true;                        // memory against time too; REQUIRES explain
+  double change = 1.2;                      // factor of the sensitivities
+  const std::atomic<bool>* stop = nullptr;  // set: end early with what there is
+  // Called between batches by one thread at a time; may be empty.
+  std::function<void(const SearchProgress&)> progress;
+};
+
+struct SearchResult {
+  std::int32_t gpus = 1;
+  std::int64_t plans = 0;     // legal ones considered
+  std::int64_t possible = 0;  // of them not refused by the memory bound
+  std::int64_t replayed = 0, too_large = 0, confirmed = 0;  // of those: looked at exactly
+  bool interrupted = false;
+  bool complete = true;          // false: a limit of work ended it before the estimates did
+  std::vector<FoundPlan> best;   // by time per token, at most `top`
+  std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones
+  std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
+  std::vector<Sensitivity> sensitivities;    // best first
+  std::vector<std::string> warnings;
+};
+
+// Errors: nothing legal in the space (the reader's words). A space in which nothing fits is a
+// result without plans.
+Result<SearchResult> search(const Space& space, const Cluster& cluster,
+                            const SearchOptions& options);
+
+// Which of the situations a model is in on this cluster, and why (search_why.cc).
+Result<SituationReport> situation_of(const Space& space, const Cluster& cluster);
+// The cluster with one thing changed; `what` counts up from 0, empty at the end.
+struct Change {
+  std::string what;
+  Cluster cluster;
+  double scale_up = 1;  // for PredictOptions
+};
+std::optional<Change> changed(const Cluster& cluster, std::int32_t what, double factor);
+
+}  // namespace rehearse::sim

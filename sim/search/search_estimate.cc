@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/search_estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "schedules/body/body.h"
+#include "schedules/body/body_framework.h"
+#include "schedules/body/sizes.h"
+#include "schedules/ir/placement.h"
+#include "schedules/order/registry.h"
+#include "sim/compute/body_cost.h"
+#include "sim/memory/memory_bound.h"
+#include "sim/network/collective_cost.h"
+#include "sim/network/topology.h"
+#include "sim/network/transfer_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::size_t kShapes = 4;  // embedding, dense layer, layer with experts, head
+enum Shape : std::size_t { kEmbedding, kDense, kExpert, kHead };
+
+// Device time of one segment in each direction [ns].
+struct Times {
+  double forward = 0, backward = 0, input = 0, weight = 0;
+  double communicating = 0;  // of forward + input + weight: waiting for its own collectives
+};
+
+// Bodies of one kind of core with one micro-batch, recomputation and number of slices; of slices
+// the times of all of a sequence.
+struct Template {
+  std::array<Times, kShapes> of{};
+  double transfer = 0;  // [ns] of one activation (of slices: of one) to the next position
+  double slowdown = 0;  // compute beside a data-parallel collective
+  bool valid = false;
+};
+
+// What a position runs, in segments per micro-batch; positions with equal loads are one.
+struct Load {
+  std::array<double, kShapes> segments{};
+  std::int64_t parameters = 0;
+  std::int32_t positions = 1;
+  double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
+  double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
+  std::int32_t buckets = 1;
+  std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
+};
+
+class MeshEstimator {
+ public:
+  MeshEstimator(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
+                std::size_t keep_refused)
+      : setup_(setup), model_(setup.space->base.model), times_(times), keep_(keep_refused) {
+    out_.mesh = mesh;
+  }
+
+  MeshCandidates run() {
+    out_.cores = cores_of(*setup_.space, out_.mesh, out_.error);
+    for (std::size_t i = 0; i < out_.cores.size(); ++i) {
+      if (setup_.stop != nullptr && setup_.stop->load(std::memory_order_relaxed)) break;
+      core(static_cast<std::int32_t>(i));
+    }
+    if (refused_.size() > keep_) trim();
+    out_.refused = std::move(refused_);
+    return std::move(out_);
+  }
+
+ private:
+  struct Kind {
+    std::int32_t number = -1;
+    struct Hop {  // to a next position, near and far
+      Path path;
+      GroupShape receivers;  // along tp
+    };
+    std::unique_ptr<Network> network;
+    std::array<GroupShape, 5> groups;  // of row 0, by axis
+    std::vector<Hop> hops;
+    std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
+    std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
+    GroupShape replicas;                                    // context x data
+    std::vector<std::int32_t> micro_batches;
+    std::vector<RecomputeMode> recomputes;
+    std::unique_ptr<BoundTables> bound;
+  };
+
+  Kind& kind_of(const Core& core) {
+    for (const auto& kind : kinds_) {
+      if (kind->number == core.kind) return *kind;
+    }
+    auto kind = std::make_unique<Kind>();
+    kind->number = core.kind;
+    const Plan& plan = core.plan;
+    std::vector<RowInfo> rows;
+    const std::int32_t replicas = plan.data_parallel * plan.context_parallel;
+    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
+      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
+    }
+    kind->network =
+        std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
+    for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
+      kind->groups[static_cast<std::size_t>(axis)] = kind->network->group(Row{0}, axis);
+    }
+    kind->replicas = kind->network->group(
+        Row{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
+    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
+      if (plan.pipeline_parallel == 1) break;
+      kind->hops.push_back(
+          {kind->network->path(Row{to - 1}, Row{to}), kind->network->group(Row{to}, Axis::Tensor)});
+    }
+    kind->micro_batches = micro_batches_of(*setup_.space, plan);
+    kind->recomputes = recomputes_of(*setup_.space, plan);
+    const MemoryProfile* profile =
+        plan.runtime == Runtime::Rehearse ? nullptr : &setup_.tables.profile(plan);
+    kind->bound =
+        std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
+    kinds_.push_back(std::move(kind));
+    return *kinds_.back();
+  }
+
+  void core(std::int32_t index) {
+    const Core& core = out_.cores[static_cast<std::size_t>(index)];
+    Kind& kind = kind_of(core);
+    const CoreBound bound = kind.bound->core(core.plan);
+    std::vector<Load> loads;
+    const std::int64_t capacity = setup_.cluster->capacity().value;
+    for (const std::int32_t micro_batch : kind.micro_batches) {
+      const Result<Plan> chosen = plan_of(core.plan, micro_batch, RecomputeMode::None);
+      if (!chosen) continue;
+      Plan plan = chosen.value();
+      for (const RecomputeMode recompute : kind.recomputes) {
+        plan.recompute = recompute;
+        ++out_.plans;
+        Candidate candidate{.core = index, .micro_batch = micro_batch, .recompute = recompute};
+        candidate.bound = kind.bound->lower_bound(bound, plan);
+        const bool fits = candidate.bound <= capacity;
+        // More memory than twice what there is: nobody asks what it would give.
+        if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
+        if (loads.empty()) loads = loads_of(kind, core.plan);
+        const Template& costs = template_of(kind, plan);
+        if (!costs.valid) continue;
+        candidate.seconds = 1e-9 * step(plan, costs, loads);
+        if (fits) {
+          out_.fitting.push_back(candidate);
+        } else {
+          refused_.push_back(candidate);
+          if (refused_.size() > 4 * keep_) trim();
+        }
+      }
+    }
+  }
+
+  void trim() {
+    std::ranges::stable_sort(refused_, {}, &Candidate::seconds);
+    refused_.resize(std::min(refused_.size(), keep_));
+  }
+
+  // As body_collectives (pricing.h), with the shapes of the groups found once.
+  static CollectiveTimes collectives_of(const Kind& kind) {
+    return [&kind](NodeKind node, Axis axis, Bytes payload) {
+      const GroupShape& shape = kind.groups[static_cast<std::size_t>(axis)];
+      CollectiveCost cost =
+          node == NodeKind::RingExchange
+              ? ring_shift_cost(payload, shape, *kind.network)
+              : collective_cost(collective_kind(node), payload, shape, *kind.network);
+      return CollectiveUse{cost.time, std::move(cost.demands), cost.level};
+    };
+  }
+
+  const Template& template_of(Kind& kind, const Plan& plan) {
+    const auto [at, fresh] =
+        kind.templates.try_emplace({plan.micro_batch, plan.recompute, plan.sequence_slices});
+    if (fresh) price(kind, plan, at->second);
+    return at->second;
+  }
+
+  void price(Kind& kind, const Plan& plan, Template& to) {
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, model_, plan, collectives_of(kind), setup_.tables.scalars);
+    if (!compute) return;
+    to.valid = true;
+    to.slowdown = compute.value().scalars().overlap_slowdown;
+    const bool pipelined = plan.pipeline_parallel > 1;
+    for (std::size_t s = 0; s < kShapes; ++s) {
+      if (s == kExpert && model_.experts.count == 0) continue;
+      if (s == kDense && all_experts()) continue;
+      const auto segment = s == kEmbedding ? SegmentKind::Embedding
+                           : s == kHead    ? SegmentKind::Head
+                                           : SegmentKind::Layer;
+      const auto cost = [&](Direction direction) {
+        return compute.value().price(make_body({.segment = segment,
+                                                .experts = s == kExpert,
+                                                .direction = direction,
+                                                .model = &model_,
+                                                .plan = &plan}));
+      };
+      const auto of_all = [&plan](Nanoseconds one) {
+        return static_cast<double>(one.value * plan.sequence_slices);
+      };
+      Times& times = to.of[s];
+      const BodyCost forward = cost(Direction::Forward), backward = cost(Direction::Backward);
+      times.forward = of_all(forward.time);
+      times.backward = of_all(backward.time);
+      times.communicating = of_all(forward.communicating) + of_all(backward.communicating);
+      if (!pipelined) continue;
+      times.input = of_all(cost(Direction::InputGradient).time);
+      times.weight = of_all(cost(Direction::WeightGradient).time);
+    }
+    if (pipelined) to.transfer = transfer(kind, plan);
+  }
+
+  bool all_experts() const {
+    for (std::int64_t l = 0; l < model_.layers; ++l) {
+      if (!model_.has_experts(l)) return false;
+    }
+    return true;
+  }
+
+  double transfer(Kind& kind, const Plan& plan) const {
+    const Network& network = *kind.network;
+    const Bytes local{activation_bytes(model_, plan)};
+    const bool scatter =
+        plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
+    double longest = 0;
+    for (const Kind::Hop& hop : kind.hops) {
+      const TransferCost cost =
+          scatter ? scatter_gather_transfer_cost(local, hop.path, hop.receivers, network)
+                  : transfer_cost(local, hop.path, network);
+      longest = std::max(longest, static_cast<double>(cost.time.value));
+    }
+    return longest;
+  }
+
+  // Collectives over the replicas of `elements` parameters: all-reduce of gradients, its
+  // reduce-scatter, and the gather of parameters [ns].
+  const std::array<double, 3>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
+    const auto [at, fresh] = kind.traffic.try_emplace(elements);
+    if (!fresh) return at->second;
+    const std::int64_t element = rank_shape(model_, plan).element;
+    const auto cost = [&](OpKind op, std::int64_t bytes) {
+      return static_cast<double>(
+          collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
+    };
+    at->second = {cost(OpKind::AllReduce, plan.precision.gradients * elements),
+                  cost(OpKind::ReduceScatter, plan.precision.gradients * elements),
+                  cost(OpKind::AllGather, element * elements)};
+    return at->second;
+  }
+
+  std::vector<Load> loads_of(Kind& kind, const Plan& plan) {
+    const ScheduleInfo* info = find_schedule(plan.schedule);
+    const std::int32_t p = plan.pipeline_parallel;
+    const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
+    Placement placement;
+    const bool both = info != nullptr && info->chunks == ChunkRule::Bidirectional && p > 1;
+    if (info != nullptr && info->chunks == ChunkRule::V && p > 1) {
+      placement = v_placement(p);
+    } else if (both) {
+      placement = bidirectional_placement(p, 1);
+    } else {
+      placement = loop_placement(p, std::max(1, stages / p));
+    }
+    std::vector<Load> loads(static_cast<std::size_t>(p));
+    BoundTables& tables = *kind.bound;
+    std::int64_t layer = 0;
+    for (std::int32_t s = 0; s < stages; ++s) {
+      std::array<double, kShapes> segments{};
+      std::int64_t parameters = 0;
+      if (s == 0) segments[kEmbedding] = 1;
+      if (s + 1 == stages) segments[kHead] = 1;
+      for (std::int32_t i = 0; i < plan.stage_layers[static_cast<std::size_t>(s)]; ++i, ++layer) {
+        segments[model_.has_experts(layer) ? kExpert : kDense] += 1;
+      }
+      parameters = tables.stage_parameters(plan, s, stages);
+      const auto add = [&](Position position) {
+        Load& load = loads[position.index()];
+        for (std::size_t k = 0; k < kShapes; ++k)
+          load.segments[k] += segments[k] * (both ? 0.5 : 1);
+        load.parameters += parameters;
+      };
+      add(placement.down[static_cast<std::size_t>(s)]);
+      if (both) add(placement.up[static_cast<std::size_t>(s)]);
+    }
+    std::vector<Load> distinct;
+    for (const Load& load : loads) {
+      const auto same = std::ranges::find_if(distinct, [&](const Load& other) {
+        return other.segments == load.segments && other.parameters == load.parameters;
+      });
+      if (same != distinct.end()) {
+        ++same->positions;
+      } else {
+        distinct.push_back(load);
+      }
+    }
+    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    const Result<double> update = update_time(kind, plan);
+    for (Load& load : distinct) {
+      if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
+      load.update = (update ? update.value() : 0) * static_cast<double>(load.parameters) /
+                    (plan.zero_stage >= 1 ? shards : 1);
+      if (shards == 1) continue;
+      const auto& whole = traffic(kind, plan, load.parameters);
+      load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
+      load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
+      if (plan.bucket_bytes > 0) {
+        load.buckets = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+            plan.precision.gradients * load.parameters / plan.bucket_bytes, 1, 1000));
+      }
+      if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) {
+        const auto& unit = traffic(kind, plan, tables.layer_parameters());
+        load.unit_reduce = unit[1];
+        load.unit_gather = unit[2];
+      }
+    }
+    return distinct;
+  }
+
+  // Optimizer step and gradient norm per parameter [ns], from a large piece.
+  Result<double> update_time(Kind& kind, const Plan& plan) {
+    if (update_) return *update_;
+    Plan one = plan;
+    one.micro_batch = 1;
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, model_, one, collectives_of(kind), setup_.tables.scalars);
+    if (!compute) return compute.error();
+    constexpr std::int64_t kPiece = 100'000'000;
+    update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +
+                                  compute.value().gradient_norm(kPiece).value) /
+              kPiece;
+    return *update_;
+  }
+
+  // The step in ns.
+  double step(const Plan& plan, const Template& costs, const std::vector<Load>& loads) {
+    const ScheduleInfo* info = find_schedule(plan.schedule);
+    const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
+    const double m = plan.microbatches();
+    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
+    for (const Load& load : loads) {
+      for (std::size_t k = 0; k < kShapes; ++k) {
+        const double share = load.segments[k] * load.positions / plan.pipeline_parallel;
+        const Times& times = costs.of[k];
+        mean_forward += share * times.forward;
+        mean_input += share * (split ? times.input : times.backward);
+        mean_weight += share * (split ? times.weight : 0);
+        mean_communicating += share * times.communicating;
+      }
+    }
+    const double mean = mean_forward + mean_input + mean_weight;
+    PipelineWork work{.forward = mean_forward, .input = mean_input, .weight = mean_weight};
+    if (!split) {
+      work.input = mean_input / 2;
+      work.weight = mean_input / 2;
+    }
+    work.pair_saving = std::min(mean_communicating, mean - mean_communicating) / mean;
+    const PipelineTime pipeline = times_.of(plan, work);
+
+    double longest = 0;
+    for (const Load& load : loads) {
+      double forward = 0, backward = 0;
+      for (std::size_t k = 0; k < kShapes; ++k) {
+        const Times& times = costs.of[k];
+        forward += load.segments[k] * times.forward;
+        backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
+      }
+      if (plan.offload ==
+          OffloadMode::Activations) {  // a micro-batch's leave while others come back
+        const double layers = load.segments[kDense] + load.segments[kExpert];
+        const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
+        const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
+        backward =
+            alone ? std::max(backward, copy) : backward + std::max(0.0, copy - forward - backward);
+        if (alone) forward = std::max(forward, copy);
+      }
+      double tail = load.update;
+      if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
+        const double units = load.segments[kDense] + load.segments[kExpert] + 1;
+        const auto beside = [&](double compute, double traffic) {
+          const double hidden = compute + costs.slowdown * std::min(compute, traffic * units);
+          return std::max(hidden, traffic * units);
+        };
+        forward = beside(forward, load.unit_gather);
+        backward = beside(backward, load.unit_gather + load.unit_reduce);
+        tail += load.unit_gather + load.unit_reduce;
+      } else if (shards > 1) {
+        const bool each = plan.zero_stage >= 2 && plan.pipeline_parallel == 1;
+        const bool each_megatron = each || (plan.zero_stage >= 2 && plan.runtime != Runtime::Fsdp);
+        const double times_reduced = each_megatron ? m : 1;
+        const double least = load.reduce / load.buckets;
+        const double exposed = plan.overlap_gradient_reduce
+                                   ? std::max(load.reduce - backward, least) +
+                                         costs.slowdown * std::min(load.reduce, backward)
+                                   : load.reduce;
+        tail += times_reduced * exposed;
+        tail += plan.overlap_parameter_gather ? std::max(load.gather - forward, 0.0) : load.gather;
+      }
+      longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
+    }
+    double host = 0;
+    if (plan.offload == OffloadMode::Optimizer) host = offload_time(plan, loads);
+    return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
+  }
+
+  // [B/s] to or from the host, of one of the GPUs that share a switch's link.
+  double host_link() const {
+    const Cluster& cluster = *setup_.cluster;
+    return std::max(cluster.gpu.pcie.bandwidth.value, 1e9) *
+           setup_.tables.collectives.constants.host_copy_fraction /
+           std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
+  }
+
+  // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
+  // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
+  double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
+    std::int64_t most = 0;
+    for (const Load& load : loads) most = std::max(most, load.parameters);
+    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
+    const Cluster& cluster = *setup_.cluster;
+    if (plan.runtime == Runtime::Rehearse) {
+      return 1e9 * owned * plan.precision.optimizer / host_link();
+    }
+    const double host = setup_.tables.collectives.constants.host_update_rate *
+                        std::max(1, cluster.host.sockets) /
+                        std::min(plan.gpus(), cluster.gpus_per_node);
+    return 1e9 * owned *
+           (plan.precision.gradients / host_link() +
+            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
+  }
+
+  const SearchSetup& setup_;
+  const Transformer& model_;
+  PipelineTimes& times_;
+  std::size_t keep_;
+  MeshCandidates out_;
+  std::vector<Candidate> refused_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::optional<double> update_;
+};
+
+}  // namespace
+
+Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster) {
+  Result<HardwareTables> tables = read_hardware_tables(cluster);
+  if (!tables) return tables.error();
+  return SearchSetup{.space = &space, .cluster = &cluster, .tables = std::move(tables).value()};
+}
+
+MeshCandidates estimate_mesh(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
+                             std::size_t keep_refused) {
+  return MeshEstimator(setup, mesh, times, keep_refused).run();
+}
+
+}  // namespace rehearse::sim

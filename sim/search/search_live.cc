@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/search_live.h"
+
+#include <algorithm>
+
+#include "sim/memory/memory_bound.h"
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::size_t kMostOps = 16'000'000;  // remembered, 4 bytes each
+
+std::string key_of(const Plan& plan) {
+  std::string key = plan.schedule;
+  for (const std::int32_t number :
+       {plan.pipeline_parallel, plan.virtual_stages, plan.microbatches(),
+        plan.microbatch_group_size, plan.extra_warmup, plan.sequence_slices}) {
+    key += ' ' + std::to_string(number);
+  }
+  return key + ' ' + std::to_string(plan.memory_limit);
+}
+
+}  // namespace
+
+// Null: the order cannot be generated.
+std::shared_ptr<const LiveBounds::Rows> LiveBounds::rows_of(const Transformer& model,
+                                                            const Plan& plan) {
+  const std::string key = key_of(plan);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+  }
+  const Result<Schedule> order = order_of(model, plan);
+  if (!order) return nullptr;
+  const auto rows = std::make_shared<const Rows>(live_rows(order.value()));
+  const std::lock_guard lock(mutex_);
+  std::size_t ops = 0;
+  for (const LiveRow& row : *rows) ops += row.program.size();
+  if (ops_ + ops > kMostOps) {
+    known_.clear();
+    ops_ = 0;
+  }
+  if (known_.emplace(key, rows).second) ops_ += ops;
+  return rows;
+}
+
+std::int64_t LiveBounds::lower_bound(const SearchSetup& setup, const Plan& plan,
+                                     const Cluster& cluster) {
+  if (plan.runtime == Runtime::Rehearse) return 0;
+  const Transformer& model = setup.space->base.model;
+  const MemoryProfile& profile = setup.tables.profile(plan);
+  const std::int32_t capability = cluster.gpu.compute_capability;
+  BoundTables tables(&profile, model, capability);
+  std::int64_t bound = tables.lower_bound(tables.core(plan), plan);
+  if (bound > cluster.capacity().value) return bound;
+  const std::shared_ptr<const Rows> rows = rows_of(model, plan);
+  if (rows == nullptr) return bound;
+  const LiveBytes live(profile, model, plan, capability);
+  for (const LiveRow& row : *rows) {
+    bound = std::max(bound, tables.row_bound(plan, row.stages, live.most(row.program)));
+  }
+  return bound;
+}
+
+}  // namespace rehearse::sim

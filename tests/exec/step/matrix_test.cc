@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every layout trains like one rank: the same losses, gradient norms and weights after four steps.
+//
+// Bitwise where the layout adds in the same order: pipelines, recomputation. Within 1e-5, relative,
+// where sums are split (tp, dp, ZeRO) or a second replica takes half of the micro-batches.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/exec/step/layouts.h"
+
+namespace rehearse::exec {
+namespace {
+
+// One rank, micro-batches one after another.
+const Trained& reference(Family family) {
+  static std::map<Family, Trained> known;
+  const auto [at, fresh] = known.try_emplace(family);
+  if (fresh) at->second = train_layout(family, {});
+  return at->second;
+}
+
+class Matrix : public testing::TestWithParam<Cell> {};
+
+TEST_P(Matrix, TrainsLikeOneRank) {
+  const Cell& cell = GetParam();
+  const Trained& one = reference(cell.family);
+  ASSERT_EQ(one.error, "");
+  const Trained many = train_layout(cell.family, cell.plan);
+  ASSERT_EQ(many.error, "");
+  const Distance far = distance(many, one);
+  if (std::getenv("REHEARSE_DISTANCES") != nullptr) {
+    std::printf("%-26s loss %.1e norm %.1e weight %.1e %s%s\n", cell.name, far.loss, far.norm,
+                far.weight, far.tensor.c_str(), far.bitwise ? " bitwise" : "");
+  }
+  if (cell.equal == Bitwise) {
+    EXPECT_TRUE(far.bitwise) << "loss " << far.loss << ", " << far.tensor << ' ' << far.weight;
+  }
+  EXPECT_LE(far.loss, 1e-5);
+  EXPECT_LE(far.norm, 1e-5);
+  EXPECT_LE(far.weight, 1e-5) << far.tensor;
+  // Over the addresses of ops as much is alive as the plan says.
+  EXPECT_EQ(many.planned, many.counted);
+  for (std::size_t row = 0; row < many.arena.size(); ++row)
+    EXPECT_LE(many.planned[row], many.arena[row]);
+}
+
+TEST_P(Matrix, RunsAgainBitForBitWithTwoWorkers) {
+  const Cell& cell = GetParam();
+  const Trained alone = train_layout(cell.family, cell.plan, 1);
+  ASSERT_EQ(alone.error, "");
+  const Trained two = train_layout(cell.family, cell.plan, 2);
+  ASSERT_EQ(two.error, "");
+  EXPECT_TRUE(distance(two, alone).bitwise);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Matrix, testing::ValuesIn(kLayouts),
+                         [](const auto& cell) { return std::string(cell.param.name); });
+
+// An order that no generator makes: sliced 1F1B with a forward and a backward of different
+// micro-batches paired wherever both are there.
+std::string paired_slices(std::int32_t positions, std::int32_t microbatches, std::int32_t slices) {
+  const auto op = [&](std::int32_t r, char kind, std::int32_t unit) {
+    const std::int32_t slice = kind == 'F' ? unit % slices : slices - 1 - unit % slices;
+    return std::to_string(r) + kind + std::to_string(unit / slices) + '.' + std::to_string(slice);
+  };
+  std::string orders;
+  for (std::int32_t r = 0; r < positions; ++r) {
+    const std::int32_t warmup = slices + positions - 1 - r, count = microbatches * slices;
+    std::string row;
+    for (std::int32_t i = 0; i < warmup; ++i) row += '"' + op(r, 'F', i) + "\",";
+    for (std::int32_t i = 0; i < count; ++i) {
+      const std::string backward = op(r, 'B', i);
+      row += warmup + i < count
+                 ? "\"(" + op(r, 'F', warmup + i) + ';' + backward + ")OVERLAP_F_B\","
+                 : '"' + backward + "\",";
+    }
+    row.back() = ']';
+    orders += (r > 0 ? ",[" : "[") + row;
+  }
+  return "{\"orders\":[" + orders + "]}";
+}
+
+// Slices are summed in one order, whatever pipeline they go through.
+TEST(Slices, AreBitwiseTheSameInEveryPipeline) {
+  const std::string file = testing::TempDir() + "paired_slices.json";
+  std::ofstream(file) << paired_slices(2, 8, 2);
+  const std::vector<std::string> pipelines[] = {
+      {"schedule=seq_1f1b", "pipeline_parallel=2"},
+      {"schedule=seq_1f1b", "pipeline_parallel=4", "recompute=full"},
+      {"schedule=seq_zb_h1"},
+      {"schedule=seq_zb_h1", "pipeline_parallel=2", "recompute=selective"},
+      {"schedule=seq_zb_h1", "pipeline_parallel=4", "recompute=full"},
+      {"schedule=file:" + file, "pipeline_parallel=2", "stage_layers=[4,4]"},
+  };
+  for (const bool ring : {false, true}) {
+    const auto with = [&](std::vector<std::string> keys) {
+      keys.emplace_back("sequence_slices=2");
+      if (ring) keys.emplace_back("context_parallel=2");
+      return keys;
+    };
+    const Trained one = train_layout(Llama, with({"schedule=seq_1f1b"}));
+    ASSERT_EQ(one.error, "");
+    for (const std::vector<std::string>& pipeline : pipelines) {
+      const Trained many = train_layout(Llama, with(pipeline));
+      ASSERT_EQ(many.error, "") << pipeline.front();
+      EXPECT_TRUE(distance(many, one).bitwise) << pipeline.front() << (ring ? ", ring" : "");
+      EXPECT_EQ(many.planned, many.counted) << pipeline.front();
+    }
+  }
+  std::remove(file.c_str());
+}
+
+// That the comparison can fail: another seed's weights are far away.
+TEST(Reference, LearnsAndDiffersFromOtherModels) {
+  const Trained& one = reference(Family::Gpt2);
+  ASSERT_EQ(one.error, "");
+  EXPECT_NEAR(one.losses.front(), std::log(61.0), 0.05);  // uniform at the start: ln V
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  const Trained slower = train_layout(Family::Gpt2, {"micro_batch=2"});
+  ASSERT_EQ(slower.error, "");
+  const Distance other = distance(slower, one);
+  EXPECT_FALSE(other.bitwise);  // sums of other groups of samples
+  EXPECT_LE(other.loss, 1e-5);
+}
+
+}  // namespace
+}  // namespace rehearse::exec

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of docs/ir.md's example, to the byte: h 64, 4 heads, f 256, s 32, V 256, t 2 with
+// sequence parallelism, selective recomputation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "schedules/body/body_rehearse.h"
+#include "schedules/body/sizes.h"
+#include "tests/schedules/ir/example_case.h"
+
+namespace rehearse {
+namespace {
+
+Body body(SegmentKind segment, Direction direction, ComputeType type,
+          RecomputeMode recompute = RecomputeMode::Selective) {
+  static const Transformer model = example_model();
+  static Plan plan;
+  plan = example_plan(1, type);
+  plan.recompute = recompute;
+  return make_rehearse_body(
+      {.segment = segment, .direction = direction, .model = &model, .plan = &plan});
+}
+
+struct Expected {
+  SegmentKind segment;
+  Direction direction;
+  std::int64_t slab_i[2], slab_w[2], workspace[2];  // bf16, fp32
+  std::size_t nodes;
+};
+
+TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
+  const Expected rows[] = {
+      {SegmentKind::Layer, Direction::Forward, {16896, 33280}, {12288, 24576}, {6144, 12288}, 14},
+      {SegmentKind::Layer, Direction::Backward, {16896, 33280}, {12288, 24576}, {16640, 33024}, 19},
+      {SegmentKind::Head, Direction::Forward, {2304, 4352}, {0, 0}, {20992, 33280}, 15},
+      {SegmentKind::Head, Direction::Backward, {2304, 4352}, {0, 0}, {0, 0}, 1},
+      {SegmentKind::Embedding, Direction::Forward, {0, 0}, {0, 0}, {4096, 8192}, 3},
+      {SegmentKind::Embedding, Direction::Backward, {0, 0}, {0, 0}, {4352, 8448}, 4},
+  };
+  for (const Expected& row : rows) {
+    for (int type = 0; type < 2; ++type) {
+      const Body b =
+          body(row.segment, row.direction, type == 0 ? ComputeType::Bf16 : ComputeType::Fp32);
+      EXPECT_EQ(b.saved_for_input, row.slab_i[type]);
+      EXPECT_EQ(b.saved_for_weight, row.slab_w[type]);
+      EXPECT_EQ(b.workspace, row.workspace[type]);
+      EXPECT_EQ(b.nodes.size(), row.nodes);
+    }
+  }
+}
+
+TEST(RehearseBody, CountsTheFlopsOfTheExample) {
+  EXPECT_EQ(body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16).flops(),
+            1572864 + 65536);
+  EXPECT_EQ(body(SegmentKind::Layer, Direction::Backward, ComputeType::Bf16).flops(),
+            3145728 + 163840 + 65536);
+  EXPECT_EQ(body(SegmentKind::Head, Direction::Forward, ComputeType::Bf16).flops(), 1572864);
+}
+
+// I leaves du, dx1, dqkv and the recomputed o: 8,192 + 2,048 + 6,144 + 2,048.
+TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
+  const Body i = body(SegmentKind::Layer, Direction::InputGradient, ComputeType::Bf16);
+  const Body w = body(SegmentKind::Layer, Direction::WeightGradient, ComputeType::Bf16);
+  const Body b = body(SegmentKind::Layer, Direction::Backward, ComputeType::Bf16);
+  EXPECT_EQ(i.left_for_weight, 18432);
+  EXPECT_EQ(w.left_for_weight, 18432);
+  EXPECT_EQ(i.flops() + w.flops(), b.flops());
+  EXPECT_FALSE(w.reads_parameters);
+  EXPECT_TRUE(i.reads_parameters);
+}
+
+// Slices and a ring of c cut the core's triangle into blocks of keys: j + 1 slices of c blocks each
+// for slice j, between which c - 1 blocks of K, V come round (backwards c - 1 of dK, dV too).
+TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
+  const Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+  plan.recompute = RecomputeMode::None;
+  const auto made = [&](Direction direction, std::int32_t slice) {
+    return make_rehearse_body({.segment = SegmentKind::Layer,
+                               .direction = direction,
+                               .slice = slice,
+                               .model = &model,
+                               .plan = &plan});
+  };
+  const auto core = [](const Body& b) {
+    double flops = 0;
+    for (const Node& node : b.nodes) {
+      const bool is = node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward;
+      if (is) flops += node.flops;
+    }
+    return flops;
+  };
+  const auto count = [](const Body& b, auto is) { return std::ranges::count_if(b.nodes, is); };
+  const auto part = [](const Node& node) { return node.step >= 0; };
+  const auto shift = [](const Node& node) { return node.kind == NodeKind::RingExchange; };
+  const double forward = core(made(Direction::Forward, -1));
+  const double backward = core(made(Direction::InputGradient, -1));
+  plan.sequence_slices = 4;
+  plan.context_parallel = 2;
+  double forwards = 0, backwards = 0;
+  for (std::int32_t slice = 0; slice < 4; ++slice) {
+    const Body f = made(Direction::Forward, slice), i = made(Direction::InputGradient, slice);
+    const Body w = made(Direction::WeightGradient, slice);
+    forwards += core(f);
+    backwards += core(i);
+    EXPECT_EQ(count(f, part), 2 * (slice + 1));
+    EXPECT_EQ(count(f, shift), slice + 1);
+    EXPECT_EQ(count(i, part), 2 * (slice + 1));
+    EXPECT_EQ(count(i, shift), 2 * (slice + 1));
+    EXPECT_EQ(count(w, part) + count(w, shift), 0);
+    EXPECT_TRUE(std::ranges::find_if(f.nodes, part)->first);
+    EXPECT_EQ(count(i, [](const Node& node) { return node.first; }), 1);
+    // dK, dV in fp32: 2 (4 heads of 16) / t per token, 32 / 4 / 2 tokens
+    EXPECT_EQ(i.key_value_gradient, aligned(4 * 2 * 64 / 2 * 4));
+  }
+  EXPECT_DOUBLE_EQ(forwards, forward / 2);  // of one of two ranks
+  EXPECT_DOUBLE_EQ(backwards, backward / 2);
+}
+
+// A framework's slices: S of them have the core's FLOPs together, without a fused kernel (S + 1)/2S
+// of the square's, and K, V of (S + 1)/2 slices go round the ring for each.
+TEST(FrameworkBody, CutsTheCoreAmongSlices) {
+  const Transformer model = example_model();
+  for (const AttentionKernel kernel : {AttentionKernel::Flash2, AttentionKernel::Unfused}) {
+    Plan plan = example_plan(1, ComputeType::Bf16);
+    plan.runtime = Runtime::Megatron;
+    plan.attention_kernel = kernel;
+    plan.context_parallel = 2;
+    const auto count = [&] {
+      const Body b = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+      std::pair<double, std::int64_t> out;  // FLOPs of the core, bytes round the ring
+      for (const Node& node : b.nodes) {
+        const bool core = node.kind == NodeKind::Attention || node.batch > 1;
+        if (core) out.first += node.flops;
+        if (node.kind == NodeKind::RingExchange) out.second += node.bytes;
+      }
+      return out;
+    };
+    const auto whole = count();
+    plan.sequence_slices = 4;
+    const auto slice = count();
+    const bool fused = kernel != AttentionKernel::Unfused;
+    EXPECT_GT(whole.first, 0);
+    EXPECT_DOUBLE_EQ(4 * slice.first, whole.first * (fused ? 1 : 5.0 / 8));
+    EXPECT_EQ(4 * slice.second, whole.second * 5 / 2);
+  }
+}
+
+TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
+  const Body f =
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
+  EXPECT_EQ(f.saved_for_input + f.saved_for_weight, 16896 + 12288 + 2048 + 256);  // + o + lse
+  const Body full =
+      body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
+  EXPECT_EQ(full.saved_for_input + full.saved_for_weight, 0);
+}
+
+}  // namespace
+}  // namespace rehearse

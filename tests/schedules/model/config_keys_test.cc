@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a model file's keys: every key of transformers' configuration classes is in a
+// column, and what a column says is so.
+#include "schedules/model/config_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "schedules/model/hf_config.h"
+
+namespace rehearse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Made by tests/data/configs/make_config_keys.py.
+const Json& classes() {
+  static const Json read = [] {
+    std::ifstream in("tests/data/configs/keys.json");
+    return Json::parse(in);
+  }();
+  return read["versions"];
+}
+
+struct Read {
+  Transformer model;
+  ConfigUse use;
+  std::string error;
+};
+Read read(const Json& config) {
+  const Result<JsonValue> root = parse_json(config.dump(), "m.json");
+  JsonReport report("m.json");
+  ModelFile file = parse_model_file(root.value(), "inline", "", report);
+  return {std::move(file.model), std::move(file.use), report.ok() ? "" : report.error().message};
+}
+
+bool finds(const Read& read, const std::string& key) {
+  return std::ranges::any_of(read.use.unperformed,
+                             [&](const Unperformed& found) { return found.key == key; });
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+// What else a key needs, for its value to count.
+Json beside(const std::string& dialect, const std::string& key) {
+  Json config = {{"model_type", dialect}};
+  if (key.find("experts") != std::string::npos && key != "num_experts_per_tok") {
+    config["num_experts_per_tok"] = 2;
+  }
+  if (key == "max_window_layers") config["sliding_window"] = 8;
+  if (key == "sliding_window" || key == "max_window_layers") config["use_sliding_window"] = true;
+  return config;
+}
+
+TEST(ConfigKeys, EveryKeyOfTransformersIsInAColumn) {
+  std::size_t keys = 0;
+  for (const auto& [version, dialects] : classes().items()) {
+    EXPECT_EQ(dialects.size(), known_model_types().size());
+    for (const auto& [dialect, one] : dialects.items()) {
+      for (const char* part : {"defaults", "also"}) {
+        for (const auto& [key, value] : one[part].items()) {
+          ++keys;
+          EXPECT_NE(find_config_key(dialect, key), nullptr)
+              << key << " of " << dialect << " in transformers " << version;
+        }
+      }
+    }
+  }
+  EXPECT_GE(classes().size(), 2u);
+  EXPECT_GE(keys, 1000u);
+}
+
+// What a class writes when nobody has said anything is a file like another.
+TEST(ConfigKeys, TheDefaultsOfEveryClassAreTaken) {
+  for (const auto& [version, dialects] : classes().items()) {
+    for (const auto& [dialect, one] : dialects.items()) {
+      const Read taken = read(one["defaults"]);
+      if (dialect == "deepseek_v2") {  // its experts per token are null: no model either
+        EXPECT_NE(taken.error.find("num_experts_per_tok"), std::string::npos) << taken.error;
+        continue;
+      }
+      EXPECT_EQ(taken.error, "") << dialect << ", transformers " << version;
+      EXPECT_TRUE(taken.use.notes.empty()) << dialect << ": " << taken.use.notes.front();
+    }
+  }
+}
+
+// The whole table, row by row: a value beyond what is performed is found by its name, one within
+// is not.
+TEST(ConfigKeys, WhatIsNotPerformedIsNamed) {
+  std::size_t tried = 0;
+  for (const ConfigKey& row : config_keys()) {
+    if (row.use != KeyUse::Priced && row.use != KeyUse::Refused) continue;
+    for (const std::string_view dialect : known_model_types()) {
+      for (const std::string& key : words_of(row.keys)) {
+        if (find_config_key(dialect, key) != &row) continue;
+        const std::string where = key + " of " + std::string(dialect);
+        Json config = beside(std::string(dialect), key);
+        if (key != "model_type") {
+          ASSERT_FALSE(row.example.empty()) << where;
+          config[key] = Json::parse(row.example);
+        }
+        const Read beyond = read(config);
+        ++tried;
+        if (row.use == KeyUse::Refused) {
+          EXPECT_NE(beyond.error.find("m.json:1: " + key + ": "), std::string::npos)
+              << where << ": " << beyond.error;
+          continue;
+        }
+        ASSERT_EQ(beyond.error, "") << where;
+        ASSERT_TRUE(finds(beyond, key)) << where;
+        const std::string line = not_performed(beyond.use.unperformed).message;
+        EXPECT_NE(line.find(key), std::string::npos) << line;
+        EXPECT_NE(line.find("not performed by `run`"), std::string::npos) << line;
+        if (row.runs.empty() || row.runs.starts_with("@")) continue;
+        config[key] = Json::parse(row.runs.substr(0, row.runs.find(" | ")));
+        const Read within = read(config);
+        EXPECT_EQ(within.error, "") << where;
+        if (!config[key].is_null() || row.otherwise.empty()) {
+          EXPECT_FALSE(finds(within, key)) << where;
+        }
+      }
+    }
+  }
+  EXPECT_GE(tried, 300u);
+}
+
+// The executor looks at no such field: whatever file sets one must be found.
+TEST(ConfigKeys, NoStructureThatTheExecutorLacksGoesUnnamed) {
+  for (const std::string_view dialect : known_model_types()) {
+    for (const char* more :
+         {"{}", R"({"position_embedding_type": "alibi"})", R"({"use_parallel_residual": true})"}) {
+      Json config = {{"model_type", dialect}};
+      config.update(Json::parse(more));
+      const Read taken = read(config);
+      ASSERT_EQ(taken.error, "") << config;
+      const Transformer& m = taken.model;
+      const bool lacks = m.experts.count > 0 || m.latent.kv_lora_rank > 0 ||
+                         m.positions == PositionKind::Alibi || m.query_key_norm ||
+                         m.embedding_norm || m.attention_sinks || m.parallel_residual ||
+                         m.sliding_window > 0 || !m.norm_bias;
+      EXPECT_EQ(lacks, lacks && !taken.use.unperformed.empty()) << config;
+    }
+  }
+}
+
+TEST(ConfigKeys, WhatAClassTakesWhereAKeyIsLeftOutIsFoundToo) {
+  const Read neox = read({{"model_type", "gpt_neox"}});
+  for (const char* key : {"rotary_pct", "use_parallel_residual", "hidden_act"}) {
+    EXPECT_TRUE(finds(neox, key)) << key;
+  }
+  const Read plain = read({{"model_type", "gpt_neox"},
+                           {"rotary_pct", 1.0},
+                           {"use_parallel_residual", false},
+                           {"hidden_act", "gelu_new"}});
+  EXPECT_TRUE(plain.use.unperformed.empty());
+  EXPECT_TRUE(finds(read({{"model_type", "mistral"}}), "sliding_window"));  // 4096
+  EXPECT_TRUE(
+      read({{"model_type", "mistral"}, {"sliding_window", nullptr}}).use.unperformed.empty());
+  // Transformers 5 says the share that rotates in rope_parameters.
+  EXPECT_FALSE(finds(
+      read({{"model_type", "gpt_neox"}, {"rope_parameters", {{"partial_rotary_factor", 1.0}}}}),
+      "rotary_pct"));
+}
+
+TEST(ConfigKeys, AWindowCountsWhereTheSequenceIsLonger) {
+  const Read windowed = read({{"model_type", "mistral"}, {"sliding_window", 64}});
+  ASSERT_EQ(windowed.use.unperformed.size(), 1u);
+  EXPECT_EQ(windowed.use.unperformed[0].up_to, 64);
+}
+
+TEST(ConfigKeys, ThetaIsReadWhereverItStands) {
+  EXPECT_EQ(read({{"model_type", "llama"},
+                  {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}}}})
+                .model.rope_theta,
+            500000);
+  EXPECT_EQ(read({{"model_type", "llama"}, {"rope_theta", 7}}).model.rope_theta, 7);
+  EXPECT_EQ(read({{"model_type", "gpt_neox"}, {"rotary_emb_base", 7}}).model.rope_theta, 7);
+  EXPECT_NE(
+      read({{"model_type", "llama"}, {"rope_theta", 7}, {"rope_parameters", {{"rope_theta", 8}}}})
+          .error,
+      "");
+  EXPECT_NE(read({{"model_type", "llama"},
+                  {"rope_scaling", {{"rope_type", "default"}}},
+                  {"rope_parameters", {{"rope_theta", 8}}}})
+                .error,
+            "");
+}
+
+TEST(ConfigKeys, MalformedRotaryParametersAreRefusedEverywhere) {
+  for (const char* rope :
+       {R"({"rope_type": "linear", "factor": "abc"})", R"({"rope_type": "linear", "factor": -1})",
+        R"({"rope_type": "spiral"})", R"({"rope_type": 3})", R"("linear")", "[1]", "2.0",
+        R"({"rope_theta": 0})", R"({"partial_rotary_factor": 2})",
+        R"({"full_attention": {"rope_theta": 5}})", R"({"long_factor": "x"})"}) {
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      const Read taken = read({{"model_type", "llama"}, {key, Json::parse(rope)}});
+      EXPECT_NE(taken.error.find(std::string("m.json:1: ") + key), std::string::npos)
+          << key << " " << rope << ": " << taken.error;
+    }
+  }
+}
+
+TEST(ConfigKeys, DropoutIsListedByTheKeysThatAskForIt) {
+  EXPECT_EQ(
+      read({{"model_type", "gpt2"}, {"attn_pdrop", 0.1}, {"resid_pdrop", 0}, {"embd_pdrop", 0.2}})
+          .use.dropout,
+      (std::vector<std::string>{"attn_pdrop 0.1", "embd_pdrop 0.2"}));
+  EXPECT_EQ(read({{"model_type", "llama"}, {"attention_dropout", 0.5}}).use.dropout.size(), 1u);
+}
+
+TEST(ConfigKeys, StrangersAndOurOwnWordsAreSaid) {
+  const Read stranger = read({{"model_type", "llama"}, {"colour", "red"}, {"cheese", 3}});
+  ASSERT_EQ(stranger.use.notes.size(), 1u);
+  EXPECT_NE(stranger.use.notes[0].find("model.colour, model.cheese: "), std::string::npos);
+  EXPECT_EQ(read({{"model_type", "mistral"}, {"attention_bias", true}}).use.notes.size(), 1u);
+  EXPECT_TRUE(read({{"model_type", "mistral"}, {"attention_bias", false}}).use.notes.empty());
+  EXPECT_EQ(read({{"model_type", "gpt2"}, {"num_key_value_heads", 6}}).use.notes.size(), 1u);
+  EXPECT_TRUE(read({{"model_type", "gpt2"}, {"num_key_value_heads", 12}}).use.notes.empty());
+}
+
+TEST(ConfigKeys, ThePaddingTokenIsCountedAsTorchDoes) {
+  EXPECT_EQ(read({{"model_type", "llama"}, {"pad_token_id", 3}}).model.padding_token, 3);
+  EXPECT_EQ(read({{"model_type", "llama"}, {"pad_token_id", -1}}).model.padding_token, 31999);
+  EXPECT_EQ(read({{"model_type", "llama"}}).model.padding_token, -1);
+  EXPECT_EQ(read({{"model_type", "gpt2"}, {"pad_token_id", 3}}).model.padding_token, -1);
+}
+
+TEST(ConfigKeys, AnInitializerRangeIsRead) {
+  EXPECT_EQ(read({{"model_type", "llama"}, {"initializer_range", 0.3}}).model.initializer_range,
+            0.3);
+}
+
+// No key stands in two rows for one dialect, and every row is somebody's.
+TEST(ConfigKeys, EveryRowIsReached) {
+  for (const ConfigKey& row : config_keys()) {
+    for (const std::string& key : words_of(row.keys)) {
+      bool reached = false;
+      for (const std::string_view dialect : known_model_types()) {
+        reached = reached || find_config_key(dialect, key) == &row;
+        if (row.dialects != "*" && names(row.dialects, dialect)) {
+          EXPECT_EQ(find_config_key(dialect, key), &row) << key << " of " << dialect;
+        }
+      }
+      EXPECT_TRUE(reached) << key << " of " << row.dialects;
+    }
+  }
+}
+
+// docs/models.md is written from the table; UPDATE_GOLDEN=1 rewrites it.
+TEST(ConfigKeys, TheTableOfTheDocsIsTheCodes) {
+  const std::string path = "docs/models.md", begin = "<!-- table of keys -->\n",
+                    end = "<!-- end of the table -->\n";
+  std::ifstream in(path);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::size_t from = text.find(begin), to = text.find(end);
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  const std::size_t first = from + begin.size();
+  const std::string there = text.substr(first, to - first);
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text.replace(first, to - first, config_keys_text());
+  } else {
+    EXPECT_EQ(there, config_keys_text());
+  }
+}
+
+}  // namespace
+}  // namespace rehearse

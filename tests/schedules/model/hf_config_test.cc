@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dialects: every word of a file lands where it belongs, what it leaves out has the default of
+// Hugging Face, and what looks like a typing mistake is refused.
+#include "schedules/model/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace rehearse {
+namespace {
+
+std::string error_of(const std::string& config) {
+  const Result<JsonValue> root = parse_json(config, "m.json");
+  if (!root) return root.error().message;
+  JsonReport report("m.json");
+  parse_transformer(root.value(), "inline", "", report);
+  return report.ok() ? "" : report.error().message;
+}
+
+Transformer parse(const std::string& config) {
+  const Result<JsonValue> root = parse_json(config, "m.json");
+  JsonReport report("m.json");
+  const Transformer model = parse_transformer(root.value(), "inline", "", report);
+  EXPECT_TRUE(report.ok()) << error_of(config);
+  return model;
+}
+
+// A dialect's own words and the common ones say the same.
+TEST(Dialect, OwnAndCommonWordsGiveTheSameModel) {
+  EXPECT_EQ(
+      parse(R"({"model_type": "gpt2", "n_embd": 256, "n_layer": 3, "n_head": 4, "n_inner": 512,
+                      "n_positions": 64, "activation_function": "gelu"})"),
+      parse(R"({"model_type": "gpt2", "hidden_size": 256, "num_hidden_layers": 3,
+                      "num_attention_heads": 4, "intermediate_size": 512,
+                      "max_position_embeddings": 64, "hidden_act": "gelu"})"));
+  EXPECT_EQ(parse(R"({"model_type": "bloom", "n_embed": 256, "n_layer": 3, "n_head": 4})"),
+            parse(R"({"model_type": "bloom", "hidden_size": 256, "num_hidden_layers": 3,
+                      "num_attention_heads": 4})"));
+  EXPECT_EQ(parse(R"({"model_type": "mpt", "d_model": 256, "n_layers": 3, "n_heads": 4})"),
+            parse(R"({"model_type": "mpt", "hidden_size": 256, "num_hidden_layers": 3,
+                      "num_attention_heads": 4})"));
+  EXPECT_EQ(parse(R"({"model_type": "mixtral", "num_local_experts": 4})"),
+            parse(R"({"model_type": "mixtral", "num_experts": 4})"));
+}
+
+TEST(Dialect, Gpt2HasBiasesLearnedPositionsAndATiedTable) {
+  const Transformer model = parse(R"({"model_type": "gpt2"})");
+  EXPECT_EQ(model.norm, NormKind::LayerNorm);
+  EXPECT_EQ(model.mlp, MlpKind::Gelu);
+  EXPECT_EQ(model.positions, PositionKind::Learned);
+  EXPECT_TRUE(model.qkv_bias && model.projection_bias && model.mlp_bias && model.tied_embedding);
+  EXPECT_EQ(model.ffn_hidden, 4 * 768);
+  EXPECT_EQ(model.head_dim, 64);
+  EXPECT_EQ(model.kv_heads, 12);
+  EXPECT_LT(model.dropout, 0);  // the file does not say: the plan's default rule decides
+}
+
+TEST(Dialect, DropoutIsWhatTheFileSays) {
+  EXPECT_EQ(parse(R"({"model_type": "gpt2", "resid_pdrop": 0.2})").dropout, 0.2);
+  EXPECT_EQ(parse(R"({"model_type": "gpt_neox", "hidden_dropout": 0.0})").dropout, 0.0);
+}
+
+TEST(Dialect, SwigluGatesAGpt2) {
+  EXPECT_EQ(parse(R"({"model_type": "gpt2", "hidden_act": "swiglu"})").mlp, MlpKind::Gated);
+  EXPECT_EQ(parse(R"({"model_type": "gpt2", "hidden_act": "silu"})").mlp, MlpKind::Gelu);
+  EXPECT_EQ(parse(R"({"model_type": "llama", "hidden_act": "gelu"})").mlp, MlpKind::Gated);
+}
+
+TEST(Dialect, LlamaHasRmsNormsGatedMlpAndNoBiases) {
+  const Transformer model = parse(R"({"model_type": "llama"})");
+  EXPECT_EQ(model.norm, NormKind::RmsNorm);
+  EXPECT_EQ(model.mlp, MlpKind::Gated);
+  EXPECT_EQ(model.positions, PositionKind::Rope);
+  EXPECT_FALSE(model.qkv_bias || model.projection_bias || model.mlp_bias || model.tied_embedding);
+  EXPECT_TRUE(parse(R"({"model_type": "llama", "attention_bias": true})").projection_bias);
+}
+
+TEST(Dialect, Qwen2HasBiasesOnQueriesKeysAndValuesAlone) {
+  const Transformer model = parse(R"({"model_type": "qwen2"})");
+  EXPECT_TRUE(model.qkv_bias);
+  EXPECT_FALSE(model.projection_bias);
+}
+
+TEST(Dialect, SlidingWindowsAreThoseInUse) {
+  EXPECT_EQ(parse(R"({"model_type": "mistral"})").sliding_window, 4096);
+  EXPECT_EQ(parse(R"({"model_type": "mistral", "sliding_window": null})").sliding_window, 0);
+  EXPECT_EQ(parse(R"({"model_type": "qwen2", "sliding_window": 512})").sliding_window, 0);
+  EXPECT_EQ(parse(R"({"model_type": "qwen2", "sliding_window": 512, "use_sliding_window": true})")
+                .sliding_window,
+            512);
+}
+
+TEST(Dialect, DeepseekKeepsItsFirstLayersDense) {
+  const Transformer model = parse(R"({"model_type": "deepseek_v3"})");
+  EXPECT_FALSE(model.has_experts(2));
+  EXPECT_TRUE(model.has_experts(3));
+  EXPECT_EQ(model.experts.shared_ffn_hidden, 2048);
+  EXPECT_EQ(model.latent.kv_lora_rank, 512);
+  // Layer i has experts where i >= 1 and i mod 2 = 0: the first is layer 2.
+  const Transformer sparse = parse(R"({"model_type": "deepseek_v2", "n_routed_experts": 8,
+      "num_experts_per_tok": 2, "first_k_dense_replace": 1, "moe_layer_freq": 2})");
+  EXPECT_FALSE(sparse.has_experts(1));
+  EXPECT_TRUE(sparse.has_experts(2));
+  EXPECT_FALSE(sparse.has_experts(3));
+  EXPECT_EQ(parse(R"({"model_type": "deepseek_v3", "n_routed_experts": 0})").experts, Experts{});
+  EXPECT_EQ(parse(R"({"model_type": "deepseek_v2", "q_lora_rank": null})").latent.q_lora_rank, 0);
+}
+
+TEST(Dialect, Qwen3MoeTakesEveryKthLayer) {
+  const Transformer model = parse(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})");
+  EXPECT_FALSE(model.has_experts(0));
+  EXPECT_TRUE(model.has_experts(1));
+  EXPECT_FALSE(model.has_experts(2));
+  EXPECT_EQ(parse(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0, 1]})").experts.first_layer,
+            2);
+  EXPECT_NE(error_of(R"({"model_type": "qwen3_moe", "mlp_only_layers": [3]})"), "");
+}
+
+TEST(Dialect, MptIsAlibiWithoutBiasesUnlessItSaysOtherwise) {
+  const Transformer model = parse(R"({"model_type": "mpt", "expansion_ratio": 2})");
+  EXPECT_EQ(model.positions, PositionKind::Alibi);
+  EXPECT_EQ(model.ffn_hidden, 2 * 2048);
+  EXPECT_FALSE(model.norm_bias || model.qkv_bias);
+  const Transformer learned = parse(
+      R"({"model_type": "mpt", "no_bias": false, "attn_config": {"alibi": false, "kv_n_heads": 4}})");
+  EXPECT_EQ(learned.positions, PositionKind::Learned);
+  EXPECT_EQ(learned.kv_heads, 4);
+  EXPECT_TRUE(learned.norm_bias && learned.mlp_bias);
+}
+
+// The keys of published files that say nothing about cost, as transformers 4.46 writes them.
+TEST(Dialect, PublishedFilesAreTakenUnchanged) {
+  EXPECT_EQ(error_of(R"({"_name_or_path": "x", "activation_function": "gelu_new",
+      "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+      "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+      "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_inner": null, "n_layer": 12,
+      "n_positions": 1024, "reorder_and_upcast_attn": false, "resid_pdrop": 0.1,
+      "scale_attn_by_inverse_layer_idx": false, "scale_attn_weights": true,
+      "summary_activation": null, "summary_first_dropout": 0.1, "summary_proj_to_labels": true,
+      "summary_type": "cls_index", "summary_use_proj": true, "task_specific_params": {"text-generation":
+      {"do_sample": true, "max_length": 50}}, "torch_dtype": "float32", "transformers_version": "4.46.0",
+      "use_cache": true, "vocab_size": 50257})"),
+            "");
+  EXPECT_EQ(error_of(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+      "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": [128001, 128008],
+      "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+      "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
+      "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+      "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling":
+      {"factor": 8.0, "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "transformers_version": "4.42.3", "use_cache": true,
+      "vocab_size": 128256})"),
+            "");
+  EXPECT_EQ(error_of(R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false,
+      "attention_dropout": 0.0, "auto_map": {"AutoConfig": "x"}, "aux_loss_alpha": 0.001,
+      "bos_token_id": 0, "eos_token_id": 1, "ep_size": 1, "first_k_dense_replace": 3,
+      "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.02, "intermediate_size": 18432,
+      "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v3",
+      "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256,
+      "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128,
+      "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
+      "num_nextn_predict_layers": 1, "pretraining_tp": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "quantization_config": {"fmt": "e4m3"}, "rms_norm_eps": 1e-06,
+      "rope_scaling": {"beta_fast": 32}, "rope_theta": 10000, "routed_scaling_factor": 2.5,
+      "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 4,
+      "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128,
+      "vocab_size": 129280})"),
+            "");
+  EXPECT_EQ(error_of(R"({"architectures": ["GptOssForCausalLM"], "attention_bias": true,
+      "attention_dropout": 0.0, "eos_token_id": 200002, "experts_per_token": 4, "head_dim": 64,
+      "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+      "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": ["sliding_attention"],
+      "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64,
+      "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8,
+      "num_local_experts": 32, "output_router_logits": false, "pad_token_id": 199999,
+      "quantization_config": {}, "rms_norm_eps": 1e-05, "rope_scaling": {}, "rope_theta": 150000,
+      "router_aux_loss_coef": 0.9, "sliding_window": 128, "swiglu_limit": 7.0,
+      "tie_word_embeddings": false, "use_cache": true, "vocab_size": 201088})"),
+            "");
+  EXPECT_EQ(
+      error_of(R"({"apply_residual_connection_post_layernorm": false, "attention_dropout": 0.0,
+      "architectures": ["BloomForCausalLM"], "attention_softmax_in_fp32": true, "bias_dropout_fusion":
+      true, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3, "unk_token_id": 0,
+      "hidden_dropout": 0.0, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+      "masked_softmax_fusion": true, "model_type": "bloom", "n_embed": 14336, "n_layer": 70,
+      "num_attention_heads": 112, "pretraining_tp": 4, "slow_but_exact": false, "seq_length": 2048,
+      "skip_bias_add": true, "skip_bias_add_qkv": false, "use_cache": false, "vocab_size": 250880})"),
+      "");
+  EXPECT_EQ(error_of(R"({"architectures": ["GPTNeoXForCausalLM"], "attention_probs_dropout_prob": 0,
+      "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu_fast", "hidden_dropout_prob": 0,
+      "hidden_size": 6144, "initializer_range": 0.02, "intermediate_size": 24576,
+      "layer_norm_eps": 1e-05, "max_position_embeddings": 2048, "model_type": "gpt_neox",
+      "num_attention_heads": 64, "num_hidden_layers": 44, "rotary_emb_base": 10000, "rotary_pct": 0.25,
+      "tie_word_embeddings": false, "torch_dtype": "float16", "use_cache": true, "vocab_size": 50432})"),
+            "");
+}
+
+// One character wrong, left out, or two swapped, in any key that is not there otherwise.
+TEST(Dialect, TypingMistakesAreRefused) {
+  for (const char* key : {"hidden_siz", "hiden_size", "hidden-size", "num_hidden_layer",
+                          "vocab_sise", "rope_tetha", "tie_word_embedding", "head_dims"}) {
+    EXPECT_NE(error_of(std::string(R"({"model_type": "llama", ")") + key + "\": 64}"), "") << key;
+  }
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "colour": "red"})"), "");
+  // The key that it resembles is there: then it is another key, and means nothing here.
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "hidden_size": 64, "hidden_siz": 3})"), "");
+}
+
+TEST(Dialect, UnknownModelTypesAreErrorsThatValidateSkips) {
+  const Result<JsonValue> root = parse_json(R"({"model_type": "gemma9"})", "m.json");
+  JsonReport report("m.json");
+  parse_transformer(root.value(), "inline", "", report);
+  ASSERT_FALSE(report.ok());
+  EXPECT_TRUE(report.error().unsupported);
+}
+
+TEST(Dialect, EveryShippedModelIsRead) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator("scenarios/models")) {
+    paths.push_back(entry.path().string());
+  }
+  std::ranges::sort(paths);
+  EXPECT_GE(paths.size(), 20u);
+  for (const std::string& path : paths) {
+    const Result<Transformer> model = read_transformer(path);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ(model.value().name, std::filesystem::path(path).stem().string());
+  }
+}
+
+// Names of the files say how many parameters there are.
+TEST(Dialect, ShippedModelsHaveTheirPublishedParameters) {
+  const struct {
+    const char* id;
+    std::int64_t parameters;
+  } rows[] = {{"gpt2-124m", 124'439'808},     {"gpt2-355m", 354'823'168},
+              {"gpt2-774m", 774'030'080},     {"gpt2-1.5b", 1'557'611'200},
+              {"llama2-7b", 6'738'415'616},   {"llama2-13b", 13'015'864'320},
+              {"llama2-70b", 68'976'648'192}, {"llama3-8b", 8'030'261'248},
+              {"llama3-70b", 70'553'706'496}, {"llama3.1-405b", 405'853'388'800},
+              {"llama3.2-1b", 1'235'814'400}, {"llama3.2-3b", 3'212'749'824},
+              {"mistral-7b", 7'241'732'096},  {"mixtral-8x7b", 46'702'792'704},
+              {"qwen2-0.5b", 494'032'768},    {"qwen2-1.5b", 1'543'714'304},
+              {"qwen2-7b", 7'615'616'512},    {"qwen2-72b", 72'706'203'648}};
+  for (const auto& row : rows) {
+    const Result<Transformer> model =
+        read_transformer(std::string("scenarios/models/") + row.id + ".json");
+    ASSERT_TRUE(model) << row.id;
+    EXPECT_EQ(total_parameters(model.value()), row.parameters) << row.id;
+  }
+}
+
+}  // namespace
+}  // namespace rehearse

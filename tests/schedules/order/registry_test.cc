@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of schedules: names and spellings, defaults, what a shape must satisfy, and what holds
+// for every row of it.
+#include "schedules/order/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <ostream>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "schedules/ir/text.h"
+#include "schedules/proof/validate.h"
+
+namespace rehearse {
+
+void PrintTo(const ScheduleInfo& info, std::ostream* out) {
+  *out << info.name;
+}
+
+namespace {
+
+std::string error_of(std::string_view name, const ScheduleShape& shape) {
+  const Result<Schedule> made = generate(name, shape);
+  return made ? "made" : made.error().message;
+}
+
+TEST(Registry, HasTheNamesOfTheInterface) {
+  const std::set<std::string_view> expected{"none",       "naive",
+                                            "gpipe",      "1f1b",
+                                            "eager_1f1b", "interleaved_1f1b",
+                                            "looped_bfs", "zb_h1",
+                                            "zb_h2",      "zb_v",
+                                            "v_half",     "v_min",
+                                            "dualpipe",   "dualpipev",
+                                            "chimera",    "interleaved_zb1p",
+                                            "1f1b_v",     "seq_1f1b",
+                                            "zb_1p",      "zb_2p",
+                                            "seq_zb_h1",  "auto"};
+  std::set<std::string_view> names;
+  for (const ScheduleInfo& info : schedule_table()) EXPECT_TRUE(names.insert(info.name).second);
+  EXPECT_EQ(names, expected);
+}
+
+TEST(Registry, TakesTheSpellingsOfTheLiterature) {
+  for (const auto& [spelling, name] :
+       std::map<std::string_view, std::string_view>{{"1F1B", "1f1b"},
+                                                    {"GPipe", "gpipe"},
+                                                    {"ZB-H1", "zb_h1"},
+                                                    {"ZB-H2", "zb_h2"},
+                                                    {"ZBV", "zb_v"},
+                                                    {"V-Half", "v_half"},
+                                                    {"DualPipeV", "dualpipev"},
+                                                    {"ZB-2p", "zb_2p"},
+                                                    {"Interleaved 1F1B", "interleaved_1f1b"},
+                                                    {"1F1B-V", "1f1b_v"},
+                                                    {"Seq1F1B", "seq_1f1b"},
+                                                    {"Seq1F1B-ZBH1", "seq_zb_h1"},
+                                                    {"Chimera", "chimera"}}) {
+    const ScheduleInfo* info = find_schedule(spelling);
+    ASSERT_NE(info, nullptr) << spelling;
+    EXPECT_EQ(info->name, name);
+  }
+  EXPECT_EQ(find_schedule(""), nullptr);
+  EXPECT_EQ(find_schedule("1f2b3"), nullptr);
+  // No spelling leads to two rows.
+  std::set<std::string_view> spellings;
+  for (const ScheduleInfo& info : schedule_table()) {
+    spellings.insert(info.name);
+    for (const std::string_view alias : info.aliases) {
+      if (alias.empty()) continue;
+      EXPECT_TRUE(spellings.insert(alias).second) << alias;
+    }
+  }
+}
+
+TEST(Registry, NamesTheNearestOrAllWhereANameIsUnknown) {
+  EXPECT_EQ(error_of("zb_h3", {.positions = 2, .microbatches = 2}),
+            "schedule: unknown schedule \"zb_h3\", the nearest known one is zb_h1");
+  EXPECT_TRUE(
+      error_of("xylophone", {.positions = 2, .microbatches = 2})
+          .starts_with("schedule: unknown schedule \"xylophone\", known are none, naive, gpipe, "));
+}
+
+TEST(Registry, SaysWhatAShapeMustBe) {
+  EXPECT_EQ(error_of("1f1b", {.positions = 0, .microbatches = 2}), "stages: 0 is less than 1");
+  EXPECT_EQ(error_of("1f1b", {.positions = 2, .microbatches = 0}),
+            "microbatches: 0 is less than 1");
+  EXPECT_EQ(error_of("none", {.positions = 2, .microbatches = 2}),
+            "stages: \"none\" has one stage, not 2");
+  EXPECT_EQ(error_of("1f1b", {.positions = 2, .microbatches = 2, .chunks = 2}),
+            "chunks: 1f1b has 1, not 2");
+  EXPECT_EQ(error_of("zb_v", {.positions = 2, .microbatches = 4, .chunks = 3}),
+            "chunks: zb_v has 2, not 3");
+  EXPECT_EQ(error_of("dualpipe", {.positions = 3, .microbatches = 8}),
+            "stages: dualpipe needs an even number, not 3");
+  EXPECT_EQ(error_of("dualpipe", {.positions = 4, .microbatches = 9}),
+            "microbatches: dualpipe needs an even number, not 9");
+  EXPECT_EQ(error_of("dualpipev", {.positions = 4, .microbatches = 7}),
+            "microbatches: dualpipev needs at least 2 per position (8), not 7");
+  EXPECT_EQ(error_of("chimera", {.positions = 4, .microbatches = 6}),
+            "microbatches: chimera needs a multiple of the 4 positions, not 6");
+  EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 8, .group_size = 3}),
+            "group_size: 3 is not between 4 (positions) and 8 (micro-batches)");
+  EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 10, .group_size = 4}),
+            "group_size: 4 leaves a last group of 2 micro-batches, fewer than 4 positions");
+  EXPECT_EQ(error_of("interleaved_1f1b", {.positions = 4, .microbatches = 8, .extra_warmup = -1}),
+            "extra_warmup: -1 is less than 0");
+  EXPECT_EQ(error_of("seq_1f1b", {.positions = 4, .microbatches = 8, .slices = 300}),
+            "slices: 300 is not between 1 and 127");
+  EXPECT_EQ(error_of("zb_1p", {.positions = 4, .microbatches = 8, .memory_limit = -1}),
+            "memory_limit: it must be a number above 0");
+}
+
+// The smallest N >= p whose last group is whole or holds p micro-batches at least; m where m < p.
+TEST(Registry, ChoosesTheGroupSizeOfInterleavedOrders) {
+  EXPECT_EQ(default_group_size(4, 8), 4);
+  EXPECT_EQ(default_group_size(4, 10), 5);  // as torch: m / max(1, m div p)
+  EXPECT_EQ(default_group_size(4, 9), 5);   // 5 and then 4
+  EXPECT_EQ(default_group_size(4, 7), 7);
+  EXPECT_EQ(default_group_size(4, 3), 3);
+  EXPECT_EQ(default_group_size(1, 1), 1);
+}
+
+TEST(Registry, RunsMicrobatchesOneAfterAnotherOnOnePosition) {
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (info.sliced) continue;
+    const Result<Schedule> made =
+        generate(info.name, {.positions = 1, .microbatches = 2, .chunks = 1});
+    ASSERT_TRUE(made) << info.name << ": " << made.error().message;
+    const std::string text = row_to_text(made.value(), {0});
+    const std::string back = info.splits_backward ? "0I0 0W0 " : "0B0 ";
+    const std::string expected =
+        info.chunks == ChunkRule::V
+            ? (info.splits_backward ? "0F0 1F0 1I0 1W0 0I0 0W0 " : "0F0 1F0 1B0 0B0 ")
+            : "0F0 " + back;
+    EXPECT_TRUE(text.starts_with(expected)) << info.name << ": " << text;
+  }
+}
+
+class EverySchedule
+    : public testing::TestWithParam<std::tuple<ScheduleInfo, std::int32_t, std::int32_t>> {};
+
+// Sound by the validator's rules (every F, B or I and W once, in order, no deadlock), the same
+// twice.
+TEST_P(EverySchedule, IsSoundAndTheSameTwice) {
+  const auto& [info, p, m] = GetParam();
+  const ScheduleShape shape{.positions = p, .microbatches = m};
+  const Result<ScheduleShape> full = resolve_shape(info, shape);
+  if (!full) return;  // the schedule has no such shape
+  const Result<Schedule> made = generate(info.name, shape);
+  ASSERT_TRUE(made) << made.error().message;
+  const Validation validation = validate(made.value());
+  for (const Violation& violation : validation.violations) {
+    ADD_FAILURE() << violation.rule << ": " << violation.message;
+  }
+  EXPECT_EQ(made.value().microbatches, m);
+  EXPECT_EQ(made.value().num_rows(), p);
+  EXPECT_EQ(content_hash(made.value()), content_hash(generate(info.name, shape).value()));
+}
+
+std::string test_name(const testing::TestParamInfo<EverySchedule::ParamType>& test) {
+  const auto& [info, p, m] = test.param;
+  return std::string(info.name) + "_p" + std::to_string(p) + "_m" + std::to_string(m);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, EverySchedule,
+                         testing::Combine(testing::ValuesIn(schedule_table().begin(),
+                                                            schedule_table().end()),
+                                          testing::Values(1, 2, 3, 4, 6, 8),
+                                          testing::Values(1, 2, 3, 4, 5, 8, 11, 16, 24)),
+                         test_name);
+
+// Chunks, groups, more warm-up and slices beyond the defaults.
+TEST(Registry, MakesSoundOrdersOfAllParameters) {
+  for (const std::int32_t p : {2, 3, 4, 8}) {
+    for (const std::int32_t m : {1, 2, 3, 5, 8, 13, 16}) {
+      for (const std::int32_t chunks : {1, 2, 3, 5}) {
+        for (const std::int32_t extra : {0, 1, 3}) {
+          for (std::int32_t n = 0; n <= m; ++n) {
+            const ScheduleShape shape{.positions = p,
+                                      .microbatches = m,
+                                      .chunks = chunks,
+                                      .group_size = n,
+                                      .extra_warmup = extra};
+            for (const std::string_view name : {"interleaved_1f1b", "interleaved_zb1p"}) {
+              const Result<Schedule> made = generate(name, shape);
+              if (!made) continue;  // an N that the order does not take
+              const Validation validation = validate(made.value());
+              ASSERT_TRUE(validation.sound())
+                  << made.value().name << ": " << validation.violations.front().message;
+            }
+          }
+        }
+      }
+      for (const std::int32_t slices : {1, 2, 4, 7}) {
+        for (const std::string_view name : {"seq_1f1b", "seq_zb_h1"}) {
+          const Result<Schedule> made =
+              generate(name, {.positions = p, .microbatches = m, .slices = slices});
+          ASSERT_TRUE(made);
+          const Validation validation = validate(made.value());
+          ASSERT_TRUE(validation.sound())
+              << made.value().name << ": " << validation.violations.front().message;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rehearse

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan table of docs/scenario.md, row by row: defaults, values, what follows from what.
+#include "schedules/scenario/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/scenario.h"
+#include "schedules/scenario/stage_layers.h"
+
+namespace rehearse {
+namespace {
+
+const char* const kTiny =
+    R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 12, "n_head": 8, "n_positions": 1024, "vocab_size": 50257})";
+
+std::string scenario_text(const std::string& plan, const std::string& gpus,
+                          const std::string& model) {
+  return R"({"model": )" + model + R"(, "cluster": "dgx-a100-80gb")" +
+         (gpus.empty() ? "" : R"(, "gpus": )" + gpus) + R"(, "plan": {)" + plan + "}}";
+}
+
+Scenario read(const std::string& plan, const std::string& gpus = "",
+              const std::string& model = kTiny, const ScenarioOptions& options = {}) {
+  Result<Scenario> scenario =
+      parse_scenario(scenario_text(plan, gpus, model), "x.json", 1, options);
+  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
+  return scenario ? std::move(scenario).value() : Scenario{};
+}
+
+Plan plan(const std::string& text, const std::string& gpus = "") {
+  return read(text, gpus).plan;
+}
+
+std::string error_of(const std::string& text, const std::string& gpus = "") {
+  const Result<Scenario> scenario =
+      parse_scenario(scenario_text(text, gpus, kTiny), "x.json", 1, {});
+  return scenario ? "" : scenario.error().message;
+}
+
+TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
+  const Plan p = plan("");
+  EXPECT_EQ(p.tensor_parallel, 1);
+  EXPECT_EQ(p.pipeline_parallel, 1);
+  EXPECT_EQ(p.data_parallel, 8);  // gpus: one node; data_parallel: what remains
+  EXPECT_EQ(p.expert_tensor_parallel, 1);
+  EXPECT_FALSE(p.sequence_parallel);
+  EXPECT_EQ(p.zero_stage, 0);
+  EXPECT_EQ(p.schedule, "none");
+  EXPECT_EQ(p.virtual_stages, 1);
+  EXPECT_EQ(p.stage_layers, std::vector<std::int32_t>{12});
+  EXPECT_TRUE(p.micro_batch_auto);
+  EXPECT_EQ(p.global_batch, 8);        // d x p
+  EXPECT_EQ(p.sequence_length, 1024);  // the model's positions
+  EXPECT_EQ(p.recompute, RecomputeMode::None);
+  EXPECT_EQ(p.precision.name, "bf16");
+  EXPECT_TRUE(p.flash_attention);
+  EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash2);
+  EXPECT_EQ(p.dropout, 0);
+  EXPECT_EQ(p.padded_vocabulary, 50304);  // 393 x 128
+  EXPECT_EQ(p.offload, OffloadMode::None);
+  EXPECT_EQ(p.rank_order,
+            (std::vector{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data, Axis::Pipeline}));
+  EXPECT_FALSE(p.overlap_gradient_reduce);
+  EXPECT_FALSE(p.overlap_parameter_gather);
+  EXPECT_EQ(p.overlap_tensor_parallel, TensorOverlap::Plain);
+  EXPECT_EQ(p.bucket_bytes, 0);
+  EXPECT_EQ(p.prefetch, 1);
+  EXPECT_EQ(p.runtime, Runtime::Megatron);
+}
+
+TEST(PlanSizes, RemainForDataParallel) {
+  EXPECT_EQ(plan(R"("tensor_parallel": 2, "pipeline_parallel": 2)", "32").data_parallel, 8);
+  const Scenario given = read(R"("tensor_parallel": 2, "data_parallel": 3)");
+  EXPECT_EQ(given.gpus, 6);  // the product of the sizes
+}
+
+TEST(PlanSizes, TensorParallelMayReplicateKeyValueHeads) {
+  const std::string model =
+      R"({"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 2})";
+  EXPECT_EQ(read(R"("tensor_parallel": 8)", "8", model).plan.tensor_parallel, 8);
+  EXPECT_EQ(read(R"("tensor_parallel": 2)", "8", model).plan.tensor_parallel, 2);
+}
+
+TEST(PlanSchedule, FollowsFromTheSizesWhereItIsLeftOut) {
+  EXPECT_EQ(plan(R"("pipeline_parallel": 4)").schedule, "1f1b");
+  EXPECT_EQ(plan(R"("pipeline_parallel": 4, "virtual_stages": 3)").schedule, "interleaved_1f1b");
+  EXPECT_EQ(plan(R"("pipeline_parallel": 1)").schedule, "none");
+}
+
+TEST(PlanSchedule, IsKnownInTheLiteraturesSpelling) {
+  const struct {
+    const char* written;
+    const char* name;
+  } rows[] = {{"1F1B", "1f1b"},
+              {"GPipe", "gpipe"},
+              {"ZB-H1", "zb_h1"},
+              {"Interleaved 1F1B", "interleaved_1f1b"},
+              {"ZB-V", "zb_v"},
+              {"DualPipeV", "dualpipev"},
+              {"Looped BFS", "looped_bfs"}};
+  for (const auto& row : rows) {
+    const Plan p =
+        plan(R"("pipeline_parallel": 4, "micro_batch": 1, "global_batch": 32, "schedule": ")" +
+             std::string(row.written) + '"');
+    EXPECT_EQ(p.schedule, row.name);
+  }
+}
+
+TEST(PlanSchedule, ChunksAreTheSchedulesOwn) {
+  const auto v = [](const char* name, const char* more = "") {
+    return plan(R"("pipeline_parallel": 4, "micro_batch": 1, "global_batch": 32, "schedule": ")" +
+                std::string(name) + '"' + more);
+  };
+  EXPECT_EQ(v("interleaved_1f1b").virtual_stages, 2);
+  EXPECT_EQ(v("interleaved_1f1b", R"(, "virtual_stages": 1)").virtual_stages, 1);
+  EXPECT_EQ(v("looped_bfs", R"(, "virtual_stages": 3)").virtual_stages, 3);
+  EXPECT_EQ(v("zb_v").virtual_stages, 2);
+  EXPECT_EQ(v("zb_v", R"(, "virtual_stages": 2)").stage_layers.size(), 8u);
+  EXPECT_EQ(v("1f1b", R"(, "virtual_stages": 1)").virtual_stages, 1);
+  EXPECT_EQ(v("dualpipe").stage_layers.size(), 4u);
+  EXPECT_EQ(v("chimera").stage_layers.size(), 4u);
+  // One position runs its micro-batches one after another, whatever the name.
+  EXPECT_EQ(plan(R"("schedule": "interleaved_1f1b")").virtual_stages, 1);
+  EXPECT_EQ(plan(R"("schedule": "dualpipe", "micro_batch": 1, "global_batch": 8)").schedule,
+            "dualpipe");
+}
+
+// 8 chunks of 12 layers: 14 slots, 6 chunks of 2 and 2 of 1; the embedding takes one of the first
+// chunk's and the head one of the last's.
+TEST(PlanLayers, UnevenSharesCountEmbeddingAndHead) {
+  EXPECT_EQ(default_stage_layers(12, 8), (std::vector{1, 2, 2, 2, 2, 2, 1, 0}));
+  EXPECT_EQ(default_stage_layers(12, 4), (std::vector{3, 3, 3, 3}));
+  EXPECT_EQ(default_stage_layers(6, 8), (std::vector{0, 1, 1, 1, 1, 1, 1, 0}));
+  for (std::int32_t layers = 1; layers <= 40; ++layers) {
+    for (std::int32_t chunks = 1; chunks <= layers + 2; ++chunks) {
+      const std::vector<std::int32_t> shares = default_stage_layers(layers, chunks);
+      EXPECT_EQ(shares.size(), static_cast<std::size_t>(chunks));
+      EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), 0), layers);
+      EXPECT_GE(*std::ranges::min_element(shares), 0);
+    }
+  }
+}
+
+TEST(PlanLayers, LayoutsAreReadInMegatronsWords) {
+  const auto layout = [](const char* text) {
+    const Result<std::vector<std::int32_t>> layers = parse_layout(text);
+    return layers ? layers.value() : std::vector<std::int32_t>{-1};
+  };
+  EXPECT_EQ(layout("Ett|tt|ttL"), (std::vector{2, 2, 2}));
+  EXPECT_EQ(layout("E|(t)*10|(tt|)*2,L"), (std::vector{0, 10, 2, 2, 0}));
+  EXPECT_EQ(layout("Et*3|(tt|)*3L"), (std::vector{3, 2, 2, 2, 0}));
+  EXPECT_EQ(layout("E((t|)*2 t|)*2 L"), (std::vector{1, 1, 1, 1, 1, 1, 0}));
+  for (const char* bad : {"", "tt|L", "E|t", "E|t)L", "E(t|L", "E|t*L", "E|t*0L", "EtE|L", "EL|tL",
+                          "E(((((((((((t)))))))))))L", "E(t)*99999999L", "E|mL"}) {
+    EXPECT_EQ(layout(bad), std::vector{-1}) << bad;
+  }
+}
+
+TEST(PlanLayers, AreTakenFromListsAndLayouts) {
+  EXPECT_EQ(plan(R"("pipeline_parallel": 2, "stage_layers": [5, 7])").stage_layers,
+            (std::vector{5, 7}));
+  EXPECT_EQ(plan(R"("pipeline_parallel": 4, "stage_layers": "E|(t)*6|(t)*6|L")").stage_layers,
+            (std::vector{0, 6, 6, 0}));
+}
+
+// N: the smallest N >= p for which the last group is whole or holds p (m < p: m).
+TEST(PlanGroups, OfInterleavedOrdersHaveNoSmallRest) {
+  const auto group = [](int p, int m, const char* more = "") {
+    return plan(R"("schedule": "interleaved_1f1b", "pipeline_parallel": )" + std::to_string(p) +
+                R"(, "data_parallel": 1, "micro_batch": 1, "global_batch": )" + std::to_string(m) +
+                more)
+        .microbatch_group_size;
+  };
+  EXPECT_EQ(group(4, 8), 4);
+  EXPECT_EQ(group(4, 9), 5);  // 9 mod 4 = 1 < 4; 9 mod 5 = 4
+  EXPECT_EQ(group(4, 2), 2);
+  EXPECT_EQ(group(2, 5), 3);  // 5 mod 2 = 1; 5 mod 3 = 2
+  EXPECT_EQ(group(4, 8, R"(, "microbatch_group_size": 8)"), 8);
+  EXPECT_EQ(plan(R"("pipeline_parallel": 4)").microbatch_group_size, 0);
+}
+
+TEST(PlanBatches, MicroBatchIsGivenOrChosenLater) {
+  const Plan given = plan(R"("data_parallel": 4, "micro_batch": 3)");
+  EXPECT_FALSE(given.micro_batch_auto);
+  EXPECT_EQ(given.global_batch, 12);
+  EXPECT_EQ(given.microbatches(), 1);
+  const Plan open = plan(R"("data_parallel": 4, "micro_batch": "auto", "global_batch": 48)");
+  EXPECT_TRUE(open.micro_batch_auto);
+  EXPECT_EQ(micro_batch_candidates(open), (std::vector{1, 2, 3, 4, 6, 12}));
+  const Plan chosen = choose_micro_batch(open, 3).value();
+  EXPECT_FALSE(chosen.micro_batch_auto);
+  EXPECT_EQ(chosen.microbatches(), 4);
+}
+
+TEST(PlanBatches, AChoiceIsCheckedLikeAGivenValue) {
+  const Plan open = plan(R"("pipeline_parallel": 4, "data_parallel": 1, "schedule": "dualpipe",
+                            "global_batch": 16)");
+  EXPECT_TRUE(choose_micro_batch(open, 2));   // m = 8 = 2 p
+  EXPECT_FALSE(choose_micro_batch(open, 4));  // m = 4
+  const Plan interleaved = plan(R"("pipeline_parallel": 4, "data_parallel": 1, "virtual_stages": 2,
+                                   "global_batch": 18)");
+  EXPECT_EQ(choose_micro_batch(interleaved, 2).value().microbatch_group_size, 5);  // m = 9
+}
+
+// One row per spelling: parameters + gradients + optimizer, and the type of the products.
+TEST(PlanPrecision, IsBytesPerParameterAndAType) {
+  const struct {
+    const char* text;
+    std::int32_t parameters, gradients, optimizer;
+    ComputeType compute;
+  } rows[] = {
+      {R"("precision": "fp32")", 4, 4, 8, ComputeType::Fp32},
+      {R"("precision": "fp16")", 2, 2, 12, ComputeType::Fp16},
+      {R"("precision": "bf16")", 2, 4, 12, ComputeType::Bf16},
+      {R"("precision": "fp8")", 2, 4, 12, ComputeType::Fp8},
+      {R"("precision": "bf16", "zero_stage": 3)", 4, 4, 8, ComputeType::Bf16},
+      {R"("precision": "fp8", "zero_stage": 3)", 4, 4, 8, ComputeType::Fp8},
+      {R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})", 2, 2, 12,
+       ComputeType::Bf16},
+      {R"("precision": {"compute": "fp16"})", 2, 4, 12, ComputeType::Fp16},
+      {R"("precision": {"parameters": 2, "gradients": 4, "optimizer": 12}, "zero_stage": 3)", 2, 4,
+       12, ComputeType::Bf16}};
+  for (const auto& row : rows) {
+    const Precision precision = plan(row.text).precision;
+    EXPECT_EQ(precision.parameters, row.parameters) << row.text;
+    EXPECT_EQ(precision.gradients, row.gradients) << row.text;
+    EXPECT_EQ(precision.optimizer, row.optimizer) << row.text;
+    EXPECT_EQ(precision.compute, row.compute) << row.text;
+  }
+}
+
+TEST(PlanAttention, SwitchAndKernelAgree) {
+  EXPECT_EQ(plan(R"("flash_attention": false)").attention_kernel, AttentionKernel::Unfused);
+  EXPECT_FALSE(plan(R"("attention_kernel": "unfused")").flash_attention);
+  EXPECT_EQ(plan(R"("attention_kernel": "flash3")").attention_kernel, AttentionKernel::Flash3);
+  EXPECT_NE(error_of(R"("flash_attention": false, "attention_kernel": "flash2")"), "");
+}
+
+TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
+  const std::string silent = kTiny;
+  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
+  EXPECT_EQ(read(R"("flash_attention": false)", "", silent).plan.dropout, 0.1);
+  EXPECT_EQ(read("", "", silent).plan.dropout, 0);
+  EXPECT_EQ(read("", "", says).plan.dropout, 0.2);
+  EXPECT_EQ(read(R"("dropout": 0.3)", "", says).plan.dropout, 0.3);
+  EXPECT_EQ(read(R"("dropout": 0, "flash_attention": false)", "", says).plan.dropout, 0);
+}
+
+TEST(PlanDropout, OfRehearseIsNoneAndSaysSo) {
+  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
+  const Scenario asked = read("", "", says, {.runtime = Runtime::Rehearse});
+  EXPECT_EQ(asked.plan.dropout, 0);
+  ASSERT_EQ(asked.warnings.size(), 1u);
+  EXPECT_NE(asked.warnings[0].find("0.2"), std::string::npos);
+  EXPECT_TRUE(read("", "", kTiny, {.runtime = Runtime::Rehearse}).warnings.empty());
+  EXPECT_TRUE(read(R"("flash_attention": false)", "", kTiny, {.runtime = Runtime::Rehearse})
+                  .warnings.empty());
+}
+
+TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {
+  EXPECT_EQ(plan(R"("zero_stage": 3)").runtime, Runtime::Fsdp);
+  EXPECT_EQ(read(R"("zero_stage": 3)", "", kTiny, {.runtime = Runtime::Rehearse}).plan.runtime,
+            Runtime::Rehearse);
+  EXPECT_EQ(
+      read(R"("runtime": "megatron")", "", kTiny, {.runtime = Runtime::Rehearse}).plan.runtime,
+      Runtime::Megatron);
+}
+
+// V = 50257: a multiple of 128 t for Megatron, of t for FSDP and our own runtime.
+TEST(PlanVocabulary, IsPaddedAsTheRuntimeDoes) {
+  EXPECT_EQ(plan(R"("tensor_parallel": 8)").padded_vocabulary, 51200);
+  EXPECT_EQ(plan(R"("tensor_parallel": 8, "zero_stage": 3)").padded_vocabulary, 50264);
+  EXPECT_EQ(plan(R"("runtime": "rehearse")").padded_vocabulary, 50257);
+  EXPECT_EQ(plan(R"("tensor_parallel": 2, "pad_vocabulary_to": 1000)").padded_vocabulary, 52000);
+}
+
+TEST(PlanOverlap, HasDefaultsMemberByMember) {
+  const Plan some = plan(R"("overlap": {"gradient_reduce": true})");
+  EXPECT_TRUE(some.overlap_gradient_reduce);
+  EXPECT_FALSE(some.overlap_parameter_gather);
+  EXPECT_EQ(some.overlap_tensor_parallel, TensorOverlap::Plain);
+  const Plan sharded =
+      plan(R"("zero_stage": 3, "overlap": {"parameter_gather": false, "tensor_parallel": false})");
+  EXPECT_TRUE(sharded.overlap_gradient_reduce);
+  EXPECT_FALSE(sharded.overlap_parameter_gather);
+  EXPECT_EQ(sharded.overlap_tensor_parallel, TensorOverlap::None);
+  EXPECT_EQ(plan(R"("overlap": {"tensor_parallel": true})").overlap_tensor_parallel,
+            TensorOverlap::Chunked);
+}
+
+// max(40 M, 1 M x d) gradients of 4 bytes where they overlap; one bucket where they do not.
+TEST(PlanBuckets, AreMegatrons) {
+  EXPECT_EQ(plan(R"("overlap": {"gradient_reduce": true})").bucket_bytes, 160'000'000);
+  EXPECT_EQ(plan(R"("overlap": {"gradient_reduce": true})", "64").bucket_bytes, 256'000'000);
+  EXPECT_EQ(plan(R"("overlap": {"gradient_reduce": true}, "precision": "fp16")").bucket_bytes,
+            80'000'000);
+  EXPECT_EQ(plan(R"("bucket_bytes": 1000)").bucket_bytes, 1000);
+  EXPECT_EQ(plan("").bucket_bytes, 0);
+}
+
+TEST(PlanRankOrder, MayLeaveOutAxesOfOneRank) {
+  EXPECT_EQ(plan(R"("rank_order": "pp-dp")").rank_order,
+            (std::vector{Axis::Pipeline, Axis::Data, Axis::Tensor, Axis::Context, Axis::Expert}));
+  EXPECT_EQ(plan(R"("rank_order": "tp-cp-ep-pp-dp")").rank_order.back(), Axis::Data);
+  EXPECT_NE(error_of(R"("rank_order": "")"), "");
+}
+
+TEST(PlanExperts, ParallelExpertsAreRefusedAsUnsupported) {
+  const std::string text =
+      scenario_text(R"("expert_parallel": 2)", "8", R"({"model_type": "mixtral"})");
+  const Result<Scenario> scenario = parse_scenario(text, "x.json", 1, {});
+  ASSERT_FALSE(scenario);
+  EXPECT_TRUE(scenario.error().unsupported);
+  const Result<Scenario> wrong =
+      parse_scenario(scenario_text(R"("expert_parallel": 3)", "8", R"({"model_type": "mixtral"})"),
+                     "x.json", 1, {});
+  ASSERT_FALSE(wrong);
+  EXPECT_FALSE(wrong.error().unsupported);  // 3 does not divide: wrong in every version
+}
+
+TEST(PlanNull, MeansLeftOut) {
+  const Plan nulls = plan(R"("tensor_parallel": null, "schedule": null, "stage_layers": null,
+      "micro_batch": null, "precision": null, "overlap": null, "rank_order": null, "memory_limit": null)");
+  EXPECT_EQ(nulls, plan(""));
+}
+
+// What plan_json writes is read back as the same plan.
+TEST(PlanJson, ReadsBackAsTheSamePlan) {
+  for (
+      const char* text :
+      {"", R"("micro_batch": 2)",
+       R"("pipeline_parallel": 4, "virtual_stages": 3, "micro_batch": 1, "global_batch": 16)",
+       R"("pipeline_parallel": 2, "schedule": "zb_v", "micro_batch": 1, "global_batch": 16)",
+       R"("zero_stage": 3, "prefetch": 2)",
+       R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})",
+       R"("tensor_parallel": 2, "sequence_parallel": true, "overlap": {"tensor_parallel": true}, "rank_order": "dp-tp")",
+       R"("pipeline_parallel": 2, "schedule": "seq_1f1b", "micro_batch": 1, "global_batch": 8, "dropout": 0.25)"}) {
+    const Plan first = plan(text, "8");
+    for (const int indent : {0, 2}) {
+      const std::string json = plan_json(first, indent);
+      const Plan second = plan(json.substr(1, json.size() - 2), "8");
+      EXPECT_EQ(first, second) << json;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rehearse

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a scenario's keys: all of the schema are in a column, what a column says is so, and
+// what is named but not built yet is refused by a line that says so.
+#include "schedules/scenario/plan_use.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "schedules/scenario/scenario.h"
+#include "schedules/scenario/scenario_keys.h"
+
+namespace rehearse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json scenario() {
+  return {{"model", "tiny-gpt"}, {"cluster", "dgx-a100-80gb"}, {"gpus", 1}};
+}
+Result<Scenario> read(const Json& json, std::optional<Runtime> runtime = Runtime::Rehearse) {
+  return parse_scenario(json.dump(), "s.json", 1, {.runtime = runtime});
+}
+// "plan.overlap.x" as a pointer of the document
+Json with(const std::string& path, const Json& value) {
+  Json json = scenario();
+  std::string pointer = "/" + path;
+  for (char& c : pointer) c = c == '.' ? '/' : c;
+  json[Json::json_pointer(pointer)] = value;
+  return json;
+}
+
+// The schema files are another way to the keys than the loader's tables.
+void walk(const Json& schema, const std::string& path, std::vector<std::string>& keys) {
+  if (!schema.contains("properties")) return;
+  for (const auto& [key, rule] : schema["properties"].items()) {
+    const std::string at = path.empty() ? key : path + "." + key;
+    keys.push_back(at);
+    walk(rule.contains("anyOf") ? rule["anyOf"][0] : rule, at, keys);
+  }
+}
+
+TEST(PlanUse, EveryKeyOfTheSchemaIsInAColumn) {
+  std::ifstream in("scenarios/schema/scenario.json");
+  std::vector<std::string> keys;
+  walk(Json::parse(in), "", keys);
+  EXPECT_GE(keys.size(), 50u);
+  for (const std::string& key : keys) {
+    if (key == "plan" || key == "train" || key == "plan.overlap") continue;  // their members are
+    EXPECT_NE(find_plan_key(key), nullptr) << key;
+  }
+}
+
+TEST(PlanUse, WhatIsNotPerformedIsNamedAndWhatIsDoneOtherwiseIsSaid) {
+  int tried = 0;
+  for (const PlanKey& row : plan_keys()) {
+    if (row.runs.empty()) continue;
+    const std::string key(row.keys);
+    const auto beyond = read(with(key, Json::parse(row.example)));
+    ASSERT_TRUE(beyond) << beyond.error().message;
+    const auto within = read(with(key, Json::parse(row.runs.substr(row.runs.rfind("| ") + 2))));
+    ASSERT_TRUE(within) << within.error().message;
+    if (row.use == KeyUse::Priced) {
+      ASSERT_EQ(beyond.value().unperformed.size(), 1u) << key;
+      EXPECT_EQ(beyond.value().unperformed[0].key, key);
+      EXPECT_EQ(beyond.value().notes().size(), 1u);
+      EXPECT_TRUE(within.value().unperformed.empty()) << key;
+    } else {
+      ASSERT_EQ(beyond.value().run_notes.size(), 1u) << key;
+      EXPECT_TRUE(beyond.value().run_notes[0].starts_with(key + " "));
+      EXPECT_TRUE(within.value().run_notes.empty()) << key;
+    }
+    ++tried;
+  }
+  EXPECT_GE(tried, 4);
+}
+
+TEST(PlanUse, DropoutIsSaidOnceWithTheKeysThatAskForIt) {
+  Json json = scenario();
+  json["model"] = {
+      {"model_type", "gpt2"}, {"attn_pdrop", 0.1}, {"embd_pdrop", 0.2}, {"resid_pdrop", 0.0}};
+  const auto model = read(json);
+  ASSERT_EQ(model.value().warnings.size(), 1u);
+  EXPECT_EQ(model.value().warnings[0],
+            "dropout of the model file (attn_pdrop 0.1, embd_pdrop 0.2) is left out: runtime "
+            "rehearse trains without");
+  json["plan"]["dropout"] = 0;  // the plan wins
+  EXPECT_TRUE(read(json).value().warnings.empty());
+  json["plan"]["dropout"] = 0.3;
+  EXPECT_EQ(read(json).value().warnings[0],
+            "dropout 0.3 of the plan is left out: runtime rehearse trains without");
+}
+
+void expect_later(const std::string& key, const Json& value) {
+  const auto refused = read(with(key, value), std::nullopt);
+  ASSERT_FALSE(refused) << key;
+  EXPECT_TRUE(refused.error().unsupported) << refused.error().message;  // `validate` skips it
+  EXPECT_NE(refused.error().message.find("not built yet"), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find(key), std::string::npos) << refused.error().message;
+}
+
+void walk_later(const KeyTable& table, const std::string& path, int& tried) {
+  for (const std::string_view key : table.later) {
+    EXPECT_EQ(find_key(table, key), nullptr) << key;
+    expect_later(join_key(path, key), 1);
+    ++tried;
+  }
+  for (const KeySpec& spec : table.keys) {
+    for (const std::string_view word : spec.later) {
+      expect_later(join_key(path, spec.name), word);
+      if (spec.searchable && spec.name != "schedule") {
+        expect_later(join_key(path, spec.name), Json::array({word}));
+      }
+      ++tried;
+    }
+    if (spec.members != nullptr) walk_later(*spec.members, join_key(path, spec.name), tried);
+  }
+}
+
+TEST(PlanUse, WhatIsNotBuiltYetSaysSo) {
+  int tried = 0;
+  walk_later(scenario_key_table(), "", tried);
+  EXPECT_GE(tried, 70);
+  expect_later("plan.stage_layers", "E|(t)*4|(t)*4|mL");
+}
+
+// The names of the second part of the interface, one by one: each is performed, priced or refused.
+TEST(PlanUse, EveryNameOfVersion02IsKnown) {
+  for (const char* key : {"overlap.pipeline",
+                          "gradient_accumulation",
+                          "cross_entropy",
+                          "eager_kernels",
+                          "gated_mlp",
+                          "sequence_gather",
+                          "gradient_reduction",
+                          "transfer_scatter_gather",
+                          "fp8_communication",
+                          "deterministic",
+                          "context_parallel_balance",
+                          "synchronous_launch",
+                          "compiled",
+                          "cuda_graphs",
+                          "checkpoint_early_stop",
+                          "expert_dispatch",
+                          "expert_routing",
+                          "expert_capacity",
+                          "overlap.expert_parallel",
+                          "recompute_layers",
+                          "context_parallel_algorithm",
+                          "shard_group",
+                          "secondary_shard_group",
+                          "transfers",
+                          "offload_to",
+                          "overlap.tensor_parallel_chunks",
+                          "tensor_parallel_2d",
+                          "quantized_gather",
+                          "optimizer",
+                          "document_length",
+                          "chimera_scaling",
+                          "padding",
+                          "tensor_model_parallel_size",
+                          "num_layers_per_virtual_pipeline_stage"}) {
+    expect_later(std::string("plan.") + key, 1);
+  }
+  for (const char* key :
+       {"domain_gpus", "adapter", "trainable", "freeze", "variation", "train.router_auxiliary_loss",
+        "train.router_z_loss", "train.router_bias_rate", "train.loss_scale"}) {
+    expect_later(key, 1);
+  }
+}
+
+// UPDATE_GOLDEN=1 rewrites both lists.
+TEST(PlanUse, TheTablesOfTheDocsAreTheCodes) {
+  const std::string path = "docs/scenario.md";
+  std::ifstream in(path);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const struct {
+    const char *begin, *end;
+    std::string wanted;
+  } lists[] = {
+      {"<!-- table of keys -->\n", "<!-- end of the table -->\n", plan_keys_text()},
+      {"<!-- keys that are not built yet -->\n", "<!-- end of the list -->\n", later_keys_text()}};
+  for (const auto& list : lists) {
+    const std::size_t from = text.find(list.begin), to = text.find(list.end);
+    ASSERT_NE(from, std::string::npos);
+    ASSERT_NE(to, std::string::npos);
+    const std::size_t first = from + std::string(list.begin).size();
+    if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+      text.replace(first, to - first, list.wanted);
+    } else {
+      EXPECT_EQ(text.substr(first, to - first), list.wanted);
+    }
+  }
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+}
+
+}  // namespace
+}  // namespace rehearse

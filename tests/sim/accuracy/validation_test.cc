@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading measured cases, scoring them, and saying what is wrong with a file.
+#include "sim/accuracy/validation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+namespace rehearse::sim {
+namespace {
+
+ValidationCase step_case(double predicted, double measured) {
+  ValidationCase entry{.id = "x"};
+  entry.figures.push_back(
+      {.key = "step_time_s", .measured = measured, .predicted = predicted, .tolerance = {}});
+  return entry;
+}
+
+FileScore score_of(const std::vector<ValidationCase>& cases) {
+  std::vector<const ValidationCase*> pointers;
+  for (const ValidationCase& entry : cases) pointers.push_back(&entry);
+  return score(pointers);
+}
+
+// Errors +10 %, -20 %, +40 %: mean |error| 23.3 %, bias +10 %, max 40 %.
+TEST(Score, ErrorsArePredictedOverMeasuredMinusOne) {
+  const FileScore result = score_of({step_case(1.1, 1), step_case(0.8, 1), step_case(2.8, 2)});
+  ASSERT_TRUE(result.step_time.has_value());
+  EXPECT_NEAR(result.step_time->mean_abs_error, 0.7 / 3, 1e-12);
+  EXPECT_NEAR(result.step_time->bias, 0.1, 1e-12);
+  EXPECT_NEAR(result.step_time->max_abs_error, 0.4, 1e-12);
+  EXPECT_FALSE(result.memory.has_value());
+}
+
+TEST(Score, RatiosAreComparedByTheirDifference) {
+  Figure bubble{.key = "bubble_ratio", .measured = 0.01, .predicted = 0.02};
+  EXPECT_NEAR(*error_of(bubble), 0.01, 1e-12);
+  Figure step{.key = "step_time_s", .measured = 0.01, .predicted = 0.02};
+  EXPECT_NEAR(*error_of(step), 1.0, 1e-12);
+}
+
+TEST(Score, WhatIsMissingOnOneSideIsNotScored) {
+  EXPECT_FALSE(error_of({.key = "step_time_s", .measured = 1.0}).has_value());
+  EXPECT_FALSE(error_of({.key = "step_time_s", .predicted = 1.0}).has_value());
+  ValidationCase skipped = step_case(1, 1);
+  skipped.skipped = "not in this version";
+  const FileScore result = score_of({skipped, step_case(1.5, 1)});
+  EXPECT_EQ(result.cases, 2);
+  EXPECT_EQ(result.skipped, 1);
+  EXPECT_EQ(result.step_time->cases, 1);
+}
+
+// Allocated before reserved before device; what the memory block does not take is under `other`.
+TEST(Score, MemoryTakesAllocatedBytesFirst) {
+  ValidationCase entry{.id = "x"};
+  entry.figures.push_back({.key = "peak_device_bytes", .measured = 10.0, .predicted = 12.0});
+  entry.figures.push_back({.key = "peak_allocated_bytes", .measured = 10.0, .predicted = 11.0});
+  const FileScore result = score_of({entry});
+  EXPECT_NEAR(result.memory->mean_abs_error, 0.1, 1e-12);
+  ASSERT_EQ(result.other.size(), 1U);
+  EXPECT_EQ(result.other[0].first, "peak_device_bytes");
+}
+
+TEST(Score, MemoryOfListedRanksIsThatOfTheLargest) {
+  ValidationCase entry{.id = "x"};
+  entry.ranks.push_back(
+      {.rank = 0, .figures = {{.key = "peak_allocated_bytes", .measured = 8.0, .predicted = 9.0}}});
+  entry.ranks.push_back(
+      {.rank = 7,
+       .figures = {{.key = "peak_allocated_bytes", .measured = 10.0, .predicted = 8.0}}});
+  EXPECT_NEAR(*error_of(*memory_figure(entry)), 9.0 / 10 - 1, 1e-12);
+}
+
+TEST(Score, AFormulaIsNoMeasurementOfTimeOrFit) {
+  ValidationCase entry = step_case(2, 1);
+  entry.kind = CaseKind::Formula;
+  entry.measured_fits = true;
+  entry.predicted_fits = false;
+  const FileScore result = score_of({entry});
+  EXPECT_FALSE(result.step_time.has_value());
+  EXPECT_EQ(result.fit_errors, 0);
+  EXPECT_EQ(result.other.size(), 1U);
+}
+
+TEST(Score, WrongFitDecisionsAndMissedTolerancesAreCounted) {
+  ValidationCase entry{.id = "x", .measured_fits = true, .predicted_fits = false};
+  entry.figures.push_back(
+      {.key = "bubble_ratio", .measured = 0.2431, .predicted = 0.2433, .tolerance = 0.0001});
+  entry.figures.push_back(
+      {.key = "bubble_ratio", .measured = 0.2431, .predicted = 0.2432, .tolerance = 0.0001});
+  const FileScore result = score_of({entry});
+  EXPECT_EQ(result.fit_errors, 1);
+  EXPECT_EQ(result.missed_tolerances, 1);
+}
+
+TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheReverse) {
+  EXPECT_NEAR(*rank_correlation({{1, 10}, {2, 100}, {3, 101}}), 1, 1e-12);
+  EXPECT_NEAR(*rank_correlation({{1, 3}, {2, 2}, {3, 1}}), -1, 1e-12);
+  EXPECT_FALSE(rank_correlation({{1, 1}, {2, 2}}).has_value());
+  EXPECT_FALSE(rank_correlation({{1, 1}, {1, 2}, {1, 3}}).has_value());
+}
+
+// Ties share their mean rank: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3 give 4.5 / sqrt(4.5 * 5).
+TEST(RankCorrelation, TiesShareTheirRank) {
+  EXPECT_NEAR(*rank_correlation({{1, 1}, {2, 2}, {2, 3}, {4, 4}}), 4.5 / std::sqrt(4.5 * 5), 1e-12);
+}
+
+// One file per message: what is wrong, where, in which case.
+std::string error_of_file(const std::string& text) {
+  const std::string path = ::testing::TempDir() + "cases.json";
+  std::ofstream(path) << text;
+  const Result<ValidationFile> file = read_validation(path, {});
+  if (file) return "";
+  std::string message = file.error().message;
+  if (message.starts_with(path)) message = "cases.json" + message.substr(path.size());
+  std::remove(path.c_str());
+  return message;
+}
+
+TEST(ValidationReader, SaysWhichCaseIsMalformedAndWhere) {
+  EXPECT_EQ(error_of_file("{\"cases\": [\n{\"measured\": {}}]}"),
+            "cases.json:2: cases[0].id: every case needs a text `id`");
+  EXPECT_EQ(error_of_file("{\"cases\": [\n{\"id\": \"a\",\n\"measured\": {}}]}"),
+            "cases.json:2: scenario: missing (or `layer`, `schedule`, `states`) (case a)");
+  EXPECT_EQ(error_of_file(R"({"cases": [{"id": "a",
+"measured": {"bubble_ratio": "x"},
+"schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
+            "cases.json:2: measured.bubble_ratio: must be a number (case a)");
+  EXPECT_EQ(error_of_file(R"({"cases": [{"id": "a",
+"measured": {"fits": 1},
+"schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
+            "cases.json:2: measured.fits: must be true or false (case a)");
+  EXPECT_NE(error_of_file(R"({"cases": [{"id": "a", "measured": {},
+"schedule": {"name": "1f1b", "stages": 0, "microbatches": 4}}]})"),
+            "");
+  EXPECT_NE(error_of_file("{}"), "");
+  EXPECT_NE(error_of_file("[1,"), "");
+}
+
+// 1F1B, p = 4, m = 8, F = I = W = 1: (p-1)/(m+p-1) of the makespan is idle.
+TEST(PredictCase, AnOrderIsTimedWithItsDurations) {
+  ValidationCase entry{.id = "order", .kind = CaseKind::Schedule};
+  entry.schedule.name = "1F1B";
+  entry.schedule.shape = {.positions = 4, .microbatches = 8};
+  entry.figures.push_back({.key = "bubble_ratio", .measured = 3.0 / 11});
+  ASSERT_TRUE(predict_case(entry, "cases.json"));
+  EXPECT_NEAR(*entry.figures[0].predicted, 3.0 / 11, 1e-12);
+  entry.schedule.name = "nobody_knows";
+  ASSERT_TRUE(predict_case(entry, "cases.json"));
+  EXPECT_EQ(entry.skipped, "schedule `nobody_knows` is not known");
+}
+
+}  // namespace
+}  // namespace rehearse::sim

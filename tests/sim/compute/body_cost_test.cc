@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies as one time: the host that bounds small layers, hidden collectives, levels, demands.
+#include "sim/compute/body_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "sim/compute/fused_nodes.h"
+#include "tests/sim/compute/compute_fixture.h"
+
+namespace rehearse::sim {
+namespace {
+
+using testing::a100_collective;
+using testing::a100_node;
+using testing::gpt;
+using testing::kKernels;
+using testing::megatron_plan;
+
+ComputeModel model_of(const Transformer& model, const Plan& plan,
+                      const CollectiveTimes& collectives = a100_collective) {
+  return ComputeModel::create(a100_node(), model, plan, collectives,
+                              read_kernel_scalars(a100_node(), kKernels).value())
+      .value();
+}
+
+BodyCost layer_cost(const Transformer& model, const Plan& plan, Direction direction,
+                    const CollectiveTimes& collectives = a100_collective) {
+  return model_of(model, plan, collectives)
+      .price(make_body(
+          {.segment = SegmentKind::Layer, .direction = direction, .model = &model, .plan = &plan}));
+}
+
+Plan one_gpu(std::int32_t micro_batch, std::int64_t sequence) {
+  Plan plan = megatron_plan(micro_batch);
+  plan.tensor_parallel = 1;
+  plan.sequence_length = sequence;
+  return plan;
+}
+
+// A forward of an eager framework is 27 kernels of 30 us: 0.81 ms, however small the layer.
+TEST(BodyCost, ASmallLayerTakesWhatTheHostNeedsToIssueIt) {
+  const BodyCost cost = layer_cost(gpt(1, 256, 4), one_gpu(1, 512), Direction::Forward);
+  EXPECT_EQ(cost.host.value, 810000);
+  EXPECT_LT(cost.device.value, cost.host.value / 4);
+  EXPECT_NEAR(static_cast<double>(cost.time.value), 810000, 0.002 * 810000);
+}
+
+TEST(BodyCost, ALargeLayerDoesNotFeelTheHost) {
+  const BodyCost cost = layer_cost(gpt(1, 12288, 96), one_gpu(4, 2048), Direction::Forward);
+  EXPECT_GT(cost.device.value, 10 * cost.host.value);
+  EXPECT_NEAR(static_cast<double>(cost.time.value), static_cast<double>(cost.device.value),
+              1e-4 * static_cast<double>(cost.device.value));
+}
+
+// Where host and device take the same time neither hides wholly behind the other: 2^(1/4) of it.
+TEST(BodyCost, HostAndDeviceMeetInASoftMaximum) {
+  const BodyCost cost = layer_cost(gpt(1, 1024, 16), one_gpu(2, 1024), Direction::Forward);
+  const double a = static_cast<double>(cost.host.value), b = static_cast<double>(cost.device.value);
+  EXPECT_NEAR(static_cast<double>(cost.time.value), std::pow(std::pow(a, 4) + std::pow(b, 4), 0.25),
+              1);
+}
+
+TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
+  Plan plan = one_gpu(1, 512);
+  plan.flash_attention = true;
+  plan.attention_kernel = AttentionKernel::Flash2;
+  plan.dropout = 0;
+  const BodyCost framework = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);
+  plan.runtime = Runtime::Rehearse;
+  const BodyCost ours = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);
+  EXPECT_LT(ours.host.value, framework.host.value / 4);
+}
+
+// Ten times slower links: what does not fit behind the products of its linear layer is exposed.
+TEST(BodyCost, ACollectiveThatDoesNotFitBehindItsProductsIsExposed) {
+  const Transformer model = gpt(1, 6144, 64);
+  const Plan plan = megatron_plan(4);
+  const auto slow = [](NodeKind kind, Axis axis, Bytes payload) {
+    CollectiveUse use = a100_collective(kind, axis, payload);
+    use.time.value *= 10;
+    return use;
+  };
+  const BodyCost fast_cost = layer_cost(model, plan, Direction::Backward);
+  const BodyCost slow_cost = layer_cost(model, plan, Direction::Backward, slow);
+  EXPECT_EQ(fast_cost.communicating.value, 0);
+  // Two all-reduces of 8.57 ms behind 1.96 and 2.75 ms of products (d_qkv and d_fc1, both halves).
+  EXPECT_NEAR(static_cast<double>(slow_cost.communicating.value), 17.14e6 - (1.96e6 + 2.75e6),
+              0.3e6);
+}
+
+// Two all-reduces of 0.857 ms. Beside fc2 (1.34 ms) 0.65 of one hides: 0.300 ms stay; the
+// projection takes 0.357 ms, less than 0.65 of the other: 0.500 ms stay.
+TEST(BodyCost, ChunkedOverlapHidesItsShareAsFarAsTheProductReaches) {
+  const Transformer model = gpt(1, 6144, 64);
+  Plan plan = megatron_plan(4);
+  plan.overlap_tensor_parallel = TensorOverlap::Chunked;
+  const BodyCost chunked = layer_cost(model, plan, Direction::Forward);
+  EXPECT_NEAR(static_cast<double>(chunked.communicating.value), 0.800e6, 0.01e6);
+  plan.overlap_tensor_parallel = TensorOverlap::None;
+  const BodyCost none = layer_cost(model, plan, Direction::Backward);
+  EXPECT_EQ(none.communicating.value, none.collectives.value);
+}
+
+TEST(BodyCost, LevelsAddUpToTheDeviceTime) {
+  const BodyCost cost = layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Backward);
+  double sum = 0;
+  for (const double ns : cost.level_ns) sum += ns;
+  EXPECT_NEAR(sum, static_cast<double>(cost.device.value), 1);
+  EXPECT_EQ(cost.level, CostLevel::Formula);
+}
+
+// A collective that takes half of a port while it runs takes half of its share of the body's time.
+TEST(BodyCost, DemandsAreAveragedOverTheBody) {
+  const auto with_port = [](NodeKind kind, Axis axis, Bytes payload) {
+    CollectiveUse use = a100_collective(kind, axis, payload);
+    use.demands.push_back({ResourceId{3}, 0.5});
+    return use;
+  };
+  const BodyCost cost =
+      layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Forward, with_port);
+  ASSERT_EQ(cost.demands.size(), 1U);
+  EXPECT_EQ(cost.demands[0].resource, ResourceId{3});
+  EXPECT_NEAR(
+      cost.demands[0].share,
+      0.5 * static_cast<double>(cost.collectives.value) / static_cast<double>(cost.time.value),
+      1e-6);
+}
+
+TEST(BodyCost, ASumOfBodiesIsTheirTimesOneAfterAnother) {
+  const BodyCost a = layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Forward);
+  const BodyCost total = sum({&a, &a, &a});
+  EXPECT_EQ(total.time.value, 3 * a.time.value);
+  EXPECT_EQ(total.communicating.value, 3 * a.communicating.value);
+  EXPECT_DOUBLE_EQ(total.flops, 3 * a.flops);
+}
+
+// Experts count at their top-k: 2 of 8 experts of width f are twice the FLOPs of one dense MLP of
+// width f, beside the router.
+TEST(BodyCost, ExpertsCountAtTheirTopK) {
+  Transformer model = gpt(1, 4096, 32);
+  model.experts = {.count = 8, .per_token = 2, .ffn_hidden = model.ffn_hidden};
+  const Plan plan = one_gpu(1, 2048);
+  const auto flops = [&](bool experts) {
+    return make_body(
+               {.segment = SegmentKind::Layer, .experts = experts, .model = &model, .plan = &plan})
+        .flops();
+  };
+  const double mlp = 2.0 * 2 * 2048 * 4096 * 4 * 4096, router = 2.0 * 2048 * 4096 * 8;
+  EXPECT_DOUBLE_EQ(flops(true) - flops(false), mlp + router);
+}
+
+TEST(BodyCost, EightBitCastsAreKernelsOfTheirOwn) {
+  const Transformer model = gpt(1, 4096, 32);
+  Plan plan = one_gpu(1, 2048);
+  const auto casts = [&] {
+    int count = 0;
+    for (const Node& node :
+         make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan}).nodes) {
+      count += node.name == "cast operands to fp8";
+    }
+    return count;
+  };
+  EXPECT_EQ(casts(), 0);
+  plan.precision.compute = ComputeType::Fp8;
+  EXPECT_EQ(casts(), 4);
+}
+
+TEST(BodyCost, TheHeadIsDearerThanALayerWhereTheVocabularyIsLarge) {
+  Transformer model = gpt(1, 4096, 32);
+  Plan plan = one_gpu(1, 2048);
+  plan.padded_vocabulary = 128256;
+  const ComputeModel compute = model_of(model, plan);
+  const auto time = [&](SegmentKind segment) {
+    return compute.price(make_body({.segment = segment, .model = &model, .plan = &plan}))
+        .device.value;
+  };
+  // 128256 columns against 12 x 4096 of a layer: 2.6 times its products.
+  EXPECT_GT(time(SegmentKind::Head), time(SegmentKind::Layer));
+}
+
+// Adam: 30 bytes per parameter at 0.85 of 2039 GB/s; 1e9 parameters take 17.3 ms.
+TEST(BodyCost, TheOptimizerMovesItsBytes) {
+  const Transformer model = gpt(1, 4096, 32);
+  const Plan plan = one_gpu(1, 2048);
+  EXPECT_NEAR(static_cast<double>(model_of(model, plan).optimizer_step(1'000'000'000).value),
+              30e9 / (0.85 * 2039) + 3e3, 1);
+}
+
+// Our executor on a GPU: the second norm of a layer does not read again the sum that it is one pass
+// with (half of what it moves), GELU writes g and its backward reads u, the logits are read twice.
+TEST(BodyCost, OurExecutorsFusedNodesMoveLess) {
+  const Transformer model = gpt(1, 1024, 16);
+  Plan plan = one_gpu(2, 1024);
+  plan.runtime = Runtime::Rehearse;
+  const auto saved = [&](SegmentKind segment, Direction direction) {
+    const Body body =
+        make_body({.segment = segment, .direction = direction, .model = &model, .plan = &plan});
+    std::vector<std::string> names;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < body.nodes.size(); ++i) {
+      const FusedNode fused = fused_node(body.nodes, i, true);
+      bytes += body.nodes[i].bytes - fused.bytes;
+      if (!fused.launched) names.emplace_back(body.nodes[i].name);
+    }
+    return std::pair(names, bytes);
+  };
+  constexpr std::int64_t kRow = 2 * 1024;  // bytes of a token's activation
+  const auto [forward, forward_bytes] = saved(SegmentKind::Layer, Direction::Forward);
+  EXPECT_EQ(forward, (std::vector<std::string>{"norm2", "gelu"}));
+  EXPECT_EQ(forward_bytes, 2048 * (kRow + 4 + 4 * kRow));  // and half of mean and deviation
+  const auto [backward, backward_bytes] = saved(SegmentKind::Layer, Direction::Backward);
+  EXPECT_EQ(backward, (std::vector<std::string>{"gelu backward"}));
+  EXPECT_EQ(backward_bytes, 2048 * 2 * 4 * kRow);
+  const auto [head, head_bytes] = saved(SegmentKind::Head, Direction::Forward);
+  ASSERT_EQ(head.size() % 2, 0u);
+  EXPECT_EQ(head[0], "row sums, targets");
+  EXPECT_EQ(head[1], "loss, d_logits");
+  const Body layer = make_body({.segment = SegmentKind::Layer,
+                                .direction = Direction::Forward,
+                                .model = &model,
+                                .plan = &plan});
+  std::map<std::string_view, double> ns;
+  const std::vector<NodePrice> priced = model_of(model, plan).price_nodes(layer);
+  for (std::size_t i = 0; i < priced.size(); ++i)
+    ns[layer.nodes[i].name] = static_cast<double>(priced[i].time.value);
+  EXPECT_LT(0, ns["norm2"]);
+  EXPECT_LT(2 * ns["norm2"], ns["norm1"]);  // no launch of its own either
+}
+
+}  // namespace
+}  // namespace rehearse::sim

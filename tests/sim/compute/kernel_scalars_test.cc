@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scalars of a GPU type: defaults, the architecture's file over them, the type's members over that,
+// a calibration over all; broken files are named with line and key.
+#include "sim/compute/kernel_scalars.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/sim/compute/compute_fixture.h"
+
+namespace rehearse::sim {
+namespace {
+
+using testing::a100_node;
+using testing::kKernels;
+
+TEST(KernelScalars, AnArchitectureOverridesTheDefaults) {
+  const KernelScalars ampere = read_kernel_scalars(a100_node(), kKernels).value();
+  EXPECT_EQ(ampere.gemm_sustained, 0.80);  // ampere.json
+  EXPECT_EQ(ampere.gemm_prologue, 64);     // default.json
+  EXPECT_EQ(ampere.level, CostLevel::Formula);
+  EXPECT_EQ(ampere.gemm_points.size(), 359U);
+}
+
+TEST(KernelScalars, AGpuTypeOverridesItsArchitecture) {
+  Cluster pcie = a100_node();
+  pcie.gpu.name = "A100-PCIe-80GB";
+  const KernelScalars scalars = read_kernel_scalars(pcie, kKernels).value();
+  EXPECT_EQ(scalars.gemm_sustained, 0.76);
+  EXPECT_EQ(scalars.gemm_points.size(), 183U);
+}
+
+TEST(KernelScalars, AnUnknownArchitectureHasDefaultsAndItsOwnTypicalFraction) {
+  Cluster unknown = a100_node();
+  unknown.gpu.architecture_name = "cdna3";
+  unknown.gpu.calibration.gemm_typical_fraction = 0.44;
+  const KernelScalars scalars = read_kernel_scalars(unknown, kKernels).value();
+  EXPECT_EQ(scalars.level, CostLevel::Datasheet);
+  EXPECT_EQ(scalars.gemm_sustained, 0.44);
+}
+
+TEST(KernelScalars, ACalibrationOverridesByName) {
+  Cluster calibrated = a100_node();
+  calibrated.calibration = Calibration{};
+  calibrated.calibration->scalars = {{"matrix_products.sustained_fraction", 0.7},
+                                     {"memory.norm", 0.5}};
+  calibrated.calibration->gemm = {{.m = 128, .n = 256, .k = 512, .fraction_of_peak = 0.25}};
+  calibrated.calibration->launch_us = 1.5;
+  const KernelScalars scalars = read_kernel_scalars(calibrated, kKernels).value();
+  EXPECT_EQ(scalars.gemm_sustained, 0.7);
+  EXPECT_EQ(scalars.memory[static_cast<std::size_t>(MemoryClass::Norm)], 0.5);
+  ASSERT_EQ(scalars.gemm_points.size(), 1U);
+  EXPECT_EQ(scalars.gemm_points[0].fraction, 0.25);
+  EXPECT_EQ(scalars.executor_issue_us, 1.5);
+}
+
+// Error of a directory whose ampere.json is `text`, without the directory's name.
+std::string error_of(const std::string& text) {
+  namespace fs = std::filesystem;
+  const fs::path directory = fs::path(::testing::TempDir()) / "kernels_test";
+  fs::create_directories(directory);
+  fs::copy_file(fs::path(kKernels) / "default.json", directory / "default.json",
+                fs::copy_options::overwrite_existing);
+  std::ofstream(directory / "ampere.json") << text;
+  const Result<KernelScalars> read = read_kernel_scalars(a100_node(), directory.string());
+  std::string message = read ? "" : read.error().message;
+  const std::string prefix = directory.string() + "/";
+  if (message.starts_with(prefix)) message = message.substr(prefix.size());
+  fs::remove_all(directory);
+  return message;
+}
+
+TEST(KernelScalars, BrokenFilesAreNamedWithLineAndKey) {
+  EXPECT_EQ(error_of("{\n\"power\": {\"idle\": 3}}"), "ampere.json:2: power.idle: unknown key");
+  EXPECT_EQ(error_of("{\"memory\": {\n\"norm\": 2}}"),
+            "ampere.json:2: memory.norm: must be a number from 0.001 to 1");
+  EXPECT_EQ(error_of("{\"attention\": {\"flash2\":\n{\"forward\": 0.3}}}"),
+            "ampere.json:1: attention.flash2: needs forward and backward");
+  EXPECT_EQ(error_of("{\"matrix_products\": {\"tiles\":\n[[1, 2]]}}"),
+            "ampere.json:2: matrix_products.tiles: needs [rows, columns, rate]");
+  EXPECT_NE(error_of("{"), "");
+}
+
+}  // namespace
+}  // namespace rehearse::sim

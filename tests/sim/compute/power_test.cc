@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clock under a power limit.
+#include "sim/compute/power.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/compute/compute_fixture.h"
+
+namespace rehearse::sim {
+namespace {
+
+KernelScalars hopper() {
+  return read_kernel_scalars(testing::h100_node(), testing::kKernels).value();
+}
+
+// One second of products at 600 TFLOP/s: 120 W + 1.3 pJ x 6e14 = 900 W at full clock.
+TEST(Power, FullClockDrawsIdlePlusEnergyOverTime) {
+  EXPECT_NEAR(power_w(hopper(), {.flops16 = 6e14, .tensor_ns = 1e9}, 1), 900, 1e-9);
+}
+
+// With all time in products P(c) = 120 + 780 c^2: 700 W at c = sqrt(580 / 780).
+TEST(Power, TheClockFallsUntilTheLimitHolds) {
+  const PowerUse use{.flops16 = 6e14, .tensor_ns = 1e9};
+  const double clock = sustained_clock(hopper(), use, 700);
+  EXPECT_NEAR(clock, std::sqrt(580.0 / 780), 1e-9);
+  EXPECT_LE(power_w(hopper(), use, clock), 700);
+}
+
+TEST(Power, ALightLoadKeepsTheFullClock) {
+  EXPECT_EQ(sustained_clock(hopper(), {.flops16 = 6e14, .tensor_ns = 1e9, .other_ns = 1e9}, 700),
+            1);
+}
+
+TEST(Power, AnA100DoesNotThrottle) {
+  const KernelScalars ampere = read_kernel_scalars(testing::a100_node(), testing::kKernels).value();
+  EXPECT_EQ(sustained_clock(ampere, {.flops16 = 2.5e14, .tensor_ns = 1e9}, 400), 1);
+}
+
+// The 500 W card of torchtitan runs the same layer at a lower clock than the 700 W card.
+TEST(Power, ALowerLimitGivesALowerClock) {
+  const Transformer model = testing::gpt(48, 7168, 56);
+  Plan plan;
+  plan.runtime = Runtime::Fsdp;
+  plan.micro_batch = 4;
+  plan.global_batch = 4;
+  plan.sequence_length = 2048;
+  plan.padded_vocabulary = 51200;
+  const double at_700 =
+      ComputeModel::create(testing::h100_node(700), model, plan, {}, hopper()).value().clock();
+  const double at_500 =
+      ComputeModel::create(testing::h100_node(500), model, plan, {}, hopper()).value().clock();
+  EXPECT_LT(at_700, 1);
+  EXPECT_LT(at_500, at_700);
+  EXPECT_GT(at_500, 0.6);
+}
+
+}  // namespace
+}  // namespace rehearse::sim

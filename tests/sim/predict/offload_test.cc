@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan.offload: what goes to the host and when it comes back, what it saves, and what it costs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "schedules/body/sizes.h"
+#include "schedules/ir/listing.h"
+#include "schedules/proof/validate.h"
+#include "schedules/scenario/scenario.h"
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+namespace {
+
+// GPT-2 124M: 12 layers, one or more GPUs of a node, keys of the plan added.
+Scenario scenario(const std::string& keys) {
+  const Result<Scenario> read = parse_scenario(
+      R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan": {)"
+      R"("micro_batch": 4, "sequence_length": 1024, "dropout": 0, )" +
+          keys + "}}",
+      "test.json", 1, {});
+  EXPECT_TRUE(read) << read.error().message;
+  return read.value();
+}
+
+Cluster cluster_of(const Scenario& s, double pcie_gb_per_s) {
+  Cluster cluster = read_cluster(s.cluster).value();
+  cluster.gpu.pcie.bandwidth.value = pcie_gb_per_s * 1e9;
+  cluster.pcie.bandwidth_per_link.value = pcie_gb_per_s * 1e9;
+  cluster.pcie.gpus_per_switch = 1;
+  return cluster;
+}
+
+Prediction predicted(const std::string& keys, double pcie_gb_per_s = 63) {
+  const Scenario s = scenario(keys);
+  Result<Prediction> made = predict(s, cluster_of(s, pcie_gb_per_s));
+  EXPECT_TRUE(made) << made.error().message;
+  return std::move(made).value();
+}
+
+constexpr const char* kOne = R"("data_parallel": 1, "global_batch": 4, "runtime": "rehearse")";
+std::string one(const std::string& more) {
+  return kOne + std::string(", ") + more;
+}
+
+std::int64_t bytes_of(const Schedule& s, OpId op) {
+  std::int64_t sum = 0;
+  const auto operands = s.operands_of(op);
+  for (std::size_t k = 0; k < operands.size(); k += 2) {
+    sum += s.values[operands[k].value.index()].bytes.value;
+  }
+  return sum;
+}
+
+struct Copy {
+  OpId id;
+  Op op;
+  std::int64_t bytes = 0;
+};
+// Copies of a kind, but for tokens and norms.
+std::vector<Copy> copies(const Schedule& s, OpKind kind) {
+  std::vector<Copy> found;
+  for (std::int32_t i = 0; i < s.num_ops(); ++i) {
+    const Op& op = s.ops[static_cast<std::size_t>(i)];
+    if (op.kind != kind) continue;
+    const ValueKind what = s.values[s.operands_of({i})[0].value.index()].kind;
+    if (what == ValueKind::Input || what == ValueKind::Metrics) continue;
+    found.push_back({{i}, op, bytes_of(s, {i})});
+  }
+  return found;
+}
+
+std::int64_t total(const std::vector<Copy>& all) {
+  std::int64_t sum = 0;
+  for (const Copy& copy : all) sum += copy.bytes;
+  return sum;
+}
+
+// One micro-batch runs parts 0 ... n-1 forward and back again: part j's backward is number
+// 2n - 1 - j, and it leaves where at least `prefetch` + 1 parts lie between.
+TEST(Offload, MovesWhatAPartKeepsWhereItsBackwardIsFarEnough) {
+  for (const int prefetch : {0, 1, 3}) {
+    const Prediction p =
+        predicted(one(R"("offload": "activations", "prefetch": )" + std::to_string(prefetch)));
+    const int n = 14;  // embedding, 12 layers, head
+    std::vector<int> expected;
+    for (int j = 1; j < n; ++j) {  // our embedding keeps nothing
+      if (2 * n - 1 - j - j >= prefetch + 2) expected.push_back(j);
+    }
+    const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
+    const std::vector<Copy> back = copies(p.schedule, OpKind::Fetch);
+    ASSERT_EQ(out.size(), expected.size()) << prefetch;
+    ASSERT_EQ(back.size(), expected.size()) << prefetch;
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      EXPECT_EQ(out[k].op.segment_begin, expected[k]);
+      EXPECT_EQ(back[k].op.segment_begin, expected[expected.size() - 1 - k]);
+      EXPECT_EQ(back[k].bytes, out[expected.size() - 1 - k].bytes);
+    }
+    // All of it lies on the host at once, when the last has left.
+    EXPECT_GE(p.memory.host, total(out));
+    EXPECT_LE(p.memory.host, total(out) + 3 * kAlignment * static_cast<std::int64_t>(out.size()));
+  }
+}
+
+// On the device lie what the running part makes, what is leaving, and what comes back ahead.
+TEST(Offload, LeavesAFewPartsOfActivationsOnTheDevice) {
+  const Prediction none = predicted(one(R"("offload": "none")"));
+  const Prediction p = predicted(one(R"("offload": "activations")"));
+  const std::int64_t layer = copies(p.schedule, OpKind::Offload)[3].bytes;
+  EXPECT_GT(none.memory.peak_allocated - p.memory.peak_allocated, 7 * layer);
+  EXPECT_EQ(none.memory.host, 0);
+  for (const Schedule* s : {&none.schedule, &p.schedule}) {
+    const Validation proof = validate(*s, {});
+    EXPECT_TRUE(proof.violations.empty());
+  }
+}
+
+TEST(Offload, CostsNothingWhereTheLinkIsFastAndItsTimeWhereItIsSlow) {
+  const double none = predicted(one(R"("offload": "none")")).step_s;
+  const Prediction fast = predicted(one(R"("offload": "activations")"), 100000);
+  // Parts are ops of their own: a little launch time each, nothing else.
+  EXPECT_NEAR(fast.step_s, none, 0.02 * none);
+  const double bandwidth = 2e9;
+  const Prediction slow = predicted(one(R"("offload": "activations")"), bandwidth * 1e-9);
+  const std::vector<Copy> out = copies(slow.schedule, OpKind::Offload);
+  const double copied = static_cast<double>(total(out)) / bandwidth;
+  // Out and, after the last has come, back.
+  EXPECT_GT(slow.step_s, 2 * copied);
+  EXPECT_LT(slow.step_s, none + 2 * copied / 0.8 + 1e-3);  // host_copy_fraction 0.8, 10 us each
+}
+
+TEST(Offload, StreamsOptimizerStateBucketByBucket) {
+  const Prediction none = predicted(one(R"("offload": "none")"));
+  const Prediction p = predicted(one(R"("offload": "optimizer")"));
+  const std::vector<Copy> in = copies(p.schedule, OpKind::Fetch);
+  const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
+  ASSERT_EQ(in.size(), p.schedule.buckets.size());
+  ASSERT_EQ(out.size(), in.size());
+  std::int64_t state = 0;
+  for (const Bucket& bucket : p.schedule.buckets) state += 12 * bucket.padded;
+  EXPECT_EQ(total(in), state);
+  EXPECT_EQ(total(out), state);
+  EXPECT_EQ(p.memory.host, state);  // 12 divides into whole alignments: padded to 64 elements
+  EXPECT_EQ(p.memory.ranks[0].parts.optimizer, 0);
+  EXPECT_GT(none.memory.peak_allocated - p.memory.peak_allocated, state * 9 / 10);
+  // In both directions at once: one way's time and a bucket's more.
+  const double way = static_cast<double>(state) / (63e9 * 0.8);
+  const std::int64_t largest = std::ranges::max(in, {}, &Copy::bytes).bytes;
+  EXPECT_GT(p.step_s, none.step_s + way * 0.9);
+  EXPECT_LT(p.step_s, none.step_s + way + 3 * static_cast<double>(largest) / (63e9 * 0.8) + 1e-3);
+}
+
+// A framework's gradients go to the host, which updates; parameters come back, in their own types.
+TEST(Offload, UpdatesOnTheHostForFrameworks) {
+  const std::string keys = R"("data_parallel": 8, "global_batch": 32, "zero_stage": 1)";
+  const Prediction none = predicted(keys);
+  const Prediction p = predicted(keys + R"(, "offload": "optimizer")");
+  std::int64_t owned = 0;
+  for (const Bucket& bucket : p.schedule.buckets) owned += bucket.padded / 8;
+  std::int64_t down = 0, up = 0;
+  for (const Copy& copy : copies(p.schedule, OpKind::Offload)) {
+    const Value& host = p.schedule.values[p.schedule.operands_of(copy.id)[1].value.index()];
+    EXPECT_EQ(host.home, Home::Host);
+    down += host.bytes.value;
+  }
+  for (const Copy& copy : copies(p.schedule, OpKind::Fetch)) up += copy.bytes;
+  EXPECT_EQ(down, 4 * owned);  // bf16 keeps fp32 gradients
+  EXPECT_EQ(up, 2 * owned);
+  int updates = 0;
+  for (const Op& op : p.schedule.ops) {
+    if (op.kind != OpKind::OptimizerStep) continue;
+    ++updates;
+    EXPECT_EQ(op.stream, Stream::D2h);
+  }
+  EXPECT_EQ(updates, static_cast<int>(p.schedule.buckets.size()));
+  // 30 B (28 with bf16 gradients) per element, by two sockets for 8 ranks.
+  EXPECT_GT(p.step_s - none.step_s, 28e-9 * static_cast<double>(owned) * 8 / 116 * 0.8);
+  EXPECT_EQ(p.memory.ranks[0].parts.optimizer, 0);
+  EXPECT_GT(p.memory.host, 12 * owned);
+}
+
+// Frameworks' activations: as many bytes as their memory profile keeps, and less memory in flight.
+TEST(Offload, MovesWhatFrameworksKeep) {
+  const std::string keys =
+      R"("pipeline_parallel": 4, "data_parallel": 1, "global_batch": 32, "schedule": "1f1b")";
+  const Prediction none = predicted(keys);
+  const Prediction p = predicted(keys + R"(, "offload": "activations")");
+  const std::vector<Copy> out = copies(p.schedule, OpKind::Offload);
+  ASSERT_FALSE(out.empty());
+  EXPECT_EQ(total(out), total(copies(p.schedule, OpKind::Fetch)));
+  EXPECT_LT(p.memory.peak_allocated, none.memory.peak_allocated);
+  EXPECT_GT(predicted(keys + R"(, "offload": "activations")", 1).step_s, 1.2 * none.step_s);
+}
+
+// Without the event behind which a copy may read, the validator says so.
+TEST(Offload, IsProvedByTheValidator) {
+  Prediction p = predicted(one(R"("offload": "activations")"));
+  Schedule& s = p.schedule;
+  const OpId fetch = copies(s, OpKind::Fetch)[2].id;
+  const auto first = static_cast<std::size_t>(s.wait_begin[fetch.index()]);
+  ASSERT_GT(s.wait_begin[fetch.index() + 1], s.wait_begin[fetch.index()]);
+  const OpId other = copies(s, OpKind::Offload)[0].id;
+  for (std::size_t w = first; w < static_cast<std::size_t>(s.wait_begin[fetch.index() + 1]); ++w) {
+    s.waits[w] = other;  // it waits for another copy
+  }
+  EXPECT_FALSE(validate(s, {}).violations.empty());
+}
+
+TEST(Offload, OfActivationsIsRefusedForSlices) {
+  const Result<Scenario> read = parse_scenario(
+      R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-h200.json", "plan":
+{"pipeline_parallel": 2, "schedule": "seq_1f1b", "global_batch": 8, "micro_batch": 1,
+"offload": "activations"}})",
+      "test.json", 1, {});
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("test.json:3: plan.offload: "), std::string::npos)
+      << read.error().message;
+}
+
+}  // namespace
+}  // namespace rehearse::sim

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What scenarios/README.md says to look at is there to be seen. Relations, not figures: they hold
+// for any sensible cost model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+namespace {
+
+Prediction predicted(const std::string& name, std::vector<std::string> set = {}) {
+  const Result<Scenario> scenario =
+      read_scenario("scenarios/" + name + ".json", {.overrides = std::move(set)});
+  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
+  if (!scenario) return {};
+  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+  EXPECT_TRUE(cluster) << (cluster ? "" : cluster.error().message);
+  if (!cluster) return {};
+  Result<Prediction> prediction = predict(scenario.value(), cluster.value());
+  EXPECT_TRUE(prediction) << (prediction ? "" : prediction.error().message);
+  return prediction ? std::move(prediction).value() : Prediction{};
+}
+
+TEST(Teaching, MixedPrecisionSavesTimeAndActivationsNotStates) {
+  const Prediction fp32 = predicted("memory-fp32"), bf16 = predicted("memory-bf16");
+  EXPECT_LT(bf16.step_s, fp32.step_s / 2);
+  const double less = static_cast<double>(bf16.memory.peak_allocated) /
+                      static_cast<double>(fp32.memory.peak_allocated);
+  EXPECT_GT(less, 0.9);  // 18 bytes per parameter instead of 16, half the activations
+  EXPECT_LT(less, 1.1);
+  EXPECT_GT(bf16.memory.steady_allocated, fp32.memory.steady_allocated);
+}
+
+TEST(Teaching, EachStageOfZeroKeepsLess) {
+  std::int64_t before = INT64_MAX;
+  for (const char* name : {"dp-ddp", "dp-zero1", "dp-zero2", "dp-zero3"}) {
+    const Prediction p = predicted(name);
+    EXPECT_LT(p.memory.peak_allocated, before) << name;
+    before = p.memory.peak_allocated;
+  }
+}
+
+TEST(Teaching, OverlappedReductionBeatsOneGpuForAll) {
+  EXPECT_LT(predicted("dp-ddp").step_s, predicted("dp-parameter-server").step_s);
+}
+
+TEST(Teaching, NaiveModelParallelIdlesThreeQuarters) {
+  EXPECT_NEAR(predicted("pipeline-naive").bubble_ratio(), 0.75, 0.02);
+}
+
+TEST(Teaching, OneForwardOneBackwardTakesAsLongAsGpipeAndKeepsLess) {
+  const Prediction gpipe = predicted("pipeline-gpipe"), f1b1 = predicted("pipeline-1f1b");
+  EXPECT_NEAR(f1b1.step_s, gpipe.step_s, 0.01 * gpipe.step_s);
+  EXPECT_LT(f1b1.memory.peak_allocated, gpipe.memory.peak_allocated);
+  EXPECT_LT(f1b1.step_s, predicted("pipeline-naive").step_s / 2);
+}
+
+TEST(Teaching, InterleavingShrinksTheBubble) {
+  const Prediction f1b1 = predicted("pipeline-1f1b"), chunks = predicted("pipeline-interleaved");
+  EXPECT_LT(chunks.bubble_ratio(), f1b1.bubble_ratio());
+  EXPECT_LT(chunks.step_s, f1b1.step_s);
+}
+
+TEST(Teaching, TheBestMicroBatchLiesInTheMiddleAndAutoFindsIt) {
+  std::vector<double> steps;
+  std::vector<std::int32_t> sizes{1, 2, 4, 8, 16, 32};
+  for (const std::int32_t size : sizes) {
+    steps.push_back(
+        predicted("microbatch-sweep", {"plan.micro_batch=" + std::to_string(size)}).step_s);
+  }
+  const auto best = std::ranges::min_element(steps);
+  EXPECT_NE(best, steps.begin());
+  EXPECT_NE(best, steps.end() - 1);
+  EXPECT_EQ(predicted("microbatch-sweep").plan.micro_batch,
+            sizes[static_cast<std::size_t>(best - steps.begin())]);
+}
+
+TEST(Teaching, ALargeVocabularyFitsOnlyWhenItIsSplit) {
+  EXPECT_FALSE(predicted("embedding-whole").memory.fits);
+  EXPECT_TRUE(predicted("embedding-split").memory.fits);
+}
+
+TEST(Teaching, TensorParallelBelongsInsideANode) {
+  EXPECT_LT(1.2 * predicted("tensor-inside-nodes").step_s, predicted("tensor-across-nodes").step_s);
+}
+
+TEST(Teaching, LargePlansFit) {
+  EXPECT_TRUE(predicted("3d-8-gpus").memory.fits);
+  EXPECT_TRUE(predicted("gpt3-175b-1024").memory.fits);
+  EXPECT_TRUE(predicted("fsdp-64").memory.fits);
+  EXPECT_FALSE(predicted("fsdp-64", {"plan.recompute=none"}).memory.fits);
+}
+
+TEST(Teaching, DistanceDecidesWhatCrossesBetweenDataCentres) {
+  const std::string across = "plan.rank_order=tp-cp-ep-dp-pp";
+  const std::string near = "cluster.fabric.between_pods_latency_us=500";
+  EXPECT_LT(predicted("two-data-centres").step_s, predicted("two-data-centres", {across}).step_s);
+  EXPECT_GT(predicted("two-data-centres", {near}).step_s,
+            predicted("two-data-centres", {near, across}).step_s);
+}
+
+}  // namespace
+}  // namespace rehearse::sim

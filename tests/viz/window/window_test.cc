@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real window on a display (CTest starts one without a screen): what it shows is what the pure
+// core draws, and real keys and mouse reach the core.
+#include "viz/window/window.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "tests/viz/picture/full_trace.h"
+#include "viz/picture/png.h"
+#include "viz/window/offscreen.h"
+#include "viz/window/script.h"
+#include "viz/window/view_scene.h"
+
+namespace rehearse::viz {
+namespace {
+
+Session example(std::int32_t documents) {
+  std::vector<Document> all;
+  for (std::int32_t d = 0; d < documents; ++d) {
+    all.emplace_back(fixture::one_f_one_b_trace(
+        4, 40, {.forward = 1000 + 90 * d, .backward = 2000},
+        {.label = d == 0 ? TraceLabel::Predicted : TraceLabel::Measured, .title = "window test"}));
+  }
+  return Session(std::move(all));
+}
+
+bool shows() {
+  return has_window() && std::getenv("DISPLAY") != nullptr &&
+         std::getenv("REHEARSE_NO_WINDOW") == nullptr;
+}
+
+// Share of pixels of which a channel differs visibly.
+double differing(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    int most = 0;
+    for (int shift = 0; shift < 24; shift += 8) {
+      most = std::max(most, std::abs(static_cast<int>((a[i] >> shift) & 255) -
+                                     static_cast<int>((b[i] >> shift) & 255)));
+    }
+    count += most > 48;
+  }
+  return static_cast<double>(count) / static_cast<double>(a.size());
+}
+
+struct Script {
+  std::string name, events;
+  friend void PrintTo(const Script& script, std::ostream* out) { *out << script.name; }
+};
+class WindowScript : public testing::TestWithParam<Script> {};
+
+// Smoothed edges differ between OpenGL and our rasteriser: 2 % of the pixels may. A missing lane,
+// label, hatch or panel is more than that.
+TEST_P(WindowScript, ShowsWhatTheCoreDraws) {
+  if (!shows()) GTEST_SKIP() << "SKIPPED: no display, or built without the window";
+  const Session session = example(GetParam().name == "difference" ? 2 : 1);
+  const auto events = parse_script(GetParam().events, "script");
+  ASSERT_TRUE(events) << events.error().message;
+  const Result<WindowResult> shown = run_window(
+      session, {.width = 1200, .height = 700, .events = events.value(), .capture = true});
+  ASSERT_TRUE(shown) << shown.error().message;
+  ViewState state = initial_state(session, 1200, 700);
+  for (const Event& event : events.value()) state = reduce(session, std::move(state), event);
+  ASSERT_EQ(shown.value().width, 1200);
+  ASSERT_EQ(shown.value().height, 700);
+  const auto drawn = rasterize(view_scene(session, state));
+  EXPECT_LT(differing(shown.value().pixels, drawn), 0.02);
+  // The comparison can fail: another theme is another picture.
+  state.dark = !state.dark;
+  EXPECT_GT(differing(shown.value().pixels, rasterize(view_scene(session, state))), 0.3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scripts, WindowScript,
+    testing::Values(
+        Script{"whole", "key Home\n"},
+        Script{"zoom", "move 600 150\nwheel 0 5 ctrl\nkey W\nkey W\n"},
+        Script{"pan", "key 2\npress 600 150 shift\nmove 500 150\nrelease 500 150\n"},
+        Script{"select", "key 2\nkey /\ntext 2B9\nkey Enter\nkey Escape\nkey F\nkey F\n"},
+        Script{"range", "press 400 150\nmove 700 150\nrelease 700 150\n"},
+        Script{"critical", "key 3\nkey C\n"}, Script{"difference", "key 2\nkey D shift\n"},
+        Script{"scrub", "press 500 75\nmove 640 75\nrelease 640 75\n"},
+        Script{"statistics", "key T\n"}, Script{"help", "key ?\n"}, Script{"light", "key X\n"}),
+    [](const auto& script) { return script.param.name; });
+
+// --- Input from outside the process, through the X server: keys, text, wheel, buttons ---
+
+constexpr std::int32_t kWidth = 1200, kHeight = 704, kBlock = 8;
+
+// Mean colours of the blocks of a picture: lines and letters blur, what is where stays.
+struct Blocks {
+  std::vector<std::uint8_t> rgb;  // kWidth / kBlock to the row
+};
+Blocks blocks_of(const std::vector<std::uint32_t>& pixels) {
+  Blocks out;
+  for (std::int32_t y = 0; y < kHeight; y += kBlock) {
+    for (std::int32_t x = 0; x < kWidth; x += kBlock) {
+      for (int shift = 0; shift < 24; shift += 8) {
+        std::uint32_t sum = 0;
+        for (std::int32_t i = 0; i < kBlock * kBlock; ++i) {
+          sum += pixels[static_cast<std::size_t>((y + i / kBlock) * kWidth + x + i % kBlock)] >>
+                     shift &
+                 255u;
+        }
+        out.rgb.push_back(static_cast<std::uint8_t>(sum / (kBlock * kBlock)));
+      }
+    }
+  }
+  return out;
+}
+
+// Share of blocks of which a channel differs by more than kLevels of 255.
+constexpr int kLevels = 12;
+double differing(const Blocks& a, const Blocks& b) {
+  if (a.rgb.size() != b.rgb.size()) return 1;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.rgb.size(); i += 3) {
+    bool differs = false;
+    for (std::size_t c = i; c < i + 3; ++c)
+      differs = differs || std::abs(int{a.rgb[c]} - int{b.rgb[c]}) > kLevels;
+    count += differs;
+  }
+  return static_cast<double>(count) / (static_cast<double>(a.rgb.size()) / 3);
+}
+// Of 13,200 blocks so many may differ, for another OpenGL or another font. Moving the selection by
+// one op is already more (the test holds that).
+constexpr double kTolerance = 0.001;
+
+// tests/data/viz/window/NAME.ppm: binary portable pixmap, a pixel per block.
+std::string golden_path(const std::string& name) {
+  return "tests/data/viz/window/" + name + ".ppm";
+}
+Blocks read_golden(const std::string& name) {
+  std::ifstream in(golden_path(name), std::ios::binary);
+  std::string format;
+  std::int32_t width = 0, height = 0, most = 0;
+  in >> format >> width >> height >> most;
+  in.get();
+  Blocks out;
+  if (format == "P6" && width == kWidth / kBlock && height == kHeight / kBlock)
+    out.rgb.assign(std::istreambuf_iterator<char>(in), {});
+  return out;
+}
+void write_golden(const std::string& name, const Blocks& blocks) {
+  std::ofstream(golden_path(name), std::ios::binary)
+      << "P6\n"
+      << kWidth / kBlock << " " << kHeight / kBlock << "\n255\n"
+      << std::string(blocks.rgb.begin(), blocks.rgb.end());
+}
+
+// What a person does, as shell: $w is the window; `at X Y` moves the mouse there, `drag X Y` moves
+// it in steps and lets go.
+struct Deed {
+  std::string name, does;
+  std::int32_t documents = 1;
+  friend void PrintTo(const Deed& deed, std::ostream* out) { *out << deed.name; }
+};
+Result<WindowResult> after(const Deed& deed, const Session& session) {
+  std::atomic<bool> done = false;
+  std::thread person([&] {
+    const std::string script =
+        "w=$(timeout 20 xdotool search --sync --onlyvisible --name 'rehearse: window test' | head "
+        "-1); at() { xdotool mousemove --window $w $1 $2; sleep 0.1; }; "
+        "drag() { xdotool mousemove --window $w $1 $2; sleep 0.05; xdotool mouseup 1; sleep 0.1; "
+        "}; sleep 0.2; xdotool windowfocus $w; at 600 20; " +
+        deed.does;
+    EXPECT_EQ(std::system(script.c_str()), 0);
+    done = true;
+  });
+  Result<WindowResult> shown = run_window(
+      session,
+      {.width = kWidth, .height = kHeight, .capture = true, .until = [&] { return done.load(); }});
+  person.join();
+  return shown;
+}
+
+class WindowDeed : public testing::TestWithParam<Deed> {};
+
+TEST_P(WindowDeed, ShowsWhatItShowedBefore) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  const Session session = example(GetParam().documents);
+  const Result<WindowResult> shown = after(GetParam(), session);
+  ASSERT_TRUE(shown) << shown.error().message;
+  const ViewState& state = shown.value().state;
+  ASSERT_EQ(shown.value().width, kWidth);
+  ASSERT_EQ(shown.value().height, kHeight);
+  const Blocks now = blocks_of(shown.value().pixels);
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) write_golden(GetParam().name, now);
+  const Blocks golden = read_golden(GetParam().name);
+  EXPECT_LE(differing(now, golden), kTolerance) << "see " << golden_path(GetParam().name);
+
+  // Without a display the same OpenGL draws the same.
+  if (const auto drawn = draw_offscreen(view_scene(session, state))) {
+    EXPECT_LE(differing(blocks_of(drawn.value()), golden), kTolerance);
+  }
+
+  // Planted differences: nothing done at all; and the selection one op further.
+  const ViewState before = initial_state(session, kWidth, kHeight);
+  EXPECT_GT(differing(blocks_of(rasterize(view_scene(session, before))), golden), 2 * kTolerance);
+  if (state.selected) {
+    const ViewState further =
+        reduce(session, state, {.type = Event::Type::Key, .key = Key::Period});
+    EXPECT_GT(differing(blocks_of(rasterize(view_scene(session, further))), golden),
+              2 * kTolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Deeds, WindowDeed,
+    testing::Values(
+        Deed{"zoom",
+             "at 600 150; xdotool key w w w; xdotool keydown ctrl click 4 click 4 keyup ctrl"},
+        Deed{"pan",
+             "xdotool key 2; at 700 150; xdotool keydown shift mousedown 1; drag 550 150; "
+             "xdotool keyup shift key d"},
+        Deed{"select", "xdotool key 2; at 600 120; xdotool click 1"},
+        Deed{"search",
+             "xdotool key slash; xdotool type --delay 30 2B9; xdotool key Return Escape "
+             "f f"},
+        Deed{"range", "at 420 120; xdotool mousedown 1; drag 700 124"},
+        Deed{"critical", "xdotool key 3 c"},
+        Deed{"scrub", "at 500 75; xdotool mousedown 1; drag 640 75"},
+        Deed{"statistics", "xdotool key t", 2}, Deed{"difference", "xdotool key 2 shift+d", 2}),
+    [](const auto& deed) { return deed.param.name; });
+
+TEST(Window, TakesRealKeysAndMouse) {
+  if (!shows() || std::system("command -v xdotool >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "SKIPPED: no display or no xdotool";
+  const Session session = example(1);
+  const Result<WindowResult> shown =
+      after({"all",
+             "at 600 150; xdotool key w w w slash; xdotool type --delay 30 2F7; xdotool key Return "
+             "Escape; xdotool click 5; at 420 120; xdotool mousedown 1; drag 700 124; xdotool key "
+             "c"},
+            session);
+  ASSERT_TRUE(shown) << shown.error().message;
+  const ViewState& state = shown.value().state;
+  const ViewState before = initial_state(session, kWidth, kHeight);
+  EXPECT_NEAR((state.end - state.begin) / (before.end - before.begin), 0.8 * 0.8 * 0.8, 1e-6);
+  EXPECT_EQ(state.search, "2F7");
+  ASSERT_TRUE(state.selected);
+  EXPECT_EQ(op_name(session.at(0).trace(), state.selected.op), "2F7");
+  EXPECT_TRUE(state.range);
+  EXPECT_TRUE(state.critical);
+}
+
+// A window that nobody touches draws once, not sixty times a second.
+TEST(Window, DrawsNothingWhileNothingChanges) {
+  if (!shows()) GTEST_SKIP() << "SKIPPED: no display, or built without the window";
+  const Session session = example(1);
+  const Result<WindowResult> shown =
+      run_window(session, {.width = 800, .height = 600, .capture = true, .linger_s = 1.0});
+  ASSERT_TRUE(shown) << shown.error().message;
+  EXPECT_LE(shown.value().frames, 6);
+}
+
+// EGL: no display is needed, equal scenes give equal bytes, and the picture is the core's.
+TEST(Offscreen, DrawsWhatTheCoreDraws) {
+  const Session session = example(1);
+  const Scene scene = view_scene(session, initial_state(session, kWidth, kHeight));
+  const auto first = draw_offscreen(scene);
+  if (!first) GTEST_SKIP() << "SKIPPED: " << first.error().message;
+  EXPECT_LT(differing(first.value(), rasterize(scene)), 0.02);
+  const auto second = draw_offscreen(scene);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(first.value(), second.value());
+}
+
+TEST(Window, SaysThatThereIsNoDisplay) {
+  if (!has_window() || std::getenv("DISPLAY") != nullptr) GTEST_SKIP() << "SKIPPED: there is one";
+  const Result<WindowResult> shown = run_window(example(1), {});
+  ASSERT_FALSE(shown);
+  EXPECT_NE(shown.error().message.find("no display"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rehearse::viz

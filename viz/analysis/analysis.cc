@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viz/analysis/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace rehearse::viz {
+namespace {
+
+// Ops grouped by kind and payload, in order of kind.
+constexpr std::size_t kNumGroups = kNumOpKinds * 3;
+std::size_t group_of(const TraceClass& c) {
+  return static_cast<std::size_t>(c.kind) * 3 + static_cast<std::size_t>(c.payload);
+}
+
+}  // namespace
+
+std::int64_t Summary::busy() const {
+  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0}) -
+         std::accumulate(in_body.begin(), in_body.end(), std::int64_t{0});
+}
+
+Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
+                  std::int32_t first_row, std::int32_t last_row) {
+  const Trace& trace = index.trace();
+  Summary sum{.span = end - begin};
+  std::array<std::int64_t, kNumKinds> time;
+  for (std::int32_t row = first_row; row < last_row && trace.slots > 0; ++row) {
+    const std::int64_t times = trace.rows[static_cast<std::size_t>(row)].multiplicity;
+    const LaneIndex& lane = index.lane(row * trace.slots);
+    const LaneIndex& idle = index.idle(row);
+    std::int64_t rest = sum.span;
+    sum.ranks += times;
+    lane.busy(begin, end, time.data());
+    for (std::size_t k = 0; k < static_cast<std::size_t>(lane.num_kinds); ++k) {
+      sum.kinds[lane.kinds[k]] += times * time[k];
+      rest -= time[k];
+    }
+    idle.busy(begin, end, time.data());
+    for (std::size_t k = 0; k < static_cast<std::size_t>(idle.num_kinds); ++k) {
+      sum.causes[static_cast<std::size_t>(cause_of(idle.kinds[k]))] += times * time[k];
+      rest -= time[k];
+    }
+    sum.unexplained += times * rest;
+    if (trace.communicating_ns.empty()) continue;
+    for (std::int32_t i = lane.first_item_after(begin);
+         i < lane.items.count && lane.items.start(i) < end; ++i) {
+      const std::int64_t whole = lane.items.end(i) - lane.items.start(i);
+      const std::int64_t inside =
+          std::min(lane.items.end(i), end) - std::max(lane.items.start(i), begin);
+      const std::int64_t waits = trace.communicating_ns[static_cast<std::size_t>(lane.items.op(i))];
+      // An op cut by the range: its waiting is taken as spread evenly over it.
+      sum.in_body[lane.items.kind(i)] +=
+          times * (whole == inside ? waits
+                                   : static_cast<std::int64_t>(std::llround(
+                                         static_cast<double>(waits) * static_cast<double>(inside) /
+                                         static_cast<double>(whole))));
+    }
+  }
+  return sum;
+}
+
+std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins) {
+  std::array<std::vector<std::int64_t>, kNumGroups> durations;
+  for (std::size_t i = 0; i < trace.start_ns.size(); ++i) {
+    const OpId op{static_cast<std::int32_t>(i)};
+    durations[group_of(trace.class_of(op))].push_back(trace.end_ns[i] - trace.start_ns[i]);
+  }
+  std::vector<KindStatistics> all;
+  for (std::size_t group = 0; group < kNumGroups; ++group) {
+    auto& times = durations[group];
+    if (times.empty()) continue;
+    std::ranges::sort(times);
+    KindStatistics one{.kind = static_cast<OpKind>(group / 3),
+                       .payload = static_cast<Payload>(group % 3),
+                       .count = static_cast<std::int64_t>(times.size()),
+                       .total = std::accumulate(times.begin(), times.end(), std::int64_t{0}),
+                       .shortest = times.front(),
+                       .longest = times.back(),
+                       .median = times[times.size() / 2]};
+    one.histogram.resize(static_cast<std::size_t>(std::max(bins, 1)));
+    const double scale = static_cast<double>(one.histogram.size()) /
+                         static_cast<double>(one.longest - one.shortest + 1);
+    for (const std::int64_t time : times) {
+      ++one.histogram[static_cast<std::size_t>(static_cast<double>(time - one.shortest) * scale)];
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Result<TraceDifference> difference(const Trace& a, const Trace& b) {
+  if (a.num_ops() != b.num_ops() || a.schedule_hash != b.schedule_hash) {
+    const auto schedule = [](const Trace& trace) {
+      const std::string hash = trace.schedule_hash.empty() ? "foreign" : trace.schedule_hash;
+      return trace.schedule_name.empty() ? hash : trace.schedule_name + " " + hash;
+    };
+    return Error{"the two traces are of different schedules (" + schedule(a) + " and " +
+                 schedule(b) + "): compare holds op against op"};
+  }
+  TraceDifference out{.step_a = a.step().value, .step_b = b.step().value};
+  struct Sum {
+    KindDifference kind;
+    double error = 0;
+    std::int64_t with_time = 0;
+  };
+  std::array<Sum, kNumGroups> sums;
+  for (OpId op{0}; op.value < a.num_ops(); ++op.value) {
+    const std::size_t i = op.index();
+    const TraceClass& c = a.class_of(op);
+    const OpDifference one{.op = op,
+                           .a = a.end_ns[i] - a.start_ns[i],
+                           .b = b.end_ns[i] - b.start_ns[i],
+                           .start_a = a.start_ns[i] - a.begin.value,
+                           .start_b = b.start_ns[i] - b.begin.value};
+    Sum& sum = sums[group_of(c)];
+    sum.kind.kind = c.kind;
+    sum.kind.payload = c.payload;
+    ++sum.kind.count;
+    sum.kind.a += one.a;
+    sum.kind.b += one.b;
+    if (one.a > 0) {
+      sum.error += std::fabs(static_cast<double>(one.b - one.a)) / static_cast<double>(one.a);
+      ++sum.with_time;
+    }
+    if (one.a != one.b || one.start_a != one.start_b) out.ops.push_back(one);
+  }
+  for (Sum& sum : sums) {
+    if (sum.kind.count == 0) continue;
+    if (sum.with_time > 0) sum.kind.mean_abs_error = sum.error / static_cast<double>(sum.with_time);
+    out.kinds.push_back(sum.kind);
+  }
+  std::ranges::stable_sort(out.ops, std::ranges::greater{},
+                           [](const OpDifference& op) { return std::abs(op.b - op.a); });
+  return out;
+}
+
+MemoryPeak memory_peak(const Trace& trace, Row row) {
+  MemoryPeak peak;
+  if (trace.memory_begin.empty()) return peak;
+  const std::size_t parts = trace.memory_parts.size();
+  std::size_t best = 0;
+  bool any = false;
+  for (auto i = static_cast<std::size_t>(trace.memory_begin[row.index()]);
+       i < static_cast<std::size_t>(trace.memory_begin[row.index() + 1]); ++i) {
+    std::int64_t sum = 0;
+    for (std::size_t p = 0; p < parts; ++p) sum += trace.memory_bytes[i * parts + p];
+    if (any && sum <= peak.bytes) continue;
+    any = true;
+    peak.bytes = sum;
+    best = i;
+  }
+  if (!any) return peak;
+  peak.time = trace.memory_time[best];
+  for (std::size_t p = 0; p < parts; ++p)
+    peak.parts.push_back(trace.memory_bytes[best * parts + p]);
+  return peak;
+}
+
+std::vector<double> link_columns(const Trace& trace, std::size_t link, double begin, double end,
+                                 std::size_t columns) {
+  std::vector<double> mean(columns, 0.0);
+  const double width = (end - begin) / static_cast<double>(columns);
+  if (!(width > 0)) return mean;
+  const auto first = static_cast<std::size_t>(trace.link_begin[link]);
+  const auto last = static_cast<std::size_t>(trace.link_begin[link + 1]);
+  const auto since = [&](std::int64_t time) {
+    return static_cast<double>(time - trace.begin.value) - begin;
+  };
+  for (std::size_t i = first; i < last; ++i) {
+    const double load = std::min(1.0, trace.link_samples[i].load_ppm / 1e6);
+    const double from = std::max(0.0, since(trace.link_samples[i].time));
+    const double until = std::min(
+        end - begin, since(i + 1 < last ? trace.link_samples[i + 1].time : trace.end.value));
+    if (load <= 0 || until <= from) continue;
+    auto column = static_cast<std::size_t>(from / width);
+    for (double at = from; at < until && column < columns; ++column) {
+      const double stop = std::min(until, width * static_cast<double>(column + 1));
+      mean[column] += load * std::max(0.0, stop - at) / width;
+      at = std::max(at, stop);
+    }
+  }
+  return mean;
+}
+
+LinkUse link_use(const Trace& trace, std::size_t link) {
+  LinkUse use;
+  const auto first = static_cast<std::size_t>(trace.link_begin[link]);
+  const auto last = static_cast<std::size_t>(trace.link_begin[link + 1]);
+  for (std::size_t i = first; i < last; ++i) {
+    const std::int64_t until = i + 1 < last ? trace.link_samples[i + 1].time : trace.end.value;
+    const double load = trace.link_samples[i].load_ppm / 1e6;
+    use.peak = std::max(use.peak, load);
+    use.mean += load * static_cast<double>(until - trace.link_samples[i].time);
+  }
+  if (trace.step().value > 0) use.mean /= static_cast<double>(trace.step().value);
+  return use;
+}
+
+}  // namespace rehearse::viz

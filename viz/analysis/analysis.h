@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers about a trace: where the time of each row went, per kind and cause; which ops a step's
+// length rests on; what differs between two traces of one schedule. No drawing.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "viz/analysis/index.h"
+
+namespace rehearse::viz {
+
+// Where the time of rows [first_row, last_row) went within [begin, end), on their compute lanes.
+// Rows count as often as they stand for ranks. busy + idle = span * ranks, exactly.
+struct Summary {
+  std::int64_t span = 0, ranks = 0;                   // [ns], ranks
+  std::array<std::int64_t, kNumOpKinds> kinds{};      // time under ops of each kind
+  std::array<std::int64_t, kNumIdleCauses> causes{};  // idle between ops, by cause
+  std::array<std::int64_t, kNumOpKinds> in_body{};    // of `kinds`: bodies that wait for their
+                                                      //   own collectives (idle)
+  std::int64_t unexplained = 0;  // idle between ops for which the trace has no cause
+
+  std::int64_t total() const { return span * ranks; }
+  std::int64_t busy() const;  // `kinds` less in_body
+  std::int64_t idle() const { return total() - busy(); }
+  double bubble_ratio() const {  // idle / (ranks * span), INTERFACE `bubble_ratio`
+    return total() == 0 ? 0 : static_cast<double>(idle()) / static_cast<double>(total());
+  }
+};
+Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
+                  std::int32_t first_row, std::int32_t last_row);
+
+// Ops of one class name ("F", "SEND_F", "ALL_REDUCE"): counts and times over all rows.
+struct KindStatistics {
+  OpKind kind{};
+  Payload payload{};
+  std::int64_t count = 0, total = 0, shortest = 0, longest = 0;  // [ns]
+  std::int64_t median = 0;
+  std::vector<std::int64_t> histogram;  // equal bins from shortest to longest
+};
+std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins);
+
+// Fills trace.idle: a cause for every gap of every compute lane, for traces that come without
+// (measured ones). Needs waits; without them it leaves the trace as it is.
+// Rule, explained backwards from the op that ends the gap: what arrived last. Its own duration, if
+// it is a transfer, collective or copy: communication; before that, the op that it waited for:
+// dependency, or straggler as far as that op ran longer than the median of its kind and stage; all
+// had arrived before: host. Before a row's first compute op: warmup; after its last one: cooldown.
+void attribute_idle(Trace& trace);
+
+// A chain of ops from the step's begin to its end of which each waited for the one before.
+struct CriticalPath {
+  std::vector<OpId> ops;                 // in order of time
+  std::int64_t in_ops = 0, waiting = 0;  // [ns]; add up to the step
+  std::vector<std::int64_t> slack;       // per op: how much later it could have ended [ns]
+};
+CriticalPath critical_path(const Trace& trace);
+
+// Two traces of one schedule (equal op ids): predicted and measured, or two runs.
+struct OpDifference {
+  OpId op{};
+  std::int64_t a = 0, b = 0;  // durations [ns]
+  std::int64_t start_a = 0, start_b = 0;
+};
+struct KindDifference {
+  OpKind kind{};
+  Payload payload{};
+  std::int64_t count = 0, a = 0, b = 0;  // summed durations [ns]
+  double mean_abs_error = 0;             // of op durations, |b - a| / a over ops with a > 0
+};
+struct TraceDifference {
+  std::int64_t step_a = 0, step_b = 0;
+  std::vector<KindDifference> kinds;
+  std::vector<OpDifference> ops;  // that differ, largest |b - a| first
+  bool empty() const { return ops.empty() && step_a == step_b; }
+};
+Result<TraceDifference> difference(const Trace& a, const Trace& b);
+
+// Memory of one row: peak, when, and its parts then.
+struct MemoryPeak {
+  std::int64_t bytes = 0, time = 0;
+  std::vector<std::int64_t> parts;  // in the order of Trace::memory_parts
+};
+MemoryPeak memory_peak(const Trace& trace, Row row);
+
+// Mean and greatest load of a link over the step, as fractions.
+struct LinkUse {
+  double mean = 0, peak = 0;
+};
+LinkUse link_use(const Trace& trace, std::size_t link);
+// Mean load of a link, as a fraction, over each of `columns` equal parts of [begin, end) [ns since
+// the step's begin]; 0 outside of the step. What a lane shows: of a link that is idle most of a
+// column, the greatest load would be a busy one.
+std::vector<double> link_columns(const Trace& trace, std::size_t link, double begin, double end,
+                                 std::size_t columns);
+
+}  // namespace rehearse::viz

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viz/picture/figure.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "viz/analysis/analysis.h"
+#include "viz/analysis/units_text.h"
+#include "viz/picture/legend.h"
+#include "viz/picture/paint.h"
+
+namespace rehearse::viz {
+namespace {
+
+constexpr double kMargin = 16, kRight = 76;
+
+class Figure {
+ public:
+  Figure(const TraceIndex& index, const FigureOptions& options)
+      : index_(index), trace_(index.trace()), options_(options), colors_(palette(options.theme)) {
+    begin_ = options.begin == options.end ? trace_.begin : options.begin;
+    end_ = options.begin == options.end ? trace_.end : options.end;
+    if (end_ <= begin_) end_ = begin_ + Nanoseconds{1};
+    last_row_ =
+        options.last_row < 0 ? trace_.num_rows() : std::min(options.last_row, trace_.num_rows());
+    first_row_ = std::clamp(options.first_row, 0, last_row_);
+    rows_ = last_row_ - first_row_;
+    streams_ = streams_in_view();
+    for (std::int32_t row = first_row_; row < last_row_; ++row) {
+      label_width_ = std::max(
+          label_width_, static_cast<double>(text_width(row_name(trace_, {row}), TextSize::Normal)));
+    }
+    left_ =
+        kMargin + std::min(220.0, std::max(60.0, label_width_)) + (streams_.size() > 1 ? 56 : 10);
+    view_ = {.begin = begin_,
+             .end = end_,
+             .width_px = std::max(50, static_cast<std::int32_t>(options.width - left_ - kRight))};
+  }
+
+  Scene draw() {
+    scene_.width = options_.width;
+    scene_.background = colors_.background;
+    header();
+    legend();
+    axis();
+    lanes();
+    footer();
+    scene_.height = static_cast<std::int32_t>(std::ceil(y_ + kMargin));
+    return std::move(scene_);
+  }
+
+ private:
+  bool shows_memory() const {
+    return options_.memory && rows_ <= 16 && !trace_.memory_begin.empty();
+  }
+  double lane_height() const {
+    static constexpr std::array<std::pair<std::int32_t, double>, 5> kHeights{
+        {{4, 44}, {8, 34}, {16, 26}, {32, 20}, {64, 13}}};
+    for (const auto& [rows, height] : kHeights) {
+      if (rows_ <= rows) return height;
+    }
+    return std::max(2.0, std::floor(900.0 / rows_));
+  }
+  double gap() const { return rows_ <= 16 ? 4 : rows_ <= 64 ? 2 : 0; }
+
+  void text(double x, double y, std::string what, TextSize size, Color color,
+            Anchor anchor = Anchor::Begin) {
+    scene_.texts.push_back(
+        {.x = x, .y = y, .anchor = anchor, .size = size, .color = color, .text = std::move(what)});
+  }
+
+  void header() {
+    summary_ = summarize(index_, begin_.value, end_.value, first_row_, last_row_);
+    const std::string title = !trace_.title.empty()           ? trace_.title
+                              : !trace_.schedule_name.empty() ? trace_.schedule_name
+                                                              : "timeline";
+    scene_.title = title;
+    y_ = kMargin + 15;
+    text(kMargin, y_, title, TextSize::Title, colors_.text);
+    std::string line = trace_.label == TraceLabel::Predicted ? "predicted" : "measured";
+    if (!trace_.schedule_name.empty() && trace_.schedule_name != title) {
+      line += " · " + trace_.schedule_name;
+    }
+    line += " · one step takes " + time_text(trace_.step().value);
+    if (begin_ != trace_.begin || end_ != trace_.end) {
+      line += " · shown: " + time_text(begin_.value - trace_.begin.value) + " to " +
+              time_text(end_.value - trace_.begin.value);
+    }
+    y_ += 20;
+    text(kMargin, y_, line, TextSize::Normal, colors_.faint_text);
+    text(options_.width - kMargin, y_,
+         "bubbles: " + percent_text(summary_.bubble_ratio()) + " of all ranks' time",
+         TextSize::Normal, colors_.text, Anchor::End);
+  }
+
+  // Every kind and cause in view, with its share of the ranks' time.
+  void legend() {
+    double x = kMargin;
+    y_ += 14;
+    const auto entry = [&](const KindStyle& style, std::string name) {
+      const double width = 18 + 6 + text_width(name, TextSize::Small) + 18;
+      if (x + width > options_.width - kMargin) {
+        x = kMargin;
+        y_ += 19;
+      }
+      scene_.rects.push_back({.x = x,
+                              .y = y_,
+                              .width = 18,
+                              .height = 12,
+                              .fill = style.fill,
+                              .hatch = style.hatch,
+                              .ink = style.ink,
+                              .outlined = true,
+                              .outline = style.hatch == Hatch::None ? style.fill : style.ink});
+      text(x + 24, y_ + 10, std::move(name), TextSize::Small, colors_.text);
+      x += width;
+    };
+    const std::int64_t total = std::max<std::int64_t>(1, summary_.total());
+    for (const LegendEntry& one : viz::legend(summary_, options_.theme)) {
+      if (one.time * 2000 < total) continue;  // 0.05 %
+      entry(one.style,
+            one.name + " " +
+                percent_text(static_cast<double>(one.time) / static_cast<double>(total)));
+    }
+    if (streams_.size() > 1)
+      entry(style_of(kind_of(OpKind::Send), options_.theme), "communication");
+    y_ += 12;
+  }
+
+  // Streams worth a lane in this view: the compute stream, and those busy for 1/400 of it
+  // somewhere.
+  std::vector<std::int32_t> streams_in_view() const {
+    std::vector<std::int32_t> streams;
+    for (std::int32_t slot = 0; slot < trace_.slots; ++slot) {
+      std::int64_t most = 0;
+      for (std::int32_t row = first_row_; row < last_row_ && slot > 0; ++row) {
+        const LaneIndex& lane = index_.lane(row * trace_.slots + slot);
+        std::array<std::int64_t, kNumKinds> time;
+        lane.busy(begin_.value, end_.value, time.data());
+        most = std::max(
+            most, std::accumulate(time.begin(), time.begin() + lane.num_kinds, std::int64_t{0}));
+      }
+      if (slot == 0 || (rows_ <= 16 && most * 400 >= end_.value - begin_.value))
+        streams.push_back(slot);
+    }
+    return streams;
+  }
+
+  void axis() {
+    y_ += 26;
+    axis_y_ = y_;
+    const std::int64_t span = end_.value - begin_.value;
+    const std::int64_t step = nice_step(static_cast<double>(span) * 110 / view_.width_px);
+    const std::int64_t zero = trace_.begin.value;
+    for (std::int64_t tick = zero + (begin_.value - zero + step - 1) / step * step;
+         tick <= end_.value; tick += step) {
+      const double x = left_ + view_.x_of(tick);
+      ticks_.push_back(x);
+      text(x, y_ - 6, tick_text(tick - zero, step), TextSize::Small, colors_.faint_text,
+           Anchor::Middle);
+    }
+    text(options_.width - kMargin, y_ - 6, "idle", TextSize::Small, colors_.faint_text,
+         Anchor::End);
+    y_ += 2;
+  }
+
+  void lanes() {
+    const double height = lane_height();
+    std::vector<std::int32_t> shown;
+    for (std::int32_t row = first_row_; row < last_row_; ++row) {
+      for (const std::int32_t slot : streams_) shown.push_back(row * trace_.slots + slot);
+    }
+    Frame frame;
+    layout(index_, view_, shown, frame);
+    for (const LaneFrame& lane : frame.lanes) {
+      const std::int32_t slot = lane.lane % trace_.slots;
+      const std::int32_t row = lane.lane / trace_.slots;
+      const double lane_px = slot == 0 ? height : std::max(8.0, height * 0.3);
+      if (slot == 0 && lane.lane != shown.front()) y_ += gap();
+      paint_lane(index_, frame, lane, {.x = left_, .y = y_, .height = lane_px}, options_.theme,
+                 scene_);
+      if (slot == 0) row_labels(row, height);
+      if (slot != 0 && lane_px >= 8) {
+        text(left_ - 8, y_ + lane_px / 2 + 4, lane_name(trace_, lane.lane), TextSize::Small,
+             colors_.faint_text, Anchor::End);
+      }
+      y_ += lane_px + (streams_.size() > 1 ? 1 : 0);
+      const bool last_of_row =
+          &lane == &frame.lanes.back() || (&lane + 1)->lane / trace_.slots != row;
+      if (last_of_row && shows_memory()) memory(row);
+    }
+    for (const double x : ticks_) {
+      scene_.lines.push_back({.x1 = x,
+                              .y1 = axis_y_ - 3,
+                              .x2 = x,
+                              .y2 = y_ + 2,
+                              .width = 1,
+                              .color = colors_.faint_text,
+                              .alpha = 60});
+    }
+  }
+
+  void row_labels(std::int32_t row, double height) {
+    // Where lanes are lower than a line of text, every n-th is named.
+    const auto every = static_cast<std::int32_t>(std::ceil(13.0 / (height + gap())));
+    if ((row - first_row_) % every != 0) return;
+    const TextSize size = height >= 15 ? TextSize::Normal : TextSize::Small;
+    const double base =
+        y_ + std::max(height / 2 + (size == TextSize::Normal ? 5 : 4), every > 1 ? 9.0 : 0.0);
+    text(kMargin, base, row_name(trace_, {row}), size, colors_.text);
+    const Summary own = summarize(index_, begin_.value, end_.value, row, row + 1);
+    text(options_.width - kMargin, base, percent_text(own.bubble_ratio()), size, colors_.text,
+         Anchor::End);
+  }
+
+  // Stacked parts over time, and the capacity as a line.
+  void memory(std::int32_t row) {
+    static constexpr std::array<Color, 8> kParts{{{0, 114, 178},
+                                                  {213, 94, 0},
+                                                  {240, 228, 66},
+                                                  {0, 158, 115},
+                                                  {204, 121, 167},
+                                                  {86, 180, 233},
+                                                  {153, 153, 153},
+                                                  {230, 159, 0}}};
+    constexpr double kHeight = 40;
+    const std::size_t parts = trace_.memory_parts.size();
+    const MemoryPeak peak = memory_peak(trace_, {row});
+    const std::int64_t capacity = trace_.rows[static_cast<std::size_t>(row)].capacity_bytes;
+    const auto top = static_cast<double>(std::max({peak.bytes, capacity, std::int64_t{1}}));
+    y_ += 3;
+    const double base = y_ + kHeight;
+    scene_.plates.push_back({.x = left_,
+                             .y = y_,
+                             .width = static_cast<double>(view_.width_px),
+                             .height = kHeight,
+                             .fill = colors_.lane});
+    const auto first = static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row)]);
+    const auto last =
+        static_cast<std::size_t>(trace_.memory_begin[static_cast<std::size_t>(row) + 1]);
+    std::vector<double> below(last - first, 0.0);
+    for (std::size_t part = 0; part < parts; ++part) {
+      Area area{.base = static_cast<float>(base),
+                .end = static_cast<float>(left_ + view_.width_px),
+                .fill = kParts[part % kParts.size()],
+                .alpha = 200};
+      std::vector<double> above = below;
+      for (std::size_t i = first; i < last; ++i) {
+        above[i - first] += static_cast<double>(trace_.memory_bytes[i * parts + part]);
+      }
+      memory_steps(first, last, above, base, kHeight / top, area);
+      areas_.push_back(std::move(area));
+      below = std::move(above);
+    }
+    // The tallest sum is drawn first, so that lower ones show before it.
+    for (auto area = areas_.rbegin(); area != areas_.rend(); ++area)
+      scene_.areas.push_back(std::move(*area));
+    areas_.clear();
+    if (capacity > 0) {
+      const double y = base - kHeight * static_cast<double>(capacity) / top;
+      scene_.lines.push_back({.x1 = left_,
+                              .y1 = y,
+                              .x2 = left_ + view_.width_px,
+                              .y2 = y,
+                              .width = 1,
+                              .color = colors_.accent});
+    }
+    text(left_ - 8, y_ + kHeight / 2 + 4, "memory", TextSize::Small, colors_.faint_text,
+         Anchor::End);
+    text(options_.width - kMargin, y_ + kHeight / 2 + 4, bytes_text(peak.bytes), TextSize::Small,
+         colors_.text, Anchor::End);
+    y_ = base;
+  }
+
+  // One step per pixel at most: the largest sum within it.
+  void memory_steps(std::size_t first, std::size_t last, const std::vector<double>& sums,
+                    double base, double scale, Area& area) {
+    for (std::size_t i = first; i < last; ++i) {
+      const double time_x = left_ + view_.x_of(trace_.memory_time[i]);
+      if (time_x >= left_ + view_.width_px) break;
+      const auto x = static_cast<float>(std::max(left_, std::floor(time_x)));
+      const auto y = static_cast<float>(base - sums[i - first] * scale);
+      if (!area.x.empty() && area.x.back() >= x) {
+        area.y.back() = x <= static_cast<float>(left_) ? y : std::min(area.y.back(), y);
+        continue;
+      }
+      area.x.push_back(x);
+      area.y.push_back(y);
+    }
+  }
+
+  void footer() {
+    y_ += 22;
+    std::string line =
+        "A row is what one rank does, from left to right. Full colour: it computes. "
+        "Hatched: a bubble, it waits; the pattern says for what.";
+    if (!trace_.caption.empty()) line = trace_.caption + ". " + line;
+    text(kMargin, y_, line, TextSize::Small, colors_.faint_text);
+  }
+
+  const TraceIndex& index_;
+  const Trace& trace_;
+  const FigureOptions& options_;
+  const Palette& colors_;
+  Nanoseconds begin_{}, end_{};
+  std::int32_t first_row_ = 0, last_row_ = 0, rows_ = 0;
+  std::vector<std::int32_t> streams_;
+  double label_width_ = 0, left_ = 0, y_ = 0, axis_y_ = 0;
+  View view_;
+  Summary summary_;
+  Scene scene_;
+  std::vector<double> ticks_;
+  std::vector<Area> areas_;
+};
+
+}  // namespace
+
+Scene figure(const TraceIndex& index, const FigureOptions& options) {
+  return Figure(index, options).draw();
+}
+
+}  // namespace rehearse::viz

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text as coverage bitmaps, so that pictures need no font on the machine that draws them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rehearse::viz {
+
+enum class TextSize : std::uint8_t { Small, Normal, Title };  // 11, 13 and 17 px, the last bold
+
+inline constexpr int kNumGlyphs = 101;
+struct Glyph {
+  std::int32_t offset = 0;  // into FontData::pixels
+  std::int16_t width = 0, height = 0;
+  std::int16_t left = 0, top = 0;  // of the bitmap from the pen; up is positive
+  std::int16_t advance = 0;        // [px]
+};
+struct FontData {
+  std::int32_t ascent = 0, line_height = 0;  // [px]
+  Glyph glyphs[kNumGlyphs];
+  const char* pixels = nullptr;  // one hexadecimal digit each
+};
+extern const FontData kFontData[3];
+
+inline const FontData& font(TextSize size) {
+  return kFontData[static_cast<int>(size)];
+}
+
+// The glyph of the code point at `text`'s front, which it removes; '?' where the font has none.
+const Glyph& next_glyph(const FontData& font, std::string_view& text);
+// Whether the font has every letter of UTF-8 text: ASCII and a few signs.
+bool font_has(std::string_view text);
+// Width in pixels of UTF-8 text.
+std::int32_t text_width(std::string_view text, TextSize size);
+// `text` if it is at most `width` px wide, else nothing: half a label misleads.
+std::string_view fitting(std::string_view text, TextSize size, double width);
+
+}  // namespace rehearse::viz

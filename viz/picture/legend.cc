@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viz/picture/legend.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "viz/picture/paint.h"
+
+namespace rehearse::viz {
+
+std::vector<LegendEntry> legend(const Summary& summary, Theme theme) {
+  std::vector<LegendEntry> entries;
+  for (std::size_t kind = 0; kind < kNumOpKinds; ++kind) {
+    const std::int64_t time = summary.kinds[kind] - summary.in_body[kind];
+    if (time == 0) continue;
+    const KindStyle style = style_of(static_cast<Kind>(kind), theme);
+    const auto same = std::ranges::find(entries, style.name, &LegendEntry::name);
+    if (same != entries.end()) {
+      same->time += time;
+    } else {
+      entries.push_back({style, std::string(style.name), time});
+    }
+  }
+  for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
+    if (summary.causes[cause] == 0) continue;
+    const KindStyle style = style_of(kind_of(static_cast<IdleCause>(cause)), theme);
+    entries.push_back({style, "bubble: " + std::string(style.name), summary.causes[cause]});
+  }
+  const std::int64_t in_body =
+      std::accumulate(summary.in_body.begin(), summary.in_body.end(), std::int64_t{0});
+  if (in_body > 0) {
+    entries.push_back({{.fill = in_body_color(), .ink = in_body_color()},
+                       "bar in an op: waits for its own collectives",
+                       in_body});
+  }
+  if (summary.unexplained > 0) {
+    entries.push_back({{.fill = palette(theme).lane, .ink = palette(theme).faint_text},
+                       "idle",
+                       summary.unexplained});
+  }
+  return entries;
+}
+
+}  // namespace rehearse::viz

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of a summary went, as the entries of a legend.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "viz/analysis/analysis.h"
+#include "viz/picture/colors.h"
+
+namespace rehearse::viz {
+
+struct LegendEntry {
+  KindStyle style;
+  std::string name;
+  std::int64_t time = 0;  // [ns over ranks]; the entries add up to the summary's total
+};
+
+// Kinds (those of one name together, without what their bodies wait), causes, waiting inside
+// bodies, and idle time without a cause; entries without time are left out.
+std::vector<LegendEntry> legend(const Summary& summary, Theme theme);
+
+}  // namespace rehearse::viz

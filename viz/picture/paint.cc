@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viz/picture/paint.h"
+
+#include <algorithm>
+#include <array>
+
+namespace rehearse::viz {
+namespace {
+
+// Linear light; the fourth lane counts the share that is covered.
+using Light = float __attribute__((vector_size(16)));
+
+Light light_of(Color c) {
+  return Light{to_linear(c.red), to_linear(c.green), to_linear(c.blue), 1.0f};
+}
+
+// 12 bits of linear light per channel tell neighbouring sRGB levels apart.
+class SrgbTable {
+ public:
+  SrgbTable() {
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      levels_[i] = to_srgb(static_cast<float>(i) / 4096.0f);
+    }
+  }
+  // Channels are sums of shares: 0 to 1, and what rounding adds.
+  std::uint32_t pack(const Light& light) const {
+    const Level at = __builtin_convertvector(light * 4096.0f + 0.5f, Level);
+    const auto level = [&](int channel) {
+      return static_cast<std::uint32_t>(levels_[static_cast<std::size_t>(at[channel])]);
+    };
+    return 0xFF000000u | level(2) << 16 | level(1) << 8 | level(0);
+  }
+
+ private:
+  using Level = std::int32_t __attribute__((vector_size(16)));
+  std::array<std::uint8_t, 4098> levels_{};
+};
+
+// Finds runs of columns that idle nearly all the time. Narrow idle spans that follow one another
+// read as one bubble: the hatch of what most of it waits for lies over the mixed colour.
+class IdleRuns {
+ public:
+  IdleRuns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
+           Scene& scene)
+      : frame_(frame), lane_(lane), place_(place), theme_(theme), scene_(scene) {}
+
+  void add(std::size_t column, bool idles) {
+    if (!idles) {
+      end(column);
+      begin_ = column + 1;
+    }
+  }
+  void end(std::size_t column) {
+    constexpr std::size_t kShortest = 6;  // columns
+    if (column < begin_ + kShortest) return;
+    std::array<std::int64_t, kNumKinds> sums{};
+    for (std::size_t c = begin_; c < column; ++c) {
+      const auto times = frame_.column(lane_.idle, c);
+      for (std::size_t k = 0; k < times.size(); ++k) sums[lane_.idle.kinds[k]] += times[k];
+    }
+    const auto most = std::ranges::max_element(sums) - sums.begin();
+    const KindStyle style = style_of(static_cast<Kind>(most), theme_);
+    const double x = place_.x + frame_.view.x_of(frame_.edges[begin_]);
+    scene_.rects.push_back({.x = x,
+                            .y = place_.y,
+                            .width = place_.x + frame_.view.x_of(frame_.edges[column]) - x,
+                            .height = place_.height,
+                            .fill = style.fill,
+                            .alpha = 0,
+                            .hatch = style.hatch,
+                            .ink = style.ink});
+  }
+
+ private:
+  const Frame& frame_;
+  const LaneFrame& lane_;
+  const LanePlace& place_;
+  Theme theme_;
+  Scene& scene_;
+  std::size_t begin_ = 0;
+};
+
+// Adds time * light over the kinds of a column; returns the time.
+std::int64_t mix(const std::int64_t* times, std::size_t kinds, const Light* lights, float scale,
+                 Light& sum) {
+  std::int64_t time = 0;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    sum += lights[k] * (static_cast<float>(times[k]) * scale);
+    time += times[k];
+  }
+  return time;
+}
+
+std::vector<Light> lights_of(const ColumnTable& table, Theme theme) {
+  std::vector<Light> lights;
+  for (const Kind kind : table.kinds) lights.push_back(light_of(style_of(kind, theme).fill));
+  return lights;
+}
+
+// Colour of each column: the mix of what is in it, by its exact share of time, in linear light.
+void paint_columns(const Frame& frame, const LaneFrame& lane, const LanePlace& place, Theme theme,
+                   Scene& scene) {
+  if (!lane.ops.any && !lane.idle.any) return;
+  const std::vector<Light> op_lights = lights_of(lane.ops, theme),
+                           idle_lights = lights_of(lane.idle, theme);
+  const Light background = light_of(palette(theme).lane);
+  const std::size_t count = frame.num_columns();
+  const std::size_t num_ops = lane.ops.any ? op_lights.size() : 0;
+  const std::size_t num_idle = lane.idle.any ? idle_lights.size() : 0;
+  const std::int64_t* ops = frame.time.data() + lane.ops.offset;
+  const std::int64_t* idle = frame.time.data() + lane.idle.offset;
+  Strip strip{.y = place.y, .height = place.height};
+  strip.colors.resize(count);
+  static const SrgbTable kTable;
+  const SrgbTable& table = kTable;
+  IdleRuns runs(frame, lane, place, theme, scene);
+  std::size_t first = count, last = 0;
+  for (std::size_t c = 0; c < count; ++c, ops += num_ops, idle += num_idle) {
+    const std::int64_t width = frame.edges[c + 1] - frame.edges[c];
+    const float scale = 1.0f / static_cast<float>(width);
+    Light sum{};
+    const std::int64_t busy = mix(ops, num_ops, op_lights.data(), scale, sum);
+    const std::int64_t waits = mix(idle, num_idle, idle_lights.data(), scale, sum);
+    runs.add(c, waits * 10 >= width * 9);
+    if (busy + waits == 0) continue;
+    sum += background * std::max(0.0f, 1.0f - sum[3]);
+    strip.colors[c] = table.pack(sum);
+    first = std::min(first, c);
+    last = c;
+  }
+  runs.end(count);
+  if (first == count) return;
+  strip.colors.resize(last + 1);
+  strip.colors.erase(strip.colors.begin(),
+                     strip.colors.begin() + static_cast<std::ptrdiff_t>(first));
+  // Columns of a snapped grid are equal but for the two that the view cuts.
+  const View& view = frame.view;
+  strip.x = place.x + view.x_of(frame.edges[first]);
+  strip.width = place.x + view.x_of(frame.edges[last + 1]) - strip.x;
+  if (view.snap && count > 3) {
+    const double column = view.x_of(frame.edges[2]) - view.x_of(frame.edges[1]);
+    strip.x = place.x + view.x_of(frame.edges[1]) + (static_cast<double>(first) - 1) * column;
+    strip.width = column * static_cast<double>(last + 1 - first);
+  }
+  scene.strips.push_back(std::move(strip));
+}
+
+Color darker(Color c) {
+  const auto scale = [](std::uint8_t v) { return static_cast<std::uint8_t>(v * 62 / 100); };
+  return {scale(c.red), scale(c.green), scale(c.blue)};
+}
+
+// The longest of "3F12", "F12", "12" that fits.
+std::string label_for(const Trace& trace, OpId op, double width) {
+  const std::string name = op_name(trace, op);
+  if (!fitting(name, TextSize::Small, width).empty()) return name;
+  const TraceClass& c = trace.class_of(op);
+  if (c.name >= 0) return {};
+  const std::int32_t microbatch = trace.microbatch[op.index()];
+  std::string number = microbatch >= 0 ? std::to_string(microbatch) : std::string{};
+  std::string shorter = std::string(traits(c.kind).name) + number;
+  if (c.kind == OpKind::Overlap) shorter = number + "|" + std::to_string(trace.partner[op.index()]);
+  if (!fitting(shorter, TextSize::Small, width).empty()) return shorter;
+  return std::string(fitting(number, TextSize::Small, width));
+}
+
+void paint_box(const Trace& trace, const Box& box, const View& view, const LanePlace& place,
+               Theme theme, bool op_labels, Scene& scene) {
+  const double x = place.x + view.x_of(box.begin);
+  const double width = place.x + view.x_of(box.end) - x;
+  const KindStyle style = style_of(box.kind, theme);
+  Rect rect{.x = x,
+            .y = place.y,
+            .width = width,
+            .height = place.height,
+            .fill = style.fill,
+            .hatch = style.hatch,
+            .ink = style.ink};
+  const OpId op{box.idle ? -1 : box.item};
+  if (op) {
+    rect.fill = shade(style.fill, trace.microbatch[op.index()]);
+    rect.outlined = width >= 5 && place.height >= 7;
+    rect.outline = darker(style.fill);
+  }
+  scene.rects.push_back(rect);
+  if (op && !trace.communicating_ns.empty() && width >= 5 && place.height >= 8) {
+    const auto i = op.index();
+    const auto whole = static_cast<double>(trace.end_ns[i] - trace.start_ns[i]);
+    const double waits = width * static_cast<double>(trace.communicating_ns[i]) / whole;
+    const double bar = std::max(3.0, place.height / 8);
+    if (waits >= 0.5) {
+      scene.rects.push_back({.x = x,
+                             .y = place.y + place.height - bar,
+                             .width = std::min(waits, width),
+                             .height = bar,
+                             .fill = in_body_color()});
+    }
+  }
+  if (!op_labels || place.height < 11 || width < 9) return;
+  const double middle = x + width / 2, base = place.y + place.height / 2 + 4;
+  if (op) {
+    const std::string label = label_for(trace, op, width - 4);
+    if (!label.empty()) {
+      scene.texts.push_back({.x = middle,
+                             .y = base,
+                             .anchor = Anchor::Middle,
+                             .size = TextSize::Small,
+                             .color = text_on(rect.fill),
+                             .text = label});
+    }
+  }
+}
+
+// Bubbles of one cause with slivers of others between them have one label.
+void label_bubbles(std::span<const Box> boxes, const View& view, const LanePlace& place,
+                   Theme theme, Scene& scene) {
+  constexpr double kSliver = 4;  // [px]
+  if (place.height < 15) return;
+  for (std::size_t i = 0; i < boxes.size() && boxes[i].idle;) {
+    std::size_t j = i + 1;
+    while (j < boxes.size() && boxes[j].idle && boxes[j].kind == boxes[i].kind &&
+           view.x_of(boxes[j].begin) - view.x_of(boxes[j - 1].end) <= kSliver) {
+      ++j;
+    }
+    const double begin = place.x + view.x_of(boxes[i].begin),
+                 end = place.x + view.x_of(boxes[j - 1].end);
+    const KindStyle style = style_of(boxes[i].kind, theme);
+    i = j;
+    const std::int32_t text = text_width(style.name, TextSize::Small);
+    if (text + 12 > end - begin) continue;
+    const double middle = (begin + end) / 2;
+    scene.rects.push_back({.x = middle - text / 2.0 - 4,
+                           .y = place.y + place.height / 2 - 7,
+                           .width = text + 8.0,
+                           .height = 14,
+                           .fill = style.fill,
+                           .alpha = 235});
+    scene.texts.push_back({.x = middle,
+                           .y = place.y + place.height / 2 + 4,
+                           .anchor = Anchor::Middle,
+                           .size = TextSize::Small,
+                           .color = palette(theme).text,
+                           .text = std::string(style.name)});
+  }
+}
+
+}  // namespace
+
+Color in_body_color() {
+  return color_of(OpKind::AllReduce);
+}
+
+void paint_lane(const TraceIndex& index, const Frame& frame, const LaneFrame& lane,
+                const LanePlace& place, Theme theme, Scene& scene, bool op_labels) {
+  scene.plates.push_back({.x = place.x,
+                          .y = place.y,
+                          .width = static_cast<double>(frame.view.width_px),
+                          .height = place.height,
+                          .fill = palette(theme).lane});
+  paint_columns(frame, lane, place, theme, scene);
+  for (const Box& box : frame.boxes_of(lane)) {
+    paint_box(index.trace(), box, frame.view, place, theme, op_labels, scene);
+  }
+  label_bubbles(frame.boxes_of(lane), frame.view, place, theme, scene);
+}
+
+}  // namespace rehearse::viz

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One op, one bubble, memory or a link at one time, in words: what the window's panel and tooltip
+// say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "viz/window/session.h"
+
+namespace rehearse::viz {
+
+struct Fact {
+  std::string name, value;
+};
+
+// Times, place, data, what arrived last, slack, what its predicted cost rests on, and the other
+// trace's time where two are compared. `deep`: also what needs a walk over the whole trace.
+std::vector<Fact> describe_op(const Session& session, OpRef op, bool deep);
+std::vector<Fact> describe_idle(const Document& document, std::int32_t idle);
+// Times since the step's begin [ns]. What a row's memory holds then, and its peak; a link's load.
+std::vector<Fact> describe_memory(const Trace& trace, Row row, std::int64_t since);
+std::vector<Fact> describe_link(const Trace& trace, std::size_t link, std::int64_t since);
+
+}  // namespace rehearse::viz

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a viewer's window shows, as a value, and how events change it: reduce() is a pure function,
+// so a recorded list of events replays, without a window too. No drawing (view_scene.h), no GLFW.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viz/analysis/analysis.h"
+#include "viz/analysis/causality.h"
+#include "viz/picture/layout.h"
+
+namespace rehearse::viz {
+
+// One open trace and what is derived from it when first asked for.
+class Document {
+ public:
+  explicit Document(Trace trace);  // fills in causes of idle time where the trace has none
+  const Trace& trace() const { return *trace_; }
+  const TraceIndex& index() const { return *index_; }
+  const Causality& causality() const;
+  const CriticalPath& critical() const;
+  const std::vector<KindStatistics>& kinds() const;
+
+ private:
+  std::unique_ptr<Trace> trace_;  // stays where it is: the index points into it
+  std::unique_ptr<TraceIndex> index_;
+  mutable std::unique_ptr<Causality> causality_;
+  mutable std::unique_ptr<CriticalPath> critical_;
+  mutable std::unique_ptr<std::vector<KindStatistics>> kinds_;
+};
+
+struct OpRef {
+  std::int32_t document = 0;
+  OpId op{};
+  explicit operator bool() const { return static_cast<bool>(op); }
+  bool operator==(const OpRef&) const = default;
+};
+
+// One trace, or two on one time axis; their steps begin together.
+class Session {
+ public:
+  explicit Session(std::vector<Document> documents);  // REQUIRES: 1 or 2
+  const std::vector<Document>& documents() const { return documents_; }
+  const Document& at(std::int32_t document) const {
+    return documents_[static_cast<std::size_t>(document)];
+  }
+  bool compares() const { return documents_.size() == 2; }
+  // Both are of one schedule: ops correspond by id.
+  bool same_schedule() const { return same_schedule_; }
+  // Ops of one correspond to ops of the other: by id, or, where one comes from a profiler, by what
+  // they do (row, kind, stage, micro-batch). Their rows then stand pair by pair.
+  bool corresponds() const { return same_schedule_ || !counterparts_.empty(); }
+  OpId counterpart(OpRef op) const;  // in the other trace; none: it has none
+  std::int64_t longest_step() const { return longest_step_; }
+  // Ends of warm-up and of the steady state, since the step's begin: by first backward and last
+  // forward over the rows of the first trace.
+  std::int64_t warmup_end() const { return warmup_end_; }
+  std::int64_t cooldown_begin() const { return cooldown_begin_; }
+
+ private:
+  std::vector<Document> documents_;
+  bool same_schedule_ = false;
+  std::vector<std::vector<OpId>> counterparts_;  // per document and op
+  std::int64_t longest_step_ = 1, warmup_end_ = 0, cooldown_begin_ = 0;
+};
+
+enum class Key : std::uint8_t {
+  None,
+  A,
+  B,
+  C,
+  D,
+  E,
+  F,
+  G,
+  H,
+  L,
+  M,
+  N,
+  O,
+  S,
+  T,
+  V,
+  W,
+  X,
+  Slash,
+  Comma,
+  Period,
+  BracketLeft,
+  BracketRight,
+  Space,
+  Escape,
+  Enter,
+  Backspace,
+  Home,
+  Left,
+  Right,
+  Up,
+  Down,
+  Question,
+  One,
+  Two,
+  Three,
+};
+
+struct Event {
+  enum class Type : std::uint8_t {
+    Key,
+    Text,
+    Move,
+    Press,
+    Release,
+    DoubleClick,
+    Wheel,
+    Resize,
+    Tick
+  };
+  Type type{};
+  Key key{};
+  bool shift = false, control = false;
+  double x = 0, y = 0;      // of the mouse [px]; Wheel: steps, up is positive; Resize: the size
+  std::int32_t button = 0;  // 0 left, 1 right, 2 middle
+  double seconds = 0;       // Tick: since the last one
+  std::string text;         // Text: typed, UTF-8
+};
+
+enum class Drag : std::uint8_t { None, Pan, Range, Scrub, Minimap };
+
+// Times are ns since the step's begin; doubles, so that zooming in and out again comes back.
+struct ViewState {
+  std::int32_t width = 1440, height = 900;
+  double begin = 0, end = 1;
+  double scroll = 0;  // [px]
+  OpRef selected;
+  double mouse_x = -1, mouse_y = -1;
+  bool dark = true, wheel_zooms = false;
+  bool causes = true, critical = false, memory = true, links = false, streams = true;
+  bool difference = false;  // two traces of one schedule: colour by error
+  bool statistics = false, inside = false, help = false;
+  std::vector<std::uint8_t> folded;  // per row of all documents: only its compute lane is shown
+  bool searching = false;
+  std::string search;
+  std::optional<std::pair<double, double>> range;  // measured
+  bool playing = false;
+  std::optional<double> play;  // the time under the scrubber
+  Drag drag = Drag::None;
+  double drag_x = 0, drag_y = 0, drag_begin = 0, drag_scroll = 0;
+  bool moved = false;         // since the press
+  bool wants_export = false;  // the window writes a picture and clears it
+  bool operator==(const ViewState&) const = default;
+};
+
+ViewState initial_state(const Session& session, std::int32_t width, std::int32_t height);
+ViewState reduce(const Session& session, ViewState state, const Event& event);
+
+}  // namespace rehearse::viz

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every part of the window's picture needs: the session, its state, and where things are.
+// Internal to viz/view_*.cc.
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "viz/picture/scene.h"
+#include "viz/window/geometry.h"
+#include "viz/window/view_scene.h"
+
+namespace rehearse::viz {
+
+struct ViewContext {
+  ViewContext(const Session& of, const ViewState& shown);
+
+  const Session& session;
+  const ViewState& state;
+  Geometry at;
+  Theme theme;
+  const Palette& colors;
+
+  double x_of(double time) const { return at.x_of(state, time); }
+  // Since the step's begin.
+  static double since(const Trace& trace, std::int64_t time) {
+    return static_cast<double>(time - trace.begin.value);
+  }
+  // The measured range, or what is in view of the step.
+  std::pair<double, double> shown_range() const;
+  // Rows [first, last) of a document within times since the step's begin; last -1: all rows.
+  Summary summary_of(std::int32_t document, double begin, double end, std::int32_t first = 0,
+                     std::int32_t last = -1) const;
+};
+
+void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
+              Anchor anchor = Anchor::Begin);
+// The beginning of a text, with an ellipsis, where all of it is wider than `width` px.
+std::string clipped(std::string what, TextSize size, double width);
+
+// Of memory's parts, in the trace's order (Okabe and Ito's).
+inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
+                                                     {213, 94, 0},
+                                                     {240, 228, 66},
+                                                     {0, 158, 115},
+                                                     {204, 121, 167},
+                                                     {86, 180, 233},
+                                                     {153, 153, 153},
+                                                     {230, 159, 0}}};
+
+// The parts, each added to `scene`.
+void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
+void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
+void draw_panel(const ViewContext& c, Scene& scene);  // the selected op; where the time went
+Scene top_layer(const ViewContext& c);                // tooltip, search, and the boxes below
+// An empty box, and what stands in one above the lanes.
+void draw_box(const ViewContext& c, Scene& layer, double x, double y, double width, double height);
+void draw_statistics(const ViewContext& c, Scene& layer);
+void draw_inside(const ViewContext& c, Scene& layer);  // REQUIRES: an op is selected
+void draw_help(const ViewContext& c, Scene& layer);
+
+}  // namespace rehearse::viz

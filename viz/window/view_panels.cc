@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Around the lanes: bar, minimap, panel, and the layer above everything.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "viz/analysis/units_text.h"
+#include "viz/picture/legend.h"
+#include "viz/picture/paint.h"
+#include "viz/window/describe.h"
+#include "viz/window/view_context.h"
+
+namespace rehearse::viz {
+
+ViewContext::ViewContext(const Session& of, const ViewState& shown)
+    : session(of),
+      state(shown),
+      at(geometry(of, shown)),
+      theme(shown.dark ? Theme::Dark : Theme::Light),
+      colors(palette(theme)) {}
+
+std::pair<double, double> ViewContext::shown_range() const {
+  if (state.range) return *state.range;
+  const auto step = static_cast<double>(session.longest_step());
+  const double begin = std::clamp(state.begin, 0.0, step), end = std::clamp(state.end, 0.0, step);
+  return end > begin ? std::pair{begin, end} : std::pair{state.begin, state.end};
+}
+Summary ViewContext::summary_of(std::int32_t document, double begin, double end, std::int32_t first,
+                                std::int32_t last) const {
+  const Trace& trace = session.at(document).trace();
+  const std::int64_t from = trace.begin.value + std::max<std::int64_t>(0, std::llround(begin));
+  const std::int64_t to =
+      std::min<std::int64_t>(trace.end.value, trace.begin.value + std::llround(end));
+  return summarize(session.at(document).index(), from, std::max(from, to), first,
+                   last < 0 ? trace.num_rows() : last);
+}
+
+void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
+              Anchor anchor) {
+  to.texts.push_back(
+      {.x = x, .y = y, .anchor = anchor, .size = size, .color = color, .text = std::move(what)});
+}
+std::string clipped(std::string what, TextSize size, double width) {
+  if (text_width(what, size) <= width) return what;
+  while (!what.empty() && text_width(what, size) + text_width("…", size) > width) {
+    while (what.size() > 1 && (static_cast<unsigned char>(what.back()) & 0xC0) == 0x80)
+      what.pop_back();
+    what.pop_back();  // a whole code point
+  }
+  return what + "…";
+}
+
+void draw_bar(const ViewContext& c, Scene& scene) {
+  const Trace& trace = c.session.at(0).trace();
+  const std::string title = trace.title.empty() ? trace.schedule_name : trace.title;
+  add_text(scene, 12, 21, clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title,
+           c.colors.text);
+  const double x =
+      12 + text_width(clipped(title, TextSize::Title, c.state.width * 0.4), TextSize::Title) + 16;
+  std::string line = trace.label == TraceLabel::Predicted ? "predicted " : "measured ";
+  line += time_text(trace.step().value);
+  if (c.session.compares()) {
+    const Trace& other = c.session.at(1).trace();
+    line += (other.label == TraceLabel::Predicted ? " / predicted " : " / measured ") +
+            time_text(other.step().value);
+  }
+  add_text(scene, x, 20, line, TextSize::Normal, c.colors.faint_text);
+  const auto [begin, end] = c.shown_range();
+  const Summary sum = c.summary_of(0, begin, end);
+  std::string live = (c.state.range ? "range " : "in view ") +
+                     time_text(static_cast<std::int64_t>(end - begin)) + " · bubbles " +
+                     percent_text(sum.bubble_ratio());
+  if (c.session.compares())
+    live += " / " + percent_text(c.summary_of(1, begin, end).bubble_ratio());
+  add_text(scene, c.state.width - 70, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
+  add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
+           Anchor::End);
+}
+
+// The whole step: each row a line of pixels, as far as there is room for them.
+static Scene whole_step(const ViewContext& c) {
+  const Document& document = c.session.at(0);
+  const Trace& trace = document.trace();
+  constexpr std::int32_t kMost = 64;
+  std::vector<std::int32_t> lanes;
+  const std::int32_t rows = std::max(1, trace.num_rows()), lines = std::min(rows, kMost);
+  for (std::int32_t i = 0; i < lines && trace.slots > 0; ++i) {
+    lanes.push_back(static_cast<std::int32_t>(std::int64_t{i} * rows / lines) * trace.slots);
+  }
+  Frame frame;
+  layout(document.index(),
+         {.begin = trace.begin,
+          .end = {trace.begin.value + std::max<std::int64_t>(1, c.session.longest_step())},
+          .width_px = static_cast<std::int32_t>(c.at.width),
+          .snap = true},
+         lanes, frame);
+  Scene layer;
+  layer.clip_x = c.at.left;
+  layer.clip_y = c.at.minimap_y;
+  layer.clip_width = c.at.width;
+  layer.clip_height = c.at.minimap_height;
+  const double height =
+      (c.at.minimap_height - 4) / static_cast<double>(std::max<std::size_t>(1, lanes.size()));
+  double y = c.at.minimap_y + 2;
+  for (const LaneFrame& lane : frame.lanes) {
+    paint_lane(document.index(), frame, lane, {.x = c.at.left, .y = y, .height = height}, c.theme,
+               layer);
+    y += height;
+  }
+  layer.texts.clear();
+  return layer;
+}
+
+void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache) {
+  if (cache.minimap_width != c.state.width || cache.minimap_theme != c.theme) {
+    cache.minimap = whole_step(c);
+    cache.minimap_width = c.state.width;
+    cache.minimap_theme = c.theme;
+  }
+  const double scale = c.at.width / static_cast<double>(c.session.longest_step());
+  const double from = c.at.left + std::max(0.0, c.state.begin) * scale;
+  const double to =
+      c.at.left + std::min(static_cast<double>(c.session.longest_step()), c.state.end) * scale;
+  Scene frame;
+  for (const auto& [a, b] : {std::pair{c.at.left, from}, {to, c.at.left + c.at.width}}) {
+    if (b <= a) continue;
+    frame.rects.push_back({.x = a,
+                           .y = c.at.minimap_y,
+                           .width = b - a,
+                           .height = c.at.minimap_height,
+                           .fill = c.colors.background,
+                           .alpha = 150});
+  }
+  frame.rects.push_back({.x = from,
+                         .y = c.at.minimap_y,
+                         .width = std::max(3.0, to - from),
+                         .height = c.at.minimap_height,
+                         .fill = c.colors.text,
+                         .alpha = 0,
+                         .outlined = true,
+                         .outline = c.colors.text});
+  scene.layers.push_back(cache.minimap);
+  scene.layers.push_back(std::move(frame));
+}
+
+namespace {
+
+// Where the time in view went: a bar per trace, and what its pieces are.
+void shares(const ViewContext& c, double left, double y, Scene& scene) {
+  constexpr double kBarHeight = 16;
+  struct Share {
+    KindStyle style;
+    std::string name;
+    std::array<double, 2> of{};  // per trace
+  };
+  std::vector<Share> all;
+  const auto [begin, end] = c.shown_range();
+  add_text(scene, left, y, c.state.range ? "In the range:" : "In view:", TextSize::Normal,
+           c.colors.text);
+  const double width = c.state.width - left - 12;
+  const std::size_t traces = c.session.documents().size();
+  double bar_y = y + 10;
+  for (std::size_t d = 0; d < traces; ++d, bar_y += kBarHeight + 2) {
+    const Summary sum = c.summary_of(static_cast<std::int32_t>(d), begin, end);
+    const auto total = static_cast<double>(std::max<std::int64_t>(1, sum.total()));
+    double x = left;
+    for (const LegendEntry& entry : legend(sum, c.theme)) {
+      const double share = static_cast<double>(entry.time) / total;
+      scene.rects.push_back({.x = x,
+                             .y = bar_y,
+                             .width = width * share,
+                             .height = kBarHeight,
+                             .fill = entry.style.fill,
+                             .hatch = entry.style.hatch,
+                             .ink = entry.style.ink});
+      x += width * share;
+      auto known = std::ranges::find(all, entry.name, &Share::name);
+      if (known == all.end()) known = all.insert(known, {entry.style, entry.name});
+      known->of[d] = share;
+    }
+  }
+  double entry_x = left, entry_y = bar_y + 18;
+  const auto entry_of = [&](const Rect& swatch, std::string label) {
+    const double needed = 24 + text_width(label, TextSize::Small) + 16;
+    if (entry_x + needed > c.state.width - 12) {
+      entry_x = left;
+      entry_y += 18;
+    }
+    Rect placed = swatch;
+    placed.x = entry_x;
+    placed.y = entry_y - 10;
+    placed.width = 18;
+    placed.height = 12;
+    scene.rects.push_back(placed);
+    add_text(scene, entry_x + 24, entry_y, std::move(label), TextSize::Small, c.colors.text);
+    entry_x += needed;
+  };
+  for (const Share& entry : all) {
+    if (std::max(entry.of[0], entry.of[1]) < 0.0005) continue;
+    std::string label = entry.name + " " + percent_text(entry.of[0]);
+    if (traces == 2) label += " / " + percent_text(entry.of[1]);
+    entry_of({.fill = entry.style.fill, .hatch = entry.style.hatch, .ink = entry.style.ink},
+             std::move(label));
+  }
+  const Trace& trace = c.session.at(0).trace();
+  if (!c.state.memory || trace.memory_time.empty()) return;
+  entry_x = left;
+  entry_y += 18;
+  for (std::size_t part = 0; part < trace.memory_parts.size(); ++part) {
+    entry_of({.fill = kMemoryColors[part % kMemoryColors.size()]},
+             (part == 0 ? "memory: " : "") + trace.memory_parts[part]);
+  }
+}
+
+void tooltip(const ViewContext& c, Scene& layer) {
+  const Hit found = hit(c.session, c.state, c.at, c.state.mouse_x, c.state.mouse_y);
+  std::vector<Fact> facts;
+  if (found.op) {
+    facts = describe_op(c.session, found.op, false);
+  } else if (found.idle >= 0) {
+    facts = describe_idle(c.session.at(found.lane->document), found.idle);
+  }
+  const auto since = static_cast<std::int64_t>(std::floor(c.at.time_at(c.state, c.state.mouse_x)));
+  if (found.memory != nullptr) {
+    facts =
+        describe_memory(c.session.at(found.memory->document).trace(), {found.memory->row}, since);
+  } else if (found.link != nullptr) {
+    facts = describe_link(c.session.at(found.link->document).trace(),
+                          static_cast<std::size_t>(found.link->link), since);
+  }
+  if (facts.empty()) return;
+  double name_width = 0, value_width = 0;
+  for (const Fact& fact : facts) {
+    name_width = std::max(name_width, static_cast<double>(text_width(fact.name, TextSize::Small)));
+    value_width =
+        std::max(value_width, static_cast<double>(text_width(fact.value, TextSize::Small)));
+  }
+  const double width = name_width + value_width + 34,
+               height = 16.0 * static_cast<double>(facts.size()) + 12;
+  const double x = std::min(c.state.mouse_x + 14, c.state.width - width - 4);
+  const double y = c.state.mouse_y + 18 + height > c.state.height ? c.state.mouse_y - height - 8
+                                                                  : c.state.mouse_y + 18;
+  draw_box(c, layer, x, y, width, height);
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    const double line = y + 17 + 16 * static_cast<double>(i);
+    add_text(layer, x + 10, line, facts[i].name, TextSize::Small,
+             i == 0 ? c.colors.text : c.colors.faint_text);
+    add_text(layer, x + 24 + name_width, line, facts[i].value, TextSize::Small, c.colors.text);
+  }
+}
+
+}  // namespace
+
+// Below the lanes: the selected op on the left, where the time in view went on the right.
+void draw_panel(const ViewContext& c, Scene& scene) {
+  scene.plates.push_back({.y = c.at.panel_y,
+                          .width = static_cast<double>(c.state.width),
+                          .height = c.at.panel_height,
+                          .fill = c.colors.lane});
+  double y = c.at.panel_y + 20;
+  const double middle = c.state.width * 0.46;
+  if (c.state.selected) {
+    const std::vector<Fact> facts = describe_op(c.session, c.state.selected, true);
+    add_text(scene, 12, y, facts[0].name + ", " + facts[0].value, TextSize::Normal, c.colors.text);
+    const std::size_t half = (facts.size()) / 2;
+    for (std::size_t i = 1; i < facts.size(); ++i) {
+      const double x = i <= half ? 12 : 12 + middle / 2;
+      const double line = y + 18 * static_cast<double>(i <= half ? i : i - half);
+      add_text(scene, x, line, facts[i].name, TextSize::Small, c.colors.faint_text);
+      add_text(scene, x + 80, line, clipped(facts[i].value, TextSize::Small, middle / 2 - 96),
+               TextSize::Small, c.colors.text);
+    }
+  } else {
+    add_text(scene, 12, y, "Click an op or a bubble.", TextSize::Normal, c.colors.faint_text);
+    if (c.state.critical) {
+      const CriticalPath& path = c.session.at(0).critical();
+      add_text(scene, 12, y + 20,
+               "Critical path: " + std::to_string(path.ops.size()) + " ops, " +
+                   time_text(path.in_ops) + " in ops, " + time_text(path.waiting) + " waiting",
+               TextSize::Small, c.colors.text);
+    }
+  }
+  shares(c, middle, y, scene);
+}
+
+// Tooltip, search, statistics, help: above everything.
+Scene top_layer(const ViewContext& c) {
+  Scene layer;
+  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside)
+    tooltip(c, layer);
+  if (c.state.range && !c.state.help) {
+    const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
+                                c.at.left + 60, c.at.left + c.at.width - 60);
+    draw_box(c, layer, x - 60, c.at.top + 4, 120, 20);
+    add_text(layer, x, c.at.top + 18,
+             time_text(std::llround(c.state.range->second - c.state.range->first)), TextSize::Small,
+             c.colors.text, Anchor::Middle);
+  }
+  if (c.state.searching) {
+    draw_box(c, layer, c.state.width / 2.0 - 160, c.at.top + 8, 320, 28);
+    add_text(layer, c.state.width / 2.0 - 148, c.at.top + 27, "/" + c.state.search + "_",
+             TextSize::Normal, c.colors.text);
+    add_text(layer, c.state.width / 2.0 + 148, c.at.top + 26, "Enter: next", TextSize::Small,
+             c.colors.faint_text, Anchor::End);
+  }
+  if (c.state.inside && c.state.selected) draw_inside(c, layer);
+  if (c.state.statistics) draw_statistics(c, layer);
+  if (c.state.help) draw_help(c, layer);
+  return layer;
+}
+
+}  // namespace rehearse::viz

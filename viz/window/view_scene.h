@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The window's picture: session + state -> scene. Pure; a back end only draws it.
+#pragma once
+
+#include "viz/picture/layout.h"
+#include "viz/picture/scene.h"
+#include "viz/window/session.h"
+
+namespace rehearse::viz {
+
+// What one frame may keep for the next of the same session: it changes the speed, never the
+// picture.
+struct SceneCache {
+  std::int32_t minimap_width = -1;
+  Theme minimap_theme{};
+  Scene minimap;              // the whole step, without the view's frame
+  std::vector<Frame> frames;  // memory of the layouts
+};
+
+Scene view_scene(const Session& session, const ViewState& state);
+Scene view_scene(const Session& session, const ViewState& state, SceneCache& cache);
+
+}  // namespace rehearse::viz
