@@ -11,7 +11,7 @@ void OpCursor::State::rope(const Node& n) const {
   for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
-    device.rope(lane, shape, shared.model.rope_theta, n.name == "rope backward",
+    device.rope(lane, shape, shared.model.rope_theta, n.kernel == Kernel::RopeBackward,
                 element(w(n), row * shared.shape.qkv));
   });
 }
@@ -61,33 +61,30 @@ void OpCursor::State::for_shared_heads(const Use& use) const {
   }
 }
 
-void OpCursor::State::arrange_heads(const Node& n) const {
+void OpCursor::State::store_gradients(const Node& n) const {
   const RankShape& s = shared.shape;
-  if (n.name == "pack k, v") {
-    device.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)), s.qkv, w(n),
-                        shared.attention.kv_columns());
-  } else if (n.name == "store o") {
-    device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
-  } else if (n.name == "add dk, dv") {
-    device.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)), floats(w(n)));
-  } else if (n.name == "store dq, dk, dv") {
-    device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
-    device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)),
-                        s.qkv);
-  } else if (n.name == "spread dk, dv") {
-    device.clear(lane, w(n), body->tensors[static_cast<std::size_t>(n.writes[0])].bytes);
-    for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
-                         std::int64_t stride) {
-      device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column),
-                          own_stride, element(w(n), column), stride);
-    });
-  } else if (n.name == "take dk, dv") {
-    for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
-                         std::int64_t stride) {
-      device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
-                          element(w(n), own_column), own_stride);
-    });
-  }  // "sort tokens": with the sums into the table
+  device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
+  device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)),
+                      s.qkv);
+}
+
+void OpCursor::State::spread_heads(const Node& n) const {
+  const RankShape& s = shared.shape;
+  device.clear(lane, w(n), body->tensors[static_cast<std::size_t>(n.writes[0])].bytes);
+  for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
+                       std::int64_t stride) {
+    device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column),
+                        own_stride, element(w(n), column), stride);
+  });
+}
+
+void OpCursor::State::take_heads(const Node& n) const {
+  const RankShape& s = shared.shape;
+  for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
+                       std::int64_t stride) {
+    device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
+                        element(w(n), own_column), own_stride);
+  });
 }
 
 }  // namespace rehearse::exec

@@ -8,7 +8,7 @@ namespace rehearse::exec {
 
 void OpCursor::State::add_positions(const Node& n) const {
   const RankShape& s = shared.shape;
-  const std::byte* positions = parameter(roles().positions);
+  const std::byte* positions = parameter(n);
   for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     device.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
                          element(own(r(n, 0)), row * s.hidden), positions,
@@ -16,18 +16,12 @@ void OpCursor::State::add_positions(const Node& n) const {
   });
 }
 
-void OpCursor::State::embedding_backward(const Node& n) const {
-  const Roles& p = roles();
+void OpCursor::State::position_gradient(const Node& n) const {
   const RankShape& s = shared.shape;
-  if (n.name == "position gradient") {
-    for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-      device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                               element(r(n, 0), row * s.hidden), gradient(p.positions));
-    });
-    return;
-  }
-  device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
-                        reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(p.table));
+  for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+    device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                             element(r(n, 0), row * s.hidden), gradient(n));
+  });
 }
 
 void OpCursor::State::row_maxima(const Node& n) const {
@@ -39,15 +33,10 @@ void OpCursor::State::row_sums(const Node& n) const {
                   at().targets + chunk, floats(w(n)));
 }
 
-void OpCursor::State::cross_entropy(const Node& n) {
-  if (n.name == "row maxima") {  // nobody else has logits: the next two nodes at once
-    const Node &sums = body->nodes[node++], &loss = body->nodes[node++];
-    device.cross_entropy(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), at().targets + chunk,
-                         scale, floats(w(n)), floats(w(sums)), w(loss), at().loss);
-  } else {
-    device.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
-                             floats(r(n, 2)), at().targets + chunk, scale, w(n), at().loss);
-  }
+void OpCursor::State::whole_loss(const Node& n) {
+  const Node &sums = body->nodes[node++], &loss = body->nodes[node++];
+  device.cross_entropy(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), at().targets + chunk,
+                       scale, floats(w(n)), floats(w(sums)), w(loss), at().loss);
 }
 
 VocabularyShape OpCursor::State::vocabulary() const {

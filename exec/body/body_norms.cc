@@ -12,7 +12,7 @@ bool OpCursor::State::norm_follows(const Node& add) const {
   if (!within && (!forward() || visited + 1 >= segments().size())) return false;
   const Body& after = within ? *body : body_of(visited + 1, Direction::Forward);
   const Node& next = after.nodes[within ? node : 0];
-  if (next.kind != NodeKind::Norm || (within && next.reads[0] != add.writes[0])) return false;
+  if (next.kernel != Kernel::Norm || (within && next.reads[0] != add.writes[0])) return false;
   const auto tensor = [](const Body& of, std::int16_t i) -> const BodyTensor& {
     return of.tensors[static_cast<std::size_t>(i)];
   };
@@ -29,21 +29,23 @@ bool OpCursor::State::norm_follows(const Node& add) const {
 
 void OpCursor::State::add_residual(const Node& n) {
   const RankShape& s = shared.shape;
-  const bool attention = body->tensors[static_cast<std::size_t>(n.reads[1])].name == "z";
-  const std::byte* bias = parameter(attention ? roles().projection_bias : roles().down_bias);
-  sum = {
-      .rows = s.local, .h = s.hidden, .x = r(n, 0), .y = own(r(n, 1)), .bias = bias, .sum = w(n)};
+  sum = {.rows = s.local,
+         .h = s.hidden,
+         .x = r(n, 0),
+         .y = own(r(n, 1)),
+         .bias = bias(n),
+         .sum = w(n)};
   if (norm_follows(n)) return;
   device.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
   sum = {};
 }
 
-void OpCursor::State::norm(const Node& n, int weight, int bias) {
+void OpCursor::State::norm(const Node& n) {
   const Transformer& m = shared.model;
   const RankShape& s = shared.shape;
   if (sum.rows > 0) {
-    sum.weight = parameter(weight);
-    sum.norm_bias = parameter(bias);
+    sum.weight = parameter(n);
+    sum.norm_bias = bias(n);
     sum.epsilon = m.norm_epsilon;
     sum.out = w(n, 0);
     sum.statistics = floats(w(n, 1));
@@ -52,23 +54,25 @@ void OpCursor::State::norm(const Node& n, int weight, int bias) {
                                          : device.add_rms_norm(lane, both);
   }
   if (m.norm == NormKind::LayerNorm) {
-    device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), parameter(bias),
-                      m.norm_epsilon, w(n, 0), floats(w(n, 1)));
+    device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
+                      w(n, 0), floats(w(n, 1)));
   } else {
-    device.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(weight), m.norm_epsilon, w(n, 0),
+    device.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), m.norm_epsilon, w(n, 0),
                     floats(w(n, 1)));
   }
 }
 
-void OpCursor::State::norm_backward(const Node& n, const std::byte* dy, const std::byte* residual,
-                                    int weight, int bias) const {
+void OpCursor::State::norm_backward(const Node& n) const {
   const RankShape& s = shared.shape;
+  const bool with_residual = n.reads.size() > 3;  // the model's last norm has none
+  const std::byte* dy = with_residual ? own(r(n, 0)) : r(n, 0);
+  const std::byte* residual = with_residual ? r(n, 3) : nullptr;
   if (shared.model.norm == NormKind::LayerNorm) {
-    device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
-                               parameter(weight), residual, w(n), gradient(weight), gradient(bias));
+    device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
+                               residual, w(n), gradient(n), bias_gradient(n));
   } else {
-    device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)),
-                             parameter(weight), residual, w(n), gradient(weight));
+    device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
+                             residual, w(n), gradient(n));
   }
 }
 

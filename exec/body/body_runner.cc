@@ -14,28 +14,9 @@ namespace {
 
 Roles roles_of(const std::vector<ParameterTensor>& tensors) {
   Roles roles;
-  const std::pair<std::string_view, int Roles::*> names[] = {
-      {"norm1.weight", &Roles::norm1},
-      {"norm1.bias", &Roles::norm1_bias},
-      {"qkv.weight", &Roles::qkv},
-      {"qkv.bias", &Roles::qkv_bias},
-      {"projection.weight", &Roles::projection},
-      {"projection.bias", &Roles::projection_bias},
-      {"norm2.weight", &Roles::norm2},
-      {"norm2.bias", &Roles::norm2_bias},
-      {"up.weight", &Roles::up},
-      {"up.bias", &Roles::up_bias},
-      {"down.weight", &Roles::down},
-      {"down.bias", &Roles::down_bias},
-      {"final_norm.weight", &Roles::final_norm},
-      {"final_norm.bias", &Roles::final_bias},
-      {"table.weight", &Roles::table},
-      {"head.weight", &Roles::table},
-      {"positions.weight", &Roles::positions}};
   for (std::size_t k = 0; k < tensors.size(); ++k) {
-    for (const auto& [name, role] : names) {
-      if (tensors[k].name == name) roles.*role = static_cast<int>(k);
-    }
+    (tensors[k].bias ? roles.bias : roles.weight)[static_cast<std::size_t>(tensors[k].role)] =
+        static_cast<int>(k);
   }
   return roles;
 }
@@ -67,7 +48,7 @@ BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
     auto tensors = segment_parameters(model, plan, kind, 0);
     // A tied head reads the table as its last parameter (OpAddresses).
     if (kind == SegmentKind::Head && model.tied_embedding)
-      tensors.push_back({.name = "table.weight"});
+      tensors.push_back({.name = "table.weight", .role = ParameterRole::Table});
     s.roles[k] = roles_of(tensors);
   }
 }
@@ -80,74 +61,98 @@ bool BodyRunner::alone(const ComputeOp& op) const {
 }
 
 void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) const {
-  const bool rows = n.name.starts_with("row ");  // statistics of the loss: fp32, in place
-  if (n.name.starts_with("row maxima")) row_maxima(n);
-  if (n.name.starts_with("row sums")) row_sums(n);
-  const bool wide = rows || n.name == "ring exchange cp dk, dv" || shared.shape.element == 4;
+  const bool maxima = n.kernel == Kernel::MaximaOverRanks, sums = n.kernel == Kernel::SumsOverRanks;
+  if (maxima) row_maxima(n);
+  if (sums) row_sums(n);
+  // Statistics of the loss are fp32 and stay in place; gradients that go round are fp32 sums.
+  const bool wide =
+      maxima || sums || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
   const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
   *request = {.axis = n.axis,
-              .kind = collective_kind(n.kind),
+              .kind = collective_kind(n.kind()),
               .type = type,
-              .maximum = n.name.starts_with("row maxima"),
-              .in = rows ? w(n) : r(n, 0),
+              .maximum = maxima,
+              .in = maxima || sums ? w(n) : r(n, 0),
               .out = w(n),
               .elements = n.bytes / bytes_of(type)};
 }
 
-void OpCursor::State::elementwise(const Node& n) {
-  if (n.name == "add residual + bias") {
-    add_residual(n);
-  } else if (n.name == "add positions") {
-    add_positions(n);
-  } else {
-    arrange_heads(n);
-  }
-}
-
 void OpCursor::State::run(const Node& n) {
-  const Roles& p = roles();
   const RankShape& s = shared.shape;
-  switch (n.kind) {
-    case NodeKind::Gemm:
-      return gemm(n);
-    case NodeKind::Norm:
-      return n.name == "norm1"   ? norm(n, p.norm1, p.norm1_bias)
-             : n.name == "norm2" ? norm(n, p.norm2, p.norm2_bias)
-                                 : norm(n, p.final_norm, p.final_bias);
-    case NodeKind::NormBackward:
-      if (n.name == "final norm backward") {
-        return norm_backward(n, r(n, 0), nullptr, p.final_norm, p.final_bias);
-      }
-      return n.name.starts_with("norm1")
-                 ? norm_backward(n, own(r(n, 0)), r(n, 3), p.norm1, p.norm1_bias)
-                 : norm_backward(n, own(r(n, 0)), r(n, 3), p.norm2, p.norm2_bias);
-    case NodeKind::Activation:
-      return device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));  // GELU: in its product
-    case NodeKind::ActivationBackward:
-      if (!gated()) return;  // with its product
+  switch (n.kernel) {
+    case Kernel::Linear:
+      return linear(n);
+    case Kernel::LinearInput:
+      return linear_input(n);
+    case Kernel::LinearWeight:
+      return linear_weight(n);
+    case Kernel::Logits:
+    case Kernel::LogitsInput:
+    case Kernel::LogitsWeight:
+      return logits(n);
+    case Kernel::Norm:
+      return norm(n);
+    case Kernel::NormBackward:
+      return norm_backward(n);
+    case Kernel::AddResidual:
+      return add_residual(n);
+    case Kernel::Gelu:
+    case Kernel::GeluBackward:
+      return;  // with its product
+    case Kernel::Swiglu:
+      return device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));
+    case Kernel::SwigluBackward:
       return device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
-    case NodeKind::Rope:
+    case Kernel::Rope:
+    case Kernel::RopeBackward:
       return rope(n);
-    case NodeKind::Attention:
+    case Kernel::Attention:
       return attention(n);
-    case NodeKind::AttentionBackward:
+    case Kernel::AttentionBackward:
       return attention_backward(n);
-    case NodeKind::Elementwise:
-      return elementwise(n);
-    case NodeKind::Embedding:
-      return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(p.table), vocabulary(),
-                          w(n));
-    case NodeKind::EmbeddingBackward:
-      return embedding_backward(n);
-    case NodeKind::CrossEntropy:
-      return cross_entropy(n);
-    case NodeKind::Dropout:
-    case NodeKind::Softmax:
-    case NodeKind::AllReduce:
-    case NodeKind::AllGather:
-    case NodeKind::ReduceScatter:
-    case NodeKind::AllToAll:
-    case NodeKind::RingExchange:
+    case Kernel::PackKeys:
+      return device.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)),
+                                 s.qkv, w(n), shared.attention.kv_columns());
+    case Kernel::StoreOutput:
+      return device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
+    case Kernel::AddKeyGradients:
+      return device.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)),
+                        floats(w(n)));
+    case Kernel::StoreGradients:
+      return store_gradients(n);
+    case Kernel::SpreadHeads:
+      return spread_heads(n);
+    case Kernel::TakeHeads:
+      return take_heads(n);
+    case Kernel::Lookup:
+      return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(n), vocabulary(), w(n));
+    case Kernel::AddPositions:
+      return add_positions(n);
+    case Kernel::PositionGradient:
+      return position_gradient(n);
+    case Kernel::SortTokens:
+      return;  // with the sums into the table
+    case Kernel::TableGradient:
+      return device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
+                                   reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(n));
+    case Kernel::RowMaxima:  // nobody else has logits: the next two nodes at once
+      return whole_loss(n);
+    case Kernel::Loss:
+      return device.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)),
+                                      floats(r(n, 1)), floats(r(n, 2)), at().targets + chunk, scale,
+                                      w(n), at().loss);
+    case Kernel::RowSums:  // done with the maxima
+    case Kernel::Product:
+    case Kernel::Scores:
+    case Kernel::Dropout:
+    case Kernel::Elementwise:
+    case Kernel::AllReduce:
+    case Kernel::AllGather:
+    case Kernel::ReduceScatter:
+    case Kernel::RingKeys:
+    case Kernel::RingKeyGradients:
+    case Kernel::MaximaOverRanks:
+    case Kernel::SumsOverRanks:
       assert(false && "no node of a body that is run here");
   }
 }
@@ -176,7 +181,7 @@ Progress OpCursor::run(CollectiveRequest* request) {
     if (!s.inside) s.enter();
     while (s.node < s.body->nodes.size()) {
       const Node& node = s.body->nodes[s.node++];
-      if (collective_kind(node.kind) != OpKind::Forward) {
+      if (collective_kind(node.kind()) != OpKind::Forward) {
         s.prepare(node, request);
         return Progress::Collective;
       }

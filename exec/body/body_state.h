@@ -20,11 +20,14 @@ namespace rehearse::exec {
 
 constexpr std::size_t kDirections = 4;
 
-// Index of every role in the parameter lists of a segment; -1: the model has none.
+// Index of every role's weight and bias in the parameter lists of a segment; -1: the model has
+// none.
 struct Roles {
-  int norm1 = -1, norm1_bias = -1, qkv = -1, qkv_bias = -1, projection = -1, projection_bias = -1;
-  int norm2 = -1, norm2_bias = -1, up = -1, up_bias = -1, down = -1, down_bias = -1;
-  int final_norm = -1, final_bias = -1, table = -1, positions = -1;
+  Roles() {
+    weight.fill(-1);
+    bias.fill(-1);
+  }
+  std::array<int, kParameterRoles> weight{}, bias{};
 };
 
 struct BodyRunner::Shared {
@@ -43,7 +46,7 @@ struct BodyRunner::Shared {
   // Has the body a collective?
   bool meets(SegmentKind kind, Direction direction, std::int32_t slice) const {
     return std::ranges::any_of(body(kind, direction, slice).nodes, [](const Node& node) {
-      return collective_kind(node.kind) != OpKind::Forward;
+      return collective_kind(node.kind()) != OpKind::Forward;
     });
   }
 };
@@ -108,14 +111,20 @@ struct OpCursor::State {
   std::int64_t first_row() const;
 
   // ---- of a node ------------------------------------------------------------
-  const Roles& roles() const {
-    return shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
+  // Its weight and bias, and their gradients; null: it has none.
+  const std::byte* parameter(const Node& n) const { return parameter_at(role(&Roles::weight, n)); }
+  const std::byte* bias(const Node& n) const { return parameter_at(role(&Roles::bias, n)); }
+  float* gradient(const Node& n) const { return gradient_at(role(&Roles::weight, n)); }
+  float* bias_gradient(const Node& n) const { return gradient_at(role(&Roles::bias, n)); }
+  int role(std::array<int, kParameterRoles> Roles::*list, const Node& n) const {
+    const Roles& roles = shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
+    return (roles.*list)[static_cast<std::size_t>(n.parameter)];
   }
-  const std::byte* parameter(int role) const {
-    return role < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(role)];
+  const std::byte* parameter_at(int index) const {
+    return index < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(index)];
   }
-  float* gradient(int role) const {
-    return role < 0 ? nullptr : at().gradient[segment][static_cast<std::size_t>(role)];
+  float* gradient_at(int index) const {
+    return index < 0 ? nullptr : at().gradient[segment][static_cast<std::size_t>(index)];
   }
   // Element `count` of an array of the compute type.
   std::byte* element(std::byte* array, std::int64_t count) const {
@@ -139,18 +148,19 @@ struct OpCursor::State {
 
   // ---- the walk: body_runner.cc ---------------------------------------------
   void run(const Node& n);
-  void elementwise(const Node& n);
   // A collective: computes what this rank brings, then asks for it.
   void prepare(const Node& n, CollectiveRequest* request) const;
 
   // ---- body_products.cc -----------------------------------------------------
-  void gemm(const Node& n);
+  void linear(const Node& n);
+  void linear_input(const Node& n) const;
+  void linear_weight(const Node& n) const;
+  void logits(const Node& n);  // and its gradients
 
   // ---- body_norms.cc --------------------------------------------------------
   void add_residual(const Node& n);
-  void norm(const Node& n, int weight, int bias);
-  void norm_backward(const Node& n, const std::byte* dy, const std::byte* residual, int weight,
-                     int bias) const;
+  void norm(const Node& n);
+  void norm_backward(const Node& n) const;
   // Is the next node the norm of the sum that `add` makes, so that both can be one pass? What it
   // writes must not lie where the sum's operands do: workspace is planned for one node at a time.
   bool norm_follows(const Node& add) const;
@@ -159,8 +169,9 @@ struct OpCursor::State {
   void rope(const Node& n) const;
   void attention(const Node& n) const;
   void attention_backward(const Node& n) const;
-  // Moves q, k, v or their gradients between what the products read and what attention reads.
-  void arrange_heads(const Node& n) const;
+  void store_gradients(const Node& n) const;
+  void spread_heads(const Node& n) const;
+  void take_heads(const Node& n) const;
   // The first key of qkv(tokens, columns).
   std::byte* keys(std::byte* qkv) const {
     return element(qkv, shared.shape.heads * shared.shape.head_dim);
@@ -178,8 +189,8 @@ struct OpCursor::State {
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;
-  void embedding_backward(const Node& n) const;
-  void cross_entropy(const Node& n);
+  void position_gradient(const Node& n) const;
+  void whole_loss(const Node& n);
   void row_maxima(const Node& n) const;
   void row_sums(const Node& n) const;
   // The rank's part of it.

@@ -45,7 +45,7 @@ void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
                                             .model = &scenario.model,
                                             .plan = &scenario.plan});
       for (const Node& node : body.nodes) {
-        if (node.kind == NodeKind::Gemm) shapes.insert({node.role, node.m, node.n, node.k});
+        if (node.kind() == NodeKind::Gemm) shapes.insert({node.role(), node.m, node.n, node.k});
       }
     }
   }

@@ -65,9 +65,9 @@ void count(const Scenario& scenario, const Schedule& schedule, Step& step) {
            .model = &scenario.model,
            .plan = &scenario.plan});
       for (const Node& node : body.nodes) {
-        if (node.kind == NodeKind::Gemm && node.name != "gemm logits") ++step.pauses;
-        if (node.kind == NodeKind::AllReduce || node.kind == NodeKind::AllGather ||
-            node.kind == NodeKind::ReduceScatter) {
+        if (node.kind() == NodeKind::Gemm && node.kernel != Kernel::Logits) ++step.pauses;
+        if (node.kind() == NodeKind::AllReduce || node.kind() == NodeKind::AllGather ||
+            node.kind() == NodeKind::ReduceScatter) {
           ++step.collectives;
         }
       }

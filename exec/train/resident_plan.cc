@@ -111,7 +111,7 @@ std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, 
                                    .model = &model,
                                    .plan = &plan});
       for (const Node& node : body.nodes) {
-        const OpKind kind = collective_kind(node.kind);
+        const OpKind kind = collective_kind(node.kind());
         if (kind == OpKind::Forward) continue;
         for (std::size_t g = 0; g < s.groups.size(); ++g) {
           if (s.groups[g].name == (node.axis == Axis::Context ? "cp" : "tp"))

@@ -13,9 +13,8 @@ bool splits_projections(const Transformer& model) {
 }
 
 // The product layers of Hugging Face's GPT-2 are Conv1D: [in, out].
-bool is_conv1d(const Transformer& model, std::string_view role) {
-  return model.model_type == "gpt2" && (role == "qkv.weight" || role == "projection.weight" ||
-                                        role == "up.weight" || role == "down.weight");
+bool is_conv1d(const Transformer& model, const ParameterTensor& what) {
+  return model.model_type == "gpt2" && !what.bias && (what.splits_rows() || what.splits_columns());
 }
 
 std::string replaced(std::string name, std::string_view part, std::string_view by) {
@@ -34,7 +33,7 @@ struct RowBlock {
 
 std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
                                      const TensorPlace& place) {
-  const std::string_view role = place.what.name;
+  const ParameterRole role = place.what.role;
   const WholeShape whole = whole_shape(model, plan, place);
   std::vector<FileTensor> tensors;
   std::int64_t row = 0;
@@ -43,7 +42,7 @@ std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
                       .row_begin = row,
                       .rows = rows,
                       .cols = whole.cols,
-                      .transposed = is_conv1d(model, role)};
+                      .transposed = is_conv1d(model, place.what)};
     if (!place.what.matrix) {
       tensor.shape = {rows};
     } else if (tensor.transposed) {
@@ -55,17 +54,18 @@ std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
     row += rows;
   };
   const bool apart = splits_projections(model);
-  if (apart && role.starts_with("qkv.")) {
+  if (apart && role == ParameterRole::Qkv) {
     add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "v_proj"), model.kv_heads * model.head_dim);
-  } else if (apart && role.starts_with("up.") && model.mlp == MlpKind::Gated) {
+  } else if (apart && role == ParameterRole::Up && model.mlp == MlpKind::Gated) {
     add(replaced(place.name, "gate_up_proj", "gate_proj"), model.ffn_hidden);
     add(replaced(place.name, "gate_up_proj", "up_proj"), model.ffn_hidden);
   } else {
     // With a head of its own in the file, Hugging Face's loader wants the base model under its
     // name.
-    const bool under = model.model_type == "gpt2" && !model.tied_embedding && role != "head.weight";
+    const bool under =
+        model.model_type == "gpt2" && !model.tied_embedding && role != ParameterRole::Head;
     add((under ? "transformer." : "") + place.name, whole.rows);
   }
   return tensors;
@@ -86,8 +86,7 @@ void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace&
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
   const WholeShape whole = whole_shape(model, plan, place);
-  const std::string_view role = place.what.name;
-  const bool columns = role == "projection.weight" || role == "down.weight";  // are split over tp
+  const bool columns = place.what.splits_columns();
   const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
   const bool transposed = tensors.front().transposed;
   // Columns [begin, end) of a block of rows.

@@ -9,51 +9,35 @@
 namespace rehearse::exec {
 namespace {
 
-// Roles of segment_parameters() in Hugging Face's words, by family.
+// Hugging Face's words for a role, without ".weight" or ".bias".
+struct Words {
+  ParameterRole role{};
+  std::string_view gpt2, llama;
+};
+constexpr Words kWords[] = {
+    {ParameterRole::Table, "wte", "model.embed_tokens"},
+    {ParameterRole::Positions, "wpe", {}},
+    {ParameterRole::Norm1, "ln_1", "input_layernorm"},
+    {ParameterRole::Qkv, "attn.c_attn", "self_attn.qkv_proj"},
+    {ParameterRole::Projection, "attn.c_proj", "self_attn.o_proj"},
+    {ParameterRole::Norm2, "ln_2", "post_attention_layernorm"},
+    {ParameterRole::Up, "mlp.c_fc", "mlp.gate_up_proj"},
+    {ParameterRole::Down, "mlp.c_proj", "mlp.down_proj"},
+    {ParameterRole::FinalNorm, "ln_f", "model.norm"},
+    {ParameterRole::Head, "lm_head", "lm_head"},
+};
+
 std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::int32_t layer,
-                              std::string_view role) {
+                              const ParameterTensor& what) {
   const bool gpt2 = model.model_type == "gpt2";
-  static const std::map<std::string, std::string, std::less<>> kGpt2{
-      {"table.weight", "wte.weight"},
-      {"positions.weight", "wpe.weight"},
-      {"norm1.weight", "ln_1.weight"},
-      {"norm1.bias", "ln_1.bias"},
-      {"qkv.weight", "attn.c_attn.weight"},
-      {"qkv.bias", "attn.c_attn.bias"},
-      {"projection.weight", "attn.c_proj.weight"},
-      {"projection.bias", "attn.c_proj.bias"},
-      {"norm2.weight", "ln_2.weight"},
-      {"norm2.bias", "ln_2.bias"},
-      {"up.weight", "mlp.c_fc.weight"},
-      {"up.bias", "mlp.c_fc.bias"},
-      {"down.weight", "mlp.c_proj.weight"},
-      {"down.bias", "mlp.c_proj.bias"},
-      {"final_norm.weight", "ln_f.weight"},
-      {"final_norm.bias", "ln_f.bias"},
-      {"head.weight", "lm_head.weight"}};
-  static const std::map<std::string, std::string, std::less<>> kLlama{
-      {"table.weight", "model.embed_tokens.weight"},
-      {"norm1.weight", "input_layernorm.weight"},
-      {"qkv.weight", "self_attn.qkv_proj.weight"},
-      {"qkv.bias", "self_attn.qkv_proj.bias"},
-      {"projection.weight", "self_attn.o_proj.weight"},
-      {"projection.bias", "self_attn.o_proj.bias"},
-      {"norm2.weight", "post_attention_layernorm.weight"},
-      {"up.weight", "mlp.gate_up_proj.weight"},
-      {"up.bias", "mlp.gate_up_proj.bias"},
-      {"down.weight", "mlp.down_proj.weight"},
-      {"down.bias", "mlp.down_proj.bias"},
-      {"final_norm.weight", "model.norm.weight"},
-      {"head.weight", "lm_head.weight"}};
-  const auto& names = gpt2 ? kGpt2 : kLlama;
-  const auto at = names.find(role);
-  const std::string known = at == names.end() ? std::string(role) : at->second;
+  std::string known(what.name);
+  for (const Words& words : kWords) {
+    const std::string_view stem = gpt2 ? words.gpt2 : words.llama;
+    if (words.role != what.role || stem.empty()) continue;
+    known = std::string(stem) + (what.bias ? ".bias" : ".weight");
+  }
   if (kind != SegmentKind::Layer) return known;
   return (gpt2 ? "h." : "model.layers.") + std::to_string(layer) + '.' + known;
-}
-
-bool is_column_split(std::string_view role) {  // rows of the weight are split over tp
-  return role == "qkv.weight" || role == "up.weight" || role == "qkv.bias" || role == "up.bias";
 }
 
 }  // namespace
@@ -81,16 +65,15 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
                                std::int32_t at) {
             if (what.partial != partial) return;
             std::int64_t& offset = used[bucket.index()];
-            places.push_back(
-                {.stage = {static_cast<std::int32_t>(stage)},
-                 .segment = static_cast<std::int32_t>(g),
-                 .tensor = number,
-                 .layer = segment.layer,
-                 .what = what,
-                 .bucket = bucket,
-                 .offset = offset,
-                 .slot = at,
-                 .name = hugging_face_name(model, segment.kind, segment.layer, what.name)});
+            places.push_back({.stage = {static_cast<std::int32_t>(stage)},
+                              .segment = static_cast<std::int32_t>(g),
+                              .tensor = number,
+                              .layer = segment.layer,
+                              .what = what,
+                              .bucket = bucket,
+                              .offset = offset,
+                              .slot = at,
+                              .name = hugging_face_name(model, segment.kind, segment.layer, what)});
             offset += what.elements;
           };
           for (std::size_t k = 0; k < tensors.size(); ++k, ++slot) {
@@ -107,7 +90,7 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
             add(embedding[0], stages[stage][g].table, 0, table_slot);
             if (!places.empty() && places.back().what.table) {
               places.back().name =
-                  hugging_face_name(model, SegmentKind::Embedding, -1, "table.weight");
+                  hugging_face_name(model, SegmentKind::Embedding, -1, embedding[0]);
             }
           }
         }
@@ -118,24 +101,37 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
 }
 
 WholeShape whole_shape(const Transformer& model, const Plan&, const TensorPlace& place) {
-  const std::string_view role = place.what.name;
   const std::int64_t h = model.hidden, d = model.head_dim;
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * d;
   const std::int64_t up = (model.mlp == MlpKind::Gated ? 2 : 1) * model.ffn_hidden;
-  if (role == "table.weight" || role == "head.weight") return {model.vocabulary, h};
-  if (role == "positions.weight") return {model.max_positions, h};
-  if (role == "qkv.weight") return {qkv, h};
-  if (role == "qkv.bias") return {qkv, 1};
-  if (role == "projection.weight") return {h, model.heads * d};
-  if (role == "up.weight") return {up, h};
-  if (role == "up.bias") return {up, 1};
-  if (role == "down.weight") return {h, model.ffn_hidden};
+  const bool bias = place.what.bias;
+  switch (place.what.role) {
+    case ParameterRole::Table:
+    case ParameterRole::Head:
+      return {model.vocabulary, h};
+    case ParameterRole::Positions:
+      return {model.max_positions, h};
+    case ParameterRole::Qkv:
+      return {qkv, bias ? 1 : h};
+    case ParameterRole::Projection:
+      if (bias) break;
+      return {h, model.heads * d};
+    case ParameterRole::Up:
+      return {up, bias ? 1 : h};
+    case ParameterRole::Down:
+      if (bias) break;
+      return {h, model.ffn_hidden};
+    case ParameterRole::Norm1:
+    case ParameterRole::Norm2:
+    case ParameterRole::FinalNorm:
+    case ParameterRole::None:
+      break;
+  }
   return {place.what.elements, 1};
 }
 
 std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
                            std::int32_t coordinate, std::int64_t local) {
-  const std::string_view role = place.what.name;
   const WholeShape whole = whole_shape(model, plan, place);
   const std::int64_t t = plan.tensor_parallel, c = coordinate;
   if (t == 1 && !place.what.table) return local;
@@ -144,15 +140,15 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
     const std::int64_t row = c * rows + local / whole.cols;
     return row < whole.rows ? row * whole.cols + local % whole.cols : -1;
   }
-  if (role == "projection.weight" || role == "down.weight") {  // columns are split
+  if (place.what.splits_columns()) {
     const std::int64_t cols = whole.cols / t;
     return local / cols * whole.cols + c * cols + local % cols;
   }
-  if (!is_column_split(role)) return local;
+  if (!place.what.splits_rows()) return local;
   const std::int64_t row = local / whole.cols, col = local % whole.cols;
   // Blocks of rows that are split each for itself: q, k, v; gate and up.
   std::int64_t blocks[3] = {whole.rows, 0, 0}, shares[3] = {whole.rows / t, 0, 0};
-  if (role.starts_with("qkv")) {
+  if (place.what.role == ParameterRole::Qkv) {
     const std::int64_t d = model.head_dim;
     const std::int64_t kv = std::max<std::int64_t>(model.kv_heads / t, 1) * d;
     blocks[0] = model.heads * d;
@@ -181,7 +177,7 @@ std::int64_t counted_elements(const Transformer& model, const Plan& plan, const 
                               std::int32_t coordinate) {
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
   const bool shares =
-      place.what.name.starts_with("qkv.") && coordinate % key_value_replicas(model, plan) != 0;
+      place.what.role == ParameterRole::Qkv && coordinate % key_value_replicas(model, plan) != 0;
   if (!shares) return place.what.elements;
   const RankShape shape = rank_shape(model, plan);  // the queries' rows come first
   return place.what.elements / shape.qkv * shape.heads * shape.head_dim;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/body/kernel.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
@@ -18,34 +19,11 @@ namespace rehearse {
 
 enum class Direction : std::uint8_t { Forward, Backward, InputGradient, WeightGradient };
 
-enum class NodeKind : std::uint8_t {
-  Gemm,       // C[m,n] += A[m,k] B[k,n], `batch` times
-  Attention,  // fused (flash) core, forward; flops and bytes given, causal already counted
-  AttentionBackward,
-  Norm,
-  NormBackward,
-  Activation,
-  ActivationBackward,  // GELU, SwiGLU
-  Elementwise,         // residual adds, casts, transpositions, bias sums
-  Dropout,
-  Rope,
-  Softmax,  // unfused attention, both directions
-  Embedding,
-  EmbeddingBackward,
-  CrossEntropy,  // row maxima, sums, loss and gradient of logits
-  AllReduce,
-  AllGather,
-  ReduceScatter,
-  AllToAll,
-  RingExchange,  // context parallel: K/V block to the next rank while attention runs
-};
-
 enum class NodePhase : std::uint8_t {
   Main,       // F, or the I half of a backward
   Weight,     // the W half
   Recompute,  // a forward node run again inside the backward
 };
-enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
 
 // Of a compute op's kind.
 constexpr Direction direction_of(OpKind kind) {
@@ -79,9 +57,9 @@ constexpr OpKind collective_kind(NodeKind kind) {
 }
 
 struct Node {
-  NodeKind kind{};
+  Kernel kernel{};
+  ParameterRole parameter = ParameterRole::None;  // its weight, and the bias that goes with it
   NodePhase phase = NodePhase::Main;
-  GemmRole role = GemmRole::None;
   Axis axis = Axis::Tensor;  // collectives: over which axis of the mesh
   bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
   bool overlapped = false;   // collective that the runtime hides behind its neighbours
@@ -95,8 +73,11 @@ struct Node {
   std::int32_t slice = -1;                  // the earlier slice whose keys they are; -1: the own
   bool first = false;                       // of the parts
   std::int32_t launches = 1;                // kernels the host issues
-  std::string_view name;                    // static text: "gemm qkv + bias"
+  std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)
+
+  NodeKind kind() const { return traits_of(kernel).kind; }
+  GemmRole role() const { return traits_of(kernel).role; }
 };
 
 enum class TensorHome : std::uint8_t {

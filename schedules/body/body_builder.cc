@@ -70,9 +70,9 @@ BodyBuilder::T BodyBuilder::earlier(std::string_view name, T own, std::int32_t s
   return made;
 }
 
-Node& BodyBuilder::node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
+Node& BodyBuilder::node(Kernel kernel, std::string_view name, std::initializer_list<T> reads,
                         std::initializer_list<T> writes, NodePhase phase) {
-  Node node{.kind = kind, .phase = phase, .name = name};
+  Node node{.kernel = kernel, .phase = phase, .name = name};
   const auto add = [&](std::initializer_list<T> list, std::vector<std::int16_t>& to) {
     for (const T tensor : list) {
       if (tensor == kNone) continue;
@@ -86,11 +86,11 @@ Node& BodyBuilder::node(NodeKind kind, std::string_view name, std::initializer_l
   return body_.nodes.back();
 }
 
-Node& BodyBuilder::gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n,
-                        std::int64_t k, std::initializer_list<T> reads,
+Node& BodyBuilder::gemm(Kernel kernel, ParameterRole weight, std::string_view name, std::int64_t m,
+                        std::int64_t n, std::int64_t k, std::initializer_list<T> reads,
                         std::initializer_list<T> writes, NodePhase phase) {
-  Node& added = node(NodeKind::Gemm, name, reads, writes, phase);
-  added.role = role;
+  Node& added = node(kernel, name, reads, writes, phase);
+  added.parameter = weight;
   added.m = m;
   added.n = n;
   added.k = k;
@@ -98,9 +98,9 @@ Node& BodyBuilder::gemm(std::string_view name, GemmRole role, std::int64_t m, st
   return added;
 }
 
-Node& BodyBuilder::collective(NodeKind kind, std::string_view name, std::int64_t bytes, T in, T out,
+Node& BodyBuilder::collective(Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
                               NodePhase phase) {
-  Node& added = node(kind, name, {in}, {out}, phase);
+  Node& added = node(kernel, name, {in}, {out}, phase);
   added.bytes = bytes;
   added.axis = Axis::Tensor;
   return added;

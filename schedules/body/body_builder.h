@@ -22,13 +22,13 @@ class BodyBuilder {
   // What lies in the slab of an earlier slice where `own` lies in that of the op's; of it, `bytes`.
   T earlier(std::string_view name, T own, std::int32_t slice, std::int64_t bytes);
   // A memory-bound node: its bytes are those of what it reads and writes.
-  Node& node(NodeKind kind, std::string_view name, std::initializer_list<T> reads,
+  Node& node(Kernel kernel, std::string_view name, std::initializer_list<T> reads,
              std::initializer_list<T> writes, NodePhase phase = NodePhase::Main);
   // C[m,n] += A[m,k] B[k,n]
-  Node& gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
-             std::initializer_list<T> reads, std::initializer_list<T> writes,
-             NodePhase phase = NodePhase::Main);
-  Node& collective(NodeKind kind, std::string_view name, std::int64_t bytes, T in, T out,
+  Node& gemm(Kernel kernel, ParameterRole weight, std::string_view name, std::int64_t m,
+             std::int64_t n, std::int64_t k, std::initializer_list<T> reads,
+             std::initializer_list<T> writes, NodePhase phase = NodePhase::Main);
+  Node& collective(Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
                    NodePhase phase = NodePhase::Main);
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
 

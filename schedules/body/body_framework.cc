@@ -8,11 +8,11 @@
 namespace rehearse {
 namespace {
 
-using K = NodeKind;
+using K = Kernel;
 using P = NodePhase;
 
 std::vector<Node> embedding_forward(FrameworkNodes b) {
-  b.add(K::Embedding, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
+  b.add(K::Lookup, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
   b.reduce_output(Hiding::Exposed);
   if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
   return b.take();
@@ -23,7 +23,7 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
     b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
   }
   b.gather_input(Hiding::Exposed, P::Weight);
-  b.add(K::EmbeddingBackward, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
+  b.add(K::TableGradient, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
         P::Weight, 3);
   return b.take();
 }
@@ -41,26 +41,25 @@ std::vector<Node> head_forward(FrameworkNodes b) {
   const RankShape& s = b.s;
   b.add(K::Norm, "final norm", 4 * b.local_elements());
   b.gather_input(Hiding::Exposed);
-  b.gemm("gemm logits", GemmRole::Forward, s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
-  b.add(K::CrossEntropy, "cross entropy", loss_bytes(b.plan).forward * s.tokens * s.vocabulary,
-        P::Main, 8);
+  b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
+  b.add(K::Loss, "cross entropy", loss_bytes(b.plan).forward * s.tokens * s.vocabulary, P::Main, 8);
   const std::int64_t row = 4 * s.tokens;  // one fp32 per token
-  b.collective(K::AllReduce, "row maxima; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::MaximaOverRanks, "row maxima; all_reduce tp", row, Hiding::Exposed);
   b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
-  b.collective(K::AllReduce, "row sums; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::SumsOverRanks, "row sums; all_reduce tp", row, Hiding::Exposed);
   return b.take();
 }
 
 std::vector<Node> head_backward(FrameworkNodes b) {
   const RankShape& s = b.s;
-  b.add(K::CrossEntropy, "cross entropy backward",
-        loss_bytes(b.plan).backward * s.tokens * s.vocabulary, P::Main, 4);
+  b.add(K::Loss, "cross entropy backward", loss_bytes(b.plan).backward * s.tokens * s.vocabulary,
+        P::Main, 4);
   b.gather_input(Hiding::Plain, P::Weight);
-  b.gemm("gemm d_logits input", GemmRole::InputGradient, s.tokens, s.hidden, s.vocabulary, P::Main,
-         1, false);
+  b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
+         false);
   b.reduce_output(Hiding::Plain);
-  b.gemm("gemm d_logits table", GemmRole::WeightGradient, s.hidden, s.vocabulary, s.tokens,
-         P::Weight, 1, false);
+  b.gemm(K::LogitsWeight, "gemm d_logits table", s.hidden, s.vocabulary, s.tokens, P::Weight, 1,
+         false);
   if (b.plan.runtime != Runtime::Fsdp) {
     b.add(K::Elementwise, "accumulate gradient", 4 * s.hidden * s.vocabulary, P::Weight);
   }
@@ -105,7 +104,7 @@ Body make_framework_body(const BodyShape& shape) {
   const bool backward = shape.direction != Direction::Forward;
   if (backward && shape.plan->runtime == Runtime::Fsdp) {
     // FSDP reduces in fp32: gradients are cast and copied into the communication buffer.
-    body.nodes.push_back({.kind = K::Elementwise,
+    body.nodes.push_back({.kernel = K::Elementwise,
                           .phase = P::Weight,
                           .bytes = 6 * unit_parameters(shape),
                           .launches = shape.segment == SegmentKind::Layer ? 13 : 2,

@@ -15,7 +15,8 @@ namespace {
 
 using T = BodyBuilder::T;
 using H = TensorHome;
-using K = NodeKind;
+using K = Kernel;
+using P = ParameterRole;
 constexpr T kNone = BodyBuilder::kNone;
 
 struct Context {
@@ -130,13 +131,13 @@ class AttentionParts {
       const T own = keys(slice);
       meet(own, sum, 0, slice);
       if (!ring()) continue;
-      b_.node(K::Elementwise, "pack k, v", {own}, {block_}, phase_);
+      b_.node(K::PackKeys, "pack k, v", {own}, {block_}, phase_);
       for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
         shift_keys();
         meet(block_, sum, step, slice);
       }
     }
-    b_.node(K::Elementwise, "store o", {sum}, {t_.o}, phase_);
+    b_.node(K::StoreOutput, "store o", {sum}, {t_.o}, phase_);
   }
 
   // K/V blocks go round again, and behind them their gradients (fp32), to which every rank adds:
@@ -154,7 +155,7 @@ class AttentionParts {
       const T own = keys(slice);
       T home = slice < 0 ? kept : b_.earlier("dkv of an earlier slice", kept, slice, 4 * kv_);
       if (ring()) {
-        b_.node(K::Elementwise, "pack k, v", {own}, {block_});
+        b_.node(K::PackKeys, "pack k, v", {own}, {block_});
         for (std::int32_t step = 1; step < c_.plan.context_parallel; ++step) {
           shift_keys();
           if (step > 1) shift_gradients();
@@ -164,7 +165,7 @@ class AttentionParts {
         if (home == kNone) {
           home = d_block_;
         } else {
-          b_.node(K::Elementwise, "add dk, dv", {d_block_}, {home});
+          b_.node(K::AddKeyGradients, "add dk, dv", {d_block_}, {home});
         }
       }
       meet_backward(d_o, own, {sum, home, delta}, 0, slice);
@@ -172,7 +173,7 @@ class AttentionParts {
     };
     for (std::int32_t slice = 0; slice < c_.slice; ++slice) slice_backward(slice);
     const T dkv = slice_backward(-1);
-    b_.node(K::Elementwise, "store dq, dk, dv", {sum, dkv}, {dqkv});
+    b_.node(K::StoreGradients, "store dq, dk, dv", {sum, dkv}, {dqkv});
   }
 
  private:
@@ -187,12 +188,16 @@ class AttentionParts {
     return b_.earlier("k, v of an earlier slice", t_.qkv, slice, c_.s.element * kv_);
   }
 
-  void shift(std::string_view name, T& from, T& to, std::int64_t bytes) {
-    b_.collective(K::RingExchange, name, bytes, from, to, phase_).axis = Axis::Context;
+  void shift(Kernel kernel, std::string_view name, T& from, T& to, std::int64_t bytes) {
+    b_.collective(kernel, name, bytes, from, to, phase_).axis = Axis::Context;
     std::swap(from, to);
   }
-  void shift_keys() { shift("ring exchange cp k, v", block_, next_, c_.s.element * kv_); }
-  void shift_gradients() { shift("ring exchange cp dk, dv", d_block_, d_next_, 4 * kv_); }
+  void shift_keys() {
+    shift(K::RingKeys, "ring exchange cp k, v", block_, next_, c_.s.element * kv_);
+  }
+  void shift_gradients() {
+    shift(K::RingKeyGradients, "ring exchange cp dk, dv", d_block_, d_next_, 4 * kv_);
+  }
 
   void meet(T block, T sum, std::int32_t step, std::int32_t slice) {
     const std::string_view name = slice >= 0  ? "attention (earlier slice)"
@@ -214,7 +219,7 @@ class AttentionParts {
     node.step = step;
     node.slice = slice;
     node.first = std::exchange(first_, false);
-    node.flops = (node.kind == K::Attention ? 1 : 2.5) *  // 2 products forward, 5 backward
+    node.flops = (node.kernel == K::Attention ? 1 : 2.5) *  // 2 products forward, 5 backward
                  attention_flops(c_) / c_.plan.context_parallel;
     // A slice's own blocks are half of the square that it has in common with an earlier slice.
     if (c_.slice >= 0) node.flops *= (slice < 0 ? 1.0 : 2.0) / c_.plan.sequence_slices;
@@ -253,24 +258,25 @@ void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t,
 // Nodes 0 ... of the forward up to the input of the last product (recomputation stops there).
 void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
-  b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase);
+  const bool gated = c.model.mlp == MlpKind::Gated;
+  b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
   if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
     const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
-    b.gemm("gemm qkv + bias", GemmRole::Forward, s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
+    b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
     if (c.model.positions == PositionKind::Rope) {
       b.node(K::Rope, "rope", {t.qkv}, {t.qkv}, phase);
     }
   }
   attention_forward(b, c, t, phase);
   const T z = b.tensor("z", H::Workspace, c.gathered);
-  b.gemm("gemm proj", GemmRole::Forward, s.tokens, s.hidden, s.heads * s.head_dim, {t.o}, {z},
-         phase);
+  b.gemm(K::Linear, P::Projection, "gemm proj", s.tokens, s.hidden, s.heads * s.head_dim, {t.o},
+         {z}, phase);
   reduce_output(b, c, z, phase);
-  b.node(K::Elementwise, "add residual + bias", {t.x, z}, {t.x1}, phase);
-  b.node(K::Norm, "norm2", {t.x1}, {t.y2, t.st2}, phase);
+  b.node(K::AddResidual, "add residual + bias", {t.x, z}, {t.x1}, phase).parameter = P::Projection;
+  b.node(K::Norm, "norm2", {t.x1}, {t.y2, t.st2}, phase).parameter = P::Norm2;
   const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
-  b.gemm("gemm fc1 + bias", GemmRole::Forward, s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
-  b.node(K::Activation, c.model.mlp == MlpKind::Gated ? "swiglu" : "gelu", {t.u}, {t.g}, phase);
+  b.gemm(K::Linear, P::Up, "gemm fc1 + bias", s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
+  b.node(gated ? K::Swiglu : K::Gelu, gated ? "swiglu" : "gelu", {t.u}, {t.g}, phase);
 }
 
 Body layer_forward(const Context& c) {
@@ -279,9 +285,9 @@ Body layer_forward(const Context& c) {
   const T out = b.tensor("out", H::Output, c.activation);
   layer_forward_front(b, c, t, NodePhase::Main);
   const T q = b.tensor("q", H::Workspace, c.gathered);
-  b.gemm("gemm fc2", GemmRole::Forward, c.s.tokens, c.s.hidden, c.s.ffn, {t.g}, {q});
+  b.gemm(K::Linear, P::Down, "gemm fc2", c.s.tokens, c.s.hidden, c.s.ffn, {t.g}, {q});
   reduce_output(b, c, q);
-  b.node(K::Elementwise, "add residual + bias", {t.x1, q}, {out});
+  b.node(K::AddResidual, "add residual + bias", {t.x1, q}, {out}).parameter = P::Down;
   return b.finish();
 }
 
@@ -290,17 +296,18 @@ Body layer_forward(const Context& c) {
 // whole of its own: the weights' gradients come out equal on the ranks that share a head.
 void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   const std::int64_t bytes = c.s.element * c.s.tokens * 2 * c.model.kv_heads * c.s.head_dim;
-  const NodePhase W = NodePhase::Weight;
+  const NodePhase late = NodePhase::Weight;
   const T all = b.tensor("dkv of all heads", H::Workspace, bytes);
-  b.node(K::Elementwise, "spread dk, dv", {dqkv}, {all}, W);
-  b.collective(K::AllReduce, "all_reduce tp dk, dv", bytes, all, all, W);
-  b.node(K::Elementwise, "take dk, dv", {all}, {dqkv}, W);
+  b.node(K::SpreadHeads, "spread dk, dv", {dqkv}, {all}, late);
+  b.collective(K::AllReduce, "all_reduce tp dk, dv", bytes, all, all, late);
+  b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
 }
 
 Body layer_backward(const Context& c) {
   const RankShape& s = c.s;
-  const NodePhase W = NodePhase::Weight;
+  const NodePhase late = NodePhase::Weight;
   const bool weight = c.direction == Direction::WeightGradient;
+  const bool gated = c.model.mlp == MlpKind::Gated;
   BodyBuilder b(SegmentKind::Layer, c.direction);
   const LayerTensors t = layer_tensors(b, c);
   const H keep = c.split ? H::LeftForWeight : H::Workspace;
@@ -317,40 +324,41 @@ Body layer_backward(const Context& c) {
   }
   // MLP. A split backward gathers dout and dx1 twice: once for I, once for W.
   const T D = gather_input(b, c, dout, "D");
-  const T Dw = weight ? gather_input(b, c, dout, "D", W) : D;
+  const T Dw = weight ? gather_input(b, c, dout, "D", late) : D;
   // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
   T dg = du;
-  if (c.model.mlp == MlpKind::Gated) {
+  if (gated) {
     dg = b.tensor("dg", H::Workspace, s.element * s.tokens * s.ffn);
   }
-  b.gemm("gemm d_fc2 input", GemmRole::InputGradient, s.tokens, s.ffn, s.hidden, {D}, {dg});
-  b.gemm("gemm d_fc2 weight, bias", GemmRole::WeightGradient, s.ffn, s.hidden, s.tokens,
-         {Dw, t.g, dout}, {}, W);
-  b.node(K::ActivationBackward, c.model.mlp == MlpKind::Gated ? "swiglu backward" : "gelu backward",
+  b.gemm(K::LinearInput, P::Down, "gemm d_fc2 input", s.tokens, s.ffn, s.hidden, {D}, {dg});
+  b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
+         {Dw, t.g, dout}, {}, late);
+  b.node(gated ? K::SwigluBackward : K::GeluBackward, gated ? "swiglu backward" : "gelu backward",
          {dg, t.u}, {du});
-  const T Y2 = gather_input(b, c, t.y2, "Y2", W);
-  b.gemm("gemm d_fc1 weight, bias", GemmRole::WeightGradient, s.hidden, s.up, s.tokens, {du, Y2},
-         {}, W);
+  const T Y2 = gather_input(b, c, t.y2, "Y2", late);
+  b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
+         late);
   const T e2 = b.tensor("e2", H::Workspace, c.gathered);
-  b.gemm("gemm d_fc1 input", GemmRole::InputGradient, s.tokens, s.hidden, s.up, {du}, {e2});
+  b.gemm(K::LinearInput, P::Up, "gemm d_fc1 input", s.tokens, s.hidden, s.up, {du}, {e2});
   reduce_output(b, c, e2);
-  b.node(K::NormBackward, "norm2 backward + residual", {e2, t.x1, t.st2, dout}, {dx1});
+  b.node(K::NormBackward, "norm2 backward + residual", {e2, t.x1, t.st2, dout}, {dx1}).parameter =
+      P::Norm2;
   // Attention.
   const T D1 = gather_input(b, c, dx1, "D1");
-  const T D1w = weight ? gather_input(b, c, dx1, "D1", W) : D1;
+  const T D1w = weight ? gather_input(b, c, dx1, "D1", late) : D1;
   const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.head_dim);
-  b.gemm("gemm d_proj input", GemmRole::InputGradient, s.tokens, s.heads * s.head_dim, s.hidden,
-         {D1}, {d_o});
-  b.gemm("gemm d_proj weight, bias", GemmRole::WeightGradient, s.heads * s.head_dim, s.hidden,
-         s.tokens, {D1w, t.o, dx1}, {}, W);
+  b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.head_dim,
+         s.hidden, {D1}, {d_o});
+  b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.head_dim, s.hidden,
+         s.tokens, {D1w, t.o, dx1}, {}, late);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
   attention_backward(b, c, t, d_o, dqkv, rs);
   if (c.model.positions == PositionKind::Rope) {
-    b.node(K::Rope, "rope backward", {dqkv}, {dqkv});
+    b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
   }
   const T e1 = b.tensor("e1", H::Workspace, c.gathered);
   const auto input = [&] {
-    b.gemm("gemm d_qkv input", GemmRole::InputGradient, s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
+    b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
     reduce_output(b, c, e1);
   };
   const bool shared = key_value_replicas(c.model, c.plan) > 1;
@@ -359,11 +367,12 @@ Body layer_backward(const Context& c) {
     input();
     sum_shared_heads(b, c, dqkv);
   }
-  const T Y1 = gather_input(b, c, t.y1, "Y1", W);
-  b.gemm("gemm d_qkv weight, bias", GemmRole::WeightGradient, s.hidden, s.qkv, s.tokens, {dqkv, Y1},
-         {}, W);
+  const T Y1 = gather_input(b, c, t.y1, "Y1", late);
+  b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
+         {}, late);
   if (!shared) input();
-  b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx});
+  b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx}).parameter =
+      P::Norm1;
   return b.finish();
 }
 
@@ -372,26 +381,27 @@ Body embedding_forward(const Context& c) {
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
   const T out = b.tensor("out", H::Output, c.activation);
   const T rows = c.s.tensor > 1 ? b.tensor("p", H::Workspace, c.gathered) : out;
-  b.node(K::Embedding, "lookup of own vocabulary rows", {tokens}, {rows});
+  b.node(K::Lookup, "lookup of own vocabulary rows", {tokens}, {rows}).parameter = P::Table;
   reduce_output(b, c, rows);
   if (c.model.positions == PositionKind::Learned || rows != out) {
-    b.node(K::Elementwise, "add positions", {rows}, {out});
+    b.node(K::AddPositions, "add positions", {rows}, {out}).parameter = P::Positions;
   }
   return b.finish();
 }
 
 Body embedding_backward(const Context& c) {
-  const NodePhase W = NodePhase::Weight;
+  const NodePhase late = NodePhase::Weight;
   BodyBuilder b(SegmentKind::Embedding, c.direction);
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
   const T dx = b.tensor("dx", H::OutputGradient, c.activation);
   if (c.model.positions == PositionKind::Learned) {
-    b.node(K::EmbeddingBackward, "position gradient", {dx}, {}, W);
+    b.node(K::PositionGradient, "position gradient", {dx}, {}, late).parameter = P::Positions;
   }
-  const T G = gather_input(b, c, dx, "G", W);
+  const T G = gather_input(b, c, dx, "G", late);
   const T order = b.tensor("order", H::Workspace, 4 * c.s.tokens);
-  b.node(K::Elementwise, "sort tokens", {tokens}, {order}, W);
-  b.node(K::EmbeddingBackward, "row sums into the table gradient", {G, order}, {}, W);
+  b.node(K::SortTokens, "sort tokens", {tokens}, {order}, late);
+  b.node(K::TableGradient, "row sums into the table gradient", {G, order}, {}, late).parameter =
+      P::Table;
   return b.finish();
 }
 
@@ -400,13 +410,14 @@ Body embedding_backward(const Context& c) {
 Body head_forward(const Context& c) {
   const RankShape& s = c.s;
   BodyBuilder b(SegmentKind::Head, c.direction);
+  const P table = c.model.tied_embedding ? P::Table : P::Head;
   const T x = b.tensor("x", H::Input, c.activation);
   const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
   const T y = b.tensor("y", H::Workspace, c.activation);
   const T st = b.tensor("st", H::SavedForInput, c.statistics);
   const T dY = b.tensor("dY", H::SavedForInput, c.activation);
   const T loss = b.tensor("loss", H::Loss, 4);
-  b.node(K::Norm, "final norm", {x}, {y, st});
+  b.node(K::Norm, "final norm", {x}, {y, st}).parameter = P::FinalNorm;
   const T Y = gather_input(b, c, y, "Y");
   const T partial = s.gather ? b.tensor("dYp", H::Workspace, c.gathered) : dY;
   for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
@@ -415,19 +426,19 @@ Body head_forward(const Context& c) {
     const T mx = b.tensor("mx", H::Workspace, 4 * rows);
     const T se = b.tensor("se", H::Workspace, 8 * rows);
     const T dl = b.tensor("dl", H::Workspace, s.element * rows * s.vocabulary);
-    b.gemm("gemm logits", GemmRole::Forward, rows, s.vocabulary, s.hidden, {Y}, {lg});
+    b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg});
     if (s.tensor > 1) {
-      b.collective(K::AllReduce, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
+      b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
       Node& sums =
-          b.collective(K::AllReduce, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
+          b.collective(K::SumsOverRanks, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
       sums.reads.push_back(mx);
     } else {
-      b.node(K::CrossEntropy, "row maxima", {lg}, {mx});
-      b.node(K::CrossEntropy, "row sums, targets", {lg, mx, targets}, {se});
+      b.node(K::RowMaxima, "row maxima", {lg}, {mx});
+      b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
     }
-    b.node(K::CrossEntropy, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
-    b.gemm("gemm d_input", GemmRole::InputGradient, rows, s.hidden, s.vocabulary, {dl}, {partial});
-    b.gemm("gemm d_table", GemmRole::WeightGradient, s.hidden, s.vocabulary, rows, {dl, Y}, {});
+    b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
+    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {dl}, {partial});
+    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {dl, Y}, {});
   }
   if (s.tensor > 1) {
     b.collective(s.gather ? K::ReduceScatter : K::AllReduce,
@@ -442,7 +453,7 @@ Body head_backward(const Context& c) {
   const T st = b.tensor("st", H::SavedForInput, c.statistics);
   const T dY = b.tensor("dY", H::SavedForInput, c.activation);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
-  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx});
+  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
   return b.finish();
 }
 

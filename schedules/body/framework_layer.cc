@@ -12,7 +12,7 @@
 namespace rehearse {
 namespace {
 
-using K = NodeKind;
+using K = Kernel;
 using P = NodePhase;
 
 // One linear layer: y[rows, n] = x[rows, k] W[k, n], `batch` independent ones.
@@ -105,15 +105,15 @@ Layer describe(FrameworkNodes& nodes, bool experts) {
 }
 
 void forward_product(Layer& layer, const Product& p, P phase, bool after_norm = false) {
-  layer.b.gemm(p.forward, GemmRole::Forward, p.rows, p.n, p.k, phase, p.batch, true, after_norm);
+  layer.b.gemm(K::Linear, p.forward, p.rows, p.n, p.k, phase, p.batch, true, after_norm);
 }
 void input_gradient(Layer& layer, const Product& p) {
-  layer.b.gemm(p.input, GemmRole::InputGradient, p.rows, p.k, p.n, P::Main, p.batch);
+  layer.b.gemm(K::LinearInput, p.input, p.rows, p.k, p.n, P::Main, p.batch);
 }
 // Megatron adds every micro-batch's weight gradient to the one it keeps (traffic beyond the
 // product's own output); FSDP reduces it at once.
 void weight_gradient(Layer& layer, const Product& p) {
-  layer.b.gemm(p.weight, GemmRole::WeightGradient, p.k, p.n, p.rows, P::Weight, p.batch);
+  layer.b.gemm(K::LinearWeight, p.weight, p.k, p.n, p.rows, P::Weight, p.batch);
   if (!layer.fsdp()) {
     layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 0);
   }
@@ -161,7 +161,7 @@ void ring_exchange(Layer& layer, std::int64_t element, P phase) {
   if (ring == 1) return;
   const RankShape& s = layer.b.s;
   const double block = static_cast<double>(element * s.tokens * 2 * s.kv_heads * s.head_dim);
-  Node& node = layer.b.add(K::RingExchange, "ring exchange cp",
+  Node& node = layer.b.add(K::RingKeys, "ring exchange cp",
                            std::llround(block * (ring - 1) * slices_met(layer)), phase, ring);
   node.axis = Axis::Context;
   node.overlapped = true;
@@ -193,23 +193,22 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   const std::int64_t key_dim =
       mla.kv_lora_rank > 0 ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
   const std::int64_t value_dim = mla.kv_lora_rank > 0 ? mla.v_head_dim : s.head_dim;
-  const GemmRole none = GemmRole::None;
   ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   if (!backward) {
-    b.gemm("scores", none, queries, keys, key_dim, phase, batch, false);
-    b.add(K::Softmax, "scale, mask, softmax", 4 * scores, phase, 3);
+    b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
+    b.add(K::Scores, "scale, mask, softmax", 4 * scores, phase, 3);
     if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
-    b.gemm("context", none, queries, value_dim, keys, phase, batch, false);
+    b.gemm(K::Product, "context", queries, value_dim, keys, phase, batch, false);
     b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
     return;
   }
   b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
-  b.gemm("d_context scores", none, queries, keys, value_dim, phase, batch, false);
-  b.gemm("d_context values", none, keys, value_dim, queries, phase, batch, false);
+  b.gemm(K::Product, "d_context scores", queries, keys, value_dim, phase, batch, false);
+  b.gemm(K::Product, "d_context values", keys, value_dim, queries, phase, batch, false);
   if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
-  b.add(K::Softmax, "softmax backward", 6 * scores, phase, 3);
-  b.gemm("d_scores queries", none, queries, key_dim, keys, phase, batch, false);
-  b.gemm("d_scores keys", none, keys, key_dim, queries, phase, batch, false);
+  b.add(K::Scores, "softmax backward", 6 * scores, phase, 3);
+  b.gemm(K::Product, "d_scores queries", queries, key_dim, keys, phase, batch, false);
+  b.gemm(K::Product, "d_scores keys", keys, key_dim, queries, phase, batch, false);
 }
 
 void core(Layer& layer, bool backward, P phase) {
@@ -220,9 +219,9 @@ std::int64_t rope_bytes(const Layer& layer) {
   const RankShape& s = layer.b.s;
   return 4 * s.tokens * (s.heads + s.kv_heads) * s.head_dim;
 }
-void rope(Layer& layer, std::string_view name, P phase) {
+void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
   if (layer.b.model.positions == PositionKind::Rope)
-    layer.b.add(K::Rope, name, rope_bytes(layer), phase, 2);
+    layer.b.add(kernel, name, rope_bytes(layer), phase, 2);
 }
 void norm(Layer& layer, std::string_view name, P phase) {
   layer.b.add(K::Norm, name, 4 * layer.b.local_elements(), phase);
@@ -236,7 +235,7 @@ void residual(Layer& layer, P phase) {
   }
 }
 void activation(Layer& layer, P phase) {
-  layer.b.add(K::Activation, layer.gated() ? "swiglu" : "gelu",
+  layer.b.add(layer.gated() ? K::Swiglu : K::Gelu, layer.gated() ? "swiglu" : "gelu",
               (layer.gated() ? 6 : 4) * layer.b.s.tokens * layer.activation_columns, phase, 2);
 }
 // Experts: rows to their expert and back, forward and backward alike.
@@ -250,7 +249,7 @@ void attention_part(Layer& layer, P phase) {
   norm(layer, "norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.before) forward_product(layer, p, phase, true);
-  rope(layer, "rope", phase);
+  rope(layer, K::Rope, "rope", phase);
   core(layer, false, phase);
   forward_product(layer, layer.projection, phase);
   layer.b.reduce_output(Hiding::Exposed, phase);
@@ -279,9 +278,9 @@ void recompute_operator_selective(Layer& layer) {
   norm(layer, "norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   if (layer.b.model.latent.kv_lora_rank == 0) {
-    layer.b.gemm("gemm k", GemmRole::Forward, s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
+    layer.b.gemm(K::Linear, "gemm k", s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
   }
-  rope(layer, "rope", phase);
+  rope(layer, K::Rope, "rope", phase);
   forward_product(layer, layer.projection, phase);
   if (!s.gather)
     layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
@@ -357,7 +356,8 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   residual_backward(layer);
   permute(layer, "combine backward", P::Main);
   row_parallel_backward(layer, layer.down);
-  nodes.add(K::ActivationBackward, layer.gated() ? "swiglu backward" : "gelu backward",
+  nodes.add(layer.gated() ? K::SwigluBackward : K::GeluBackward,
+            layer.gated() ? "swiglu backward" : "gelu backward",
             (layer.gated() ? 10 : 6) * nodes.s.tokens * layer.activation_columns, P::Main, 2);
   column_parallel_backward(layer, layer.up);
   permute(layer, "dispatch backward", P::Main);
@@ -365,7 +365,7 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   residual_backward(layer);
   row_parallel_backward(layer, {layer.projection});
   core(layer, true, P::Main);
-  rope(layer, "rope backward", P::Main);
+  rope(layer, K::RopeBackward, "rope backward", P::Main);
   column_parallel_backward(layer, layer.before);
   nodes.add(K::NormBackward, "norm1 backward", 8 * e, P::Main, 2);
   return nodes.take();

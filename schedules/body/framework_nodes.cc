@@ -3,10 +3,10 @@
 
 namespace rehearse {
 
-Node& FrameworkNodes::add(NodeKind kind, std::string_view name, std::int64_t bytes, NodePhase phase,
+Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t bytes, NodePhase phase,
                           std::int32_t launches) {
   return nodes_.emplace_back(
-      Node{.kind = kind, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
+      Node{.kernel = kernel, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
 }
 
 // torchao (FSDP) casts both operands of every product: 2 B read, 1 written per element. Transformer
@@ -30,16 +30,15 @@ std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int6
   return 0;
 }
 
-Node& FrameworkNodes::gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n,
+Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n,
                            std::int64_t k, NodePhase phase, std::int64_t batch, bool layer,
                            bool fused) {
   const bool fp8 = layer && plan.precision.compute == ComputeType::Fp8;
   if (fp8) {
-    add(NodeKind::Elementwise, "cast operands to fp8", batch * cast_bytes(role, m, n, k, fused),
-        phase, 2);
+    add(Kernel::Elementwise, "cast operands to fp8",
+        batch * cast_bytes(traits_of(kernel).role, m, n, k, fused), phase, 2);
   }
-  Node& node = add(NodeKind::Gemm, name, s.element * batch * (m * k + k * n + m * n), phase, 2);
-  node.role = role;
+  Node& node = add(kernel, name, s.element * batch * (m * k + k * n + m * n), phase, 2);
   node.fp8 = fp8;
   node.m = m;
   node.n = n;
@@ -50,10 +49,10 @@ Node& FrameworkNodes::gemm(std::string_view name, GemmRole role, std::int64_t m,
   return node;
 }
 
-void FrameworkNodes::collective(NodeKind kind, std::string_view name, std::int64_t bytes,
+void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64_t bytes,
                                 Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.tensor == 1) return;
-  Node& node = add(kind, name, bytes, phase, launches);
+  Node& node = add(kernel, name, bytes, phase, launches);
   node.chunked = plan.overlap_tensor_parallel == TensorOverlap::Chunked;
   node.overlapped = node.chunked || (hiding == Hiding::Plain &&
                                      plan.overlap_tensor_parallel == TensorOverlap::Plain);
@@ -61,16 +60,15 @@ void FrameworkNodes::collective(NodeKind kind, std::string_view name, std::int64
 
 void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.gather) {
-    collective(NodeKind::ReduceScatter, "reduce_scatter tp", array_bytes(), hiding, phase,
-               launches);
+    collective(Kernel::ReduceScatter, "reduce_scatter tp", array_bytes(), hiding, phase, launches);
   } else {
-    collective(NodeKind::AllReduce, "all_reduce tp", array_bytes(), hiding, phase, launches);
+    collective(Kernel::AllReduce, "all_reduce tp", array_bytes(), hiding, phase, launches);
   }
 }
 
 void FrameworkNodes::gather_input(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (!s.gather) return;
-  collective(NodeKind::AllGather, "all_gather tp", array_bytes(), hiding, phase, launches);
+  collective(Kernel::AllGather, "all_gather tp", array_bytes(), hiding, phase, launches);
 }
 
 }  // namespace rehearse

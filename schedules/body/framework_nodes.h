@@ -29,15 +29,15 @@ class FrameworkNodes {
   std::int64_t local_elements() const { return s.local * s.hidden; }  // e
   std::int64_t array_bytes() const { return s.element * s.tokens * s.hidden; }
 
-  Node& add(NodeKind kind, std::string_view name, std::int64_t bytes,
+  Node& add(Kernel kernel, std::string_view name, std::int64_t bytes,
             NodePhase phase = NodePhase::Main, std::int32_t launches = 1);
   // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8; `fused`: the
   // kernel before it (a norm) already writes its input in 8 bit where the framework can do so.
-  Node& gemm(std::string_view name, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+  Node& gemm(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
              NodePhase phase = NodePhase::Main, std::int64_t batch = 1, bool layer = true,
              bool fused = false);
   // A collective over the tensor-parallel axis; nothing where t = 1.
-  void collective(NodeKind kind, std::string_view name, std::int64_t bytes, Hiding hiding,
+  void collective(Kernel kernel, std::string_view name, std::int64_t bytes, Hiding hiding,
                   NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
   // Sum of a row-parallel product over tp.
   void reduce_output(Hiding hiding, NodePhase phase = NodePhase::Main, std::int32_t launches = 3);

@@ -6,6 +6,8 @@
 namespace rehearse {
 namespace {
 
+using Role = ParameterRole;
+
 // Tokens of one chunk of the loss: the fp32 logits of a chunk hold as many elements as (n, h), but
 // a chunk has at least 256 rows (or half of all) so that its products stay efficient: each reads
 // and packs the whole table.
@@ -17,36 +19,49 @@ std::int64_t loss_chunk_tokens(const RankShape& shape) {
   return chunk >= 256 ? chunk / 128 * 128 : chunk;
 }
 
+// What a tensor is: a role that our executor knows, or a name alone.
+struct Name {
+  Name(std::string_view text) : name(text) {}
+  Name(const char* text) : name(text) {}
+  Name(ParameterRole of, std::string_view text, bool is_bias = false)
+      : name(text), role(of), bias(is_bias) {}
+  std::string_view name;
+  ParameterRole role = ParameterRole::None;
+  bool bias = false;
+};
+
 class Tensors {
  public:
   Tensors(bool partial_possible) : partial_possible_(partial_possible) {}
-  void matrix(std::string_view name, std::int64_t elements) {
-    list_.push_back({.name = name, .elements = elements, .matrix = true});
+  void matrix(const Name& name, std::int64_t elements) { add(name, elements).matrix = true; }
+  void column_bias(const Name& name, std::int64_t elements) {
+    add(name, elements);
+  }                                                           // split over tp
+  void replicated(const Name& name, std::int64_t elements) {  // added to (local, hidden)
+    ParameterTensor& tensor = add(name, elements);
+    tensor.partial = partial_possible_;
+    tensor.replicated = true;
   }
-  void column_bias(std::string_view name, std::int64_t elements) {  // split over tp
-    list_.push_back({.name = name, .elements = elements});
+  void replicated_matrix(const Name& name, std::int64_t elements) {
+    replicated(name, elements);
+    list_.back().matrix = true;
   }
-  void replicated(std::string_view name, std::int64_t elements) {  // added to (local, hidden)
-    list_.push_back(
-        {.name = name, .elements = elements, .partial = partial_possible_, .replicated = true});
+  void table(const Name& name, std::int64_t elements) {
+    ParameterTensor& tensor = add(name, elements);
+    tensor.matrix = true;
+    tensor.table = true;
   }
-  void replicated_matrix(std::string_view name, std::int64_t elements) {
-    list_.push_back({.name = name,
-                     .elements = elements,
-                     .partial = partial_possible_,
-                     .replicated = true,
-                     .matrix = true});
-  }
-  void table(std::string_view name, std::int64_t elements) {
-    list_.push_back({.name = name, .elements = elements, .matrix = true, .table = true});
-  }
-  void norm(const Transformer& model, std::string_view weight, std::string_view bias) {
+  void norm(const Transformer& model, const Name& weight, const Name& bias) {
     replicated(weight, model.hidden);
     if (model.norm == NormKind::LayerNorm && model.norm_bias) replicated(bias, model.hidden);
   }
   std::vector<ParameterTensor> take() { return std::move(list_); }
 
  private:
+  ParameterTensor& add(const Name& name, std::int64_t elements) {
+    return list_.emplace_back(ParameterTensor{
+        .name = name.name, .role = name.role, .bias = name.bias, .elements = elements});
+  }
   bool partial_possible_;
   std::vector<ParameterTensor> list_;
 };
@@ -68,18 +83,18 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
     out.replicated("kv_a_norm.weight", mla.kv_lora_rank);
     out.matrix("kv_b.weight",
                mla.kv_lora_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t);
-    out.matrix("projection.weight", model.heads * mla.v_head_dim * h / t);
+    out.matrix({Role::Projection, "projection.weight"}, model.heads * mla.v_head_dim * h / t);
     return;
   }
-  out.matrix("qkv.weight", h * shape.qkv);
-  if (model.qkv_bias) out.column_bias("qkv.bias", shape.qkv);
+  out.matrix({Role::Qkv, "qkv.weight"}, h * shape.qkv);
+  if (model.qkv_bias) out.column_bias({Role::Qkv, "qkv.bias", true}, shape.qkv);
   if (model.query_key_norm) {
     out.replicated("q_norm.weight", model.head_dim);
     out.replicated("k_norm.weight", model.head_dim);
   }
   if (model.attention_sinks) out.column_bias("sinks", shape.heads);
-  out.matrix("projection.weight", shape.heads * model.head_dim * h);
-  if (model.projection_bias) out.replicated("projection.bias", h);
+  out.matrix({Role::Projection, "projection.weight"}, shape.heads * model.head_dim * h);
+  if (model.projection_bias) out.replicated({Role::Projection, "projection.bias", true}, h);
 }
 
 void expert_parameters(const Transformer& model, std::int64_t t, Tensors& out) {
@@ -131,28 +146,29 @@ std::vector<ParameterTensor> segment_parameters(const Transformer& model, const 
   Tensors out(shape.gather);
   switch (kind) {
     case SegmentKind::Embedding:
-      out.table("table.weight", shape.vocabulary * h);
+      out.table({Role::Table, "table.weight"}, shape.vocabulary * h);
       if (model.positions == PositionKind::Learned) {
-        out.replicated_matrix("positions.weight", model.max_positions * h);
+        out.replicated_matrix({Role::Positions, "positions.weight"}, model.max_positions * h);
       }
       if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
       break;
     case SegmentKind::Layer:
-      out.norm(model, "norm1.weight", "norm1.bias");
+      out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
       attention_parameters(model, shape, shape.tensor, out);
-      out.norm(model, "norm2.weight", "norm2.bias");
+      out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
       if (model.has_experts(layer)) {
         expert_parameters(model, plan.expert_tensor_parallel, out);
       } else {
-        out.matrix("up.weight", h * shape.up);
-        if (model.mlp_bias) out.column_bias("up.bias", shape.up);
-        out.matrix("down.weight", shape.ffn * h);
-        if (model.mlp_bias) out.replicated("down.bias", h);
+        out.matrix({Role::Up, "up.weight"}, h * shape.up);
+        if (model.mlp_bias) out.column_bias({Role::Up, "up.bias", true}, shape.up);
+        out.matrix({Role::Down, "down.weight"}, shape.ffn * h);
+        if (model.mlp_bias) out.replicated({Role::Down, "down.bias", true}, h);
       }
       break;
     case SegmentKind::Head:
-      out.norm(model, "final_norm.weight", "final_norm.bias");
-      if (!model.tied_embedding) out.table("head.weight", shape.vocabulary * h);
+      out.norm(model, {Role::FinalNorm, "final_norm.weight"},
+               {Role::FinalNorm, "final_norm.bias", true});
+      if (!model.tied_embedding) out.table({Role::Head, "head.weight"}, shape.vocabulary * h);
       break;
   }
   return out.take();

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/body/kernel.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
@@ -36,12 +37,21 @@ std::int64_t key_value_replicas(const Transformer& model, const Plan& plan);
 
 // One parameter tensor of a segment as one rank holds it.
 struct ParameterTensor {
-  std::string_view name;      // "norm1.weight": the role; files use Hugging Face names
+  std::string_view name;  // for people: "norm1.weight"; files use Hugging Face names
+  ParameterRole role = ParameterRole::None;
+  bool bias = false;
   std::int64_t elements = 0;  // on this rank
   bool partial = false;       // its gradient is partial over tp (sequence parallelism)
   bool replicated = false;    // the same on every tp rank: counted by coordinate 0 in the norm
   bool matrix = false;        // takes weight decay even where only matrices do
   bool table = false;         // the vocabulary table
+
+  // Of the matrix [out, in], over tp: column-parallel products split their outputs, biases with
+  // them; row-parallel ones their inputs.
+  bool splits_rows() const { return role == ParameterRole::Qkv || role == ParameterRole::Up; }
+  bool splits_columns() const {
+    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down);
+  }
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a
 // head's final norm and, where it is not tied, its table.

@@ -93,7 +93,7 @@ class NodeTable {
     for (std::size_t i = 0; i < body.nodes.size(); ++i) {
       const Node& node = body.nodes[i];
       TraceNode made{.name = text_id(trace_, node.name),
-                     .collective = collective_kind(node.kind) != OpKind::Forward,
+                     .collective = collective_kind(node.kind()) != OpKind::Forward,
                      .overlapped = node.overlapped,
                      .recompute = node.phase == NodePhase::Recompute,
                      .m = node.m,

@@ -16,7 +16,7 @@ bool is_part(const Node& node) {
 // Queries of a whole see half of the sequence on average.
 double causal_length(const ComputeCosts& costs, const Node& node) {
   if (!is_part(node)) return static_cast<double>(costs.sequence);
-  const AttentionForm whole{.backward = node.kind == NodeKind::AttentionBackward};
+  const AttentionForm whole{.backward = node.kind() == NodeKind::AttentionBackward};
   return static_cast<double>(costs.attention_size.sequence) * node.flops /
          whole.flops(costs.attention_size);
 }
@@ -34,7 +34,7 @@ double sums_ns(const ComputeCosts& costs, const Node& node) {
   const double keys = 2 * queries * static_cast<double>(size.kv_heads) /
                       static_cast<double>(size.heads);  // and values
   const double met = node.step > 0 && node.slice < 0 ? 0.75 : 1;
-  const bool backward = node.kind == NodeKind::AttentionBackward;
+  const bool backward = node.kind() == NodeKind::AttentionBackward;
   const double moved = (node.first && !backward ? 1 : 2) * queries + (backward ? 2 * keys : 0);
   return 4 * met * moved / costs.memory_bytes_per_s * 1e9;
 }
@@ -43,7 +43,7 @@ double sums_ns(const ComputeCosts& costs, const Node& node) {
 
 NodeCost attention_cost(const ComputeCosts& costs, const Node& node) {
   const KernelScalars& scalars = costs.scalars;
-  const bool backward = node.kind == NodeKind::AttentionBackward;
+  const bool backward = node.kind() == NodeKind::AttentionBackward;
   // A fused node under a plan without fused kernels cannot be: take the slowest generation.
   const auto kernel = static_cast<std::size_t>(std::max(costs.attention, AttentionKernel::Flash1));
   const double share =
@@ -65,7 +65,8 @@ std::optional<NodeCost> measured_attention_cost(const ComputeCosts& costs, const
   const std::optional<CurveTime> time = costs.measured_attention->time(node, costs.attention_size);
   if (!time) return std::nullopt;
   double ns = time->seconds * 1e9;
-  if (!costs.measured && is_part(node) && node.first && node.kind == NodeKind::AttentionBackward) {
+  if (!costs.measured && is_part(node) && node.first &&
+      node.kind() == NodeKind::AttentionBackward) {
     // The part that was measured on a GPU finds dq cleared and rowsum(dO o) done.
     const double bytes = 8.0 * static_cast<double>(queries_of(costs.attention_size));
     ns += memory_bound_cost(costs, MemoryClass::Elementwise, bytes).ns;

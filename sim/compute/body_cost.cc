@@ -31,13 +31,13 @@ double soft_maximum(double a, double b, double exponent) {
 // stretch of nodes, the ring of context parallelism beside the attention core that follows.
 bool in_stretch(const Node& node, bool ring) {
   if (ring) {
-    return node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward ||
-           node.kind == NodeKind::Softmax || node.kind == NodeKind::Dropout ||
-           (node.kind == NodeKind::Gemm && node.role == GemmRole::None) ||
-           node.kind == NodeKind::Elementwise;
+    return node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward ||
+           node.kind() == NodeKind::Softmax || node.kind() == NodeKind::Dropout ||
+           (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) ||
+           node.kind() == NodeKind::Elementwise;
   }
-  return (node.kind == NodeKind::Gemm && node.role != GemmRole::None) ||
-         node.kind == NodeKind::Elementwise || (is_collective(node.kind) && node.overlapped);
+  return (node.kind() == NodeKind::Gemm && node.role() != GemmRole::None) ||
+         node.kind() == NodeKind::Elementwise || (is_collective(node.kind()) && node.overlapped);
 }
 
 // A node that runs in one pass with a neighbour: what it moves, without a kernel's own time.
@@ -68,13 +68,13 @@ class Pricer {
       const FusedNode fused = costs_.fuses ? fused_node(nodes, i, costs_.tensor_cores)
                                            : FusedNode{.bytes = nodes[i].bytes};
       if (fused.launched) totals_.host_us += issue_us_ * nodes[i].launches;
-      is_collective(nodes[i].kind) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
+      is_collective(nodes[i].kind()) ? collective(nodes[i], i) : compute(nodes[i], fused, i);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (!is_collective(nodes[i].kind)) continue;
+      if (!is_collective(nodes[i].kind())) continue;
       if (!nodes[i].overlapped) {
         expose(i, ns_[i]);
-      } else if (nodes[i].kind == NodeKind::RingExchange) {
+      } else if (nodes[i].kind() == NodeKind::RingExchange) {
         hide_ring(nodes, i);
       }
     }
@@ -94,7 +94,7 @@ class Pricer {
   void compute(const Node& node, const FusedNode& fused, std::size_t i) {
     const NodeCost cost = fused.launched
                               ? price_node(costs_, node)
-                              : without_launch(costs_, memory_class(node.kind), fused.bytes);
+                              : without_launch(costs_, memory_class(node.kind()), fused.bytes);
     ns_[i] = cost.ns;
     levels_[i] = cost.level;
     count(cost);
@@ -112,7 +112,7 @@ class Pricer {
   void collective(const Node& node, std::size_t i) {
     count(price_before(costs_, node));
     if (!collectives_) return;
-    const CollectiveUse use = collectives_(node.kind, node.axis, Bytes{node.bytes});
+    const CollectiveUse use = collectives_(node.kind(), node.axis, Bytes{node.bytes});
     ns_[i] = static_cast<double>(use.time.value);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
@@ -143,17 +143,17 @@ class Pricer {
   // share of itself (it takes SMs and bandwidth from the products); what does not fit is exposed.
   void hide_stretches(std::span<const Node> nodes) {
     for (std::size_t begin = 0; begin < nodes.size();) {
-      if (!in_stretch(nodes[begin], false) || nodes[begin].kind == NodeKind::RingExchange) {
+      if (!in_stretch(nodes[begin], false) || nodes[begin].kind() == NodeKind::RingExchange) {
         ++begin;
         continue;
       }
       std::size_t end = begin, last = nodes.size();
       double room = 0, whole = 0, hidden = 0;
       for (; end < nodes.size() && in_stretch(nodes[end], false) &&
-             nodes[end].kind != NodeKind::RingExchange;
+             nodes[end].kind() != NodeKind::RingExchange;
            ++end) {
-        if (nodes[end].kind == NodeKind::Gemm) room += ns_[end];
-        if (!is_collective(nodes[end].kind)) continue;
+        if (nodes[end].kind() == NodeKind::Gemm) room += ns_[end];
+        if (!is_collective(nodes[end].kind())) continue;
         last = end;
         whole += ns_[end];
         hidden += ns_[end] * (nodes[end].chunked ? costs_.scalars.chunked_share : 1);

@@ -13,15 +13,15 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
   const MeasuredKernels& tables = *costs.measured;
   std::optional<CurveTime> time;
   double shared = costs.sharing.memory_bound;
-  if (node.kind == NodeKind::Gemm) {
+  if (node.kind() == NodeKind::Gemm) {
     time = tables.gemm(node);
     shared = costs.sharing.matrix_products;
   } else {
     const std::string_view op = MeasuredKernels::memory_op(node, costs.rms_norms);
     if (op.empty()) return NodeCost{.level = CostLevel::Measured};  // no kernel of its own
-    const bool backward = node.kind == NodeKind::NormBackward ||
-                          node.kind == NodeKind::ActivationBackward ||
-                          node.kind == NodeKind::EmbeddingBackward;
+    const bool backward = node.kind() == NodeKind::NormBackward ||
+                          node.kind() == NodeKind::ActivationBackward ||
+                          node.kind() == NodeKind::EmbeddingBackward;
     time = tables.memory_bound(op, backward, node.bytes);
   }
   if (!time) return std::nullopt;
@@ -31,26 +31,27 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
 }  // namespace
 
 NodeCost price_node(const ComputeCosts& costs, const Node& node) {
-  if (node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward) {
+  if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
     return measured_attention_cost(costs, node).value_or(attention_cost(costs, node));
   }
   if (costs.measured) {
     if (const std::optional<NodeCost> cost = measured_cost(costs, node)) return *cost;
   }
-  switch (node.kind) {
+  switch (node.kind()) {
     case NodeKind::Gemm:
       return gemm_cost(costs, node);
     default:
-      return memory_bound_cost(costs, memory_class(node.kind), static_cast<double>(node.bytes));
+      return memory_bound_cost(costs, memory_class(node.kind()), static_cast<double>(node.bytes));
   }
 }
 
 NodeCost price_before(const ComputeCosts& costs, const Node& collective) {
-  const bool maxima = collective.name.starts_with("row maxima");
-  if (!costs.measured || (!maxima && !collective.name.starts_with("row sums"))) return {};
+  const std::string_view op = traits_of(collective.kernel).measured;  // a rank's own statistics
+  if (!costs.measured || op.empty()) return {};
+  const bool maxima = collective.kernel == Kernel::MaximaOverRanks;
   const std::int64_t rows = collective.bytes / (maxima ? 4 : 8);  // fp32: one or two numbers each
-  const std::optional<CurveTime> time = costs.measured->memory_bound(
-      maxima ? "row_maxima" : "row_sums", false, 4 * rows * costs.vocabulary);
+  const std::optional<CurveTime> time =
+      costs.measured->memory_bound(op, false, 4 * rows * costs.vocabulary);
   if (!time) return {};
   return {.ns = time->seconds * 1e9, .level = time->level, .shared = costs.sharing.memory_bound};
 }

@@ -13,24 +13,25 @@ bool reads(const Node& node, std::int16_t tensor) {
 FusedNode fused_node(std::span<const Node> nodes, std::size_t i, bool bf16) {
   const Node& node = nodes[i];
   const Node* before = i > 0 ? &nodes[i - 1] : nullptr;
-  switch (node.kind) {
-    case NodeKind::Norm:  // of a residual sum: it is not read again, half of what moves
-      if (before != nullptr && before->kind == NodeKind::Elementwise && !before->writes.empty() &&
+  switch (traits_of(node.kernel).fused) {
+    case FusedWith::Sum:  // it is not read again, half of what moves
+      if (before != nullptr && before->kind() == NodeKind::Elementwise && !before->writes.empty() &&
           reads(node, before->writes.front())) {
         return {node.bytes / 2, false};
       }
       break;
-    case NodeKind::Activation:  // GELU, while the product writes u: u is not read again
-      if (bf16 && node.name == "gelu") return {node.bytes / 2, false};
+    case FusedWith::Product:  // while it writes u: u is not read again
+      if (bf16) return {node.bytes / 2, false};
       break;
-    case NodeKind::ActivationBackward:  // while the product writes dg, which becomes du: u is read
-      if (bf16 && node.name == "gelu backward") return {node.bytes / 3, false};
+    case FusedWith::ProductBackward:  // while it writes dg, which becomes du: u is read
+      if (bf16) return {node.bytes / 3, false};
       break;
-    case NodeKind::CrossEntropy:  // maxima and sums in one pass over the logits, loss in a second
-      if (node.name == "row sums, targets") return {0, false};
-      if (before != nullptr && before->name == "row sums, targets") return {node.bytes, false};
+    case FusedWith::Maxima:
+      return {0, false};
+    case FusedWith::Statistics:
+      if (before != nullptr && before->kernel == Kernel::RowSums) return {node.bytes, false};
       break;
-    default:
+    case FusedWith::Nothing:
       break;
   }
   return {node.bytes, true};

@@ -14,7 +14,7 @@ double ceil_divide(std::int64_t a, std::int64_t b) {
 }
 
 bool same_kind(const GemmEfficiency& point, const Node& node, bool fp8) {
-  return point.fp8 == fp8 && point.accumulate == (node.role == GemmRole::WeightGradient) &&
+  return point.fp8 == fp8 && point.accumulate == (node.role() == GemmRole::WeightGradient) &&
          point.batched == (node.batch > 1);
 }
 
@@ -77,7 +77,7 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
   double fraction = 0;
   if (!costs.tensor_cores) {
     fraction = scalars.gemm_sustained;
-  } else if (node.role == GemmRole::None) {  // unfused attention: many small products
+  } else if (node.role() == GemmRole::None) {  // unfused attention: many small products
     fraction = scalars.batched_sustained;
   } else {
     TableEfficiency table;
@@ -91,7 +91,7 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
                  tile_wave_efficiency(scalars, costs.sms, node.m, node.n, node.k, node.batch);
     }
     // Tables with accumulation hold weight gradients themselves.
-    if (node.role == GemmRole::WeightGradient && table.fraction <= 0)
+    if (node.role() == GemmRole::WeightGradient && table.fraction <= 0)
       peak /= scalars.weight_gradient;
   }
   const double tensor_ns = node.flops / (peak * fraction) * 1e9;

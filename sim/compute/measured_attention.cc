@@ -59,7 +59,7 @@ std::optional<CurveTime> MeasuredAttention::time(AttentionForm form,
 
 std::optional<CurveTime> MeasuredAttention::time(const Node& node,
                                                  const AttentionSize& size) const {
-  AttentionForm form{.backward = node.kind == NodeKind::AttentionBackward,
+  AttentionForm form{.backward = node.kind() == NodeKind::AttentionBackward,
                      .causal = node.step <= 0 && node.slice < 0,
                      .part = node.step >= 0};
   if (!curves_.contains(form)) form = {.backward = form.backward};

@@ -91,9 +91,9 @@ CurveTime MeasuredKernels::on_grid(const Products& products,
 }
 
 std::optional<CurveTime> MeasuredKernels::gemm(const Node& node) const {
-  const Products& products = products_[node.role == GemmRole::InputGradient    ? 1
-                                       : node.role == GemmRole::WeightGradient ? 2
-                                                                               : 0];
+  const Products& products = products_[node.role() == GemmRole::InputGradient    ? 1
+                                       : node.role() == GemmRole::WeightGradient ? 2
+                                                                                 : 0];
   const std::array<std::int64_t, 3> shape{node.m, node.n, node.k};
   const auto exact = products.time_us.find(shape);
   if (exact != products.time_us.end()) {
@@ -121,31 +121,8 @@ std::optional<CurveTime> MeasuredKernels::memory_bound(std::string_view op, bool
 }
 
 std::string_view MeasuredKernels::memory_op(const Node& node, bool rms) {
-  switch (node.kind) {
-    case NodeKind::Norm:
-    case NodeKind::NormBackward:
-      return rms ? "rms_norm" : "norm";
-    case NodeKind::Activation:
-    case NodeKind::ActivationBackward:
-      return node.name.starts_with("swiglu") ? "swiglu" : "activation";
-    case NodeKind::Dropout:
-      return "dropout";
-    case NodeKind::Rope:
-      return "rope";
-    case NodeKind::Softmax:
-      return "softmax";
-    case NodeKind::CrossEntropy:
-      return node.name.starts_with("row maxima") ? "row_maxima"
-             : node.name.starts_with("row sums") ? "row_sums"
-                                                 : "cross_entropy";
-    case NodeKind::Embedding:
-      return "embedding";
-    case NodeKind::EmbeddingBackward:
-      return node.name == "position gradient" ? "position" : "embedding";
-    default:
-      if (node.name == "sort tokens") return {};  // with the sums into the table
-      return node.name == "add positions" ? "position" : "add";
-  }
+  const bool norm = node.kind() == NodeKind::Norm || node.kind() == NodeKind::NormBackward;
+  return norm && rms ? "rms_norm" : traits_of(node.kernel).measured;
 }
 
 }  // namespace rehearse::sim

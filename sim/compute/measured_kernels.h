@@ -24,7 +24,7 @@ class MeasuredKernels {
   // The points of `calibration` for fp32.
   explicit MeasuredKernels(const Calibration& calibration);
 
-  // REQUIRES: node.kind is Gemm. Forward products are layout TN, input gradients NN, weight
+  // REQUIRES: node.kind() is Gemm. Forward products are layout TN, input gradients NN, weight
   // gradients NT into an output that is read first (column-major words, as cuBLAS has them).
   // Empty: no such product was measured.
   std::optional<CurveTime> gemm(const Node& node) const;

@@ -40,7 +40,7 @@ double recomputed_flops(const Transformer& model, const Plan& plan, FlopsConvent
     double layer = 0;
     for (const Node& node : body.nodes) {
       if (node.phase != NodePhase::Recompute) continue;
-      layer += node.flops * (node.kind == NodeKind::Attention ? square : 1);
+      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1);
     }
     flops += layer * static_cast<double>(layers);
   }

@@ -154,9 +154,9 @@ class Pricer {
                                  .plan = &plan_});
     made.cost = compute_.price(body);
     for (const Node& node : body.nodes) {
-      const OpKind kind = collective_kind(node.kind);
+      const OpKind kind = collective_kind(node.kind());
       if (kind == OpKind::Forward || node.bytes == 0) continue;
-      const CollectiveCost& cost = collectives_.cost(node.kind, node.axis, {node.bytes});
+      const CollectiveCost& cost = collectives_.cost(node.kind(), node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
       add_traffic(made.traffic, {.group = std::string(group_name(node.axis)),
                                  .kind = kind,

@@ -86,14 +86,15 @@ TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
   const auto core = [](const Body& b) {
     double flops = 0;
     for (const Node& node : b.nodes) {
-      const bool is = node.kind == NodeKind::Attention || node.kind == NodeKind::AttentionBackward;
+      const bool is =
+          node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward;
       if (is) flops += node.flops;
     }
     return flops;
   };
   const auto count = [](const Body& b, auto is) { return std::ranges::count_if(b.nodes, is); };
   const auto part = [](const Node& node) { return node.step >= 0; };
-  const auto shift = [](const Node& node) { return node.kind == NodeKind::RingExchange; };
+  const auto shift = [](const Node& node) { return node.kind() == NodeKind::RingExchange; };
   const double forward = core(made(Direction::Forward, -1));
   const double backward = core(made(Direction::InputGradient, -1));
   plan.sequence_slices = 4;
@@ -131,9 +132,9 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
       const Body b = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
       std::pair<double, std::int64_t> out;  // FLOPs of the core, bytes round the ring
       for (const Node& node : b.nodes) {
-        const bool core = node.kind == NodeKind::Attention || node.batch > 1;
+        const bool core = node.kind() == NodeKind::Attention || node.batch > 1;
         if (core) out.first += node.flops;
-        if (node.kind == NodeKind::RingExchange) out.second += node.bytes;
+        if (node.kind() == NodeKind::RingExchange) out.second += node.bytes;
       }
       return out;
     };

@@ -26,7 +26,7 @@ ComputeCosts a100(AttentionKernel kernel, std::int64_t sequence) {
 }
 
 Node core(double flops, std::int64_t tiles) {
-  return {.kind = NodeKind::Attention, .flops = flops, .parallel = tiles};
+  return {.kernel = Kernel::Attention, .flops = flops, .parallel = tiles};
 }
 
 TEST(Attention, HalfOfTheRateIsReachedAtTheLengthConstant) {
@@ -50,7 +50,7 @@ TEST(Attention, FewTilesLeaveSmsIdle) {
 
 const Node* find(const std::vector<Node>& nodes, NodeKind kind) {
   for (const Node& node : nodes) {
-    if (node.kind == kind) return &node;
+    if (node.kind() == kind) return &node;
   }
   return nullptr;
 }
@@ -109,7 +109,7 @@ TEST(Attention, UnfusedAttentionComputesTheWholeSquare) {
   const Body body = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
   double flops = 0;
   for (const Node& node : body.nodes) {
-    if (node.kind == NodeKind::Gemm && node.role == GemmRole::None) flops += node.flops;
+    if (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) flops += node.flops;
   }
   EXPECT_DOUBLE_EQ(flops, 4 * 2 * 4096.0 * 4096 * 4096);
 }
@@ -120,7 +120,7 @@ constexpr AttentionSize kPart{
 
 // `squares`: pairs that meet, in squares of the part's own queries and keys.
 Node part(double squares, std::int32_t step, std::int32_t slice = -1, bool backward = false) {
-  return {.kind = backward ? NodeKind::AttentionBackward : NodeKind::Attention,
+  return {.kernel = backward ? Kernel::AttentionBackward : Kernel::Attention,
           .flops = squares * AttentionForm{.backward = backward, .causal = false}.flops(kPart),
           .parallel = 4 * 8 * 1024 / 128 * 20,  // many
           .step = step,
@@ -211,7 +211,7 @@ TEST(AttentionInParts, FewerHeadsThanMeasuredLeaveSmsIdle) {
   costs.attention_size = kPart;
   costs.attention_size.samples = 2;
   costs.measured_attention.emplace(points(true), 108);
-  const Node half{.kind = NodeKind::Attention,
+  const Node half{.kernel = Kernel::Attention,
                   .flops = AttentionForm{}.flops(costs.attention_size)};
   EXPECT_NEAR(measured_us(costs, half), 10 * 2.0 / 3, 1e-9);
   costs.measured_attention.emplace(points(true), 1);  // a CPU: one head after another

@@ -25,8 +25,7 @@ ComputeCosts costs_of(const Cluster& cluster, bool table) {
 }
 
 Node product(std::int64_t m, std::int64_t n, std::int64_t k, GemmRole role = GemmRole::Forward) {
-  return {.kind = NodeKind::Gemm,
-          .role = role,
+  return {.kernel = role == GemmRole::Forward ? Kernel::Linear : Kernel::LinearWeight,
           .m = m,
           .n = n,
           .k = k,

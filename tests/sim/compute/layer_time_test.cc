@@ -56,13 +56,13 @@ double sum_ms(const Plan& plan, Direction direction, Select select) {
 }
 
 bool is_core(const Node& node) {
-  return (node.kind == NodeKind::Gemm && node.role == GemmRole::None) ||
-         node.kind == NodeKind::Softmax || node.name == "attention dropout" ||
+  return (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) ||
+         node.kind() == NodeKind::Softmax || node.name == "attention dropout" ||
          node.name == "attention dropout backward" || node.name == "transpose heads";
 }
 bool is_memory_bound(const Node& node) {
-  return !is_core(node) && node.kind != NodeKind::Gemm && node.kind != NodeKind::AllReduce &&
-         node.kind != NodeKind::AllGather && node.kind != NodeKind::ReduceScatter &&
+  return !is_core(node) && node.kind() != NodeKind::Gemm && node.kind() != NodeKind::AllReduce &&
+         node.kind() != NodeKind::AllGather && node.kind() != NodeKind::ReduceScatter &&
          node.name != "accumulate gradient";
 }
 
@@ -74,7 +74,7 @@ TEST(LayerTime, PartsOfA22BLayerAreThoseOfThePrototype) {
   Plan sequence_parallel = plan;
   sequence_parallel.sequence_parallel = true;
   const auto role = [](GemmRole wanted) {
-    return [wanted](const Node& node) { return node.role == wanted; };
+    return [wanted](const Node& node) { return node.role() == wanted; };
   };
   EXPECT_NEAR(sum_ms(plan, Direction::Forward, role(GemmRole::Forward)), 3.99, 0.03 * 3.99);
   EXPECT_NEAR(sum_ms(plan, Direction::Backward, role(GemmRole::InputGradient)), 4.01, 0.03 * 4.01);

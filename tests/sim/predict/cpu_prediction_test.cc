@@ -18,7 +18,12 @@ namespace rehearse::sim {
 namespace {
 
 Node product(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k) {
-  return {.kind = NodeKind::Gemm, .role = role, .m = m, .n = n, .k = k};
+  return {.kernel = role == GemmRole::Forward         ? Kernel::Linear
+                    : role == GemmRole::InputGradient ? Kernel::LinearInput
+                                                      : Kernel::LinearWeight,
+          .m = m,
+          .n = n,
+          .k = k};
 }
 
 // 2mnk FLOPs at 1 FLOP/ns times `factor`.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: what a node of a body runs. One row of traits each; a kernel without a row does not
+// compile, nor does one that the executor (exec/body/body_runner.cc) has no case for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace rehearse {
+
+// What a node costs by.
+enum class NodeKind : std::uint8_t {
+  Gemm,       // C[m,n] += A[m,k] B[k,n], `batch` times
+  Attention,  // fused (flash) core, forward; flops and bytes given, causal already counted
+  AttentionBackward,
+  Norm,
+  NormBackward,
+  Activation,
+  ActivationBackward,  // GELU, SwiGLU
+  Elementwise,         // residual adds, casts, transpositions, bias sums
+  Dropout,
+  Rope,
+  Softmax,  // unfused attention, both directions
+  Embedding,
+  EmbeddingBackward,
+  CrossEntropy,  // row maxima, sums, loss and gradient of logits
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  RingExchange,  // context parallel: K/V block to the next rank while attention runs
+};
+enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
+
+enum class Kernel : std::uint8_t {
+  // Products; which parameter is theirs says the node's ParameterRole.
+  Product,  // of two activations: unfused attention
+  Linear,   // y = x w^T (+ bias where the product is column-parallel)
+  LinearInput,
+  LinearWeight,  // adds the bias's gradient too
+  Logits,        // of a chunk of the loss
+  LogitsInput,
+  LogitsWeight,  // ends the chunk
+  // Attention and what brings q, k, v where they are read.
+  Attention,
+  AttentionBackward,
+  Rope,
+  RopeBackward,
+  PackKeys,     // k, v out of qkv into a block that goes round the ring
+  StoreOutput,  // fp32 sums of the parts into o
+  AddKeyGradients,
+  StoreGradients,  // fp32 dq, dk, dv into dqkv
+  SpreadHeads,     // dk, dv of this rank's heads among zeros for all heads
+  TakeHeads,
+  Scores,  // softmax of unfused attention
+  // Memory-bound.
+  Norm,
+  NormBackward,  // with the residual's gradient, where it reads one
+  Gelu,
+  GeluBackward,
+  Swiglu,
+  SwigluBackward,
+  Dropout,
+  AddResidual,  // and the bias of the row-parallel product before
+  AddPositions,
+  Elementwise,  // casts, copies and sums of frameworks
+  // The model's ends.
+  Lookup,
+  PositionGradient,
+  SortTokens,
+  TableGradient,
+  RowMaxima,
+  RowSums,  // and the targets' logits
+  Loss,     // and the gradient of the logits
+  // Collectives; of the statistics of the loss each rank first makes its own.
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  RingKeys,
+  RingKeyGradients,
+  MaximaOverRanks,
+  SumsOverRanks,
+};
+inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::SumsOverRanks) + 1;
+
+// The pass that a GPU makes of a node and the one before it (docs/cuda.md).
+enum class FusedWith : std::uint8_t {
+  Nothing,
+  Sum,              // a norm that follows the residual sum which it reads
+  Product,          // GELU, in its product
+  ProductBackward,  // its gradient, in the product's
+  Maxima,           // one pass over the logits for both statistics
+  Statistics,       // the second pass
+};
+
+struct KernelTraits {
+  Kernel kernel{};
+  NodeKind kind{};
+  GemmRole role = GemmRole::None;
+  FusedWith fused = FusedWith::Nothing;
+  // Whose curve in a calibration (memory_bound[].op) it is timed by; empty: no kernel of its own.
+  std::string_view measured = {};
+};
+
+inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
+  using K = Kernel;
+  using N = NodeKind;
+  using R = GemmRole;
+  using F = FusedWith;
+  return std::array<KernelTraits, kKernels>{{
+      {K::Product, N::Gemm},
+      {K::Linear, N::Gemm, R::Forward},
+      {K::LinearInput, N::Gemm, R::InputGradient},
+      {K::LinearWeight, N::Gemm, R::WeightGradient},
+      {K::Logits, N::Gemm, R::Forward},
+      {K::LogitsInput, N::Gemm, R::InputGradient},
+      {K::LogitsWeight, N::Gemm, R::WeightGradient},
+      {K::Attention, N::Attention},
+      {K::AttentionBackward, N::AttentionBackward},
+      {K::Rope, N::Rope, R::None, F::Nothing, "rope"},
+      {K::RopeBackward, N::Rope, R::None, F::Nothing, "rope"},
+      {K::PackKeys, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::StoreOutput, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::AddKeyGradients, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::StoreGradients, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SpreadHeads, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::TakeHeads, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Scores, N::Softmax, R::None, F::Nothing, "softmax"},
+      {K::Norm, N::Norm, R::None, F::Sum, "norm"},
+      {K::NormBackward, N::NormBackward, R::None, F::Nothing, "norm"},
+      {K::Gelu, N::Activation, R::None, F::Product, "activation"},
+      {K::GeluBackward, N::ActivationBackward, R::None, F::ProductBackward, "activation"},
+      {K::Swiglu, N::Activation, R::None, F::Nothing, "swiglu"},
+      {K::SwigluBackward, N::ActivationBackward, R::None, F::Nothing, "swiglu"},
+      {K::Dropout, N::Dropout, R::None, F::Nothing, "dropout"},
+      {K::AddResidual, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::AddPositions, N::Elementwise, R::None, F::Nothing, "position"},
+      {K::Elementwise, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Lookup, N::Embedding, R::None, F::Nothing, "embedding"},
+      {K::PositionGradient, N::EmbeddingBackward, R::None, F::Nothing, "position"},
+      {K::SortTokens, N::Elementwise},  // with the sums into the table
+      {K::TableGradient, N::EmbeddingBackward, R::None, F::Nothing, "embedding"},
+      {K::RowMaxima, N::CrossEntropy, R::None, F::Nothing, "row_maxima"},
+      {K::RowSums, N::CrossEntropy, R::None, F::Maxima, "row_sums"},
+      {K::Loss, N::CrossEntropy, R::None, F::Statistics, "cross_entropy"},
+      {K::AllReduce, N::AllReduce},
+      {K::AllGather, N::AllGather},
+      {K::ReduceScatter, N::ReduceScatter},
+      {K::RingKeys, N::RingExchange},
+      {K::RingKeyGradients, N::RingExchange},
+      {K::MaximaOverRanks, N::AllReduce, R::None, F::Nothing, "row_maxima"},
+      {K::SumsOverRanks, N::AllReduce, R::None, F::Nothing, "row_sums"},
+  }};
+}();
+constexpr const KernelTraits& traits_of(Kernel kernel) {
+  return kKernelTraits[static_cast<std::size_t>(kernel)];
+}
+static_assert(
+    [] {
+      for (std::size_t k = 0; k < kKernels; ++k) {
+        if (kKernelTraits[k].kernel != static_cast<Kernel>(k)) return false;
+      }
+      return true;
+    }(),
+    "a row for every kernel, in their order");
+
+// Whose parameter a tensor or a node's is, within its segment.
+enum class ParameterRole : std::uint8_t {
+  None,  // a parameter that our executor does not run: of experts, of latent attention
+  Norm1,
+  Qkv,
+  Projection,
+  Norm2,
+  Up,
+  Down,
+  FinalNorm,
+  Table,
+  Head,  // the table of an untied head
+  Positions,
+};
+inline constexpr std::size_t kParameterRoles =
+    static_cast<std::size_t>(ParameterRole::Positions) + 1;
+
+}  // namespace rehearse
