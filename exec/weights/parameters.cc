@@ -9,21 +9,23 @@
 namespace rehearse::exec {
 namespace {
 
-// Hugging Face's words for a role, without ".weight" or ".bias".
+// Hugging Face's words for a role, without ".weight" or ".bias". Norms of the Llama family have no
+// bias there: one of ours keeps our own name.
 struct Words {
   ParameterRole role{};
   std::string_view gpt2, llama;
+  bool llama_bias = true;
 };
 constexpr Words kWords[] = {
     {ParameterRole::Table, "wte", "model.embed_tokens"},
     {ParameterRole::Positions, "wpe", {}},
-    {ParameterRole::Norm1, "ln_1", "input_layernorm"},
+    {ParameterRole::Norm1, "ln_1", "input_layernorm", false},
     {ParameterRole::Qkv, "attn.c_attn", "self_attn.qkv_proj"},
     {ParameterRole::Projection, "attn.c_proj", "self_attn.o_proj"},
-    {ParameterRole::Norm2, "ln_2", "post_attention_layernorm"},
+    {ParameterRole::Norm2, "ln_2", "post_attention_layernorm", false},
     {ParameterRole::Up, "mlp.c_fc", "mlp.gate_up_proj"},
     {ParameterRole::Down, "mlp.c_proj", "mlp.down_proj"},
-    {ParameterRole::FinalNorm, "ln_f", "model.norm"},
+    {ParameterRole::FinalNorm, "ln_f", "model.norm", false},
     {ParameterRole::Head, "lm_head", "lm_head"},
 };
 
@@ -34,6 +36,7 @@ std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::i
   for (const Words& words : kWords) {
     const std::string_view stem = gpt2 ? words.gpt2 : words.llama;
     if (words.role != what.role || stem.empty()) continue;
+    if (what.bias && !gpt2 && !words.llama_bias) continue;
     known = std::string(stem) + (what.bias ? ".bias" : ".weight");
   }
   if (kind != SegmentKind::Layer) return known;
