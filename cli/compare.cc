@@ -2,11 +2,16 @@
 // rehearse compare: two timelines of one schedule, predicted and measured, or two runs.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/straggler_report.h"
+#include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
 #include "viz/import/import.h"
@@ -49,26 +54,43 @@ double seconds(std::int64_t ns) {
 
 struct Side {
   Trace trace;
+  Json stragglers;
   double bubble_ratio = 0;
 };
 
-Side side_of(Trace trace) {
+Side side_of(Trace trace, Json stragglers) {
   if (trace.idle.empty()) viz::attribute_idle(trace);
   const viz::TraceIndex index(trace);
   const double ratio =
       viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows()).bubble_ratio();
-  return {std::move(trace), ratio};
+  return {std::move(trace), std::move(stragglers), ratio};
 }
 
+// Equal ranks that need the same are one entry.
 Json memory_json(const Trace& a, const Trace& b) {
   Json rows = Json::array();
   if (a.memory_time.empty() || b.memory_time.empty()) return rows;
+  std::map<std::array<std::int64_t, 3>, std::int32_t> entries;  // by class and both peaks
+  std::vector<std::int32_t> ranks;
   for (std::int32_t row = 0; row < a.num_rows(); ++row) {
     const std::int64_t x = viz::memory_peak(a, {row}).bytes, y = viz::memory_peak(b, {row}).bytes;
+    const std::int32_t row_class =
+        a.row_class.empty() ? row : a.row_class[static_cast<std::size_t>(row)];
+    const auto [entry, fresh] =
+        entries.try_emplace({row_class, x, y}, static_cast<std::int32_t>(ranks.size()));
+    if (!fresh) {
+      ++ranks[static_cast<std::size_t>(entry->second)];
+      continue;
+    }
+    ranks.push_back(1);
     rows.push_back({{"row", row_name(a, {row})},
                     {"peak_bytes_a", x},
                     {"peak_bytes_b", y},
                     {"error", error_of(x, y)}});
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] > 1)
+      rows[i]["row"] = rows[i]["row"].get<std::string>() + " (x" + std::to_string(ranks[i]) + ")";
   }
   return rows;
 }
@@ -96,6 +118,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                 {"caption", of.trace.caption},
                 {"step_time_s", seconds(of.trace.step().value)},
                 {"bubble_ratio", of.bubble_ratio},
+                {"stragglers", of.stragglers},
                 {"planned_resident_bytes", known(of.trace.planned_resident())},
                 {"peak_measured_bytes", known(of.trace.measured_resident())}};
   };
@@ -165,6 +188,10 @@ std::string text_of(const Json& report) {
          padded(percent(report["step_time_error"]), 12) + "\n";
   out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"]), 10) +
          padded(viz::percent_text(b["bubble_ratio"]), 10) + "\n";
+  for (const Json* side : {&a, &b}) {
+    const std::string line = straggler_text((*side)["stragglers"]);
+    if (!line.empty()) out += (*side)["label"].get<std::string>() + ": " + line;
+  }
   for (const Json& kind : report["kinds"]) {
     out += padded(kind["kind"].get<std::string>() + " x" +
                       std::to_string(kind["count"].get<std::int64_t>()),
@@ -208,14 +235,19 @@ int fail(const std::string& message) {
 }
 
 int compare(const Options& options) {
-  Result<Trace> a = viz::load_trace(options.a);
-  if (!a) return fail(a.error().message);
-  Result<Trace> b = viz::load_trace(options.b);
-  if (!b) return fail(b.error().message);
-  const Result<viz::TraceDifference> found = viz::difference(a.value(), b.value());
+  Result<Trace> read_a = viz::load_trace(options.a);
+  if (!read_a) return fail(read_a.error().message);
+  Result<Trace> read_b = viz::load_trace(options.b);
+  if (!read_b) return fail(read_b.error().message);
+  Trace a = std::move(read_a).value(), b = std::move(read_b).value();
+  // Before a prediction's rows are repeated for every rank: equal ones have no slowest.
+  Json slow_a = stragglers_json(a), slow_b = stragglers_json(b);
+  viz::align_rows(a, b);
+  const Result<viz::TraceDifference> found = viz::difference(a, b);
   if (!found) return fail(options.b + ": " + found.error().message);
-  const Json report = comparison(side_of(std::move(a).value()), side_of(std::move(b).value()),
-                                 found.value(), options.worst);
+  const Json report =
+      comparison(side_of(std::move(a), std::move(slow_a)), side_of(std::move(b), std::move(slow_b)),
+                 found.value(), options.worst);
   const std::string text = options.json
                                ? report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
                                : text_of(report);

@@ -9,11 +9,12 @@
 
 #include "cli/commands.h"
 #include "exec/store/wire.h"
+#include "schedules/passes/unfold.h"
 
 namespace rehearse::cli {
 namespace {
 
-// What a process hands over: when its last step began, the seconds of its steps, its rows' times.
+// What a process hands over: when its last step began, the seconds of its steps, its ranks' times.
 std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
                          std::int64_t clock_offset) {
   exec::WireWriter out;
@@ -24,30 +25,25 @@ std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
   out.number(static_cast<std::uint32_t>(m.steps.size()));
   for (const exec::StepReport& step : m.steps)
     out.number(static_cast<std::int64_t>(step.seconds * 1e9));
-  for (std::int32_t row = 0; row < m.schedule->num_rows(); ++row) {
-    if (!process.has({row})) continue;
-    out.number(row);
-    for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1}); ++op) {
-      out.number(process.start()[op].value).number(process.end()[op].value);
-    }
-  }
-  out.number(std::int32_t{-1});
+  for (std::size_t i = 0; i < process.start().size(); ++i)
+    out.number(process.start()[i].value).number(process.end()[i].value);
   return out.take();
 }
 
-// All processes' results: times of a row come from the first process that has it, moved to one
-// clock whose zero is the moment when the first process began.
+// All processes' results, each with the times of its ranks in order, moved to one clock whose zero
+// is the moment when the first process began.
 bool merge(const std::vector<std::string>& results, Measurement& m) {
   std::int64_t zero = 0;
   for (std::size_t p = 0; p < results.size(); ++p) {
     const auto began = exec::WireReader(results[p]).number<std::int64_t>();
     zero = p == 0 ? began : std::min(zero, began);
   }
-  m.start.assign(m.schedule->ops.size(), {});
-  m.end = m.start;
-  std::vector<bool> known(static_cast<std::size_t>(m.schedule->num_rows()));
-  for (const std::string& result : results) {
-    exec::WireReader in(result);
+  const std::vector<Row> row_of_rank = rows_of_ranks(m.scenario->plan, *m.schedule);
+  const std::size_t each = row_of_rank.size() / results.size();
+  m.start.clear();
+  m.end.clear();
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    exec::WireReader in(results[p]);
     const std::int64_t shift = in.number<std::int64_t>() - zero;
     exec::ProcessMemory memory;
     for (std::int64_t* to :
@@ -62,21 +58,16 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
       step.tokens_per_s *= step.seconds / seconds;
       step.seconds = seconds;
     }
-    for (auto row = in.number<std::int32_t>(); row >= 0; row = in.number<std::int32_t>()) {
-      if (row >= m.schedule->num_rows() || !in.good()) return false;
-      for (std::size_t op = m.schedule->first_op({row}); op < m.schedule->first_op({row + 1});
-           ++op) {
-        const Nanoseconds start{in.number<std::int64_t>() + shift},
-            end{in.number<std::int64_t>() + shift};
-        if (known[static_cast<std::size_t>(row)]) continue;
-        m.start[op] = start;
-        m.end[op] = end;
-      }
-      known[static_cast<std::size_t>(row)] = true;
+    const auto own = row_of_rank.begin() + static_cast<std::ptrdiff_t>(p * each);
+    for (std::int64_t left =
+             ops_of_ranks(*m.schedule, {own, own + static_cast<std::ptrdiff_t>(each)});
+         left > 0 && in.good(); --left) {
+      m.start.push_back({in.number<std::int64_t>() + shift});
+      m.end.push_back({in.number<std::int64_t>() + shift});
     }
     if (!in.done()) return false;
   }
-  return std::ranges::find(known, false) == known.end();
+  return true;
 }
 
 }  // namespace

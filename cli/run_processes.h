@@ -51,7 +51,7 @@ class Processes {
   Result<std::string> share(const std::string& own);  // what process 0 brought
   int number() const { return group_ == nullptr ? 0 : group_->launch().process; }
   int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
-  // Fills what process 0 reports: start and end of the last step's ops on every row, and the
+  // Fills what process 0 reports: start and end of the last step's ops on every rank, and the
   // longest process's time of every step. On the others it hands theirs over.
   Result<> gather(const exec::Interpreter& process, Measurement& measurement);
 

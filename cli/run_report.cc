@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/run_memory.h"
-#include "exec/step/meeting_times.h"
-#include "schedules/scenario/mesh.h"
-#include "schedules/trace/trace_inside.h"
-#include "sim/memory/arena_memory.h"
+#include "cli/step_trace.h"
+#include "cli/straggler_report.h"
+#include "schedules/passes/unfold.h"
 #include "sim/predict/zero_order.h"
 #include "viz/analysis/analysis.h"
 
@@ -28,20 +27,6 @@ std::string with_commas(std::int64_t value) {
   std::string text = std::to_string(value);
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
   return text;
-}
-
-// Rank numbers that a row stands for.
-std::vector<std::int32_t> ranks_of(const Plan& plan, const RowInfo& row) {
-  const Mesh mesh(plan);
-  std::vector<std::int32_t> ranks;
-  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    const Coordinates at = mesh.coordinates({rank});
-    const std::int32_t replica = at.data * plan.context_parallel + at.context;
-    if (at.pipeline == row.position.value && replica >= row.data_begin && replica < row.data_end) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
 }
 
 viz::Summary summary_of(const Trace& trace) {
@@ -111,17 +96,9 @@ double Measurement::ranks_per_core() const {
 }
 
 Trace measured_trace(const Measurement& m) {
-  const Plan& plan = m.scenario->plan;
-  TraceOptions options{.label = TraceLabel::Measured,
-                       .title = m.scenario->name,
-                       .caption = "measured on " + machine_text(m)};
-  if (m.ranks_per_core() > 1) options.caption += "; " + sharing_text(m);
-  options.rows = trace_rows(*m.schedule, plan, 0);
-  const std::vector<Nanoseconds> start = exec::meeting_starts(*m.schedule, m.start, m.end);
-  Trace trace = make_trace(*m.schedule, start, m.end, options);
-  add_nodes(trace, *m.schedule, m.scenario->model, plan);
-  sim::add_arena_memory(trace, *m.schedule, m.start);
-  viz::attribute_idle(trace);
+  std::string caption = "measured on " + machine_text(m);
+  if (m.ranks_per_core() > 1) caption += "; " + sharing_text(m);
+  Trace trace = step_trace(*m.scenario, *m.schedule, m.start, m.end, std::move(caption));
   trace.resident_bytes =
       std::vector<std::int64_t>{m.resident ? m.resident->total() : 0, m.peak_measured()};
   return trace;
@@ -172,13 +149,18 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   }
   json["bubble_causes_s"] = std::move(seconds);
   json["bubble_causes_ns"] = std::move(nanoseconds);
+  json["stragglers"] = stragglers_json(trace);
   json["peak_planned_bytes"] = m.peak_planned();
   json["peak_measured_bytes"] = m.peak_measured() > 0 ? Json(m.peak_measured()) : Json(nullptr);
   Json rows = Json::array();
   std::int64_t arena = 0;
+  std::vector<std::vector<std::int32_t>> ranks_of(m.counted.size());
+  const std::vector<Row> row_of_rank = rows_of_ranks(plan, *m.schedule);
+  for (std::size_t rank = 0; rank < row_of_rank.size(); ++rank)
+    ranks_of[row_of_rank[rank].index()].push_back(static_cast<std::int32_t>(rank));
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
     arena = std::max(arena, m.schedule->arena_bytes[r].value);
-    rows.push_back({{"ranks", ranks_of(plan, m.schedule->rows[r])},
+    rows.push_back({{"ranks", ranks_of[r]},
                     {"peak_allocated_bytes", m.counted[r]},
                     {"peak_planned_bytes", m.schedule->live_peak_bytes[r].value},
                     {"peak_reserved_bytes", m.schedule->arena_bytes[r].value},
@@ -256,6 +238,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                   step * 1e3, static_cast<double>(plan.global_batch * plan.sequence_length) / step,
                   m.steps.size() > 1 ? "the steps after the first" : "one step",
                   100 * summary_of(trace).bubble_ratio());
+  text += straggler_text(trace);
   if (m.ranks_per_core() > 1) text += "note: " + sharing_note(m) + "\n";
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });

@@ -26,7 +26,7 @@ struct Measurement {
   int workers = 1;                    // threads of each process
   int processes = 1;
   int cores = 1;  // of all machines of the run
-  // Of the last step, per op of the schedule [ns since the first rank began it].
+  // Of the last step, per op of every rank, rank after rank [ns since the first rank began it].
   std::vector<Nanoseconds> start, end;
 
   double step_seconds() const;  // mean of the steps after the first (of the only one)
@@ -42,8 +42,7 @@ struct Measurement {
   double ranks_per_core() const;
 };
 
-// The last step, with the op ids of the prediction, why compute streams were idle, and the bytes
-// alive as ops were issued.
+// The last step: step_trace.h.
 Trace measured_trace(const Measurement& measurement);
 
 std::string measurement_json(const Measurement& measurement, const Trace& trace);

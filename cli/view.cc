@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/trace_options.h"
 #include "schedules/base/json_reader.h"
+#include "viz/analysis/align.h"
 #include "viz/import/import.h"
 #include "viz/picture/png.h"
 #include "viz/picture/svg.h"
@@ -71,13 +72,16 @@ int view(const Options& options) {
       !ends_as(options.screenshot, "--screenshot", ".png")) {
     return kBadInput;
   }
-  std::vector<viz::Document> documents;
+  std::vector<Trace> traces;
   for (const std::string& path : options.traces) {
     Result<Trace> trace = viz::load_trace(path);
     if (!trace) return fail(trace.error().message);
     if (trace.value().num_ops() == 0) return fail(path + ": the trace is empty");
-    documents.emplace_back(std::move(trace).value());
+    traces.push_back(std::move(trace).value());
   }
+  if (traces.size() == 2) viz::align_rows(traces[0], traces[1]);
+  std::vector<viz::Document> documents;
+  for (Trace& trace : traces) documents.emplace_back(std::move(trace));
   const viz::Session session(std::move(documents));
   Result<std::vector<viz::Event>> events = events_of(options.script);
   if (!events) return fail(events.error().message);

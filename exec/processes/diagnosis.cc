@@ -8,7 +8,6 @@
 #include "exec/store/store_messages.h"
 #include "exec/store/wire.h"
 #include "schedules/ir/listing.h"
-#include "schedules/scenario/mesh.h"
 
 namespace rehearse::exec {
 namespace {
@@ -200,23 +199,6 @@ Verdict Court::judge() const {
 }
 
 }  // namespace
-
-std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
-  const Mesh mesh(plan);
-  std::vector<Row> rows(static_cast<std::size_t>(mesh.ranks()), Row{0});
-  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
-    const Coordinates at = mesh.coordinates({r});
-    const std::int32_t replica = at.data * plan.context_parallel + at.context;
-    for (std::int32_t row = 0; row < static_cast<std::int32_t>(schedule.rows.size()); ++row) {
-      const RowInfo& info = schedule.rows[static_cast<std::size_t>(row)];
-      if (info.position.value == at.pipeline && replica >= info.data_begin &&
-          replica < info.data_end) {
-        rows[static_cast<std::size_t>(r)] = {row};
-      }
-    }
-  }
-  return rows;
-}
 
 Verdict diagnose(const Scene& scene) {
   return Court(scene).judge();

@@ -44,9 +44,6 @@ struct Verdict {
   std::string line;  // for stderr
 };
 
-// Which row every rank of the mesh performs.
-std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule);
-
 struct Scene {
   const Schedule& schedule;
   std::span<const Row> rows;               // by rank

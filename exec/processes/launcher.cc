@@ -23,6 +23,7 @@
 #include "exec/status/status.h"
 #include "exec/store/secret.h"
 #include "exec/store/socket.h"
+#include "schedules/passes/unfold.h"
 
 extern char** environ;
 

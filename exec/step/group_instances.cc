@@ -6,28 +6,9 @@
 #include <map>
 #include <set>
 
+#include "schedules/scenario/group_key.h"
+
 namespace rehearse::exec {
-namespace {
-
-// What tells the instances of a group apart; {-1}: the rank is in none.
-std::array<std::int32_t, 3> instance_key(std::string_view group, const Coordinates& at,
-                                         std::int32_t replica, const Placement& placement) {
-  if (group == "tp") return {replica, at.pipeline, 0};
-  if (group == "cp") return {at.tensor, at.data, at.pipeline};
-  if (group == "dp") return {at.tensor, at.pipeline, 0};
-  if (group == "world") return {0, 0, 0};
-  if (group == "embed") {
-    const Position here{at.pipeline};
-    const bool end = here == placement.down.front() || here == placement.down.back();
-    return end ? std::array{at.tensor, replica, 0} : std::array{-1, 0, 0};
-  }
-  if (group == "mirror") {
-    return {at.tensor, replica, std::min(at.pipeline, placement.positions - 1 - at.pipeline)};
-  }
-  return {-1, 0, 0};  // pp: transfers
-}
-
-}  // namespace
 
 GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh) {
   for (const Group& group : schedule.groups) {
@@ -36,8 +17,7 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
     std::map<std::array<std::int32_t, 3>, std::int32_t> known;
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
-      const std::int32_t replica = at.data * plan.context_parallel + at.context;
-      const auto key = instance_key(group.name, at, replica, schedule.placement);
+      const auto key = group_key(group.name, at, plan, schedule.placement);
       if (key[0] < 0) continue;
       const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
       if (fresh) ranks.emplace_back();

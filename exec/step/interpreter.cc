@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "exec/step/scheduler.h"
+#include "schedules/passes/unfold.h"
 
 namespace rehearse::exec {
 
@@ -38,18 +39,13 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
       options.communicator == nullptr ? 1 : options.communicator->processes();
   const std::int32_t count = local.mesh.ranks() / processes;
   local.first = options.communicator == nullptr ? 0 : options.communicator->process() * count;
+  const std::vector<Row> row_of_rank = rows_of_ranks(plan, schedule);
   for (std::int32_t r = local.first; r < local.first + count; ++r) {
     auto rank = std::make_unique<RankState>();
     rank->rank = {r};
     rank->at = local.mesh.coordinates({r});
     rank->replica = rank->at.data * plan.context_parallel + rank->at.context;
-    for (std::size_t row = 0; row < schedule.rows.size(); ++row) {
-      const RowInfo& info = schedule.rows[row];
-      if (info.position.value == rank->at.pipeline && rank->replica >= info.data_begin &&
-          rank->replica < info.data_end) {
-        rank->row = {static_cast<std::int32_t>(row)};
-      }
-    }
+    rank->row = row_of_rank[static_cast<std::size_t>(r)];
     const Result<std::byte*> arena =
         backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
     if (!arena) return arena.error();
@@ -73,9 +69,6 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   return made;
 }
 
-bool Interpreter::has(Row row) const {
-  return std::ranges::any_of(local_.ranks, [row](const auto& rank) { return rank->row == row; });
-}
 const std::vector<Nanoseconds>& Interpreter::start() const {
   return scheduler_->start;
 }

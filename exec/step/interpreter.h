@@ -63,13 +63,13 @@ class Interpreter {
 
   const LocalRanks& local() const { return local_; }
   const std::vector<TensorPlace>& places() const { return local_.places; }
-  bool has(Row row) const;  // some rank of the row is here
   std::vector<StoredBucket> stored() const;
   // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks
   // here.
   std::vector<float> parameter(const std::string& name) const;
 
-  // Of the last step, per op of the schedule, for rows that are here [ns since began_ns()].
+  // Of the last step [ns since began_ns()]: per op of every rank here, rank after rank, each as its
+  // row has them. Where all ranks are here, these are the ops of schedules/passes/unfold.h.
   const std::vector<Nanoseconds>& start() const;
   const std::vector<Nanoseconds>& end() const;
   std::int64_t began_ns() const;  // on this machine's steady clock

@@ -31,8 +31,6 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       observer_(observer),
       workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
       groups_(local.schedule, local.plan, local.mesh) {
-  start.resize(s_.ops.size());
-  end.resize(s_.ops.size());
   for (const auto& members : groups_.ranks) {
     Meeting meeting;
     meeting.brought.resize(members.size());
@@ -47,7 +45,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
   columns_ = local_.mesh.ranks() / local_.plan.pipeline_parallel;
   transfers_.assign(static_cast<std::size_t>(matches) * static_cast<std::size_t>(columns_), -1);
 
-  std::vector<std::uint8_t> reported(s_.rows.size(), 0);
+  std::size_t times = 0;
   for (std::size_t k = 0; k < local_.ranks.size(); ++k) {
     const RankState& rank = *local_.ranks[k];
     for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
@@ -63,9 +61,11 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       queues_[k * kNumStreams + stream].ops.push_back(i);
     }
     ended_.emplace_back(static_cast<std::size_t>(last - first), std::uint8_t{0});
-    reports_.push_back(reported[rank.row.index()] == 0 ? 1 : 0);
-    reported[rank.row.index()] = 1;
+    first_time_.push_back(times);
+    times += static_cast<std::size_t>(last - first);
   }
+  start.resize(times);
+  end.resize(times);
   for (int w = 1; w < workers_; ++w) threads_.emplace_back([this] { workers_loop(); });
 }
 
@@ -125,7 +125,7 @@ void Scheduler::finish(Queue& queue) {
   local_.backend.end(queue.lane, id);
   const auto rank = static_cast<std::size_t>(queue.rank);
   ended_[rank][static_cast<std::size_t>(id.value - first_op(queue))] = 1;
-  if (reports_[rank] != 0) end[id.index()] = {now_ns() - began_ns};
+  end[time_of(queue, id)] = {now_ns() - began_ns};
   if (observer_ != nullptr) observer_->op_ended(queue.lane.rank, queue.lane.stream);
   queue.head = Head::Idle;
   queue.started = false;
@@ -318,8 +318,7 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
   const bool resumed = queue.head == Head::Resumable;
   queue.head = Head::Running;
   if (!resumed) {
-    if (reports_[static_cast<std::size_t>(queue.rank)] != 0)
-      start[id.index()] = {now_ns() - began_ns};
+    start[time_of(queue, id)] = {now_ns() - began_ns};
     if (observer_ != nullptr) {
       observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
     }
@@ -414,11 +413,10 @@ Result<> Scheduler::run(const StepOptions& options) {
   if (!device) return device;
   wall_ns = now_ns() - began_ns;
   for (std::size_t k = 0; k < local_.ranks.size(); ++k) {
-    if (reports_[k] == 0) continue;
     const std::size_t row = local_.ranks[k]->row.index();
-    for (std::int32_t i = s_.row_begin[row]; i < s_.row_begin[row + 1]; ++i) {
-      const auto op = static_cast<std::size_t>(i);
-      if (!local_.backend.times(local_.ranks[k]->rank.value, {i}, &start[op], &end[op])) break;
+    std::size_t at = first_time_[k];
+    for (std::int32_t i = s_.row_begin[row]; i < s_.row_begin[row + 1]; ++i, ++at) {
+      if (!local_.backend.times(local_.ranks[k]->rank.value, {i}, &start[at], &end[at])) break;
     }
   }
   return {};

@@ -37,8 +37,7 @@ class Scheduler {
   // Ends the step under way with this error; from any thread.
   void fail(const std::string& message);
 
-  // Of the last step, per op of the schedule [ns since it began]: of the first rank of its row
-  // here.
+  // Of the last step [ns since it began]: per op of every rank here, rank after rank.
   std::vector<Nanoseconds> start, end;
   std::int64_t began_ns = 0;  // on the steady clock
   std::int64_t wall_ns = 0;   // of the whole step
@@ -87,6 +86,10 @@ class Scheduler {
   RankState& state(const Queue& queue) const {
     return *local_.ranks[static_cast<std::size_t>(queue.rank)];
   }
+  std::size_t time_of(const Queue& queue, OpId id) const {
+    return first_time_[static_cast<std::size_t>(queue.rank)] +
+           static_cast<std::size_t>(id.value - first_op(queue));
+  }
   std::int32_t first_op(const Queue& queue) const {
     return local_.schedule.row_begin[state(queue).row.index()];
   }
@@ -100,7 +103,7 @@ class Scheduler {
   const GroupInstances groups_;
   std::vector<Queue> queues_;                     // rank * kNumStreams + stream
   std::vector<std::vector<std::uint8_t>> ended_;  // per rank here, per op of its row
-  std::vector<std::uint8_t> reports_;             // per rank here: its times are its row's
+  std::vector<std::size_t> first_time_;           // per rank here: where its times begin
   std::vector<Meeting> meetings_;                 // by instance
   std::vector<std::int32_t> transfers_;           // [match * columns + column]: queue, -1
   std::int32_t columns_ = 1;                      // ranks of a position

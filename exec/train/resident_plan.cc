@@ -18,6 +18,7 @@
 #include "exec/weights/stored_bucket.h"
 #include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
+#include "schedules/passes/unfold.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse::exec {
@@ -152,7 +153,7 @@ ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Sch
                            const RunShape& shape) {
   const std::int64_t p = shape.processes, all = p + (shape.launched ? 1 : 0);
   const std::int64_t ranks = plan.gpus();
-  const auto ops = static_cast<std::int64_t>(s.ops.size());
+  const std::int64_t ops = ops_of_ranks(s, rows_of_ranks(plan, s));
   const std::int64_t tokens = plan.microbatches() * plan.sequence_slices *
                               rank_shape(model, plan).tokens * plan.data_parallel *
                               plan.context_parallel;
@@ -172,7 +173,9 @@ ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Sch
               {"program_data", "their data and heaps", all * shape.program.own()},
               {"schedule", "schedule", all * schedule_bytes(s)},
               {"executor", "the executor's ops and queues", executor_bytes(model, plan, s)},
-              {"recorder", "times of ops", p * ops * 2 * 8},
+              // In the scheduler; once more as they are handed over, and as process 0 keeps,
+              // reads and merges what others hand over.
+              {"recorder", "times of ops", ops * 2 * 8 * (p > 1 ? 5 : 2)},
               {"tokens", "tokens of the data and of a step", batches + p * 4 * shape.data_tokens},
               {"kernel_buffers", "kernels' buffers of all threads",
                p * shape.workers * kernel_room_bytes(model.head_dim)},

@@ -232,7 +232,9 @@ Trace make_trace(const Schedule& schedule, std::span<const Nanoseconds> start,
                  std::span<const Nanoseconds> end, TraceOptions options) {
   Trace trace;
   trace.label = options.label;
-  trace.schedule_hash = content_hash(schedule);
+  trace.schedule_hash =
+      options.schedule_hash.empty() ? content_hash(schedule) : std::move(options.schedule_hash);
+  trace.row_class = std::move(options.row_class);
   trace.schedule_name = schedule.name;
   trace.title = std::move(options.title);
   trace.caption = std::move(options.caption);

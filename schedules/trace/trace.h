@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each op began and ended, what memory and links did meanwhile, and the file that holds it.
 //
-// Simulated and measured steps leave the same trace; only `label` differs. Columnar: entry i
-// belongs to op i of the schedule that was performed. What ops that differ only by micro-batch
-// share is one row of `classes`, so an op takes 28 B; its name is regenerated, never stored.
-// Columns are owned or lie in the mapped file; both read alike. Not here: how anything is drawn or
-// analysed (viz/).
+// Simulated and measured steps leave the same trace; `label` tells them apart, and a measured one
+// has a row for every rank (schedules/passes/unfold.h). Columnar: entry i belongs to op i of the
+// schedule that was performed. What ops that differ only by micro-batch share is one row of
+// `classes`, so an op takes 28 B; its name is regenerated, never stored. Columns are owned or lie
+// in the mapped file; both read alike. Not here: how anything is drawn or analysed (viz/).
 #pragma once
 
 #include <span>
@@ -209,7 +209,7 @@ struct TraceBodyRun {
 
 struct Trace {
   TraceLabel label = TraceLabel::Predicted;
-  std::string schedule_hash;  // content_hash of the schedule; empty: foreign
+  std::string schedule_hash;  // content_hash of the schedule as lowered; empty: foreign
   std::string schedule_name;  // generator and arguments
   std::string title;          // scenario's name, or file
   std::string caption;        // assumed durations, device: written on figures
@@ -219,8 +219,11 @@ struct Trace {
   std::vector<std::string> strings;
   Column<TraceRow> rows;
   Column<std::int64_t> row_begin;  // ops of row r are [row_begin[r], row_begin[r+1])
-  std::int32_t slots = 0;          // lanes per row, equal for all rows; unused ones are empty
-  Column<TraceLane> lanes;         // of row r: [r * slots, (r+1) * slots)
+  // Row of the schedule that row r performs, where every rank has a row of its own (a measured
+  // trace): op k of row r is op k of that row. Empty: row r performs row r.
+  Column<std::int32_t> row_class;
+  std::int32_t slots = 0;   // lanes per row, equal for all rows; unused ones are empty
+  Column<TraceLane> lanes;  // of row r: [r * slots, (r+1) * slots)
   Column<TraceClass> classes;
 
   // Per op. On one lane ops do not overlap and come in order of time.
@@ -292,7 +295,11 @@ struct TraceOptions {
   TraceLabel label = TraceLabel::Predicted;
   std::string title, caption;
   std::vector<TraceRow> rows;  // per row; empty: from the schedule, without ranks and capacity
-  bool waits = true;           // keep the schedule's waits (about 8 B per op): critical path
+  // Of an unfolded schedule: per row, the row of the one that it was unfolded from; and that one's
+  // hash. Empty: `schedule` is as it was lowered.
+  std::vector<std::int32_t> row_class;
+  std::string schedule_hash;
+  bool waits = true;  // keep the schedule's waits (about 8 B per op): critical path
   // Operands and values take some 100 B per op: of longer schedules they are left out.
   std::int32_t most_ops_with_operands = 1 << 20;
 };

@@ -278,6 +278,22 @@ Fault check_nodes(const Trace& trace) {
   return {};
 }
 
+// Rows of one class are of one size, and there are no more classes than rows.
+Fault check_row_class(const Trace& trace) {
+  const auto& of = trace.row_class;
+  if (of.empty()) return {};
+  if (of.size() != trace.rows.size()) return "row_class: not one number for every row";
+  if (!within(of.view(), 0, trace.num_rows())) return "a row of no class";
+  std::vector<std::int64_t> ops(of.size(), -1);
+  for (std::size_t row = 0; row < of.size(); ++row) {
+    std::int64_t& known = ops[static_cast<std::size_t>(of[row])];
+    const std::int64_t mine = trace.row_begin[row + 1] - trace.row_begin[row];
+    if (known >= 0 && known != mine) return at("row", row, "has other ops than those of its class");
+    known = mine;
+  }
+  return {};
+}
+
 Fault check_resident(const Trace& trace) {
   const auto& bytes = trace.resident_bytes;
   if (!bytes.empty() && (bytes.size() != 2 || bytes[0] < 0 || bytes[1] < 0))
@@ -288,8 +304,9 @@ Fault check_resident(const Trace& trace) {
 }  // namespace
 
 std::string trace_fault(const Trace& trace) {
-  for (const auto check : {check_tables, check_ops, check_times, check_idle, check_samples,
-                           check_waits, check_operands, check_nodes, check_resident}) {
+  for (const auto check :
+       {check_tables, check_ops, check_times, check_idle, check_samples, check_waits,
+        check_operands, check_nodes, check_resident, check_row_class}) {
     if (Fault fault = check(trace); !fault.empty()) return fault;
   }
   return {};

@@ -79,6 +79,7 @@ enum class SectionId : std::uint32_t {
   Bodies,
   Nodes,
   Resident,
+  RowClass,
 };
 
 struct Section {
@@ -147,6 +148,7 @@ void for_each_column(SomeTrace& trace, Visit visit) {
   visit(SectionId::Bodies, trace.bodies);
   visit(SectionId::Nodes, trace.nodes);
   visit(SectionId::Resident, trace.resident_bytes);
+  visit(SectionId::RowClass, trace.row_class);
 }
 
 constexpr std::size_t aligned(std::size_t bytes) {

@@ -56,10 +56,13 @@ std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Sche
 
 void add_arena_memory(Trace& trace, const Schedule& s, std::span<const Nanoseconds> start) {
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
+  std::vector<std::vector<std::array<std::int64_t, kNumAllocatedParts>>> alive_of;  // by row
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) alive_of.push_back(alive_bytes(s, Row{r}));
   std::vector<std::int64_t> begin{0}, time, bytes;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const auto alive = alive_bytes(s, Row{r});
-    const std::size_t first = s.first_op(Row{r});
+  for (std::size_t r = 0; r < trace.rows.size(); ++r) {
+    const auto& alive =
+        alive_of[trace.row_class.empty() ? r : static_cast<std::size_t>(trace.row_class[r])];
+    const auto first = static_cast<std::size_t>(trace.row_begin[r]);
     std::int64_t at = trace.begin.value;
     for (std::size_t i = 0; i < alive.size(); ++i) {
       at = std::max(at, start[first + i].value);

@@ -23,7 +23,8 @@ std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Sche
                                                                       Row row);
 
 // The trace's memory curves: what is alive by parts, from op to op, at the times when the ops were
-// issued. REQUIRES: `trace` is of `schedule`, which has an arena; start has one entry per op.
+// issued. REQUIRES: `trace` is of `schedule`, which has an arena, or of what it unfolds to; start
+// has one entry per op of the trace.
 void add_arena_memory(Trace& trace, const Schedule& schedule, std::span<const Nanoseconds> start);
 
 }  // namespace rehearse::sim

@@ -66,6 +66,7 @@ class ChromeWriter {
       out_ << (r == 0 ? "" : ",") << "{\"position\":" << row.position.value
            << ",\"multiplicity\":" << row.multiplicity << ",\"first_rank\":" << row.first_rank.value
            << ",\"capacity_bytes\":" << row.capacity_bytes;
+      if (!trace_.row_class.empty()) out_ << ",\"class\":" << trace_.row_class[r];
       if (row.name >= 0) out_ << ",\"name\":" << json_string(trace_.text(row.name));
       out_ << "}";
     }

@@ -228,6 +228,8 @@ class ChromeReader {
           row.first_rank = {integer32()};
         } else if (key == "capacity_bytes") {
           row.capacity_bytes = in_.integer();
+        } else if (key == "class") {
+          out_.row_class.push_back(integer32());
         } else if (key == "name") {
           row.name = out_.text(in_.string());
         } else {

@@ -71,6 +71,7 @@ struct ForeignEvents {
   bool ours = false, has_waits = false, has_idle = false;
   Trace trace;  // what "rehearse" says; columns are filled later
   std::vector<TraceRow> rows;
+  std::vector<std::int32_t> row_class;
   std::vector<TraceLane> lanes;
   std::vector<TraceLink> links;
   std::vector<OurOp> ops;

@@ -122,6 +122,7 @@ Result<Trace> build_ours(ForeignEvents& in) {
   trace.begin = {first};
   trace.end = {last};
   trace.rows = std::move(in.rows);
+  trace.row_class = std::move(in.row_class);
   trace.lanes = std::move(in.lanes);
   trace.classes = std::move(classes.all);
   trace.row_begin = std::move(row_begin);

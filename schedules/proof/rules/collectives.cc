@@ -30,9 +30,12 @@ std::int64_t members(const Facts& facts, const Group& group, const std::vector<s
     for (const std::int32_t op : ops) ranks += row_of(op).multiplicity;
     return ranks;
   }
-  // tp, cp, ep: all members are folded into the one row; else one member for every row.
-  const bool folded = group.name == "tp" || group.name == "cp" || group.name == "ep";
-  return folded ? (ops.size() == 1 ? group.size : 0) : static_cast<std::int64_t>(ops.size());
+  // tp, cp, ep: all members are folded into the one row, or none is; else one member per row.
+  if (group.name != "tp" && group.name != "cp" && group.name != "ep")
+    return static_cast<std::int64_t>(ops.size());
+  std::int64_t ranks = 0;
+  for (const std::int32_t op : ops) ranks += std::min(row_of(op).multiplicity, group.size);
+  return ranks;
 }
 
 }  // namespace

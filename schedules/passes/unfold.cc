@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/passes/unfold.h"
+
+#include <algorithm>
+#include <map>
+
+#include "schedules/scenario/group_key.h"
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse {
+namespace {
+
+// What tells those apart who meet under one match of the folded schedule: a transfer's column of
+// the mesh, a collective's instance, each as its first rank.
+class Meetings {
+ public:
+  Meetings(const Schedule& schedule, const Plan& plan, const Mesh& mesh)
+      : ranks_(static_cast<std::size_t>(mesh.ranks())) {
+    for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+      Coordinates at = mesh.coordinates({r});
+      at.pipeline = 0;
+      column_.push_back(mesh.rank(at).value);
+    }
+    for (const Group& group : schedule.groups) {
+      std::map<std::array<std::int32_t, 3>, std::int32_t> first;
+      std::vector<std::int32_t> of(column_);
+      for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+        const auto key = group_key(group.name, mesh.coordinates({r}), plan, schedule.placement);
+        if (key[0] >= 0) of[static_cast<std::size_t>(r)] = first.try_emplace(key, r).first->second;
+      }
+      instance_.push_back(std::move(of));
+    }
+    std::size_t matches = 0;
+    for (const Op& op : schedule.ops) {
+      if (op.match) matches = std::max(matches, op.match.index() + 1);
+    }
+    number_.assign(matches * ranks_, -1);
+  }
+
+  // The op's match where `rank` performs it, counted in order of first use.
+  MatchId of(const Op& op, std::size_t rank) {
+    const std::int32_t first = op.group ? instance_[op.group.index()][rank] : column_[rank];
+    std::int32_t& number = number_[op.match.index() * ranks_ + static_cast<std::size_t>(first)];
+    if (number < 0) number = next_++;
+    return {number};
+  }
+
+ private:
+  std::size_t ranks_;
+  std::vector<std::int32_t> column_;                 // per rank
+  std::vector<std::vector<std::int32_t>> instance_;  // per group and rank
+  std::vector<std::int32_t> number_;                 // per match and first rank; -1: not yet
+  std::int32_t next_ = 0;
+};
+
+class Unfolding {
+ public:
+  Unfolding(const Schedule& folded, const Plan& plan)
+      : s_(folded),
+        mesh_(plan),
+        plan_(plan),
+        rows_(rows_of_ranks(plan, folded)),
+        meetings_(folded, plan, mesh_) {
+    values_of_.resize(static_cast<std::size_t>(s_.num_rows()));
+    place_.resize(s_.values.size());
+    for (std::size_t v = 0; v < s_.values.size(); ++v) {
+      auto& mine = values_of_[s_.values[v].row.index()];
+      place_[v] = static_cast<std::int32_t>(mine.size());
+      mine.push_back(v);
+    }
+  }
+
+  Schedule run() {
+    out_.level = s_.level;
+    out_.name = s_.name;
+    out_.microbatches = s_.microbatches;
+    out_.slices = s_.slices;
+    out_.placement = s_.placement;
+    out_.children = s_.children;
+    out_.buckets = s_.buckets;
+    out_.segments = s_.segments;
+    out_.ops.reserve(static_cast<std::size_t>(ops_of_ranks(s_, rows_)));
+    for (std::size_t r = 0; r < rows_.size(); ++r) add_row(r);
+    for (const Group& group : s_.groups) {
+      Group& made = out_.groups.emplace_back(group);
+      made.rows.clear();
+      for (std::size_t r = 0; r < rows_.size(); ++r) {
+        if (std::ranges::find(group.rows, rows_[r]) != group.rows.end())
+          made.rows.push_back({static_cast<std::int32_t>(r)});
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_row(std::size_t rank) {
+    const Row row = rows_[rank];
+    const std::size_t first = s_.first_op(row), last = s_.first_op({row.value + 1});
+    const auto by = static_cast<std::int32_t>(out_.ops.size()) - static_cast<std::int32_t>(first);
+    const auto moved = [by](OpId op) { return op ? OpId{op.value + by} : op; };
+    const auto value_base = static_cast<std::int32_t>(out_.values.size());
+    for (std::size_t i = first; i < last; ++i) {
+      Op op = s_.ops[i];
+      if (op.match) op.match = meetings_.of(op, rank);
+      out_.ops.push_back(op);
+      const OpId id{static_cast<std::int32_t>(i)};
+      if (s_.wait_begin.size() > 1) {
+        for (auto w = static_cast<std::size_t>(s_.wait_begin[i]);
+             w < static_cast<std::size_t>(s_.wait_begin[i + 1]); ++w) {
+          out_.waits.push_back(moved(s_.waits[w]));
+          if (!s_.wait_is_reuse.empty()) out_.wait_is_reuse.push_back(s_.wait_is_reuse[w]);
+        }
+        out_.wait_begin.push_back(static_cast<std::int32_t>(out_.waits.size()));
+      }
+      if (s_.operand_begin.size() < 2) continue;
+      for (Operand operand : s_.operands_of(id)) {
+        if (operand.value) operand.value = {value_base + place_[operand.value.index()]};
+        out_.operands.push_back(operand);
+      }
+      out_.operand_begin.push_back(static_cast<std::int32_t>(out_.operands.size()));
+    }
+    for (const std::size_t v : values_of_[row.index()]) {
+      Value& value = out_.values.emplace_back(s_.values[v]);
+      value.row = {static_cast<std::int32_t>(rank)};
+      value.define = moved(value.define);
+      value.last_use = moved(value.last_use);
+      value.hold_until = moved(value.hold_until);
+    }
+    for (const auto column :
+         {&Schedule::arena_bytes, &Schedule::live_peak_bytes, &Schedule::host_bytes}) {
+      if (!(s_.*column).empty()) (out_.*column).push_back((s_.*column)[row.index()]);
+    }
+    const Coordinates at = mesh_.coordinates({static_cast<std::int32_t>(rank)});
+    const std::int32_t column =
+        (at.data * plan_.context_parallel + at.context) * plan_.tensor_parallel + at.tensor;
+    out_.rows.push_back({.position = s_.position_of(row),
+                         .multiplicity = 1,
+                         .data_begin = column,
+                         .data_end = column + 1});
+    out_.end_row();
+  }
+
+  const Schedule& s_;
+  const Mesh mesh_;
+  const Plan& plan_;
+  const std::vector<Row> rows_;  // by rank
+  Meetings meetings_;
+  std::vector<std::vector<std::size_t>> values_of_;  // per row of the folded schedule
+  std::vector<std::int32_t> place_;                  // per value: which of its row's it is
+  Schedule out_;
+};
+
+}  // namespace
+
+std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
+  const Mesh mesh(plan);
+  std::vector<Row> rows(static_cast<std::size_t>(mesh.ranks()), Row{0});
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    const Coordinates at = mesh.coordinates({r});
+    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    for (std::int32_t row = 0; row < static_cast<std::int32_t>(schedule.rows.size()); ++row) {
+      const RowInfo& info = schedule.rows[static_cast<std::size_t>(row)];
+      if (info.position.value == at.pipeline && replica >= info.data_begin &&
+          replica < info.data_end) {
+        rows[static_cast<std::size_t>(r)] = {row};
+      }
+    }
+  }
+  return rows;
+}
+
+std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<Row>& row_of_rank) {
+  std::int64_t ops = 0;
+  for (const Row row : row_of_rank) ops += static_cast<std::int64_t>(schedule.program(row).size());
+  return ops;
+}
+
+Schedule unfold(const Schedule& schedule, const Plan& plan) {
+  return Unfolding(schedule, plan).run();
+}
+
+}  // namespace rehearse

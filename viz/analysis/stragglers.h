@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of ranks that perform the same program, the one that took longest over it.
+#pragma once
+
+#include <vector>
+
+#include "schedules/trace/trace.h"
+
+namespace rehearse::viz {
+
+// Of one class of equal ranks. A rank's time is that of its ops that compute (the optimizer's
+// too): what it waits for between them, for whomever, does not count. Where tensor or context
+// parallel ranks meet inside their ops, all of a group take as long as its slowest.
+struct Straggler {
+  std::int32_t row_class = 0, ranks = 0;
+  Row slowest{};
+  std::int64_t time = 0, median = 0;  // [ns]; of an even number of ranks the lower one
+  double excess() const {             // 0.1: it took 10 % longer than the median
+    return median > 0 ? static_cast<double>(time) / static_cast<double>(median) - 1 : 0;
+  }
+};
+
+// Of every class of at least two ranks, by class. Empty where a row stands for several ranks.
+std::vector<Straggler> stragglers(const Trace& trace);
+
+}  // namespace rehearse::viz
