@@ -47,7 +47,8 @@ std::vector<KindStatistics> statistics(const Trace& trace, std::int32_t bins);
 // Rule, explained backwards from the op that ends the gap: what arrived last. Its own duration, if
 // it is a transfer, collective or copy: communication; before that, the op that it waited for:
 // dependency, or straggler as far as that op ran longer than the median of its kind and stage; all
-// had arrived before: host. Before a row's first compute op: warmup; after its last one: cooldown.
+// had arrived before: host. Before a row's first compute op transfers and dependencies are warmup,
+// after its last one cooldown, as in a prediction: what replicas wait for there, a straggler is.
 void attribute_idle(Trace& trace);
 
 // A chain of ops from the step's begin to its end of which each waited for the one before.

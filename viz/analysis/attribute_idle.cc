@@ -10,7 +10,8 @@
 namespace rehearse::viz {
 namespace {
 
-// Median duration of each class: what an op of it normally takes.
+// Median duration of each class, over its micro-batches and ranks: what an op of it normally takes.
+// The lower one: of two replicas the slow one is the straggler.
 std::vector<std::int64_t> medians(const Trace& trace) {
   std::vector<std::vector<std::int64_t>> times(trace.classes.size());
   for (std::size_t i = 0; i < trace.start_ns.size(); ++i) {
@@ -20,7 +21,7 @@ std::vector<std::int64_t> medians(const Trace& trace) {
   std::vector<std::int64_t> median(times.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
     if (times[i].empty()) continue;
-    const auto middle = times[i].begin() + static_cast<std::ptrdiff_t>(times[i].size() / 2);
+    const auto middle = times[i].begin() + static_cast<std::ptrdiff_t>((times[i].size() - 1) / 2);
     std::nth_element(times[i].begin(), middle, times[i].end());
     median[i] = *middle;
   }
@@ -94,8 +95,9 @@ class Explainer {
   }
   void add(std::int64_t from, std::int64_t to, OpId op, IdleCause cause) {
     if (from >= to) return;
-    if (cause != IdleCause::Host && phase_ == Phase::Filling) cause = IdleCause::Warmup;
-    if (cause != IdleCause::Host && phase_ == Phase::Draining) cause = IdleCause::Cooldown;
+    const bool always = cause == IdleCause::Host || cause == IdleCause::Straggler;
+    if (!always && phase_ == Phase::Filling) cause = IdleCause::Warmup;
+    if (!always && phase_ == Phase::Draining) cause = IdleCause::Cooldown;
     if (!pieces_.empty() && pieces_.back().cause == cause && pieces_.back().begin == to) {
       pieces_.back().begin = from;
       return;

@@ -2,7 +2,9 @@
 // The loop around the executor: batches, first weights, times, and numbers that run away.
 #include <set>
 
+#include "exec/backend/null_backend.h"
 #include "exec/step/meeting_times.h"
+#include "schedules/passes/unfold.h"
 #include "tests/exec/step/layout_case.h"
 
 namespace rehearse::exec {
@@ -197,7 +199,8 @@ TEST(Times, HonourStreamsAndWaits) {
     const auto ran = on.process->run({.learning_rate = 0.01, .train = on.scenario.train});
     ASSERT_TRUE(ran) << ran.error().message;
     const auto &begin = on.process->start(), &end = on.process->end();
-    const Schedule& s = on.schedule;
+    const Schedule s = unfold(on.schedule, on.scenario.plan);
+    ASSERT_EQ(begin.size(), s.ops.size());
     for (std::int32_t row = 0; row < s.num_rows(); ++row) {
       std::array<std::int64_t, kNumStreams> reached{};
       for (auto i = s.first_op({row}); i < s.first_op({row + 1}); ++i) {
@@ -211,6 +214,41 @@ TEST(Times, HonourStreamsAndWaits) {
       }
     }
   }
+}
+
+// A device whose clock says what it is told to: op i of rank r runs from 1000 r + 10 i on, 5 ns.
+class ToldTimes : public NullBackend {
+ public:
+  ToldTimes() : NullBackend(true) {}
+  bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
+    *start = {1000 * rank + 10 * op.value};
+    *end = *start + Nanoseconds{5};
+    return true;
+  }
+};
+
+TEST(Times, EveryRankHasItsOwn) {
+  Ready on = ready(Family::Gpt2, {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2",
+                                  "schedule=1f1b", "zero_stage=1"});
+  on.backend = std::make_unique<ToldTimes>();
+  auto made =
+      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
+  ASSERT_TRUE(made) << made.error().message;
+  Interpreter& process = *made.value();
+  const auto ran = process.run({.learning_rate = 0.01, .train = on.scenario.train});
+  std::size_t at = 0;
+  std::int32_t rank = 0;
+  for (const Row row : rows_of_ranks(on.scenario.plan, on.schedule)) {
+    for (std::size_t i = on.schedule.first_op(row); i < on.schedule.first_op({row.value + 1});
+         ++i, ++at) {
+      const Nanoseconds told{1000 * rank + 10 * static_cast<std::int64_t>(i)};
+      ASSERT_EQ(process.start()[at], told) << "rank " << rank << ", op " << i;
+      ASSERT_EQ(process.end()[at], told + Nanoseconds{5});
+    }
+    ++rank;
+  }
+  EXPECT_EQ(rank, 8);
+  EXPECT_EQ(process.start().size(), at);
 }
 
 // Who waits for the other end does not transfer yet.

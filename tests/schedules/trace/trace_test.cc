@@ -51,6 +51,7 @@ Trace full_trace() {
   trace.link_begin = std::vector<std::int64_t>{0, 2};
   trace.link_samples =
       std::vector<LinkSample>{{.time = 0, .load_ppm = 0}, {.time = 10, .load_ppm = 1'000'000}};
+  trace.row_class = std::vector<std::int32_t>{1, 0};
   return trace;
 }
 
@@ -114,6 +115,7 @@ TEST(TraceFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.value().memory_parts, trace.memory_parts);
   EXPECT_TRUE(std::ranges::equal(read.value().idle, trace.idle));
   EXPECT_TRUE(std::ranges::equal(read.value().waits, trace.waits));
+  EXPECT_TRUE(std::ranges::equal(read.value().row_class, trace.row_class));
   EXPECT_EQ(op_name(read.value(), {3}), op_name(trace, {3}));
   std::remove(path.c_str());
   std::remove(again.c_str());
@@ -188,7 +190,26 @@ TEST(TraceFile, RefusesTracesThatBreakTheirPromises) {
               t.idle = idle;
             }),
             "idle span 0: overlaps another or lies outside the step");
+  const auto of_classes = [&](std::vector<std::int32_t> classes) {
+    return refuse([&](Trace& t) { t.row_class = std::move(classes); });
+  };
+  EXPECT_EQ(of_classes({0}), "row_class: not one number for every row");
+  EXPECT_EQ(of_classes({0, 2}), "a row of no class");
+  EXPECT_EQ(of_classes({-1, 0}), "a row of no class");
+  EXPECT_EQ(of_classes({0, 0}), "read");  // as many ops on both positions
   std::remove(path.c_str());
+}
+
+TEST(Trace, RowsOfOneClassHaveAsManyOps) {
+  Schedule schedule;
+  for (const std::size_t ops : {1U, 2U}) {
+    schedule.ops.resize(schedule.ops.size() + ops, {.kind = OpKind::Forward});
+    schedule.end_row();
+  }
+  const std::vector<Nanoseconds> start{{0}, {0}, {5}}, end{{5}, {5}, {9}};
+  EXPECT_EQ(trace_fault(make_trace(schedule, start, end, {.row_class = {0, 1}})), "");
+  EXPECT_EQ(trace_fault(make_trace(schedule, start, end, {.row_class = {1, 1}})),
+            "row 1: has other ops than those of its class");
 }
 
 // Any byte of the head and of the texts may be anything: the reader answers, and does not crash.
