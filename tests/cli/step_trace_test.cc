@@ -206,6 +206,23 @@ TEST(StepTrace, LiesBesideAPrediction) {
     EXPECT_EQ(before.step().value, step);
     EXPECT_EQ(row_name(before, {slow}), "rank 3");
     EXPECT_EQ(before.rows[0].capacity_bytes, 1 << 20);
+    // Who waits for whom, meets whom and touches what: as in the measurement, of the same schedule.
+    EXPECT_TRUE(std::ranges::equal(before.partner, measured.partner));
+    EXPECT_TRUE(std::ranges::equal(before.wait_begin, measured.wait_begin));
+    EXPECT_TRUE(std::ranges::equal(before.waits, measured.waits));
+    EXPECT_FALSE(before.waits.empty());
+    EXPECT_TRUE(std::ranges::equal(before.operand_begin, measured.operand_begin));
+    EXPECT_TRUE(std::ranges::equal(before.operands, measured.operands));
+    EXPECT_TRUE(std::ranges::equal(before.values, measured.values));
+    EXPECT_FALSE(before.values.empty());
+    for (std::size_t row = 0; row < before.rows.size(); ++row) {
+      for (std::int64_t i = before.idle_begin[row]; i < before.idle_begin[row + 1]; ++i) {
+        const OpId ends = before.idle[static_cast<std::size_t>(i)].op;
+        if (ends) {
+          EXPECT_EQ(before.row_of(ends).index(), row);
+        }
+      }
+    }
     const Result<viz::TraceDifference> found = viz::difference(before, measured);
     ASSERT_TRUE(found) << found.error().message;
     for (const viz::OpDifference& op : found.value().ops) {
