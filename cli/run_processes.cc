@@ -9,7 +9,7 @@
 
 #include "cli/commands.h"
 #include "exec/store/wire.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 namespace rehearse::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/run_memory.h"
 #include "cli/step_trace.h"
 #include "cli/straggler_report.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "sim/predict/zero_order.h"
 #include "viz/analysis/analysis.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exec/step/meeting_times.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/memory/arena_memory.h"

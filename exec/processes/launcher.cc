@@ -23,7 +23,7 @@
 #include "exec/status/status.h"
 #include "exec/store/secret.h"
 #include "exec/store/socket.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 extern char** environ;
 

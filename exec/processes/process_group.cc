@@ -18,7 +18,7 @@
 #include "exec/processes/diagnosis.h"
 #include "exec/processes/supervisor.h"
 #include "exec/status/flight_recorder.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 namespace rehearse::exec {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "schedules/scenario/group_key.h"
+#include "schedules/ranks/group_key.h"
 
 namespace rehearse::exec {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "exec/step/scheduler.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 namespace rehearse::exec {
 

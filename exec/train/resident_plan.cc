@@ -18,7 +18,7 @@
 #include "exec/weights/stored_bucket.h"
 #include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse::exec {

@@ -2,7 +2,7 @@
 // When each op began and ended, what memory and links did meanwhile, and the file that holds it.
 //
 // Simulated and measured steps leave the same trace; `label` tells them apart, and a measured one
-// has a row for every rank (schedules/passes/unfold.h). Columnar: entry i belongs to op i of the
+// has a row for every rank (schedules/ranks/unfold.h). Columnar: entry i belongs to op i of the
 // schedule that was performed. What ops that differ only by micro-batch share is one row of
 // `classes`, so an op takes 28 B; its name is regenerated, never stored. Columns are owned or lie
 // in the mapped file; both read alike. Not here: how anything is drawn or analysed (viz/).

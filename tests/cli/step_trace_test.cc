@@ -12,7 +12,7 @@
 
 #include "cli/straggler_report.h"
 #include "exec/step/meeting_times.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/cluster/cluster.h"
 #include "tests/exec/step/layouts.h"

@@ -8,7 +8,7 @@
 #include "exec/processes/launch_environment.h"
 #include "exec/step/observer.h"
 #include "schedules/order/registry.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "tests/exec/step/layout_case.h"
 
 namespace rehearse::exec {

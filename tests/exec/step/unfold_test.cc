@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row for every rank: in every layout that the executor runs the unfolded schedule is sound,
 // every rank does what its class does, and meets whom the executor lets it meet.
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 #include <map>
 #include <set>

@@ -4,7 +4,7 @@
 
 #include "exec/backend/null_backend.h"
 #include "exec/step/meeting_times.h"
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 #include "tests/exec/step/layout_case.h"
 
 namespace rehearse::exec {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/passes/unfold.h"
+#include "schedules/ranks/unfold.h"
 
 #include <algorithm>
 #include <map>
 
-#include "schedules/scenario/group_key.h"
+#include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/group_key.h"
+#include "schedules/ranks/group_key.h"
 
 #include <algorithm>
 
