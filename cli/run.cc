@@ -25,6 +25,7 @@
 #include "exec/weights/initial.h"
 #include "schedules/passes/plan_order.h"
 #include "sim/cluster/cluster.h"
+#include "sim/predict/overlap_note.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
@@ -153,6 +154,7 @@ int dry_run(const Options& options, const Scenario& scenario, const RunDevice& d
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+  prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   if (!device.cuda()) {
     prediction.resident = plan_memory(options, scenario, prediction.plan, prediction.schedule,
                                       processes, processes, processes > 1);

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "sim/cluster/cluster.h"
+#include "sim/predict/overlap_note.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
 #include "sim/predict/zero_order.h"
@@ -56,6 +57,7 @@ int simulate(const Options& options) {
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
       sim::zero_order_note(scenario.value().model, prediction.plan, prediction.schedule);
+  prediction.overlap_note = sim::overlap_note(scenario.value(), cluster.value(), prediction);
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.trace.empty()) {

@@ -114,6 +114,14 @@ std::string plan_json(const Plan& plan, int indent) {
   return object.take();
 }
 
+// Megatron-LM's: max(40,000,000, 1,000,000 x d) gradients
+// (megatron/core/distributed/distributed_data_parallel.py).
+std::int64_t default_bucket_bytes(const Plan& plan) {
+  const std::int64_t elements =
+      std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_parallel);
+  return plan.overlap_gradient_reduce ? elements * plan.precision.gradients : 0;
+}
+
 std::vector<std::int32_t> micro_batch_candidates(const Plan& plan) {
   constexpr std::int64_t kLargest = 1 << 24;  // what the key can say
   const std::int64_t samples = plan.global_batch / plan.data_parallel;

@@ -7,6 +7,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 
 namespace rehearse {
@@ -430,12 +431,7 @@ void PlanReader::overlap() {
           tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::None;
     }
   }
-  // Megatron-LM's default bucket: max(40,000,000, 1,000,000 x d) gradients
-  // (megatron/core/distributed/distributed_data_parallel.py).
-  const std::int64_t elements =
-      std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan_.data_parallel);
-  plan_.bucket_bytes = integer(
-      "bucket_bytes", plan_.overlap_gradient_reduce ? elements * plan_.precision.gradients : 0);
+  plan_.bucket_bytes = integer("bucket_bytes", default_bucket_bytes(plan_));
   plan_.prefetch = size("prefetch", 1);
 }
 

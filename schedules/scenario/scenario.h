@@ -59,6 +59,9 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& path, 
 // The plan as JSON text, every key, defaults filled in (report key `plan`; --save of search).
 std::string plan_json(const Plan& plan, int indent);
 
+// What plan.bucket_bytes is where it is left out; 0: one bucket per position.
+std::int64_t default_bucket_bytes(const Plan& plan);
+
 // Micro-batch candidates of `auto`: divisors of global_batch / data_parallel, ascending.
 std::vector<std::int32_t> micro_batch_candidates(const Plan& plan);
 
