@@ -16,9 +16,8 @@
 namespace rehearse::sim {
 namespace {
 
-// What is not for this version is a skipped row, what is wrong an error.
+// What is not for this version or contradicts itself is a skipped row.
 Result<> settle(ValidationCase& entry, const Error& error) {
-  if (!error.unsupported) return Error{error.message + " (case " + entry.id + ")"};
   entry.skipped = error.message;
   return {};
 }
@@ -40,8 +39,7 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
     return {};
   }
   const auto wrong = [&](const Error& error) {
-    return settle(entry, {path + ":" + std::to_string(entry.line) + ": schedule." + error.message,
-                          error.unsupported});
+    return settle(entry, {path + ":" + std::to_string(entry.line) + ": schedule." + error.message});
   };
   Result<ScheduleShape> resolved = resolve_shape(*info, entry.schedule.shape);
   if (!resolved) return wrong(resolved.error());
@@ -115,7 +113,7 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
 Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
   const Scenario& scenario = *entry.scenario;
   const Result<CollectiveTables> tables = shipped_collective_tables();
-  if (!tables) return settle(entry, tables.error());
+  if (!tables) return tables.error();
   const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
   const Network network(cluster, collectives, scenario.plan, {});
   const Result<ComputeModel> compute =

@@ -2,8 +2,9 @@
 // Measured cases: read, predicted, scored. What `rehearse validate` does, without its command line.
 //
 // The format of a case is described in docs/accuracy.md. Errors are predicted / measured - 1;
-// of ratios and fractions the difference. A case that this version cannot predict is a row with
-// the reason; a malformed one is an error that names it.
+// of ratios and fractions the difference. A case that this version cannot predict, that is
+// malformed or contradicts itself is a row with the reason; only a file that cannot be read as a
+// whole is an error.
 #pragma once
 
 #include <cstdint>
@@ -69,10 +70,11 @@ struct ValidationFile {
   std::vector<ValidationCase> cases;  // in file order
 };
 
-// Errors: "FILE:LINE: KEY: what is wrong (case ID)".
+// Errors, and what `skipped` says of malformed cases: "FILE:LINE: KEY: what is wrong".
 Result<ValidationFile> read_validation(const std::string& path, const ScenarioOptions& options);
 
-// Fills in what is predicted, or `skipped`. The file's path is that of messages.
+// Fills in what is predicted, or `skipped`. The file's path is that of messages. Errors: tables
+// that should be shipped are not there.
 Result<> predict_case(ValidationCase& entry, const std::string& path);
 
 struct ErrorStats {

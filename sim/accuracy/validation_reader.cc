@@ -171,29 +171,33 @@ class CaseReader {
   CaseReader(const std::string& path, const ScenarioOptions& options)
       : report_(path), options_(options) {}
 
-  Result<ValidationCase> read(const JsonValue& value, std::size_t index) {
-    ValidationCase entry{.line = value.line};
+  // A malformed case is skipped, with what could be read of `measured`.
+  ValidationCase read(const JsonValue& value, std::size_t index) {
+    ValidationCase entry{.id = "cases[" + std::to_string(index) + "]", .line = value.line};
     const JsonValue* id = value.is(JsonKind::Object) ? value.given("id") : nullptr;
     if (id == nullptr || !id->is(JsonKind::String)) {
-      return json_error(report_.path(), value.line, "cases[" + std::to_string(index) + "].id",
-                        "every case needs a text `id`");
+      report_.fail(value.line, entry.id + ".id", "every case needs a text `id`");
+    } else {
+      entry.id = id->text;
+      check_keys(value, kCase, "", report_);
     }
-    entry.id = id->text;
-    check_keys(value, kCase, "", report_);
-    if (!report_.ok()) return named(report_.error(), entry.id);
-    what(value, entry);
-    if (report_.ok()) measured(value, entry);
-    if (!report_.ok()) return named(report_.error(), entry.id);
-    if (error_.has_value()) return named(*error_, entry.id);
+    if (report_.ok()) what(value, entry);
+    if (report_.ok()) {
+      measured(value, entry);
+    } else if (const JsonValue* seen =
+                   value.is(JsonKind::Object) ? value.given("measured") : nullptr;
+               seen != nullptr && seen->is(JsonKind::Object)) {
+      const Error first = report_.error();
+      report_ = JsonReport(report_.path());
+      measured(value, entry);
+      entry.skipped = first.message;
+    }
+    if (entry.skipped.empty() && !report_.ok()) entry.skipped = report_.error().message;
+    if (entry.skipped.empty() && error_.has_value()) entry.skipped = error_->message;
     return entry;
   }
 
  private:
-  static Error named(Error error, const std::string& id) {
-    error.message += " (case " + id + ")";
-    return error;
-  }
-
   // Exactly one of scenario, layer, schedule, states.
   void what(const JsonValue& value, ValidationCase& entry) {
     const std::array<std::string_view, 4> forms{"scenario", "layer", "schedule", "states"};
@@ -315,9 +319,7 @@ Result<ValidationFile> read_validation(const std::string& path, const ScenarioOp
   const JsonValue* cases = root.value().given("cases");
   file.cases.reserve(cases->items.size());
   for (std::size_t i = 0; i < cases->items.size(); ++i) {
-    Result<ValidationCase> entry = CaseReader(path, options).read(cases->items[i], i);
-    if (!entry) return entry.error();
-    file.cases.push_back(std::move(entry).value());
+    file.cases.push_back(CaseReader(path, options).read(cases->items[i], i));
   }
   return file;
 }

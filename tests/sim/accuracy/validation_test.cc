@@ -108,35 +108,94 @@ TEST(RankCorrelation, TiesShareTheirRank) {
 }
 
 // One file per message: what is wrong, where, in which case.
-std::string error_of_file(const std::string& text) {
+// Of the file's only case, why it is skipped; else why the file is not read.
+struct Read {
+  std::string error, id, skipped;
+  std::vector<Figure> figures;
+};
+Read read_only_case(const std::string& text) {
   const std::string path = ::testing::TempDir() + "cases.json";
   std::ofstream(path) << text;
-  const Result<ValidationFile> file = read_validation(path, {});
-  if (file) return "";
-  std::string message = file.error().message;
-  if (message.starts_with(path)) message = "cases.json" + message.substr(path.size());
+  Result<ValidationFile> read = read_validation(path, {});
+  const auto short_path = [&](const std::string& message) {
+    return message.starts_with(path) ? "cases.json" + message.substr(path.size()) : message;
+  };
+  if (!read) return {.error = short_path(read.error().message)};
+  ValidationCase entry = std::move(read).value().cases.at(0);
+  EXPECT_TRUE(predict_case(entry, path));
   std::remove(path.c_str());
-  return message;
+  return {.error = "",
+          .id = entry.id,
+          .skipped = short_path(entry.skipped),
+          .figures = std::move(entry.figures)};
 }
 
-TEST(ValidationReader, SaysWhichCaseIsMalformedAndWhere) {
-  EXPECT_EQ(error_of_file("{\"cases\": [\n{\"measured\": {}}]}"),
-            "cases.json:2: cases[0].id: every case needs a text `id`");
-  EXPECT_EQ(error_of_file("{\"cases\": [\n{\"id\": \"a\",\n\"measured\": {}}]}"),
-            "cases.json:2: scenario: missing (or `layer`, `schedule`, `states`) (case a)");
-  EXPECT_EQ(error_of_file(R"({"cases": [{"id": "a",
+TEST(ValidationReader, SaysWhatIsMalformedInACaseAndWhere) {
+  const auto skipped = [](const std::string& text) {
+    const Read read = read_only_case(text);
+    EXPECT_EQ(read.error, "");
+    return read.id + ": " + read.skipped;
+  };
+  EXPECT_EQ(skipped("{\"cases\": [\n{\"measured\": {}}]}"),
+            "cases[0]: cases.json:2: cases[0].id: every case needs a text `id`");
+  EXPECT_EQ(skipped("{\"cases\": [\n7]}"),
+            "cases[0]: cases.json:2: cases[0].id: every case needs a text `id`");
+  EXPECT_EQ(skipped("{\"cases\": [\n{\"id\": \"a\",\n\"measured\": {}}]}"),
+            "a: cases.json:2: scenario: missing (or `layer`, `schedule`, `states`)");
+  EXPECT_EQ(skipped(R"({"cases": [{"id": "a",
 "measured": {"bubble_ratio": "x"},
 "schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
-            "cases.json:2: measured.bubble_ratio: must be a number (case a)");
-  EXPECT_EQ(error_of_file(R"({"cases": [{"id": "a",
+            "a: cases.json:2: measured.bubble_ratio: must be a number");
+  EXPECT_EQ(skipped(R"({"cases": [{"id": "a",
 "measured": {"fits": 1},
 "schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
-            "cases.json:2: measured.fits: must be true or false (case a)");
-  EXPECT_NE(error_of_file(R"({"cases": [{"id": "a", "measured": {},
+            "a: cases.json:2: measured.fits: must be true or false");
+  EXPECT_EQ(skipped(R"({"cases": [{"id": "a", "measured": {},
 "schedule": {"name": "1f1b", "stages": 0, "microbatches": 4}}]})"),
-            "");
-  EXPECT_NE(error_of_file("{}"), "");
-  EXPECT_NE(error_of_file("[1,"), "");
+            "a: cases.json:2: schedule.stages: 0 is too small, must be at least 1");
+  // Contradictions, which come out where the case is predicted.
+  EXPECT_EQ(skipped(R"({"cases": [{"id": "a", "measured": {},
+"schedule": {"name": "dualpipe", "stages": 3, "microbatches": 4}}]})"),
+            "a: cases.json:1: schedule.stages: dualpipe needs an even number, not 3");
+  EXPECT_EQ(skipped(R"({"cases": [{"id": "a", "measured": {},
+"scenario": {"model": "gpt2-124m", "cluster": "no-such-cluster", "plan": {}}}]})")
+                .substr(0, 24),
+            "a: cases.json:2: cluster");
+}
+
+// Its neighbours are predicted, and what was measured stands in its row.
+TEST(ValidationReader, AMalformedCaseIsASkippedRow) {
+  const std::string path = ::testing::TempDir() + "cases.json";
+  std::ofstream(path) << R"({"cases": [
+{"id": "good", "measured": {"bubble_ratio": 0.25}, "schedule": {"name": "1f1b", "stages": 2, "microbatches": 3}},
+{"id": "bad", "measured": {"bubble_ratio": 0.5}, "schedule": {"name": "1f1b", "stages": 2, "microbatchs": 3}},
+{"id": "last", "measured": {"bubble_ratio": 0.25}, "schedule": {"name": "1f1b", "stages": 2, "microbatches": 3}}]})";
+  Result<ValidationFile> read = read_validation(path, {});
+  ASSERT_TRUE(read) << read.error().message;
+  ValidationFile file = std::move(read).value();
+  ASSERT_EQ(file.cases.size(), 3U);
+  std::vector<const ValidationCase*> cases;
+  for (ValidationCase& entry : file.cases) {
+    ASSERT_TRUE(predict_case(entry, path));
+    cases.push_back(&entry);
+  }
+  EXPECT_EQ(score(cases).cases, 3);
+  EXPECT_EQ(score(cases).skipped, 1);
+  EXPECT_NEAR(*file.cases[2].figures[0].predicted, 0.25, 1e-12);
+  EXPECT_NE(file.cases[1].skipped.find("cases.json:3: schedule.microbatchs: unknown key"),
+            std::string::npos)
+      << file.cases[1].skipped;
+  ASSERT_EQ(file.cases[1].figures.size(), 1U);
+  EXPECT_EQ(file.cases[1].figures[0].measured, 0.5);
+  EXPECT_NE(validation_json({file}).find(R"("predicted": null, "measured": {"bubble_ratio": 0.5})"),
+            std::string::npos);
+  std::remove(path.c_str());
+}
+
+TEST(ValidationReader, AFileThatIsNoneIsAnError) {
+  EXPECT_NE(read_only_case("{}").error, "");
+  EXPECT_NE(read_only_case("[1,").error, "");
+  EXPECT_NE(read_only_case(R"({"cases": {}})").error, "");
 }
 
 // 1F1B, p = 4, m = 8, F = I = W = 1: (p-1)/(m+p-1) of the makespan is idle.
