@@ -272,8 +272,11 @@ const ScheduleInfo* find_schedule(std::string_view name) {
   return nullptr;
 }
 
-std::string known_schedules(std::string_view name) {
+std::string unknown_schedule(std::string_view name, const std::string& shown) {
   const std::string normal = normal_spelling(name);
+  if (std::ranges::find(kSchedulesToCome, normal) != kSchedulesToCome.end()) {
+    return shown + " is not built yet";
+  }
   std::string_view nearest;
   std::string all;
   std::size_t fewest = normal.size() / 2 + 1;
@@ -285,8 +288,9 @@ std::string known_schedules(std::string_view name) {
       nearest = info.name;
     }
   }
-  return nearest.empty() ? ", known are " + all
-                         : ", the nearest known one is " + std::string(nearest);
+  return "unknown schedule " + shown +
+         (nearest.empty() ? ", known are " + all
+                          : ", the nearest known one is " + std::string(nearest));
 }
 
 std::int32_t default_group_size(std::int32_t positions, std::int32_t microbatches) {
@@ -348,8 +352,7 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
 Result<Schedule> generate(std::string_view name, const ScheduleShape& shape) {
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr) {
-    return wrong("schedule",
-                 "unknown schedule \"" + std::string(name) + "\"" + known_schedules(name));
+    return wrong("schedule", unknown_schedule(name, "\"" + std::string(name) + "\""));
   }
   Result<ScheduleShape> full = resolve_shape(*info, shape);
   if (!full) return full.error();

@@ -60,9 +60,12 @@ std::span<const ScheduleInfo> schedule_table();  // every schedule, in the order
 
 // The row of a name in any spelling ("1F1B", "ZB-H1", "zb_h1"); nullptr where there is none.
 const ScheduleInfo* find_schedule(std::string_view name);
-// What to say behind an unknown name: ", the nearest known one is X", or all of them where every
-// name is more than half of this one away.
-std::string known_schedules(std::string_view name);
+// Names that docs/scenario.md gives and no code has yet; they are in no row of the table.
+inline constexpr std::array<std::string_view, 2> kSchedulesToCome{"hanayo", "bitpipe"};
+// What to say of a name without a row, which is `shown` as the reader quotes it: that it is not
+// built yet, or that it is unknown and what the nearest known one is (all of them where every name
+// is more than half of this one away).
+std::string unknown_schedule(std::string_view name, const std::string& shown);
 
 // The shape with every default filled in, or what is wrong with it ("chunks: ...", "group_size:
 // ...", "microbatches: ...": the key, then the reason). Defaults: docs/schedules.md.

@@ -179,7 +179,7 @@ void PlanReader::named_schedule(const std::string& name) {
   const std::int32_t p = plan_.pipeline_parallel;
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr) {
-    return fail("schedule", "unknown schedule " + json_excerpt(name) + known_schedules(name), true);
+    return fail("schedule", unknown_schedule(name, json_excerpt(name)), true);
   }
   plan_.schedule = info->name;
   const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;

@@ -10,7 +10,7 @@ const std::string& name_of_order(const Plan& plan) {
 Result<ScheduleShape> shape_of(const Plan& plan) {
   const std::string& name = name_of_order(plan);
   const ScheduleInfo* info = find_schedule(name);
-  if (info == nullptr) return Error{"schedule: unknown schedule \"" + name + "\""};
+  if (info == nullptr) return Error{"schedule: " + unknown_schedule(name, "\"" + name + "\"")};
   return resolve_shape(*info, {.positions = plan.pipeline_parallel,
                                .microbatches = plan.microbatches(),
                                .chunks = plan.virtual_stages,

@@ -126,19 +126,20 @@ std::string plan_keys_text() {
 
 std::string later_keys_text() {
   std::string text;
-  const auto list = [&](const std::string& what, std::span<const std::string_view> words) {
+  const auto list = [&](const std::string& what, std::span<const std::string_view> words,
+                        bool files = false) {
     if (words.empty()) return;
     text += "- " + what + ": ";
     for (const std::string_view word : words) {
       text += (word == words.front() ? "`" : ", `") + std::string(word) + "`";
     }
-    text += "\n";
+    text += files ? ", files of one's own\n" : "\n";
   };
   const auto walk = [&](const auto& self, const KeyTable& table, const std::string& path) -> void {
     list(path.empty() ? "top level" : "`" + path + "`", table.later);
     for (const KeySpec& spec : table.keys) {
       const std::string at = join_key(path, spec.name);
-      list("values of `" + at + "`", spec.later);
+      list("values of `" + at + "`", spec.later, spec.later_files);
       if (spec.members != nullptr) self(self, *spec.members, at);
     }
   };

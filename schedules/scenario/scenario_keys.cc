@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse {
@@ -90,7 +91,6 @@ constexpr std::array<std::string_view, 8> kRecomputeLater{
 constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 constexpr std::array<std::string_view, 1> kAttentionLater{"eager"};
 constexpr std::array<std::string_view, 2> kPrecisionLater{"mxfp8", "nvfp4"};
-constexpr std::array<std::string_view, 2> kScheduleLater{"hanayo", "bitpipe"};
 constexpr std::array<std::string_view, 9> kRuntimeLater{
     "megatron_2021", "megatron_2023", "megatron_deepspeed",
     "aa_scaling",    "fsdp_torch1",   "torchtitan",
@@ -142,7 +142,7 @@ constexpr std::array kPlanKeys{
     choice("data_parallel_algorithm", kDataParallelNames, "how replicas agree without ZeRO"),
     KeySpec{.name = "schedule",
             .types = kString,
-            .later = kScheduleLater,
+            .later = kSchedulesToCome,
             .searchable = true,
             .about = "name of the pipeline order, or file:PATH"},
     KeySpec{.name = "virtual_stages",
@@ -244,7 +244,13 @@ constexpr std::array kPlanKeys{
             .max = 65536,
             .searchable = true,
             .about = "units gathered ahead (ZeRO-3)"},
-    choice("runtime", kRuntimeNames, "whose memory and kernels are predicted", kRuntimeLater),
+    KeySpec{.name = "runtime",
+            .types = kString,
+            .choices = kRuntimeNames,
+            .later = kRuntimeLater,
+            .later_files = true,
+            .searchable = true,
+            .about = "whose memory and kernels are predicted"},
 };
 constexpr KeyTable kPlan{.title = "plan", .keys = kPlanKeys, .later = kPlanLater};
 

@@ -35,7 +35,7 @@ void fill(std::vector<Figure>& figures, std::string_view key, double value) {
 Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   const ScheduleInfo* info = find_schedule(entry.schedule.name);
   if (info == nullptr) {
-    entry.skipped = "schedule `" + entry.schedule.name + "` is not known";
+    entry.skipped = unknown_schedule(entry.schedule.name, "`" + entry.schedule.name + "`");
     return {};
   }
   const auto wrong = [&](const Error& error) {

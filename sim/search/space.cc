@@ -184,8 +184,7 @@ class SpaceReader {
       }
       check_key(item, spec, at, report_);
       if (member.key == "schedule" && item.is(JsonKind::String) && !is_schedule(item.text)) {
-        report_.fail(item.line, at,
-                     "unknown schedule " + json_excerpt(item.text) + known_schedules(item.text));
+        report_.fail(item.line, at, unknown_schedule(item.text, json_excerpt(item.text)));
       }
     }
     space_.lists.push_back({member.key, std::move(member.value.items)});

@@ -122,6 +122,18 @@ void walk_later(const KeyTable& table, const std::string& path, int& tried) {
   }
 }
 
+// A profile of one's own is a later version's; what is neither path nor name is a mistake.
+TEST(PlanUse, AFileForARuntimeIsNotBuiltYet) {
+  for (const char* path : {"my.json", "./runtimes/mine", "/etc/mine.json", "runtimes/torch.json"}) {
+    expect_later("plan.runtime", path);
+  }
+  const auto mistake = read(with("plan.runtime", "megatro"), std::nullopt);
+  ASSERT_FALSE(mistake);
+  EXPECT_FALSE(mistake.error().unsupported);
+  EXPECT_NE(mistake.error().message.find("is not one of megatron, fsdp, rehearse"),
+            std::string::npos);
+}
+
 TEST(PlanUse, WhatIsNotBuiltYetSaysSo) {
   int tried = 0;
   walk_later(scenario_key_table(), "", tried);
