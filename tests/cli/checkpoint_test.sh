@@ -96,28 +96,34 @@ else
   echo "SKIPPED: a full tmpfs: no user namespaces here"
 fi
 
-# Ctrl-C: the step ends, the checkpoint is written, exit 130; kill -9: what was written stands.
-interrupted() {  # SIGNAL CODE
+# Ctrl-C: the step ends, the checkpoint is written, exit 130; kill -9: what was written stands. It may
+# fall before the rename of a whole step, or between it and that of `latest` (as if it always had): a
+# run goes on from the newest whole step, whatever the names say.
+interrupted() {  # SIGNAL CODE FIRST: once step FIRST is written
   rm -rf "$work/k" "$work/k.jsonl"
   "$rehearse" run "$scenario" --steps 100000 --set train.checkpoint_every=5 --checkpoint "$work/k" \
     --metrics "$work/k.jsonl" >"$work/out" 2>"$work/err" &
   pid=$!
   tries=0
-  while [ ! -e "$work/k/latest" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries + 1)); done
+  while [ ! -e "$work/k/$3" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries + 1)); done
   kill -"$1" $pid
   wait $pid
   got=$?
   [ "$got" -eq "$2" ] || fail "$1: exit $got: $(cat "$work/err")"
-  done=$(sed 's/step-0*//' "$work/k/latest")
+  [ "$1" = KILL ] && echo step-000005 >"$work/k/latest"
+  named=$(sed 's/step-0*//' "$work/k/latest")
+  "$rehearse" run "$scenario" --resume "$work/k" --steps 1 >/dev/null 2>"$work/err2"
+  done=$(sed -n 's/.*: has done \([0-9]*\) steps, train.steps is 1: .*/\1/p' "$work/err2")
+  [ "${done:-0}" -ge "$named" ] || fail "after $1: goes on from $done, latest is $named: $(cat "$work/err2")"
   "$rehearse" run "$scenario" --resume "$work/k" --steps $((done + 1)) >/dev/null 2>"$work/err2" ||
     fail "after $1: $(cat "$work/err2")"
 }
-interrupted INT 130
+interrupted INT 130 latest
 grep -q "stopped after step $done, checkpoint in $work/k" "$work/err" || fail "INT: $(cat "$work/err")"
 [ "$(wc -l <"$work/k.jsonl")" -eq "$done" ] || fail "INT: metrics of $(wc -l <"$work/k.jsonl") of $done steps"
-interrupted TERM 143
-interrupted HUP 129
-interrupted KILL 137
+interrupted TERM 143 latest
+interrupted HUP 129 latest
+interrupted KILL 137 step-000010
 [ -s "$work/k.jsonl.partial" ] || fail "KILL: no metrics are left"
 [ -e "$work/k.jsonl" ] && fail "KILL: metrics look finished"
 
