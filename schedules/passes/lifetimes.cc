@@ -4,6 +4,8 @@
 // that use is on a communication stream: otherwise compute would wait for a neighbour only to reuse
 // memory (docs/ir.md has the price).
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "schedules/body/arena.h"
 #include "schedules/passes/draft.h"
@@ -63,14 +65,23 @@ std::int32_t first_at(const std::vector<Op>& ops, std::int32_t from, std::int32_
       ops.begin());
 }
 
-// The arena of a row in one memory.
-ArenaPlan place(Schedule& s, Row row, Home home) {
+// Values in the order of their rows: those of a row lie together, in the order of the schedule.
+std::vector<std::size_t> by_row(const Schedule& s) {
+  std::vector<std::size_t> values(s.values.size());
+  std::iota(values.begin(), values.end(), std::size_t{0});
+  std::stable_sort(values.begin(), values.end(),
+                   [&](std::size_t a, std::size_t b) { return s.values[a].row < s.values[b].row; });
+  return values;
+}
+
+// The arena of a row, whose values are given, in one memory.
+ArenaPlan place(Schedule& s, Row row, std::span<const std::size_t> values, Home home) {
   std::vector<ArenaBlock> blocks;
   std::vector<std::size_t> owner;
   const std::int32_t first = s.row_begin[row.index()], end = s.row_begin[row.index() + 1];
-  for (std::size_t v = 0; v < s.values.size(); ++v) {
+  for (const std::size_t v : values) {
     const Value& value = s.values[v];
-    if (value.row != row || value.home != home || value.bytes.value == 0) continue;
+    if (value.home != home || value.bytes.value == 0) continue;
     if (home == Home::Host && !in_host_arena(value)) continue;
     // Before the step is earlier than its first op.
     blocks.push_back({value.bytes.value, value.define ? value.define.value : first - 1,
@@ -99,11 +110,17 @@ void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::
     value.hold_until = {std::max(use.last, next - 1)};
   }
   if (!arena) return;
+  const std::vector<std::size_t> values = by_row(s);
+  auto rest = values.begin();
   for (Row row{0}; row.value < s.num_rows(); ++row.value) {
-    const ArenaPlan device = place(s, row, Home::Device);
+    const auto last =
+        std::find_if(rest, values.end(), [&](std::size_t v) { return s.values[v].row != row; });
+    const std::span<const std::size_t> own(rest, last);
+    const ArenaPlan device = place(s, row, own, Home::Device);
     s.arena_bytes.push_back({device.bytes});
     s.live_peak_bytes.push_back({device.live_peak});
-    s.host_bytes.push_back({place(s, row, Home::Host).bytes});
+    s.host_bytes.push_back({place(s, row, own, Home::Host).bytes});
+    rest = last;
   }
 }
 

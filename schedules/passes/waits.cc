@@ -4,6 +4,8 @@
 // (vector clocks over the streams of the row).
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "schedules/passes/draft.h"
@@ -52,33 +54,33 @@ class Needs {
 // Who used which bytes of the arena last. Blocks of an arena never overlap while both are alive.
 class Owners {
  public:
-  // Calls visit(value) for every earlier owner of [begin, end), then makes `value` the owner.
+  // Calls visit(value) for every earlier owner of [begin, end), the lowest first, then makes
+  // `value` the owner.
   template <class Visit>
   void take(std::int64_t begin, std::int64_t end, std::int32_t value, Visit visit) {
-    std::size_t first = 0;
-    while (first < spans_.size() && spans_[first].end <= begin) ++first;
-    std::vector<Span> kept;
-    std::size_t last = first;
-    for (; last < spans_.size() && spans_[last].begin < end; ++last) {
-      const Span& old = spans_[last];
+    auto at = spans_.upper_bound(begin);
+    if (at != spans_.begin() && std::prev(at)->second.end > begin) --at;
+    while (at != spans_.end() && at->first < end) {
+      const std::int64_t from = at->first;
+      const Span old = at->second;
       visit(old.value);
-      if (old.begin < begin) kept.push_back({old.begin, begin, old.value});
+      if (from < begin) {
+        at->second.end = begin;
+        ++at;
+      } else {
+        at = spans_.erase(at);
+      }
+      if (old.end > end) at = spans_.insert_or_assign(at, end, old);
     }
-    kept.push_back({begin, end, value});
-    if (last > first && spans_[last - 1].end > end) {
-      kept.push_back({end, spans_[last - 1].end, spans_[last - 1].value});
-    }
-    const auto at = spans_.erase(spans_.begin() + static_cast<std::ptrdiff_t>(first),
-                                 spans_.begin() + static_cast<std::ptrdiff_t>(last));
-    spans_.insert(at, kept.begin(), kept.end());
+    spans_.insert_or_assign(at, begin, Span{end, value});
   }
 
  private:
   struct Span {
-    std::int64_t begin, end;
+    std::int64_t end;
     std::int32_t value;
   };
-  std::vector<Span> spans_;
+  std::map<std::int64_t, Span> spans_;  // by their beginning
 };
 
 // Last use of each value on each stream; -1: none.

@@ -23,6 +23,10 @@ refused 2 "plan.global_batch" simulate scenarios/microbatch-sweep.json --set pla
 refused 2 "plan.global_batch" run scenarios/dp-zero3.json --set plan.global_batch=64000000 \
   --set plan.dropout=0 --set plan.precision=fp32
 
+# 640,000 ops with the arena planned, most of whose values live at one time: not the square of that.
+"$rehearse" simulate scenarios/pipeline-gpipe.json --set plan.runtime=rehearse --set plan.dropout=0 \
+  --set plan.global_batch=32000 >/dev/null || fail "an arena of 640,000 ops"
+
 # The largest that the planner takes is done in that time.
 "$rehearse" schedule --schedule zb_1p --stages 2000 --microbatches 100 --format json >/dev/null ||
   fail "zb_1p of 2,000 positions"
