@@ -36,6 +36,17 @@ struct Document {
   JsonValue json;
 };
 
+// What is wrong with a state that is not of this version's kind; the version is what its schema
+// ends in.
+std::string other_schema(const JsonValue* schema) {
+  const std::string_view kind = kSchema.substr(0, kSchema.find('/') + 1);
+  if (schema == nullptr || !schema->is(JsonKind::String) || !schema->text.starts_with(kind)) {
+    return "not " + std::string(kSchema);
+  }
+  return "the checkpoint has version " + json_excerpt(schema->text.substr(kind.size())) +
+         ", this program reads version " + json_excerpt(kSchema.substr(kind.size()));
+}
+
 // A file that calls itself a checkpoint's state.
 Result<Document> read_document(const std::string& path) {
   constexpr std::int64_t kMost = std::int64_t{64} << 20;
@@ -47,7 +58,7 @@ Result<Document> read_document(const std::string& path) {
   document.json = std::move(json).value();
   const JsonValue* schema = document.json.given("schema");
   if (schema == nullptr || schema->text != kSchema) {
-    return json_error(path, 0, "schema", "not " + std::string(kSchema));
+    return json_error(path, 0, "schema", other_schema(schema));
   }
   return document;
 }
