@@ -95,7 +95,7 @@ Result<Checked> check_file(const std::string& named, const Options& options) {
   const std::size_t first = text.value().find_first_not_of(" \t\r\n");
   Result<ScheduleFile> file = Error{};
   if (first != std::string::npos && text.value()[first] == '{') {
-    const Result<JsonValue> document = parse_json(text.value(), path);
+    const Result<JsonValue> document = parse_schedule_document(text.value(), path);
     if (!document) return document.error();
     if (is_scenario(document.value())) return check_scenario(path, options);
     if (const std::string kind = other_kind(document.value(), path); !kind.empty()) {

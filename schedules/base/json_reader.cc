@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 200;
 constexpr std::size_t kMaxMembers = 10'000;  // of one object: keys are searched one by one
-// Of a document: a value takes a hundred bytes, its text may take two.
-constexpr std::size_t kMaxValues = 4'000'000;
 constexpr std::int64_t kMaxFile = std::int64_t{64} << 20;
 
 // Where the parser is; shared by all copies of the iterator.
@@ -71,8 +69,9 @@ std::string printable(std::string_view text, std::size_t limit) {
 // Builds the document; every handler returns false to stop.
 class Builder {
  public:
-  Builder(const std::string& path, std::string_view text, const Cursor& cursor, JsonValue& root)
-      : text_(text), cursor_(cursor), report_(path), root_(root) {}
+  Builder(const std::string& path, std::string_view text, const Cursor& cursor, std::size_t most,
+          JsonValue& root)
+      : text_(text), cursor_(cursor), report_(path), most_(most), root_(root) {}
 
   bool null() { return add(JsonKind::Null) != nullptr; }
   bool boolean(bool value) {
@@ -179,9 +178,9 @@ class Builder {
     return true;
   }
   JsonValue* add(JsonKind kind) {
-    if (++values_ > kMaxValues) {
+    if (++values_ > most_) {
       report_.fail(cursor_.line, "",
-                   "a document of more than " + std::to_string(kMaxValues) + " values");
+                   "a document of more than " + std::to_string(most_) + " values");
       return nullptr;
     }
     JsonValue* at = &root_;
@@ -222,6 +221,7 @@ class Builder {
   std::string_view text_;
   const Cursor& cursor_;
   JsonReport report_;
+  const std::size_t most_;
   JsonValue& root_;
   std::size_t values_ = 0;
   std::vector<JsonValue*> open_;  // stable: a parent's vector grows only while it is the last
@@ -262,12 +262,12 @@ void JsonReport::fail(std::int32_t line, const std::string& key, const std::stri
 }
 
 Result<JsonValue> parse_json(std::string_view text, const std::string& path,
-                             std::int32_t first_line) {
+                             std::int32_t first_line, std::size_t most) {
   const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   if (blank) return json_error(path, 0, "", "the file is empty");
   JsonValue root;
   Cursor cursor{text.data(), first_line};
-  Builder builder(path, text, cursor, root);
+  Builder builder(path, text, cursor, most, root);
   const LineIterator begin(text.data(), &cursor), end(text.data() + text.size(), &cursor);
   if (!nlohmann::json::sax_parse(begin, end, &builder)) return builder.report().error();
   return root;

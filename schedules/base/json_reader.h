@@ -47,9 +47,11 @@ struct JsonMember {
 };
 
 // Parses one document; its first line counts as `first_line` of the file `path`. Refused: what is
-// not JSON or not UTF-8, a key twice in one object, nesting deeper than 200.
+// not JSON or not UTF-8, a key twice in one object, nesting deeper than 200, more than `most`
+// values (a value takes a hundred bytes, its text may take two).
+constexpr std::size_t kMostValues = 4'000'000;
 Result<JsonValue> parse_json(std::string_view text, const std::string& path,
-                             std::int32_t first_line = 1);
+                             std::int32_t first_line = 1, std::size_t most = kMostValues);
 // Reads and parses a regular file of at most 64 MiB.
 Result<JsonValue> read_json(const std::string& path);
 // Any regular file as text, at most `limit` bytes.

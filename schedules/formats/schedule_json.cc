@@ -9,6 +9,7 @@
 #include "schedules/formats/schedule_columns.h"
 #include "schedules/ir/text.h"
 #include "schedules/proof/validate.h"
+#include "schedules/scenario/plan_size.h"
 #include "schedules/transfers/link_transfers.h"
 
 namespace rehearse {
@@ -364,12 +365,18 @@ std::string cell_text(const Schedule& schedule, std::size_t& i, std::size_t end)
 
 }  // namespace
 
+Result<JsonValue> parse_schedule_document(std::string_view text, const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 28;
+  const auto there = static_cast<std::size_t>(memory_there()) / 8 / sizeof(JsonValue);
+  return parse_json(text, path, 1, std::clamp(there, kMostValues, kMost));
+}
+
 Result<ScheduleFile> schedule_from_json(const JsonValue& document, const std::string& path) {
   return FileReader(document, path).read();
 }
 
 Result<ScheduleFile> parse_schedule_json(std::string_view text, const std::string& path) {
-  const Result<JsonValue> document = parse_json(text, path);
+  const Result<JsonValue> document = parse_schedule_document(text, path);
   if (!document) return document.error();
   return schedule_from_json(document.value(), path);
 }

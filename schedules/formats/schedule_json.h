@@ -33,6 +33,9 @@ struct ScheduleFile {
   std::string note;           // what the reader passed over; empty: nothing
 };
 
+// The document of a schedule file, which may hold a value for each of 2^28 ops, as far as an eighth
+// of the memory that is there takes them (what grows takes several times its size).
+Result<JsonValue> parse_schedule_document(std::string_view text, const std::string& path);
 // Errors: "PATH:LINE: KEY: what is wrong". A version 2.x is refused.
 Result<ScheduleFile> parse_schedule_json(std::string_view text, const std::string& path);
 Result<ScheduleFile> schedule_from_json(const JsonValue& document, const std::string& path);

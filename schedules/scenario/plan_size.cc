@@ -14,13 +14,40 @@
 namespace rehearse {
 namespace {
 
-// Two microseconds per op from order to report on one core (bench/search_bench.cc): a minute.
-constexpr double kMostLowered = 1 << 25;
-// Bytes per op that all columns, costs and times take together at their peak, as measured on 1F1B
-// and FSDP of 0.7 to 0.9 M ops (285 to 355), rounded up.
-constexpr double kBytesPerOp = 400;
+// INTERFACE: 2^28 ops. At 0.7 microseconds per op from order to report on one core minutes, where
+// the arena is planned (7 microseconds) half an hour: mostly memory is what refuses.
+constexpr double kMostLowered = 1 << 28;
+// Bytes per op that all columns, costs and times take together at their peak, and what the arena's
+// planner adds, as measured on pipelines, ZeRO-2 and FSDP of 0.3 to 5 M ops (270 to 390; 430 to
+// 800), rounded up; and bytes per operand beyond the four or five that most ops have (13 to 16).
+constexpr double kBytesPerOp = 400, kBytesPerArenaOp = 800, kBytesPerOperand = 16;
+// Operands, and what follows from them, are counted in 31 bits. Each is followed by two ops at most
+// (what wrote it, and one more read until it is written anew).
+constexpr double kMostOperands = 0x1p30;
 
-// [B] that this process may have; 0: not known.
+std::string rounded(double value, double unit) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value / unit);
+  return text;
+}
+
+// Operands of compute ops beyond the usual: every bucket of a stage, as parameters and as
+// gradients. Where ops are cut at buckets each part has its own.
+double more_operands(const Transformer& model, const Plan& plan) {
+  if (plan.bucket_bytes == 0 || plan.zero_stage >= 2) return 0;
+  const double chunks = std::max({1.0, static_cast<double>(plan.stage_layers.size()),
+                                  1.0 * plan.pipeline_parallel * plan.virtual_stages});
+  const double segments = static_cast<double>(model.layers) + 2;
+  const double bytes = 4.0 * static_cast<double>(total_parameters(model)) / plan.tensor_parallel;
+  const double buckets =
+      std::min(segments, bytes / static_cast<double>(plan.bucket_bytes) + chunks);
+  const double m = static_cast<double>(plan.global_batch) /
+                   (static_cast<double>(plan.data_parallel) * plan.micro_batch);
+  return m * plan.sequence_slices * 4 * std::max(0.0, buckets - chunks);  // in forward and backward
+}
+
+}  // namespace
+
 double memory_there() {
   const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   double there = pages > 0 && size > 0 ? static_cast<double>(pages) * static_cast<double>(size) : 0;
@@ -32,14 +59,6 @@ double memory_there() {
   return there;
 }
 
-std::string rounded(double value, double unit) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value / unit);
-  return text;
-}
-
-}  // namespace
-
 double lowered_ops(const Transformer& model, const Plan& plan) {
   const ScheduleInfo* info = find_schedule(name_of_order(plan));
   const double p = plan.pipeline_parallel, v = plan.virtual_stages,
@@ -50,7 +69,11 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
   // Alone, each layer is gathered twice, computed in parts and its gradients reduced; under a
   // pipeline that happens once per step.
   if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) per_microbatch += 6 * segments;
-  if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) per_microbatch += 2 * segments;
+  if (plan.zero_stage == 2 && plan.runtime == Runtime::Rehearse) {
+    per_microbatch += 4 * segments;  // reduced and added, bucket by bucket
+  } else if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) {
+    per_microbatch += 2 * segments;
+  }
   if (plan.offload == OffloadMode::Activations) per_microbatch += 4 * segments;
   const double m = static_cast<double>(plan.global_batch) /
                    (static_cast<double>(plan.data_parallel) * plan.micro_batch);
@@ -67,7 +90,14 @@ Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
     return Error{what + ", more than the " + rounded(kMostLowered, 1e6) +
                  " that are simulated and run"};
   }
-  const double bytes = ops * kBytesPerOp, there = memory_there();
+  const bool arena = plan.runtime == Runtime::Rehearse;
+  const double more = more_operands(model, plan), operands = (arena ? 5 : 4) * ops + more;
+  if (operands > kMostOperands) {
+    return Error{what + " with " + rounded(operands, 1e6) + " million operands, more than the " +
+                 rounded(kMostOperands, 1e6) + " that are counted"};
+  }
+  const double bytes = ops * (arena ? kBytesPerArenaOp : kBytesPerOp) + more * kBytesPerOperand;
+  const double there = memory_there();
   if (there > 0 && bytes > there) {
     return Error{what + ", which take " + rounded(bytes, 1e9) + " GB: this machine gives " +
                  rounded(there, 1e9)};

@@ -19,9 +19,13 @@ Result<Plan> choose_micro_batch(const Plan& plan, std::int32_t micro_batch);
 // of every micro-batch. The rows that stand for equal ranks are counted once.
 double lowered_ops(const Transformer& model, const Plan& plan);
 
-// Whether lowering and timing the plan is seconds of work and fits in this machine's memory, or in
-// what `ulimit -v` leaves of it. Error: one line that names plan.global_batch. The figures are an
-// estimate; what passes may still take most of a minute.
+// [B] of memory that this process may have: the machine's, or what `ulimit -v` leaves of it; 0: not
+// known.
+double memory_there();
+
+// Whether the lowered plan is no larger than a schedule may be (2^28 ops) and fits in the memory
+// that is there. Error: one line that names plan.global_batch. The figures are an estimate; what
+// passes may still take minutes.
 Result<> check_lowered_size(const Transformer& model, const Plan& plan);
 
 }  // namespace rehearse

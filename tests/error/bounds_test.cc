@@ -19,7 +19,9 @@
 #include "exec/train/data.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/formats/schedule_file.h"
+#include "schedules/formats/schedule_json.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
 #include "sim/cluster/calibration.h"
@@ -91,6 +93,44 @@ TEST_F(Bounds, ADocumentHasSoManyValuesAtMost) {
   for (int i = 0; i < 4'000'000; ++i) text += "1,";
   const std::string more = text + "1]";
   EXPECT_EQ(said(parse_json(more, "x.json")), "x.json:1: a document of more than 4000000 values");
+}
+
+// But a schedule's file, which has a value per op, as many as a schedule may have.
+TEST_F(Bounds, AScheduleFileHasAsManyOpsAsItsSchedule) {
+  constexpr int kMicrobatches = 2'050'000;
+  std::string text = R"({"microbatches": 2050000, "stage_to_rank": [0], "orders": [[)";
+  for (int i = 0; i < kMicrobatches; ++i) {
+    const std::string m = std::to_string(i);
+    text += (i > 0 ? ",\"0F" : "\"0F") + m + "\",\"0B" + m + "\"";
+  }
+  const Result<ScheduleFile> read = parse_schedule_json(text + "]]}", "x.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read.value().schedule.num_ops(), 2 * kMicrobatches);
+}
+
+// 2^28 ops, as the contract has it; beyond, one line, whatever memory there is.
+TEST_F(Bounds, ALoweredScheduleHas2To28OpsAtMost) {
+  const auto said_of = [](std::int64_t microbatches) {
+    const Result<Scenario> read = read_scenario(
+        "scenarios/pipeline-gpipe.json",
+        {.overrides = {"plan.micro_batch=1", "plan.global_batch=" + std::to_string(microbatches)}});
+    return read ? said(check_lowered_size(read.value().model, read.value().plan))
+                : read.error().message;
+  };
+  EXPECT_EQ(said_of(16), "");
+  // 8 compute ops and 12 transfers per micro-batch: 2^28 are 13,421,772 of them.
+  EXPECT_EQ(said_of(13'421'000).find("that are simulated"), std::string::npos);
+  EXPECT_EQ(said_of(13'430'000).find('\n'), std::string::npos);
+  EXPECT_NE(said_of(13'430'000).find("2^28 ops"), std::string::npos) << said_of(13'430'000);
+  // Each op may name many buckets: those are counted in 31 bits.
+  const Result<Scenario> buckets =
+      read_scenario("scenarios/dp-ddp.json",
+                    {.overrides = {"plan.micro_batch=1", "plan.global_batch=80000000",
+                                   "plan.bucket_bytes=1", "plan.overlap.gradient_reduce=true"}});
+  ASSERT_TRUE(buckets) << buckets.error().message;
+  const std::string line = said(check_lowered_size(buckets.value().model, buckets.value().plan));
+  EXPECT_NE(line.find("million operands, more than the 1073.7 that are counted"), std::string::npos)
+      << line;
 }
 
 #ifdef REHEARSE_ZLIB
