@@ -29,11 +29,6 @@ struct Options {
   bool quick = false;
 };
 
-int fail(const std::string& message, int code = kBadInput) {
-  print_error(message);
-  return code;
-}
-
 // "machine.json" -> "machine.cluster.json"
 std::string cluster_path(const std::string& calibration) {
   std::filesystem::path path(calibration);
@@ -236,25 +231,22 @@ int calibrate(const Options& options) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("calibrate", "measure this machine, for predictions that hold on it");
-  const auto options = std::make_shared<Options>();
-  command->add_option("--device", options->device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option(
-      "-o,--output", options->out,
-      "the calibration; the cluster file that names it lies beside it, as NAME.cluster.json");
-  command->add_flag("--quick", options->quick, "seconds instead of about a minute: fewer points");
-  command->add_option("--scenario", options->scenarios,
-                      "measure the very shapes of this scenario too (repeatable)");
-  command->add_option("--set", options->set, "override a key of the scenarios")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->footer(
+Command calibrate_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"calibrate", "measure this machine, for predictions that hold on it"};
+  command.options = {
+      {"--device", &o->device, "cpu or cuda", Choices{"cpu", "cuda"}},
+      {"-o,--output", &o->out,
+       "the calibration; the cluster file that names it lies beside it, as NAME.cluster.json"},
+      {"--quick", &o->quick, "seconds instead of about a minute: fewer points"},
+      {"--scenario", &o->scenarios, "measure the very shapes of this scenario too (repeatable)"},
+      one_each({"--set", &o->set, "override a key of the scenarios"}),
+  };
+  command.footer =
       "Example: rehearse calibrate -o here.json; rehearse run tiny-gpt-4-ranks --dry-run --cluster "
-      "here.cluster.json");
-  command->callback([options, &exit_code] { exit_code = calibrate(*options); });
+      "here.cluster.json";
+  command.perform = [o](const Given&) { return calibrate(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse check: proves a schedule, or says what is wrong with it.
-#include <cstdio>
-#include <memory>
+#include <array>
 
 #include "cli/commands.h"
 #include "schedules/base/files.h"
@@ -23,6 +22,7 @@ constexpr std::array<std::string_view, 4> kReasons{"order", "data", "partner", "
 
 struct Options {
   std::vector<std::string> files;
+  std::string streams_name = "one", transfers_name = "time_sorted";
   StreamModel streams = StreamModel::One;
   TransferPolicy transfers = TransferPolicy::TimeSorted;
   std::int32_t stages = 0;
@@ -240,40 +240,30 @@ int check(const Options& options) {
   return worst;
 }
 
-// Names of a table with a `name` column, for CLI11.
-template <class Table>
-std::vector<std::string> names_of(const Table& table) {
-  std::vector<std::string> names;
-  names.reserve(table.size());
-  for (const auto& row : table) names.emplace_back(row.name);
-  return names;
-}
-
 }  // namespace
 
-void add_check(CLI::App& app, int& exit_code) {
-  const auto options = std::make_shared<Options>();
-  const auto streams = std::make_shared<std::string>("one");
-  const auto transfers = std::make_shared<std::string>("time_sorted");
-  CLI::App* command =
-      app.add_subcommand("check", "prove a scenario's schedule, or somebody's own (CSV or JSON)");
-  command->add_option("FILE", options->files, "schedule or scenario files")->required();
-  command->add_option("--streams", *streams, "how transfers share in-order queues")
-      ->check(CLI::IsMember(names_of(kStreamModels)));
-  command->add_option("--transfers", *transfers, "order of our transfers, for compute orders")
-      ->check(CLI::IsMember(names_of(kTransferPolicies)));
-  command->add_option("--stages", options->stages, "pipeline positions that the file must have")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->footer(
+Command check_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"check", "prove a scenario's schedule, or somebody's own (CSV or JSON)"};
+  command.options = {
+      required({"FILE", &o->files, "schedule or scenario files"}),
+      {"--streams", &o->streams_name, "how transfers share in-order queues",
+       names_of(kStreamModels)},
+      {"--transfers", &o->transfers_name, "order of our transfers, for compute orders",
+       names_of(kTransferPolicies)},
+      {"--stages", &o->stages, "pipeline positions that the file must have", Whole{1, 1 << 20}},
+      {"--json", &o->json, "one JSON document on stdout"},
+  };
+  command.footer =
       "Exit code 0: sound, 1: not sound (the reason is on stdout), 2: unreadable.\n"
       "Example: rehearse schedule --schedule zb_h1 --stages 4 --microbatches 8 --format csv > "
-      "order.csv; rehearse check order.csv --streams peer");
-  command->callback([options, streams, transfers, &exit_code] {
-    options->streams = *find_stream_model(*streams);
-    options->transfers = *find_transfer_policy(*transfers);
-    exit_code = check(*options);
-  });
+      "order.csv; rehearse check order.csv --streams peer";
+  command.perform = [o](const Given&) {
+    o->streams = *find_stream_model(o->streams_name);
+    o->transfers = *find_transfer_policy(o->transfers_name);
+    return check(*o);
+  };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per sub-command: it declares its options on `app` and sets what happens when chosen.
+// The sub-commands, one function and one file each, and how they answer.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "cli/options.h"
+#include "schedules/base/result.h"
 
 namespace rehearse::cli {
 
@@ -17,26 +20,23 @@ enum ExitCode : int {
   kSignalled = 128,  // plus the signal that ended a run: 130 for Ctrl-C
 };
 
-// `exit_code` outlives the parse; a command's callback writes it.
-using AddCommand = void (*)(CLI::App& app, int& exit_code);
-
-void add_check(CLI::App& app, int& exit_code);
-void add_schedule(CLI::App& app, int& exit_code);
-void add_simulate(CLI::App& app, int& exit_code);
-void add_search(CLI::App& app, int& exit_code);
-void add_validate(CLI::App& app, int& exit_code);
-void add_render(CLI::App& app, int& exit_code);
-void add_export(CLI::App& app, int& exit_code);
-void add_run(CLI::App& app, int& exit_code);
-void add_view(CLI::App& app, int& exit_code);
-void add_compare(CLI::App& app, int& exit_code);
-void add_calibrate(CLI::App& app, int& exit_code);
-
-// For ->check(): a number in [least, most]. CLI::Range lets "nan" pass.
-CLI::Validator number_within(double least, double most);
+Command check_command();
+Command schedule_command();
+Command simulate_command();
+Command search_command();
+Command validate_command();
+Command render_command();
+Command export_command();
+Command run_command();
+Command view_command();
+Command compare_command();
+Command calibrate_command();
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);
+// The same, and the exit code.
+int fail(const std::string& message, int code = kBadInput);
+int fail(const Error& error);
 // Whether standard output takes colours: a terminal, without NO_COLOR (no-color.org).
 bool takes_color();
 // A command's answer, to standard output, at once. A write that fails (a full disk) is said in one

@@ -229,11 +229,6 @@ std::string text_of(const Json& report) {
          "; an op, weighted by its time, by " + viz::percent_text(weighted.get<double>()) + "\n";
 }
 
-int fail(const std::string& message) {
-  print_error(message);
-  return kBadInput;
-}
-
 int compare(const Options& options) {
   Result<Trace> read_a = viz::load_trace(options.a);
   if (!read_a) return fail(read_a.error().message);
@@ -257,18 +252,20 @@ int compare(const Options& options) {
 
 }  // namespace
 
-void add_compare(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("compare", "two timelines of the same schedule");
-  auto options = std::make_shared<Options>();
-  command->add_option("A", options->a, "trace, for example the predicted one")->required();
-  command->add_option("B", options->b, "trace of the same schedule, for example the measured one")
-      ->required();
-  command->add_option("--worst", options->worst, "how many ops to list (20)");
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->footer(
+Command compare_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"compare", "two timelines of the same schedule"};
+  command.options = {
+      required({"A", &o->a, "trace, for example the predicted one"}),
+      required({"B", &o->b, "trace of the same schedule, for example the measured one"}),
+      {"--worst", &o->worst, "how many ops to list (20)"},
+      {"--json", &o->json, "one JSON document on stdout"},
+  };
+  command.footer =
       "Example: rehearse run tiny-gpt-4-ranks --dry-run --trace predicted.trace; rehearse run "
-      "tiny-gpt-4-ranks --trace measured.trace; rehearse compare predicted.trace measured.trace");
-  command->callback([options, &exit_code] { exit_code = compare(*options); });
+      "tiny-gpt-4-ranks --trace measured.trace; rehearse compare predicted.trace measured.trace";
+  command.perform = [o](const Given&) { return compare(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -11,29 +11,15 @@
 #include <cstring>
 #include <exception>
 #include <new>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "cli/commands.h"
 #include "exec/cuda/cuda_module.h"
 #include "exec/messages/gloo_communicator.h"
-#include "schedules/base/json_reader.h"
 #include "schedules/base/whole_file.h"
 #include "viz/window/window.h"
 
 namespace rehearse::cli {
-
-CLI::Validator number_within(double least, double most) {
-  const std::string range = fmt::format("from {} to {}", least, most);
-  const auto check = [=](const std::string& text) -> std::string {
-    double number = 0;
-    const bool within =
-        CLI::detail::lexical_cast(text, number) && number >= least && number <= most;
-    return within ? "" : "must be a number " + range + ", not " + text;
-  };
-  return CLI::Validator(check, range, "");
-}
 
 void print_error(const std::string& message) {
   std::string line = message;  // names and library texts may hold anything
@@ -41,6 +27,15 @@ void print_error(const std::string& message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   std::fprintf(stderr, "rehearse: %s\n", line.c_str());
+}
+
+int fail(const std::string& message, int code) {
+  print_error(message);
+  return code;
+}
+
+int fail(const Error& error) {
+  return fail(error.message, error.infeasible ? kNo : kBadInput);
 }
 
 bool takes_color() {
@@ -88,44 +83,11 @@ std::string version_text() {
          "\nbuilt in:" + (parts.empty() ? " nothing optional" : parts);
 }
 
-constexpr std::array kCommands{
-    add_check,  add_schedule, add_simulate, add_search,  add_validate,  add_render,
-    add_export, add_run,      add_view,     add_compare, add_calibrate,
-};
-
-std::string no_such_command(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string_view best = nearest(word, known);
-  const bool near = 2 * edit_distance(word.substr(0, 64), best) <=
-                    static_cast<std::int32_t>(std::max(word.size(), best.size()));
-  return word + ": no such command; " +
-         (near ? "the nearest is " + std::string(best) + "; " : std::string()) +
-         "rehearse --help lists them";
-}
-
 int run(int argc, char** argv) {
-  CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};
-  app.set_version_flag("--version", version_text());
-  app.require_subcommand(1);
-  int exit_code = kDone;
-  for (const AddCommand add : kCommands) add(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here
-    if (error.get_exit_code() == 0) {       // --help, --version
-      std::ostringstream text;
-      const int code = app.exit(error, text, text);
-      print_text(text.str());
-      return code;
-    }
-    print_error(!app.get_subcommands().empty() ? error.what()
-                : argc < 2                     ? "no command; rehearse --help lists them"
-                                               : no_such_command(app, argv[1]));
-    return kBadInput;
-  }
-  return exit_code;
+  return perform(argc, argv, version_text(),
+                 {check_command(), schedule_command(), simulate_command(), search_command(),
+                  validate_command(), render_command(), export_command(), run_command(),
+                  view_command(), compare_command(), calibrate_command()});
 }
 
 }  // namespace

@@ -31,11 +31,6 @@ std::int32_t terminal_columns() {
   return width > kLabels + 20 ? width - kLabels : 100;
 }
 
-int fail(const std::string& message) {
-  print_error(message);
-  return kBadInput;
-}
-
 int render(const Options& options) {
   if (options.svg.empty() && options.png.empty() && !options.text) {
     return fail("render: say what to make: --svg FILE, --png FILE or --text");
@@ -83,24 +78,25 @@ int render(const Options& options) {
 
 }  // namespace
 
-void add_render(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("render", "draw a trace: SVG, PNG, or text");
-  auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->trace, "trace of simulate or run, or Chrome JSON")
-      ->required();
-  command->add_option("--svg", options->svg, "write a vector picture");
-  command->add_option("--png", options->png, "write a pixel picture");
-  command->add_flag("--text", options->text, "draw in the terminal");
-  command->add_option("--range", options->range, "part of the step, for example 0:50ms");
-  command->add_option("--ranks", options->ranks, "ranks to draw, for example 0-15");
-  command->add_option("--width", options->width, "of the picture in pixels")
-      ->check(CLI::Range(400, 16000));
-  command->add_option("--title", options->title, "instead of the scenario's name");
-  command->add_flag("--dark", options->dark, "light on dark");
-  command->footer(
+Command render_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"render", "draw a trace: SVG, PNG, or text"};
+  command.options = {
+      required({"TRACE", &o->trace, "trace of simulate or run, or Chrome JSON"}),
+      {"--svg", &o->svg, "write a vector picture"},
+      {"--png", &o->png, "write a pixel picture"},
+      {"--text", &o->text, "draw in the terminal"},
+      {"--range", &o->range, "part of the step, for example 0:50ms"},
+      {"--ranks", &o->ranks, "ranks to draw, for example 0-15"},
+      {"--width", &o->width, "of the picture in pixels", Whole{400, 16000}},
+      {"--title", &o->title, "instead of the scenario's name"},
+      {"--dark", &o->dark, "light on dark"},
+  };
+  command.footer =
       "Example: rehearse simulate 3d-8-gpus --trace step.trace; rehearse render step.trace --svg "
-      "step.svg --range 0:50ms --ranks 0-3");
-  command->callback([options, &exit_code] { exit_code = render(*options); });
+      "step.svg --range 0:50ms --ranks 0-3";
+  command.perform = [o](const Given&) { return render(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

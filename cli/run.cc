@@ -45,11 +45,6 @@ struct Options {
   exec::ProcessMemory program;  // this process's, before anything was read
 };
 
-int fail(const std::string& message, int code = kBadInput) {
-  print_error(message);
-  return code;
-}
-
 // With our runtime and in a precision that the device runs. A plan of another one is read again.
 Result<Scenario> read(const Options& options, const RunDevice& device) {
   ScenarioOptions how{.overrides = options.set, .runtime = Runtime::Rehearse};
@@ -494,62 +489,48 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("run", "really train with the scenario's schedule, on this machine");
-  const auto options = std::make_shared<Options>();
-  command->add_option("SCENARIO", options->scenario, "scenario file")->required();
-  command->add_option("--device", options->device, "cpu, cuda or auto")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
-  command->add_option("--steps", options->steps, "instead of train.steps")
-      ->check(CLI::Range(1, 1 << 30));
-  command
-      ->add_option("--processes", options->processes,
-                   "start so many processes on this machine; each holds as many ranks")
-      ->check(CLI::Range(1, 1 << 20));
-  command
-      ->add_option("--threads", options->threads,
-                   "workers; default: the machine's, at most one per rank")
-      ->check(CLI::Range(1, 1024));
-  command->add_option(
-      "--trace", options->trace,
-      "write the timeline to FILE: measured, of the last step; with --dry-run predicted");
-  command->add_option("--metrics", options->metrics, "write a JSON line per step to FILE");
-  command->add_option(
-      "--checkpoint", options->checkpoint,
-      "write checkpoints to DIR: every train.checkpoint_every steps, at the end, on Ctrl-C");
-  command->add_option("--resume", options->resume,
-                      "go on from DIR's latest checkpoint, from one of them, or from a safetensors "
-                      "file of weights");
-  command->add_option("--data", options->data,
-                      "instead of train.data: a file of bytes, .bin, or synthetic");
-  command->add_option("--timeout", options->timeout, "seconds that one op may take")
-      ->check(number_within(0.01, 1e6));
-  command->add_option("--flight", options->flight,
-                      "write flight records to DIR when several processes fail");
-  command->add_flag("--dry-run", options->dry_run,
-                    "print the prediction for exactly this run, and stop");
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--cluster", options->cluster,
-                      "cluster file instead of the scenario's (prediction only)");
-  command->add_option("--gpus", options->gpus, "number of ranks instead of the scenario's")
-      ->check(CLI::Range(1, 1 << 20));
-  command->footer(
+Command run_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"run", "really train with the scenario's schedule, on this machine"};
+  command.options = {
+      required({"SCENARIO", &o->scenario, "scenario file"}),
+      {"--device", &o->device, "cpu, cuda or auto", Choices{"cpu", "cuda", "auto"}},
+      {"--steps", &o->steps, "instead of train.steps", Whole{1, 1 << 30}},
+      {"--processes", &o->processes,
+       "start so many processes on this machine; each holds as many ranks", Whole{1, 1 << 20}},
+      {"--threads", &o->threads, "workers; default: the machine's, at most one per rank",
+       Whole{1, 1024}},
+      {"--trace", &o->trace,
+       "write the timeline to FILE: measured, of the last step; with --dry-run predicted"},
+      {"--metrics", &o->metrics, "write a JSON line per step to FILE"},
+      {"--checkpoint", &o->checkpoint,
+       "write checkpoints to DIR: every train.checkpoint_every steps, at the end, on Ctrl-C"},
+      {"--resume", &o->resume,
+       "go on from DIR's latest checkpoint, from one of them, or from a safetensors file of "
+       "weights"},
+      {"--data", &o->data, "instead of train.data: a file of bytes, .bin, or synthetic"},
+      {"--timeout", &o->timeout, "seconds that one op may take", Number{0.01, 1e6}},
+      {"--flight", &o->flight, "write flight records to DIR when several processes fail"},
+      {"--dry-run", &o->dry_run, "print the prediction for exactly this run, and stop"},
+      {"--json", &o->json, "one JSON document on stdout"},
+      one_each({"--set", &o->set, "override a key: --set plan.micro_batch=2"}),
+      {"--cluster", &o->cluster, "cluster file instead of the scenario's (prediction only)"},
+      {"--gpus", &o->gpus, "number of ranks instead of the scenario's", Whole{1, 1 << 20}},
+  };
+  command.footer =
       "Environment (torchrun's, Slurm's and Open MPI's variables make it one process of several):\n"
       "  REHEARSE_ISA=generic|avx2|avx512  the CPU's kernels; left out: the fastest that it has\n"
       "  REHEARSE_SECRET, REHEARSE_SECRET_FILE  who knows it may join; several hosts need one\n"
       "  REHEARSE_NEIGHBORS=0    processes of one machine talk over TCP, not through memory\n"
       "  REHEARSE_CUDA_GRAPHS=0  without CUDA graphs; same results\n"
-      "  REHEARSE_CUDA_ATTENTION=mma|wgmma  bf16 attention by that, not by the faster; say: tells "
-      "it\n\n"
-      "Example: rehearse run tiny-gpt-4-ranks --trace step.trace --metrics steps.jsonl");
-  command->callback([options, &exit_code] {
-    options->program = exec::process_memory();
-    exit_code = run(*options);
-  });
+      "  REHEARSE_CUDA_ATTENTION=mma|wgmma  bf16 attention by that, not by the faster; say: "
+      "tells it\n\n"
+      "Example: rehearse run tiny-gpt-4-ranks --trace step.trace --metrics steps.jsonl";
+  command.perform = [o](const Given&) {
+    o->program = exec::process_memory();
+    return run(*o);
+  };
+  return command;
 }
 
 }  // namespace rehearse::cli

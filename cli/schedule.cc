@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
@@ -300,27 +298,23 @@ Result<Evaluation> evaluated(const Schedule& order, const Request& request,
 }
 
 int run(const Options& options) {
-  const auto fail = [](const Error& error) {
-    print_error(error.message);
-    return error.infeasible ? kNo : kBadInput;
-  };
   const Result<Durations> durations = parse_durations(options.times);
   if (!durations) return fail(flagged(durations.error()));
   if (!options.scenario.empty() && !options.name.empty()) {
-    return fail({"schedule: give a SCENARIO or --schedule, not both (--set changes a scenario)"});
+    return fail("schedule: give a SCENARIO or --schedule, not both (--set changes a scenario)");
   }
   if (options.limited && !(options.shape.memory_limit > 0 && options.shape.memory_limit <= 1e6)) {
-    return fail({"--memory-limit: it must be a number above 0, at most 1e6"});
+    return fail("--memory-limit: it must be a number above 0, at most 1e6");
   }
   if (options.scenario.empty() && !options.overrides.empty()) {
-    return fail({"--set: changes a scenario, and there is none"});
+    return fail("--set: changes a scenario, and there is none");
   }
   if (!options.shape_flag.empty() && !options.scenario.empty()) {
-    return fail({options.shape_flag + ": belongs to --schedule NAME; a scenario's plan says it: " +
-                 "--set plan.KEY=VALUE changes that"});
+    return fail(options.shape_flag + ": belongs to --schedule NAME; a scenario's plan says it: " +
+                "--set plan.KEY=VALUE changes that");
   }
   if (!options.order_flag.empty() && options.name.starts_with("file:")) {
-    return fail({options.order_flag + ": belongs to --schedule NAME; a file lists its own order"});
+    return fail(options.order_flag + ": belongs to --schedule NAME; a file lists its own order");
   }
   Request request;
   const Result<Schedule> made = options.scenario.empty()
@@ -330,13 +324,11 @@ int run(const Options& options) {
   const Schedule& order = made.value();
   const Validation validation = validate(order);
   if (!validation.sound()) {
-    print_error(order.name + ": " + validation.violations.front().message);
-    return kNo;
+    return fail(order.name + ": " + validation.violations.front().message, kNo);
   }
   const Result<Evaluation> evaluation = evaluated(order, request, options);
   if (!evaluation) {
-    print_error(order.name + ": " + evaluation.error().message);
-    return kNo;
+    return fail(order.name + ": " + evaluation.error().message, kNo);
   }
   const Schedule& shown = options.level == "full" ? evaluation.value().full : order;
   const Report report{order, shown, evaluation.value(), request.ticks.per_unit};
@@ -351,66 +343,57 @@ int run(const Options& options) {
   return kNo;
 }
 
-std::vector<std::string> policy_names() {
-  std::vector<std::string> names;
-  names.reserve(std::size(kTransferPolicies));
-  for (const TransferPolicyInfo& info : kTransferPolicies) names.emplace_back(info.name);
-  return names;
+// Which flags were given of those that shape an order; a file's order can be held against its
+// sizes.
+void note_flags(const Given& given, Options& options) {
+  const auto is_of = [](const std::string& flag, std::initializer_list<std::string_view> flags) {
+    return std::ranges::find(flags, flag) != flags.end();
+  };
+  for (const std::string& flag : given) {
+    const bool size = is_of(flag, {"--stages", "--microbatches", "--chunks"});
+    const bool order =
+        is_of(flag, {"--group-size", "--extra-warmup", "--slices", "--memory-limit"});
+    if ((size || order) && options.shape_flag.empty()) options.shape_flag = flag;
+    if (order && options.order_flag.empty()) options.order_flag = flag;
+    if (flag == "--memory-limit") options.limited = true;
+  }
 }
 
 }  // namespace
 
-void add_schedule(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand(
-      "schedule", "generate a pipeline schedule, prove it, time it with given durations");
+Command schedule_command() {
   const auto o = std::make_shared<Options>();
-  const CLI::Range count(1, 1 << 20);
-  command->add_option("SCENARIO", o->scenario, "take the schedule of this scenario's plan");
-  command->add_option("--schedule", o->name, "its name (docs/schedules.md), or file:PATH");
-  command->add_option("--stages", o->shape.positions, "positions of the pipeline")->check(count);
-  command->add_option("--microbatches", o->shape.microbatches, "micro-batches per step")
-      ->check(count);
-  command->add_option("--chunks", o->shape.chunks, "virtual stages per position")->check(count);
-  command->add_option("--group-size", o->shape.group_size, "micro-batches per group (interleaved)")
-      ->check(count);
-  command
-      ->add_option("--extra-warmup", o->shape.extra_warmup,
-                   "forwards more before the first backward (interleaved_1f1b)")
-      ->check(CLI::Range(0, 1 << 20));
-  command
-      ->add_option("--slices", o->shape.slices,
-                   "sequence slices per micro-batch (seq_1f1b, seq_zb_h1)")
-      ->check(CLI::Range(1, 127));
-  command
-      ->add_option("--memory-limit", o->shape.memory_limit,
-                   "planned schedules: activations as a multiple of 1F1B's peak")
-      ->each([o](const std::string&) { o->limited = true; });
-  command->add_option("--times", o->times,
-                      "durations of one position, all its chunks: F=1,I=1,W=1,comm=0,FB=2");
-  command->add_option("--transfers", o->transfers, "order of the transfers")
-      ->check(CLI::IsMember(policy_names()));
-  command->add_option("--format", o->format, "chart, json, csv or svg")
-      ->check(CLI::IsMember({"chart", "json", "csv", "svg"}));
-  command->add_option("--level", o->level, "compute, or full: with the transfers")
-      ->check(CLI::IsMember({"compute", "full"}));
-  command->add_option("--width", o->width, "columns of the chart, pixels of the picture")
-      ->check(CLI::Range(20, 20000));
-  command->add_option("--set", o->overrides, "KEY=VALUE of the scenario (repeatable)");
-  command->footer(
+  const Whole count{1, 1 << 20};
+  Command command{"schedule",
+                  "generate a pipeline schedule, prove it, time it with given durations"};
+  command.options = {
+      {"SCENARIO", &o->scenario, "take the schedule of this scenario's plan"},
+      {"--schedule", &o->name, "its name (docs/schedules.md), or file:PATH"},
+      {"--stages", &o->shape.positions, "positions of the pipeline", count},
+      {"--microbatches", &o->shape.microbatches, "micro-batches per step", count},
+      {"--chunks", &o->shape.chunks, "virtual stages per position", count},
+      {"--group-size", &o->shape.group_size, "micro-batches per group (interleaved)", count},
+      {"--extra-warmup", &o->shape.extra_warmup,
+       "forwards more before the first backward (interleaved_1f1b)", Whole{0, 1 << 20}},
+      {"--slices", &o->shape.slices, "sequence slices per micro-batch (seq_1f1b, seq_zb_h1)",
+       Whole{1, 127}},
+      {"--memory-limit", &o->shape.memory_limit,
+       "planned schedules: activations as a multiple of 1F1B's peak"},
+      {"--times", &o->times, "durations of one position, all its chunks: F=1,I=1,W=1,comm=0,FB=2"},
+      {"--transfers", &o->transfers, "order of the transfers", names_of(kTransferPolicies)},
+      {"--format", &o->format, "chart, json, csv or svg", Choices{"chart", "json", "csv", "svg"}},
+      {"--level", &o->level, "compute, or full: with the transfers", Choices{"compute", "full"}},
+      {"--width", &o->width, "columns of the chart, pixels of the picture", Whole{20, 20000}},
+      {"--set", &o->overrides, "KEY=VALUE of the scenario (repeatable)"},
+  };
+  command.footer =
       "Example: rehearse schedule --schedule zb_h1 --stages 4 --microbatches 8 --times "
-      "F=2,I=3,W=1");
-  command->callback([o, command, &exit_code] {
-    for (const char* flag : {"--stages", "--microbatches", "--chunks", "--group-size",
-                             "--extra-warmup", "--slices", "--memory-limit"}) {
-      if (command->count(flag) == 0) continue;
-      if (o->shape_flag.empty()) o->shape_flag = flag;
-      const bool size = std::string_view(flag) == "--stages" ||
-                        std::string_view(flag) == "--microbatches" ||
-                        std::string_view(flag) == "--chunks";
-      if (!size && o->order_flag.empty()) o->order_flag = flag;
-    }
-    exit_code = run(*o);
-  });
+      "F=2,I=3,W=1";
+  command.perform = [o](const Given& given) {
+    note_flags(given, *o);
+    return run(*o);
+  };
+  return command;
 }
 
 }  // namespace rehearse::cli

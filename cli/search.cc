@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <thread>
 
 #include "cli/commands.h"
@@ -101,14 +100,12 @@ bool save_plans(const Options& options, const sim::Space& space, const sim::Sear
 
 int search(const Options& options) {
   if (options.json && options.csv) {
-    print_error("--json and --csv exclude each other");
-    return kBadInput;
+    return fail("--json and --csv exclude each other");
   }
   if (!ends_as(options.svg, "--svg", ".svg")) return kBadInput;
   if (!options.prices.empty() && options.prices.size() != 1 &&
       options.prices.size() != options.clusters.size()) {
-    print_error("--price takes one price, or one for each --cluster");
-    return kBadInput;
+    return fail("--price takes one price, or one for each --cluster");
   }
   const auto begin = std::chrono::steady_clock::now();
   const StopOnInterrupt interrupt;
@@ -136,32 +133,20 @@ int search(const Options& options) {
         if (!options.clusters.empty()) read.cluster = options.clusters[c];
         if (!options.gpus.empty()) read.gpus = options.gpus[g];
         const Result<sim::Space> space = sim::read_space(options.scenario, read);
-        if (!space) {
-          print_error(space.error().message);
-          return kBadInput;
-        }
+        if (!space) return fail(space.error().message);
         Result<sim::Cluster> cluster = sim::read_cluster(space.value().base.cluster);
-        if (!cluster) {
-          print_error(cluster.error().message);
-          return kBadInput;
-        }
+        if (!cluster) return fail(cluster.error().message);
         sim::Cluster hardware = std::move(cluster).value();
         const std::int32_t wanted =
             space.value().gpus.value_or(space.value().base.cluster.gpus_per_node);
         const Result<> enough = sim::check_gpus(hardware, wanted);
-        if (!enough) {
-          print_error(enough.error().message);
-          return kBadInput;
-        }
+        if (!enough) return fail(enough.error().message);
         hardware = sim::with_places(std::move(hardware), wanted);
         if (!options.prices.empty()) {
           hardware.price_usd_per_gpu_hour = options.prices[options.prices.size() == 1 ? 0 : c];
         }
         Result<sim::SearchResult> found = sim::search(space.value(), hardware, how);
-        if (!found) {
-          print_error(found.error().message);
-          return kBadInput;
-        }
+        if (!found) return fail(found.error().message);
         sim::SearchCase one{.cluster = hardware.name,
                             .gpus = found.value().gpus,
                             .result = std::move(found).value(),
@@ -209,39 +194,30 @@ int search(const Options& options) {
 
 }  // namespace
 
-void add_search(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("search", "the best plans for a model on a cluster, and why");
-  const auto options = std::make_shared<Options>();
-  command
-      ->add_option("SCENARIO", options->scenario,
-                   "scenario file; keys left out or lists of values are searched")
-      ->required();
-  command->add_option("--top", options->top, "how many plans to list")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--gpus", options->gpus, "numbers of GPUs instead of the scenario's")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--cluster", options->clusters, "cluster files instead of the scenario's");
-  command->add_option("--price", options->prices, "USD per GPU and hour, one or one per cluster")
-      ->check(number_within(0, 1e6));
-  command->add_option("--tokens", options->tokens, "budget: time to train and cost for so many")
-      ->check(number_within(1, 1e18));
-  command->add_option("--change", options->change, "per cent, of the better hardware under `why`")
-      ->check(number_within(1, 1000))
-      ->capture_default_str();
-  command->add_option("--set", options->set, "override a key: --set plan.tensor_parallel=[1,2,4]")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--save", options->save, "write every plan listed as a scenario into DIR");
-  command->add_option("--svg", options->svg, "write throughput and cost against GPUs to FILE");
-  command->add_option("--threads", options->threads, "default: all cores; the result is the same")
-      ->check(CLI::Range(1, 1024));
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->add_flag("--csv", options->csv, "one row per plan");
-  command->footer(
-      "Example: rehearse search 3d-8-gpus --set plan.data_parallel=null --gpus 8 16 32 --top 3");
-  command->callback([options, &exit_code] { exit_code = search(*options); });
+Command search_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"search", "the best plans for a model on a cluster, and why"};
+  command.options = {
+      required({"SCENARIO", &o->scenario,
+                "scenario file; keys left out or lists of values are searched"}),
+      shows_default({"--top", &o->top, "how many plans to list", Whole{1, 1000}}),
+      {"--gpus", &o->gpus, "numbers of GPUs instead of the scenario's", Whole{1, 1 << 20}},
+      {"--cluster", &o->clusters, "cluster files instead of the scenario's"},
+      {"--price", &o->prices, "USD per GPU and hour, one or one per cluster", Number{0, 1e6}},
+      {"--tokens", &o->tokens, "budget: time to train and cost for so many", Number{1, 1e18}},
+      shows_default({"--change", &o->change, "per cent, of the better hardware under `why`",
+                     Number{1, 1000}}),
+      one_each({"--set", &o->set, "override a key: --set plan.tensor_parallel=[1,2,4]"}),
+      {"--save", &o->save, "write every plan listed as a scenario into DIR"},
+      {"--svg", &o->svg, "write throughput and cost against GPUs to FILE"},
+      {"--threads", &o->threads, "default: all cores; the result is the same", Whole{1, 1024}},
+      {"--json", &o->json, "one JSON document on stdout"},
+      {"--csv", &o->csv, "one row per plan"},
+  };
+  command.footer =
+      "Example: rehearse search 3d-8-gpus --set plan.data_parallel=null --gpus 8 16 32 --top 3";
+  command.perform = [o](const Given&) { return search(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse simulate: one training step, predicted.
 #include <chrono>
-#include <cstdio>
-#include <memory>
 
 #include "cli/commands.h"
 #include "sim/cluster/cluster.h"
@@ -81,23 +79,23 @@ int simulate(const Options& options) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand(
-      "simulate", "predict one training step: time, memory of every rank, bubbles, communication");
-  const auto options = std::make_shared<Options>();
-  command->add_option("SCENARIO", options->scenario, "scenario file")->required();
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->add_option("--trace", options->trace, "write the predicted timeline to FILE");
-  command->add_option("--set", options->set, "override a key: --set plan.micro_batch=2")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--cluster", options->cluster, "cluster file instead of the scenario's");
-  command->add_option("--gpus", options->gpus, "number of GPUs instead of the scenario's")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--require-fit", options->require_fit, "exit 1 if the plan does not fit");
-  command->footer(
-      "Example: rehearse simulate gpt3-175b-1024 --set plan.micro_batch=2 --trace step.trace");
-  command->callback([options, &exit_code] { exit_code = simulate(*options); });
+Command simulate_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"simulate",
+                  "predict one training step: time, memory of every rank, bubbles, communication"};
+  command.options = {
+      required({"SCENARIO", &o->scenario, "scenario file"}),
+      {"--json", &o->json, "one JSON document on stdout"},
+      {"--trace", &o->trace, "write the predicted timeline to FILE"},
+      one_each({"--set", &o->set, "override a key: --set plan.micro_batch=2"}),
+      {"--cluster", &o->cluster, "cluster file instead of the scenario's"},
+      {"--gpus", &o->gpus, "number of GPUs instead of the scenario's", Whole{1, 1 << 20}},
+      {"--require-fit", &o->require_fit, "exit 1 if the plan does not fit"},
+  };
+  command.footer =
+      "Example: rehearse simulate gpt3-175b-1024 --set plan.micro_batch=2 --trace step.trace";
+  command.perform = [o](const Given&) { return simulate(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <memory>
 
 #include "cli/commands.h"
 #include "sim/accuracy/validation.h"
@@ -30,19 +29,13 @@ int validate(const Options& options) {
   std::vector<sim::ValidationFile> files;
   for (const std::string& path : options.files) {
     Result<sim::ValidationFile> file = sim::read_validation(path, {});
-    if (!file) {
-      print_error(file.error().message);
-      return kBadInput;
-    }
+    if (!file) return fail(file.error().message);
     files.push_back(std::move(file).value());
   }
   for (sim::ValidationFile& file : files) {
     for (std::size_t i = 0; i < file.cases.size(); ++i) {
       const Result<> predicted = sim::predict_case(file.cases[i], file.path);
-      if (!predicted) {
-        print_error(predicted.error().message);
-        return kBadInput;
-      }
+      if (!predicted) return fail(predicted.error().message);
       show_progress(file, i + 1);
     }
   }
@@ -63,20 +56,21 @@ int validate(const Options& options) {
 
 }  // namespace
 
-void add_validate(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand(
-      "validate", "predict measured cases and report the error per file and per case");
-  const auto options = std::make_shared<Options>();
-  command->add_option("CASES", options->files, "files of measured cases")->required();
-  command
-      ->add_option("--max-error", options->max_error,
-                   "exit 1 where a file's mean |error| of step time is above X (0.05 = 5 %), or a "
-                   "tolerance is missed")
-      ->check(number_within(0, 1e9));
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->footer(
-      "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.2");
-  command->callback([options, &exit_code] { exit_code = validate(*options); });
+Command validate_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"validate", "predict measured cases and report the error per file and per case"};
+  command.options = {
+      required({"CASES", &o->files, "files of measured cases"}),
+      {"--max-error", &o->max_error,
+       "exit 1 where a file's mean |error| of step time is above X (0.05 = 5 %), or a "
+       "tolerance is missed",
+       Number{0, 1e9}},
+      {"--json", &o->json, "one JSON document on stdout"},
+  };
+  command.footer =
+      "Example: rehearse validate tests/data/validation/megatron_sc21.json --max-error 0.2";
+  command.perform = [o](const Given&) { return validate(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -25,11 +25,6 @@ struct Options {
   bool opengl = false;
 };
 
-int fail(const std::string& message) {
-  print_error(message);
-  return kBadInput;
-}
-
 // Where a person's window remembers itself (XDG base directory specification).
 std::string state_file() {
   if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
@@ -57,9 +52,9 @@ int replay(const viz::Session& session, const Options& options,
   if (!options.opengl) return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
   const Result<std::vector<std::uint32_t>> drawn = viz::draw_offscreen(scene);
   if (!drawn) {
-    print_error("view: --opengl: " + drawn.error().message +
-                "; leave it out to draw without OpenGL");
-    return kRunFailed;
+    return fail(
+        "view: --opengl: " + drawn.error().message + "; leave it out to draw without OpenGL",
+        kRunFailed);
   }
   return write_file(options.png, viz::encode_png(scene.width, scene.height, drawn.value(), false))
              ? kDone
@@ -105,29 +100,27 @@ int view(const Options& options) {
 
 }  // namespace
 
-void add_view(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("view", "open the timeline window");
-  auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->traces, "one trace, or two on one time axis")->required();
-  command->add_option("--script", options->script,
-                      "replay recorded events; with --svg or --png without a window");
-  command->add_option("--svg", options->svg, "write what the window would show");
-  command->add_option("--png", options->png, "the same as pixels");
-  command->add_flag("--opengl", options->opengl,
-                    "draw --png as the window does, by OpenGL on EGL without a display");
-  command->add_option("--record", options->record, "write the window's events to FILE");
-  command->add_option("--width", options->width, "of the window")->check(CLI::Range(320, 8000));
-  command->add_option("--height", options->height, "of the window")->check(CLI::Range(240, 8000));
-  command->add_option("--screenshot", options->screenshot,
-                      "write the window's pixels as PNG and close");
-  command
-      ->add_option("--linger", options->linger,
-                   "take input for so many seconds before the screenshot")
-      ->check(number_within(0, 1e6));
-  command->footer(
+Command view_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"view", "open the timeline window"};
+  command.options = {
+      required({"TRACE", &o->traces, "one trace, or two on one time axis"}),
+      {"--script", &o->script, "replay recorded events; with --svg or --png without a window"},
+      {"--svg", &o->svg, "write what the window would show"},
+      {"--png", &o->png, "the same as pixels"},
+      {"--opengl", &o->opengl, "draw --png as the window does, by OpenGL on EGL without a display"},
+      {"--record", &o->record, "write the window's events to FILE"},
+      {"--width", &o->width, "of the window", Whole{320, 8000}},
+      {"--height", &o->height, "of the window", Whole{240, 8000}},
+      {"--screenshot", &o->screenshot, "write the window's pixels as PNG and close"},
+      {"--linger", &o->linger, "take input for so many seconds before the screenshot",
+       Number{0, 1e6}},
+  };
+  command.footer =
       "Example: rehearse simulate 3d-8-gpus --trace step.trace; rehearse view step.trace\n"
-      "Press ? for the keys.");
-  command->callback([options, &exit_code] { exit_code = view(*options); });
+      "Press ? for the keys.";
+  command.perform = [o](const Given&) { return view(*o); };
+  return command;
 }
 
 }  // namespace rehearse::cli

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes CLI11, whose headers take longer to compile than any command.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+#include <type_traits>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "schedules/base/json_reader.h"
+
+namespace rehearse::cli {
+namespace {
+
+// CLI::Range lets "nan" pass.
+CLI::Validator number_within(const Number& number) {
+  const std::string range = fmt::format("from {} to {}", number.least, number.most);
+  const auto check = [=](const std::string& text) -> std::string {
+    double value = 0;
+    const bool within =
+        CLI::detail::lexical_cast(text, value) && value >= number.least && value <= number.most;
+    return within ? "" : "must be a number " + range + ", not " + text;
+  };
+  return CLI::Validator(check, range, "");
+}
+
+void add(CLI::App& command, const Option& option) {
+  CLI::Option* added = std::visit(
+      [&](auto* to) -> CLI::Option* {
+        if constexpr (std::is_same_v<decltype(to), bool*>) {
+          return command.add_flag(option.name, *to, option.help);
+        } else {
+          return command.add_option(option.name, *to, option.help);
+        }
+      },
+      option.to);
+  if (const auto* words = std::get_if<Choices>(&option.takes)) added->check(CLI::IsMember(*words));
+  if (const auto* whole = std::get_if<Whole>(&option.takes)) {
+    added->check(CLI::Range(whole->least, whole->most));
+  }
+  if (const auto* number = std::get_if<Number>(&option.takes)) added->check(number_within(*number));
+  if (option.required) added->required();
+  if (option.one_each) added->take_all()->allow_extra_args(false);
+  if (option.shows_default) added->capture_default_str();
+}
+
+std::string no_such_command(const std::vector<Command>& commands, const std::string& word) {
+  std::vector<std::string_view> known;
+  for (const Command& command : commands) known.push_back(command.name);
+  const std::string_view best = nearest(word, known);
+  const bool near = 2 * edit_distance(word.substr(0, 64), best) <=
+                    static_cast<std::int32_t>(std::max(word.size(), best.size()));
+  return word + ": no such command; " +
+         (near ? "the nearest is " + std::string(best) + "; " : std::string()) +
+         "rehearse --help lists them";
+}
+
+}  // namespace
+
+int perform(int argc, char** argv, const std::string& version,
+            const std::vector<Command>& commands) {
+  CLI::App app{"One schedule, two performances: predict a training step, then run it.", "rehearse"};
+  app.set_version_flag("--version", version);
+  app.require_subcommand(1);
+  for (const Command& command : commands) {
+    CLI::App* added = app.add_subcommand(command.name, command.help);
+    for (const Option& option : command.options) add(*added, option);
+    added->footer(command.footer);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11 reports by exception: it ends here
+    if (error.get_exit_code() == 0) {       // --help, --version
+      std::ostringstream text;
+      const int code = app.exit(error, text, text);
+      print_text(text.str());
+      return code;
+    }
+    return fail(!app.get_subcommands().empty() ? error.what()
+                : argc < 2                     ? "no command; rehearse --help lists them"
+                                               : no_such_command(commands, argv[1]));
+  }
+  const CLI::App* chosen = app.get_subcommands().front();
+  Given given;
+  for (const CLI::Option* option : chosen->get_options()) {
+    if (option->count() > 0) given.push_back(option->get_name());
+  }
+  return std::ranges::find(commands, chosen->get_name(), &Command::name)->perform(given);
+}
+
+}  // namespace rehearse::cli
