@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cli/commands.h"
+#include "cli/open.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/formats/schedule_file.h"
@@ -11,8 +12,6 @@
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/transfers/add_transfers.h"
-#include "sim/cluster/cluster.h"
-#include "sim/predict/predict.h"
 
 namespace rehearse::cli {
 namespace {
@@ -55,22 +54,20 @@ bool is_scenario(const JsonValue& document) {
 }
 
 Result<Checked> check_scenario(const std::string& path, const Options& options) {
-  const Result<Scenario> scenario = read_scenario(path, {});
-  if (!scenario) return scenario.error();
-  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.value().cluster);
-  if (!cluster) return cluster.error();
-  Result<sim::Prediction> made =
-      sim::predict(scenario.value(), cluster.value(), {.timeline = false});
-  if (!made) return Error{path + ": " + made.error().message};
+  const Result<Opened> opened = open(path, {});
+  if (!opened) return opened.error();
+  const auto& [scenario, cluster] = opened.value();
+  Result<sim::Prediction> made = predict(path, scenario, cluster, {.timeline = false});
+  if (!made) return made.error();
   sim::Prediction prediction = std::move(made).value();
   Plan& plan = prediction.plan;
   const Result<Schedule> order =
       plan.schedule.starts_with("file:")
-          ? order_of_file(plan, static_cast<std::int32_t>(scenario.value().model.layers))
-          : sim::order_of(scenario.value().model, plan);
+          ? order_of_file(plan, static_cast<std::int32_t>(scenario.model.layers))
+          : sim::order_of(scenario.model, plan);
   if (!order) return Error{path + ": " + order.error().message};
   Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
-  const std::vector<Bytes> capacity{cluster.value().capacity()};
+  const std::vector<Bytes> capacity{cluster.capacity()};
   checked.validation =
       validate(checked.schedule,
                {.streams = options.streams, .compute_order = &order.value(), .capacity = capacity});

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/open.h"
 #include "cli/run_device.h"
 #include "cli/run_files.h"
 #include "cli/run_memory.h"
@@ -24,9 +25,7 @@
 #include "exec/train/train.h"
 #include "exec/weights/initial.h"
 #include "schedules/passes/plan_order.h"
-#include "sim/cluster/cluster.h"
 #include "sim/predict/overlap_note.h"
-#include "sim/predict/predict.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
 #include "sim/predict/zero_order.h"
@@ -34,11 +33,10 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
-  std::string scenario, device = "auto", trace, metrics, data, cluster, checkpoint, resume, flight;
-  std::vector<std::string> set;
+struct Options : ScenarioFlags {
+  std::string device = "auto", trace, metrics, data, checkpoint, resume, flight;
   std::int64_t steps = 0;
-  std::int32_t processes = 1, gpus = 0;
+  std::int32_t processes = 1;
   int threads = 0;
   double timeout = 600;
   bool dry_run = false, json = false;
@@ -47,9 +45,8 @@ struct Options {
 
 // With our runtime and in a precision that the device runs. A plan of another one is read again.
 Result<Scenario> read(const Options& options, const RunDevice& device) {
-  ScenarioOptions how{.overrides = options.set, .runtime = Runtime::Rehearse};
-  if (!options.cluster.empty()) how.cluster = options.cluster;
-  if (options.gpus > 0) how.gpus = options.gpus;
+  ScenarioOptions how = options.options();
+  how.runtime = Runtime::Rehearse;
   Result<Scenario> first = read_scenario(options.scenario, how);
   if (!first) return first;
   const Plan& plan = first.value().plan;
@@ -77,8 +74,8 @@ Result<Scenario> read(const Options& options, const RunDevice& device) {
 Result<> choose_order(const Options& options, Scenario& scenario) {
   Plan& plan = scenario.plan;
   if (!leaves_order_open(plan)) return {};
-  ScenarioOptions how{.overrides = options.set};
-  if (options.gpus > 0) how.gpus = options.gpus;
+  ScenarioOptions how = options.options();
+  how.cluster.reset();
   how.overrides.push_back("plan.micro_batch=" + std::to_string(plan.micro_batch));
   Result<Scenario> as_simulated = read_scenario(options.scenario, how);
   if (!as_simulated && !options.cluster.empty()) {  // a file that names no cluster
@@ -88,12 +85,9 @@ Result<> choose_order(const Options& options, Scenario& scenario) {
   if (!as_simulated) return as_simulated.error();
   const Result<sim::Cluster> cluster = sim::read_cluster(as_simulated.value().cluster);
   if (!cluster) return cluster.error();
-  Result<sim::Prediction> made = sim::predict(as_simulated.value(), cluster.value());
-  if (!made) {
-    Error error = made.error();
-    error.message = options.scenario + ": " + error.message;
-    return error;
-  }
+  const Result<sim::Prediction> made =
+      predict(options.scenario, as_simulated.value(), cluster.value());
+  if (!made) return made.error();
   const Plan& chosen = made.value().plan;
   plan.order = chosen.order;
   plan.virtual_stages = chosen.virtual_stages;
@@ -102,12 +96,6 @@ Result<> choose_order(const Options& options, Scenario& scenario) {
   plan.memory_limit = chosen.memory_limit;
   plan.chunks_open = plan.slices_open = false;
   return {};
-}
-
-Result<sim::Prediction> predict(const Scenario& scenario) {
-  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
-  if (!cluster) return cluster.error();
-  return sim::predict(scenario, cluster.value());
 }
 
 // Threads of a process: its share of the machine, at most one per rank.
@@ -144,8 +132,8 @@ int dry_run(const Options& options, const Scenario& scenario, const RunDevice& d
     cluster.between_processes =
         neighbors_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
   }
-  Result<sim::Prediction> made = sim::predict(scenario, cluster);
-  if (!made) return fail(options.scenario + ": " + made.error().message);
+  Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
+  if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
@@ -464,8 +452,11 @@ int run(const Options& options) {
   const bool dry = options.dry_run;
   if (dry && !speaks) return kDone;
   if (scenario.plan.micro_batch_auto && (!dry || leaves_order_open(scenario.plan))) {
-    Result<sim::Prediction> predicted = predict(scenario);  // the one that it would choose
-    if (!predicted) return fail(options.scenario + ": " + predicted.error().message);
+    const Result<sim::Cluster> cluster = sim::read_cluster(scenario.cluster);
+    if (!cluster) return fail(options.scenario + ": " + cluster.error().message);
+    // the one that it would choose
+    const Result<sim::Prediction> predicted = predict(options.scenario, scenario, cluster.value());
+    if (!predicted) return fail(predicted.error().message);
     Plan chosen = predicted.value().plan;
     if (leaves_order_open(scenario.plan)) {
       chosen = scenario.plan;

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "cli/commands.h"
-#include "sim/cluster/cluster.h"
+#include "cli/open.h"
 #include "sim/predict/overlap_note.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
@@ -12,67 +12,43 @@
 namespace rehearse::cli {
 namespace {
 
-struct Options {
-  std::string scenario, trace, cluster;
-  std::vector<std::string> set;
-  std::int32_t gpus = 0;
+struct Options : ScenarioFlags {
+  std::string trace;
   bool json = false, require_fit = false;
 };
 
 int simulate(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
-  ScenarioOptions read{.overrides = options.set};
-  if (!options.cluster.empty()) read.cluster = options.cluster;
-  if (options.gpus > 0) read.gpus = options.gpus;
-  const Result<Scenario> scenario = read_scenario(options.scenario, read);
-  if (!scenario) {
-    print_error(scenario.error().message);
-    return kBadInput;
-  }
-  const Result<sim::Cluster> cluster = sim::read_cluster(scenario.value().cluster);
-  if (!cluster) {
-    print_error(cluster.error().message);
-    return kBadInput;
-  }
-  for (const std::string& warning : scenario.value().warnings) print_error(warning);
-  if (scenario.value().plan.precision.compute == ComputeType::Fp8 &&
-      !cluster.value().gpu.peaks.fp8) {
-    print_error("plan.precision: " + cluster.value().gpu.name +
+  const Result<Opened> opened = open(options.scenario, options.options());
+  if (!opened) return fail(opened.error().message);
+  const auto& [scenario, cluster] = opened.value();
+  for (const std::string& warning : scenario.warnings) print_error(warning);
+  if (scenario.plan.precision.compute == ComputeType::Fp8 && !cluster.gpu.peaks.fp8) {
+    print_error("plan.precision: " + cluster.gpu.name +
                 " has no products in 8 bit (gpu.peak_dense_tflops.fp8): predicted with those in "
                 "bf16, and the casts");
   }
-  const Result<> enough = sim::check_gpus(cluster.value(), scenario.value().gpus);
-  if (!enough) {
-    print_error(enough.error().message);
-    return kBadInput;
-  }
+  const Result<> enough = sim::check_gpus(cluster, scenario.gpus);
+  if (!enough) return fail(enough.error().message);
   Result<sim::Prediction> made =
-      sim::predict(scenario.value(), cluster.value(), {.record_load = !options.trace.empty()});
-  if (!made) {
-    print_error(options.scenario + ": " + made.error().message);
-    return made.error().infeasible ? kNo : kBadInput;
-  }
+      predict(options.scenario, scenario, cluster, {.record_load = !options.trace.empty()});
+  if (!made) return fail(made.error());
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
-      sim::zero_order_note(scenario.value().model, prediction.plan, prediction.schedule);
-  prediction.overlap_note = sim::overlap_note(scenario.value(), cluster.value(), prediction);
+      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+  prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.trace.empty()) {
-    const Result<> written = write_trace(
-        sim::predicted_trace(prediction, scenario.value(), cluster.value()), options.trace);
-    if (!written) {
-      print_error(written.error().message);
-      return kBadInput;
-    }
+    const Result<> written =
+        write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);
+    if (!written) return fail(written.error().message);
   }
-  const std::string text = options.json
-                               ? sim::report_json(prediction, scenario.value(), cluster.value())
-                               : sim::report_text(prediction, scenario.value(), cluster.value());
+  const std::string text = options.json ? sim::report_json(prediction, scenario, cluster)
+                                        : sim::report_text(prediction, scenario, cluster);
   print_text(text);
   if (options.require_fit && !prediction.memory.fits) {
-    print_error(options.scenario + ": the plan does not fit in memory");
-    return kNo;
+    return fail(options.scenario + ": the plan does not fit in memory", kNo);
   }
   return kDone;
 }
