@@ -11,12 +11,12 @@
 
 #include "cli/calibrate_processes.h"
 #include "cli/commands.h"
-#include "cli/run_device.h"
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibration_file.h"
 #include "exec/cpu/cpu_backend.h"
 #include "exec/cpu/kernels/gemm.h"
 #include "exec/cuda/cuda_module.h"
+#include "exec/run/device.h"
 #include "exec/store/secret.h"
 #include "sim/cluster/cluster.h"
 
@@ -143,7 +143,7 @@ Result<Device> choose(const Options& options) {
   Result<std::string> secret = std::string();
   if (launch.value()) secret = exec::secret_of_run(std::getenv, launch.value()->one_host);
   if (!secret) return secret.error();
-  const Result<std::string> attention = asked_attention();
+  const Result<std::string> attention = exec::asked_attention();
   if (!attention) return attention.error();
   Device device{.module = module.value(),
                 .launch = launch.value().value_or(exec::LaunchEnvironment{})};
@@ -160,7 +160,7 @@ Result<Device> choose(const Options& options) {
 }
 
 int calibrate(const Options& options) {
-  if (const Result<std::string> asked = asked_attention(); !asked) {
+  if (const Result<std::string> asked = exec::asked_attention(); !asked) {
     return fail("calibrate: " + asked.error().message);
   }
   if (const Result<> set = exec::instruction_set_as_asked(); !set) {

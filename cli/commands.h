@@ -34,7 +34,8 @@ Command calibrate_command();
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);
-// The same, and the exit code.
+int exit_code(const Error& error);
+// The line, and the exit code.
 int fail(const std::string& message, int code = kBadInput);
 int fail(const Error& error);
 // Whether standard output takes colours: a terminal, without NO_COLOR (no-color.org).

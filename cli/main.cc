@@ -34,8 +34,12 @@ int fail(const std::string& message, int code) {
   return code;
 }
 
+int exit_code(const Error& error) {
+  return error.infeasible ? kNo : error.machine ? kRunFailed : kBadInput;
+}
+
 int fail(const Error& error) {
-  return fail(error.message, error.infeasible ? kNo : kBadInput);
+  return fail(error.message, exit_code(error));
 }
 
 bool takes_color() {

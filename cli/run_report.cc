@@ -7,9 +7,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_memory.h"
 #include "cli/step_trace.h"
 #include "cli/straggler_report.h"
+#include "exec/run/machine_memory.h"
 #include "schedules/ranks/unfold.h"
 #include "sim/predict/zero_order.h"
 #include "viz/analysis/analysis.h"
@@ -18,6 +18,7 @@ namespace rehearse::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using exec::bytes_text, exec::Measurement;
 
 Json finite(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
@@ -72,28 +73,6 @@ std::string sharing_note(const Measurement& m) {
 }
 
 }  // namespace
-
-double Measurement::step_seconds() const {
-  if (steps.empty()) return 0;
-  const std::size_t first = steps.size() > 1 ? 1 : 0;
-  double sum = 0;
-  for (std::size_t i = first; i < steps.size(); ++i) sum += steps[i].seconds;
-  return sum / static_cast<double>(steps.size() - first);
-}
-
-std::int64_t Measurement::peak_counted() const {
-  return *std::ranges::max_element(counted);
-}
-
-std::int64_t Measurement::peak_planned() const {
-  return std::ranges::max_element(schedule->live_peak_bytes)->value;
-}
-
-double Measurement::ranks_per_core() const {
-  const int computing = std::min(cores, workers * processes);
-  return backend == "cuda" ? 1.0
-                           : std::max(1.0, static_cast<double>(scenario->plan.gpus()) / computing);
-}
 
 Trace measured_trace(const Measurement& m) {
   std::string caption = "measured on " + machine_text(m);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop over an executor: batches, learning rate, and what every step came to.
 //
-// Not here: files, progress and reports (cli/run.cc).
+// Not here: checkpoints and processes (exec/run), progress and reports (cli).
 #pragma once
 
 #include <cstdint>

@@ -16,6 +16,8 @@ struct Error {
   bool unsupported = false;
   // sound input whose answer is no (a plan that needs more memory): exit 1
   bool infeasible = false;
+  // sound input that failed here: memory, a device, another process: exit 3
+  bool machine = false;
 };
 
 template <class T = std::monostate>

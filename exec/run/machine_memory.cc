@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_memory.h"
+#include "exec/run/machine_memory.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 namespace {
 
 // What this machine has; 0 where it does not say.
@@ -32,16 +31,10 @@ std::int64_t available_memory() {
 }  // namespace
 
 std::string bytes_text(std::int64_t bytes) {
+  char text[32];
   const double b = static_cast<double>(bytes);
-  return b >= 1e9 ? fmt::format("{:.2f} GB", b * 1e-9) : fmt::format("{:.2f} MB", b * 1e-6);
-}
-
-std::int64_t data_tokens(const std::string& source) {
-  std::error_code problem;
-  if (!std::filesystem::is_regular_file(source, problem)) return 0;
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(source, problem));
-  if (problem) return 0;
-  return source.ends_with(".bin") ? bytes / 2 : bytes;
+  std::snprintf(text, sizeof text, b >= 1e9 ? "%.2f GB" : "%.2f MB", b * (b >= 1e9 ? 1e-9 : 1e-6));
+  return text;
 }
 
 Result<> enough_memory(const ResidentPlan& plan, std::int32_t processes_here,
@@ -60,4 +53,4 @@ Result<> enough_memory(const ResidentPlan& plan, std::int32_t processes_here,
   return {};
 }
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

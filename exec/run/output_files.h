@@ -7,7 +7,7 @@
 
 #include "schedules/base/result.h"
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 
 // Whether a file that appears by renaming can appear at `path`; an empty path can. Error: why not.
 Result<> check_output(const std::string& path);
@@ -32,4 +32,4 @@ class Metrics {
   std::ofstream out_;
 };
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

@@ -11,9 +11,9 @@
 #include "schedules/ir/schedule.h"
 #include "schedules/scenario/plan.h"
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 
-// REHEARSE_CUDA_ATTENTION (exec::CudaOptions::attention); empty where it is not set. Error: what
+// REHEARSE_CUDA_ATTENTION (CudaOptions::attention); empty where it is not set. Error: what
 // else it says.
 Result<std::string> asked_attention();
 
@@ -30,23 +30,23 @@ class RunDevice {
   Precision precision(const Precision& asked, std::int32_t zero_stage) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
   // REQUIRES: cuda(), and `backend` came from make_backend.
-  Result<exec::GpuFacts> inspect(const exec::Backend& backend) const {
-    return module_->inspect(backend);
-  }
+  Result<GpuFacts> inspect(const Backend& backend) const { return module_->inspect(backend); }
 
-  // `local`: number of this process on its machine. REQUIRES: schedule outlives the backend.
-  Result<std::unique_ptr<exec::Backend>> make_backend(const Plan& plan, const Schedule& schedule,
-                                                      std::int32_t local, double timeout_s) const;
+  // `local`: number of this process on its machine; `warn` takes a line that is no error.
+  // REQUIRES: schedule outlives the backend.
+  Result<std::unique_ptr<Backend>> make_backend(
+      const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
+      const std::function<void(const std::string&)>& warn) const;
   // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes
   // that hold more than one rank, or a partner that does not come.
-  Result<std::unique_ptr<exec::Communicator>> make_nccl(
-      exec::Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
+  Result<std::unique_ptr<Communicator>> make_nccl(
+      Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
       std::int32_t processes, double timeout_s,
       std::function<Result<std::string>(const std::string&)> share) const;
 
  private:
-  const exec::CudaModule* module_ = nullptr;
+  const CudaModule* module_ = nullptr;
   std::string refused_;
 };
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_processes.h"
+#include "exec/run/processes.h"
 
 #include <unistd.h>
 
@@ -7,24 +7,23 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/commands.h"
+#include "exec/store/secret.h"
 #include "exec/store/wire.h"
 #include "schedules/ranks/unfold.h"
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 namespace {
 
 // What a process hands over: when its last step began, the seconds of its steps, its ranks' times.
-std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
+std::string result_bytes(const Interpreter& process, const Measurement& m,
                          std::int64_t clock_offset) {
-  exec::WireWriter out;
+  WireWriter out;
   out.number(process.began_ns() + clock_offset);
-  const exec::ProcessMemory memory = exec::process_memory();
+  const ProcessMemory memory = process_memory();
   out.number(memory.peak).number(memory.resident).number(memory.files).number(memory.shared);
   out.number(memory.machine);
   out.number(static_cast<std::uint32_t>(m.steps.size()));
-  for (const exec::StepReport& step : m.steps)
-    out.number(static_cast<std::int64_t>(step.seconds * 1e9));
+  for (const StepReport& step : m.steps) out.number(static_cast<std::int64_t>(step.seconds * 1e9));
   for (std::size_t i = 0; i < process.start().size(); ++i)
     out.number(process.start()[i].value).number(process.end()[i].value);
   return out.take();
@@ -35,7 +34,7 @@ std::string result_bytes(const exec::Interpreter& process, const Measurement& m,
 bool merge(const std::vector<std::string>& results, Measurement& m) {
   std::int64_t zero = 0;
   for (std::size_t p = 0; p < results.size(); ++p) {
-    const auto began = exec::WireReader(results[p]).number<std::int64_t>();
+    const auto began = WireReader(results[p]).number<std::int64_t>();
     zero = p == 0 ? began : std::min(zero, began);
   }
   const std::vector<Row> row_of_rank = rows_of_ranks(m.scenario->plan, *m.schedule);
@@ -43,16 +42,16 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
   m.start.clear();
   m.end.clear();
   for (std::size_t p = 0; p < results.size(); ++p) {
-    exec::WireReader in(results[p]);
+    WireReader in(results[p]);
     const std::int64_t shift = in.number<std::int64_t>() - zero;
-    exec::ProcessMemory memory;
+    ProcessMemory memory;
     for (std::int64_t* to :
          {&memory.peak, &memory.resident, &memory.files, &memory.shared, &memory.machine})
       *to = in.number<std::int64_t>();
     m.memory.push_back(memory);
     const auto steps = in.number<std::uint32_t>();
     if (steps != m.steps.size()) return false;
-    for (exec::StepReport& step : m.steps) {
+    for (StepReport& step : m.steps) {
       const double seconds = static_cast<double>(in.number<std::int64_t>()) * 1e-9;
       if (seconds <= step.seconds) continue;
       step.tokens_per_s *= step.seconds / seconds;
@@ -82,35 +81,43 @@ Processes::~Processes() {
   communicator_.reset();
 }
 
-Result<> Processes::join(const exec::LaunchEnvironment& launch, const Plan& plan,
+Result<> Processes::join(const LaunchEnvironment& launch, const Plan& plan,
                          const Schedule& schedule, const ProcessOptions& options) {
+  Result<std::string> secret = secret_of_run(std::getenv, launch.one_host);
+  if (!secret) return secret.error();
+  LaunchEnvironment known = launch;
+  known.secret = std::move(secret).value();
+  if (launch.process == 0 && !launch.launched() && known.secret.size() < kSafeSecret) {
+    say_("run: REHEARSE_SECRET: " + std::to_string(known.secret.size()) +
+         " characters can be guessed; 16 or more are safe");
+  }
   timeout_s_ = options.timeout_s;
-  Result<std::unique_ptr<exec::ProcessGroup>> group =
-      exec::ProcessGroup::join(launch, {.plan = &plan,
-                                        .schedule = &schedule,
-                                        .version = REHEARSE_VERSION,
-                                        .steps = options.steps,
-                                        .timeout_s = options.timeout_s,
-                                        .flight = options.flight,
-                                        .print_error = print_error});
+  Result<std::unique_ptr<ProcessGroup>> group =
+      ProcessGroup::join(known, {.plan = &plan,
+                                 .schedule = &schedule,
+                                 .version = options.version,
+                                 .steps = options.steps,
+                                 .timeout_s = options.timeout_s,
+                                 .flight = options.flight,
+                                 .print_error = say_});
   if (!group) {
     others_fault_ = group.error().infeasible;
-    return group.error();
+    return Error{.message = group.error().message, .machine = true};
   }
   group_ = std::move(group).value();
   observer_.emplace(group_->board());
-  Result<std::unique_ptr<exec::ProcessCommunicator>> connected =
-      exec::connect_gloo({.process = launch.process,
-                          .processes = launch.processes,
-                          .ranks = plan.gpus(),
-                          .address = group_->address(),
-                          .secret = launch.secret,
-                          .timeout_s = options.timeout_s,
-                          .neighbors = neighbors_allowed()},
-                         group_->store());
+  Result<std::unique_ptr<ProcessCommunicator>> connected =
+      connect_gloo({.process = launch.process,
+                    .processes = launch.processes,
+                    .ranks = plan.gpus(),
+                    .address = group_->address(),
+                    .secret = known.secret,
+                    .timeout_s = options.timeout_s,
+                    .neighbors = neighbors_allowed()},
+                   group_->store());
   if (!connected) {
     others_fault_ = true;  // who does not come is judged by who watches
-    return connected.error();
+    return Error{.message = connected.error().message, .machine = true};
   }
   communicator_ = std::move(connected).value();
   group_->on_end([to = communicator_.get()](const std::string& why) { to->end(why); });
@@ -143,12 +150,12 @@ Result<std::string> Processes::share(const std::string& own) {
   return group_->store().get(key, timeout_s_);
 }
 
-Result<> Processes::gather(const exec::Interpreter& process, Measurement& measurement) {
+Result<> Processes::gather(const Interpreter& process, Measurement& measurement) {
   measurement.processes = count();
   if (!group_) {
     measurement.start = process.start();
     measurement.end = process.end();
-    measurement.memory = {exec::process_memory()};
+    measurement.memory = {process_memory()};
     return {};
   }
   const std::string mine = result_bytes(process, measurement, group_->clock_offset_ns());
@@ -161,26 +168,26 @@ Result<> Processes::gather(const exec::Interpreter& process, Measurement& measur
     results.push_back(std::move(result).value());
   }
   if (!merge(results, measurement)) return Error{"the processes' measurements do not fit together"};
-  if (launched()) measurement.memory.push_back(exec::process_memory(getppid()));
+  if (launched()) measurement.memory.push_back(process_memory(getppid()));
   return {};
 }
 
 int Processes::fail(const std::string& message, int code) {
   if (!group_) {
-    if (!others_fault_) print_error(message);
+    if (!others_fault_) say_(message);
     return code;
   }
-  using Kind = exec::FailureReport::Kind;
+  using Kind = FailureReport::Kind;
   Kind kind = others_fault_ ? Kind::PeerLost : Kind::Own;
   if (communicator_) {
     switch (communicator_->trouble()) {
-      case exec::GlooTrouble::None:
+      case GlooTrouble::None:
         break;
-      case exec::GlooTrouble::Timeout:
+      case GlooTrouble::Timeout:
         kind = Kind::Timeout;
         break;
-      case exec::GlooTrouble::PeerLost:
-      case exec::GlooTrouble::Ended:
+      case GlooTrouble::PeerLost:
+      case GlooTrouble::Ended:
         kind = Kind::PeerLost;
         break;
     }
@@ -188,18 +195,12 @@ int Processes::fail(const std::string& message, int code) {
   return group_->failed({.kind = kind, .rank = -1, .exit_code = code, .text = message});
 }
 
-int Processes::stopped(const std::string& message, int code) {
-  if (first()) print_error(message);
-  return leave(code);
-}
-
-int Processes::leave(int code) {
-  if (!group_) return code;
+bool Processes::leave() {
+  if (!group_) return true;
   group_->on_end(nullptr);
   const Result<> all = group_->leave();
-  if (all) return code;
-  if (!all.error().infeasible) print_error("run: " + all.error().message);
-  return kRunFailed;
+  if (!all && !all.error().infeasible) say_("run: " + all.error().message);
+  return bool(all);
 }
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

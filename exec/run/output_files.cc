@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_files.h"
+#include "exec/run/output_files.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 namespace {
 namespace fs = std::filesystem;
 
@@ -70,4 +70,4 @@ Result<> Metrics::finish() {
   return Error{path + ": cannot write: " + std::strerror(error_)};
 }
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_device.h"
+#include "exec/run/device.h"
 
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/commands.h"
 #include "exec/cpu/cpu_backend.h"
 #include "exec/step/group_instances.h"
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/mesh.h"
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 
 Result<std::string> asked_attention() {
   const char* value = std::getenv("REHEARSE_CUDA_ATTENTION");
@@ -22,8 +21,8 @@ Result<std::string> asked_attention() {
 Result<RunDevice> RunDevice::choose(const std::string& asked) {
   RunDevice chosen;
   if (asked == "cpu") return chosen;
-  if (asked == "auto" && !exec::has_cuda_driver()) return chosen;
-  const Result<const exec::CudaModule*> module = exec::load_cuda_module();
+  if (asked == "auto" && !has_cuda_driver()) return chosen;
+  const Result<const CudaModule*> module = load_cuda_module();
   const Result<std::int32_t> devices =
       module ? module.value()->devices() : Result<std::int32_t>(module.error());
   if (devices) {
@@ -46,27 +45,25 @@ std::string RunDevice::describe() const {
   return cuda() ? module_->versions() : std::string();
 }
 
-Result<std::unique_ptr<exec::Backend>> RunDevice::make_backend(const Plan& plan,
-                                                               const Schedule& schedule,
-                                                               std::int32_t local,
-                                                               double timeout_s) const {
-  if (!cuda()) return exec::make_cpu_backend();
+Result<std::unique_ptr<Backend>> RunDevice::make_backend(
+    const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
+    const std::function<void(const std::string&)>& warn) const {
+  if (!cuda()) return make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
   const Result<std::string> attention = asked_attention();
   if (!attention) return attention.error();
-  return module_->make_backend(
-      {.device = local,
-       .type = fp32 ? exec::ElementType::Float32 : exec::ElementType::BFloat16,
-       .timeout_s = timeout_s,
-       .graphs = graphs == nullptr || std::string_view(graphs) != "0",
-       .attention = attention.value(),
-       .label = [&schedule](OpId op) { return op_label(schedule, op); },
-       .warn = [](const std::string& what) { print_error(what); }});
+  return module_->make_backend({.device = local,
+                                .type = fp32 ? ElementType::Float32 : ElementType::BFloat16,
+                                .timeout_s = timeout_s,
+                                .graphs = graphs == nullptr || std::string_view(graphs) != "0",
+                                .attention = attention.value(),
+                                .label = [&schedule](OpId op) { return op_label(schedule, op); },
+                                .warn = warn});
 }
 
-Result<std::unique_ptr<exec::Communicator>> RunDevice::make_nccl(
-    exec::Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
+Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
+    Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
     std::int32_t processes, double timeout_s,
     std::function<Result<std::string>(const std::string&)> share) const {
   if (plan.gpus() != processes) {
@@ -74,13 +71,13 @@ Result<std::unique_ptr<exec::Communicator>> RunDevice::make_nccl(
                  std::to_string(processes) + " processes"};
   }
   const Mesh mesh(plan);
-  const exec::GroupInstances groups(schedule, plan, mesh);
+  const GroupInstances groups(schedule, plan, mesh);
   return module_->make_nccl(backend, {.process = process,
                                       .processes = processes,
                                       .groups = &groups,
-                                      .edges = exec::transfer_edges(schedule, mesh),
+                                      .edges = transfer_edges(schedule, mesh),
                                       .share = std::move(share),
                                       .timeout_s = timeout_s});
 }
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

@@ -4,24 +4,26 @@
 // trivial.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/run_report.h"
 #include "exec/messages/gloo_communicator.h"
 #include "exec/processes/launch_environment.h"
 #include "exec/processes/process_group.h"
+#include "exec/run/measurement.h"
 #include "exec/step/observer.h"
 #include "schedules/scenario/scenario.h"
 
-namespace rehearse::cli {
+namespace rehearse::exec {
 
 struct ProcessOptions {
   std::int64_t steps = 0;  // of the run
   double timeout_s = 600;  // of one op
   std::string flight;      // folder of flight records; empty: the default one
+  std::string version;     // of the binary: all must be of one
 };
 
 // REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.
@@ -29,10 +31,12 @@ bool neighbors_allowed();
 
 class Processes {
  public:
-  Processes() = default;  // alone
+  // Alone. `say` prints one line.
+  explicit Processes(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
   ~Processes();
-  // REQUIRES: plan and schedule outlive it.
-  Result<> join(const exec::LaunchEnvironment& launch, const Plan& plan, const Schedule& schedule,
+  // As the launch says; reads the run's secret (exec/store/secret.h). REQUIRES: plan and schedule
+  // outlive it. Error: a secret that cannot be; `machine`: who does not come.
+  Result<> join(const LaunchEnvironment& launch, const Plan& plan, const Schedule& schedule,
                 const ProcessOptions& options);
 
   bool first() const { return group_ == nullptr || group_->launch().process == 0; }
@@ -42,8 +46,8 @@ class Processes {
   bool launched() const { return group_ != nullptr && group_->launch().launched(); }
   int count() const { return group_ == nullptr ? 1 : group_->launch().processes; }
   // What the interpreter gets; null when alone.
-  exec::Communicator* communicator() const { return communicator_.get(); }
-  exec::Observer* observer() { return observer_ ? &*observer_ : nullptr; }
+  Communicator* communicator() const { return communicator_.get(); }
+  Observer* observer() { return observer_ ? &*observer_ : nullptr; }
 
   // Every process calls these in the same order.
   Result<int> largest(int own);                       // over all processes
@@ -53,25 +57,24 @@ class Processes {
   int local() const { return group_ == nullptr ? 0 : group_->launch().local; }  // on this machine
   // Fills what process 0 reports: start and end of the last step's ops on every rank, and the
   // longest process's time of every step. On the others it hands theirs over.
-  Result<> gather(const exec::Interpreter& process, Measurement& measurement);
+  Result<> gather(const Interpreter& process, Measurement& measurement);
 
   // What fail() is told next may be another process's fault: if one is dead or silent, it is named.
   void suspect_others() { others_fault_ = true; }
   // The run fails here, or ends here for another's fault. Prints (alone), or reports it for the one
   // line that names the culprit. Returns the exit code.
   int fail(const std::string& message, int code);
-  // All processes stop here together, as asked for: process 0 says so. Returns `code`.
-  int stopped(const std::string& message, int code);
-  // All is done here. Returns `code`, or that of a failure where another process did not finish.
-  int leave(int code);
+  // All is done here. False: another process did not finish, and it is said.
+  bool leave();
 
  private:
-  std::unique_ptr<exec::ProcessGroup> group_;
-  std::unique_ptr<exec::ProcessCommunicator> communicator_;
-  std::optional<exec::Observer> observer_;
+  std::function<void(const std::string&)> say_;
+  std::unique_ptr<ProcessGroup> group_;
+  std::unique_ptr<ProcessCommunicator> communicator_;
+  std::optional<Observer> observer_;
   double timeout_s_ = 600;
   int shared_ = 0;             // values shared so far
   bool others_fault_ = false;  // the error at hand is another process's
 };
 
-}  // namespace rehearse::cli
+}  // namespace rehearse::exec

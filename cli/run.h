@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of `rehearse run`: what it was asked, the scenario as it will run, and that predicted
+// or performed.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/open.h"
+#include "exec/processes/launch_environment.h"
+#include "exec/run/training_run.h"
+
+namespace rehearse::cli {
+
+struct RunFlags : ScenarioFlags {
+  std::string device = "auto", trace, metrics, data, checkpoint, resume, flight;
+  std::int64_t steps = 0;
+  std::int32_t processes = 1;
+  int threads = 0;
+  double timeout = 600;
+  bool dry_run = false, json = false;
+  exec::ProcessMemory program;  // this process's, before anything was read
+
+  exec::RunOptions run() const;
+};
+
+// With our runtime and in a precision that the device runs. Error: what `run` does not perform.
+Result<Scenario> scenario_of_run(const RunFlags& flags, const exec::RunDevice& device);
+// Chooses micro-batch and order where the plan leaves them open.
+Result<> choose_open(const RunFlags& flags, Scenario& scenario);
+
+// Both return the exit code. --dry-run, of a run in so many processes of this machine:
+int predict_run(const RunFlags& flags, const Scenario& scenario, const exec::RunDevice& device,
+                std::int32_t processes);
+// Really: in this process, as one of several, or as the launcher of several.
+int perform_run(const RunFlags& flags, const Scenario& scenario, const Schedule& schedule,
+                const exec::RunDevice& device, std::int32_t processes,
+                const std::optional<exec::LaunchEnvironment>& launch);
+
+}  // namespace rehearse::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// rehearse run --dry-run: the prediction for exactly this run.
+#include <chrono>
+
+#include "cli/commands.h"
+#include "cli/run.h"
+#include "sim/predict/overlap_note.h"
+#include "sim/predict/predicted_trace.h"
+#include "sim/predict/report.h"
+#include "sim/predict/zero_order.h"
+
+namespace rehearse::cli {
+
+int predict_run(const RunFlags& options, const Scenario& scenario, const exec::RunDevice& device,
+                std::int32_t processes) {
+  const auto begin = std::chrono::steady_clock::now();
+  Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
+  if (!read) return fail(read.error().message);
+  sim::Cluster cluster = std::move(read).value();
+  if (cluster.workers > 0 && processes > 1) {
+    cluster.processes = processes;
+    cluster.between_processes =
+        exec::neighbors_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
+  }
+  Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
+  if (!made) return fail(made.error().message);
+  sim::Prediction prediction = std::move(made).value();
+  prediction.memory.note =
+      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+  prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
+  if (!device.cuda()) {
+    prediction.resident =
+        exec::plan_memory(options.run(), scenario, prediction.plan, prediction.schedule, processes,
+                          processes, processes > 1);
+  }
+  if (!options.trace.empty()) {
+    Trace trace = sim::predicted_trace(prediction, scenario, cluster);
+    if (prediction.resident)
+      trace.resident_bytes = std::vector<std::int64_t>{prediction.resident->total(), 0};
+    const Result<> written = write_trace(trace, options.trace);
+    if (!written) return fail(written.error().message);
+  }
+  prediction.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::string text = options.json ? sim::report_json(prediction, scenario, cluster)
+                                        : sim::report_text(prediction, scenario, cluster);
+  print_text(text);
+  return kDone;
+}
+
+}  // namespace rehearse::cli
