@@ -44,6 +44,7 @@ def main():
     if kept:
         kept.write_text("\n".join(lines) + "\n")
     where, date, commit, verdict = lines[0].removeprefix("at ").split("; ")
+    commit = commit.removeprefix("commit ")
     rows = [line.split() for line in lines[1:]]
     errors = [abs(float(row[13])) for row in rows]
     page = [

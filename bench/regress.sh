@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '3,8s/^# \{0,1\}//p' "$0"
   case "${1:-}" in -h | --help) exit 0 ;; *) exit 2 ;; esac
 fi
 commit=$(git rev-parse --verify --quiet "$1^{commit}") || { echo "regress: $1 is no commit" >&2; exit 2; }
