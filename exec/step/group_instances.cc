@@ -12,12 +12,12 @@ namespace rehearse::exec {
 
 GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const Mesh& mesh) {
   for (const Group& group : schedule.groups) {
-    names_.push_back(group.name);
+    kinds_.push_back(group.kind);
     std::vector<Place> places(static_cast<std::size_t>(mesh.ranks()));
     std::map<std::array<std::int32_t, 3>, std::int32_t> known;
     for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
-      const auto key = group_key(group.name, at, plan, schedule.placement);
+      const auto key = group_key(group.kind, at, plan, schedule.placement);
       if (key[0] < 0) continue;
       const auto [found, fresh] = known.try_emplace(key, static_cast<std::int32_t>(ranks.size()));
       if (fresh) ranks.emplace_back();
@@ -27,7 +27,7 @@ GroupInstances::GroupInstances(const Schedule& schedule, const Plan& plan, const
       members.push_back(r);
     }
     // Members of dp in order of their replica, so that shard k is member k's.
-    for (std::int32_t r = 0; group.name == "dp" && r < mesh.ranks(); ++r) {
+    for (std::int32_t r = 0; group.kind == GroupKind::Data && r < mesh.ranks(); ++r) {
       const Coordinates at = mesh.coordinates({r});
       Place& place = places[static_cast<std::size_t>(r)];
       place.member = at.data * plan.context_parallel + at.context;
@@ -57,8 +57,8 @@ GroupInstances GroupInstances::by_size(std::int32_t ranks) {
   return out;
 }
 
-std::int32_t GroupInstances::group(std::string_view name) const {
-  return static_cast<std::int32_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+std::int32_t GroupInstances::group(GroupKind kind) const {
+  return static_cast<std::int32_t>(std::ranges::find(kinds_, kind) - kinds_.begin());
 }
 
 std::vector<std::pair<std::int32_t, std::int32_t>> transfer_edges(const Schedule& schedule,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,12 +22,12 @@ struct GroupInstances {
   };
   std::vector<std::vector<Place>> of;            // [group][rank]
   std::vector<std::vector<std::int32_t>> ranks;  // [instance]: ranks by member
-  // REQUIRES: the schedule has a group of this name ("tp", "cp").
-  std::int32_t group(std::string_view name) const;
+  // REQUIRES: the schedule has a group of this kind.
+  std::int32_t group(GroupKind kind) const;
 
  private:
   GroupInstances() = default;
-  std::vector<std::string_view> names_;
+  std::vector<GroupKind> kinds_;
 };
 
 // Pairs (from, to) of ranks between which the schedule has transfers, ascending.

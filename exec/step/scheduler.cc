@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "schedules/ir/listing.h"
+#include "schedules/ranks/group_key.h"
 
 namespace rehearse::exec {
 namespace {
@@ -198,12 +199,12 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Bucket& bucket = s_.buckets[op.bucket.index()];
   const bool has_out = operands.size() > 1 && operands[1].access == Access::Write;
   std::byte* out = has_out ? local_.address(rank, operands[1].value) : in;
-  const std::string_view group = s_.groups[op.group.index()].name;
+  const GroupKind group = s_.group_of(op).kind;
   ElementType type = local_.type_of(first);
   std::int64_t elements = bucket.padded;
-  if (op.kind == OpKind::AllReduce && group == "tp") {
+  if (op.kind == OpKind::AllReduce && group == GroupKind::Tensor) {
     elements = bucket.partial;
-  } else if (op.kind == OpKind::AllReduce && group != "dp" && local_.sharded()) {
+  } else if (op.kind == OpKind::AllReduce && group != GroupKind::Data && local_.sharded()) {
     // After a reduce-scatter over dp only the own shard is whole.
     elements = bucket.padded / local_.shards();
     if (!first.shard) in = out = in + rank.replica * elements * bytes_of(type);
@@ -282,7 +283,7 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     }
     CollectiveRequest request;
     if (queue.cursor.run(&request) == Progress::Collective) {
-      const std::int32_t group = groups_.group(request.axis == Axis::Context ? "cp" : "tp");
+      const std::int32_t group = groups_.group(kind_along(request.axis));
       meet(queue, group, {request.in, request.out},
            {.kind = request.kind,
             .type = request.type,

@@ -18,6 +18,7 @@
 #include "exec/weights/stored_bucket.h"
 #include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
+#include "schedules/ranks/group_key.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/mesh.h"
 
@@ -114,10 +115,8 @@ std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, 
       for (const Node& node : body.nodes) {
         const OpKind kind = collective_kind(node.kind());
         if (kind == OpKind::Forward) continue;
-        for (std::size_t g = 0; g < s.groups.size(); ++g) {
-          if (s.groups[g].name == (node.axis == Axis::Context ? "cp" : "tp"))
-            exchanges[static_cast<std::int32_t>(g)].emplace(kind, node.bytes);
-        }
+        const GroupId group = s.group(kind_along(node.axis));
+        if (group) exchanges[group.value].emplace(kind, node.bytes);
       }
     }
   }

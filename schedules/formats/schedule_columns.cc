@@ -303,7 +303,8 @@ std::vector<Group> read_groups(const JsonValue& columns, JsonReport& report) {
     const bool whole = name != nullptr && name->is(JsonKind::String) && size != nullptr &&
                        size->is(JsonKind::Integer) && rows != nullptr && rows->is(JsonKind::Array);
     Group group;
-    if (whole) group.name = name->text;
+    if (whole) group.kind = group_kind(name->text);
+    if (whole && group.kind == GroupKind::Other) group.other_name = name->text;
     bool ok = whole && size->integer >= 1 && set_number(group.size, size->integer);
     for (std::size_t i = 0; ok && i < rows->items.size(); ++i) {
       Row row;
@@ -320,8 +321,8 @@ std::string groups_text(const Schedule& s) {
   std::string text = "    \"groups\": [";
   for (const Group& group : s.groups) {
     if (&group != s.groups.data()) text += ", ";
-    text += "{\"name\": " + json_quoted(group.name) + ", \"size\": " + std::to_string(group.size) +
-            ", \"rows\": [";
+    text += "{\"name\": " + json_quoted(group.name()) +
+            ", \"size\": " + std::to_string(group.size) + ", \"rows\": [";
     for (const Row row : group.rows) {
       if (text.back() != '[') text += ',';
       text += std::to_string(row.value);

@@ -118,7 +118,7 @@ std::string op_label(const Schedule& schedule, OpId id) {
       break;
   }
   std::string label = kind + ' ' + value_name(schedule, operands[0].value);
-  const bool over_tp = op.group && schedule.groups[op.group.index()].name == "tp";
+  const bool over_tp = schedule.is_on(op, GroupKind::Tensor);
   if (over_tp && op.bucket) {
     label += '<' + std::to_string(schedule.buckets[op.bucket.index()].partial) + '>';
   }
@@ -153,7 +153,7 @@ std::string listing(const Schedule& schedule, Row row) {
     if (traits(op.kind).op_class == OpClass::Transfer) {
       notes += " | pp[" + number(op.peer.value) + "] " + transfer_id(op);
     } else if (op.group) {
-      notes += " | " + schedule.groups[op.group.index()].name;
+      notes += " | " + std::string(schedule.group_of(op).name());
     }
     if (!last.empty()) notes += " | last " + last;
     const auto waits = schedule.waits_of(id);

@@ -50,6 +50,13 @@ Row Schedule::row_of(OpId id) const {
   return {static_cast<std::int32_t>(after - row_begin.begin()) - 1};
 }
 
+GroupId Schedule::group(GroupKind kind) const {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].kind == kind) return {static_cast<std::int32_t>(g)};
+  }
+  return {};
+}
+
 std::string content_hash(const Schedule& schedule) {
   Fnv1a hash;
   hash.add(static_cast<std::int64_t>(schedule.level));
@@ -70,7 +77,7 @@ std::string content_hash(const Schedule& schedule) {
     hash.add(row.data_end);
   }
   for (const Group& group : schedule.groups) {
-    hash.add(group.name);
+    hash.add(group.name());
     hash.add(group.size);
   }
   for (const Bucket& bucket : schedule.buckets) {

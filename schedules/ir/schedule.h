@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/ir/group.h"
 #include "schedules/ir/op.h"
 #include "schedules/ir/placement.h"
 
@@ -82,13 +83,6 @@ struct RowInfo {
   std::int32_t data_begin = 0, data_end = 1;  // their dp coordinates [begin, end)
 };
 
-// Ranks of a collective. `axes` of the mesh span it, or it is a named one (embed, world).
-struct Group {
-  std::string name;       // "tp", "dp", "pp", "embed", "world"
-  std::int32_t size = 1;  // ranks of one instance
-  std::vector<Row> rows;  // rows that take part; a folded row contributes all its members
-};
-
 // Flat block of whole segments' parameters; gradients, master weights and moments share its layout.
 struct Bucket {
   std::string name;  // "L0", "E", "T"
@@ -140,6 +134,9 @@ struct Schedule {
   }
   std::size_t first_op(Row row) const { return static_cast<std::size_t>(row_begin[row.index()]); }
   Row row_of(OpId id) const;  // binary search
+  const Group& group_of(const Op& op) const { return groups[op.group.index()]; }
+  bool is_on(const Op& op, GroupKind kind) const { return op.group && group_of(op).kind == kind; }
+  GroupId group(GroupKind kind) const;  // none: the schedule has none of this kind
   std::span<const OpId> waits_of(OpId id) const { return cut(waits, wait_begin, id); }
   std::span<const Operand> operands_of(OpId id) const { return cut(operands, operand_begin, id); }
   Position position_of(Row row) const {

@@ -105,7 +105,7 @@ BodyTable body_table(const Draft& draft, std::int32_t slices) {
   return table;
 }
 
-// Groups by name; a group of one rank does not exist.
+// A group of one rank does not exist.
 std::vector<Group> make_groups(const Draft& draft) {
   const Plan& plan = draft.plan;
   const Placement& placement = draft.schedule.placement;
@@ -114,24 +114,24 @@ std::vector<Group> make_groups(const Draft& draft) {
   for (std::size_t r = 0; r < draft.schedule.rows.size(); ++r) {
     all.push_back({static_cast<std::int32_t>(r)});
   }
-  const auto add = [&](std::string name, std::int32_t size, std::vector<Row> rows) {
-    if (size > 1) groups.push_back({std::move(name), size, std::move(rows)});
+  const auto add = [&](GroupKind kind, std::int32_t size, std::vector<Row> rows) {
+    if (size > 1) groups.push_back({.kind = kind, .size = size, .rows = std::move(rows)});
   };
-  add("tp", plan.tensor_parallel, all);
-  add("cp", plan.context_parallel, all);
-  add("dp", plan.data_parallel * plan.context_parallel, all);
-  add("pp", plan.pipeline_parallel, all);
+  add(GroupKind::Tensor, plan.tensor_parallel, all);
+  add(GroupKind::Context, plan.context_parallel, all);
+  add(GroupKind::Data, plan.data_parallel * plan.context_parallel, all);
+  add(GroupKind::Pipeline, plan.pipeline_parallel, all);
   if (!placement.up.empty()) {
-    add("mirror", 2, all);
+    add(GroupKind::Mirror, 2, all);
   } else if (draft.model.tied_embedding && placement.down.front() != placement.down.back()) {
     std::vector<Row> ends;
     for (const Row row : all) {
       const Position at = draft.schedule.rows[row.index()].position;
       if (at == placement.down.front() || at == placement.down.back()) ends.push_back(row);
     }
-    add("embed", 2, ends);
+    add(GroupKind::Embedding, 2, ends);
   }
-  add("world", plan.gpus(), all);
+  add(GroupKind::World, plan.gpus(), all);
   return groups;
 }
 

@@ -15,7 +15,7 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
   const bool each = reduce_each_microbatch();
   if (!sum.whole) return;  // an OVERLAP's halves finish two micro-batches: reduced together
   if (of.partial > 0) {
-    collective(OpKind::AllReduce, "tp", Stream::Compute, about);
+    collective(OpKind::AllReduce, GroupKind::Tensor, Stream::Compute, about);
     d_.operand(sum.whole, Access::Update);
   }
   if (shards() == 1) {
@@ -23,14 +23,15 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
     return;
   }
   if (server()) {
-    collective(OpKind::Reduce, "dp", Stream::Dp, about,
+    collective(OpKind::Reduce, GroupKind::Data, Stream::Dp, about,
                d_.shared_match(Meeting::Server, about.value, use));
     d_.operand(sum.whole, Access::Update);
     sum.reduced = sum.whole;
     return;
   }
   const bool scatter = d_.plan.zero_stage >= 1;
-  collective(scatter ? OpKind::ReduceScatter : OpKind::AllReduce, "dp", Stream::Dp, about);
+  collective(scatter ? OpKind::ReduceScatter : OpKind::AllReduce, GroupKind::Data, Stream::Dp,
+             about);
   if (!each) {
     d_.operand(sum.whole, Access::Update);
     sum.reduced = sum.whole;
@@ -99,11 +100,11 @@ void RowEmitter::finish_step() {
     gradient[i] = own.reduced ? own.reduced : head.reduced;
     if (server() && !owner()) continue;
     if (!s_.placement.up.empty()) {  // the stage's other replica
-      collective(OpKind::AllReduce, "mirror", Stream::Dp, id,
+      collective(OpKind::AllReduce, GroupKind::Mirror, Stream::Dp, id,
                  d_.shared_match(Meeting::Mirror, d_.identity_of[i], replica));
       d_.operand(gradient[i], Access::Update);
-    } else if (bucket(id).tied && group("embed")) {
-      collective(OpKind::AllReduce, "embed", Stream::Dp, id,
+    } else if (bucket(id).tied && s_.group(GroupKind::Embedding)) {
+      collective(OpKind::AllReduce, GroupKind::Embedding, Stream::Dp, id,
                  d_.shared_match(Meeting::Embed, 0, replica));
       d_.operand(gradient[i], Access::Update);
     }
@@ -123,7 +124,8 @@ void RowEmitter::finish_step() {
   s_.values[norms.index()].instance = 0;
   d_.operand(norms, Access::Write);
   if (d_.plan.gpus() > 1) {
-    collective(OpKind::AllReduce, "world", Stream::Dp, {}, d_.shared_match(Meeting::World, 0, 0));
+    collective(OpKind::AllReduce, GroupKind::World, Stream::Dp, {},
+               d_.shared_match(Meeting::World, 0, 0));
     d_.operand(norms, Access::Update);
   }
   const ValueId host = value(ValueKind::Metrics, 8 * tensors);
@@ -138,7 +140,7 @@ void RowEmitter::finish_step() {
     for (std::size_t i = 0; i < n; ++i) {
       const BucketId id{static_cast<std::int32_t>(i)};
       if (bucket(id).position != position_) continue;
-      collective(OpKind::Broadcast, "dp", Stream::Dp, id,
+      collective(OpKind::Broadcast, GroupKind::Data, Stream::Dp, id,
                  d_.shared_match(Meeting::Broadcast, id.value, 0));
       d_.operand(parameter_[i], Access::Update);
     }

@@ -71,7 +71,7 @@ void RowEmitter::gather_parameters(OpId behind) {
   if (d_.plan.zero_stage < 1 || d_.plan.zero_stage > 2 || shards() == 1) return;
   auto tie = -static_cast<std::int32_t>(s_.buckets.size());
   for (const BucketId id : by_first_use()) {
-    collective(OpKind::AllGather, "dp", Stream::Dp, id);
+    collective(OpKind::AllGather, GroupKind::Data, Stream::Dp, id);
     d_.ops.back().tie = tie++;
     d_.operand(parameter_[id.index()], Access::Update);
     d_.wait_for(behind);
@@ -134,7 +134,7 @@ void RowEmitter::open_window(std::size_t part) {
   if (window_.empty()) return;
   for (const BucketId id : window_[part]) {
     const std::int64_t element = shape_.element;
-    const OpId op = collective(OpKind::Unshard, "dp", Stream::Dp, id);
+    const OpId op = collective(OpKind::Unshard, GroupKind::Data, Stream::Dp, id);
     DraftOp& gather = d_.ops[op.index()];
     gather.op.instance = ++gathers_[id.index()];
     gather.after = last_compute_;

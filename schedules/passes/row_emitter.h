@@ -63,7 +63,7 @@ class RowEmitter {
         replica_(row.index() % classes_),
         shape_(rank_shape(draft.model, draft.plan)),
         activation_(shape_.element * shape_.local * shape_.hidden),
-        pipeline_(group("pp")),
+        pipeline_(s_.group(GroupKind::Pipeline)),
         both_ends_(holds({0}) && holds({s_.placement.stages() - 1})) {}
 
   void run();
@@ -154,17 +154,10 @@ class RowEmitter {
     return id;
   }
   const Bucket& bucket(BucketId id) const { return s_.buckets[id.index()]; }
-  GroupId group(std::string_view name) const {
-    for (std::size_t g = 0; g < s_.groups.size(); ++g) {
-      if (s_.groups[g].name == name) return {static_cast<std::int32_t>(g)};
-    }
-    return {};
-  }
-  OpId collective(OpKind kind, std::string_view name, Stream stream, BucketId about,
-                  MatchId match = {}) {
+  OpId collective(OpKind kind, GroupKind over, Stream stream, BucketId about, MatchId match = {}) {
     const Op op{.kind = kind,
                 .stream = stream,
-                .group = group(name),
+                .group = s_.group(over),
                 .match = match ? match : d_.new_match(),
                 .bucket = about};
     const OpId id = d_.add(op, d_.estimates.other);

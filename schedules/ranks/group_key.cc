@@ -5,22 +5,36 @@
 
 namespace rehearse {
 
-std::array<std::int32_t, 3> group_key(std::string_view group, const Coordinates& at,
-                                      const Plan& plan, const Placement& placement) {
-  const std::int32_t replica = at.data * plan.context_parallel + at.context;
-  if (group == "tp") return {replica, at.pipeline, 0};
-  if (group == "cp") return {at.tensor, at.data, at.pipeline};
-  if (group == "dp") return {at.tensor, at.pipeline, 0};
-  if (group == "world") return {0, 0, 0};
-  if (group == "embed") {
-    const Position here{at.pipeline};
-    const bool end = here == placement.down.front() || here == placement.down.back();
-    return end ? std::array{at.tensor, replica, 0} : std::array{-1, 0, 0};
+std::vector<Position> positions_of(GroupKind group, Position own, const Placement& placement) {
+  std::vector<Position> positions;
+  switch (traits(group).positions) {
+    case Positions::Own:
+      return {own};
+    case Positions::All:
+      for (std::int32_t p = 0; p < placement.positions; ++p) positions.push_back({p});
+      return positions;
+    case Positions::Ends: {
+      const Position first = placement.down.front(), last = placement.down.back();
+      if (own == first || own == last) positions = {first, last};
+      return positions;
+    }
+    case Positions::Mirrored:
+      return {own, {placement.positions - 1 - own.value}};
   }
-  if (group == "mirror") {
-    return {at.tensor, replica, std::min(at.pipeline, placement.positions - 1 - at.pipeline)};
-  }
-  return {-1, 0, 0};  // pp: transfers
+  return positions;
+}
+
+std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
+                                      const Placement& placement) {
+  const bool meets =
+      group != GroupKind::Pipeline && group != GroupKind::Expert && group != GroupKind::Other;
+  const std::vector<Position> positions = positions_of(group, {at.pipeline}, placement);
+  if (!meets || positions.empty()) return {-1, 0, 0};
+  // What does not vary inside an instance.
+  const GroupTraits& spans = traits(group);
+  return {spans.tensor ? 0 : at.tensor,
+          (spans.data ? 0 : at.data * plan.context_parallel) + (spans.context ? 0 : at.context),
+          std::ranges::min(positions).value};
 }
 
 }  // namespace rehearse

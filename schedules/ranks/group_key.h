@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks meet in one group of a schedule: those whose keys are equal.
+// Which ranks meet in one group of a schedule, from the kind of the group: the one place that says
+// so.
 #pragma once
 
 #include <array>
-#include <string_view>
+#include <vector>
 
+#include "schedules/ir/group.h"
 #include "schedules/ir/placement.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse {
 
-// Of a rank with these coordinates; the first number is -1 where it is in no instance of the group.
-std::array<std::int32_t, 3> group_key(std::string_view group, const Coordinates& at,
-                                      const Plan& plan, const Placement& placement);
+// A body's collectives run along one axis of the mesh; parameters meet along data and context.
+constexpr GroupKind kind_along(Axis axis) {
+  constexpr std::array kKinds{GroupKind::Tensor, GroupKind::Context, GroupKind::Expert,
+                              GroupKind::Data, GroupKind::Pipeline};
+  return kKinds[static_cast<std::size_t>(axis)];
+}
+
+// Positions of the instance that a rank at `own` is in, its own and others; empty: it is in none.
+std::vector<Position> positions_of(GroupKind group, Position own, const Placement& placement);
+
+// Ranks meet whose keys are equal. Of a rank with these coordinates; the first number is -1 where
+// it is in no instance of the group.
+std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
+                                      const Placement& placement);
 
 }  // namespace rehearse

@@ -244,7 +244,8 @@ Trace make_trace(const Schedule& schedule, std::span<const Nanoseconds> start,
 
   Strings strings(trace.strings);
   std::vector<TraceString> groups, buckets;
-  for (const Group& group : schedule.groups) groups.push_back(strings.add(group.name));
+  for (const Group& group : schedule.groups)
+    groups.push_back(strings.add(std::string(group.name())));
   for (const Bucket& bucket : schedule.buckets) buckets.push_back(strings.add(bucket.name));
 
   const Slots slots = assign_slots(schedule, start, end);

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "schedules/ranks/group_key.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -371,36 +373,13 @@ GroupShape Network::group(Row row, Axis axis) const {
 }
 
 GroupShape Network::group(Row row, const Schedule& schedule, GroupId id) const {
-  const Group& group = schedule.groups[id.index()];
-  GroupAxes axes;
-  std::int32_t size = 1;
-  for (const Row member : group.rows) {  // the positions of its rows, where it spans several
-    const Position at{position_[member.index()]};
-    const bool known =
-        std::find(axes.positions.begin(), axes.positions.end(), at) != axes.positions.end();
-    if (!known) axes.positions.push_back(at);
-  }
-  // A group along tp, cp or dp lists every position's row, yet stays on one position.
-  const bool spans = group.name == "pp" || group.name == "embed" || group.name == "world";
-  if (spans && !axes.positions.empty()) {
-    size = static_cast<std::int32_t>(axes.positions.size());
-  } else {
-    axes.positions.clear();
-  }
-  const auto take = [&](Axis axis, bool& flag) {
-    const std::int32_t by = mesh_.size(axis);
-    if (flag || by == 1 || size >= group.size || group.size % (size * by) != 0) return;
-    flag = true;
-    size *= by;
-  };
-  if (group.name == "tp") take(Axis::Tensor, axes.tensor);
-  if (group.name == "cp") take(Axis::Context, axes.context);
-  take(Axis::Data, axes.data);
-  take(Axis::Context, axes.context);
-  take(Axis::Tensor, axes.tensor);
-  GroupShape shape = this->group(row, axes);
-  shape.ranks = std::max(group.size, 1);
-  return shape;
+  const GroupKind kind = schedule.groups[id.index()].kind;
+  const GroupTraits& spans = traits(kind);
+  return group(row,
+               {.tensor = spans.tensor,
+                .context = spans.context,
+                .data = spans.data,
+                .positions = positions_of(kind, {position_[row.index()]}, schedule.placement)});
 }
 
 Path Network::path(Row from, Row to) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "schedules/body/sizes.h"
+#include "schedules/scenario/plan_names.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
@@ -43,22 +44,6 @@ class BodyCollectives {
   std::array<std::optional<GroupShape>, 5> shapes_;
   std::map<Key, CollectiveCost> known_;
 };
-
-std::string_view group_name(Axis axis) {
-  switch (axis) {
-    case Axis::Tensor:
-      return "tp";
-    case Axis::Context:
-      return "cp";
-    case Axis::Expert:
-      return "ep";
-    case Axis::Data:
-      return "dp";
-    case Axis::Pipeline:
-      return "pp";
-  }
-  return "";
-}
 
 // A body with its price and what it sends, once per segment kind, direction, experts and slice.
 struct PricedBody {
@@ -158,7 +143,7 @@ class Pricer {
       if (kind == OpKind::Forward || node.bytes == 0) continue;
       const CollectiveCost& cost = collectives_.cost(node.kind(), node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
-      add_traffic(made.traffic, {.group = std::string(group_name(node.axis)),
+      add_traffic(made.traffic, {.group = std::string(name_of(node.axis)),
                                  .kind = kind,
                                  .ranks = collectives_.group(node.axis).ranks,
                                  .count = 1,
@@ -331,7 +316,7 @@ class Pricer {
     std::vector<Traffic> traffic;
     const std::int64_t bytes = scatter ? local.value / plan_.tensor_parallel : local.value;
     if (send) {
-      traffic.push_back({.group = "pp",
+      traffic.push_back({.group = std::string(traits(GroupKind::Pipeline).name),
                          .kind = OpKind::Send,
                          .ranks = 2,
                          .count = 1,
@@ -354,7 +339,7 @@ class Pricer {
 
   // Bytes of the whole array that a collective of L1 works on.
   std::int64_t collective_bytes(const Op& op) const {
-    const bool over_tp = op.group && s_.groups[op.group.index()].name == "tp";
+    const bool over_tp = op.group && s_.group_of(op).kind == GroupKind::Tensor;
     if (!op.bucket) {
       const auto operands = s_.operands_of(current_);
       return operands.empty() ? 0 : s_.values[operands[0].value.index()].bytes.value;
@@ -369,7 +354,7 @@ class Pricer {
       case OpKind::AllReduce:
         if (over_tp) return plan_.precision.gradients * bucket.partial;
         // Between the two ends of a tied table gradients are reduced as they lie: maybe a shard.
-        if (op.group && s_.groups[op.group.index()].name != "dp" && plan_.zero_stage >= 1) {
+        if (op.group && s_.group_of(op).kind != GroupKind::Data && plan_.zero_stage >= 1) {
           return plan_.precision.gradients * bucket.padded /
                  (static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel);
         }
@@ -391,7 +376,7 @@ class Pricer {
       bytes *= shape.ranks;
     }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
-    std::vector<Traffic> traffic{{.group = s_.groups[op.group.index()].name,
+    std::vector<Traffic> traffic{{.group = std::string(s_.group_of(op).name()),
                                   .kind = kind,
                                   .ranks = shape.ranks,
                                   .count = 1,
@@ -399,9 +384,10 @@ class Pricer {
                                   .time = cost.time,
                                   .link = cost.link}};
     if (on_workers()) {
-      const std::string_view group = s_.groups[op.group.index()].name;
-      const bool inside = group == "tp" || group == "dp" || group == "cp";
-      const std::int32_t members = inside ? shape.ranks : group == "world" ? ranks() : kAcrossRows;
+      const RowMembers in_row = traits(s_.group_of(op).kind).row_members;
+      const std::int32_t members = in_row == RowMembers::One     ? kAcrossRows
+                                   : in_row == RowMembers::Ranks ? ranks()
+                                                                 : shape.ranks;
       return add_on_workers(use_of(0, 1, cost.time.value, members, shape.processes), false,
                             cost.level, all(cost.level), std::move(traffic));
     }

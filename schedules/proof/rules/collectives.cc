@@ -19,22 +19,24 @@ Bytes largest_bytes(const Schedule& schedule, std::int32_t id) {
 // Ranks of one instance of the group that these rows stand for.
 std::int64_t members(const Facts& facts, const Group& group, const std::vector<std::int32_t>& ops) {
   const Schedule& s = facts.schedule;
-  const auto row_of = [&](std::int32_t op) { return s.rows[s.row_of({op}).index()]; };
-  if (group.name == "dp") {
-    std::int64_t ranks = 0;
-    for (const std::int32_t op : ops) ranks += row_of(op).data_end - row_of(op).data_begin;
-    return ranks;
-  }
-  if (group.name == "world") {
-    std::int64_t ranks = 0;
-    for (const std::int32_t op : ops) ranks += row_of(op).multiplicity;
-    return ranks;
-  }
-  // tp, cp, ep: all members are folded into the one row, or none is; else one member per row.
-  if (group.name != "tp" && group.name != "cp" && group.name != "ep")
-    return static_cast<std::int64_t>(ops.size());
   std::int64_t ranks = 0;
-  for (const std::int32_t op : ops) ranks += std::min(row_of(op).multiplicity, group.size);
+  for (const std::int32_t op : ops) {
+    const RowInfo& row = s.rows[s.row_of({op}).index()];
+    switch (traits(group.kind).row_members) {
+      case RowMembers::Inside:
+        ranks += std::min(row.multiplicity, group.size);
+        break;
+      case RowMembers::Replicas:
+        ranks += row.data_end - row.data_begin;
+        break;
+      case RowMembers::Ranks:
+        ranks += row.multiplicity;
+        break;
+      case RowMembers::One:
+        ++ranks;
+        break;
+    }
+  }
   return ranks;
 }
 
@@ -51,7 +53,7 @@ bool check_collectives(const Facts& facts, Report& report) {
     const std::vector<Row>& rows = s.groups[op.group.index()].rows;
     if (!rows.empty() && std::ranges::find(rows, row) == rows.end()) {
       report.add(id, [&] {
-        return facts.where(id) + " is on group " + s.groups[op.group.index()].name +
+        return facts.where(id) + " is on group " + std::string(s.group_of(op).name()) +
                ", which its row is not a member of";
       });
     }
@@ -90,7 +92,7 @@ bool check_collectives(const Facts& facts, Report& report) {
     const std::int64_t there = members(facts, group, ops);
     if (there != group.size) {
       report.add(lead, [&] {
-        return facts.where(lead) + " on group " + group.name + " is listed by " +
+        return facts.where(lead) + " on group " + std::string(group.name()) + " is listed by " +
                std::to_string(there) + " of its " + std::to_string(group.size) + " ranks";
       });
     }
@@ -122,7 +124,7 @@ bool check_collectives(const Facts& facts, Report& report) {
         if (theirs < before->theirs) {
           report.add(id, [&] {
             return facts.where(id) + " comes after " + to_text(s, {before->mine}) + ", but on " +
-                   row_name(s, other) + " before it: group " + s.groups[op.group.index()].name +
+                   row_name(s, other) + " before it: group " + std::string(s.group_of(op).name()) +
                    " needs one order";
           });
         }

@@ -282,11 +282,7 @@ class Sums {
   };
 
   void flow() {
-    GroupId dp{}, embed{};
-    for (std::size_t g = 0; g < s_.groups.size(); ++g) {
-      if (s_.groups[g].name == "dp") dp = {static_cast<std::int32_t>(g)};
-      if (s_.groups[g].name == "embed") embed = {static_cast<std::int32_t>(g)};
-    }
+    const GroupId dp = s_.group(GroupKind::Data), embed = s_.group(GroupKind::Embedding);
     std::vector<Flow> flows(s_.values.size());
     facts_.each_op([&](Row, std::int32_t id, const Op& op) {
       const bool collective = traits(op.kind).op_class == OpClass::Collective;
@@ -332,8 +328,7 @@ class Sums {
     return s_.values[operand.value.index()].kind == ValueKind::Gradient;
   }
   bool is_over_replicas(const Op& op) const {
-    return op.group && s_.groups[op.group.index()].name != "tp" &&
-           s_.groups[op.group.index()].name != "cp";
+    return op.group && !s_.is_on(op, GroupKind::Tensor) && !s_.is_on(op, GroupKind::Context);
   }
 
   void step(std::int32_t id, ValueId value, const Flow& flow, GroupId dp, GroupId embed) {

@@ -103,7 +103,7 @@ TEST_P(Unfold, RanksMeetAsTheExecutorLetsThem) {
       const auto& place = groups.of[op.group.index()][static_cast<std::size_t>(ranks[0])];
       std::vector<std::int32_t> members = groups.ranks[static_cast<std::size_t>(place.instance)];
       std::ranges::sort(members);
-      EXPECT_EQ(ranks, members) << folded_.groups[op.group.index()].name;
+      EXPECT_EQ(ranks, members) << folded_.group_of(op).name();
       continue;
     }
     ASSERT_EQ(ranks.size(), 2U);
@@ -127,8 +127,8 @@ TEST(UnfoldedTensorParallel, AMissingMemberIsFound) {
   ASSERT_TRUE(folded);
   Schedule all = unfold(folded.value(), plan);
   ASSERT_TRUE(validate(all).sound());
-  const auto lonely = std::ranges::find_if(
-      all.ops, [&](const Op& op) { return op.group && all.groups[op.group.index()].name == "tp"; });
+  const auto lonely =
+      std::ranges::find_if(all.ops, [&](const Op& op) { return all.is_on(op, GroupKind::Tensor); });
   ASSERT_NE(lonely, all.ops.end());
   const auto past = std::ranges::max_element(all.ops, {}, &Op::match)->match.value + 1;
   lonely->match = {past};

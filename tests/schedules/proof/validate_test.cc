@@ -482,16 +482,14 @@ TEST(Gradients, AMicrobatchThatIsLeftOutOfTheSumIsNamed) {
 
 TEST(Gradients, ASumThatIsNotReducedIsNamed) {
   Schedule full = example(1).full;
-  const auto tp = std::ranges::find(full.groups, "tp", &Group::name) - full.groups.begin();
-  at(full, "REDUCE_SCATTER L2").group = {static_cast<std::int32_t>(tp)};
+  at(full, "REDUCE_SCATTER L2").group = full.group(GroupKind::Tensor);
   expect_among(violations(full),
                "V10: OPTIMIZER_STEP L2 on row 0 uses G.L2, which has not been reduced over dp");
 }
 
 TEST(Gradients, ATiedSumThatIsNotExchangedIsNamed) {
   Schedule full = example(1).full;
-  const auto world = std::ranges::find(full.groups, "world", &Group::name) - full.groups.begin();
-  at(full, "ALL_REDUCE T").group = {static_cast<std::int32_t>(world)};
+  at(full, "ALL_REDUCE T").group = full.group(GroupKind::World);
   expect_among(violations(full),
                "V10: OPTIMIZER_STEP T on row 0 uses G.T, which has not been added to that of the "
                "other use (group embed)");

@@ -176,10 +176,13 @@ TEST(Topology, FindsGroupsOfASchedule) {
   const Network network = make_network(*dgx, make_plan({.t = 2, .p = 2, .c = 2, .d = 4}));
   Schedule schedule;
   const std::vector<Row> both{{0}, {1}};
-  schedule.groups = {{"tp", 2, both},    {"dp", 4, both},     {"dp", 8, both}, {"pp", 2, both},
-                     {"embed", 2, both}, {"world", 32, both}, {"cp", 2, both}};
-  const std::int32_t ranks[] = {2, 4, 8, 2, 2, 32, 2};
-  const std::int32_t nodes[] = {1, 2, 2, 2, 2, 4, 1};
+  schedule.placement = loop_placement(2, 1);
+  schedule.groups = {{GroupKind::Tensor, 2, both},   {GroupKind::Data, 8, both},
+                     {GroupKind::Pipeline, 2, both}, {GroupKind::Embedding, 2, both},
+                     {GroupKind::World, 32, both},   {GroupKind::Context, 2, both},
+                     {GroupKind::Mirror, 2, both}};
+  const std::int32_t ranks[] = {2, 8, 2, 2, 32, 2, 2};
+  const std::int32_t nodes[] = {1, 2, 2, 2, 4, 1, 2};
   for (std::int32_t g = 0; g < 7; ++g) {
     const GroupShape shape = network.group({0}, schedule, {g});
     EXPECT_EQ(shape.ranks, ranks[g]) << g;

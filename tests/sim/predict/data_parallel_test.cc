@@ -112,7 +112,7 @@ std::vector<Reduced> reductions(const Schedule& s, Row row) {
   };
   for (std::int32_t i = s.row_begin[row.index()]; i < s.row_begin[row.index() + 1]; ++i) {
     const Op& op = s.ops[static_cast<std::size_t>(i)];
-    const bool over_dp = op.group && s.groups[op.group.index()].name == "dp";
+    const bool over_dp = s.is_on(op, GroupKind::Data);
     if (over_dp && is_reduction(op.kind)) ++of[op.bucket.index()].times;
     if (!is_compute(op.kind)) continue;
     for (const Operand& operand : s.operands_of({i})) {

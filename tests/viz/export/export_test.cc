@@ -175,7 +175,7 @@ TEST(Chrome, ComesBackAsItWas) {
 TEST(Chrome, KeepsOverlapsBucketsAndGroups) {
   Schedule schedule;
   schedule.level = Level::Full;
-  schedule.groups = {{.name = "dp", .size = 4}};
+  schedule.groups = {{.kind = GroupKind::Data, .size = 4}};
   schedule.buckets = {{.name = "L\"0"}};
   schedule.children = {compute_op(OpKind::Forward, {0}, {3}),
                        compute_op(OpKind::InputGradient, {7}, {1})};

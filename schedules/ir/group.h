@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of ranks that meet in collectives. What is true of a kind is one row of kGroupTraits; who
+// the members are is derived from it (schedules/ranks/group_key.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/base/units.h"
+
+namespace rehearse {
+
+enum class GroupKind : std::uint8_t {
+  Tensor,
+  Context,
+  Expert,     // a view inside context x data
+  Data,       // all replicas of a position's parameters: along data and context
+  Pipeline,   // all positions; its ranks send to each other and meet in no collective
+  Embedding,  // the ends of the pipeline, which both use a tied table
+  Mirror,     // the two positions that hold a stage's parameters, one in each direction
+  World,
+  Other,  // of a file, with a name of its own
+};
+inline constexpr std::size_t kNumGroupKinds = 9;
+
+// Over which positions of the pipeline an instance spans.
+enum class Positions : std::uint8_t { Own, All, Ends, Mirrored };
+// How many members of an instance one row stands for (rows fold equal ranks into one).
+enum class RowMembers : std::uint8_t {
+  Inside,    // all of them where the row is folded, else one
+  Replicas,  // the row's replicas
+  Ranks,     // all ranks of the row
+  One,
+};
+
+struct GroupTraits {
+  std::string_view name;       // in files and for people
+  bool tensor, context, data;  // axes of the mesh along which an instance spans
+  Positions positions;
+  RowMembers row_members;
+};
+
+inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
+    {"tp", true, false, false, Positions::Own, RowMembers::Inside},
+    {"cp", false, true, false, Positions::Own, RowMembers::Inside},
+    {"ep", false, false, false, Positions::Own, RowMembers::Inside},
+    {"dp", false, true, true, Positions::Own, RowMembers::Replicas},
+    {"pp", false, false, false, Positions::All, RowMembers::One},
+    {"embed", false, false, false, Positions::Ends, RowMembers::One},
+    {"mirror", false, false, false, Positions::Mirrored, RowMembers::One},
+    {"world", true, true, true, Positions::All, RowMembers::Ranks},
+    {"", false, false, false, Positions::Own, RowMembers::One},
+}};
+
+constexpr const GroupTraits& traits(GroupKind kind) {
+  return kGroupTraits[static_cast<std::size_t>(kind)];
+}
+constexpr GroupKind group_kind(std::string_view name) {
+  for (std::size_t k = 0; k + 1 < kNumGroupKinds; ++k) {
+    if (kGroupTraits[k].name == name) return static_cast<GroupKind>(k);
+  }
+  return GroupKind::Other;
+}
+
+// Ranks of a collective.
+struct Group {
+  GroupKind kind{};
+  std::int32_t size = 1;   // ranks of one instance
+  std::vector<Row> rows;   // rows that take part; a folded row contributes all its members
+  std::string other_name;  // of GroupKind::Other
+
+  std::string_view name() const {
+    return kind == GroupKind::Other ? std::string_view(other_name) : traits(kind).name;
+  }
+};
+
+}  // namespace rehearse
