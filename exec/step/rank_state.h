@@ -51,12 +51,15 @@ struct LocalRanks {
   }
   std::int32_t shards() const { return plan.data_parallel * plan.context_parallel; }
   bool sharded() const { return plan.zero_stage >= 1 && shards() > 1; }
-  // Type of a value that holds a whole bucket, or a shard of it.
+  // Type of a gradient or parameter: sums, master copies and what ZeRO-3 keeps are fp32, all else
+  // is of the type that is computed in.
   ElementType type_of(const Value& value) const {
-    const std::int64_t padded = schedule.buckets[value.bucket.index()].padded;
-    const std::int64_t elements =
-        value.shard || value.kind == ValueKind::ParameterShard ? padded / shards() : padded;
-    return value.bytes.value >= 4 * elements ? ElementType::Float32 : ElementType::BFloat16;
+    const bool parameter =
+        value.kind == ValueKind::FullParameter || value.kind == ValueKind::ParameterShard;
+    const bool master = value.persistent && plan.zero_stage == 3;
+    return parameter && !master && plan.precision.compute != ComputeType::Fp32
+               ? ElementType::BFloat16
+               : ElementType::Float32;
   }
 };
 

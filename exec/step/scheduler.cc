@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "schedules/ir/listing.h"
+#include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"
 
 namespace rehearse::exec {
@@ -193,7 +194,7 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     return meet(queue, op.group.value, {in, in},
                 {.kind = OpKind::AllReduce,
                  .type = ElementType::Float64,
-                 .elements = first.bytes.value / 8},
+                 .elements = payload_of(s_, id).elements},
                 lock);
   }
   const Bucket& bucket = s_.buckets[op.bucket.index()];
@@ -201,12 +202,10 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   std::byte* out = has_out ? local_.address(rank, operands[1].value) : in;
   const GroupKind group = s_.group_of(op).kind;
   ElementType type = local_.type_of(first);
-  std::int64_t elements = bucket.padded;
-  if (op.kind == OpKind::AllReduce && group == GroupKind::Tensor) {
-    elements = bucket.partial;
-  } else if (op.kind == OpKind::AllReduce && group != GroupKind::Data && local_.sharded()) {
+  const std::int64_t elements = payload_of(s_, id).elements;
+  if (op.kind == OpKind::AllReduce && group != GroupKind::Data && group != GroupKind::Tensor &&
+      local_.sharded()) {
     // After a reduce-scatter over dp only the own shard is whole.
-    elements = bucket.padded / local_.shards();
     if (!first.shard) in = out = in + rank.replica * elements * bytes_of(type);
   } else if (has_out && (op.kind == OpKind::AllGather || op.kind == OpKind::Unshard) &&
              local_.type_of(value(1)) != type) {

@@ -191,6 +191,15 @@ constexpr std::array<Field<Bucket>, 6> kBucketFields{{
      [](Bucket& x, std::int64_t v) { return set_flag(x.tied, v); }},
 }};
 
+constexpr std::array<Field<Carried>, 2> kCarriedFields{{
+    {"elements", [](const Carried& x) { return x.elements; },
+     [](Carried& x, std::int64_t v) {
+       return v >= 0 && v <= kMostBytes && set_number(x.elements, v);
+     }},
+    {"element_bytes", [](const Carried& x) { return std::int64_t{x.element_bytes}; },
+     [](Carried& x, std::int64_t v) { return v >= 1 && v <= 8 && set_number(x.element_bytes, v); }},
+}};
+
 struct SegmentOf {
   Stage stage;
   SegmentInfo info;
@@ -380,7 +389,8 @@ std::string columns_to_json(const Schedule& s) {
          table_text("children", kOpFields, s.children) + ",\n" +
          table_text("waits", kWaitFields, waits) + ",\n" +
          table_text("values", kValueFields, s.values) + ",\n" +
-         table_text("operands", kOperandFields, operands) + "\n  }";
+         table_text("operands", kOperandFields, operands) + ",\n" +
+         table_text("carried", kCarriedFields, s.carried) + "\n  }";
 }
 
 void columns_from_json(const JsonValue& columns, JsonReport& report, Schedule& s) {
@@ -390,6 +400,7 @@ void columns_from_json(const JsonValue& columns, JsonReport& report, Schedule& s
   s.children = read.read("children", kOpFields);
   s.values = read.read("values", kValueFields);
   s.buckets = read.read("buckets", kBucketFields);
+  s.carried = read.read("carried", kCarriedFields);
   const std::vector<SegmentOf> segments = read.read("segments", kSegmentFields);
   const std::vector<OperandOf> operands = read.read("operands", kOperandFields);
   const std::vector<WaitOf> waits = read.read("waits", kWaitFields);

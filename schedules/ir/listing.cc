@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "schedules/ir/payload.h"
 #include "schedules/ir/text.h"
 
 namespace rehearse {
@@ -118,9 +119,8 @@ std::string op_label(const Schedule& schedule, OpId id) {
       break;
   }
   std::string label = kind + ' ' + value_name(schedule, operands[0].value);
-  const bool over_tp = schedule.is_on(op, GroupKind::Tensor);
-  if (over_tp && op.bucket) {
-    label += '<' + std::to_string(schedule.buckets[op.bucket.index()].partial) + '>';
+  if (schedule.is_on(op, GroupKind::Tensor) && op.bucket) {
+    label += '<' + std::to_string(payload_of(schedule, id).elements) + '>';
   }
   return label;
 }

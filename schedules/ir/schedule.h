@@ -94,6 +94,14 @@ struct Bucket {
   bool tied = false;  // the vocabulary table of a tied embedding
 };
 
+// What an op moves over a link (schedules/ir/payload.h).
+struct Carried {
+  std::int64_t elements = 0;
+  std::int32_t element_bytes = 1;
+  std::int64_t bytes() const { return elements * element_bytes; }
+  bool operator==(const Carried&) const = default;
+};
+
 enum class SegmentKind : std::uint8_t { Embedding, Layer, Head };
 struct SegmentInfo {
   SegmentKind kind{};
@@ -124,6 +132,9 @@ struct Schedule {
   std::vector<Value> values;
   std::vector<Operand> operands;  // operands[operand_begin[i] .. operand_begin[i+1])
   std::vector<std::int32_t> operand_begin{0};
+  // By match: what its transfer or collective carries. Empty where nobody said. No part of the
+  // hash.
+  std::vector<Carried> carried;
   // Per row, after lifetimes are planned; host_bytes: the arena of what plan.offload keeps there.
   std::vector<Bytes> arena_bytes, live_peak_bytes, host_bytes;
 

@@ -71,7 +71,12 @@ struct Draft {
     ++ops.back().operand_end;
   }
   std::int32_t operand_begin(std::size_t op) const { return op == 0 ? 0 : ops[op - 1].operand_end; }
-  MatchId new_match() { return {num_matches++}; }
+  std::vector<Carried> carried;  // by match
+
+  MatchId new_match() {
+    carried.emplace_back();
+    return {num_matches++};
+  }
   MatchId shared_match(Meeting meeting, std::int32_t what, std::int32_t which) {
     const auto [at, made] = meetings.try_emplace({static_cast<std::int32_t>(meeting), what, which});
     if (made) at->second = new_match();

@@ -56,6 +56,22 @@ void RowEmitter::reduce(BucketId about, int use, Microbatch microbatch) {
   d_.operand(sum.reduced, Access::Update);
 }
 
+// Parameters are gathered as they are computed with, gradients travel in the plan's type: over tp
+// what is partial there, and between the replicas or uses of a stage (mirror, embed) what a rank
+// holds after its own group has reduced it.
+Carried RowEmitter::carried(OpKind kind, GroupKind over, BucketId about) const {
+  if (!about) return {.elements = d_.num_tensors + 1, .element_bytes = 8};
+  const std::int64_t whole = bucket(about).padded;
+  if (kind == OpKind::Unshard || kind == OpKind::AllGather || kind == OpKind::Broadcast) {
+    return {.elements = whole, .element_bytes = static_cast<std::int32_t>(shape_.element)};
+  }
+  const bool held = over == GroupKind::Mirror || over == GroupKind::Embedding;
+  return {.elements = over == GroupKind::Tensor ? bucket(about).partial
+                      : held                    ? owned(about)
+                                                : whole,
+          .element_bytes = d_.plan.precision.gradients};
+}
+
 void RowEmitter::contributed(const Part& part) {
   std::vector<std::pair<BucketId, int>> ready;
   for (const auto& [about, use] : work(part).adds) {

@@ -26,6 +26,8 @@ void RowEmitter::transfer(OpKind kind, Payload payload, Stage issuing, Stage sen
   op.peer = s_.placement.position(other, about.microbatch);
   op.group = pipeline_;
   op.match = transfers_[at * classes_ + replica_];
+  d_.carried[op.match.index()] = {.elements = activation_ / shape_.element / sent_once_per_,
+                                  .element_bytes = static_cast<std::int32_t>(shape_.element)};
   d_.operand(what, kind == OpKind::Send ? Access::Read : Access::Write);
 }
 

@@ -213,7 +213,10 @@ Ordered order(Draft&& draft) {
     op.key = start[from];
     if (op.match) {
       MatchId& id = match_of[op.match.index()];
-      if (!id) id = {matches++};
+      if (!id) {
+        id = {matches++};
+        s.carried.push_back(draft.carried[op.match.index()]);
+      }
       op.match = id;
     }
     ordered.duration[to] = emitted.duration;

@@ -63,6 +63,9 @@ class RowEmitter {
         replica_(row.index() % classes_),
         shape_(rank_shape(draft.model, draft.plan)),
         activation_(shape_.element * shape_.local * shape_.hidden),
+        sent_once_per_(draft.plan.runtime == Runtime::Megatron && !draft.plan.sequence_parallel
+                           ? draft.plan.tensor_parallel
+                           : 1),
         pipeline_(s_.group(GroupKind::Pipeline)),
         both_ends_(holds({0}) && holds({s_.placement.stages() - 1})) {}
 
@@ -154,12 +157,15 @@ class RowEmitter {
     return id;
   }
   const Bucket& bucket(BucketId id) const { return s_.buckets[id.index()]; }
+  // What a collective about a bucket (or, of the world, about the norms) carries.
+  Carried carried(OpKind kind, GroupKind over, BucketId about) const;
   OpId collective(OpKind kind, GroupKind over, Stream stream, BucketId about, MatchId match = {}) {
     const Op op{.kind = kind,
                 .stream = stream,
                 .group = s_.group(over),
                 .match = match ? match : d_.new_match(),
                 .bucket = about};
+    d_.carried[op.match.index()] = carried(kind, over, about);
     const OpId id = d_.add(op, d_.estimates.other);
     // Ties: backward order of the buckets, what belongs to none of them last.
     d_.ops.back().tie = about ? static_cast<std::int32_t>(s_.buckets.size()) - about.value
@@ -247,6 +253,9 @@ class RowEmitter {
   std::size_t classes_, replica_;  // rows per position, and which of them this is
   RankShape shape_;
   std::int64_t activation_;  // bytes of (local, hidden)
+  // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all of
+  // an activation, and sends its part.
+  std::int32_t sent_once_per_;
   GroupId pipeline_;
   bool both_ends_;  // of the model are on this row
 

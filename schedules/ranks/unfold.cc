@@ -101,7 +101,13 @@ class Unfolding {
     const auto value_base = static_cast<std::int32_t>(out_.values.size());
     for (std::size_t i = first; i < last; ++i) {
       Op op = s_.ops[i];
-      if (op.match) op.match = meetings_.of(op, rank);
+      if (op.match) {
+        op.match = meetings_.of(op, rank);
+        if (!s_.carried.empty()) {
+          out_.carried.resize(std::max(out_.carried.size(), op.match.index() + 1));
+          out_.carried[op.match.index()] = s_.carried[s_.ops[i].match.index()];
+        }
+      }
       out_.ops.push_back(op);
       const OpId id{static_cast<std::int32_t>(i)};
       if (s_.wait_begin.size() > 1) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "schedules/ir/payload.h"
 #include "schedules/ir/text.h"
 #include "schedules/trace/trace_inside.h"
 
@@ -119,21 +120,6 @@ Slots assign_slots(const Schedule& schedule, std::span<const Nanoseconds> start,
   return slots;
 }
 
-// What a transfer or a collective moves: the largest value that it touches on this row.
-std::int64_t payload_bytes(const Schedule& schedule, OpId id) {
-  const OpClass op_class = traits(schedule.ops[id.index()].kind).op_class;
-  if (op_class != OpClass::Transfer && op_class != OpClass::Collective &&
-      op_class != OpClass::Copy) {
-    return 0;
-  }
-  std::int64_t bytes = 0;
-  for (const Operand& operand : schedule.operands_of(id)) {
-    if (operand.access == Access::Workspace || !operand.value) continue;
-    bytes = std::max(bytes, schedule.values[operand.value.index()].bytes.value);
-  }
-  return bytes;
-}
-
 TraceClass class_for(const Schedule& schedule, OpId id, std::int16_t slot,
                      std::span<const TraceString> groups, std::span<const TraceString> buckets) {
   const Op& op = schedule.ops[id.index()];
@@ -157,7 +143,7 @@ TraceClass class_for(const Schedule& schedule, OpId id, std::int16_t slot,
     c.slice = first.slice;
     c.second_slice = second.slice;
   }
-  c.bytes = payload_bytes(schedule, id);
+  c.bytes = payload_of(schedule, id).bytes();
   return c;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "schedules/body/sizes.h"
+#include "schedules/ir/payload.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
@@ -314,13 +315,12 @@ class Pricer {
                       local, path, network_.group(send ? to : row_, Axis::Tensor), network_)
                 : transfer_cost(local, path, network_);
     std::vector<Traffic> traffic;
-    const std::int64_t bytes = scatter ? local.value / plan_.tensor_parallel : local.value;
     if (send) {
       traffic.push_back({.group = std::string(traits(GroupKind::Pipeline).name),
                          .kind = OpKind::Send,
                          .ranks = 2,
                          .count = 1,
-                         .bytes = bytes,
+                         .bytes = payload_of(s_, current_).bytes(),
                          .time = cost.time,
                          .link = cost.link});
     }
@@ -337,37 +337,11 @@ class Pricer {
     return {position.value * classes + like.value % classes};
   }
 
-  // Bytes of the whole array that a collective of L1 works on.
-  std::int64_t collective_bytes(const Op& op) const {
-    const bool over_tp = op.group && s_.group_of(op).kind == GroupKind::Tensor;
-    if (!op.bucket) {
-      const auto operands = s_.operands_of(current_);
-      return operands.empty() ? 0 : s_.values[operands[0].value.index()].bytes.value;
-    }
-    const Bucket& bucket = s_.buckets[op.bucket.index()];
-    const std::int64_t element = rank_shape(model_, plan_).element;
-    switch (op.kind) {
-      case OpKind::Unshard:
-      case OpKind::AllGather:
-      case OpKind::Broadcast:
-        return element * bucket.padded;
-      case OpKind::AllReduce:
-        if (over_tp) return plan_.precision.gradients * bucket.partial;
-        // Between the two ends of a tied table gradients are reduced as they lie: maybe a shard.
-        if (op.group && s_.group_of(op).kind != GroupKind::Data && plan_.zero_stage >= 1) {
-          return plan_.precision.gradients * bucket.padded /
-                 (static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel);
-        }
-        return plan_.precision.gradients * bucket.padded;
-      default:
-        return plan_.precision.gradients * bucket.padded;
-    }
-  }
-
   std::int32_t collective(const Op& op) {
     const GroupShape shape = network_.group(row_, s_, op.group);
     OpKind kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
-    std::int64_t bytes = collective_bytes(op);
+    const Bytes payload{payload_of(s_, current_).bytes()};
+    std::int64_t bytes = payload.value;
     // A parameter server receives every replica's gradients, and sends every replica the
     // parameters: all of it through the links of one GPU (Li et al., OSDI 2014).
     if (!on_workers() && plan_.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
@@ -377,10 +351,10 @@ class Pricer {
     }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
     std::vector<Traffic> traffic{{.group = std::string(s_.group_of(op).name()),
-                                  .kind = kind,
+                                  .kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind,
                                   .ranks = shape.ranks,
                                   .count = 1,
-                                  .bytes = bytes,
+                                  .bytes = payload.value,
                                   .time = cost.time,
                                   .link = cost.link}};
     if (on_workers()) {
@@ -404,16 +378,6 @@ class Pricer {
     return plan_.zero_stage >= 1 ? bucket.padded / shards : bucket.padded;
   }
 
-  // Of a copy's pairs (from, to): a gradient or parameter may be narrower on the host.
-  Bytes copied_bytes() const {
-    const auto operands = s_.operands_of(current_);
-    Bytes sum{0};
-    for (std::size_t k = 0; k + 1 < operands.size(); k += 2) {
-      sum.value += std::min(s_.values[operands[k].value.index()].bytes.value,
-                            s_.values[operands[k + 1].value.index()].bytes.value);
-    }
-    return sum;
-  }
   std::int32_t ranks_per_node() const {
     return std::min(plan_.gpus(), network_.cluster().gpus_per_node);
   }
@@ -440,7 +404,8 @@ class Pricer {
     } else {
       const Path path = network_.to_host(row_);
       const bool out = op.kind == OpKind::Offload;
-      const TransferCost copy = host_copy_cost(copied_bytes(), out, path, network_);
+      const TransferCost copy =
+          host_copy_cost({payload_of(s_, current_).bytes()}, out, path, network_);
       if (on_workers()) {
         return add_on_workers(use_of(copy.time.value, 1, 0, kAcrossRows), false, copy.level,
                               all(copy.level), {});
@@ -507,7 +472,7 @@ class Pricer {
         break;
       case OpClass::Collective:
         key[2] = op.group.value;
-        key[3] = collective_bytes(op);
+        key[3] = payload_of(s_, id).bytes();
         key[4] = static_cast<std::int64_t>(op.stream);
         break;
       default:

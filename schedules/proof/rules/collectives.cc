@@ -8,6 +8,7 @@
 namespace rehearse {
 namespace {
 
+// Of the memory that a member brings: the room for what is carried, not the payload itself.
 Bytes largest_bytes(const Schedule& schedule, std::int32_t id) {
   Bytes largest{};
   for (const Operand& operand : schedule.operands_of({id})) {
