@@ -242,8 +242,8 @@ class Attribution {
     pieces_.push_back({begin, end, c});
   }
 
-  // Pieces came last first. What lies under collectives on the compute stream is booked, but is no
-  // gap there.
+  // Pieces came last first. What lies under collectives on the compute stream is no gap there: the
+  // rank waits for communication of its own, whatever the gap around it waits for.
   void write_spans(OpId ended_by) {
     for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
       std::int64_t from = piece->begin;
@@ -252,6 +252,12 @@ class Attribution {
         const std::int64_t end = timeline_.end[op.index()].value;
         if (end <= from || start >= piece->end || start == end) continue;
         write_span(from, std::min(start, piece->end), op, piece->cause);
+        const std::int64_t under = std::min(end, piece->end) - std::max(start, from);
+        const bool exposed = piece->cause == IdleCause::Communication ||
+                             piece->cause == IdleCause::Contention;  // booked as such already
+        if (!exposed) result_.exposed[op.index()] += ranks_ * under;
+        cause(piece->cause) -= under;
+        cause(IdleCause::Communication) += under;
         from = end;
       }
       write_span(from, piece->end, ended_by, piece->cause);

@@ -11,6 +11,7 @@
 //   event that only lets memory be used again        resource (as far as it came after all others)
 //   transfer that stood behind another transfer      contention (from when its data was there)
 //   communication or copy, as long as alone          communication; what sharing added: contention
+//   (under a collective of the row's own compute stream: communication, whatever came last)
 //   what computes elsewhere (or adds, on dp)         dependency; what jitter added: straggler
 //   after the row's last op, until the step's end    cooldown
 //

@@ -128,10 +128,15 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   trace.idle = std::vector<IdleSpan>(p.bubbles.spans);
   std::vector<std::uint8_t> level;
   std::vector<std::int64_t> communicating;
-  for (const std::int32_t cost : p.pricing.table.of_op) {
-    const Cost& of = p.pricing.table.costs[static_cast<std::size_t>(cost)];
+  for (std::size_t i = 0; i < p.schedule.ops.size(); ++i) {
+    const Cost& of = p.pricing.table.costs[static_cast<std::size_t>(p.pricing.table.of_op[i])];
     level.push_back(static_cast<std::uint8_t>(of.level));
-    communicating.push_back(of.communicating.value);
+    // A collective on the compute stream is idle time of the rank, all of it.
+    const Op& op = p.schedule.ops[i];
+    const bool waits =
+        op.stream == Stream::Compute && traits(op.kind).op_class == OpClass::Collective;
+    communicating.push_back(waits ? (p.timeline.end[i] - p.timeline.start[i]).value
+                                  : of.communicating.value);
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);

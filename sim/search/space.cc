@@ -46,7 +46,7 @@ JsonValue& member_of(JsonValue& object, std::string_view key) {
 }
 
 bool is_schedule(const std::string& name) {
-  return name == "none" || name.starts_with("file:") || find_schedule(name) != nullptr;
+  return name == "none" || find_schedule(name) != nullptr;
 }
 
 // A list, or {"min": a, "max": b} for a number: what `search` alone takes.
@@ -159,8 +159,20 @@ class SpaceReader {
     }
   }
 
+  // A file's order has its own micro-batches, positions and chunks: there is nothing to search.
+  bool refused_file(const JsonValue& schedule, const std::string& key) {
+    if (!schedule.is(JsonKind::String) || !schedule.text.starts_with("file:")) return false;
+    report_.fail(
+        schedule.line, key,
+        json_excerpt(schedule.text) +
+            " is one order, made for one pipeline: \"rehearse simulate\" says what it takes; "
+            "search takes orders by name");
+    return true;
+  }
+
   void take_lists(JsonValue& plan) {
     for (JsonMember& member : plan.members) {
+      if (member.key == "schedule" && refused_file(member.value, "plan.schedule")) return;
       const KeySpec* spec = find_key(plan_key_table(), member.key);
       if (spec == nullptr || !spec->searchable) continue;
       const std::string key = "plan." + member.key;
@@ -183,6 +195,7 @@ class SpaceReader {
         return report_.fail(item.line, at, "must be a value");
       }
       check_key(item, spec, at, report_);
+      if (member.key == "schedule" && item.is(JsonKind::String) && refused_file(item, at)) return;
       if (member.key == "schedule" && item.is(JsonKind::String) && !is_schedule(item.text)) {
         report_.fail(item.line, at, unknown_schedule(item.text, json_excerpt(item.text)));
       }

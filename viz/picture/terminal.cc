@@ -132,9 +132,13 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
   const Summary sum = summarize(index, begin, end, first, last);
   out += "bubbles: " + percent_text(sum.bubble_ratio()) + " of all ranks' time";
   for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
-    if (sum.causes[cause] == 0) continue;
+    std::int64_t idle = sum.causes[cause];
+    if (static_cast<IdleCause>(cause) == IdleCause::Communication) {
+      for (const std::int64_t waits : sum.in_body) idle += waits;
+    }
+    if (idle == 0) continue;
     out.append(", ").append(kIdleCauseNames[cause]).append(" ");
-    out += percent_text(static_cast<double>(sum.causes[cause]) / static_cast<double>(sum.total()));
+    out += percent_text(static_cast<double>(idle) / static_cast<double>(sum.total()));
   }
   out +=
       "\nF forward  B backward  I its input half  W its weight half  R recompute  X both  "
