@@ -241,7 +241,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
         // One collective too many on the dp communicator: the partner's next one does not match.
         const Mesh mesh(p.plan);
         const GroupInstances groups(p.schedule, p.plan, mesh);
-        const auto place = groups.of[static_cast<std::size_t>(groups.group("dp"))][1];
+        const auto place = groups.of[static_cast<std::size_t>(groups.group(GroupKind::Data))][1];
         const std::vector<Contribution> brought{{}, {array.data(), array.data()}};
         const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
         nccl.collective({.kind = OpKind::Broadcast,
