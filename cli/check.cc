@@ -60,17 +60,11 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
   Result<sim::Prediction> made = predict(path, scenario, cluster, {.timeline = false});
   if (!made) return made.error();
   sim::Prediction prediction = std::move(made).value();
-  Plan& plan = prediction.plan;
-  const Result<Schedule> order =
-      plan.schedule.starts_with("file:")
-          ? order_of_file(plan, static_cast<std::int32_t>(scenario.model.layers))
-          : sim::order_of(scenario.model, plan);
-  if (!order) return Error{path + ": " + order.error().message};
   Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
   const std::vector<Bytes> capacity{cluster.capacity()};
   checked.validation =
       validate(checked.schedule,
-               {.streams = options.streams, .compute_order = &order.value(), .capacity = capacity});
+               {.streams = options.streams, .compute_order = &prediction.order, .capacity = capacity});
   // A framework's allocator needs more than what is alive.
   for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
     const sim::RankMemory& rank = prediction.memory.ranks[r];

@@ -12,7 +12,7 @@ namespace rehearse::exec {
 
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
-  const Result<Schedule> order = plan_order(model, plan);
+  const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
   return lower(order.value(), model, plan);
 }

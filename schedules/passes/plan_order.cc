@@ -110,7 +110,7 @@ class Candidates {
 
   // 1F1B keeps min(p, m) micro-batches on position 0.
   bool keeps_to_limit(Plan& plan) const {
-    const Result<Schedule> order = plan_order(model_, plan);
+    const Result<Schedule> order = order_of(model_, plan);
     if (!order) return false;
     const Result<ComputeTiming> timing = time_compute(order.value(), {});
     if (!timing) return false;
@@ -126,7 +126,7 @@ class Candidates {
 
 }  // namespace
 
-Result<Schedule> plan_order(const Transformer& model, Plan& plan) {
+Result<Schedule> order_of(const Transformer& model, Plan& plan) {
   if (plan.schedule.starts_with("file:")) {
     return order_of_file(plan, static_cast<std::int32_t>(model.layers));
   }

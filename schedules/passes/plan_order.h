@@ -15,11 +15,11 @@ namespace rehearse {
 // where an order is made of a plan: simulate, run, check and search call it. Planned orders are
 // planned for estimate_by_flops, so they do not depend on a machine.
 // Errors: one line.
-Result<Schedule> plan_order(const Transformer& model, Plan& plan);
+Result<Schedule> order_of(const Transformer& model, Plan& plan);
 
 // Whether the plan's schedule has several orders to choose among and none is chosen yet: who can
 // predict (sim/predict/predict.h) takes the best of order_candidates; without a prediction
-// plan_order gives the planner's own.
+// order_of gives the planner's own.
 bool leaves_order_open(const Plan& plan);
 
 // The plans that differ from `plan` only by the order taken for it (Plan::order, and the keys that

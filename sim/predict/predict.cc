@@ -219,7 +219,9 @@ void add_host_memory(Prediction& p, const Cluster& cluster) {
 // REQUIRES: options.tables.
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
-  const Cluster cluster = with_places(machine, plan.gpus());
+  const auto models = std::make_shared<CostModels>();
+  models->cluster = with_places(machine, plan.gpus());
+  const Cluster& cluster = models->cluster;
   const HardwareTables& tables = *options.tables;
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
@@ -229,22 +231,22 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                      "a model without; leave it out, or megatron or fsdp",
                  .unsupported = true};
   }
-  Result<Schedule> order = plan_order(model, plan);
+  Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
-  Prediction p{.plan = plan, .gpus = plan.gpus()};
+  Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
   const bool arena = plan.runtime == Runtime::Rehearse;
   const auto enough = [&] {
     return options.memory_limit && p.memory.peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
-    p.memory = predict_memory(tables.profile(plan), model, plan, cluster, order.value());
+    p.memory = predict_memory(tables.profile(plan), model, plan, cluster, p.order);
     if (enough()) return p;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
   if (!arena && plan.offload == OffloadMode::Activations) {
     lowering.kept = kept_by_shape(tables.profile(plan), model, plan);
   }
-  Result<Schedule> lowered = lower(order.value(), model, plan, lowering);
+  Result<Schedule> lowered = lower(p.order, model, plan, lowering);
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
@@ -252,17 +254,20 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   for (const RankMemory& rank : p.memory.ranks) {
     p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
                            : arena     ? op_label(p.schedule, rank.at_op)
-                                       : to_text(order.value(), rank.at_op));
+                                       : to_text(p.order, rank.at_op));
   }
   if (!options.timeline || enough()) return p;
 
-  CollectiveModel collectives = tables.collectives;
-  if (options.scale_up_factor != 1) scale_links(collectives, options.scale_up_factor);
-  const Network network(cluster, collectives, plan, p.schedule.rows);
-  const Result<ComputeModel> compute =
+  models->collectives = tables.collectives;
+  if (options.scale_up_factor != 1) scale_links(models->collectives, options.scale_up_factor);
+  const Network& network =
+      models->network.emplace(cluster, models->collectives, plan, p.schedule.rows);
+  Result<ComputeModel> compute =
       ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars);
   if (!compute) return compute.error();
-  p.pricing = price(p.schedule, model, plan, compute.value(), network);
+  models->compute.emplace(std::move(compute).value());
+  p.models = models;
+  p.pricing = price(p.schedule, model, plan, *models->compute, network);
   if (const Result<> good = countable(p); !good) return good.error();
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
@@ -389,7 +394,7 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   Result<Prediction> made = predict_plan(scenario, best->plan, cluster, options);
   if (!made) return made;
   Prediction prediction = std::move(made).value();
-  prediction.order = choice;
+  prediction.choice = choice;
   return prediction;
 }
 
@@ -408,11 +413,6 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
                         .scalars = std::move(scalars).value(),
                         .megatron = std::move(megatron).value(),
                         .fsdp = std::move(fsdp).value()};
-}
-
-Result<Schedule> order_of(const Transformer& model, const Plan& plan) {
-  Plan filled = plan;
-  return plan_order(model, filled);
 }
 
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none
@@ -463,11 +463,11 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   if (!best && too_large) return *too_large;
   if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
   if (!options.record_load && best->memory.fits) return std::move(*best);
-  const OrderChoice order = best->order;
+  const OrderChoice choice = best->choice;
   Result<Prediction> whole = predict_plan(scenario, best->plan, cluster, options);
   if (!whole) return whole;
   Prediction prediction = std::move(whole).value();
-  prediction.order = order;
+  prediction.choice = choice;
   return prediction;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,11 +12,13 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/resident_memory.h"
 #include "sim/cluster/cluster.h"
+#include "sim/compute/body_cost.h"
 #include "sim/compute/kernel_scalars.h"
 #include "sim/engine/bubbles.h"
 #include "sim/engine/timeline.h"
 #include "sim/memory/memory.h"
 #include "sim/network/collective_model.h"
+#include "sim/network/topology.h"
 #include "sim/predict/pricing.h"
 
 namespace rehearse::sim {
@@ -32,10 +35,20 @@ struct OrderChoice {
   std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
 };
 
+// What priced a prediction, kept for who asks later what a kernel inside an op takes.
+struct CostModels {
+  Cluster cluster;
+  CollectiveModel collectives;
+  std::optional<Network> network;  // of this cluster and these collectives
+  std::optional<ComputeModel> compute;
+};
+
 struct Prediction {
   Plan plan;  // micro-batch and order chosen
-  OrderChoice order;
-  Schedule schedule;  // L1
+  OrderChoice choice;
+  Schedule order;                            // L0: the compute order
+  Schedule schedule;                         // L1: lowered from it
+  std::shared_ptr<const CostModels> models;  // null: memory alone was asked for
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;
@@ -106,8 +119,5 @@ struct PredictOptions {
 // them.
 Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
                            const PredictOptions& options = {});
-
-// The L0 order of a plan (plan_order); of a planned schedule the one that was chosen, if any.
-Result<Schedule> order_of(const Transformer& model, const Plan& plan);
 
 }  // namespace rehearse::sim

@@ -43,11 +43,10 @@ std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction&
 // alive at once stands for all of it.
 void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
                          const Cluster& cluster) {
-  const Result<Schedule> order = order_of(scenario.model, p.plan);
   const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
-  if (!order || !profile) return;  // an order from a file: no samples
+  if (!profile) return;
   ReplaySetup setup = replay_setup(profile.value(), scenario.model, p.plan,
-                                   cluster.gpu.compute_capability, order.value());
+                                   cluster.gpu.compute_capability, p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
@@ -67,7 +66,7 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
     // A step begins with what the one before it left.
     if (!replay.samples.empty()) add(now, replay.samples.back().after);
     for (const MemorySample& sample : std::span(replay.samples).subspan(replay.last_step)) {
-      const Deed deed = sample.op ? deed_of(order.value().ops[sample.op.index()])
+      const Deed deed = sample.op ? deed_of(p.order.ops[sample.op.index()])
                                   : Deed{OpKind::OptimizerStep, -1, -1, -1};
       const auto span = spans.find(deed);
       add(span == spans.end() ? now : span->second.first, sample.most);
@@ -80,23 +79,9 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
   trace.memory_bytes = std::move(bytes);
 }
 
-// The models that priced the prediction, once more: what each node inside a body takes.
-NodeTimes node_times(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
-  struct Models {
-    CollectiveModel collectives;
-    std::optional<Network> network;
-    std::optional<ComputeModel> compute;
-  };
-  const Result<CollectiveTables> tables = shipped_collective_tables();
-  if (!tables) return {};
-  const auto models = std::make_shared<Models>();
-  models->collectives = make_collective_model(tables.value(), cluster);
-  models->network.emplace(cluster, models->collectives, p.plan, p.schedule.rows);
-  Result<ComputeModel> compute =
-      ComputeModel::create(cluster, scenario.model, p.plan, body_collectives(*models->network));
-  if (!compute) return {};
-  models->compute.emplace(std::move(compute).value());
-  return [models](const Body& body) {
+// What each node inside a body takes, by the models that priced the prediction.
+NodeTimes node_times(const Prediction& p) {
+  return [models = p.models](const Body& body) {
     std::vector<NodeTime> times;
     for (const NodePrice& node : models->compute->price_nodes(body)) {
       times.push_back({node.time, static_cast<std::uint8_t>(node.level)});
@@ -123,7 +108,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
-  add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p, scenario, cluster));
+  add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
   trace.idle = std::vector<IdleSpan>(p.bubbles.spans);
   std::vector<std::uint8_t> level;

@@ -181,13 +181,13 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["notes"] = scenario.notes();
   if (!p.overlap_note.empty()) json["notes"].push_back(p.overlap_note);
   if (!p.plan.order.empty()) {                 // which order a planned schedule took
-    const bool here = p.order.considered > 0;  // else it was chosen before
+    const bool here = p.choice.considered > 0;  // else it was chosen before
     json["order"] = {
         {"schedule", p.plan.order},
         {"virtual_stages", p.plan.virtual_stages},
         {"memory_limit", p.plan.memory_limit > 0 ? Json(p.plan.memory_limit) : Json(nullptr)},
-        {"considered", here ? Json(p.order.considered) : Json(nullptr)},
-        {"fitting", here ? Json(p.order.fitting) : Json(nullptr)}};
+        {"considered", here ? Json(p.choice.considered) : Json(nullptr)},
+        {"fitting", here ? Json(p.choice.fitting) : Json(nullptr)}};
   }
   json["schedule_hash"] = content_hash(p.schedule);
   json["plan"] = Json::parse(plan_json(p.plan, 0));

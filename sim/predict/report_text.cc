@@ -123,7 +123,7 @@ std::string order_line(const Prediction& p) {
   if (p.plan.memory_limit > 0) {
     taken += fmt::format(" within {:g} times 1F1B's activations", p.plan.memory_limit);
   }
-  const OrderChoice& choice = p.order;
+  const OrderChoice& choice = p.choice;
   if (choice.considered == 0) return fmt::format("  order: {}\n", taken);  // chosen before
   return fmt::format("  order: {}, {} of {} that were predicted ({} fit in memory)\n", taken,
                      choice.fitting > 0 ? "the fastest" : "the one that needs least memory",

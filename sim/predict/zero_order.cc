@@ -8,10 +8,9 @@
 #include <numeric>
 #include <vector>
 
-#include "schedules/formats/schedule_file.h"
 #include "schedules/passes/lower.h"
+#include "schedules/passes/plan_order.h"
 #include "sim/memory/arena_memory.h"
-#include "sim/predict/predict.h"
 
 namespace rehearse::sim {
 namespace {
@@ -64,10 +63,7 @@ std::string zero_order_note(const Transformer& model, const Plan& plan, const Sc
   const Parts here = fullest(schedule);
   for (std::int32_t stage = plan.zero_stage; stage-- > 0;) {
     Plan less = with_stage(plan, stage);
-    const Result<Schedule> order =
-        plan.schedule.starts_with("file:")
-            ? order_of_file(less, static_cast<std::int32_t>(model.layers))
-            : order_of(model, less);
+    const Result<Schedule> order = order_of(model, less);
     if (!order) return {};
     const Result<Schedule> lowered = lower(order.value(), model, less);
     if (!lowered) return {};

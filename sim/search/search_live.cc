@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "schedules/passes/plan_order.h"
 #include "sim/memory/memory_bound.h"
-#include "sim/predict/predict.h"
 
 namespace rehearse::sim {
 namespace {
@@ -32,7 +32,8 @@ std::shared_ptr<const LiveBounds::Rows> LiveBounds::rows_of(const Transformer& m
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
   }
-  const Result<Schedule> order = order_of(model, plan);
+  Plan filled = plan;
+  const Result<Schedule> order = order_of(model, filled);
   if (!order) return nullptr;
   const auto rows = std::make_shared<const Rows>(live_rows(order.value()));
   const std::lock_guard lock(mutex_);

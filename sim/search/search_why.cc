@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "schedules/body/sizes.h"
+#include "schedules/passes/plan_order.h"
 #include "sim/memory/memory_script.h"
 #include "sim/search/search.h"
 #include "sim/search/search_estimate.h"

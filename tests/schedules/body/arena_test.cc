@@ -106,7 +106,7 @@ TEST(Arena, OfShippedScenariosIsWhatAScanGives) {
       read = read_scenario(file.path().string(), options);
       ASSERT_TRUE(read) << read.error().message;
       Scenario scenario = std::move(read).value();
-      const Result<Schedule> order = plan_order(scenario.model, scenario.plan);
+      const Result<Schedule> order = order_of(scenario.model, scenario.plan);
       ASSERT_TRUE(order);
       const Result<Schedule> lowered = lower(order.value(), scenario.model, scenario.plan);
       ASSERT_TRUE(lowered);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "schedules/order/registry.h"
+#include "schedules/passes/plan_order.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"

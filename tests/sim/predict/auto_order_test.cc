@@ -139,7 +139,7 @@ TEST(AutoOrder, KeepsToTheMemoryLimitThatIsAskedFor) {
   const Transformer model =
       parse_scenario(text, "t", 1, {.overrides = {"plan.schedule=auto"}}).value().model;
   Plan plan = half->plan;
-  const Schedule order = plan_order(model, plan).value();
+  const Schedule order = order_of(model, plan).value();
   const ScheduleMetrics metrics = measure(order, time_compute(order, {}).value());
   EXPECT_LE(metrics.largest_weighted_peak(), 0.5 * 4 * visited_chunks(order) + 1e-9)
       << half->plan.order;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "schedules/passes/plan_order.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "schedules/passes/plan_order.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
 #include "sim/search/search_report.h"
