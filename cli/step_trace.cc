@@ -35,7 +35,7 @@ Trace filled(const Scenario& scenario, const Schedule& lowered, const Schedule& 
   options.title = scenario.name;
   Trace trace =
       make_trace(schedule, exec::meeting_starts(schedule, start, end), end, std::move(options));
-  add_nodes(trace, schedule, scenario.model, scenario.plan);
+  add_nodes(trace, schedule, {scenario.model, scenario.plan});
   sim::add_arena_memory(trace, lowered, start);
   viz::attribute_idle(trace);
   return trace;

@@ -55,7 +55,7 @@ template <class Use>
 void OpCursor::State::for_shared_heads(const Use& use) const {
   const RankShape& s = shared.shape;
   const std::int64_t all = shared.model.kv_heads * s.head_dim;
-  const std::int64_t head = coordinate / key_value_replicas(shared.model, shared.plan);
+  const std::int64_t head = coordinate / Layout(shared.model, shared.plan).key_value_replicas();
   for (const std::int64_t part : {0, 1}) {
     use((s.heads + part * s.kv_heads) * s.head_dim, part * all + head * s.head_dim, s.qkv, 2 * all);
   }

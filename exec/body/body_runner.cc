@@ -26,26 +26,25 @@ Roles roles_of(const std::vector<ParameterTensor>& tensors) {
 BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
     : shared_(std::make_unique<Shared>(Shared{.model = model, .plan = plan})) {
   Shared& s = *shared_;
-  s.shape = rank_shape(model, plan);
+  s.shape = Layout(model, plan).shape;
   s.attention = {.tokens = s.shape.tokens,
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
-  s.activation = aligned(activation_bytes(model, plan));
+  s.activation = aligned(Layout(model, plan).activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   for (std::size_t k = 0; k < 3; ++k) {
     const auto kind = static_cast<SegmentKind>(k);
     for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
       for (std::size_t d = 0; d < kDirections; ++d) {
-        s.bodies[slice][k][d] = make_rehearse_body({.segment = kind,
-                                                    .direction = static_cast<Direction>(d),
-                                                    .slice = static_cast<std::int32_t>(slice),
-                                                    .model = &model,
-                                                    .plan = &plan});
+        s.bodies[slice][k][d] =
+            make_rehearse_body({model, plan}, {.segment = kind,
+                                               .direction = static_cast<Direction>(d),
+                                               .slice = static_cast<std::int32_t>(slice)});
       }
     }
-    auto tensors = segment_parameters(model, plan, kind, 0);
+    auto tensors = segment_parameters({model, plan}, kind, 0);
     // A tied head reads the table as its last parameter (OpAddresses).
     if (kind == SegmentKind::Head && model.tied_embedding)
       tensors.push_back({.name = "table.weight", .role = ParameterRole::Table});

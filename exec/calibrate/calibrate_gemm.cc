@@ -40,10 +40,8 @@ void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
   for (const SegmentKind segment :
        {SegmentKind::Embedding, SegmentKind::Layer, SegmentKind::Head}) {
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-      const Body body = make_rehearse_body({.segment = segment,
-                                            .direction = direction,
-                                            .model = &scenario.model,
-                                            .plan = &scenario.plan});
+      const Body body = make_rehearse_body({scenario.model, scenario.plan},
+                                           {.segment = segment, .direction = direction});
       for (const Node& node : body.nodes) {
         if (node.kind() == NodeKind::Gemm) shapes.insert({node.role(), node.m, node.n, node.k});
       }

@@ -289,7 +289,7 @@ void measure_attention(Calibration& c) {
     const std::int64_t sequence =
         plan.sequence_length / plan.context_parallel / plan.sequence_slices;
     if (c.gpu()) {  // which it fills more or less
-      const RankShape rank = rank_shape(scenario.model, plan);
+      const RankShape rank = Layout(scenario.model, plan).shape;
       add(rank.tokens / sequence, sequence, rank.heads, rank.head_dim);
     } else {
       add(samples(sequence), sequence, c.sizes.heads, scenario.model.head_dim);

@@ -60,10 +60,9 @@ void count(const Scenario& scenario, const Schedule& schedule, Step& step) {
         op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
     for (auto g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
       const Body body = make_body(
+          {scenario.model, scenario.plan},
           {.segment = segments[g].kind,
-           .direction = op.kind == OpKind::Forward ? Direction::Forward : Direction::Backward,
-           .model = &scenario.model,
-           .plan = &scenario.plan});
+           .direction = op.kind == OpKind::Forward ? Direction::Forward : Direction::Backward});
       for (const Node& node : body.nodes) {
         if (node.kind() == NodeKind::Gemm && node.kernel != Kernel::Logits) ++step.pauses;
         if (node.kind() == NodeKind::AllReduce || node.kind() == NodeKind::AllGather ||

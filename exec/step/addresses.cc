@@ -51,7 +51,7 @@ class Resolver {
     const auto end = whole ? static_cast<std::int16_t>(all.size()) : leaf.segment_end;
     const bool covers_end = static_cast<std::size_t>(end) == all.size();
     out.segments.assign(all.begin() + begin, all.begin() + end);
-    const RankShape shape = rank_shape(model_, plan_);
+    const RankShape shape = Layout(model_, plan_).shape;
     const std::int64_t unit =
         leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
     const std::int64_t tokens_at = unit * shape.tokens;
@@ -127,7 +127,7 @@ class Resolver {
     }
     for (std::int16_t g = begin; g < end; ++g) {
       const SegmentInfo& info = all[static_cast<std::size_t>(g)];
-      const auto tensors = segment_parameters(model_, plan_, info.kind, info.layer);
+      const auto tensors = segment_parameters({model_, plan_}, info.kind, info.layer);
       std::vector<const std::byte*> values;
       std::vector<float*> gradients;
       for (std::size_t k = 0; k < tensors.size(); ++k) {
@@ -180,7 +180,7 @@ class Resolver {
   const Schedule& s_;
   const std::vector<TensorPlace>& places_;
   RankState& rank_;
-  std::int64_t element_ = rank_shape(model_, plan_).element;  // bytes of a full parameter's
+  std::int64_t element_ = Layout(model_, plan_).shape.element;  // bytes of a full parameter's
 };
 
 }  // namespace

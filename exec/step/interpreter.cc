@@ -32,7 +32,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
   for (const auto& stage : schedule.segments) {
     for (const SegmentInfo& segment : stage) {
       local.slots += static_cast<std::int64_t>(
-          segment_parameters(model, plan, segment.kind, segment.layer).size());
+          segment_parameters({model, plan}, segment.kind, segment.layer).size());
     }
   }
   const std::int32_t processes =
@@ -60,7 +60,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
     local.ranks.push_back(std::move(rank));
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
-                             static_cast<std::size_t>(rank_shape(model, plan).tokens);
+                             static_cast<std::size_t>(Layout(model, plan).shape.tokens);
   local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
   local.targets = local.inputs;
   made->runner_ = std::make_unique<BodyRunner>(model, plan);

@@ -55,7 +55,7 @@ std::int64_t compute_op_bytes(const Transformer& model, const Plan& plan, const 
   auto bytes = static_cast<std::int64_t>(sizeof(ComputeOp)) + 4 * kHeapBlock;
   for (std::size_t i = begin; i < end; ++i) {
     const auto tensors = static_cast<std::int64_t>(
-        segment_parameters(model, plan, all[i].kind, all[i].layer).size());
+        segment_parameters({model, plan}, all[i].kind, all[i].layer).size());
     bytes += static_cast<std::int64_t>(sizeof(SegmentInfo) + 2 * sizeof(std::vector<void*>)) +
              2 * (tensors * static_cast<std::int64_t>(sizeof(void*)) + kHeapBlock);
   }
@@ -107,11 +107,9 @@ std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, 
        {SegmentKind::Embedding, SegmentKind::Layer, SegmentKind::Head}) {
     for (const Direction direction : {Direction::Forward, Direction::Backward,
                                       Direction::InputGradient, Direction::WeightGradient}) {
-      const Body body = make_body({.segment = segment,
-                                   .direction = direction,
-                                   .slice = plan.sequence_slices > 1 ? 0 : -1,
-                                   .model = &model,
-                                   .plan = &plan});
+      const Body body = make_body(
+          {model, plan},
+          {.segment = segment, .direction = direction, .slice = plan.sequence_slices > 1 ? 0 : -1});
       for (const Node& node : body.nodes) {
         const OpKind kind = collective_kind(node.kind());
         if (kind == OpKind::Forward) continue;
@@ -154,7 +152,7 @@ ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Sch
   const std::int64_t ranks = plan.gpus();
   const std::int64_t ops = ops_of_ranks(s, rows_of_ranks(plan, s));
   const std::int64_t tokens = plan.microbatches() * plan.sequence_slices *
-                              rank_shape(model, plan).tokens * plan.data_parallel *
+                              Layout(model, plan).shape.tokens * plan.data_parallel *
                               plan.context_parallel;
   const std::int64_t threads = p * (shape.workers - 1 + (p > 1 ? kServants : 0));
   // In every process that holds it whole: where it lies in several, each holds all replicas'.

@@ -63,7 +63,7 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
       for (std::size_t stage = 0; stage < schedule.segments.size(); ++stage) {
         for (std::size_t g = 0; g < schedule.segments[stage].size(); ++g) {
           const SegmentInfo& segment = schedule.segments[stage][g];
-          const auto tensors = segment_parameters(model, plan, segment.kind, segment.layer);
+          const auto tensors = segment_parameters({model, plan}, segment.kind, segment.layer);
           const auto add = [&](const ParameterTensor& what, BucketId bucket, std::int32_t number,
                                std::int32_t at) {
             if (what.partial != partial) return;
@@ -89,7 +89,7 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
           }
           const bool head_use = segment.kind == SegmentKind::Head && model.tied_embedding;
           if (head_use && !stages[stage].empty() && !table_placed) {
-            const auto embedding = segment_parameters(model, plan, SegmentKind::Embedding, -1);
+            const auto embedding = segment_parameters({model, plan}, SegmentKind::Embedding, -1);
             add(embedding[0], stages[stage][g].table, 0, table_slot);
             if (!places.empty() && places.back().what.table) {
               places.back().name =
@@ -179,10 +179,10 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
 std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
                               std::int32_t coordinate) {
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
-  const bool shares =
-      place.what.role == ParameterRole::Qkv && coordinate % key_value_replicas(model, plan) != 0;
+  const bool shares = place.what.role == ParameterRole::Qkv &&
+                      coordinate % Layout(model, plan).key_value_replicas() != 0;
   if (!shares) return place.what.elements;
-  const RankShape shape = rank_shape(model, plan);  // the queries' rows come first
+  const RankShape shape = Layout(model, plan).shape;  // the queries' rows come first
   return place.what.elements / shape.qkv * shape.heads * shape.head_dim;
 }
 

@@ -6,9 +6,9 @@
 
 namespace rehearse {
 
-Body make_body(const BodyShape& shape) {
-  return shape.plan->runtime == Runtime::Rehearse ? make_rehearse_body(shape)
-                                                  : make_framework_body(shape);
+Body make_body(const Layout& layout, const BodyShape& shape) {
+  return layout.plan.runtime == Runtime::Rehearse ? make_rehearse_body(layout, shape)
+                                                  : make_framework_body(layout, shape);
 }
 
 }  // namespace rehearse

@@ -12,8 +12,7 @@
 
 #include "schedules/body/kernel.h"
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 
 namespace rehearse {
 
@@ -122,12 +121,10 @@ struct BodyShape {
   bool experts = false;  // a layer with experts
   Direction direction{};
   std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
-  const Transformer* model = nullptr;  // REQUIRES: outlives the call
-  const Plan* plan = nullptr;
 };
 
 // The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc,
 // body_framework.cc).
-Body make_body(const BodyShape& shape);
+Body make_body(const Layout& layout, const BodyShape& shape);
 
 }  // namespace rehearse

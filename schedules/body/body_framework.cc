@@ -67,8 +67,8 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   return b.take();
 }
 
-std::vector<Node> nodes_of(const BodyShape& shape) {
-  const FrameworkNodes nodes(*shape.model, *shape.plan);
+std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
+  const FrameworkNodes nodes(layout);
   const bool forward = shape.direction == Direction::Forward;
   switch (shape.segment) {
     case SegmentKind::Embedding:
@@ -83,15 +83,14 @@ std::vector<Node> nodes_of(const BodyShape& shape) {
 }
 
 // Parameters of one FSDP unit on this rank before it is sharded.
-std::int64_t unit_parameters(const BodyShape& shape) {
-  const Transformer& model = *shape.model;
+std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
+  const Transformer& model = layout.model;
   std::int64_t layer = 0;
   if (shape.segment == SegmentKind::Layer) {
     while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
   }
   std::int64_t sum = 0;
-  for (const ParameterTensor& tensor :
-       segment_parameters(model, *shape.plan, shape.segment, layer)) {
+  for (const ParameterTensor& tensor : segment_parameters(layout, shape.segment, layer)) {
     sum += tensor.elements;
   }
   return sum;
@@ -99,14 +98,15 @@ std::int64_t unit_parameters(const BodyShape& shape) {
 
 }  // namespace
 
-Body make_framework_body(const BodyShape& shape) {
-  Body body{.segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(shape)};
+Body make_framework_body(const Layout& layout, const BodyShape& shape) {
+  Body body{
+      .segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(layout, shape)};
   const bool backward = shape.direction != Direction::Forward;
-  if (backward && shape.plan->runtime == Runtime::Fsdp) {
+  if (backward && layout.plan.runtime == Runtime::Fsdp) {
     // FSDP reduces in fp32: gradients are cast and copied into the communication buffer.
     body.nodes.push_back({.kernel = K::Elementwise,
                           .phase = P::Weight,
-                          .bytes = 6 * unit_parameters(shape),
+                          .bytes = 6 * unit_parameters(layout, shape),
                           .launches = shape.segment == SegmentKind::Layer ? 13 : 2,
                           .name = "cast gradients for reduction"});
   }

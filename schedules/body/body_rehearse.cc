@@ -20,9 +20,10 @@ using P = ParameterRole;
 constexpr T kNone = BodyBuilder::kNone;
 
 struct Context {
+  const Layout& layout;
   const Transformer& model;
   const Plan& plan;
-  RankShape s;
+  const RankShape& s;
   Direction direction;
   std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
   std::int64_t activation = 0;  // bytes of (local, hidden)
@@ -31,13 +32,14 @@ struct Context {
   bool split = false;           // I or W instead of B
 };
 
-Context context_of(const BodyShape& shape) {
-  Context c{.model = *shape.model,
-            .plan = *shape.plan,
-            .s = rank_shape(*shape.model, *shape.plan),
+Context context_of(const Layout& layout, const BodyShape& shape) {
+  Context c{.layout = layout,
+            .model = layout.model,
+            .plan = layout.plan,
+            .s = layout.shape,
             .direction = shape.direction,
-            .slice = shape.plan->sequence_slices > 1 ? shape.slice : -1};
-  c.activation = c.s.element * c.s.local * c.s.hidden;
+            .slice = layout.plan.sequence_slices > 1 ? shape.slice : -1};
+  c.activation = c.layout.activation_bytes();
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
   c.statistics = 4 * c.s.local * (c.model.norm == NormKind::LayerNorm ? 2 : 1);
   c.split =
@@ -361,7 +363,7 @@ Body layer_backward(const Context& c) {
     b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
     reduce_output(b, c, e1);
   };
-  const bool shared = key_value_replicas(c.model, c.plan) > 1;
+  const bool shared = c.layout.key_value_replicas() > 1;
   // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
   if (shared) {
     input();
@@ -459,8 +461,8 @@ Body head_backward(const Context& c) {
 
 }  // namespace
 
-Body make_rehearse_body(const BodyShape& shape) {
-  const Context c = context_of(shape);
+Body make_rehearse_body(const Layout& layout, const BodyShape& shape) {
+  const Context c = context_of(layout, shape);
   const bool forward = shape.direction == Direction::Forward;
   switch (shape.segment) {
     case SegmentKind::Embedding:

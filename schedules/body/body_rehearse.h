@@ -7,6 +7,6 @@
 namespace rehearse {
 
 // REQUIRES: a dense model (no experts, no latent attention).
-Body make_rehearse_body(const BodyShape& shape);
+Body make_rehearse_body(const Layout& layout, const BodyShape& shape);
 
 }  // namespace rehearse

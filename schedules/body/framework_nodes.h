@@ -19,8 +19,8 @@ enum class Hiding : std::uint8_t {
 
 class FrameworkNodes {
  public:
-  FrameworkNodes(const Transformer& transformer, const Plan& the_plan)
-      : model(transformer), plan(the_plan), s(rank_shape(transformer, the_plan)) {}
+  explicit FrameworkNodes(const Layout& layout)
+      : model(layout.model), plan(layout.plan), s(layout.shape) {}
 
   const Transformer& model;
   const Plan& plan;

@@ -35,7 +35,7 @@ class TensorLists {
     const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
     std::vector<ParameterTensor>& list =
         lists_[experts ? 3 : static_cast<std::size_t>(segment.kind)];
-    if (list.empty()) list = segment_parameters(model_, plan_, segment.kind, segment.layer);
+    if (list.empty()) list = segment_parameters({model_, plan_}, segment.kind, segment.layer);
     return list;
   }
 

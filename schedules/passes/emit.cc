@@ -92,11 +92,10 @@ BodyTable body_table(const Draft& draft, std::int32_t slices) {
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
     for (std::size_t k = 0; k < kSegmentKinds; ++k) {
       for (std::size_t d = 0; d < kDirections; ++d) {
-        const Body body = make_body({.segment = static_cast<SegmentKind>(k),
-                                     .direction = static_cast<Direction>(d),
-                                     .slice = static_cast<std::int32_t>(slice),
-                                     .model = &draft.model,
-                                     .plan = &draft.plan});
+        const Body body =
+            make_body({draft.model, draft.plan}, {.segment = static_cast<SegmentKind>(k),
+                                                  .direction = static_cast<Direction>(d),
+                                                  .slice = static_cast<std::int32_t>(slice)});
         table[slice][k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
                               body.workspace, body.key_value_gradient};
       }

@@ -9,7 +9,8 @@ namespace rehearse {
 
 // Orders need ratios only: 10^14 FLOP/s, a transfer or copy at 20 B/ns after 10 us, all else 10 us.
 Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
-  const RankShape s = rank_shape(model, plan);
+  const Layout layout(model, plan);
+  const RankShape& s = layout.shape;
   const auto ns = [](double flops) {
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(flops * 1e-5));
   };
@@ -33,7 +34,7 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   e.head_forward = ns(logits * (early ? 3 : 1));
   e.head_backward = early ? 1000 : ns(2.0 * logits);
   e.embedding_forward = e.embedding_backward = 1000;
-  e.transfer = 10000 + activation_bytes(model, plan) / 20;
+  e.transfer = 10000 + layout.activation_bytes() / 20;
   e.other = 10000;
   e.copied_per_ns = 20;
   return e;

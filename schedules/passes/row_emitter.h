@@ -61,7 +61,7 @@ class RowEmitter {
         slots_(s_.segments.size() * static_cast<std::size_t>(m_)),
         classes_(s_.rows.size() / static_cast<std::size_t>(s_.placement.positions)),
         replica_(row.index() % classes_),
-        shape_(rank_shape(draft.model, draft.plan)),
+        shape_(Layout(draft.model, draft.plan).shape),
         activation_(shape_.element * shape_.local * shape_.hidden),
         sent_once_per_(draft.plan.runtime == Runtime::Megatron && !draft.plan.sequence_parallel
                            ? draft.plan.tensor_parallel

@@ -33,9 +33,8 @@ std::string body_name(const BodyShape& shape) {
 
 class NodeTable {
  public:
-  NodeTable(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
-            const NodeTimes& times)
-      : trace_(trace), schedule_(schedule), model_(model), plan_(plan), times_(times) {}
+  NodeTable(Trace& trace, const Schedule& schedule, const Layout& layout, const NodeTimes& times)
+      : trace_(trace), schedule_(schedule), layout_(layout), times_(times) {}
 
   void fill() {
     std::vector<std::int32_t> run_begin{0};
@@ -65,13 +64,11 @@ class NodeTable {
     const std::int32_t last = end < 0 ? count : std::min(end, count);
     for (std::int32_t s = begin; s < last; ++s) {
       const SegmentInfo& segment = segments[static_cast<std::size_t>(s)];
-      const std::int32_t body = body_of(
-          {.segment = segment.kind,
-           .experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer),
-           .direction = direction_of(kind),
-           .slice = slice,
-           .model = &model_,
-           .plan = &plan_});
+      const std::int32_t body = body_of({.segment = segment.kind,
+                                         .experts = segment.kind == SegmentKind::Layer &&
+                                                    layout_.model.has_experts(segment.layer),
+                                         .direction = direction_of(kind),
+                                         .slice = slice});
       if (runs_.size() > from && runs_.back().body == body) {
         ++runs_.back().count;
       } else {
@@ -86,7 +83,7 @@ class NodeTable {
                                           static_cast<std::int32_t>(shape.direction), shape.slice};
     const auto [known, fresh] = known_.try_emplace(key, static_cast<std::int32_t>(bodies_.size()));
     if (!fresh) return known->second;
-    const Body body = make_body(shape);
+    const Body body = make_body(layout_, shape);
     const std::vector<NodeTime> times = times_ ? times_(body) : std::vector<NodeTime>{};
     TraceBody entry{.name = text_id(trace_, body_name(shape)),
                     .node_begin = static_cast<std::int32_t>(nodes_.size())};
@@ -115,8 +112,7 @@ class NodeTable {
 
   Trace& trace_;
   const Schedule& schedule_;
-  const Transformer& model_;
-  const Plan& plan_;
+  const Layout& layout_;
   const NodeTimes& times_;
   std::map<std::array<std::int32_t, 4>, std::int32_t> known_;
   std::vector<TraceBodyRun> runs_;
@@ -178,9 +174,9 @@ void add_operands(Trace& trace, const Schedule& schedule) {
   trace.values = std::move(values);
 }
 
-void add_nodes(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
+void add_nodes(Trace& trace, const Schedule& schedule, const Layout& layout,
                const NodeTimes& times) {
-  NodeTable(trace, schedule, model, plan, times).fill();
+  NodeTable(trace, schedule, layout, times).fill();
 }
 
 std::string value_name(const Trace& trace, std::int32_t id) {

@@ -25,8 +25,8 @@ std::vector<TraceRow> trace_rows(const Schedule& schedule, const Plan& plan,
 // Fills values and operands. REQUIRES: `trace` is of `schedule`.
 void add_operands(Trace& trace, const Schedule& schedule);
 // Fills nodes, bodies and runs of every class of compute ops, each distinct body once.
-// REQUIRES: `trace` is of `schedule`, which was lowered from `model` and `plan`.
-void add_nodes(Trace& trace, const Schedule& schedule, const Transformer& model, const Plan& plan,
+// REQUIRES: `trace` is of `schedule`, which was lowered from `layout`.
+void add_nodes(Trace& trace, const Schedule& schedule, const Layout& layout,
                const NodeTimes& times = {});
 
 // "sI2.0", "F.L2#1": as in a listing.

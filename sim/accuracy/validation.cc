@@ -112,20 +112,19 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
 
 Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
   const Scenario& scenario = *entry.scenario;
+  const Layout layout(scenario.model, scenario.plan);
   const Result<CollectiveTables> tables = shipped_collective_tables();
   if (!tables) return tables.error();
   const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
   const Network network(cluster, collectives, scenario.plan, {});
   const Result<ComputeModel> compute =
-      ComputeModel::create(cluster, scenario.model, scenario.plan, body_collectives(network));
+      ComputeModel::create(cluster, layout, body_collectives(network));
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
   const auto seconds = [&](Direction direction) {
     const BodyCost cost = compute.value().price(
-        make_body({.segment = SegmentKind::Layer,
-                   .experts = scenario.model.has_experts(scenario.model.layers - 1),
-                   .direction = direction,
-                   .model = &scenario.model,
-                   .plan = &scenario.plan}));
+        make_body(layout, {.segment = SegmentKind::Layer,
+                           .experts = scenario.model.has_experts(scenario.model.layers - 1),
+                           .direction = direction}));
     return static_cast<double>(cost.time.value) * 1e-9;
   };
   const double forward = seconds(Direction::Forward), backward = seconds(Direction::Backward);

@@ -185,9 +185,8 @@ double issue_us(const ComputeCosts& costs, const Plan& plan) {
 
 // What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
 // products and bandwidths are among the scalars).
-void use_measured(const Cluster& cluster, const Transformer& model, const Plan& plan,
-                  ComputeCosts& costs) {
-  const RankShape shape = rank_shape(model, plan);
+void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& costs) {
+  const auto& [model, plan, shape] = layout;
   const std::int64_t sequence = std::max<std::int64_t>(
       1, plan.sequence_length / plan.context_parallel / std::max(1, plan.sequence_slices));
   costs.attention_size = {.samples = shape.tokens / sequence,
@@ -203,11 +202,11 @@ void use_measured(const Cluster& cluster, const Transformer& model, const Plan& 
   if (cpu) costs.measured.emplace(*cluster.calibration);
 }
 
-ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
-                      KernelScalars scalars) {
+ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalars scalars) {
+  const Plan& plan = layout.plan;
   ComputeCosts costs{.scalars = std::move(scalars)};
   costs.sharing = worker_sharing(cluster);
-  if (plan.runtime == Runtime::Rehearse) use_measured(cluster, model, plan, costs);
+  if (plan.runtime == Runtime::Rehearse) use_measured(cluster, layout, costs);
   costs.fuses = cluster.workers == 0 && plan.runtime == Runtime::Rehearse;
   const ComputeType type = plan.precision.compute;
   costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
@@ -226,18 +225,17 @@ ComputeCosts costs_of(const Cluster& cluster, const Transformer& model, const Pl
 }
 
 // One layer forward and backward with its share of the idle time, gathers of ZeRO-3 slowing it.
-double clock_of(const Cluster& cluster, const Transformer& model, const Plan& plan,
-                const ComputeCosts& costs, const CollectiveTimes& collectives) {
+double clock_of(const Cluster& cluster, const Layout& layout, const ComputeCosts& costs,
+                const CollectiveTimes& collectives) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   if (costs.scalars.pj_per_flop <= 0 || model.layers == 0) return 1;
   PowerUse use;
   double busy_ns = 0;
   const bool experts = model.has_experts(model.layers - 1);
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-    const Body body = make_body({.segment = SegmentKind::Layer,
-                                 .experts = experts,
-                                 .direction = direction,
-                                 .model = &model,
-                                 .plan = &plan});
+    const Body body = make_body(
+        layout, {.segment = SegmentKind::Layer, .experts = experts, .direction = direction});
     const Totals totals = Pricer(costs, collectives, issue_us(costs, plan)).price(body.nodes);
     use.flops16 += totals.flops16;
     use.hbm_bytes += totals.hbm_bytes;
@@ -251,7 +249,7 @@ double clock_of(const Cluster& cluster, const Transformer& model, const Plan& pl
   if (plan.zero_stage == 3 && plan.pipeline_parallel == 1 && collectives) {
     std::int64_t parameters = 0;
     for (const ParameterTensor& tensor :
-         segment_parameters(model, plan, SegmentKind::Layer, model.layers - 1)) {
+         segment_parameters(layout, SegmentKind::Layer, model.layers - 1)) {
       parameters += tensor.elements;
     }
     const auto ns = [&](NodeKind kind, std::int64_t bytes) {
@@ -300,24 +298,24 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
   return total;
 }
 
-Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transformer& model,
-                                          const Plan& plan, const CollectiveTimes& collectives) {
+Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& layout,
+                                          const CollectiveTimes& collectives) {
   Result<KernelScalars> scalars = read_kernel_scalars(cluster);
   if (!scalars) return scalars.error();
-  return create(cluster, model, plan, collectives, std::move(scalars).value());
+  return create(cluster, layout, collectives, std::move(scalars).value());
 }
 
-Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Transformer& model,
-                                          const Plan& plan, const CollectiveTimes& collectives,
+Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& layout,
+                                          const CollectiveTimes& collectives,
                                           KernelScalars scalars) {
   ComputeModel made;
-  made.costs_ = costs_of(cluster, model, plan, std::move(scalars));
+  made.costs_ = costs_of(cluster, layout, std::move(scalars));
   if (made.costs_.peak_flops <= 0 || made.costs_.memory_bytes_per_s <= 0) {
     return Error{cluster.path + ": gpu.peak_dense_tflops: no peak for the plan's precision"};
   }
   made.collectives_ = collectives;
-  made.plan_ = plan;
-  made.costs_.clock = clock_of(cluster, model, plan, made.costs_, collectives);
+  made.plan_ = layout.plan;
+  made.costs_.clock = clock_of(cluster, layout, made.costs_, collectives);
   return made;
 }
 

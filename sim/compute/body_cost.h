@@ -55,13 +55,12 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies);
 class ComputeModel {
  public:
   // Scalars of the GPU and, where it would exceed its power limit under this plan, the clock that
-  // it settles at. REQUIRES: plan resolved.
-  static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
-                                     const Plan& plan, const CollectiveTimes& collectives);
+  // it settles at. REQUIRES: its plan is resolved.
+  static Result<ComputeModel> create(const Cluster& cluster, const Layout& layout,
+                                     const CollectiveTimes& collectives);
   // The same with scalars that the caller has (tests, what-if).
-  static Result<ComputeModel> create(const Cluster& cluster, const Transformer& model,
-                                     const Plan& plan, const CollectiveTimes& collectives,
-                                     KernelScalars scalars);
+  static Result<ComputeModel> create(const Cluster& cluster, const Layout& layout,
+                                     const CollectiveTimes& collectives, KernelScalars scalars);
 
   BodyCost price(const Body& body) const;
   // With the collectives of another row: its links, its group shapes.

@@ -10,7 +10,9 @@ namespace {
 
 // Communicators that a rank takes part in: one per mesh axis with more than one rank, the world,
 // and the pair that shares a tied table.
-std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
+std::int64_t communicators_of(const Layout& layout) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
                             (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
   const bool embed = model.tied_embedding && plan.pipeline_parallel > 1;
@@ -29,15 +31,14 @@ void summarize(MemoryReport& report) {
 
 }  // namespace
 
-MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
-                            const Plan& plan, const Cluster& cluster, const Schedule& order) {
+MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
+                            const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
-  report.runtime = plan.runtime;
+  report.runtime = layout.plan.runtime;
   report.capacity = cluster.capacity().value;
-  const ReplaySetup setup =
-      replay_setup(profile, model, plan, cluster.gpu.compute_capability, order);
+  const ReplaySetup setup = replay_setup(profile, layout, cluster.gpu.compute_capability, order);
   const std::int64_t context = profile.context.of(cluster.gpu.compute_capability);
-  const std::int64_t communicators = communicators_of(model, plan) * profile.communicator;
+  const std::int64_t communicators = communicators_of(layout) * profile.communicator;
   const std::int64_t outside = context + communicators;
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
     ReplayResult replay = replay_row(setup, {row}, -1);
@@ -63,11 +64,11 @@ Runtime profile_runtime(const Plan& plan) {
   return sixteen_bit_shards ? Runtime::Megatron : plan.runtime;
 }
 
-Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
-                                    const Cluster& cluster, const Schedule& order) {
-  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(plan));
+Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
+                                    const Schedule& order) {
+  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(layout.plan));
   if (!profile) return profile.error();
-  return predict_memory(profile.value(), model, plan, cluster, order);
+  return predict_memory(profile.value(), layout, cluster, order);
 }
 
 }  // namespace rehearse::sim

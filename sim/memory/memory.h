@@ -13,8 +13,7 @@
 
 #include "schedules/base/result.h"
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/cluster/cluster.h"
 #include "sim/memory/memory_profile.h"
 
@@ -61,15 +60,15 @@ struct MemoryReport {
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
 // REQUIRES: plan.runtime is Megatron or Fsdp and `profile` its profile; plan.stage_layers has an
 // entry per stage of the order.
-MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
-                            const Plan& plan, const Cluster& cluster, const Schedule& order);
+MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
+                            const Cluster& cluster, const Schedule& order);
 // Whose profile a plan needs: its runtime's, but Megatron's where ZeRO-3 shards 16-bit parameters
 // beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own FSDP and DeepSpeed
 // (which train Megatron's model code) do not.
 Runtime profile_runtime(const Plan& plan);
 // The same with the shipped profile of profile_runtime(plan).
-Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
-                                    const Cluster& cluster, const Schedule& order);
+Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
+                                    const Schedule& order);
 
 // Runtime `rehearse`: the arena plan that the schedule itself carries (schedules/lifetime).
 // REQUIRES: Level::Full with values, offsets and arena_bytes.
@@ -78,7 +77,6 @@ MemoryReport arena_memory(const Schedule& schedule, const Cluster& cluster, Byte
 
 // Below the replay's peak_allocated of the fullest rank, always, in microseconds: states, what is
 // kept by the micro-batches that 1F1B orders must have in flight, and the loss.
-std::int64_t memory_lower_bound(const MemoryProfile& profile, const Transformer& model,
-                                const Plan& plan);
+std::int64_t memory_lower_bound(const MemoryProfile& profile, const Layout& layout);
 
 }  // namespace rehearse::sim

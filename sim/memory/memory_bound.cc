@@ -52,16 +52,17 @@ BoundTables::BoundTables(const MemoryProfile* profile, const Transformer& model,
 
 void BoundTables::count(const Plan& plan) {
   counted_ = true;
+  const Layout layout(model_, plan);
   const auto elements = [&](SegmentKind kind, std::int64_t layer) {
     std::int64_t sum = 0;
-    for (const ParameterTensor& tensor : segment_parameters(model_, plan, kind, layer)) {
+    for (const ParameterTensor& tensor : segment_parameters(layout, kind, layer)) {
       sum += std::max<std::int64_t>(tensor.elements, 0);
     }
     return sum;
   };
   embedding_ = elements(SegmentKind::Embedding, -1);
   head_ = elements(SegmentKind::Head, -1);
-  table_ = rank_shape(model_, plan).vocabulary * model_.hidden;
+  table_ = layout.shape.vocabulary * model_.hidden;
   layers_before_.assign(1, 0);
   for (std::int64_t l = 0; l < model_.layers; ++l) {
     std::int64_t& layer = layer_[model_.has_experts(l) ? 1 : 0];
@@ -120,8 +121,9 @@ CoreBound BoundTables::core(const Plan& plan) {
 const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   const auto [at, fresh] = kept_.try_emplace({plan.micro_batch, plan.recompute});
   if (!fresh) return at->second;
+  const Layout layout(model_, plan);
   const auto bytes = [&](SegmentShape shape) {
-    return forward_bytes(segment_program(*profile_, model_, plan, shape));
+    return forward_bytes(segment_program(*profile_, layout, shape));
   };
   const ForwardBytes dense = bytes(SegmentShape::DenseLayer);
   std::int64_t layer = dense.kept;
@@ -169,10 +171,9 @@ std::int64_t BoundTables::outside(const Plan& plan) const {
   return communicators * profile_->communicator + profile_->context.of(capability_);
 }
 
-std::int64_t memory_lower_bound(const MemoryProfile& profile, const Transformer& model,
-                                const Plan& plan) {
-  BoundTables tables(&profile, model, /*compute_capability=*/0);
-  return tables.allocated_bound(tables.core(plan), plan);
+std::int64_t memory_lower_bound(const MemoryProfile& profile, const Layout& layout) {
+  BoundTables tables(&profile, layout.model, /*compute_capability=*/0);
+  return tables.allocated_bound(tables.core(layout.plan), layout.plan);
 }
 
 }  // namespace rehearse::sim

@@ -144,17 +144,17 @@ std::vector<LiveRow> live_rows(const Schedule& order) {
   return rows;
 }
 
-LiveBytes::LiveBytes(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
                      std::int32_t compute_capability) {
-  const auto program = [&](SegmentShape shape) {
-    return segment_program(profile, model, plan, shape);
-  };
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
+  const auto program = [&](SegmentShape shape) { return segment_program(profile, layout, shape); };
   const SegmentProgram embedding = program(SegmentShape::Embedding);
   const SegmentProgram dense = program(SegmentShape::DenseLayer);
   const SegmentProgram expert =
       model.experts.count > 0 ? program(SegmentShape::ExpertLayer) : SegmentProgram{};
   const SegmentProgram head = program(SegmentShape::Head);
-  const std::int64_t handover = handover_bytes(model, plan);
+  const std::int64_t handover = layout.activation_bytes();
 
   const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
   std::vector<std::vector<const SegmentProgram*>> seen;  // of stages inside

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -31,8 +30,7 @@ std::vector<LiveRow> live_rows(const Schedule& order);
 
 class LiveBytes {
  public:
-  LiveBytes(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
-            std::int32_t compute_capability);
+  LiveBytes(const MemoryProfile& profile, const Layout& layout, std::int32_t compute_capability);
 
   // [B] alive at once at most beside the states, over a row's program.
   std::int64_t most(std::span<const LiveOp> program) const;

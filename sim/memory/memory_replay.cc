@@ -61,12 +61,10 @@ class RowReplay {
         row_(row),
         pipelined_(order_.num_rows() > 1),
         ledger_(capacity),
-        state_(*setup.profile, *setup.plan,
-               row_units(*setup.model, *setup.plan, setup.stages[row.index()],
-                         order_.placement.stages()),
+        state_(*setup.profile, setup.layout.plan,
+               row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
                order_.microbatches * order_.slices, pipelined_,
-               script_flags(*setup.profile, *setup.model, *setup.plan, /*experts=*/false),
-               ledger_) {
+               script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
     plan_stages();
     plan_skipping();
   }
@@ -259,7 +257,7 @@ class RowReplay {
 
   // Activations on the host: what a part's forward keeps is copied there while the next part runs,
   // and back while the backward of the next part does.
-  bool offloads() const { return setup_.plan->offload == OffloadMode::Activations; }
+  bool offloads() const { return setup_.layout.plan.offload == OffloadMode::Activations; }
   void offload(StagePlan& stage, std::size_t part, Handle* handles) {
     if (!offloads()) return;
     stage.offloaded.resize(stage.slots);
@@ -365,25 +363,23 @@ const SegmentProgram& ReplaySetup::program(const SegmentInfo& segment) const {
     case SegmentKind::Layer:
       break;
   }
-  return model->has_experts(segment.layer) ? expert_layer : dense_layer;
+  return layout.model.has_experts(segment.layer) ? expert_layer : dense_layer;
 }
 
-ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order) {
-  ReplaySetup setup;
+  ReplaySetup setup{.layout = layout};
   setup.profile = &profile;
-  setup.model = &model;
-  setup.plan = &plan;
   setup.order = &order;
-  setup.embedding = segment_program(profile, model, plan, SegmentShape::Embedding);
-  setup.dense_layer = segment_program(profile, model, plan, SegmentShape::DenseLayer);
-  if (model.experts.count > 0) {
-    setup.expert_layer = segment_program(profile, model, plan, SegmentShape::ExpertLayer);
+  setup.embedding = segment_program(profile, layout, SegmentShape::Embedding);
+  setup.dense_layer = segment_program(profile, layout, SegmentShape::DenseLayer);
+  if (layout.model.experts.count > 0) {
+    setup.expert_layer = segment_program(profile, layout, SegmentShape::ExpertLayer);
   }
-  setup.head = segment_program(profile, model, plan, SegmentShape::Head);
-  setup.segments = stage_segments(plan, order.placement.stages());
+  setup.head = segment_program(profile, layout, SegmentShape::Head);
+  setup.segments = stage_segments(layout.plan, order.placement.stages());
   setup.stages = stages_of_rows(order);
-  setup.handover = handover_bytes(model, plan);
+  setup.handover = layout.activation_bytes();
   setup.compute_capability = compute_capability;
   return setup;
 }

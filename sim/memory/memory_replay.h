@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_parts.h"
 #include "sim/memory/memory_profile.h"
@@ -23,9 +22,8 @@ namespace rehearse::sim {
 
 // What all rows of a plan share.
 struct ReplaySetup {
+  Layout layout;
   const MemoryProfile* profile = nullptr;
-  const Transformer* model = nullptr;
-  const Plan* plan = nullptr;
   const Schedule* order = nullptr;
   SegmentProgram embedding, dense_layer, expert_layer, head;
   std::vector<std::vector<SegmentInfo>> segments;  // per stage
@@ -37,7 +35,7 @@ struct ReplaySetup {
 
   const SegmentProgram& program(const SegmentInfo& segment) const;
 };
-ReplaySetup replay_setup(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
+ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order);
 
 // What an op makes of a rank's memory.

@@ -155,8 +155,8 @@ std::int64_t SizeLetters::bytes(const SizeFormula& formula) const {
   return sum;
 }
 
-SizeLetters size_letters(const Transformer& model, const Plan& plan, bool experts) {
-  const RankShape shape = rank_shape(model, plan);
+SizeLetters size_letters(const Layout& layout, bool experts) {
+  const auto& [model, plan, shape] = layout;
   SizeLetters letters;
   at(letters, SizeLetter::Element) = shape.element;
   at(letters, SizeLetter::Tokens) = shape.tokens;
@@ -188,8 +188,9 @@ SizeLetters size_letters(const Transformer& model, const Plan& plan, bool expert
   return letters;
 }
 
-Flags script_flags(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
-                   bool experts) {
+Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   Flags flags = 0;
   const auto set = [&flags](Flag flag, bool on) {
     if (on) flags |= Flags{1} << static_cast<unsigned>(flag);
@@ -213,21 +214,16 @@ Flags script_flags(const MemoryProfile& profile, const Transformer& model, const
   return flags;
 }
 
-SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& model,
-                               const Plan& plan, SegmentShape shape) {
+SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
+                               SegmentShape shape) {
   const bool experts = shape == SegmentShape::ExpertLayer;
   const bool layer = experts || shape == SegmentShape::DenseLayer;
   const SegmentScript& script = layer                              ? profile.layer
                                 : shape == SegmentShape::Embedding ? profile.embedding
                                                                    : profile.head;
-  const SizeLetters letters = size_letters(model, plan, experts);
-  return Compiler(script, letters, script_flags(profile, model, plan, experts))
-      .compile(layer ? plan.recompute : RecomputeMode::None);
-}
-
-std::int64_t handover_bytes(const Transformer& model, const Plan& plan) {
-  const RankShape shape = rank_shape(model, plan);
-  return shape.element * shape.local * shape.hidden;
+  const SizeLetters letters = size_letters(layout, experts);
+  return Compiler(script, letters, script_flags(profile, layout, experts))
+      .compile(layer ? layout.plan.recompute : RecomputeMode::None);
 }
 
 std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover) {

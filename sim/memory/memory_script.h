@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -32,20 +31,16 @@ struct SizeLetters {
   std::array<std::int64_t, kNumSizeLetters> value{};
   std::int64_t bytes(const SizeFormula& formula) const;
 };
-SizeLetters size_letters(const Transformer& model, const Plan& plan, bool experts);
-Flags script_flags(const MemoryProfile& profile, const Transformer& model, const Plan& plan,
-                   bool experts);
+SizeLetters size_letters(const Layout& layout, bool experts);
+Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts);
 
 enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
 // Recomputation concerns layers alone.
-SegmentProgram segment_program(const MemoryProfile& profile, const Transformer& model,
-                               const Plan& plan, SegmentShape shape);
+SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
+                               SegmentShape shape);
 
 // Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
 // has none), its output not.
 std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover);
-
-// Bytes of what a segment hands on: (local tokens, hidden).
-std::int64_t handover_bytes(const Transformer& model, const Plan& plan);
 
 }  // namespace rehearse::sim

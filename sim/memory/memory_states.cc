@@ -8,9 +8,9 @@
 
 namespace rehearse::sim {
 
-std::vector<UnitTensors> row_units(const Transformer& model, const Plan& plan,
-                                   const std::vector<Stage>& stages, std::int32_t num_stages) {
-  const auto segments = stage_segments(plan, num_stages);
+std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage>& stages,
+                                   std::int32_t num_stages) {
+  const auto segments = stage_segments(layout.plan, num_stages);
   const bool has_table = std::find(stages.begin(), stages.end(), Stage{0}) != stages.end();
   std::vector<UnitTensors> units;
   for (const Stage stage : stages) {
@@ -19,11 +19,11 @@ std::vector<UnitTensors> row_units(const Transformer& model, const Plan& plan,
       UnitTensors unit{
           .stage = stage, .segment = number++, .kind = segment.kind, .layer = segment.layer};
       for (const ParameterTensor& tensor :
-           segment_parameters(model, plan, segment.kind, segment.layer)) {
+           segment_parameters(layout, segment.kind, segment.layer)) {
         if (tensor.elements > 0) unit.elements.push_back(tensor.elements);
       }
-      if (segment.kind == SegmentKind::Head && model.tied_embedding && !has_table) {
-        unit.elements.push_back(rank_shape(model, plan).vocabulary * model.hidden);
+      if (segment.kind == SegmentKind::Head && layout.model.tied_embedding && !has_table) {
+        unit.elements.push_back(layout.shape.vocabulary * layout.model.hidden);
       }
       for (const std::int64_t elements : unit.elements) unit.total += elements;
       units.push_back(std::move(unit));

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -24,8 +23,8 @@ struct UnitTensors {
 
 // All units of the stages that a row runs, in the order of the model. A tied table is held twice
 // only where embedding and head lie on different ranks: the head's unit then has a copy.
-std::vector<UnitTensors> row_units(const Transformer& model, const Plan& plan,
-                                   const std::vector<Stage>& stages, std::int32_t num_stages);
+std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage>& stages,
+                                   std::int32_t num_stages);
 
 // Stages of each row of an order, ascending.
 std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order);

@@ -24,7 +24,9 @@ namespace {
 // FLOPs that recomputation really runs again, all ranks, in the convention of model_flops: the
 // attention square in full, or the half of it that is computed. Counted on the nodes of the
 // backward bodies.
-double recomputed_flops(const Transformer& model, const Plan& plan, FlopsConvention convention) {
+double recomputed_flops(const Layout& layout, FlopsConvention convention) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   const double square = convention == FlopsConvention::Megatron ? 2 : 1;
   double flops = 0;
   for (const bool experts : {false, true}) {
@@ -32,11 +34,9 @@ double recomputed_flops(const Transformer& model, const Plan& plan, FlopsConvent
     for (std::int64_t l = 0; l < model.layers; ++l)
       layers += model.has_experts(l) == experts ? 1 : 0;
     if (layers == 0) continue;
-    const Body body = make_body({.segment = SegmentKind::Layer,
-                                 .experts = experts,
-                                 .direction = Direction::Backward,
-                                 .model = &model,
-                                 .plan = &plan});
+    const Body body = make_body(
+        layout,
+        {.segment = SegmentKind::Layer, .experts = experts, .direction = Direction::Backward});
     double layer = 0;
     for (const Node& node : body.nodes) {
       if (node.phase != NodePhase::Recompute) continue;
@@ -48,10 +48,11 @@ double recomputed_flops(const Transformer& model, const Plan& plan, FlopsConvent
          plan.data_parallel;
 }
 
-void count_flops(Prediction& p, const Transformer& model, FlopsConvention convention) {
+void count_flops(Prediction& p, const Layout& layout, FlopsConvention convention) {
   p.flops_convention = convention;
-  p.model_flops = model_flops(model, p.plan.global_batch, p.plan.sequence_length, convention);
-  p.recomputed_flops = recomputed_flops(model, p.plan, convention);
+  p.model_flops =
+      model_flops(layout.model, layout.plan.global_batch, layout.plan.sequence_length, convention);
+  p.recomputed_flops = recomputed_flops(layout, convention);
 }
 
 void add_communication(Prediction& p) {
@@ -191,14 +192,13 @@ void scale_links(CollectiveModel& model, double factor) {
 
 // What a framework's forward keeps of each segment, for the copies to the host.
 std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
-                                                          const Transformer& model,
-                                                          const Plan& plan) {
+                                                          const Layout& layout) {
   const auto kept = [&](SegmentShape shape, std::int64_t handover) {
-    return kept_bytes(segment_program(profile, model, plan, shape), handover);
+    return kept_bytes(segment_program(profile, layout, shape), handover);
   };
-  const std::int64_t input = handover_bytes(model, plan);
+  const std::int64_t input = layout.activation_bytes();
   return {kept(SegmentShape::Embedding, 0), kept(SegmentShape::DenseLayer, input),
-          model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
+          layout.model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
           kept(SegmentShape::Head, input)};
 }
 
@@ -233,18 +233,19 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   }
   Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
+  const Layout layout(model, plan);  // of the plan with what the order's file says
   Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
   const bool arena = plan.runtime == Runtime::Rehearse;
   const auto enough = [&] {
     return options.memory_limit && p.memory.peak_device > *options.memory_limit;
   };
   if (!arena && options.memory) {
-    p.memory = predict_memory(tables.profile(plan), model, plan, cluster, p.order);
+    p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);
     if (enough()) return p;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
   if (!arena && plan.offload == OffloadMode::Activations) {
-    lowering.kept = kept_by_shape(tables.profile(plan), model, plan);
+    lowering.kept = kept_by_shape(tables.profile(plan), layout);
   }
   Result<Schedule> lowered = lower(p.order, model, plan, lowering);
   if (!lowered) return lowered.error();
@@ -263,11 +264,11 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Network& network =
       models->network.emplace(cluster, models->collectives, plan, p.schedule.rows);
   Result<ComputeModel> compute =
-      ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars);
+      ComputeModel::create(cluster, layout, body_collectives(network), tables.scalars);
   if (!compute) return compute.error();
   models->compute.emplace(std::move(compute).value());
   p.models = models;
-  p.pricing = price(p.schedule, model, plan, *models->compute, network);
+  p.pricing = price(p.schedule, layout, *models->compute, network);
   if (const Result<> good = countable(p); !good) return good.error();
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
@@ -287,10 +288,10 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
   p.parameters = total_parameters(model);
   p.peak_flops = cluster.peak_flops(plan.precision.compute);
-  count_flops(p, model, FlopsConvention::Megatron);
+  count_flops(p, layout, FlopsConvention::Megatron);
   // Of a long sequence the square is most, and causal attention computes half of it: counted whole
   // it would be more than the GPU can do.
-  if (p.hfu().value_or(0) > 1) count_flops(p, model, FlopsConvention::MegatronCausal);
+  if (p.hfu().value_or(0) > 1) count_flops(p, layout, FlopsConvention::MegatronCausal);
   p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
   p.energy_j = cluster.gpu.tdp_w * 1e-9 *
                (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));

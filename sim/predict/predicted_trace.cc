@@ -45,8 +45,9 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
                          const Cluster& cluster) {
   const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
   if (!profile) return;
-  ReplaySetup setup = replay_setup(profile.value(), scenario.model, p.plan,
-                                   cluster.gpu.compute_capability, p.order);
+  const Layout layout(scenario.model, p.plan);
+  ReplaySetup setup =
+      replay_setup(profile.value(), layout, cluster.gpu.compute_capability, p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
@@ -108,7 +109,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
-  add_nodes(trace, p.schedule, scenario.model, p.plan, node_times(p));
+  add_nodes(trace, p.schedule, {scenario.model, p.plan}, node_times(p));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
   trace.idle = std::vector<IdleSpan>(p.bubbles.spans);
   std::vector<std::uint8_t> level;

@@ -99,11 +99,11 @@ class KnownCosts {
 
 class Pricer {
  public:
-  Pricer(const Schedule& schedule, const Transformer& model, const Plan& plan,
-         const ComputeModel& compute, const Network& network)
+  Pricer(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
+         const Network& network)
       : s_(schedule),
-        model_(model),
-        plan_(plan),
+        layout_(layout),
+        plan_(layout.plan),
         compute_(compute),
         network_(network),
         collectives_(network) {}
@@ -125,19 +125,17 @@ class Pricer {
 
  private:
   const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
-    const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
+    const bool experts =
+        segment.kind == SegmentKind::Layer && layout_.model.has_experts(segment.layer);
     const std::array<std::int32_t, 4> which{static_cast<std::int32_t>(segment.kind),
                                             static_cast<std::int32_t>(direction), experts ? 1 : 0,
                                             slice};
     const auto [at, fresh] = bodies_.try_emplace(which);
     PricedBody& made = at->second;
     if (!fresh) return made;
-    const Body body = make_body({.segment = segment.kind,
-                                 .experts = experts,
-                                 .direction = direction,
-                                 .slice = slice,
-                                 .model = &model_,
-                                 .plan = &plan_});
+    const Body body = make_body(
+        layout_,
+        {.segment = segment.kind, .experts = experts, .direction = direction, .slice = slice});
     made.cost = compute_.price(body);
     for (const Node& node : body.nodes) {
       const OpKind kind = collective_kind(node.kind());
@@ -306,7 +304,7 @@ class Pricer {
     const Row to = row_at(op.peer, row_);
     const bool send = op.kind == OpKind::Send;
     const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
-    const Bytes local{activation_bytes(model_, plan_)};
+    const Bytes local{layout_.activation_bytes()};
     // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all.
     const bool scatter =
         plan_.runtime == Runtime::Megatron && plan_.tensor_parallel > 1 && !plan_.sequence_parallel;
@@ -498,7 +496,7 @@ class Pricer {
   }
 
   const Schedule& s_;
-  const Transformer& model_;
+  const Layout& layout_;
   const Plan& plan_;
   const ComputeModel& compute_;
   const Network& network_;
@@ -522,9 +520,9 @@ CollectiveTimes body_collectives(const Network& network) {
   };
 }
 
-Pricing price(const Schedule& schedule, const Transformer& model, const Plan& plan,
-              const ComputeModel& compute, const Network& network) {
-  return Pricer(schedule, model, plan, compute, network).run();
+Pricing price(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
+              const Network& network) {
+  return Pricer(schedule, layout, compute, network).run();
 }
 
 }  // namespace rehearse::sim

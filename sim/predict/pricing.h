@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/cost.h"
 #include "sim/network/topology.h"
@@ -36,9 +35,9 @@ struct Pricing {
   std::vector<std::vector<Traffic>> traffic;                    // per cost
 };
 
-// REQUIRES: `schedule` is lowered from `model` and `plan`; the compute model is of the same.
-Pricing price(const Schedule& schedule, const Transformer& model, const Plan& plan,
-              const ComputeModel& compute, const Network& network);
+// REQUIRES: `schedule` is lowered from `layout`; the compute model is of the same.
+Pricing price(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
+              const Network& network);
 
 // The collectives inside bodies, for ComputeModel::create. REQUIRES: network outlives the function.
 CollectiveTimes body_collectives(const Network& network);

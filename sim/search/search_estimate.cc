@@ -179,8 +179,9 @@ class MeshEstimator {
   }
 
   void price(Kind& kind, const Plan& plan, Template& to) {
-    const Result<ComputeModel> compute = ComputeModel::create(
-        *setup_.cluster, model_, plan, collectives_of(kind), setup_.tables.scalars);
+    const Layout layout(model_, plan);
+    const Result<ComputeModel> compute =
+        ComputeModel::create(*setup_.cluster, layout, collectives_of(kind), setup_.tables.scalars);
     if (!compute) return;
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
@@ -192,11 +193,8 @@ class MeshEstimator {
                            : s == kHead    ? SegmentKind::Head
                                            : SegmentKind::Layer;
       const auto cost = [&](Direction direction) {
-        return compute.value().price(make_body({.segment = segment,
-                                                .experts = s == kExpert,
-                                                .direction = direction,
-                                                .model = &model_,
-                                                .plan = &plan}));
+        return compute.value().price(make_body(
+            layout, {.segment = segment, .experts = s == kExpert, .direction = direction}));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -222,7 +220,7 @@ class MeshEstimator {
 
   double transfer(Kind& kind, const Plan& plan) const {
     const Network& network = *kind.network;
-    const Bytes local{activation_bytes(model_, plan)};
+    const Bytes local{Layout(model_, plan).activation_bytes()};
     const bool scatter =
         plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
     double longest = 0;
@@ -240,7 +238,7 @@ class MeshEstimator {
   const std::array<double, 3>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
     const auto [at, fresh] = kind.traffic.try_emplace(elements);
     if (!fresh) return at->second;
-    const std::int64_t element = rank_shape(model_, plan).element;
+    const std::int64_t element = Layout(model_, plan).shape.element;
     const auto cost = [&](OpKind op, std::int64_t bytes) {
       return static_cast<double>(
           collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
@@ -325,7 +323,7 @@ class MeshEstimator {
     Plan one = plan;
     one.micro_batch = 1;
     const Result<ComputeModel> compute = ComputeModel::create(
-        *setup_.cluster, model_, one, collectives_of(kind), setup_.tables.scalars);
+        *setup_.cluster, {model_, one}, collectives_of(kind), setup_.tables.scalars);
     if (!compute) return compute.error();
     constexpr std::int64_t kPiece = 100'000'000;
     update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +

@@ -58,7 +58,7 @@ std::int64_t LiveBounds::lower_bound(const SearchSetup& setup, const Plan& plan,
   if (bound > cluster.capacity().value) return bound;
   const std::shared_ptr<const Rows> rows = rows_of(model, plan);
   if (rows == nullptr) return bound;
-  const LiveBytes live(profile, model, plan, capability);
+  const LiveBytes live(profile, {model, plan}, capability);
   for (const LiveRow& row : *rows) {
     bound = std::max(bound, tables.row_bound(plan, row.stages, live.most(row.program)));
   }

@@ -64,9 +64,10 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
   plan.runtime = Runtime::Megatron;
   const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
-  const MemoryReport whole = predict_memory(profile.value(), model, plan, cluster, order.value());
+  const Layout layout(model, plan);
+  const MemoryReport whole = predict_memory(profile.value(), layout, cluster, order.value());
   report.replica_bytes = whole.peak_device;
-  report.weights_bytes = total_parameters(model) * rank_shape(model, plan).element;
+  report.weights_bytes = total_parameters(model) * layout.shape.element;
   report.weights_fit = report.weights_bytes <= report.capacity;
 
   // A layer with its training state, and the most that its forward holds at once.
@@ -75,7 +76,7 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
     largest = std::max(largest, layer_parameters(model, l));
   const Precision& bytes = plan.precision;
   const SegmentProgram program = segment_program(
-      profile.value(), model, plan,
+      profile.value(), layout,
       model.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer);
   std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
   std::int64_t now = 0, peak = 0;

@@ -18,8 +18,7 @@ Body body(SegmentKind segment, Direction direction, ComputeType type,
   static Plan plan;
   plan = example_plan(1, type);
   plan.recompute = recompute;
-  return make_rehearse_body(
-      {.segment = segment, .direction = direction, .model = &model, .plan = &plan});
+  return make_rehearse_body({model, plan}, {.segment = segment, .direction = direction});
 }
 
 struct Expected {
@@ -77,11 +76,8 @@ TEST(RehearseBody, CutsTheAttentionOfSlicesOverARing) {
   Plan plan = example_plan(1, ComputeType::Bf16);
   plan.recompute = RecomputeMode::None;
   const auto made = [&](Direction direction, std::int32_t slice) {
-    return make_rehearse_body({.segment = SegmentKind::Layer,
-                               .direction = direction,
-                               .slice = slice,
-                               .model = &model,
-                               .plan = &plan});
+    return make_rehearse_body(
+        {model, plan}, {.segment = SegmentKind::Layer, .direction = direction, .slice = slice});
   };
   const auto core = [](const Body& b) {
     double flops = 0;
@@ -129,7 +125,7 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
     plan.attention_kernel = kernel;
     plan.context_parallel = 2;
     const auto count = [&] {
-      const Body b = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+      const Body b = make_body({model, plan}, {.segment = SegmentKind::Layer});
       std::pair<double, std::int64_t> out;  // FLOPs of the core, bytes round the ring
       for (const Node& node : b.nodes) {
         const bool core = node.kind() == NodeKind::Attention || node.batch > 1;

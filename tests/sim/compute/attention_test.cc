@@ -68,13 +68,11 @@ Plan flash_plan() {
 TEST(Attention, OnlyTheCausalHalfRuns) {
   const Transformer model = gpt(1, 4096, 32);
   const Plan plan = flash_plan();
-  const Body forward = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body forward = make_body({model, plan}, {.segment = SegmentKind::Layer});
   const double expected = 0.5 * 4 * 2 * 4096.0 * 4096 * 4096;
   EXPECT_DOUBLE_EQ(find(forward.nodes, NodeKind::Attention)->flops, expected);
-  const Body backward = make_body({.segment = SegmentKind::Layer,
-                                   .direction = Direction::Backward,
-                                   .model = &model,
-                                   .plan = &plan});
+  const Body backward =
+      make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = Direction::Backward});
   EXPECT_DOUBLE_EQ(find(backward.nodes, NodeKind::AttentionBackward)->flops, 2.5 * expected);
 }
 
@@ -83,7 +81,7 @@ TEST(Attention, ASlidingWindowRunsItsBandAlone) {
   Transformer model = gpt(1, 4096, 32);
   model.sliding_window = 1024;
   const Plan plan = flash_plan();
-  const Body body = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body body = make_body({model, plan}, {.segment = SegmentKind::Layer});
   const double pairs = 1024.0 * 4096 - 1024.0 * 1024 / 2;
   EXPECT_DOUBLE_EQ(find(body.nodes, NodeKind::Attention)->flops, 4 * 2 * pairs * 4096);
 }
@@ -94,10 +92,10 @@ TEST(Attention, TheLastRankOfContiguousBlocksDoesTheMost) {
   Plan plan = flash_plan();
   plan.context_parallel = 4;
   const double mean = 0.5 * 4 * 2 * 4096.0 * 4096 * 4096 / 4;
-  const Body balanced = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body balanced = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(balanced.nodes, NodeKind::Attention)->flops, mean);
   plan.runtime = Runtime::Fsdp;
-  const Body blocks = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body blocks = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(blocks.nodes, NodeKind::Attention)->flops, mean * 7 / 4);
 }
 
@@ -106,7 +104,7 @@ TEST(Attention, UnfusedAttentionComputesTheWholeSquare) {
   Plan plan = flash_plan();
   plan.flash_attention = false;
   plan.attention_kernel = AttentionKernel::Unfused;
-  const Body body = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body body = make_body({model, plan}, {.segment = SegmentKind::Layer});
   double flops = 0;
   for (const Node& node : body.nodes) {
     if (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) flops += node.flops;
@@ -245,9 +243,9 @@ TEST(AttentionInParts, OurExecutorsPlanOnACalibratedGpuTakesThePoints) {
   plan.context_parallel = 2;
   plan.dropout = 0;
   plan.runtime = Runtime::Rehearse;
-  const Body body = make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan});
+  const Body body = make_body({model, plan}, {.segment = SegmentKind::Layer});
   const auto node_us = [&](std::string_view name) {
-    const auto priced = ComputeModel::create(cluster, model, plan, {}).value().price_nodes(body);
+    const auto priced = ComputeModel::create(cluster, {model, plan}, {}).value().price_nodes(body);
     for (std::size_t i = 0; i < body.nodes.size(); ++i) {
       if (body.nodes[i].name == name) return static_cast<double>(priced[i].time.value) / 1e3;
     }

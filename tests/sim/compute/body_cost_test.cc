@@ -21,7 +21,7 @@ using testing::megatron_plan;
 
 ComputeModel model_of(const Transformer& model, const Plan& plan,
                       const CollectiveTimes& collectives = a100_collective) {
-  return ComputeModel::create(a100_node(), model, plan, collectives,
+  return ComputeModel::create(a100_node(), {model, plan}, collectives,
                               read_kernel_scalars(a100_node(), kKernels).value())
       .value();
 }
@@ -29,8 +29,7 @@ ComputeModel model_of(const Transformer& model, const Plan& plan,
 BodyCost layer_cost(const Transformer& model, const Plan& plan, Direction direction,
                     const CollectiveTimes& collectives = a100_collective) {
   return model_of(model, plan, collectives)
-      .price(make_body(
-          {.segment = SegmentKind::Layer, .direction = direction, .model = &model, .plan = &plan}));
+      .price(make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = direction}));
 }
 
 Plan one_gpu(std::int32_t micro_batch, std::int64_t sequence) {
@@ -144,9 +143,7 @@ TEST(BodyCost, ExpertsCountAtTheirTopK) {
   model.experts = {.count = 8, .per_token = 2, .ffn_hidden = model.ffn_hidden};
   const Plan plan = one_gpu(1, 2048);
   const auto flops = [&](bool experts) {
-    return make_body(
-               {.segment = SegmentKind::Layer, .experts = experts, .model = &model, .plan = &plan})
-        .flops();
+    return make_body({model, plan}, {.segment = SegmentKind::Layer, .experts = experts}).flops();
   };
   const double mlp = 2.0 * 2 * 2048 * 4096 * 4 * 4096, router = 2.0 * 2048 * 4096 * 8;
   EXPECT_DOUBLE_EQ(flops(true) - flops(false), mlp + router);
@@ -157,8 +154,7 @@ TEST(BodyCost, EightBitCastsAreKernelsOfTheirOwn) {
   Plan plan = one_gpu(1, 2048);
   const auto casts = [&] {
     int count = 0;
-    for (const Node& node :
-         make_body({.segment = SegmentKind::Layer, .model = &model, .plan = &plan}).nodes) {
+    for (const Node& node : make_body({model, plan}, {.segment = SegmentKind::Layer}).nodes) {
       count += node.name == "cast operands to fp8";
     }
     return count;
@@ -174,8 +170,7 @@ TEST(BodyCost, TheHeadIsDearerThanALayerWhereTheVocabularyIsLarge) {
   plan.padded_vocabulary = 128256;
   const ComputeModel compute = model_of(model, plan);
   const auto time = [&](SegmentKind segment) {
-    return compute.price(make_body({.segment = segment, .model = &model, .plan = &plan}))
-        .device.value;
+    return compute.price(make_body({model, plan}, {.segment = segment})).device.value;
   };
   // 128256 columns against 12 x 4096 of a layer: 2.6 times its products.
   EXPECT_GT(time(SegmentKind::Head), time(SegmentKind::Layer));
@@ -196,8 +191,7 @@ TEST(BodyCost, OurExecutorsFusedNodesMoveLess) {
   Plan plan = one_gpu(2, 1024);
   plan.runtime = Runtime::Rehearse;
   const auto saved = [&](SegmentKind segment, Direction direction) {
-    const Body body =
-        make_body({.segment = segment, .direction = direction, .model = &model, .plan = &plan});
+    const Body body = make_body({model, plan}, {.segment = segment, .direction = direction});
     std::vector<std::string> names;
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < body.nodes.size(); ++i) {
@@ -218,10 +212,8 @@ TEST(BodyCost, OurExecutorsFusedNodesMoveLess) {
   ASSERT_EQ(head.size() % 2, 0u);
   EXPECT_EQ(head[0], "row sums, targets");
   EXPECT_EQ(head[1], "loss, d_logits");
-  const Body layer = make_body({.segment = SegmentKind::Layer,
-                                .direction = Direction::Forward,
-                                .model = &model,
-                                .plan = &plan});
+  const Body layer =
+      make_body({model, plan}, {.segment = SegmentKind::Layer, .direction = Direction::Forward});
   std::map<std::string_view, double> ns;
   const std::vector<NodePrice> priced = model_of(model, plan).price_nodes(layer);
   for (std::size_t i = 0; i < priced.size(); ++i)

@@ -31,9 +31,9 @@ KernelScalars scalars(bool table) {
 
 BodyCost price_layer(const Plan& plan, Direction direction, bool table = true) {
   const Result<ComputeModel> model =
-      ComputeModel::create(a100_node(), gpt_22b(), plan, a100_collective, scalars(table));
-  const Body body = make_body(
-      {.segment = SegmentKind::Layer, .direction = direction, .model = &gpt_22b(), .plan = &plan});
+      ComputeModel::create(a100_node(), {gpt_22b(), plan}, a100_collective, scalars(table));
+  const Body body =
+      make_body({gpt_22b(), plan}, {.segment = SegmentKind::Layer, .direction = direction});
   return model.value().price(body);
 }
 
@@ -46,8 +46,8 @@ double sum_ms(const Plan& plan, Direction direction, Select select) {
                      .sms = 108,
                      .attention = plan.attention_kernel,
                      .sequence = plan.sequence_length};
-  const Body body = make_body(
-      {.segment = SegmentKind::Layer, .direction = direction, .model = &gpt_22b(), .plan = &plan});
+  const Body body =
+      make_body({gpt_22b(), plan}, {.segment = SegmentKind::Layer, .direction = direction});
   double ns = 0;
   for (const Node& node : body.nodes) {
     if (select(node)) ns += price_node(costs, node).ns;

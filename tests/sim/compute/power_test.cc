@@ -46,9 +46,9 @@ TEST(Power, ALowerLimitGivesALowerClock) {
   plan.sequence_length = 2048;
   plan.padded_vocabulary = 51200;
   const double at_700 =
-      ComputeModel::create(testing::h100_node(700), model, plan, {}, hopper()).value().clock();
+      ComputeModel::create(testing::h100_node(700), {model, plan}, {}, hopper()).value().clock();
   const double at_500 =
-      ComputeModel::create(testing::h100_node(500), model, plan, {}, hopper()).value().clock();
+      ComputeModel::create(testing::h100_node(500), {model, plan}, {}, hopper()).value().clock();
   EXPECT_LT(at_700, 1);
   EXPECT_LT(at_500, at_700);
   EXPECT_GT(at_500, 0.6);

@@ -72,7 +72,8 @@ Cluster a100(double memory_gb = 80) {
 }
 
 MemoryReport predict_gpt3(const Plan& plan) {
-  return predict_memory(profile_of(Runtime::Megatron), gpt3_175b(), plan, a100(), order_for(plan));
+  return predict_memory(profile_of(Runtime::Megatron), {gpt3_175b(), plan}, a100(),
+                        order_for(plan));
 }
 
 // Korthikanti et al., Section 4.2.3: activations of the first position, 37 chunks of 4 layers. The
@@ -92,7 +93,7 @@ TEST(Memory, KeepsWhatTheActivationFormulaCountsOnTheFirstPosition) {
       Transformer model = gpt3_175b();
       if (mode == RecomputeMode::Full) model.dropout = plan.dropout = 0;
       const MemoryReport report =
-          predict_memory(profile_of(Runtime::Megatron), model, plan, a100(), order_for(plan));
+          predict_memory(profile_of(Runtime::Megatron), {model, plan}, a100(), order_for(plan));
       const double kept = static_cast<double>(report.ranks[0].parts.activations);
       EXPECT_NEAR(kept / expected, 1.0, mode == RecomputeMode::Full ? 0.025 : 0.01)
           << "mode " << static_cast<int>(mode) << " sp " << sequence_parallel;
@@ -129,7 +130,7 @@ TEST(Memory, NamesTheForwardOfTheLossAsThePeakOfASmallModelsLastStage) {
   model.ffn_hidden = 6144;
   const Schedule order = order_for(plan);
   const MemoryReport report =
-      predict_memory(profile_of(Runtime::Megatron), model, plan, a100(), order);
+      predict_memory(profile_of(Runtime::Megatron), {model, plan}, a100(), order);
   const OpId op = report.ranks[1].at_op;
   ASSERT_TRUE(static_cast<bool>(op));
   EXPECT_EQ(order.ops[op.index()].stage, Stage{1});
@@ -147,13 +148,13 @@ TEST(Memory, RetriesWithAnEmptiedCacheBeforeItSaysThatAPlanDoesNotFit) {
   plan.global_batch = 2;
   const MemoryProfile profile = profile_of(Runtime::Megatron);
   const Schedule order = order_for(plan);
-  const RankMemory roomy = predict_memory(profile, model, plan, a100(), order).ranks[0];
+  const RankMemory roomy = predict_memory(profile, {model, plan}, a100(), order).ranks[0];
   const std::int64_t outside = roomy.peak_device - roomy.peak_reserved;
   ASSERT_GT(roomy.peak_reserved, roomy.peak_allocated);
   const auto with_capacity = [&](std::int64_t bytes) {
     Cluster cluster = a100();
     cluster.gpu.usable_memory_gib = static_cast<double>(bytes) / (1 << 30);
-    return predict_memory(profile, model, plan, cluster, order).ranks[0];
+    return predict_memory(profile, {model, plan}, cluster, order).ranks[0];
   };
   EXPECT_TRUE(with_capacity(roomy.peak_device).fits);
   EXPECT_FALSE(with_capacity(roomy.peak_allocated + outside - (1 << 20)).fits);
@@ -258,7 +259,8 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
     const Plan& plan = grid.made.plan;
     ++seen[plan.schedule];
     const MemoryProfile profile = profile_of(plan.runtime);
-    const MemoryReport report = predict_memory(profile, grid.made.model, plan, a100(), grid.order);
+    const MemoryReport report =
+        predict_memory(profile, {grid.made.model, plan}, a100(), grid.order);
     for (const RankMemory& rank : report.ranks) {
       ASSERT_EQ(rank.parts.allocated(), rank.peak_allocated) << plan.schedule;
       ASSERT_LE(rank.peak_allocated, rank.peak_reserved);
@@ -267,7 +269,7 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
       ASSERT_LE(rank.steady_allocated, rank.peak_allocated + (64 << 20));
       ASSERT_GE(rank.parts.activations, 0);
     }
-    const std::int64_t bound = memory_lower_bound(profile, grid.made.model, plan);
+    const std::int64_t bound = memory_lower_bound(profile, {grid.made.model, plan});
     ASSERT_LE(bound, report.peak_allocated)
         << plan.schedule << " p " << plan.pipeline_parallel << " zero " << plan.zero_stage;
     ASSERT_GT(bound, 0);
@@ -285,7 +287,7 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
   for_random_plans(11, 120, /*longer=*/8, [&](GridPlan& grid) {
     const Plan& plan = grid.made.plan;
     const MemoryProfile profile = profile_of(plan.runtime);
-    ReplaySetup setup = replay_setup(profile, grid.made.model, plan, 80, grid.order);
+    ReplaySetup setup = replay_setup(profile, {grid.made.model, plan}, 80, grid.order);
     for (std::int32_t row = 0; row < grid.order.num_rows(); ++row) {
       setup.whole_step = false;
       const ReplayResult quick = replay_row(setup, {row}, -1);
@@ -351,7 +353,7 @@ MemoryReport predict_case_memory(const Scenario& scenario) {
         plan.global_batch / (std::int64_t{plan.data_parallel} * plan.pipeline_parallel));
   }
   const Cluster cluster = read_cluster(scenario.cluster).value();
-  return predict_memory(scenario.model, plan, cluster, order_of(scenario.model, plan).value())
+  return predict_memory({scenario.model, plan}, cluster, order_of(scenario.model, plan).value())
       .value();
 }
 
@@ -434,7 +436,7 @@ TEST(MemoryAccuracy, RefusesWhatTheStatesAloneOverflow) {
     const Scenario& scenario = *entry.scenario;
     Cluster cluster = read_cluster(scenario.cluster).value();
     cluster.gpu.memory_capacity_gb = 40;
-    const MemoryReport report = predict_memory(scenario.model, scenario.plan, cluster,
+    const MemoryReport report = predict_memory({scenario.model, scenario.plan}, cluster,
                                                order_of(scenario.model, scenario.plan).value())
                                     .value();
     EXPECT_FALSE(report.fits) << entry.id;

@@ -86,11 +86,11 @@ std::int64_t parameters_of(const Schedule& s, const Transformer& model, const Pl
     for (const SegmentInfo& segment : s.segments[stage.index()]) {
       const bool end = segment.kind != SegmentKind::Layer;
       for (const ParameterTensor& tensor :
-           segment_parameters(model, plan, segment.kind, segment.layer)) {
+           segment_parameters({model, plan}, segment.kind, segment.layer)) {
         if (!(tensor.table && model.tied_embedding)) sum += tensor.elements;
       }
       if (!end || !model.tied_embedding || table) continue;
-      sum += segment_parameters(model, plan, SegmentKind::Embedding, -1).front().elements;
+      sum += segment_parameters({model, plan}, SegmentKind::Embedding, -1).front().elements;
       table = true;
     }
   }

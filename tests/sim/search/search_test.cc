@@ -117,9 +117,10 @@ TEST(Search, NeverRefusesAPlanThatFits) {
       const Result<Schedule> order = order_of(made.space.base.model, plan);
       if (!order) continue;
       const MemoryReport memory =
-          predict_memory(profile, made.space.base.model, plan, made.cluster, order.value());
+          predict_memory(profile, {made.space.base.model, plan}, made.cluster, order.value());
       const std::int64_t outside = memory.ranks[0].peak_device - memory.ranks[0].peak_reserved;
-      const std::int64_t quick = memory_lower_bound(profile, made.space.base.model, plan) + outside;
+      const std::int64_t quick =
+          memory_lower_bound(profile, {made.space.base.model, plan}) + outside;
       const std::int64_t counted = live.lower_bound(setup.value(), plan, made.cluster);
       EXPECT_GE(counted, quick);
       ASSERT_LE(counted, memory.peak_allocated + outside) << plan_json(plan, 0);

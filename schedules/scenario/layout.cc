@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/layout.h"
+
+#include <algorithm>
+
+namespace rehearse {
+namespace {
+
+// Tokens of one chunk of the loss: the fp32 logits of a chunk hold as many elements as (n, h), but
+// a chunk has at least 256 rows (or half of all) so that its products stay efficient: each reads
+// and packs the whole table.
+std::int64_t loss_chunk_tokens(const RankShape& shape) {
+  const std::int64_t by_size =
+      shape.tokens * shape.hidden / std::max<std::int64_t>(shape.vocabulary, 1);
+  const std::int64_t least = std::min<std::int64_t>((shape.tokens + 1) / 2, 256);
+  const std::int64_t chunk = std::clamp<std::int64_t>(by_size, least, shape.tokens);
+  return chunk >= 256 ? chunk / 128 * 128 : chunk;
+}
+
+RankShape rank_shape(const Transformer& model, const Plan& plan) {
+  RankShape shape;
+  const std::int64_t t = plan.tensor_parallel;
+  shape.element = plan.precision.compute == ComputeType::Fp32 ? 4 : 2;
+  shape.tensor = t;
+  shape.tokens = plan.microbatch_tokens() / std::max(plan.sequence_slices, 1);
+  shape.gather = plan.sequence_parallel && t > 1;
+  shape.local = shape.gather ? shape.tokens / t : shape.tokens;
+  shape.hidden = model.hidden;
+  shape.heads = model.heads / t;
+  shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t
+  shape.head_dim = model.head_dim;
+  shape.qkv = (shape.heads + 2 * shape.kv_heads) * model.head_dim;
+  shape.ffn = model.ffn_hidden / t;
+  shape.up = (model.mlp == MlpKind::Gated ? 2 : 1) * shape.ffn;
+  shape.vocabulary = plan.padded_vocabulary / t;
+  shape.loss_chunk = loss_chunk_tokens(shape);
+  return shape;
+}
+
+}  // namespace
+
+Layout::Layout(const Transformer& of, const Plan& by)
+    : model(of), plan(by), shape(rank_shape(of, by)) {}
+
+std::int64_t Layout::key_value_replicas() const {
+  return std::max<std::int64_t>(plan.tensor_parallel / model.kv_heads, 1);
+}
+
+}  // namespace rehearse

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model cut as a plan says: the two together, and the sizes that follow from them for every rank.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+// Per-rank shapes of one micro-batch (or sequence slice). Letters as in docs/ir.md.
+struct RankShape {
+  std::int64_t element = 2;  // e: bytes of the compute type (fp32 4, else 2)
+  std::int64_t tensor = 1;   // t
+  std::int64_t tokens = 0;   // n: tokens that the products see
+  std::int64_t local = 0;    // n/t under sequence parallelism, else n
+  std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;  // heads, kv_heads: of this rank
+  std::int64_t qkv = 0;                                            // (a + 2 kv) d / t columns
+  std::int64_t ffn = 0;                                            // f/t
+  std::int64_t up = 0;          // f/t, or 2f/t where gated: columns of the first MLP product
+  std::int64_t vocabulary = 0;  // V'/t
+  std::int64_t loss_chunk = 0;  // tokens of one chunk of the loss
+  bool gather = false;          // sequence parallelism is active: t > 1 and the plan asks for it
+};
+
+// A view. REQUIRES: model and plan outlive it, and what shapes are made of does not change.
+struct Layout {
+  Layout(const Transformer& model, const Plan& plan);
+
+  const Transformer& model;
+  const Plan& plan;
+  RankShape shape;
+
+  // [B] of what a segment or a stage hands on: (local, hidden) in the compute type.
+  std::int64_t activation_bytes() const { return shape.element * shape.local * shape.hidden; }
+  // Tensor-parallel ranks that hold each key/value head: t / kv heads where these are fewer, else 1.
+  std::int64_t key_value_replicas() const;
+};
+
+}  // namespace rehearse
