@@ -24,6 +24,10 @@ enum class NodePhase : std::uint8_t {
   Recompute,  // a forward node run again inside the backward
 };
 
+// Segments with different insides.
+enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
+inline constexpr std::size_t kNumSegmentShapes = 4;
+
 // Of a compute op's kind.
 constexpr Direction direction_of(OpKind kind) {
   switch (kind) {

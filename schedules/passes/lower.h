@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "schedules/base/result.h"
+#include "schedules/body/body.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
 #include "schedules/order/registry.h"
@@ -39,16 +40,13 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan);
 // segments of every stage. From model and plan alone, so that simulate and run plan the same order.
 void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape);
 
-// Embedding, layer, layer with experts, head.
-inline constexpr std::size_t kNumSegmentShapes = 4;
-
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
   bool plan_arena = true;  // false: no offsets and no reuse edges (frameworks have an allocator)
   // false: no versions, last uses and holds either, for who asks how long a step takes and no more
   bool lifetimes = true;
   // Where activations go to the host, and the runtime is a framework's: bytes that its forward
-  // keeps of a segment, by its shape as above. Our bodies say it themselves.
+  // keeps of a segment, by SegmentShape. Our bodies say it themselves.
   std::array<std::int64_t, kNumSegmentShapes> kept{};
 };
 

@@ -10,6 +10,7 @@
 #include "sim/compute/fused_nodes.h"
 #include "sim/compute/memory_bound_cost.h"
 #include "sim/compute/power.h"
+#include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
 
 namespace rehearse::sim {
@@ -159,11 +160,10 @@ class Pricer {
         hidden += ns_[end] * (nodes[end].chunked ? costs_.scalars.chunked_share : 1);
       }
       if (last < nodes.size()) {
-        const double fits = std::min(hidden, room);
-        expose(last, whole - fits);
-        const double contention = costs_.scalars.hidden_contention * fits;
-        totals_.contention_ns += contention;
-        totals_.level_ns[static_cast<std::size_t>(levels_[last])] += contention;
+        const Hidden out = hide(hidden, room, costs_.scalars.hidden_contention);
+        expose(last, whole - hidden + out.exposed);
+        totals_.contention_ns += out.contention;
+        totals_.level_ns[static_cast<std::size_t>(levels_[last])] += out.contention;
       }
       begin = end;
     }

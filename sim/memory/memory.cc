@@ -8,17 +8,6 @@
 namespace rehearse::sim {
 namespace {
 
-// Communicators that a rank takes part in: one per mesh axis with more than one rank, the world,
-// and the pair that shares a tied table.
-std::int64_t communicators_of(const Layout& layout) {
-  const Transformer& model = layout.model;
-  const Plan& plan = layout.plan;
-  const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
-                            (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
-  const bool embed = model.tied_embedding && plan.pipeline_parallel > 1;
-  return plan.gpus() > 1 ? axes + 1 + embed : 0;
-}
-
 void summarize(MemoryReport& report) {
   for (const RankMemory& rank : report.ranks) {
     report.peak_allocated = std::max(report.peak_allocated, rank.peak_allocated);
@@ -31,6 +20,13 @@ void summarize(MemoryReport& report) {
 
 }  // namespace
 
+std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
+  const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
+                            (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
+  const bool embed = model.tied_embedding && plan.pipeline_parallel > 1;
+  return plan.gpus() > 1 ? axes + 1 + embed : 0;
+}
+
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
@@ -38,7 +34,8 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
   report.capacity = cluster.capacity().value;
   const ReplaySetup setup = replay_setup(profile, layout, cluster.gpu.compute_capability, order);
   const std::int64_t context = profile.context.of(cluster.gpu.compute_capability);
-  const std::int64_t communicators = communicators_of(layout) * profile.communicator;
+  const std::int64_t communicators =
+      communicators_of(layout.model, layout.plan) * profile.communicator;
   const std::int64_t outside = context + communicators;
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
     ReplayResult replay = replay_row(setup, {row}, -1);

@@ -75,6 +75,10 @@ Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster
 MemoryReport arena_memory(const Schedule& schedule, const Cluster& cluster, Bytes communicators,
                           Bytes context);
 
+// Communicators that a rank takes part in: one per mesh axis with more than one rank, the world,
+// and the pair that shares a tied table.
+std::int64_t communicators_of(const Transformer& model, const Plan& plan);
+
 // Below the replay's peak_allocated of the fullest rank, always, in microseconds: states, what is
 // kept by the micro-batches that 1F1B orders must have in flight, and the loss.
 std::int64_t memory_lower_bound(const MemoryProfile& profile, const Layout& layout);

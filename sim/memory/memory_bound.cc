@@ -13,22 +13,6 @@
 namespace rehearse::sim {
 namespace {
 
-struct ForwardBytes {
-  std::int64_t kept = 0;  // when the forward has ended
-  std::int64_t peak = 0;  // inside it
-};
-ForwardBytes forward_bytes(const SegmentProgram& program) {
-  std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
-  ForwardBytes bytes;
-  for (const ScriptStep& step : program.forward) {
-    std::int64_t& slot = held[static_cast<std::size_t>(step.slot)];
-    bytes.kept += step.bytes - slot;
-    slot = step.bytes;
-    bytes.peak = std::max(bytes.peak, bytes.kept);
-  }
-  return bytes;
-}
-
 // What is there all the time from the second step on, without what is gathered.
 std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
   const Precision& bytes = plan.precision;
@@ -163,12 +147,8 @@ std::int64_t BoundTables::row_bound(const Plan& plan, const std::vector<std::int
 }
 
 std::int64_t BoundTables::outside(const Plan& plan) const {
-  const bool pipelined = plan.pipeline_parallel > 1;
-  const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
-                            (plan.data_parallel > 1) + pipelined;
-  const std::int64_t communicators =
-      plan.gpus() > 1 ? axes + 1 + (model_.tied_embedding && pipelined) : 0;
-  return communicators * profile_->communicator + profile_->context.of(capability_);
+  return communicators_of(model_, plan) * profile_->communicator +
+         profile_->context.of(capability_);
 }
 
 std::int64_t memory_lower_bound(const MemoryProfile& profile, const Layout& layout) {

@@ -9,18 +9,22 @@
 #include "sim/memory/caching_allocator.h"
 #include "sim/memory/memory_script.h"
 #include "sim/memory/memory_states.h"
+#include "sim/memory/stage_walk.h"
 
 namespace rehearse::sim {
 namespace {
 
-// One micro-batch's tensors on a stage, made and dropped as the replay does (memory_replay.cc).
+// Bytes, rounded as the allocator rounds.
 class Counter {
  public:
+  using Tensor = std::int64_t;
+  static constexpr std::int64_t kNothing = 0;
+
   std::int64_t now() const { return now_; }
   std::int64_t most() const { return most_; }
   void begin() { most_ = now_; }
 
-  void make(std::int64_t& tensor, std::int64_t bytes) {
+  void make(std::int64_t& tensor, std::int64_t bytes, bool /*kept*/) {
     tensor = bytes > 0 ? CachingAllocator::round_size(bytes) : 0;
     now_ += tensor;
     most_ = std::max(most_, now_);
@@ -29,98 +33,13 @@ class Counter {
     now_ -= tensor;
     tensor = 0;
   }
-  void run(const ScriptStep& step, std::int64_t* slots) {
-    std::int64_t& tensor = slots[step.slot];
-    step.bytes > 0 ? make(tensor, step.bytes) : drop(tensor);
-  }
+  std::int64_t bytes(std::int64_t tensor) const { return tensor; }
+  void enter(std::size_t, std::ptrdiff_t) {}
+  void leave_forward(std::size_t) {}
+  void leave_backward(std::size_t) {}
 
  private:
   std::int64_t now_ = 0, most_ = 0;
-};
-
-using Slots = std::vector<std::int64_t>;  // bytes per slot of a segment; 0: nothing there
-
-// A stage's segments with what one micro-batch keeps of them.
-class StageCount {
- public:
-  StageCount(std::vector<const SegmentProgram*> programs, std::int64_t handover, bool first,
-             bool last, bool offloads)
-      : programs_(std::move(programs)),
-        handover_(handover),
-        first_(first),
-        last_(last),
-        offloads_(offloads) {
-    for (const SegmentProgram* program : programs_) {
-      slots_.emplace_back(static_cast<std::size_t>(program->slots), 0);
-    }
-  }
-
-  void forward(Counter& count) {
-    std::int64_t carried = 0;
-    if (!first_) count.make(carried, handover_);
-    for (std::size_t i = 0; i < programs_.size(); ++i) {
-      Slots& own = slots_[i];
-      own[kInputSlot] = std::exchange(carried, 0);
-      for (const ScriptStep& step : programs_[i]->forward) count.run(step, own.data());
-      carried = std::exchange(own[kOutputSlot], 0);
-      if (i > 0) leave(count, i - 1);
-    }
-    count.drop(carried);
-    if (!programs_.empty()) leave(count, programs_.size() - 1);
-  }
-
-  void backward(Counter& count, bool split) {
-    if (!programs_.empty()) fetch(count, programs_.size() - 1);
-    std::int64_t carried = 0;
-    if (!last_) count.make(carried, handover_);
-    for (std::size_t i = programs_.size(); i-- > 0;) {
-      if (i > 0) fetch(count, i - 1);
-      Slots& own = slots_[i];
-      own[kOutputGradientSlot] = std::exchange(carried, 0);
-      for (const ScriptStep& step : programs_[i]->backward) {
-        if (!split || !step.weight_phase) count.run(step, own.data());
-      }
-      count.drop(own[kOutputGradientSlot]);
-      count.drop(own[kInputSlot]);
-      carried = std::exchange(own[kInputGradientSlot], 0);
-    }
-    count.drop(carried);
-    if (!split) release(count);
-  }
-
-  void weight_gradient(Counter& count) {
-    for (std::size_t i = programs_.size(); i-- > 0;) {
-      for (const ScriptStep& step : programs_[i]->backward) {
-        if (step.weight_phase) count.run(step, slots_[i].data());
-      }
-    }
-    release(count);
-  }
-
- private:
-  // To the host and back, as the replay does.
-  void leave(Counter& count, std::size_t i) {
-    if (!offloads_) return;
-    kept_.resize(slots_.size());
-    kept_[i] = slots_[i];
-    for (std::int64_t& tensor : slots_[i]) count.drop(tensor);
-  }
-  void fetch(Counter& count, std::size_t i) {
-    if (!offloads_) return;
-    for (std::size_t s = 0; s < kept_[i].size(); ++s) {
-      if (kept_[i][s] > 0) count.make(slots_[i][s], kept_[i][s]);
-    }
-  }
-  void release(Counter& count) {
-    for (Slots& own : slots_) {
-      for (std::int64_t& tensor : own) count.drop(tensor);
-    }
-  }
-
-  std::vector<const SegmentProgram*> programs_;
-  std::int64_t handover_;
-  bool first_, last_, offloads_;
-  std::vector<Slots> slots_, kept_;  // per segment; kept_: on the host
 };
 
 }  // namespace
@@ -157,26 +76,28 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
   const std::int64_t handover = layout.activation_bytes();
 
   const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
-  std::vector<std::vector<const SegmentProgram*>> seen;  // of stages inside
+  std::vector<StageSegments> seen;  // stages inside
   std::vector<std::size_t> seen_at;
   const auto segments = stage_segments(plan, stages);
   for (std::size_t s = 0; s < segments.size(); ++s) {
-    std::vector<const SegmentProgram*> programs;
+    StageSegments stage{.first = s == 0, .last = s + 1 == segments.size()};
     for (const SegmentInfo& segment : segments[s]) {
-      programs.push_back(segment.kind == SegmentKind::Embedding ? &embedding
-                         : segment.kind == SegmentKind::Head    ? &head
-                         : model.has_experts(segment.layer)     ? &expert
-                                                                : &dense);
+      stage.add(segment.kind == SegmentKind::Embedding ? embedding
+                : segment.kind == SegmentKind::Head    ? head
+                : model.has_experts(segment.layer)     ? expert
+                                                       : dense,
+                /*unit=*/0);
     }
-    const bool first = s == 0, last = s + 1 == segments.size();
-    const auto same = std::find(seen.begin(), seen.end(), programs);
-    if (!first && !last && same != seen.end()) {
+    const bool inside = !stage.first && !stage.last;
+    const auto same = std::ranges::find(seen, stage.parts, &StageSegments::parts);
+    if (inside && same != seen.end()) {
       of_stage_.push_back(of_stage_[seen_at[static_cast<std::size_t>(same - seen.begin())]]);
       continue;
     }
     const auto pass = [&](auto run) {
       Counter count;
-      StageCount stage(programs, handover, first, last, plan.offload == OffloadMode::Activations);
+      StageWalk<Counter> walk(count, stage, handover, plan.offload == OffloadMode::Activations);
+      std::vector<std::int64_t> tensors(stage.slots);
       Passes passes;
       const auto take = [&](Pass& to, auto part) {
         const std::int64_t before = count.now();
@@ -184,21 +105,23 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
         part();
         to = {count.most() - before, count.now() - before};
       };
-      take(passes.forward, [&] { stage.forward(count); });
-      run(stage, count, passes, take);
+      take(passes.forward, [&] { walk.forward(tensors.data()); });
+      run(walk, tensors.data(), passes, take);
       return passes;
     };
-    Passes passes = pass([&](StageCount& stage, Counter& count, Passes& to, auto take) {
-      take(to.backward, [&] { stage.backward(count, /*split=*/false); });
-    });
-    const Passes split = pass([&](StageCount& stage, Counter& count, Passes& to, auto take) {
-      take(to.input, [&] { stage.backward(count, /*split=*/true); });
-      take(to.weight, [&] { stage.weight_gradient(count); });
-    });
+    Passes passes =
+        pass([&](StageWalk<Counter>& walk, std::int64_t* tensors, Passes& to, auto take) {
+          take(to.backward, [&] { walk.backward(tensors, /*split=*/false); });
+        });
+    const Passes split =
+        pass([&](StageWalk<Counter>& walk, std::int64_t* tensors, Passes& to, auto take) {
+          take(to.input, [&] { walk.backward(tensors, /*split=*/true); });
+          take(to.weight, [&] { walk.weight_gradient(tensors); });
+        });
     passes.input = split.input;
     passes.weight = split.weight;
-    if (!first && !last) {
-      seen.push_back(std::move(programs));
+    if (inside) {
+      seen.push_back(std::move(stage));
       seen_at.push_back(s);
     }
     of_stage_.push_back(passes);

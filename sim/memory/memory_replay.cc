@@ -9,6 +9,7 @@
 #include "sim/memory/memory_resident.h"
 #include "sim/memory/memory_states.h"
 #include "sim/memory/memory_steady.h"
+#include "sim/memory/stage_walk.h"
 
 namespace rehearse::sim {
 namespace {
@@ -19,21 +20,32 @@ constexpr std::size_t kQuietOps = 32;
 // for long: their steps are shortened only where they are very long.
 constexpr std::size_t kLongStep = 512, kLongSplitStep = 8192;
 
-// A stage as this row runs it: its segments' programs and, per micro-batch in flight, a block of
-// handles, one per slot.
-struct StagePlan {
-  struct Part {
-    const SegmentProgram* program = nullptr;
-    std::size_t unit = 0;
-    std::size_t slot = 0;  // first slot
-  };
-  std::vector<Part> parts;
-  std::size_t slots = 0;
-  bool first = false, last = false;     // of the model
-  std::vector<std::int32_t> block_of;   // per micro-batch and slice; -1: not in flight
-  std::vector<Handle> handles;          // blocks of `slots` handles
-  std::vector<std::int32_t> unused;     // blocks
-  std::vector<std::int64_t> offloaded;  // per slot: bytes that a forward moves to the host
+// Blocks of the allocator, and units of ZeRO-3 that are gathered and reduced around them.
+struct ReplayMemory {
+  using Tensor = Handle;
+  static constexpr Handle kNothing = kNoBlock;
+
+  Ledger& ledger;
+  ResidentState& state;
+
+  void make(Handle& tensor, std::int64_t bytes, bool kept) {
+    tensor = ledger.allocate(bytes, kept ? MemoryPart::Activations : MemoryPart::Workspace);
+  }
+  void drop(Handle& tensor) { ledger.free(tensor); }
+  std::int64_t bytes(Handle tensor) const {
+    return tensor < 0 ? 0 : ledger.allocator().block_size(tensor);
+  }
+  void enter(std::size_t unit, std::ptrdiff_t next) { state.enter(unit, next); }
+  void leave_forward(std::size_t unit) { state.leave_forward(unit); }
+  void leave_backward(std::size_t unit) { state.leave_backward(unit); }
+};
+
+// A stage as this row runs it: its segments and, per micro-batch in flight, a block of handles, one
+// per slot.
+struct StagePlan : StageSegments {
+  std::vector<std::int32_t> block_of;  // per micro-batch and slice; -1: not in flight
+  std::vector<Handle> handles;         // blocks of `slots` handles
+  std::vector<std::int32_t> unused;    // blocks
 
   std::int32_t take_block() {
     if (unused.empty()) {
@@ -46,10 +58,6 @@ struct StagePlan {
   }
   Handle* at(std::int32_t block) {
     return handles.data() + static_cast<std::size_t>(block) * slots;
-  }
-  bool same_programs(const StagePlan& other) const {
-    return std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
-                      [](const Part& a, const Part& b) { return a.program == b.program; });
   }
 };
 
@@ -66,6 +74,10 @@ class RowReplay {
                order_.microbatches * order_.slices, pipelined_,
                script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
     plan_stages();
+    const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;
+    for (const StagePlan& stage : stages_) {
+      walks_.emplace_back(memory_, stage, setup.handover, offloads);
+    }
     plan_skipping();
   }
 
@@ -108,9 +120,7 @@ class RowReplay {
     for (const Stage stage : setup_.stages[row_.index()]) {
       StagePlan plan;
       for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
-        const SegmentProgram& program = setup_.program(segment);
-        plan.parts.push_back({&program, unit++, plan.slots});
-        plan.slots += static_cast<std::size_t>(program.slots);
+        plan.add(setup_.program(segment), unit++);
       }
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
       plan.first = stage.value == 0;
@@ -128,7 +138,7 @@ class RowReplay {
     bool alike = !state_.gathers();
     for (const StagePlan& stage : stages_) {
       passes += stage.parts.size() * stage.block_of.size();
-      alike &= stage.same_programs(stages_.front());
+      alike &= stage.parts == stages_.front().parts;
     }
     std::vector<std::int32_t> counts = in_flight_counts(order_, row_);
     if (setup_.whole_step || passes < (counts.empty() ? kLongSplitStep : kLongStep)) return;
@@ -215,125 +225,27 @@ class RowReplay {
   void run_op(const Op& op) {
     if (op.stage.value < 0 || op.microbatch.value < 0) return;
     StagePlan& stage = stage_of(op);
+    StageWalk<ReplayMemory>& walk = walks_[static_cast<std::size_t>(stage_at_[op.stage.index()])];
+    std::int32_t& block = block_of(stage, op);
+    if (op.kind == OpKind::Forward) block = stage.take_block();
+    if (block < 0) return;
+    Handle* const handles = stage.at(block);
     switch (op.kind) {
       case OpKind::Forward:
-        forward(stage, op);
-        break;
-      case OpKind::Backward:
-        backward(stage, op, /*split=*/false);
-        break;
+        walk.forward(handles);
+        return;
       case OpKind::InputGradient:
-        backward(stage, op, /*split=*/true);
+        walk.backward(handles, /*split=*/true);
+        return;
+      case OpKind::Backward:
+        walk.backward(handles, /*split=*/false);
         break;
       case OpKind::WeightGradient:
-        weight_gradient(stage, op);
+        walk.weight_gradient(handles);
         break;
       default:
-        break;
+        return;
     }
-  }
-
-  void forward(StagePlan& stage, const Op& op) {
-    const std::int32_t block = stage.take_block();
-    block_of(stage, op) = block;
-    Handle* const handles = stage.at(block);
-    Handle carried = kNoBlock;
-    if (!stage.first) carried = ledger_.allocate(setup_.handover, MemoryPart::Activations);
-    for (std::size_t i = 0; i < stage.parts.size(); ++i) {
-      const StagePlan::Part& part = stage.parts[i];
-      const bool more = i + 1 < stage.parts.size();
-      state_.enter(part.unit, more ? static_cast<std::ptrdiff_t>(stage.parts[i + 1].unit) : -1);
-      Handle* const own = handles + part.slot;
-      own[kInputSlot] = carried;
-      for (const ScriptStep& step : part.program->forward) run_step(step, own);
-      carried = own[kOutputSlot];
-      own[kOutputSlot] = kNoBlock;
-      state_.leave_forward(part.unit);
-      if (i > 0) offload(stage, i - 1, handles);  // while the part ran
-    }
-    ledger_.free(carried);  // sent
-    if (!stage.parts.empty()) offload(stage, stage.parts.size() - 1, handles);
-  }
-
-  // Activations on the host: what a part's forward keeps is copied there while the next part runs,
-  // and back while the backward of the next part does.
-  bool offloads() const { return setup_.layout.plan.offload == OffloadMode::Activations; }
-  void offload(StagePlan& stage, std::size_t part, Handle* handles) {
-    if (!offloads()) return;
-    stage.offloaded.resize(stage.slots);
-    each_slot(stage, part, [&](std::size_t s) {
-      stage.offloaded[s] = ledger_.allocator().block_size(handles[s]);
-      ledger_.free(handles[s]);
-    });
-  }
-  void fetch(StagePlan& stage, std::size_t part, Handle* handles) {
-    if (!offloads()) return;
-    each_slot(stage, part, [&](std::size_t s) {
-      if (stage.offloaded[s] == 0) return;
-      handles[s] = ledger_.allocate(stage.offloaded[s], MemoryPart::Activations);
-    });
-  }
-  template <class Visit>
-  void each_slot(const StagePlan& stage, std::size_t part, Visit visit) const {
-    const StagePlan::Part& of = stage.parts[part];
-    for (std::size_t s = 0; s < static_cast<std::size_t>(of.program->slots); ++s) {
-      visit(of.slot + s);
-    }
-  }
-
-  void backward(StagePlan& stage, const Op& op, bool split) {
-    const std::int32_t block = block_of(stage, op);
-    if (block < 0) return;
-    Handle* const handles = stage.at(block);
-    if (!stage.parts.empty()) fetch(stage, stage.parts.size() - 1, handles);
-    Handle carried = kNoBlock;
-    if (!stage.last) carried = ledger_.allocate(setup_.handover, MemoryPart::Activations);
-    for (std::size_t i = stage.parts.size(); i-- > 0;) {
-      const StagePlan::Part& part = stage.parts[i];
-      state_.enter(part.unit, i > 0 ? static_cast<std::ptrdiff_t>(stage.parts[i - 1].unit) : -1);
-      if (i > 0) fetch(stage, i - 1, handles);
-      Handle* const own = handles + part.slot;
-      own[kOutputGradientSlot] = carried;
-      for (const ScriptStep& step : part.program->backward) {
-        if (!split || !step.weight_phase) run_step(step, own);
-      }
-      ledger_.free(own[kOutputGradientSlot]);
-      ledger_.free(own[kInputSlot]);
-      carried = own[kInputGradientSlot];
-      own[kInputGradientSlot] = kNoBlock;
-      if (!split) state_.leave_backward(part.unit);
-    }
-    ledger_.free(carried);  // sent
-    if (!split) release(stage, op);
-  }
-
-  void weight_gradient(StagePlan& stage, const Op& op) {
-    const std::int32_t block = block_of(stage, op);
-    if (block < 0) return;
-    Handle* const handles = stage.at(block);
-    for (std::size_t i = stage.parts.size(); i-- > 0;) {
-      const StagePlan::Part& part = stage.parts[i];
-      for (const ScriptStep& step : part.program->backward) {
-        if (step.weight_phase) run_step(step, handles + part.slot);
-      }
-      state_.leave_backward(part.unit);
-    }
-    release(stage, op);
-  }
-
-  void run_step(const ScriptStep& step, Handle* own) {
-    if (step.bytes > 0) {
-      own[step.slot] =
-          ledger_.allocate(step.bytes, step.kept ? MemoryPart::Activations : MemoryPart::Workspace);
-    } else {
-      ledger_.free(own[step.slot]);
-    }
-  }
-
-  void release(StagePlan& stage, const Op& op) {
-    std::int32_t& block = block_of(stage, op);
-    Handle* const handles = stage.at(block);
-    for (std::size_t s = 0; s < stage.slots; ++s) ledger_.free(handles[s]);
     stage.unused.push_back(block);
     block = -1;
   }
@@ -346,6 +258,8 @@ class RowReplay {
   ResidentState state_;
   std::vector<std::int32_t> stage_at_;  // per stage: index into stages_
   std::vector<StagePlan> stages_;
+  ReplayMemory memory_{ledger_, state_};
+  std::vector<StageWalk<ReplayMemory>> walks_;  // per stage
   SteadyPhase steady_;
   std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
   std::vector<MemorySample> samples_;

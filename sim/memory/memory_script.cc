@@ -226,6 +226,18 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
       .compile(layer ? layout.plan.recompute : RecomputeMode::None);
 }
 
+ForwardBytes forward_bytes(const SegmentProgram& program) {
+  std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
+  ForwardBytes bytes;
+  for (const ScriptStep& step : program.forward) {
+    std::int64_t& slot = held[static_cast<std::size_t>(step.slot)];
+    bytes.kept += step.bytes - slot;
+    slot = step.bytes;
+    bytes.peak = std::max(bytes.peak, bytes.kept);
+  }
+  return bytes;
+}
+
 std::int64_t kept_bytes(const SegmentProgram& program, std::int64_t handover) {
   std::vector<std::int64_t> held(
       std::max<std::size_t>(static_cast<std::size_t>(program.slots), kInputGradientSlot + 1), 0);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/scenario/layout.h"
+#include "schedules/body/body.h"
 #include "sim/memory/memory_profile.h"
 
 namespace rehearse::sim {
@@ -34,10 +34,15 @@ struct SizeLetters {
 SizeLetters size_letters(const Layout& layout, bool experts);
 Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts);
 
-enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
 // Recomputation concerns layers alone.
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape);
+
+struct ForwardBytes {
+  std::int64_t kept = 0;  // [B] when the forward has ended, its output among them, its input not
+  std::int64_t peak = 0;  // [B] inside it
+};
+ForwardBytes forward_bytes(const SegmentProgram& program);
 
 // Bytes that a segment's forward leaves for its backward, its input among them (`handover`; 0: it
 // has none), its output not.

@@ -99,6 +99,14 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
   return cost;
 }
 
+TransferCost handover_cost(const Layout& layout, const Path& path,
+                           const GroupShape& receiver_tensor_group, const Network& network) {
+  const Bytes local{layout.activation_bytes()};
+  return layout.scatters_transfers()
+             ? scatter_gather_transfer_cost(local, path, receiver_tensor_group, network)
+             : transfer_cost(local, path, network);
+}
+
 TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Network& network) {
   TransferCost cost{.link = LinkKind::Pcie};
   if (size.value <= 0) return cost;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "schedules/base/units.h"
+#include "schedules/scenario/layout.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
 
@@ -26,6 +27,10 @@ TransferCost transfer_cost(Bytes bytes, const Path& path, const Network& network
 TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
                                           const GroupShape& receiver_tensor_group,
                                           const Network& network);
+
+// What a stage hands to the next over `path`, as the plan's framework moves it.
+TransferCost handover_cost(const Layout& layout, const Path& path,
+                           const GroupShape& receiver_tensor_group, const Network& network);
 
 // A copy between the row's device and its host (`path` = Network::to_host).
 TransferCost host_copy_cost(Bytes bytes, bool to_host, const Path& path, const Network& network);

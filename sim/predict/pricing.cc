@@ -9,6 +9,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/payload.h"
 #include "schedules/scenario/plan_names.h"
+#include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
@@ -274,11 +275,12 @@ class Pricer {
     BodyCost both = pair.cost;
     // What is hidden costs a share of itself, as any hidden collective does.
     const std::int64_t computing = both.time.value - both.communicating.value;
-    const std::int64_t hidden = std::min(both.communicating.value, computing);
-    both.communicating.value -= hidden;
-    both.time.value = computing + both.communicating.value +
-                      static_cast<std::int64_t>(compute_.scalars().hidden_contention *
-                                                static_cast<double>(hidden));
+    const Hidden hidden =
+        hide(static_cast<double>(both.communicating.value), static_cast<double>(computing),
+             compute_.scalars().hidden_contention);
+    both.communicating.value = static_cast<std::int64_t>(hidden.exposed);
+    both.time.value =
+        computing + both.communicating.value + static_cast<std::int64_t>(hidden.contention);
     return add_body(both, pair.traffic);
   }
 
@@ -304,14 +306,8 @@ class Pricer {
     const Row to = row_at(op.peer, row_);
     const bool send = op.kind == OpKind::Send;
     const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
-    const Bytes local{layout_.activation_bytes()};
-    // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all.
-    const bool scatter =
-        plan_.runtime == Runtime::Megatron && plan_.tensor_parallel > 1 && !plan_.sequence_parallel;
     const TransferCost cost =
-        scatter ? scatter_gather_transfer_cost(
-                      local, path, network_.group(send ? to : row_, Axis::Tensor), network_)
-                : transfer_cost(local, path, network_);
+        handover_cost(layout_, path, network_.group(send ? to : row_, Axis::Tensor), network_);
     std::vector<Traffic> traffic;
     if (send) {
       traffic.push_back({.group = std::string(traits(GroupKind::Pipeline).name),

@@ -14,6 +14,7 @@
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
 #include "sim/compute/body_cost.h"
+#include "sim/cost/overlap.h"
 #include "sim/memory/memory_bound.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
@@ -22,8 +23,11 @@
 namespace rehearse::sim {
 namespace {
 
-constexpr std::size_t kShapes = 4;  // embedding, dense layer, layer with experts, head
-enum Shape : std::size_t { kEmbedding, kDense, kExpert, kHead };
+constexpr std::size_t kShapes = kNumSegmentShapes;
+constexpr auto kEmbedding = static_cast<std::size_t>(SegmentShape::Embedding),
+               kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
+               kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
+               kHead = static_cast<std::size_t>(SegmentShape::Head);
 
 // Device time of one segment in each direction [ns].
 struct Times {
@@ -78,7 +82,7 @@ class MeshEstimator {
       GroupShape receivers;  // along tp
     };
     std::unique_ptr<Network> network;
-    std::array<GroupShape, 5> groups;  // of row 0, by axis
+    CollectiveTimes collectives;
     std::vector<Hop> hops;
     std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
@@ -102,9 +106,7 @@ class MeshEstimator {
     }
     kind->network =
         std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
-    for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
-      kind->groups[static_cast<std::size_t>(axis)] = kind->network->group(Row{0}, axis);
-    }
+    kind->collectives = body_collectives(*kind->network);
     kind->replicas = kind->network->group(
         Row{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
     for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
@@ -159,18 +161,6 @@ class MeshEstimator {
     refused_.resize(std::min(refused_.size(), keep_));
   }
 
-  // As body_collectives (pricing.h), with the shapes of the groups found once.
-  static CollectiveTimes collectives_of(const Kind& kind) {
-    return [&kind](NodeKind node, Axis axis, Bytes payload) {
-      const GroupShape& shape = kind.groups[static_cast<std::size_t>(axis)];
-      CollectiveCost cost =
-          node == NodeKind::RingExchange
-              ? ring_shift_cost(payload, shape, *kind.network)
-              : collective_cost(collective_kind(node), payload, shape, *kind.network);
-      return CollectiveUse{cost.time, std::move(cost.demands), cost.level};
-    };
-  }
-
   const Template& template_of(Kind& kind, const Plan& plan) {
     const auto [at, fresh] =
         kind.templates.try_emplace({plan.micro_batch, plan.recompute, plan.sequence_slices});
@@ -181,7 +171,7 @@ class MeshEstimator {
   void price(Kind& kind, const Plan& plan, Template& to) {
     const Layout layout(model_, plan);
     const Result<ComputeModel> compute =
-        ComputeModel::create(*setup_.cluster, layout, collectives_of(kind), setup_.tables.scalars);
+        ComputeModel::create(*setup_.cluster, layout, kind.collectives, setup_.tables.scalars);
     if (!compute) return;
     to.valid = true;
     to.slowdown = compute.value().scalars().overlap_slowdown;
@@ -219,15 +209,10 @@ class MeshEstimator {
   }
 
   double transfer(Kind& kind, const Plan& plan) const {
-    const Network& network = *kind.network;
-    const Bytes local{Layout(model_, plan).activation_bytes()};
-    const bool scatter =
-        plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
     double longest = 0;
     for (const Kind::Hop& hop : kind.hops) {
       const TransferCost cost =
-          scatter ? scatter_gather_transfer_cost(local, hop.path, hop.receivers, network)
-                  : transfer_cost(local, hop.path, network);
+          handover_cost({model_, plan}, hop.path, hop.receivers, *kind.network);
       longest = std::max(longest, static_cast<double>(cost.time.value));
     }
     return longest;
@@ -323,7 +308,7 @@ class MeshEstimator {
     Plan one = plan;
     one.micro_batch = 1;
     const Result<ComputeModel> compute = ComputeModel::create(
-        *setup_.cluster, {model_, one}, collectives_of(kind), setup_.tables.scalars);
+        *setup_.cluster, {model_, one}, kind.collectives, setup_.tables.scalars);
     if (!compute) return compute.error();
     constexpr std::int64_t kPiece = 100'000'000;
     update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +
@@ -378,24 +363,20 @@ class MeshEstimator {
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
         const double units = load.segments[kDense] + load.segments[kExpert] + 1;
-        const auto beside = [&](double compute, double traffic) {
-          const double hidden = compute + costs.slowdown * std::min(compute, traffic * units);
-          return std::max(hidden, traffic * units);
-        };
-        forward = beside(forward, load.unit_gather);
-        backward = beside(backward, load.unit_gather + load.unit_reduce);
+        forward = pace(load.unit_gather * units, forward, costs.slowdown);
+        backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
       } else if (shards > 1) {
         const bool each = plan.zero_stage >= 2 && plan.pipeline_parallel == 1;
         const bool each_megatron = each || (plan.zero_stage >= 2 && plan.runtime != Runtime::Fsdp);
         const double times_reduced = each_megatron ? m : 1;
         const double least = load.reduce / load.buckets;
+        const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
         const double exposed = plan.overlap_gradient_reduce
-                                   ? std::max(load.reduce - backward, least) +
-                                         costs.slowdown * std::min(load.reduce, backward)
+                                   ? std::max(hidden.exposed, least) + hidden.contention
                                    : load.reduce;
         tail += times_reduced * exposed;
-        tail += plan.overlap_parameter_gather ? std::max(load.gather - forward, 0.0) : load.gather;
+        tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
       }
       longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
     }

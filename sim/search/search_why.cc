@@ -78,15 +78,8 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
   const SegmentProgram program = segment_program(
       profile.value(), layout,
       model.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer);
-  std::vector<std::int64_t> held(static_cast<std::size_t>(program.slots), 0);
-  std::int64_t now = 0, peak = 0;
-  for (const ScriptStep& step : program.forward) {
-    std::int64_t& slot = held[static_cast<std::size_t>(step.slot)];
-    now += step.bytes - slot;
-    slot = step.bytes;
-    peak = std::max(peak, now);
-  }
-  report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) + peak +
+  report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) +
+                       forward_bytes(program).peak +
                        profile.value().context.of(cluster.gpu.compute_capability);
   report.situation = whole.fits                              ? Situation::EverythingFits
                      : report.layer_bytes <= report.capacity ? Situation::StateTooLarge

@@ -431,9 +431,9 @@ TEST(MemoryAccuracy, DecidesEveryFitOfLlmFoundryAsMeasured) {
 TEST(MemoryAccuracy, RefusesWhatTheStatesAloneOverflow) {
   const ValidationFile file = read_validation("tests/data/validation/llm_foundry.json", {}).value();
   int cases = 0;
-  for (const ValidationCase& entry : file.cases) {
+  for (ValidationCase entry : file.cases) {
     if (entry.id.find("a100_80gb-30b") == std::string::npos) continue;
-    const Scenario& scenario = *entry.scenario;
+    Scenario& scenario = *entry.scenario;
     Cluster cluster = read_cluster(scenario.cluster).value();
     cluster.gpu.memory_capacity_gb = 40;
     const MemoryReport report = predict_memory({scenario.model, scenario.plan}, cluster,

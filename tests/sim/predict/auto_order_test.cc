@@ -152,7 +152,7 @@ TEST(AutoOrder, TheReportSaysWhichOrderWasTaken) {
   const Scenario scenario = parse_scenario(text, "t", 1, {}).value();
   const Cluster cluster = read_cluster(scenario.cluster).value();
   const Prediction made = predict(scenario, cluster).value();
-  EXPECT_GT(made.order.considered, 10);
+  EXPECT_GT(made.choice.considered, 10);
   const std::string report = report_json(made, scenario, cluster);
   EXPECT_NE(report.find("\"order\": {\n    \"schedule\": \"" + made.plan.order + "\""),
             std::string::npos)

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <random>
 
-#include "schedules/passes/plan_order.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
@@ -79,8 +78,7 @@ TEST(PredictGrid, CausesArePartsOfIdleTimeAndPartsOfMemoryAreThePeak) {
     const Result<Prediction> made = predict(scenario.value(), cluster.value());
     ASSERT_TRUE(made) << made.error().message << '\n' << text;
     const Prediction& p = made.value();
-    const Result<Schedule> order = order_of(scenario.value().model, scenario.value().plan);
-    const Validation proof = validate(p.schedule, {.compute_order = &order.value()});
+    const Validation proof = validate(p.schedule, {.compute_order = &p.order});
     for (const Violation& v : proof.violations) {
       ADD_FAILURE() << v.rule << ": " << v.message << '\n' << text;
     }

@@ -112,7 +112,7 @@ TEST(Search, NeverRefusesAPlanThatFits) {
     std::vector<Plan> plans = all_plans(made.space);
     std::ranges::shuffle(plans, random);
     if (plans.size() > 60) plans.resize(60);
-    for (const Plan& plan : plans) {
+    for (Plan& plan : plans) {
       const MemoryProfile& profile = setup.value().tables.profile(plan);
       const Result<Schedule> order = order_of(made.space.base.model, plan);
       if (!order) continue;
