@@ -12,7 +12,7 @@
 namespace rehearse::cli {
 namespace {
 
-// Of this run; an error where they cannot share the ranks.
+// The run's processes; an error where they cannot share the ranks.
 Result<std::int32_t> processes_of(const RunFlags& flags, const Scenario& scenario,
                                   const std::optional<exec::LaunchEnvironment>& launch) {
   const std::int32_t processes = launch ? launch->processes : flags.processes;

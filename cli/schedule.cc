@@ -79,7 +79,7 @@ Result<Ticks> ticks_for(const Durations& durations, const ScheduleShape& shape) 
   return to_ticks(durations, parts, shape.positions, shape.microbatches);
 }
 
-// Schedules beyond this many compute ops are refused (INTERFACE: 2^28).
+// Schedules beyond this many compute ops are refused.
 constexpr std::int64_t kMostOps = std::int64_t{1} << 28;
 
 Result<> check_size(const ScheduleShape& shape) {

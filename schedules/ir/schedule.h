@@ -62,7 +62,7 @@ struct Value {
   Bytes offset{-1};
 };
 
-// Of a value in host memory: whether the schedule places it, or whoever performs it has it.
+// Who places a value in host memory: whether the schedule places it, or whoever performs it has it.
 constexpr bool in_host_arena(const Value& value) {
   return value.home == Home::Host && value.kind != ValueKind::Input &&
          value.kind != ValueKind::Metrics;

@@ -37,7 +37,7 @@ struct StageOps {
 
 class StageIndex {
  public:
-  // Ops whose stage, micro-batch or slice the schedule does not have are left out. Of several
+  // Ops whose stage, micro-batch or slice the schedule does not have are left out. Among several
   // whole ops of one kind first and last are kept, of several transfers the first.
   explicit StageIndex(const Schedule& schedule);
 

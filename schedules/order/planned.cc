@@ -62,7 +62,7 @@ class Best {
     }
     const ScheduleMetrics metrics = measure(schedule, timing);
     if (metrics.largest_weighted_peak() > limit_of(shape_) * chunks + 1e-9) return;
-    // Of two that are equally good, the one that stays within the limit with I freeing nothing.
+    // The one of two equally good orders that stays within the limit with I freeing nothing.
     const bool beyond = metrics.largest_peak() > limit_of(shape_) * chunks + 1e-9;
     const PlanValue value = value_of(schedule, timing, objective_);
     if (std::tuple(value.first, beyond, value.second) >=

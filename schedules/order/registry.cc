@@ -13,7 +13,7 @@ namespace {
 
 using enum ChunkRule;
 
-constexpr std::int32_t kDefaultChunks = 2, kDefaultSlices = 4;  // INTERFACE: plan keys
+constexpr std::int32_t kDefaultChunks = 2, kDefaultSlices = 4;  // as docs/scenario.md says
 
 constexpr std::array kTable{
     ScheduleInfo{.name = "none", .aliases = {"single"}, .generate = order::naive},

@@ -26,7 +26,7 @@ class Wakes {
       times_[at] = earlier;
     }
   }
-  // Of those that decide at the same time the one with the lowest number.
+  // Among those that decide at the same time, the one with the lowest number.
   std::size_t next() const {
     std::size_t at = 1;
     while (at < first_) at = 2 * at + (times_[2 * at] <= times_[2 * at + 1] ? 0 : 1);

@@ -22,8 +22,8 @@ constexpr GroupKind kind_along(Axis axis) {
 // Positions of the instance that a rank at `own` is in, its own and others; empty: it is in none.
 std::vector<Position> positions_of(GroupKind group, Position own, const Placement& placement);
 
-// Ranks meet whose keys are equal. Of a rank with these coordinates; the first number is -1 where
-// it is in no instance of the group.
+// Ranks meet whose keys are equal. The key of a rank with these coordinates; the first number is -1
+// where it is in no instance of the group.
 std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
                                       const Placement& placement);
 

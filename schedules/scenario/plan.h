@@ -38,7 +38,7 @@ struct Plan {
   std::int32_t zero_stage = 0;
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
-  // Of a planned schedule: the order that was taken for it, a name of the registry. Empty: not
+  // The order that was taken for a planned schedule, a name of the registry. Empty: not
   // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
   std::string order;
   std::int32_t virtual_stages = 1;         // chunks per position
@@ -81,7 +81,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// What a training run needs beyond the plan (INTERFACE "train").
+// What a training run needs beyond the plan (scenario key `train`).
 struct TrainOptions {
   std::string data = "synthetic";
   std::int64_t steps = 20;

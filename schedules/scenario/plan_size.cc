@@ -14,7 +14,7 @@
 namespace rehearse {
 namespace {
 
-// INTERFACE: 2^28 ops. At 0.7 microseconds per op from order to report on one core minutes, where
+// At 0.7 microseconds per op from order to report on one core minutes, where
 // the arena is planned (7 microseconds) half an hour: mostly memory is what refuses.
 constexpr double kMostLowered = 1 << 28;
 // Bytes per op that all columns, costs and times take together at their peak, and what the arena's

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scenario as read: model, plan, train options, and where the cluster is (sim opens it).
-// The reader checks everything that INTERFACE.md's plan table says, and fills in every default.
+// The reader checks everything that docs/scenario.md's table of plan keys says, and fills in every
+// default.
 #pragma once
 
 #include <optional>

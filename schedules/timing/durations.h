@@ -11,7 +11,7 @@
 
 namespace rehearse {
 
-// Of one pipeline position and one micro-batch, all chunks that it visits there together.
+// Times of one pipeline position and one micro-batch, all chunks that it visits there together.
 struct Durations {
   double forward = 1, input_gradient = 1, weight_gradient = 1;  // F, I, W
   double transfer = 0;                                          // comm: one transfer

@@ -75,7 +75,7 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// Why a compute stream is idle (INTERFACE `bubble_causes_s`). On disk: do not change or reorder.
+// Why a compute stream is idle (report key `bubble_causes_s`). On disk: do not change or reorder.
 enum class IdleCause : std::uint8_t {
   Warmup,
   Cooldown,
@@ -260,8 +260,8 @@ struct Trace {
   Column<TraceBodyRun> runs;
   Column<TraceBody> bodies;
   Column<TraceNode> nodes;
-  // Of all processes of a run on this machine's CPU: what was planned to be resident at the peak,
-  // and what the system counted; 0: not known. [B]
+  // For a run on this machine's CPU, over all its processes: what was planned to be resident at the
+  // peak, and what the system counted; 0: not known. [B]
   Column<std::int64_t> resident_bytes;  // planned, measured; or empty
 
   std::int64_t planned_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[0]; }
@@ -295,8 +295,8 @@ struct TraceOptions {
   TraceLabel label = TraceLabel::Predicted;
   std::string title, caption;
   std::vector<TraceRow> rows;  // per row; empty: from the schedule, without ranks and capacity
-  // Of an unfolded schedule: per row, the row of the one that it was unfolded from; and that one's
-  // hash. Empty: `schedule` is as it was lowered.
+  // Where the schedule was unfolded: per row, the row of the one that it was unfolded from; and
+  // that one's hash. Empty: `schedule` is as it was lowered.
   std::vector<std::int32_t> row_class;
   std::string schedule_hash;
   bool waits = true;  // keep the schedule's waits (about 8 B per op): critical path

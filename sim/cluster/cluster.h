@@ -128,7 +128,7 @@ struct Cluster {
   Gpu gpu;
   std::int32_t gpus_per_node = 1;
   std::int32_t workers = 0;  // > 0: a CPU, whose ranks share so many threads; 0: a device per rank
-  // Of a CPU: into how many processes the ranks are dealt, in order, and what carries data among
+  // A CPU's: into how many processes the ranks are dealt, in order, and what carries data among
   // those. Never in a file.
   std::int32_t processes = 1;
   ProcessLink between_processes = ProcessLink::None;

@@ -26,7 +26,7 @@ std::int64_t queries_of(const AttentionSize& size) {  // elements of q
 }
 
 // Forward o, backward dq, dk and dv: read, added to and written; the first part has nothing to
-// read. Of a block of the ring half of the queries or half of the keys take part.
+// read. In a block of the ring half of the queries or half of the keys take part.
 double sums_ns(const ComputeCosts& costs, const Node& node) {
   if (!is_part(node)) return 0;
   const AttentionSize& size = costs.attention_size;

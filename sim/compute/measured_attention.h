@@ -12,7 +12,8 @@
 
 namespace rehearse::sim {
 
-// Of one rank's attention: what a node does not say. Where it is in parts, `sequence` is a part's.
+// Sizes of one rank's attention: what a node does not say. Where it is in parts, `sequence` is a
+// part's.
 struct AttentionSize {
   std::int64_t samples = 1, heads = 1, head_dim = 1, sequence = 1;
   std::int64_t kv_heads = 1;

@@ -26,7 +26,7 @@ struct WorkerSharing {
   std::int64_t handover_ns = 0;  // the same of a transfer
 };
 
-// Of a cluster with `workers`; its calibration's scalars "workers.matrix_products",
+// The sharing of a cluster with `workers`; its calibration's scalars "workers.matrix_products",
 // "workers.attention", "workers.memory_bound", "workers.meeting_us", "workers.handover_us", and
 // launch_us. All else: no sharing. With more places for ranks than workers (with_places) nobody is
 // woken: meetings and hand-overs cost nothing beyond the exchange.

@@ -46,8 +46,8 @@ struct Bubbles {
 
   // Per op of the program: idle time of all ranks that was booked on it [ns over ranks]: transfers,
   // collectives and copies, and compute ops for what their own bodies waited. A transfer's
-  // time stands at its SEND, a collective's at its first member. Of it, `exposed_in_fill`: booked
-  // as warmup or cooldown. So sum(exposed) - sum(exposed_in_fill) = causes[communication] +
+  // time stands at its SEND, a collective's at its first member. Inside it, `exposed_in_fill`:
+  // booked as warmup or cooldown. So sum(exposed) - sum(exposed_in_fill) = causes[communication] +
   // causes[contention].
   std::vector<std::int64_t> exposed, exposed_in_fill;
 

@@ -18,8 +18,8 @@ struct NodeCost {
   std::int64_t time = 0;  // [ns] alone: the longest of the members
   double slowdown = 0;    // the largest of the members
   bool mixed = false;     // the members have different costs
-  // Of all members; each cost counts once, and a resource that several costs name counts with the
-  // largest share.
+  // Demands of all members; each cost counts once, and a resource that several costs name counts
+  // with the largest share.
   std::span<const Demand> demands;
 };
 

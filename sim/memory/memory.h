@@ -3,7 +3,7 @@
 // of the framework that the plan names, or read off the arena of our own executor.
 //
 // Deliberately not here: time (a peak names the op, the caller knows when it runs), and closed
-// forms of papers (memory_formulas.h), which are cross-checks.
+// forms of papers (sim/formulas), which are cross-checks.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +70,8 @@ Runtime profile_runtime(const Plan& plan);
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order);
 
-// Runtime `rehearse`: the arena plan that the schedule itself carries (schedules/lifetime).
-// REQUIRES: Level::Full with values, offsets and arena_bytes.
+// Runtime `rehearse`: the arena plan that the schedule itself carries
+// (schedules/passes/lifetimes.cc). REQUIRES: Level::Full with values, offsets and arena_bytes.
 MemoryReport arena_memory(const Schedule& schedule, const Cluster& cluster, Bytes communicators,
                           Bytes context);
 

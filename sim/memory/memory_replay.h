@@ -49,7 +49,7 @@ struct ReplayResult {
   bool out_of_memory = false;  // under `capacity`; then the figures are those until then
   std::size_t left_out = 0;    // ops of the last step that changed nothing and were not replayed
   RankMemory memory;           // allocator figures alone: no context, no communicators
-  // Of every step that was replayed: in the order of the program, then the optimizer step.
+  // Samples of every step that was replayed: in the order of the program, then the optimizer step.
   std::vector<MemorySample> samples;
   std::size_t last_step = 0;  // its first sample
 };

@@ -260,9 +260,9 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
   return e;
 }
 
-// Of a link below one node: what an all-to-all of g of the n ranks puts on it per byte. With i of
-// the ranks below the link, i (n - i) / n of each buffer leaves it; in a ring one member's flow
-// does.
+// The load of a link below one node: what an all-to-all of g of the n ranks puts on it per byte.
+// With i of the ranks below the link, i (n - i) / n of each buffer leaves it; in a ring one
+// member's flow does.
 double pairwise_of_part(const LinkUse& use, std::int32_t n, std::int32_t g) {
   if (use.kind == LinkKind::Port) return use.pairwise * n / g;  // (g-1)/n of it
   const double leaving = use.ring > 0 ? use.pairwise / use.ring : 0;

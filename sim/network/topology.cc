@@ -268,7 +268,7 @@ void Network::account(std::span<const std::int32_t> members, Row row, std::vecto
   }
 }
 
-// Of equal links (one resource) the most loaded one counts.
+// Equal links are one resource: the most loaded one counts.
 void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out,
                            bool in) const {
   for (std::size_t level = 0; level < loads.size(); ++level) {

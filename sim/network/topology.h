@@ -101,7 +101,7 @@ class Network {
   GroupShape group(Row row, const GroupAxes& axes) const;
   // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions).
   GroupShape group(Row row, Axis axis) const;
-  // Of a group of the schedule: along the axes and over the positions of its kind.
+  // The shape of a group of the schedule: along the axes and over the positions of its kind.
   GroupShape group(Row row, const Schedule& schedule, GroupId group) const;
   Path path(Row from, Row to) const;
   // Host copies: the PCIe (or C2C) link between the row's GPUs and their host. `out`: device to

@@ -289,8 +289,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.parameters = total_parameters(model);
   p.peak_flops = cluster.peak_flops(plan.precision.compute);
   count_flops(p, layout, FlopsConvention::Megatron);
-  // Of a long sequence the square is most, and causal attention computes half of it: counted whole
-  // it would be more than the GPU can do.
+  // The square is most of a long sequence's work, and causal attention computes half of it: counted
+  // whole it would be more than the GPU can do.
   if (p.hfu().value_or(0) > 1) count_flops(p, layout, FlopsConvention::MegatronCausal);
   p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
   p.energy_j = cluster.gpu.tdp_w * 1e-9 *

@@ -70,7 +70,7 @@ struct Prediction {
   std::int32_t gpus = 1;
   double wall_s = 0;         // filled by the caller: sim reads no clock
   std::string overlap_note;  // sim/predict/overlap_note.h; filled by the caller
-  // Of this very machine's processes, for a run on it; filled by the caller, too.
+  // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 
   double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }

@@ -45,7 +45,7 @@ Timed time_order(const Schedule* order, const PositionTimes& times) {
 PipelineTimes::Order PipelineTimes::order_of(const Plan& plan, const Key& key, std::int32_t m,
                                              const PositionTimes& times) {
   const ScheduleInfo& info = schedule_table()[static_cast<std::size_t>(key[0])];
-  // Of one backward nobody asks twice; a planned order is planned for its times.
+  // Nobody asks twice for an order of one backward; a planned order is planned for its times.
   const bool remember = info.splits_backward && !info.planned;
   const std::array<std::int32_t, 7> which{key[0], key[1], key[2], key[3], key[4], key[5], m};
   if (remember) {

@@ -25,7 +25,7 @@ struct Summary {
   std::int64_t total() const { return span * ranks; }
   std::int64_t busy() const;  // `kinds` less in_body
   std::int64_t idle() const { return total() - busy(); }
-  double bubble_ratio() const {  // idle / (ranks * span), INTERFACE `bubble_ratio`
+  double bubble_ratio() const {  // idle / (ranks * span), report key `bubble_ratio`
     return total() == 0 ? 0 : static_cast<double>(idle()) / static_cast<double>(total());
   }
 };

@@ -15,7 +15,7 @@ std::vector<Straggler> stragglers(const Trace& trace) {
       if (kind == OpClass::Compute || kind == OpClass::Local)
         time += trace.end_ns[op.index()] - trace.start_ns[op.index()];
     }
-    // Of equal times the first rank's is the largest.
+    // Where times are equal the first rank's is the largest.
     times[static_cast<std::size_t>(trace.row_class[row])].emplace_back(
         time, -static_cast<std::int32_t>(row));
   }

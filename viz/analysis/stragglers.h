@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of ranks that perform the same program, the one that took longest over it.
+// The rank that took longest among those that perform the same program.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace rehearse::viz {
 
-// Of one class of equal ranks. A rank's time is that of its ops that compute (the optimizer's
-// too): what it waits for between them, for whomever, does not count. Where tensor or context
-// parallel ranks meet inside their ops, all of a group take as long as its slowest.
+// The straggler of one class of equal ranks. A rank's time is that of its ops that compute (the
+// optimizer's too): what it waits for between them, for whomever, does not count. Where tensor or
+// context parallel ranks meet inside their ops, all of a group take as long as its slowest.
 struct Straggler {
   std::int32_t row_class = 0, ranks = 0;
   Row slowest{};
@@ -20,7 +20,8 @@ struct Straggler {
   }
 };
 
-// Of every class of at least two ranks, by class. Empty where a row stands for several ranks.
+// Stragglers of every class of at least two ranks, by class. Empty where a row stands for several
+// ranks.
 std::vector<Straggler> stragglers(const Trace& trace);
 
 }  // namespace rehearse::viz

@@ -36,7 +36,7 @@ void for_each_deed(const Trace& trace, Visit visit) {
   }
 }
 
-// Per trace and op, the op of the other that does the same; empty: no op has one. Of several (a
+// Per trace and op, the op of the other that does the same; empty: no op has one. Among several (a
 // profile of several steps) the first.
 std::vector<std::vector<OpId>> matched(const Trace& a, const Trace& b) {
   std::map<Deed, OpId> known;

@@ -32,7 +32,7 @@ std::string kind_name(const KindStatistics& kind) {
   return name;
 }
 
-// Of all traces, a kind that only one of them has too.
+// The kinds of ops that any trace has.
 std::vector<std::pair<OpKind, Payload>> kinds_of(const Session& session) {
   std::vector<std::pair<OpKind, Payload>> kinds;
   for (const Document& document : session.documents()) {

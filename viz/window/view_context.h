@@ -39,7 +39,7 @@ void add_text(Scene& to, double x, double y, std::string what, TextSize size, Co
 // The beginning of a text, with an ellipsis, where all of it is wider than `width` px.
 std::string clipped(std::string what, TextSize size, double width);
 
-// Of memory's parts, in the trace's order (Okabe and Ito's).
+// Colours of memory's parts, in the trace's order (Okabe and Ito's).
 inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
                                                      {213, 94, 0},
                                                      {240, 228, 66},

@@ -143,7 +143,7 @@ class Composer {
     const std::size_t parts = trace.memory_parts.size();
     const MemoryPeak peak = memory_peak(trace, {row.row});
     const std::int64_t capacity = trace.rows[static_cast<std::size_t>(row.row)].capacity_bytes;
-    // Of a row that needs little of its device the curve is drawn to its own scale.
+    // A row that needs little of its device has its curve drawn to its own scale.
     const bool shows_capacity = capacity > 0 && peak.bytes >= capacity / 4;
     const double scale =
         kMemoryHeight / std::max({shows_capacity ? static_cast<double>(capacity) : 0.0,

@@ -8,7 +8,8 @@
 namespace rehearse {
 namespace {
 
-// Of the memory that a member brings: the room for what is carried, not the payload itself.
+// The part of a member's memory that a collective needs: the room for what is carried, not the
+// payload itself.
 Bytes largest_bytes(const Schedule& schedule, std::int32_t id) {
   Bytes largest{};
   for (const Operand& operand : schedule.operands_of({id})) {
