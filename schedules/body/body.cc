@@ -7,8 +7,7 @@
 namespace rehearse {
 
 Body make_body(const BodyShape& shape) {
-  return shape.plan->runtime == Runtime::Rehearse ? make_rehearse_body(shape)
-                                                  : make_framework_body(shape);
+  return shape.plan->runtime.own_executor ? make_rehearse_body(shape) : make_framework_body(shape);
 }
 
 }  // namespace rehearse

@@ -32,7 +32,6 @@ void summarize(MemoryReport& report) {
 MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& model,
                             const Plan& plan, const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
-  report.runtime = plan.runtime;
   report.capacity = cluster.capacity().value;
   const ReplaySetup setup =
       replay_setup(profile, model, plan, cluster.gpu.compute_capability, order);
@@ -58,14 +57,14 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Transformer& mod
   return report;
 }
 
-Runtime profile_runtime(const Plan& plan) {
+std::string profile_runtime(const Plan& plan) {
   const bool sixteen_bit_shards = plan.zero_stage == 3 && plan.precision.parameters < 4;
-  return sixteen_bit_shards ? Runtime::Megatron : plan.runtime;
+  return sixteen_bit_shards ? RuntimeTraits{}.name : plan.runtime.name;
 }
 
 Result<MemoryReport> predict_memory(const Transformer& model, const Plan& plan,
                                     const Cluster& cluster, const Schedule& order) {
-  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(plan));
+  Result<MemoryProfile> profile = read_memory_profile(profile_runtime(plan));
   if (!profile) return profile.error();
   return predict_memory(profile.value(), model, plan, cluster, order);
 }

@@ -44,7 +44,7 @@ std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction&
 void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
                          const Cluster& cluster) {
   const Result<Schedule> order = order_of(scenario.model, p.plan);
-  const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
+  const Result<MemoryProfile> profile = read_memory_profile(profile_runtime(p.plan));
   if (!order || !profile) return;  // an order from a file: no samples
   ReplaySetup setup = replay_setup(profile.value(), scenario.model, p.plan,
                                    cluster.gpu.compute_capability, order.value());
@@ -140,7 +140,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);
-  if (p.plan.runtime == Runtime::Rehearse) {
+  if (p.plan.runtime.own_executor) {
     add_arena_memory(trace, p.schedule, p.timeline.start);
   } else {
     add_replayed_memory(trace, p, scenario, cluster);
