@@ -232,7 +232,8 @@ bool is_path(const std::string& name) {
 Result<RuntimeFile> read_file(const std::string& name, const std::string& from) {
   RuntimeFile file;
   if (is_path(name)) {
-    const auto found = find_file(name, from, "");
+    auto found = find_file(name, from, "");
+    if (!found) found = find_file(name, "", "");
     if (!found) return Error{"no such file: " + json_excerpt(name)};
     file.path = *found;
   } else {

@@ -25,8 +25,8 @@ struct RuntimeFile {
 };
 
 // The file of the profile `name` and those that it is based on, the last one first. A name that
-// ends with .json is a path, absolute or as the file `from` would write it ("": the command line);
-// else it is a shipped profile's. Errors: one line, "FILE:LINE: KEY: what is wrong".
+// ends with .json is a path: absolute, as the file `from` would write it, or from where the user
+// stands; else it is a shipped profile's. Errors: one line, "FILE:LINE: KEY: what is wrong".
 Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
                                                     const std::string& from);
 // The traits that these files say; `name` becomes the shipped name, or an absolute path.

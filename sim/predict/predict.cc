@@ -288,7 +288,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (p.hfu().value_or(0) > 1) count_flops(p, model, FlopsConvention::MegatronCausal);
   p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
   p.energy_j = cluster.gpu.tdp_w * 1e-9 *
-               (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));
+               (static_cast<double>(p.bubbles.busy) +
+                tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
   add_confidence(p, cluster);
   return p;
