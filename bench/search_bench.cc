@@ -103,7 +103,7 @@ struct Whole {
 };
 
 void schedules_at_8_64(const Space& space, const Cluster& cluster) {
-  const HardwareTables tables = read_hardware_tables(cluster).value();
+  const HardwareTables tables = read_hardware_tables(cluster, {RuntimeTraits{}.name}).value();
   for (const char* name : {"1f1b", "interleaved_1f1b", "zb_h1"}) {
     Scenario scenario = space.base;
     const std::string text = std::string(R"({"model": "gpt3-175b", "cluster": "dgx-a100-80gb",

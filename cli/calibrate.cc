@@ -51,7 +51,7 @@ Result<exec::CalibrateOptions> measured_shapes(const Options& options) {
       .type = gpu ? exec::ElementType::BFloat16 : exec::ElementType::Float32};
   for (const std::string& path : options.scenarios) {
     ScenarioOptions read{
-        .overrides = options.set, .runtime = Runtime::Rehearse, .needs_cluster = false};
+        .overrides = options.set, .runtime = std::string(kExecutorRuntime), .needs_cluster = false};
     read.overrides.emplace_back(gpu ? "plan.precision=bf16" : "plan.precision=fp32");
     Result<Scenario> scenario = read_scenario(path, read);
     if (!scenario) return scenario.error();

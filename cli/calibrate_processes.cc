@@ -23,7 +23,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
           "plan": {"micro_batch": 1, "sequence_length": 8, "precision": "fp32"}})",
       "calibrate", 0,
       {.overrides = {"plan.data_parallel=" + replicas, "plan.global_batch=" + replicas},
-       .runtime = Runtime::Rehearse,
+       .runtime = std::string(kExecutorRuntime),
        .needs_cluster = false});
   if (!scenario) return scenario.error();
   made->plan_ = scenario.value().plan;

@@ -9,12 +9,12 @@ namespace {
 // With our runtime and in a precision that the device runs. A plan of another one is read again.
 Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) {
   ScenarioOptions how = options.options();
-  how.runtime = Runtime::Rehearse;
+  how.runtime = kExecutorRuntime;
   Result<Scenario> first = read_scenario(options.scenario, how);
   if (!first) return first;
   const Plan& plan = first.value().plan;
   const Precision runs = device.precision(plan.precision, plan.zero_stage);
-  if (plan.runtime == Runtime::Rehearse && plan.precision == runs) return first;
+  if (plan.runtime.own_executor && plan.precision == runs) return first;
   std::string said;
   if (!(plan.precision == runs)) {
     said = "plan.precision: " + plan.precision.name + " is run as " + runs.name + " (" +
@@ -22,7 +22,7 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
            std::to_string(runs.optimizer) + " bytes per parameter)";
     how.overrides.push_back("plan.precision=" + runs.name);
   }
-  how.overrides.push_back("plan.runtime=rehearse");
+  how.overrides.push_back("plan.runtime=" + std::string(kExecutorRuntime));
   Result<Scenario> again = read_scenario(options.scenario, how);
   if (!again) return again;
   Scenario scenario = std::move(again).value();

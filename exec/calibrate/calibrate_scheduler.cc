@@ -76,7 +76,7 @@ void count(const Scenario& scenario, const Schedule& schedule, Step& step) {
 
 std::optional<Step> step_of(const std::vector<std::string>& plan_keys, double pause, int workers,
                             int steps) {
-  ScenarioOptions options{.runtime = Runtime::Rehearse, .needs_cluster = false};
+  ScenarioOptions options{.runtime = std::string(kExecutorRuntime), .needs_cluster = false};
   for (const std::string& key : plan_keys) options.overrides.push_back("plan." + key);
   const Result<Scenario> scenario = parse_scenario(
       R"({"name": "scheduler", "model": {"model_type": "gpt2", "num_hidden_layers": 4, "hidden_size": 32,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #include "schedules/base/json_reader.h"
 
@@ -65,13 +64,18 @@ std::string scenario_file(const std::string& name) {
   return name;
 }
 
-std::string nearest_scenario(const std::string& name) {
+std::vector<std::string> shipped_names(std::string_view folder) {
   std::error_code failed;
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(shipped_directory(), failed)) {
+  for (const auto& entry : fs::directory_iterator(fs::path(shipped_directory()) / folder, failed)) {
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   }
   std::ranges::sort(names);
+  return names;
+}
+
+std::string nearest_scenario(const std::string& name) {
+  const std::vector<std::string> names = shipped_names("");
   const std::vector<std::string_view> known(names.begin(), names.end());
   const std::string word = fs::path(name).stem().string().substr(0, 64);
   const std::string best(nearest(word, known));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rehearse {
 
@@ -21,6 +22,8 @@ std::optional<std::string> find_file(std::string_view name, std::string_view fro
 std::string scenario_file(const std::string& name);
 // The shipped scenario whose name is nearest to one that is not there; empty: none is near.
 std::string nearest_scenario(const std::string& name);
+// The ids of the shipped files of a folder, sorted: "runtimes" -> fsdp, megatron, ...
+std::vector<std::string> shipped_names(std::string_view folder);
 // File name without its folder and ending.
 std::string stem_of(std::string_view path);
 

@@ -93,11 +93,6 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const std::string
     return report.fail(value.line, key, json_excerpt(value.text) + " is not built yet", true);
   }
   if (spec.choices.empty()) return;
-  const bool path = value.text.find('/') != std::string::npos || value.text.ends_with(".json");
-  if (spec.later_files && path) {
-    return report.fail(value.line, key,
-                       json_excerpt(value.text) + ": a profile from a file is not built yet", true);
-  }
   report.fail(value.line, key, json_excerpt(value.text) + " is not one of " + all);
 }
 

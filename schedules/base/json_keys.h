@@ -34,7 +34,6 @@ struct KeySpec {
   std::span<const std::string_view> choices{};  // of a string; empty: any
   // Words of a string, or of a list of them, that docs/scenario.md names and no code has yet.
   std::span<const std::string_view> later{};
-  bool later_files = false;           // of a string with choices: a path will be one
   const KeyTable* members = nullptr;  // of an object; nullptr: any
   const KeyTable* items = nullptr;    // of a list of objects
   unsigned item_types = 0;            // of a list; 0: any

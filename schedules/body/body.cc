@@ -7,8 +7,8 @@
 namespace rehearse {
 
 Body make_body(const Layout& layout, const BodyShape& shape) {
-  return layout.plan.runtime == Runtime::Rehearse ? make_rehearse_body(layout, shape)
-                                                  : make_framework_body(layout, shape);
+  return layout.plan.runtime.own_executor ? make_rehearse_body(layout, shape)
+                                          : make_framework_body(layout, shape);
 }
 
 }  // namespace rehearse

@@ -28,21 +28,13 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
   return b.take();
 }
 
-// Bytes per logit. Megatron's vocabulary-parallel loss works on one fp32 copy in place; PyTorch's
-// eager loss keeps 16-bit logits, an fp32 copy and the log-softmax apart.
-struct LossBytes {
-  std::int64_t forward = 0, backward = 0;
-};
-LossBytes loss_bytes(const Plan& plan) {
-  return plan.runtime == Runtime::Fsdp ? LossBytes{14, 10} : LossBytes{10, 6};
-}
-
 std::vector<Node> head_forward(FrameworkNodes b) {
   const RankShape& s = b.s;
   b.add(K::Norm, "final norm", 4 * b.local_elements());
   b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
-  b.add(K::Loss, "cross entropy", loss_bytes(b.plan).forward * s.tokens * s.vocabulary, P::Main, 8);
+  b.add(K::Loss, "cross entropy",
+        b.plan.runtime.cross_entropy_forward_bytes * s.tokens * s.vocabulary, P::Main, 8);
   const std::int64_t row = 4 * s.tokens;  // one fp32 per token
   b.collective(K::MaximaOverRanks, "row maxima; all_reduce tp", row, Hiding::Exposed);
   b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
@@ -52,15 +44,15 @@ std::vector<Node> head_forward(FrameworkNodes b) {
 
 std::vector<Node> head_backward(FrameworkNodes b) {
   const RankShape& s = b.s;
-  b.add(K::Loss, "cross entropy backward", loss_bytes(b.plan).backward * s.tokens * s.vocabulary,
-        P::Main, 4);
+  b.add(K::Loss, "cross entropy backward",
+        b.plan.runtime.cross_entropy_backward_bytes * s.tokens * s.vocabulary, P::Main, 4);
   b.gather_input(Hiding::Plain, P::Weight);
   b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
          false);
   b.reduce_output(Hiding::Plain);
   b.gemm(K::LogitsWeight, "gemm d_logits table", s.hidden, s.vocabulary, s.tokens, P::Weight, 1,
          false);
-  if (b.plan.runtime != Runtime::Fsdp) {
+  if (b.plan.runtime.gradient_accumulation == GradientAccumulation::Separate) {
     b.add(K::Elementwise, "accumulate gradient", 4 * s.hidden * s.vocabulary, P::Weight);
   }
   b.add(K::NormBackward, "final norm backward", 8 * b.local_elements());
@@ -82,7 +74,7 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
   return {};
 }
 
-// Parameters of one FSDP unit on this rank before it is sharded.
+// Parameters of one unit on this rank before it is sharded.
 std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
   const Transformer& model = layout.model;
   std::int64_t layer = 0;
@@ -102,8 +94,7 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   Body body{
       .segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(layout, shape)};
   const bool backward = shape.direction != Direction::Forward;
-  if (backward && layout.plan.runtime == Runtime::Fsdp) {
-    // FSDP reduces in fp32: gradients are cast and copied into the communication buffer.
+  if (backward && layout.plan.runtime.gradient_reduction_cast) {
     body.nodes.push_back({.kernel = K::Elementwise,
                           .phase = P::Weight,
                           .bytes = 6 * unit_parameters(layout, shape),
@@ -120,12 +111,9 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   return body;
 }
 
-// 4 + 4 + 4 + 4 read, 4 + 4 + 4 + 2 written; FSDP's fp32 shard is its own master and the 16-bit
-// copy is made by the next gather.
 std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
-  // Our fp32: gradient, parameter and moments in, the last three out; else the master copy too.
-  if (plan.runtime == Runtime::Rehearse && plan.precision.compute == ComputeType::Fp32) return 28;
-  return plan.runtime == Runtime::Fsdp ? 26 : 30;
+  return plan.precision.compute == ComputeType::Fp32 ? plan.runtime.optimizer_bytes_fp32
+                                                     : plan.runtime.optimizer_bytes;
 }
 std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
   return 4;

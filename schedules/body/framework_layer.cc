@@ -32,7 +32,7 @@ struct Layer {
   std::int64_t activation_columns = 0;  // of the activation's output, all experts together
   std::int64_t expert_rows = 0;         // tokens times top-k; 0: dense
 
-  bool fsdp() const { return b.plan.runtime == Runtime::Fsdp; }
+  const RuntimeTraits& runtime() const { return b.plan.runtime; }
   bool unfused() const { return b.plan.attention_kernel == AttentionKernel::Unfused; }
   bool dropout() const { return b.plan.dropout > 0; }
   bool gated() const { return b.model.mlp == MlpKind::Gated; }
@@ -110,11 +110,11 @@ void forward_product(Layer& layer, const Product& p, P phase, bool after_norm = 
 void input_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(K::LinearInput, p.input, p.rows, p.k, p.n, P::Main, p.batch);
 }
-// Megatron adds every micro-batch's weight gradient to the one it keeps (traffic beyond the
-// product's own output); FSDP reduces it at once.
+// A kernel of its own adds a micro-batch's weight gradient to the one that is kept: traffic beyond
+// the product's own output.
 void weight_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(K::LinearWeight, p.weight, p.k, p.n, p.rows, P::Weight, p.batch);
-  if (!layer.fsdp()) {
+  if (layer.runtime().gradient_accumulation == GradientAccumulation::Separate) {
     layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 0);
   }
 }
@@ -128,8 +128,8 @@ double causal_pairs(const Layer& layer) {
   return s * s / 2;
 }
 
-// FLOPs of the fused core on the slowest rank. FSDP's context parallelism cuts the sequence in
-// contiguous blocks: the last rank attends to the most keys; Megatron balances two chunks per rank.
+// FLOPs of the fused core on the slowest rank: where context parallelism cuts the sequence in
+// contiguous blocks, the last rank attends to the most keys.
 double fused_flops(const Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
@@ -138,7 +138,8 @@ double fused_flops(const Layer& layer) {
           ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
           : static_cast<double>(2 * s.head_dim);
   const double context = layer.b.plan.context_parallel;
-  const double imbalance = layer.fsdp() ? (2 * context - 1) / context : 1;
+  const double imbalance =
+      layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
   return 2 * samples * causal_pairs(layer) / context * imbalance * widths *
@@ -302,7 +303,7 @@ void recompute(Layer& layer) {
     case RecomputeMode::None:
       return;
     case RecomputeMode::Selective:
-      if (layer.fsdp()) {
+      if (layer.runtime().selective_recompute == SelectiveRecompute::Operators) {
         recompute_operator_selective(layer);
       } else if (layer.unfused()) {
         core(layer, false, phase);
@@ -311,8 +312,7 @@ void recompute(Layer& layer) {
     case RecomputeMode::Full:
       attention_part(layer, phase);
       mlp_front(layer, phase);
-      // PyTorch's non-reentrant checkpoint stops once the last saved tensor is there again.
-      if (!layer.fsdp()) mlp_back(layer, phase);
+      if (!layer.runtime().checkpoint_early_stop) mlp_back(layer, phase);
       return;
   }
 }
@@ -342,7 +342,8 @@ void column_parallel_backward(Layer& layer, const std::vector<Product>& products
 
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
   Layer layer = describe(nodes, experts);
-  if (layer.fsdp()) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, 7);
+  const std::int32_t hooks = layer.runtime().fsdp_hook_launches;
+  if (hooks > 0) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, hooks);
   attention_part(layer, P::Main);
   mlp_front(layer, P::Main);
   mlp_back(layer, P::Main);

@@ -9,14 +9,13 @@ Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t byt
       Node{.kernel = kernel, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
 }
 
-// torchao (FSDP) casts both operands of every product: 2 B read, 1 written per element. Transformer
-// Engine (Megatron) casts what no norm has cast yet, with its transposed copy (2 + 1 + 1); the
-// output gradient once for both products; the saved 8-bit input is transposed for the weight
-// gradient (1 + 1); weights are cast for the first micro-batch alone. (Both unverified: read from
-// memory.)
+// torchao casts both operands of each product: 2 B read, 1 written per element. Transformer Engine
+// reuses: it casts what no norm has cast yet, with its transposed copy (2 + 1 + 1); the output
+// gradient once for both products; the saved 8-bit input is transposed for the weight gradient
+// (1 + 1); weights are cast for the first micro-batch alone. (Both unverified: read from memory.)
 std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int64_t n,
                                         std::int64_t k, bool fused) const {
-  if (plan.runtime == Runtime::Fsdp) return 3 * (m * k + k * n);
+  if (plan.runtime.fp8_casts == Fp8Casts::EachProduct) return 3 * (m * k + k * n);
   switch (role) {
     case GemmRole::Forward:
       return (fused ? 0 : 4 * m * k) + 4 * k * n / std::max(1, plan.microbatches());

@@ -108,7 +108,7 @@ Result<Schedule> zero_bubble(const ScheduleShape& shape) {
 // Whether a named schedule may compete: it must fit the stages that the caller has. With the chunks
 // left out every placement may; two replicas of the model and slices only where asked for.
 bool competes(const ScheduleInfo& info, const ScheduleShape& shape) {
-  if (info.planned || info.name == "none") return false;
+  if (info.planned || info.one_stage) return false;
   if (info.sliced) return shape.slices > 1;
   switch (info.chunks) {
     case ChunkRule::One:

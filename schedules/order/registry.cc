@@ -16,10 +16,17 @@ using enum ChunkRule;
 constexpr std::int32_t kDefaultChunks = 2, kDefaultSlices = 4;  // as docs/scenario.md says
 
 constexpr std::array kTable{
-    ScheduleInfo{.name = "none", .aliases = {"single"}, .generate = order::naive},
-    ScheduleInfo{.name = "naive", .aliases = {"naive_model_parallel"}, .generate = order::naive},
     ScheduleInfo{
-        .name = "gpipe", .aliases = {"afab", "all_forward_all_backward"}, .generate = order::gpipe},
+        .name = "none", .aliases = {"single"}, .one_stage = true, .generate = order::naive},
+    ScheduleInfo{.name = "naive",
+                 .aliases = {"naive_model_parallel"},
+                 .serial = true,
+                 .dominated = true,
+                 .generate = order::naive},
+    ScheduleInfo{.name = "gpipe",
+                 .aliases = {"afab", "all_forward_all_backward"},
+                 .dominated = true,
+                 .generate = order::gpipe},
     ScheduleInfo{.name = "1f1b",
                  .aliases = {"pipedream_flush", "dapple", "one_f_one_b"},
                  .generate = order::one_f_one_b},
@@ -30,6 +37,7 @@ constexpr std::array kTable{
                  .aliases = {"interleaved", "vpp", "1f1b_i", "interleaved1f1b", "1f1b_interleaved"},
                  .chunks = Many,
                  .grouped = true,
+                 .extra_warmup = true,
                  .generate = order::interleaved_one_f_one_b},
     ScheduleInfo{.name = "looped_bfs",
                  .aliases = {"loopedbfs", "breadth_first", "bfs"},
@@ -158,7 +166,7 @@ Result<> check_counts(const ScheduleInfo& info, const ScheduleShape& shape) {
   if (m < 1) return wrong("microbatches", text(m) + " is less than 1");
   if (shape.chunks < 0) return wrong("chunks", text(shape.chunks) + " is less than 1");
   if (p == 1) return {};
-  if (name == "none") return wrong("stages", "\"none\" has one stage, not " + text(p));
+  if (info.one_stage) return wrong("stages", "\"" + name + "\" has one stage, not " + text(p));
   if (info.even_positions && p % 2 != 0) {
     return wrong("stages", name + " needs an even number, not " + text(p));
   }

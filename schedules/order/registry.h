@@ -45,8 +45,12 @@ struct ScheduleInfo {
   bool splits_backward = false;  // lists I and W instead of B
   bool sliced = false;           // takes `slices`
   bool grouped = false;          // takes `group_size` (N)
+  bool extra_warmup = false;     // takes `extra_warmup`
   bool planned = false;          // takes durations and `memory_limit`
   double default_memory = 0;     // of planned ones: memory_limit where it is left out
+  bool one_stage = false;        // p = 1 alone
+  bool serial = false;           // one position works at a time
+  bool dominated = false;        // always as slow as another that needs no more memory
   // What p and m must satisfy beyond >= 1 (at p = 1 every shape is legal).
   bool even_positions = false;     // p even
   bool even_microbatches = false;  // m even

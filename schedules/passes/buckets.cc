@@ -73,9 +73,8 @@ void make_buckets(Draft& draft) {
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
   const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
-  const bool by_layer =
-      plan.zero_stage == 3 || cuts_for_gradients(plan) ||
-      (plan.offload == OffloadMode::Optimizer && plan.runtime == Runtime::Rehearse);
+  const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
+                        (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
   const bool tied = draft.model.tied_embedding;
   std::int32_t composites = 0;
   TensorLists lists(draft.model, plan);

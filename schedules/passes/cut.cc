@@ -14,7 +14,7 @@ bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
 
 bool cuts_for_gradients(const Plan& plan) {
   return plan.zero_stage >= 2 && plan.data_parallel * plan.context_parallel > 1 &&
-         plan.runtime == Runtime::Rehearse;
+         plan.runtime.own_executor;
 }
 
 // Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2

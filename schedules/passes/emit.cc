@@ -88,7 +88,7 @@ namespace {
 
 BodyTable body_table(const Draft& draft, std::int32_t slices) {
   BodyTable table(static_cast<std::size_t>(slices));
-  if (draft.plan.runtime != Runtime::Rehearse) return table;
+  if (!draft.plan.runtime.own_executor) return table;
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
     for (std::size_t k = 0; k < kSegmentKinds; ++k) {
       for (std::size_t d = 0; d < kDirections; ++d) {

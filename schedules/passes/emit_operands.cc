@@ -93,7 +93,7 @@ void RowEmitter::gradients(const Part& part) {
 // all; a weight gradient needs neither.
 void RowEmitter::earlier_slices(const Part& part) {
   const Op& op = part.op;
-  if (op.slice < 0 || !work(part).has_layers || d_.plan.runtime != Runtime::Rehearse) return;
+  if (op.slice < 0 || !work(part).has_layers || !d_.plan.runtime.own_executor) return;
   if (op.kind == OpKind::WeightGradient) return;
   Op other = op;
   for (other.slice = 0; other.slice < op.slice; ++other.slice) {

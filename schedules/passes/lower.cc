@@ -26,7 +26,7 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
                            : plan.recompute == RecomputeMode::Selective ? core
                                                                         : 0.0;
   const double logits = 2.0 * n * h * static_cast<double>(s.vocabulary);
-  const bool early = plan.runtime == Runtime::Rehearse;  // the loss's gradients run with F
+  const bool early = plan.runtime.own_executor;  // the loss's gradients run with F
   Estimates e;
   e.layer_forward = ns(2.0 * n * weights + core);
   e.layer_input = ns(2.0 * n * weights + 2.5 * core + recompute);

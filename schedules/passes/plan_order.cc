@@ -30,11 +30,11 @@ class Candidates {
       if (info.planned) continue;
       // At p = 1 all names are micro-batches one after another, with or without a split backward.
       const bool alone = plan_.pipeline_parallel == 1 && plan_.virtual_stages == 1;
-      if (alone && !info.sliced && info.name != "none") continue;
-      if (!alone && (info.name == "none" || info.name == "naive")) continue;
+      if (alone && !info.sliced && !info.one_stage) continue;
+      if (!alone && (info.one_stage || info.serial)) continue;
       add_named(info);
     }
-    const ScheduleInfo& own = *find_schedule("auto");
+    const ScheduleInfo& own = *find_schedule(plan_.schedule);
     for (const double limit : limits(plan_.memory_limit)) {
       add(own, plan_.virtual_stages, 1, limit);
       if (plan_.chunks_open) add(own, 2, 1, limit);
@@ -81,7 +81,7 @@ class Candidates {
     if (v > 1 && plan_.pipeline_parallel == 1) return;
     const std::int32_t stages = stages_of(info, plan_, v);
     const std::int64_t ops = 3 * std::int64_t{stages} * plan_.microbatches();
-    if (info.name == "auto" && ops > kMostPlanned) return;
+    if (info.chunks == ChunkRule::Any && ops > kMostPlanned) return;
     Plan made = plan_;
     made.order = info.name;
     made.virtual_stages = v;
@@ -145,7 +145,8 @@ bool leaves_order_open(const Plan& plan) {
 std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan) {
   if (!leaves_order_open(plan)) return {plan};
   Candidates candidates(model, plan);
-  return plan.schedule == "auto" ? candidates.of_auto() : candidates.of_zero_bubble();
+  const bool any = find_schedule(plan.schedule)->chunks == ChunkRule::Any;
+  return any ? candidates.of_auto() : candidates.of_zero_bubble();
 }
 
 }  // namespace rehearse

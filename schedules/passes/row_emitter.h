@@ -63,9 +63,7 @@ class RowEmitter {
         replica_(row.index() % classes_),
         shape_(Layout(draft.model, draft.plan).shape),
         activation_(shape_.element * shape_.local * shape_.hidden),
-        sent_once_per_(draft.plan.runtime == Runtime::Megatron && !draft.plan.sequence_parallel
-                           ? draft.plan.tensor_parallel
-                           : 1),
+        sent_once_per_(draft.plan.scatters_transfers() ? draft.plan.tensor_parallel : 1),
         pipeline_(s_.group(GroupKind::Pipeline)),
         both_ends_(holds({0}) && holds({s_.placement.stages() - 1})) {}
 
@@ -104,7 +102,7 @@ class RowEmitter {
   std::int32_t shards() const { return d_.plan.data_parallel * d_.plan.context_parallel; }
   // FSDP under a pipeline keeps parameters gathered and reduces once (torch: one gather per step).
   bool keep_gathered() const {
-    return d_.plan.runtime == Runtime::Fsdp && d_.plan.pipeline_parallel > 1;
+    return d_.plan.runtime.gathers_once_in_pipeline && d_.plan.pipeline_parallel > 1;
   }
   bool sharded_parameters() const { return d_.plan.zero_stage == 3 && shards() > 1; }
   bool reduce_each_microbatch() const {
@@ -116,7 +114,7 @@ class RowEmitter {
   }
   // Whether the row's ranks update parameters: with a parameter server only its first replica.
   bool owner() const { return !server() || s_.rows[row_.index()].data_begin == 0; }
-  bool rehearse() const { return d_.plan.runtime == Runtime::Rehearse; }
+  bool rehearse() const { return d_.plan.runtime.own_executor; }
   bool table_gradient_in_forward() const { return rehearse(); }
   bool holds(Stage stage) const {  // in either direction
     return s_.placement.down[stage.index()] == position_ ||

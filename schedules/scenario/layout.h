@@ -34,11 +34,6 @@ struct Layout {
 
   // [B] of what a segment or a stage hands on: (local, hidden) in the compute type.
   std::int64_t activation_bytes() const { return shape.element * shape.local * shape.hidden; }
-  // Megatron's scatter/gather: where every tensor-parallel rank holds all of what is handed on,
-  // each sends its part alone and the receivers gather.
-  bool scatters_transfers() const {
-    return plan.runtime == Runtime::Megatron && plan.tensor_parallel > 1 && !plan.sequence_parallel;
-  }
   // Tensor-parallel ranks that hold each key/value head: t / kv heads where these are fewer,
   // else 1.
   std::int64_t key_value_replicas() const;

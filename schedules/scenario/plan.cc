@@ -110,7 +110,7 @@ std::string plan_json(const Plan& plan, int indent) {
   object.raw("overlap", overlap_text(plan));
   object.given("bucket_bytes", plan.bucket_bytes);
   object.integer("prefetch", plan.prefetch);
-  object.text("runtime", name_of(plan.runtime));
+  object.text("runtime", plan.runtime.name);
   return object.take();
 }
 

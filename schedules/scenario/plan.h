@@ -11,13 +11,13 @@
 #include "schedules/base/result.h"
 #include "schedules/base/units.h"
 #include "schedules/model/model.h"
+#include "schedules/scenario/runtime.h"
 
 namespace rehearse {
 
 enum class RecomputeMode : std::uint8_t { None, Selective, Full };
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
 enum class AttentionKernel : std::uint8_t { Unfused, Flash1, Flash2, Flash3 };
-enum class Runtime : std::uint8_t { Megatron, Fsdp, Rehearse };
 enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8 };
 enum class TensorOverlap : std::uint8_t { Plain, None, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
@@ -66,7 +66,7 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Plain;
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
-  Runtime runtime = Runtime::Megatron;
+  RuntimeTraits runtime;
 
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;
@@ -77,6 +77,11 @@ struct Plan {
   }
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
+  }
+  // Whether a transfer goes as one part from every tensor-parallel rank: without sequence
+  // parallelism each of them holds all of it.
+  bool scatters_transfers() const {
+    return runtime.transfer_scatter_gather && tensor_parallel > 1 && !sequence_parallel;
   }
   bool operator==(const Plan&) const = default;
 };

@@ -14,7 +14,6 @@ inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "select
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
 inline constexpr std::array<std::string_view, 4> kAttentionKernelNames{"unfused", "flash1",
                                                                        "flash2", "flash3"};
-inline constexpr std::array<std::string_view, 3> kRuntimeNames{"megatron", "fsdp", "rehearse"};
 inline constexpr std::array<std::string_view, 4> kComputeTypeNames{"fp32", "fp16", "bf16", "fp8"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
                                                                     "parameter_server"};
@@ -28,9 +27,6 @@ constexpr std::string_view name_of(OffloadMode m) {
 }
 constexpr std::string_view name_of(AttentionKernel k) {
   return kAttentionKernelNames[static_cast<std::size_t>(k)];
-}
-constexpr std::string_view name_of(Runtime r) {
-  return kRuntimeNames[static_cast<std::size_t>(r)];
 }
 constexpr std::string_view name_of(ComputeType t) {
   return kComputeTypeNames[static_cast<std::size_t>(t)];

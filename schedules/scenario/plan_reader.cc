@@ -7,6 +7,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 
@@ -81,6 +82,7 @@ class PlanReader {
   void batches();
   void layers();
   void memory();
+  void runtime();
   void precision();
   void attention();
   void overlap();
@@ -184,8 +186,9 @@ void PlanReader::named_schedule(const std::string& name) {
   plan_.schedule = info->name;
   const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;
   const std::int32_t v = size("virtual_stages", many && p > 1 ? 2 : 1);
-  if (plan_.schedule == "none" && p > 1) {
-    return fail("schedule", "none has one stage, but pipeline_parallel is " + number(p));
+  if (info->one_stage && p > 1) {
+    return fail("schedule",
+                plan_.schedule + " has one stage, but pipeline_parallel is " + number(p));
   }
   const bool any = info->chunks == ChunkRule::Any;
   if (v > 1 && (many || any) && p == 1) {
@@ -202,7 +205,7 @@ void PlanReader::named_schedule(const std::string& name) {
   if (plan_.microbatch_group_size > 0 && !info->grouped) {
     return fail("microbatch_group_size", plan_.schedule + " has no groups of micro-batches");
   }
-  if (plan_.extra_warmup > 0 && plan_.schedule != "interleaved_1f1b") {
+  if (plan_.extra_warmup > 0 && !info->extra_warmup) {
     return fail("extra_warmup", "only interleaved_1f1b takes it, not " + plan_.schedule);
   }
   plan_.sequence_slices = size("sequence_slices", info->sliced ? 4 : 1);
@@ -212,9 +215,7 @@ void PlanReader::named_schedule(const std::string& name) {
   if (plan_.memory_limit > 0 && !info->planned) {
     return fail("memory_limit", plan_.schedule + " is not planned for a limit");
   }
-  if (info->planned && plan_.memory_limit == 0 && plan_.schedule != "auto") {
-    plan_.memory_limit = plan_.schedule == "zb_2p" ? 2 : 1;
-  }
+  if (info->planned && plan_.memory_limit == 0 && !any) plan_.memory_limit = info->default_memory;
 }
 
 void PlanReader::batches() {
@@ -338,9 +339,7 @@ void PlanReader::layers() {
 }
 
 void PlanReader::memory() {
-  plan_.runtime = context_.runtime ? *context_.runtime
-                                   : (plan_.zero_stage == 3 ? Runtime::Fsdp : Runtime::Megatron);
-  choose("runtime", kRuntimeNames, plan_.runtime);
+  runtime();
   choose("recompute", kRecomputeNames, plan_.recompute);
   choose("offload", kOffloadNames, plan_.offload);
   if (plan_.offload == OffloadMode::Activations && plan_.sequence_slices > 1) {
@@ -349,12 +348,25 @@ void PlanReader::memory() {
                 true);
   }
   precision();
-  const bool fsdp = plan_.zero_stage == 3 || plan_.runtime == Runtime::Fsdp;
   plan_.pad_vocabulary_to =
-      integer("pad_vocabulary_to", fsdp || plan_.runtime == Runtime::Rehearse ? 1 : 128);
+      integer("pad_vocabulary_to", plan_.zero_stage == 3 ? 1 : plan_.runtime.pad_vocabulary_to);
   if (context_.model == nullptr) return;
   const std::int64_t multiple = plan_.pad_vocabulary_to * plan_.tensor_parallel;
   plan_.padded_vocabulary = (context_.model->vocabulary + multiple - 1) / multiple * multiple;
+}
+
+void PlanReader::runtime() {
+  const JsonValue* named = given("runtime");
+  const std::string usual(default_runtime(plan_.zero_stage));
+  const std::string name = named != nullptr ? named->text : context_.runtime.value_or(usual);
+  const auto known = std::ranges::find(context_.runtimes, name, &RuntimeTraits::name);
+  if (known != context_.runtimes.end()) {
+    plan_.runtime = *known;
+    return;
+  }
+  Result<RuntimeTraits> read = read_runtime(name, report_.path());
+  if (!read) return fail("runtime", read.error().message);
+  plan_.runtime = std::move(read).value();
 }
 
 void PlanReader::precision() {
@@ -403,7 +415,7 @@ void PlanReader::attention() {
   const JsonValue* dropout = given("dropout");
   if (dropout != nullptr) plan_.dropout = dropout->number;
   if (plan_.dropout >= 1) fail("dropout", "must be less than 1");
-  if (plan_.runtime != Runtime::Rehearse) return;
+  if (!plan_.runtime.own_executor) return;
   std::string asked;  // by the plan, else by keys of the model file
   if (dropout != nullptr) {
     if (plan_.dropout > 0) asked = json_number(plan_.dropout) + " of the plan";
@@ -412,7 +424,8 @@ void PlanReader::attention() {
     asked = "of the model file (" + asked + ")";
   }
   if (!asked.empty()) {
-    warnings_.push_back("dropout " + asked + " is left out: runtime rehearse trains without");
+    warnings_.push_back("dropout " + asked + " is left out: runtime " + plan_.runtime.name +
+                        " trains without");
   }
   plan_.dropout = 0;
 }

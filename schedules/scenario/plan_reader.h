@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct PlanContext {
   const Transformer* model = nullptr;  // nullptr: a schedule alone; what needs a model is left out
   std::optional<std::int32_t> gpus;    // the scenario's `gpus`, where given
   std::int32_t gpus_line = 0;
-  std::int32_t gpus_per_node = 1;  // default of `gpus` where nothing says more
-  std::optional<Runtime> runtime;  // default of the command; the plan's key wins
+  std::int32_t gpus_per_node = 1;             // default of `gpus` where nothing says more
+  std::optional<std::string> runtime;         // default of the command; the plan's key wins
+  std::span<const RuntimeTraits> runtimes{};  // read before, by name; others are read from files
   // What the model file asks for ("attn_pdrop 0.1"), which runtime rehearse leaves out.
   std::vector<std::string> dropout{};
 };

@@ -69,7 +69,7 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
   // Alone, each layer is gathered twice, computed in parts and its gradients reduced; under a
   // pipeline that happens once per step.
   if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) per_microbatch += 6 * segments;
-  if (plan.zero_stage == 2 && plan.runtime == Runtime::Rehearse) {
+  if (plan.zero_stage == 2 && plan.runtime.own_executor) {
     per_microbatch += 4 * segments;  // reduced and added, bucket by bucket
   } else if (plan.zero_stage == 2 && plan.overlap_gradient_reduce) {
     per_microbatch += 2 * segments;
@@ -90,7 +90,7 @@ Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
     return Error{what + ", more than the " + rounded(kMostLowered, 1e6) +
                  " that are simulated and run"};
   }
-  const bool arena = plan.runtime == Runtime::Rehearse;
+  const bool arena = plan.runtime.own_executor;
   const double more = more_operands(model, plan), operands = (arena ? 5 : 4) * ops + more;
   if (operands > kMostOperands) {
     return Error{what + " with " + rounded(operands, 1e6) + " million operands, more than the " +

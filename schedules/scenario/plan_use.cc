@@ -126,20 +126,19 @@ std::string plan_keys_text() {
 
 std::string later_keys_text() {
   std::string text;
-  const auto list = [&](const std::string& what, std::span<const std::string_view> words,
-                        bool files = false) {
+  const auto list = [&](const std::string& what, std::span<const std::string_view> words) {
     if (words.empty()) return;
     text += "- " + what + ": ";
     for (const std::string_view word : words) {
       text += (word == words.front() ? "`" : ", `") + std::string(word) + "`";
     }
-    text += files ? ", files of one's own\n" : "\n";
+    text += '\n';
   };
   const auto walk = [&](const auto& self, const KeyTable& table, const std::string& path) -> void {
     list(path.empty() ? "top level" : "`" + path + "`", table.later);
     for (const KeySpec& spec : table.keys) {
       const std::string at = join_key(path, spec.name);
-      list("values of `" + at + "`", spec.later, spec.later_files);
+      list("values of `" + at + "`", spec.later);
       if (spec.members != nullptr) self(self, *spec.members, at);
     }
   };

@@ -45,7 +45,7 @@ struct ScenarioOptions {
   std::vector<std::string> overrides;  // --set KEY=VALUE, VALUE is JSON or else a string
   std::optional<std::string> cluster;  // --cluster FILE
   std::optional<std::int32_t> gpus;    // --gpus N
-  std::optional<Runtime> runtime;      // default of the command; the file's key wins
+  std::optional<std::string> runtime;  // default of the command; the file's key wins
   // `schedule` and `check` can do without: then model.layers is 0 and what needs a model (sequence
   // length, layers per stage, padded vocabulary) is left at 0; cluster.path is empty.
   bool needs_model = true, needs_cluster = true;

@@ -246,11 +246,9 @@ constexpr std::array kPlanKeys{
             .about = "units gathered ahead (ZeRO-3)"},
     KeySpec{.name = "runtime",
             .types = kString,
-            .choices = kRuntimeNames,
             .later = kRuntimeLater,
-            .later_files = true,
             .searchable = true,
-            .about = "whose memory and kernels are predicted"},
+            .about = "whose memory and kernels are predicted: a profile, or a file FILE.json"},
 };
 constexpr KeyTable kPlan{.title = "plan", .keys = kPlanKeys, .later = kPlanLater};
 

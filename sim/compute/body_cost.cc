@@ -179,8 +179,7 @@ class Pricer {
 
 double issue_us(const ComputeCosts& costs, const Plan& plan) {
   if (costs.sharing.workers > 0) return 0;  // who issues computes: inside the measured times
-  return plan.runtime == Runtime::Rehearse ? costs.scalars.executor_issue_us
-                                           : costs.scalars.issue_us;
+  return plan.runtime.own_executor ? costs.scalars.executor_issue_us : costs.scalars.issue_us;
 }
 
 // What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
@@ -206,8 +205,8 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   const Plan& plan = layout.plan;
   ComputeCosts costs{.scalars = std::move(scalars)};
   costs.sharing = worker_sharing(cluster);
-  if (plan.runtime == Runtime::Rehearse) use_measured(cluster, layout, costs);
-  costs.fuses = cluster.workers == 0 && plan.runtime == Runtime::Rehearse;
+  if (plan.runtime.own_executor) use_measured(cluster, layout, costs);
+  costs.fuses = cluster.workers == 0 && plan.runtime.own_executor;
   const ComputeType type = plan.precision.compute;
   costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
   // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.

@@ -35,6 +35,7 @@ constexpr ScalarRow kScalars[] = {
     {"power", "fp8_energy", &S::fp8_energy, 0, 10},
     {"power", "pj_per_byte", &S::pj_per_byte, 0, 1e5},
     {"power", "clock_exponent", &S::clock_exponent, 0, 4},
+    {"power", "idle_share_of_tdp", &S::idle_share_of_tdp, 0, 1},
     {"host", "issue_us", &S::issue_us, 0, 1e4},
     {"host", "executor_issue_us", &S::executor_issue_us, 0, 1e4},
     {"host", "soft_maximum_exponent", &S::host_exponent, 1, 64},

@@ -70,10 +70,11 @@ struct KernelScalars {
 
   // Power (docs/cost_models.md, "Power").
   double power_idle_w = 0;
-  double pj_per_flop = 0;     // 16-bit matrix products at full clock
-  double fp8_energy = 1;      // 8-bit over 16-bit
-  double pj_per_byte = 0;     // device memory
-  double clock_exponent = 1;  // energy per FLOP grows with clock to this power
+  double pj_per_flop = 0;        // 16-bit matrix products at full clock
+  double fp8_energy = 1;         // 8-bit over 16-bit
+  double pj_per_byte = 0;        // device memory
+  double clock_exponent = 1;     // energy per FLOP grows with clock to this power
+  double idle_share_of_tdp = 0;  // what an idle GPU of a step takes of its power limit
 
   // Host: what a framework's thread needs to issue work.
   double issue_us = 0;           // one kernel, Python framework

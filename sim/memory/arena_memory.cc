@@ -80,7 +80,6 @@ void add_arena_memory(Trace& trace, const Schedule& s, std::span<const Nanosecon
 MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes communicators,
                           Bytes context) {
   MemoryReport report;
-  report.runtime = Runtime::Rehearse;
   report.capacity = cluster.capacity().value;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     const auto alive = alive_bytes(s, Row{r});

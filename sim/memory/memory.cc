@@ -30,7 +30,6 @@ std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
-  report.runtime = layout.plan.runtime;
   report.capacity = cluster.capacity().value;
   const ReplaySetup setup = replay_setup(profile, layout, cluster.gpu.compute_capability, order);
   const std::int64_t context = profile.context.of(cluster.gpu.compute_capability);
@@ -56,14 +55,14 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
   return report;
 }
 
-Runtime profile_runtime(const Plan& plan) {
+std::string profile_runtime(const Plan& plan) {
   const bool sixteen_bit_shards = plan.zero_stage == 3 && plan.precision.parameters < 4;
-  return sixteen_bit_shards ? Runtime::Megatron : plan.runtime;
+  return sixteen_bit_shards ? RuntimeTraits{}.name : plan.runtime.name;
 }
 
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order) {
-  Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(layout.plan));
+  Result<MemoryProfile> profile = read_memory_profile(profile_runtime(layout.plan));
   if (!profile) return profile.error();
   return predict_memory(profile.value(), layout, cluster, order);
 }

@@ -45,7 +45,6 @@ struct RankMemory {
 };
 
 struct MemoryReport {
-  Runtime runtime = Runtime::Megatron;
   bool fits = true;
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
@@ -58,15 +57,15 @@ struct MemoryReport {
 };
 
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.
-// REQUIRES: plan.runtime is Megatron or Fsdp and `profile` its profile; plan.stage_layers has an
-// entry per stage of the order.
+// REQUIRES: plan.runtime is a framework's and `profile` its profile; plan.stage_layers has an entry
+// per stage of the order.
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order);
-// Whose profile a plan needs: its runtime's, but Megatron's where ZeRO-3 shards 16-bit parameters
-// beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own FSDP and DeepSpeed
-// (which train Megatron's model code) do not.
-Runtime profile_runtime(const Plan& plan);
-// The same with the shipped profile of profile_runtime(plan).
+// The name of the profile that a plan needs: its runtime's, but Megatron's where ZeRO-3 shards
+// 16-bit parameters beside a separate master copy: torch's FSDP keeps fp32 shards, Megatron's own
+// FSDP and DeepSpeed (which train Megatron's model code) do not.
+std::string profile_runtime(const Plan& plan);
+// The same with the profile of profile_runtime(plan), which is read.
 Result<MemoryReport> predict_memory(const Layout& layout, const Cluster& cluster,
                                     const Schedule& order);
 

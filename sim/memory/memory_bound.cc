@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "schedules/body/sizes.h"
+#include "schedules/order/registry.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
@@ -75,7 +76,9 @@ CoreBound BoundTables::core(const Plan& plan) {
   const std::int32_t p = plan.pipeline_parallel;
   core.stages = static_cast<std::int32_t>(plan.stage_layers.size());
   core.chunks = std::max(core.stages / p, 1);
-  core.may_count = p > 1 && !plan.schedule.starts_with("zb") && plan.sequence_slices <= 1 &&
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  const bool whole = info != nullptr && !info->splits_backward;
+  core.may_count = p > 1 && whole && plan.sequence_slices <= 1 &&
                    peak_activations(plan.schedule, 0, p, p, core.chunks).has_value();
   const std::int32_t groups = core.may_count || core.stages == 1 ? p : core.stages;
   std::vector<std::int64_t> before(1, 0);

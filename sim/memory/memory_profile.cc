@@ -5,8 +5,8 @@
 #include <charconv>
 #include <string_view>
 
-#include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/runtime_file.h"
 
 namespace rehearse::sim {
 namespace {
@@ -31,167 +31,108 @@ std::vector<std::string_view> words(std::string_view text) {
   }
 }
 
+// Takes what one file says over what its base said. Kinds and ranges have been checked.
 class ProfileReader {
  public:
-  explicit ProfileReader(const std::string& path) : report_(path) {}
+  ProfileReader(MemoryProfile& profile, const RuntimeFile& file)
+      : profile_(profile), document_(file.document), report_(file.path) {}
 
-  Result<MemoryProfile> read(const JsonValue& document) {
-    MemoryProfile profile;
-    profile.id = text(document, "", "id");
-    const JsonValue& states = object(document, "", "states");
-    profile.contiguous_gradients = boolean(states, "states", "contiguous_gradients");
-    profile.contiguous_parameters_from =
-        small(states, "states", "contiguous_parameters_from_zero_stage");
-    profile.gather_units_from = small(states, "states", "gather_units_from_zero_stage");
-    profile.fp32_gradients_at_step = boolean(states, "states", "fp32_gradients_at_step");
-    profile.optimizer_list = states_condition(states, "optimizer_list_if");
-    profile.moments_at_first_step = boolean(states, "states", "moments_at_first_step");
-    profile.default_dropout = number(states, "states", "default_dropout");
-    const JsonValue& constants = object(document, "", "constants");
-    for (const JsonValue& row : array(constants, "constants", "workspaces").items) {
-      profile.workspaces.push_back(by_capability(row, "constants.workspaces", "bytes"));
-    }
-    profile.context = by_capability(constants, "constants", "context_bytes");
-    profile.communicator = integer(constants, "constants", "communicator_bytes");
-    profile.transfer_buffers = small(constants, "constants", "transfer_buffers");
-    profile.stale_transfers_per_chunk = small(constants, "constants", "stale_transfers_per_chunk");
-    profile.embedding = segment(document, "embedding");
-    profile.layer = segment(document, "layer");
-    profile.head = segment(document, "head");
+  Result<> read() {
+    if (const JsonValue* given = document_.given("states")) states(*given);
+    if (const JsonValue* given = document_.given("constants")) constants(*given);
+    segment("embedding", profile_.embedding);
+    segment("layer", profile_.layer);
+    segment("head", profile_.head);
     if (!report_.ok()) return report_.error();
-    return profile;
+    return {};
   }
 
  private:
-  const JsonValue& need(const JsonValue& in, const std::string& path, std::string_view key,
-                        bool (*fits)(const JsonValue&), const char* what) {
-    static const JsonValue kNothing;
-    const std::string name = (path.empty() ? "" : path + ".") + std::string(key);
-    const JsonValue* value = in.given(key);
-    if (value == nullptr) {
-      report_.fail(in.line, name, "is missing");
-      return kNothing;
-    }
-    if (!fits(*value)) {
-      report_.fail(value->line, name, what);
-      return kNothing;
-    }
-    return *value;
-  }
-  const JsonValue& object(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-        in, path, key, [](const JsonValue& v) { return v.is(JsonKind::Object); },
-        "must be an object");
-  }
-  const JsonValue& array(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-        in, path, key, [](const JsonValue& v) { return v.is(JsonKind::Array); }, "must be a list");
-  }
-  std::string text(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-               in, path, key, [](const JsonValue& v) { return v.is(JsonKind::String); },
-               "must be a string")
-        .text;
-  }
-  bool boolean(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-               in, path, key, [](const JsonValue& v) { return v.is(JsonKind::Bool); },
-               "must be true or false")
-        .boolean;
-  }
-  std::int64_t integer(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-               in, path, key,
-               [](const JsonValue& v) { return v.is(JsonKind::Integer) && v.integer >= 0; },
-               "must be an integer >= 0")
-        .integer;
-  }
-  std::int32_t small(const JsonValue& in, const std::string& path, std::string_view key) {
-    return static_cast<std::int32_t>(std::min<std::int64_t>(integer(in, path, key), 1000));
-  }
-  double number(const JsonValue& in, const std::string& path, std::string_view key) {
-    return need(
-               in, path, key, [](const JsonValue& v) { return v.is_number(); }, "must be a number")
-        .number;
-  }
-  ByCapability by_capability(const JsonValue& in, const std::string& path, const std::string& key) {
-    ByCapability bytes;
-    bytes.before_sm90 = bytes.from_sm90 = integer(in, path, key);
-    const std::string newer = key + "_from_sm90";
-    if (in.given(newer) != nullptr) bytes.from_sm90 = integer(in, path, newer);
-    return bytes;
+  static std::int32_t small(const JsonValue& in, std::string_view key) {
+    return static_cast<std::int32_t>(in.given(key)->integer);
   }
 
-  // Left out: never.
-  Condition states_condition(const JsonValue& states, std::string_view key) {
-    for (const JsonMember& member : states.members) {
-      if (member.key == key) return condition(member, "states." + member.key);
-    }
-    return {.all = 1, .none = 1};
+  void states(const JsonValue& in) {
+    profile_.contiguous_gradients = in.given("contiguous_gradients")->boolean;
+    profile_.contiguous_parameters_from = small(in, "contiguous_parameters_from_zero_stage");
+    profile_.gather_units_from = small(in, "gather_units_from_zero_stage");
+    profile_.fp32_gradients_at_step = in.given("fp32_gradients_at_step")->boolean;
+    profile_.moments_at_first_step = in.given("moments_at_first_step")->boolean;
+    profile_.default_dropout = in.given("default_dropout")->number;
+    const JsonValue* list = in.given("optimizer_list_if");
+    profile_.optimizer_list = list == nullptr ? Condition{.all = 1, .none = 1}  // never
+                                              : condition(*list, "states.optimizer_list_if");
   }
 
-  SegmentScript segment(const JsonValue& document, const std::string& key) {
-    const JsonValue& value = object(document, "", key);
-    SegmentScript script;
-    script.forward = rows(array(value, key, "forward"), key + ".forward");
-    script.backward = rows(array(value, key, "backward"), key + ".backward");
-    return script;
+  void constants(const JsonValue& in) {
+    profile_.workspaces.clear();
+    for (const JsonValue& row : in.given("workspaces")->items) {
+      profile_.workspaces.push_back(by_capability(*row.given("bytes"), "constants.workspaces"));
+    }
+    profile_.context = by_capability(*in.given("context_bytes"), "constants.context_bytes");
+    profile_.communicator = in.given("communicator_bytes")->integer;
+    profile_.transfer_buffers = small(in, "transfer_buffers");
+    profile_.stale_transfers_per_chunk = small(in, "stale_transfers_per_chunk");
+  }
+
+  ByCapability by_capability(const JsonValue& value, const std::string& key) {
+    if (value.is(JsonKind::Integer)) return {{{.from = 0, .value = value.integer}}};
+    ByCapability made;
+    for (const JsonValue& item : value.items) {
+      const std::int32_t from = small(item, "from_compute_capability");
+      if (made.steps.empty() ? from != 0 : from <= made.steps.back().from) {
+        report_.fail(item.line, key, "compute capabilities ascend from 0");
+      }
+      made.steps.push_back({from, item.given("bytes")->integer});
+    }
+    return made;
+  }
+
+  void segment(const std::string& key, SegmentScript& to) {
+    const JsonValue* value = document_.given(key);
+    if (value == nullptr) return;
+    to.forward = rows(*value->given("forward"), key + ".forward");
+    to.backward = rows(*value->given("backward"), key + ".backward");
   }
 
   std::vector<ScriptRow> rows(const JsonValue& list, const std::string& path) {
     std::vector<ScriptRow> found;
-    for (const JsonValue& item : list.items) {
-      ScriptRow row;
-      for (const JsonMember& member : item.members) read_member(member, path, row);
-      if (row.act == ScriptRow::Act::Allocate && (row.tensor.empty() || row.size.empty())) {
-        report_.fail(item.line, path, "a row has '+' with 'size', '-', or 'recompute'");
-      }
-      found.push_back(std::move(row));
-    }
+    for (const JsonValue& item : list.items) found.push_back(row(item, path));
     return found;
   }
 
-  void read_member(const JsonMember& member, const std::string& path, ScriptRow& row) {
-    const std::string key = path + "." + member.key;
-    const std::string& value = member.value.text;
-    if (!member.value.is(JsonKind::String)) {
-      report_.fail(member.line, key, "must be a string");
-    } else if (member.key == "+") {
-      row.tensor = value;
-    } else if (member.key == "-") {
-      row.act = ScriptRow::Act::Free;
-      row.tensor = value;
-    } else if (member.key == "recompute") {
-      row.act = ScriptRow::Act::Recompute;
-      row.whole_forward = value == "all";
-      if (value != "all" && value != "drop") {
-        report_.fail(member.line, key, "must be \"all\" or \"drop\"");
-      }
-    } else if (member.key == "size") {
-      row.size = formula(member, key);
-    } else if (member.key == "if") {
-      row.condition = condition(member, key);
-    } else if (member.key == "phase") {
-      if (value != "W") report_.fail(member.line, key, "must be \"W\"");
-      row.weight_phase = true;
-    } else if (member.key == "keep") {
-      if (value == "always") {
-        row.keep = Keep::Always;
-      } else if (value == "drop") {
-        row.keep = Keep::Drop;
-      } else if (value == "saved") {
-        row.keep = Keep::Saved;
-      } else {
-        report_.fail(member.line, key, "must be \"always\", \"drop\" or \"saved\"");
-      }
-    } else {
-      report_.fail(member.line, key, "unknown key");
+  ScriptRow row(const JsonValue& item, const std::string& path) {
+    ScriptRow row;
+    const JsonValue *made = item.given("+"), *freed = item.given("-"),
+                    *recompute = item.given("recompute"), *size = item.given("size");
+    const int acts = (made != nullptr) + (freed != nullptr) + (recompute != nullptr);
+    if (acts != 1 || (made != nullptr) != (size != nullptr)) {
+      report_.fail(item.line, path, "a row has '+' with 'size', '-', or 'recompute'");
+      return row;
     }
+    if (made != nullptr) {
+      row.tensor = made->text;
+      row.size = formula(*size, path + ".size");
+    } else if (freed != nullptr) {
+      row.act = ScriptRow::Act::Free;
+      row.tensor = freed->text;
+    } else {
+      row.act = ScriptRow::Act::Recompute;
+      row.whole_forward = recompute->text == "all";
+    }
+    if (const JsonValue* given = item.given("if")) row.condition = condition(*given, path + ".if");
+    if (const JsonValue* keep = item.given("keep")) {
+      row.keep = keep->text == "always" ? Keep::Always
+                 : keep->text == "drop" ? Keep::Drop
+                                        : Keep::Saved;
+    }
+    row.weight_phase = item.given("phase") != nullptr;
+    return row;
   }
 
-  SizeFormula formula(const JsonMember& member, const std::string& key) {
+  SizeFormula formula(const JsonValue& value, const std::string& key) {
     SizeFormula sum(1);
-    for (const std::string_view word : words(member.value.text)) {
+    for (const std::string_view word : words(value.text)) {
       if (word == "+") {
         sum.emplace_back();
         continue;
@@ -205,20 +146,20 @@ class ProfileReader {
                  factor > 0 && factor <= kMaxFactor && sum.back().factor <= kMaxFactor) {
         sum.back().factor *= factor;
       } else {
-        report_.fail(member.line, key, "'" + std::string(word) + "' is no letter of a size");
+        report_.fail(value.line, key, "'" + std::string(word) + "' is no letter of a size");
       }
     }
     return sum;
   }
 
-  Condition condition(const JsonMember& member, const std::string& key) {
+  Condition condition(const JsonValue& value, const std::string& key) {
     Condition found;
-    for (std::string_view word : words(member.value.text)) {
+    for (std::string_view word : words(value.text)) {
       const bool negated = word.starts_with('!');
       if (negated) word.remove_prefix(1);
       const auto flag = std::find(kFlags.begin(), kFlags.end(), word);
       if (flag == kFlags.end()) {
-        report_.fail(member.line, key, "'" + std::string(word) + "' is no condition");
+        report_.fail(value.line, key, "'" + std::string(word) + "' is no condition");
         continue;
       }
       (negated ? found.none : found.all) |= Flags{1} << (flag - kFlags.begin());
@@ -226,20 +167,29 @@ class ProfileReader {
     return found;
   }
 
+  MemoryProfile& profile_;
+  const JsonValue& document_;
   JsonReport report_;
 };
 
 }  // namespace
 
-Result<MemoryProfile> read_memory_profile(const std::string& path) {
-  const Result<JsonValue> document = read_json(path);
-  if (!document) return document.error();
-  return ProfileReader(path).read(document.value());
-}
-
-Result<MemoryProfile> shipped_memory_profile(Runtime runtime) {
-  const std::string name = runtime == Runtime::Fsdp ? "fsdp" : "megatron";
-  return read_memory_profile(shipped_directory() + "/runtimes/" + name + ".json");
+Result<MemoryProfile> read_memory_profile(const std::string& runtime) {
+  const Result<std::vector<RuntimeFile>> read = read_runtime_files(runtime, "");
+  if (!read) return read.error();
+  const std::vector<RuntimeFile>& files = read.value();
+  for (const char* part : {"states", "constants", "embedding", "layer", "head"}) {
+    const bool said = std::ranges::any_of(
+        files, [&](const RuntimeFile& file) { return file.document.given(part) != nullptr; });
+    if (!said) {
+      return json_error(files.front().path, 1, part, "is missing, here and in every base");
+    }
+  }
+  MemoryProfile profile;
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
+    if (const Result<> good = ProfileReader(profile, *file).read(); !good) return good.error();
+  }
+  return profile;
 }
 
 }  // namespace rehearse::sim

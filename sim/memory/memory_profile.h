@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a framework keeps, copies and holds, as data: scenarios/runtimes/*.json.
+// What a framework keeps, copies and holds, as data: the memory part of a runtime's file
+// (schedules/scenario/runtime_file.h).
 //
 // A profile lists, per kind of segment and direction, which tensors are allocated and freed in
 // which order. Sizes are formulas in the letters below, so that one profile serves every model and
@@ -93,16 +94,23 @@ struct SegmentScript {
   std::vector<ScriptRow> forward, backward;
 };
 
-// A value that changed with the GPU generation.
+// A value that changed with the GPU generation: what holds from a compute capability on, ascending.
 struct ByCapability {
-  std::int64_t before_sm90 = 0, from_sm90 = 0;
+  struct Step {
+    std::int32_t from = 0;
+    std::int64_t value = 0;
+  };
+  std::vector<Step> steps;
   std::int64_t of(std::int32_t compute_capability) const {
-    return compute_capability >= 90 ? from_sm90 : before_sm90;
+    std::int64_t value = 0;
+    for (const Step& step : steps) {
+      if (step.from <= compute_capability) value = step.value;
+    }
+    return value;
   }
 };
 
 struct MemoryProfile {
-  std::string id;
   SegmentScript embedding, layer, head;
   std::vector<ByCapability> workspaces;  // library workspaces inside the allocator, kept for good
   ByCapability context;                  // CUDA context, outside of it
@@ -118,10 +126,8 @@ struct MemoryProfile {
   double default_dropout = 0;           // where neither model nor plan says, for LayerNorm models
 };
 
-// Errors: one line, "FILE:LINE: KEY: what is wrong".
-Result<MemoryProfile> read_memory_profile(const std::string& path);
-// The shipped profile of a framework: scenarios/runtimes/{megatron,fsdp}.json.
-// REQUIRES: runtime is not Rehearse, whose memory is its arena.
-Result<MemoryProfile> shipped_memory_profile(Runtime runtime);
+// The profile of a framework's runtime, as a plan names it. Errors: one line, "FILE:LINE: KEY: what
+// is wrong".
+Result<MemoryProfile> read_memory_profile(const std::string& runtime);
 
 }  // namespace rehearse::sim

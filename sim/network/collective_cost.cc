@@ -32,7 +32,8 @@ bool is_priced(OpKind kind) {
 // NIC between nodes.
 TunerInput tuner_input(const GroupShape& shape, const Network& network) {
   const Cluster& c = network.cluster();
-  TunerInput in{.ranks = shape.ranks, .nodes = shape.nodes};
+  const TunerTables& tables = network.model().tuner;
+  TunerInput in{.tables = &tables, .ranks = shape.ranks, .nodes = shape.nodes};
   const bool nvidia = c.gpu.architecture != Architecture::Cdna3 && c.gpu.compute_capability > 0;
   in.compute_capability = nvidia ? c.gpu.compute_capability : 80;
   in.nvlink = c.scale_up.kind != ScaleUpKind::PcieTree;
@@ -49,7 +50,7 @@ TunerInput tuner_input(const GroupShape& shape, const Network& network) {
     in.channel_inter = in.channel_intra = all / in.channels;
   } else if (c.scale_up.kind == ScaleUpKind::NvSwitch && nvidia && c.gpu.nvlink_links > 0) {
     in.channels = c.gpu.nvlink_links;
-    in.channel_intra = nvlink_channel_gb_per_s(in.compute_capability);
+    in.channel_intra = nvlink_channel_gb_per_s(tables, in.compute_capability);
   } else {
     in.channels = 4;
     in.channel_intra = std::min(port > 0 ? port : all, all) / in.channels;
@@ -57,7 +58,7 @@ TunerInput tuner_input(const GroupShape& shape, const Network& network) {
   const std::int32_t from = network.model().system.in_switch_from;
   in.nvls = c.scale_up.in_network_reduction && shape.ranks_per_node >= (from > 0 ? from : 2);
   in.nvls_channels = in.nvls ? 16 : 0;  // NCCL opens 16 for the switch
-  in.channel_nvls = nvlink_channel_gb_per_s(in.compute_capability);
+  in.channel_nvls = nvlink_channel_gb_per_s(tables, in.compute_capability);
   return in;
 }
 

@@ -176,6 +176,9 @@ Result<CollectiveTables> read_collective_tables(const std::string& path) {
   const JsonValue* constants = file.value().given("constants");
   if (constants == nullptr) return json_error(path, file.value().line, "constants", "is missing");
   tables.constants = read_constants(Reader(*constants, "constants", report));
+  const JsonValue* tuner = file.value().given("tuner");
+  if (tuner == nullptr) return json_error(path, file.value().line, "tuner", "is missing");
+  tables.tuner = read_tuner_tables(*tuner, report);
   each(file.value(), "systems", report,
        [&](const Reader& in) { tables.systems.push_back(read_system(in)); });
   each(file.value(), "fits", report,
@@ -198,6 +201,7 @@ Result<CollectiveTables> shipped_collective_tables() {
 CollectiveModel make_collective_model(const CollectiveTables& tables, const Cluster& cluster) {
   CollectiveModel model;
   model.constants = tables.constants;
+  model.tuner = tables.tuner;
   const auto system = std::find_if(
       tables.systems.begin(), tables.systems.end(),
       [&](const CollectiveSystem& candidate) { return describes(candidate, cluster); });

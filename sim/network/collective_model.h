@@ -13,6 +13,7 @@
 #include "schedules/base/units.h"
 #include "schedules/ir/op.h"
 #include "sim/cluster/cluster.h"
+#include "sim/network/nccl_tuner.h"
 
 namespace rehearse::sim {
 
@@ -71,6 +72,7 @@ struct CollectiveConstants {
 struct CollectiveTables {
   std::string path;
   CollectiveConstants constants;
+  TunerTables tuner;
   std::vector<CollectiveSystem> systems;
   std::vector<CollectiveFit> fits;
   std::vector<NicConstants> nics;
@@ -79,6 +81,7 @@ struct CollectiveTables {
 // What of it holds for one cluster.
 struct CollectiveModel {
   CollectiveConstants constants;
+  TunerTables tuner;
   CollectiveSystem system;          // name empty: none describes this cluster
   std::vector<CollectiveFit> fits;  // of that system (first) and of same_as
   NicConstants nic;

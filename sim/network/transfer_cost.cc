@@ -102,7 +102,7 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
 TransferCost handover_cost(const Layout& layout, const Path& path,
                            const GroupShape& receiver_tensor_group, const Network& network) {
   const Bytes local{layout.activation_bytes()};
-  return layout.scatters_transfers()
+  return layout.plan.scatters_transfers()
              ? scatter_gather_transfer_cost(local, path, receiver_tensor_group, network)
              : transfer_cost(local, path, network);
 }

@@ -71,14 +71,14 @@ void add_communication(Prediction& p) {
       use.exposed += p.bubbles.exposed[op];
     }
   }
-  std::map<std::pair<std::string, OpKind>, CommunicationRow> rows;
-  std::map<std::pair<std::string, OpKind>, std::vector<Traffic>> per_row;
+  std::map<std::pair<std::string_view, OpKind>, CommunicationRow> rows;  // by the group's name
+  std::map<std::pair<std::string_view, OpKind>, std::vector<Traffic>> per_row;
   for (std::size_t cost = 0; cost < p.pricing.traffic.size(); ++cost) {
     const auto& traffic = p.pricing.traffic[cost];
     double total = 0;
     for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
     for (const Traffic& t : traffic) {
-      const std::pair key{t.group, t.kind};
+      const std::pair key{traits(t.group).name, t.kind};
       CommunicationRow& row = rows[key];
       auto& mine = per_row[key];
       if (mine.empty()) mine.resize(num_rows);
@@ -225,17 +225,17 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const HardwareTables& tables = *options.tables;
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
-  if (plan.runtime == Runtime::Rehearse && model.experts.count > 0) {
-    return Error{.message =
-                     "plan.runtime: rehearse has no experts yet: the time would be that of "
-                     "a model without; leave it out, or megatron or fsdp",
+  if (plan.runtime.own_executor && model.experts.count > 0) {
+    return Error{.message = "plan.runtime: " + plan.runtime.name +
+                            " has no experts yet: the time would be that of "
+                            "a model without; leave it out, or megatron or fsdp",
                  .unsupported = true};
   }
   Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
   const Layout layout(model, plan);  // of the plan with what the order's file says
   Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
-  const bool arena = plan.runtime == Runtime::Rehearse;
+  const bool arena = plan.runtime.own_executor;
   const auto enough = [&] {
     return options.memory_limit && p.memory.peak_device > *options.memory_limit;
   };
@@ -294,7 +294,8 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (p.hfu().value_or(0) > 1) count_flops(p, layout, FlopsConvention::MegatronCausal);
   p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
   p.energy_j = cluster.gpu.tdp_w * 1e-9 *
-               (static_cast<double>(p.bubbles.busy) + 0.3 * static_cast<double>(p.bubbles.idle));
+               (static_cast<double>(p.bubbles.busy) +
+                tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
   add_confidence(p, cluster);
   return p;
@@ -401,19 +402,20 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
 
 }  // namespace
 
-Result<HardwareTables> read_hardware_tables(const Cluster& cluster) {
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
+                                            const std::vector<std::string>& runtimes) {
   const Result<CollectiveTables> collectives = shipped_collective_tables();
   if (!collectives) return collectives.error();
   Result<KernelScalars> scalars = read_kernel_scalars(cluster);
   if (!scalars) return scalars.error();
-  Result<MemoryProfile> megatron = shipped_memory_profile(Runtime::Megatron);
-  if (!megatron) return megatron.error();
-  Result<MemoryProfile> fsdp = shipped_memory_profile(Runtime::Fsdp);
-  if (!fsdp) return fsdp.error();
-  return HardwareTables{.collectives = make_collective_model(collectives.value(), cluster),
-                        .scalars = std::move(scalars).value(),
-                        .megatron = std::move(megatron).value(),
-                        .fsdp = std::move(fsdp).value()};
+  HardwareTables tables{.collectives = make_collective_model(collectives.value(), cluster),
+                        .scalars = std::move(scalars).value()};
+  for (const std::string& runtime : runtimes) {
+    Result<MemoryProfile> profile = read_memory_profile(runtime);
+    if (!profile) return profile.error();
+    tables.memory.emplace(runtime, std::move(profile).value());
+  }
+  return tables;
 }
 
 // micro_batch auto: the best predicted throughput among those that fit, the smallest where none
@@ -423,7 +425,9 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   PredictOptions options = asked;
   std::optional<HardwareTables> read;
   if (options.tables == nullptr) {
-    Result<HardwareTables> tables = read_hardware_tables(cluster);
+    std::vector<std::string> runtimes;
+    if (!scenario.plan.runtime.own_executor) runtimes.push_back(profile_runtime(scenario.plan));
+    Result<HardwareTables> tables = read_hardware_tables(cluster, runtimes);
     if (!tables) return tables.error();
     read = std::move(tables).value();
     options.tables = &*read;

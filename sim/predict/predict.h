@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,14 +93,16 @@ struct Prediction {
 struct HardwareTables {
   CollectiveModel collectives;
   KernelScalars scalars;
-  MemoryProfile megatron, fsdp;
+  std::map<std::string, MemoryProfile> memory;  // by the runtime's name
 
-  // REQUIRES: a framework's runtime.
+  // REQUIRES: one of the runtimes that were asked for.
   const MemoryProfile& profile(const Plan& plan) const {
-    return profile_runtime(plan) == Runtime::Fsdp ? fsdp : megatron;
+    return memory.find(profile_runtime(plan))->second;
   }
 };
-Result<HardwareTables> read_hardware_tables(const Cluster& cluster);
+// With the memory profiles of these runtimes.
+Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
+                                            const std::vector<std::string>& runtimes);
 
 struct PredictOptions {
   bool timeline = true;  // false: memory alone

@@ -43,7 +43,7 @@ std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction&
 // alive at once stands for all of it.
 void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scenario,
                          const Cluster& cluster) {
-  const Result<MemoryProfile> profile = shipped_memory_profile(profile_runtime(p.plan));
+  const Result<MemoryProfile> profile = read_memory_profile(profile_runtime(p.plan));
   if (!profile) return;
   const Layout layout(scenario.model, p.plan);
   ReplaySetup setup =
@@ -126,7 +126,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);
-  if (p.plan.runtime == Runtime::Rehearse) {
+  if (p.plan.runtime.own_executor) {
     add_arena_memory(trace, p.schedule, p.timeline.start);
   } else {
     add_replayed_memory(trace, p, scenario, cluster);

@@ -8,7 +8,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/payload.h"
-#include "schedules/scenario/plan_names.h"
+#include "schedules/ranks/group_key.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
@@ -143,7 +143,7 @@ class Pricer {
       if (kind == OpKind::Forward || node.bytes == 0) continue;
       const CollectiveCost& cost = collectives_.cost(node.kind(), node.axis, {node.bytes});
       if (cost.time.value == 0) continue;
-      add_traffic(made.traffic, {.group = std::string(name_of(node.axis)),
+      add_traffic(made.traffic, {.group = kind_along(node.axis),
                                  .kind = kind,
                                  .ranks = collectives_.group(node.axis).ranks,
                                  .count = 1,
@@ -310,7 +310,7 @@ class Pricer {
         handover_cost(layout_, path, network_.group(send ? to : row_, Axis::Tensor), network_);
     std::vector<Traffic> traffic;
     if (send) {
-      traffic.push_back({.group = std::string(traits(GroupKind::Pipeline).name),
+      traffic.push_back({.group = GroupKind::Pipeline,
                          .kind = OpKind::Send,
                          .ranks = 2,
                          .count = 1,
@@ -344,7 +344,7 @@ class Pricer {
       bytes *= shape.ranks;
     }
     const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
-    std::vector<Traffic> traffic{{.group = std::string(s_.group_of(op).name()),
+    std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
                                   .kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind,
                                   .ranks = shape.ranks,
                                   .count = 1,

@@ -20,8 +20,8 @@ namespace rehearse::sim {
 
 // Traffic of one kind over one group, as one op causes it: rows of the report's `communication`.
 struct Traffic {
-  std::string group;  // "tp", "dp", "pp", ...
-  OpKind kind{};      // Send for transfers
+  GroupKind group{};
+  OpKind kind{};  // Send for transfers
   std::int32_t ranks = 1;
   std::int64_t count = 0;
   std::int64_t bytes = 0;  // payload per rank, the whole array, all `count` together

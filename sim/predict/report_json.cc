@@ -53,9 +53,7 @@ Json memory_time(const Prediction& p, std::size_t row, const std::string& name) 
 
 Json memory_json(const Prediction& p) {
   const MemoryReport& m = p.memory;
-  Json json = {{"runtime", p.plan.runtime == Runtime::Megatron ? "megatron"
-                           : p.plan.runtime == Runtime::Fsdp   ? "fsdp"
-                                                               : "rehearse"},
+  Json json = {{"runtime", p.plan.runtime.name},
                {"fits", m.fits},
                {"capacity_bytes", m.capacity},
                {"peak_allocated_bytes", m.peak_allocated},
@@ -145,7 +143,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   Json rows = Json::array();
   for (const CommunicationRow& row : p.communication) {
     rows.push_back(
-        {{"group", row.traffic.group},
+        {{"group", traits(row.traffic.group).name},
          {"op", row.traffic.kind == OpKind::Send ? "SEND_RECV"
                                                  : std::string(traits(row.traffic.kind).name)},
          {"ranks", row.traffic.ranks},
@@ -180,7 +178,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
   if (!p.overlap_note.empty()) json["notes"].push_back(p.overlap_note);
-  if (!p.plan.order.empty()) {                 // which order a planned schedule took
+  if (!p.plan.order.empty()) {                  // which order a planned schedule took
     const bool here = p.choice.considered > 0;  // else it was chosen before
     json["order"] = {
         {"schedule", p.plan.order},

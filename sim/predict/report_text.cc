@@ -78,10 +78,7 @@ std::string misfit_lines(const Prediction& p) {
 
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
-  std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n",
-                                 p.plan.runtime == Runtime::Rehearse ? "our executor's arena"
-                                 : p.plan.runtime == Runtime::Fsdp   ? "torch FSDP2"
-                                                                     : "Megatron-LM",
+  std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
                                  bytes(m.capacity), m.fits ? "fits" : "DOES NOT FIT");
   text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
                       "reserved", "device", "peak at", "what fills it");
@@ -181,12 +178,13 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "{}\n",
         "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
-    text += fmt::format(
-        "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n", row.traffic.group,
-        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
-        row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text +=
+        fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+                    traits(row.traffic.group).name,
+                    row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+                    row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+                    seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
+                    seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
   }
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {

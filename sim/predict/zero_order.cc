@@ -59,7 +59,7 @@ Plan with_stage(Plan plan, std::int32_t stage) {
 
 std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule) {
   const bool shards = plan.data_parallel * plan.context_parallel > 1;
-  if (plan.runtime != Runtime::Rehearse || plan.zero_stage == 0 || !shards) return {};
+  if (!plan.runtime.own_executor || plan.zero_stage == 0 || !shards) return {};
   const Parts here = fullest(schedule);
   for (std::int32_t stage = plan.zero_stage; stage-- > 0;) {
     Plan less = with_stage(plan, stage);

@@ -315,7 +315,8 @@ class Searcher {
       Sensitivity& to = found[i];
       to.what = change.what;
       to.factor = options_.change;
-      const Result<HardwareTables> tables = read_hardware_tables(change.cluster);
+      const Result<HardwareTables> tables =
+          read_hardware_tables(change.cluster, framework_runtimes(space_));
       if (!tables) return;
       // Memory changes no time, and nothing else what fits.
       const bool memory = change.cluster.capacity() != cluster_.capacity();

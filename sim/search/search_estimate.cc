@@ -117,7 +117,7 @@ class MeshEstimator {
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
-        plan.runtime == Runtime::Rehearse ? nullptr : &setup_.tables.profile(plan);
+        plan.runtime.own_executor ? nullptr : &setup_.tables.profile(plan);
     kind->bound =
         std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
     kinds_.push_back(std::move(kind));
@@ -367,9 +367,9 @@ class MeshEstimator {
         backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
       } else if (shards > 1) {
-        const bool each = plan.zero_stage >= 2 && plan.pipeline_parallel == 1;
-        const bool each_megatron = each || (plan.zero_stage >= 2 && plan.runtime != Runtime::Fsdp);
-        const double times_reduced = each_megatron ? m : 1;
+        const bool once = plan.pipeline_parallel > 1 && plan.runtime.gathers_once_in_pipeline;
+        const bool each = plan.zero_stage >= 2 && !once;
+        const double times_reduced = each ? m : 1;
         const double least = load.reduce / load.buckets;
         const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
         const double exposed = plan.overlap_gradient_reduce
@@ -401,7 +401,7 @@ class MeshEstimator {
     const std::int32_t shards = plan.data_parallel * plan.context_parallel;
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
-    if (plan.runtime == Runtime::Rehearse) {
+    if (plan.runtime.own_executor) {
       return 1e9 * owned * plan.precision.optimizer / host_link();
     }
     const double host = setup_.tables.collectives.constants.host_update_rate *
@@ -425,7 +425,7 @@ class MeshEstimator {
 }  // namespace
 
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster) {
-  Result<HardwareTables> tables = read_hardware_tables(cluster);
+  Result<HardwareTables> tables = read_hardware_tables(cluster, framework_runtimes(space));
   if (!tables) return tables.error();
   return SearchSetup{.space = &space, .cluster = &cluster, .tables = std::move(tables).value()};
 }

@@ -49,7 +49,7 @@ std::shared_ptr<const LiveBounds::Rows> LiveBounds::rows_of(const Transformer& m
 
 std::int64_t LiveBounds::lower_bound(const SearchSetup& setup, const Plan& plan,
                                      const Cluster& cluster) {
-  if (plan.runtime == Runtime::Rehearse) return 0;
+  if (plan.runtime.own_executor) return 0;
   const Transformer& model = setup.space->base.model;
   const MemoryProfile& profile = setup.tables.profile(plan);
   const std::int32_t capability = cluster.gpu.compute_capability;

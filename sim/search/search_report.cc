@@ -111,7 +111,7 @@ std::string limits_text(const FoundPlan& best) {
   const auto exposed =
       std::ranges::max_element(best.communication, {}, &CommunicationRow::exposed_s);
   if (exposed != best.communication.end() && exposed->exposed_s > 0.005 * best.step_s) {
-    text += fmt::format("; most of it waiting for {} {} ({})", exposed->traffic.group,
+    text += fmt::format("; most of it waiting for {} {} ({})", traits(exposed->traffic.group).name,
                         traits(exposed->traffic.kind).name, seconds(exposed->exposed_s));
   }
   return text;

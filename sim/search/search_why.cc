@@ -58,10 +58,10 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
   const std::optional<Plan> replica = whole_replica(space);
   if (!replica) return Error{"no whole replica is legal"};
   const Transformer& model = space.base.model;
-  const Result<MemoryProfile> profile = shipped_memory_profile(Runtime::Megatron);
+  const Result<MemoryProfile> profile = read_memory_profile(RuntimeTraits{}.name);
   if (!profile) return profile.error();
   Plan plan = *replica;
-  plan.runtime = Runtime::Megatron;
+  plan.runtime = {};
   const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
   const Layout layout(model, plan);

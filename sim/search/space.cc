@@ -12,6 +12,7 @@
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario_keys.h"
 
 namespace rehearse::sim {
@@ -45,10 +46,6 @@ JsonValue& member_of(JsonValue& object, std::string_view key) {
   return object.members.back().value;
 }
 
-bool is_schedule(const std::string& name) {
-  return name == "none" || find_schedule(name) != nullptr;
-}
-
 // A list, or {"min": a, "max": b} for a number: what `search` alone takes.
 bool is_range(const JsonValue& value, const KeySpec& spec) {
   return value.is(JsonKind::Object) && (spec.types & kObject) == 0 &&
@@ -78,6 +75,8 @@ class SpaceReader {
     check_keys(root_, scenario_key_table(), "", report_);
     if (!report_.ok()) return report_.error();
     space_.plan = plan;
+    read_runtimes();
+    if (!report_.ok()) return report_.error();
     const bool open_batch = plan.given("global_batch") == nullptr &&
                             std::ranges::none_of(space_.lists, [](const SpaceKey& list) {
                               return list.key == "global_batch";
@@ -170,6 +169,27 @@ class SpaceReader {
     return true;
   }
 
+  // What the plans may name, each by its own name from then on, and what they have by default.
+  void read_runtimes() {
+    const auto read = [&](const std::string& name, std::int32_t line) -> const std::string& {
+      Result<RuntimeTraits> made = read_runtime(name, path_);
+      if (!made) {
+        report_.fail(line, "plan.runtime", made.error().message);
+        return name;
+      }
+      return space_.runtimes.emplace_back(std::move(made).value()).name;
+    };
+    for (const std::int32_t stage : {0, 3}) read(std::string(default_runtime(stage)), 0);
+    for (JsonMember& member : space_.plan.members) {
+      if (member.key != "runtime" || member.value.is(JsonKind::Null)) continue;
+      member.value.text = read(member.value.text, member.line);
+    }
+    for (SpaceKey& list : space_.lists) {
+      if (list.key != "runtime") continue;
+      for (JsonValue& value : list.values) value.text = read(value.text, value.line);
+    }
+  }
+
   void take_lists(JsonValue& plan) {
     for (JsonMember& member : plan.members) {
       if (member.key == "schedule" && refused_file(member.value, "plan.schedule")) return;
@@ -196,7 +216,8 @@ class SpaceReader {
       }
       check_key(item, spec, at, report_);
       if (member.key == "schedule" && item.is(JsonKind::String) && refused_file(item, at)) return;
-      if (member.key == "schedule" && item.is(JsonKind::String) && !is_schedule(item.text)) {
+      if (member.key == "schedule" && item.is(JsonKind::String) &&
+          find_schedule(item.text) == nullptr) {
         report_.fail(item.line, at, unknown_schedule(item.text, json_excerpt(item.text)));
       }
     }
@@ -287,10 +308,10 @@ struct ScheduleChoice {
   JsonValue name, chunks;
 };
 
-// Names that are not tried unless asked for: one stage's alone; always as slow as another that
-// needs no more memory (naive and gpipe against 1f1b); planned ones, which take seconds each.
+// Names that are not tried unless asked for: one stage's alone; dominated ones; planned ones, which
+// take seconds each.
 bool is_usual(const ScheduleInfo& info) {
-  return info.name != "none" && info.name != "naive" && info.name != "gpipe" && !info.planned;
+  return !info.one_stage && !info.dominated && !info.planned;
 }
 
 std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p) {
@@ -454,7 +475,8 @@ std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
           std::vector<std::string> warnings;
           const PlanContext context{.model = &space.base.model,
                                     .gpus = static_cast<std::int32_t>(gpus),
-                                    .gpus_per_node = space.base.cluster.gpus_per_node};
+                                    .gpus_per_node = space.base.cluster.gpus_per_node,
+                                    .runtimes = space.runtimes};
           Plan resolved = resolve_plan(plan, context, report, warnings);
           if (!report.ok()) {
             if (!refused) refused = report.error();
@@ -466,6 +488,14 @@ std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
     }
   });
   return found;
+}
+
+std::vector<std::string> framework_runtimes(const Space& space) {
+  std::vector<std::string> names;
+  for (const RuntimeTraits& runtime : space.runtimes) {
+    if (!runtime.own_executor) names.push_back(runtime.name);
+  }
+  return names;
 }
 
 std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core) {

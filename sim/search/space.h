@@ -30,6 +30,7 @@ struct Space {
   std::string model_json;        // the model as a scenario says it: an absolute path, or the object
   std::vector<SpaceKey> lists;   // keys with several values, in the order of the file
   std::vector<SpaceKey> ranges;  // keys with {"min", "max"}: the two bounds
+  std::vector<RuntimeTraits> runtimes;  // of every plan, read once
   std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes
 };
 
@@ -43,6 +44,9 @@ struct MeshSize {
   std::int32_t tensor = 1, pipeline = 1, context = 1;
   bool operator==(const MeshSize&) const = default;
 };
+
+// The framework runtimes whose memory a plan of the space may have.
+std::vector<std::string> framework_runtimes(const Space& space);
 
 // Everything of a plan but micro-batch and recomputation, which are legal together with any of it.
 struct Core {

@@ -19,6 +19,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
 #include "schedules/scenario/plan_shape.h"
+#include "tests/schedules/scenario/runtime_named.h"
 
 namespace rehearse::exec {
 namespace {
@@ -120,7 +121,7 @@ void expect_golden(const std::string& size, const Layout& layout) {
   plan.sequence_length = T;
   plan.padded_vocabulary = model.vocabulary;
   plan.precision = {"fp32", 4, 4, 8, ComputeType::Fp32};
-  plan.runtime = Runtime::Rehearse;
+  plan.runtime = runtime_named("rehearse");
   plan.overlap_gradient_reduce = plan.overlap_parameter_gather = true;
   plan.bucket_bytes = 4096;
   plan.rank_order = {Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data, Axis::Pipeline};

@@ -42,7 +42,7 @@ inline Result<Scenario> layout_scenario(Family family, const std::vector<std::st
   const std::string text = R"({"name": "matrix", "model": )" + model_text(family) + R"(,
     "plan": {"micro_batch": 1, "global_batch": 8, "sequence_length": 16, "precision": "fp32"},
     "train": {"steps": 4, "learning_rate": 0.01, "epsilon": 0.01, "clip_norm": 1.0, "seed": 7}})";
-  ScenarioOptions options{.runtime = Runtime::Rehearse, .needs_cluster = false};
+  ScenarioOptions options{.runtime = "rehearse", .needs_cluster = false};
   for (const std::string& key : plan) options.overrides.push_back("plan." + key);
   return parse_scenario(text, "matrix", 0, options);
 }

@@ -81,8 +81,7 @@ Scenario scenario_of(const Case& c) {
       R"(, "plan": {"micro_batch": 2, "global_batch": 4, "sequence_length": )" + sequence +
       R"(, "precision": "fp32"}, "train": {"steps": 8, "learning_rate": 0.001,
          "weight_decay": 0.1, "clip_norm": 0.5, "seed": 7}})";
-  auto scenario =
-      parse_scenario(text, "case", 0, {.runtime = Runtime::Rehearse, .needs_cluster = false});
+  auto scenario = parse_scenario(text, "case", 0, {.runtime = "rehearse", .needs_cluster = false});
   if (!scenario) ADD_FAILURE() << scenario.error().message;
   return std::move(scenario).value();
 }

@@ -33,7 +33,7 @@ Held held(const std::string& model, const std::string& plan, int zero_stage) {
   const std::string text = "{\"model\": " + model + ", \"plan\": {" + plan +
                            ", \"zero_stage\": " + std::to_string(zero_stage) + "}}";
   const Result<Scenario> scenario =
-      parse_scenario(text, "zero", 0, {.runtime = Runtime::Rehearse, .needs_cluster = false});
+      parse_scenario(text, "zero", 0, {.runtime = "rehearse", .needs_cluster = false});
   EXPECT_TRUE(scenario) << scenario.error().message << '\n' << text;
   Held out;
   if (!scenario) return out;
@@ -120,7 +120,7 @@ TEST(ZeroStages, NeedNoMoreMemoryTheMoreTheyShardForEveryShippedModel) {
     const std::string model = "\"" + file.path().string() + "\"";
     const Result<Scenario> runs = parse_scenario(
         "{\"model\": " + model + R"(, "plan": {"precision": "fp32", "sequence_length": 128}})",
-        "shipped", 0, {.runtime = Runtime::Rehearse, .needs_cluster = false});
+        "shipped", 0, {.runtime = "rehearse", .needs_cluster = false});
     ASSERT_TRUE(runs) << runs.error().message;
     if (runs.value().model.experts.count > 0) continue;  // not performed yet
     ++models;
@@ -185,7 +185,7 @@ TEST(ZeroStages, ZeroTwoFreesABucketBehindItsReduction) {
       parse_scenario("{\"model\": " + model_of(true, 64, 4, 8, 256, false) +
                          R"(, "plan": {"precision": "fp32", "data_parallel": 2, "global_batch": 8,
               "micro_batch": 1, "sequence_length": 32, "zero_stage": 2}})",
-                     "zero", 0, {.runtime = Runtime::Rehearse, .needs_cluster = false});
+                     "zero", 0, {.runtime = "rehearse", .needs_cluster = false});
   ASSERT_TRUE(scenario) << scenario.error().message;
   Plan plan = scenario.value().plan;
   const Result<Schedule> lowered = lower_for_run(scenario.value().model, plan);

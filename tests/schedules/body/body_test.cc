@@ -8,6 +8,7 @@
 #include "schedules/body/body_rehearse.h"
 #include "schedules/body/sizes.h"
 #include "tests/schedules/ir/example_case.h"
+#include "tests/schedules/scenario/runtime_named.h"
 
 namespace rehearse {
 namespace {
@@ -121,7 +122,7 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
   const Transformer model = example_model();
   for (const AttentionKernel kernel : {AttentionKernel::Flash2, AttentionKernel::Unfused}) {
     Plan plan = example_plan(1, ComputeType::Bf16);
-    plan.runtime = Runtime::Megatron;
+    plan.runtime = runtime_named("megatron");
     plan.attention_kernel = kernel;
     plan.context_parallel = 2;
     const auto count = [&] {

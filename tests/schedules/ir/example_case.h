@@ -5,6 +5,7 @@
 
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
+#include "tests/schedules/scenario/runtime_named.h"
 
 namespace rehearse {
 
@@ -42,7 +43,7 @@ inline Plan example_plan(std::int32_t zero_stage, ComputeType type = ComputeType
   plan.overlap_gradient_reduce = plan.overlap_parameter_gather = true;
   plan.bucket_bytes = 65536;  // closes a bucket with every layer
   plan.rank_order = {Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data, Axis::Pipeline};
-  plan.runtime = Runtime::Rehearse;
+  plan.runtime = runtime_named("rehearse");
   return plan;
 }
 

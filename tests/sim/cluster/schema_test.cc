@@ -10,6 +10,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario_keys.h"
 #include "sim/cluster/cluster_keys.h"
 
@@ -27,7 +28,8 @@ std::vector<SchemaFile> schema_files() {
           {"cluster", &sim::cluster_key_table()},
           {"fabric", &sim::fabric_key_table()},
           {"calibration", &sim::calibration_key_table()},
-          {"case", &case_file_key_table()}};
+          {"case", &case_file_key_table()},
+          {"runtime", &runtime_key_table()}};
 }
 
 TEST(Schema, IsTheLoadersTable) {

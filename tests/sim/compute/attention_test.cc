@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "tests/schedules/scenario/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -94,7 +95,7 @@ TEST(Attention, TheLastRankOfContiguousBlocksDoesTheMost) {
   const double mean = 0.5 * 4 * 2 * 4096.0 * 4096 * 4096 / 4;
   const Body balanced = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(balanced.nodes, NodeKind::Attention)->flops, mean);
-  plan.runtime = Runtime::Fsdp;
+  plan.runtime = runtime_named("fsdp");
   const Body blocks = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(blocks.nodes, NodeKind::Attention)->flops, mean * 7 / 4);
 }
@@ -242,7 +243,7 @@ TEST(AttentionInParts, OurExecutorsPlanOnACalibratedGpuTakesThePoints) {
   plan.sequence_length = 2048;
   plan.context_parallel = 2;
   plan.dropout = 0;
-  plan.runtime = Runtime::Rehearse;
+  plan.runtime = runtime_named("rehearse");
   const Body body = make_body({model, plan}, {.segment = SegmentKind::Layer});
   const auto node_us = [&](std::string_view name) {
     const auto priced = ComputeModel::create(cluster, {model, plan}, {}).value().price_nodes(body);

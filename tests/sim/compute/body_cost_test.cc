@@ -8,6 +8,7 @@
 #include <map>
 
 #include "sim/compute/fused_nodes.h"
+#include "tests/schedules/scenario/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -68,7 +69,7 @@ TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
   plan.attention_kernel = AttentionKernel::Flash2;
   plan.dropout = 0;
   const BodyCost framework = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);
-  plan.runtime = Runtime::Rehearse;
+  plan.runtime = runtime_named("rehearse");
   const BodyCost ours = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);
   EXPECT_LT(ours.host.value, framework.host.value / 4);
 }
@@ -189,7 +190,7 @@ TEST(BodyCost, TheOptimizerMovesItsBytes) {
 TEST(BodyCost, OurExecutorsFusedNodesMoveLess) {
   const Transformer model = gpt(1, 1024, 16);
   Plan plan = one_gpu(2, 1024);
-  plan.runtime = Runtime::Rehearse;
+  plan.runtime = runtime_named("rehearse");
   const auto saved = [&](SegmentKind segment, Direction direction) {
     const Body body = make_body({model, plan}, {.segment = segment, .direction = direction});
     std::vector<std::string> names;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/compute/compute_cost.h"
+#include "tests/schedules/scenario/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -155,7 +156,7 @@ TEST(LayerTime, FullRecomputationIsOneMoreForward) {
 TEST(LayerTime, FsdpStopsRecomputingBeforeTheLastProduct) {
   Plan plan = megatron_plan(1);
   plan.tensor_parallel = 1;
-  plan.runtime = Runtime::Fsdp;
+  plan.runtime = runtime_named("fsdp");
   plan.zero_stage = 3;
   const BodyCost forward = price_layer(plan, Direction::Forward);
   const BodyCost plain = price_layer(plan, Direction::Backward);

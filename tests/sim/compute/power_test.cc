@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/schedules/scenario/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -40,7 +41,7 @@ TEST(Power, AnA100DoesNotThrottle) {
 TEST(Power, ALowerLimitGivesALowerClock) {
   const Transformer model = testing::gpt(48, 7168, 56);
   Plan plan;
-  plan.runtime = Runtime::Fsdp;
+  plan.runtime = runtime_named("fsdp");
   plan.micro_batch = 4;
   plan.global_batch = 4;
   plan.sequence_length = 2048;

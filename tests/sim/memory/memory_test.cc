@@ -19,16 +19,15 @@
 #include "sim/memory/memory_replay.h"
 #include "sim/memory/memory_steady.h"
 #include "sim/predict/predict.h"
+#include "tests/schedules/scenario/runtime_named.h"
 
 namespace rehearse::sim {
 namespace {
 
 constexpr double kGB = 1e9;
 
-MemoryProfile profile_of(Runtime runtime) {
-  return read_memory_profile(std::string("scenarios/runtimes/") +
-                             (runtime == Runtime::Fsdp ? "fsdp.json" : "megatron.json"))
-      .value();
+MemoryProfile profile_of(const std::string& runtime) {
+  return read_memory_profile(runtime).value();
 }
 
 // GPT of h 12288 and 96 heads on 8-way tensor parallelism with sequence parallelism.
@@ -72,8 +71,7 @@ Cluster a100(double memory_gb = 80) {
 }
 
 MemoryReport predict_gpt3(const Plan& plan) {
-  return predict_memory(profile_of(Runtime::Megatron), {gpt3_175b(), plan}, a100(),
-                        order_for(plan));
+  return predict_memory(profile_of("megatron"), {gpt3_175b(), plan}, a100(), order_for(plan));
 }
 
 // Korthikanti et al., Section 4.2.3: activations of the first position, 37 chunks of 4 layers. The
@@ -93,7 +91,7 @@ TEST(Memory, KeepsWhatTheActivationFormulaCountsOnTheFirstPosition) {
       Transformer model = gpt3_175b();
       if (mode == RecomputeMode::Full) model.dropout = plan.dropout = 0;
       const MemoryReport report =
-          predict_memory(profile_of(Runtime::Megatron), {model, plan}, a100(), order_for(plan));
+          predict_memory(profile_of("megatron"), {model, plan}, a100(), order_for(plan));
       const double kept = static_cast<double>(report.ranks[0].parts.activations);
       EXPECT_NEAR(kept / expected, 1.0, mode == RecomputeMode::Full ? 0.025 : 0.01)
           << "mode " << static_cast<int>(mode) << " sp " << sequence_parallel;
@@ -129,8 +127,7 @@ TEST(Memory, NamesTheForwardOfTheLossAsThePeakOfASmallModelsLastStage) {
   model.heads = model.kv_heads = 12;
   model.ffn_hidden = 6144;
   const Schedule order = order_for(plan);
-  const MemoryReport report =
-      predict_memory(profile_of(Runtime::Megatron), {model, plan}, a100(), order);
+  const MemoryReport report = predict_memory(profile_of("megatron"), {model, plan}, a100(), order);
   const OpId op = report.ranks[1].at_op;
   ASSERT_TRUE(static_cast<bool>(op));
   EXPECT_EQ(order.ops[op.index()].stage, Stage{1});
@@ -146,7 +143,7 @@ TEST(Memory, RetriesWithAnEmptiedCacheBeforeItSaysThatAPlanDoesNotFit) {
   plan.virtual_stages = 1;
   plan.stage_layers = {4};
   plan.global_batch = 2;
-  const MemoryProfile profile = profile_of(Runtime::Megatron);
+  const MemoryProfile profile = profile_of("megatron");
   const Schedule order = order_for(plan);
   const RankMemory roomy = predict_memory(profile, {model, plan}, a100(), order).ranks[0];
   const std::int64_t outside = roomy.peak_device - roomy.peak_reserved;
@@ -201,7 +198,7 @@ RandomPlan random_plan(std::mt19937& random) {
   plan.data_parallel = one_of({1, 2, 8});
   plan.sequence_parallel = one_of({0, 1}) == 1;
   plan.zero_stage = one_of({0, 1, 2, 3});
-  plan.runtime = plan.zero_stage == 3 ? Runtime::Fsdp : Runtime::Megatron;
+  plan.runtime = runtime_named(std::string(default_runtime(plan.zero_stage)));
   if (plan.zero_stage == 3) plan.precision = {"bf16", 4, 4, 8, ComputeType::Bf16};
   plan.recompute = static_cast<RecomputeMode>(one_of({0, 1, 2}));
   plan.attention_kernel = static_cast<AttentionKernel>(one_of({0, 1, 2}));

@@ -6,25 +6,34 @@
 
 #include <cmath>
 
+#include "sim/network/collective_model.h"
+
 namespace rehearse::sim {
 namespace {
 
 constexpr double kMiB = 1 << 20;
 
+const TunerTables& tables() {
+  static const TunerTables read = shipped_collective_tables().value().tuner;
+  return read;
+}
+
 TunerInput a100(std::int32_t ranks) {  // 12 NVLinks of 20 GB/s through NVSwitch
-  return {.ranks = ranks,
+  return {.tables = &tables(),
+          .ranks = ranks,
           .nodes = 1,
           .compute_capability = 80,
           .channels = 12,
-          .channel_intra = nvlink_channel_gb_per_s(80)};
+          .channel_intra = nvlink_channel_gb_per_s(tables(), 80)};
 }
 
 TunerInput h100(std::int32_t ranks) {
-  return {.ranks = ranks,
+  return {.tables = &tables(),
+          .ranks = ranks,
           .nodes = 1,
           .compute_capability = 90,
           .channels = 18,
-          .channel_intra = nvlink_channel_gb_per_s(90)};
+          .channel_intra = nvlink_channel_gb_per_s(tables(), 90)};
 }
 
 double all_reduce_us(const TunerInput& in, double bytes) {
@@ -78,7 +87,8 @@ TEST(NcclTuner, UsesTheSwitchWhereItReduces) {
 }
 
 TEST(NcclTuner, PrefersATreeToARingOfManyNodesForSmallMessages) {
-  TunerInput in{.ranks = 512,
+  TunerInput in{.tables = &tables(),
+                .ranks = 512,
                 .nodes = 64,
                 .compute_capability = 80,
                 .channels = 16,

@@ -187,8 +187,7 @@ Prediction predicted(const std::string& plan, const Machine& on = {}) {
       R"(, "plan": {"data_parallel": 1, "micro_batch": 1, "global_batch": 2, "sequence_length": 16,
     "precision": "fp32")" +
       plan + "}}";
-  const Result<Scenario> scenario =
-      parse_scenario(text, "by_hand", 1, {.runtime = Runtime::Rehearse});
+  const Result<Scenario> scenario = parse_scenario(text, "by_hand", 1, {.runtime = "rehearse"});
   EXPECT_TRUE(scenario) << scenario.error().message;
   const Result<Cluster> read = read_cluster(scenario.value().cluster);
   EXPECT_TRUE(read) << read.error().message;

@@ -144,7 +144,7 @@ TEST(DataParallel, ReducesEveryGradientOnceAndWithZeroTwoOncePerMicroBatch) {
     const Prediction p = predicted(scenario.value());
     const Schedule& s = p.schedule;
     const Transformer& model = scenario.value().model;
-    const bool whole_step = p.plan.runtime == Runtime::Fsdp && p.plan.pipeline_parallel > 1;
+    const bool whole_step = p.plan.runtime.gathers_once_in_pipeline && p.plan.pipeline_parallel > 1;
     const bool each = p.plan.zero_stage >= 2 && !whole_step;
     const bool server = p.plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer;
     per_microbatch += each && s.microbatches > 1 ? 1 : 0;
@@ -175,7 +175,7 @@ TEST(DataParallel, ReducesEveryGradientOnceAndWithZeroTwoOncePerMicroBatch) {
         const auto cost =
             static_cast<std::size_t>(p.pricing.table.of_op[static_cast<std::size_t>(i)]);
         for (const Traffic& t : p.pricing.traffic[cost]) {
-          if (t.group == "dp") bytes += t.bytes;
+          if (t.group == GroupKind::Data) bytes += t.bytes;
         }
       }
       EXPECT_EQ(bytes, p.plan.precision.gradients * (expected + padding)) << text;
@@ -203,7 +203,7 @@ TEST(DataParallel, ReducesTheTiedTableOfGptTwoOnce) {
     std::int64_t bytes = 0;
     for (const CommunicationRow& row : p.communication) {
       const Traffic& t = row.traffic;
-      if (t.group == "dp" && (t.kind == OpKind::AllReduce || t.kind == OpKind::Reduce))
+      if (t.group == GroupKind::Data && (t.kind == OpKind::AllReduce || t.kind == OpKind::Reduce))
         bytes += t.bytes;
     }
     const std::int64_t gradients = 4 * (std::int64_t{124'439'808} + 47 * 768);
@@ -376,7 +376,7 @@ TEST(DataParallel, HidesMostOfTheGatherOfAModelWithATiedTable) {
     ASSERT_TRUE(scenario);
     const Prediction p = predicted(scenario.value());
     for (const CommunicationRow& row : p.communication) {
-      if (row.traffic.kind != OpKind::AllGather || row.traffic.group != "dp") continue;
+      if (row.traffic.kind != OpKind::AllGather || row.traffic.group != GroupKind::Data) continue;
       EXPECT_LT(row.exposed_s, 0.15e-9 * static_cast<double>(row.traffic.time.value)) << batch;
     }
   }

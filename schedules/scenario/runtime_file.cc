@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/runtime_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <type_traits>
+#include <variant>
+
+#include "schedules/base/files.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::size_t kMostBases = 8;
+
+// --- Traits: one row each, its key and the field that it fills.
+
+using T = RuntimeTraits;
+struct TraitRow {
+  KeySpec key;
+  std::variant<bool T::*, std::int32_t T::*, GradientAccumulation T::*, SelectiveRecompute T::*,
+               Fp8Casts T::*>
+      field;
+};
+
+constexpr TraitRow flag(std::string_view name, bool T::*field, std::string_view about) {
+  return {{.name = name, .types = kBool, .sourced = true, .about = about}, field};
+}
+constexpr TraitRow count(std::string_view name, std::int32_t T::*field, double min, double max,
+                         std::string_view about) {
+  return {
+      {.name = name, .types = kInteger, .min = min, .max = max, .sourced = true, .about = about},
+      field};
+}
+// The words stand in the order of the enumerators.
+template <class Enum>
+constexpr TraitRow choice(std::string_view name, Enum T::*field,
+                          std::span<const std::string_view> words, std::string_view about) {
+  return {{.name = name, .types = kString, .choices = words, .sourced = true, .about = about},
+          field};
+}
+
+constexpr std::array<std::string_view, 2> kAccumulations{"separate", "fused"};
+constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
+constexpr std::array<std::string_view, 2> kFp8Casts{"reused", "each_product"};
+
+constexpr std::array kTraits{
+    flag("own_executor", &T::own_executor, "our executor performs it: what `run` can run"),
+    choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
+           "weight gradients are added by a kernel of their own, or inside the product"),
+    flag("gradient_reduction_cast", &T::gradient_reduction_cast,
+         "gradients are cast and copied into the buffer of their reduction"),
+    count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
+          "bytes that the loss moves per logit, forward"),
+    count("cross_entropy_backward_bytes", &T::cross_entropy_backward_bytes, 0, 1000,
+          "bytes that the loss moves per logit, backward"),
+    count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
+          "bytes that the update moves per parameter"),
+    count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
+          "the same in fp32, without a master copy"),
+    count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
+          "small kernels that are launched before every layer's forward"),
+    choice("selective_recompute", &T::selective_recompute, kSelective,
+           "what recompute \"selective\" makes again"),
+    flag("checkpoint_early_stop", &T::checkpoint_early_stop,
+         "recomputation of a layer ends once the last saved tensor is there"),
+    choice("fp8_casts", &T::fp8_casts, kFp8Casts,
+           "operands of 8-bit products are cast once and reused, or before each product"),
+    flag("context_parallel_balance", &T::context_parallel_balance,
+         "each rank has an early and a late part of a sequence"),
+    flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,
+         "ZeRO-3 under a pipeline gathers parameters and reduces gradients once per step"),
+    flag("transfer_scatter_gather", &T::transfer_scatter_gather,
+         "tensor-parallel ranks each send a part of the activations that all of them hold"),
+    count("pad_vocabulary_to", &T::pad_vocabulary_to, 1, 1 << 20,
+          "the vocabulary is padded to a multiple of it times t; zero_stage 3: 1"),
+};
+
+constexpr auto kTraitKeys = [] {
+  std::array<KeySpec, kTraits.size()> keys;
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = kTraits[i].key;
+  return keys;
+}();
+constexpr KeyTable kTraitTable{.title = "traits", .keys = kTraitKeys};
+
+void take(const JsonValue& value, const TraitRow& row, RuntimeTraits& traits) {
+  std::visit(
+      [&](auto field) {
+        auto& to = traits.*field;
+        using Value = std::remove_reference_t<decltype(to)>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          to = value.boolean;
+        } else if constexpr (std::is_enum_v<Value>) {
+          to = static_cast<Value>(std::ranges::find(row.key.choices, value.text) -
+                                  row.key.choices.begin());
+        } else {
+          to = static_cast<Value>(value.integer);
+        }
+      },
+      row.field);
+}
+
+// --- Memory (sim/memory/memory_profile.h; docs/memory.md explains letters and conditions)
+
+constexpr double kMaxBytes = 1LL << 50;
+constexpr double kNoStage = 9;  // beyond every ZeRO stage
+
+constexpr KeySpec state(std::string_view name, unsigned types, double max, std::string_view about) {
+  KeySpec key{.name = name, .types = types, .required = true, .sourced = true, .about = about};
+  if (types != kBool) {
+    key.min = 0;
+    key.max = max;
+  }
+  return key;
+}
+constexpr std::array kStateKeys{
+    state("contiguous_gradients", kBool, 0, "one buffer for all gradients, alive all the time"),
+    state("contiguous_parameters_from_zero_stage", kInteger, kNoStage,
+          "from it on parameters are one buffer"),
+    state("gather_units_from_zero_stage", kInteger, kNoStage,
+          "from it on parameters are gathered unit by unit"),
+    state("fp32_gradients_at_step", kBool, 0,
+          "16-bit gradients are copied to fp32 for the optimizer"),
+    state("moments_at_first_step", kBool, 0, "moments are allocated by the first step"),
+    state("default_dropout", kNumber, 1,
+          "of models with LayerNorm, where neither model nor plan says"),
+    KeySpec{.name = "optimizer_list_if",
+            .types = kString,
+            .sourced = true,
+            .about = "where it holds the update makes a list of 4-byte copies; left out: never"},
+};
+constexpr KeyTable kStates{.title = "states", .keys = kStateKeys};
+
+constexpr std::array kStepKeys{
+    KeySpec{.name = "from_compute_capability",
+            .types = kInteger,
+            .min = 0,
+            .max = 1000,
+            .required = true},
+    KeySpec{.name = "bytes", .types = kInteger, .min = 0, .max = kMaxBytes, .required = true},
+};
+constexpr KeyTable kStep{.title = "step", .keys = kStepKeys};
+constexpr KeySpec by_capability(std::string_view name, std::string_view about) {
+  return {.name = name,
+          .types = kInteger | kArray,
+          .min = 0,
+          .max = kMaxBytes,
+          .items = &kStep,
+          .item_types = kObject,
+          .required = true,
+          .sourced = true,
+          .about = about};
+}
+constexpr std::array kWorkspaceKeys{
+    KeySpec{.name = "name", .types = kString, .about = "for people"},
+    by_capability("bytes", "one value, or a list by the GPU's compute capability"),
+    KeySpec{.name = "source", .types = kString},
+};
+constexpr KeyTable kWorkspace{.title = "workspace", .keys = kWorkspaceKeys};
+constexpr std::array kConstantKeys{
+    KeySpec{.name = "workspaces",
+            .types = kArray,
+            .items = &kWorkspace,
+            .item_types = kObject,
+            .required = true,
+            .about = "of libraries, inside the allocator, kept for good"},
+    by_capability("context_bytes", "CUDA context, outside of the allocator"),
+    state("communicator_bytes", kInteger, kMaxBytes, "of one communicator, outside of it"),
+    state("transfer_buffers", kInteger, 1000, "hand-over tensors in flight during a step"),
+    state("stale_transfers_per_chunk", kInteger, 1000,
+          "hand-over tensors kept from one step to the next"),
+};
+constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
+
+constexpr std::array<std::string_view, 3> kKeep{"always", "drop", "saved"};
+constexpr std::array<std::string_view, 2> kRecompute{"all", "drop"};
+constexpr std::array<std::string_view, 1> kPhases{"W"};
+constexpr std::array kRowKeys{
+    KeySpec{.name = "+", .types = kString, .about = "allocates this tensor"},
+    KeySpec{.name = "-", .types = kString, .about = "frees this tensor"},
+    KeySpec{.name = "size", .types = kString, .about = "sum of products of letters and numbers"},
+    KeySpec{.name = "keep", .types = kString, .choices = kKeep, .about = "for the backward"},
+    KeySpec{.name = "if", .types = kString, .about = "conditions that must hold; ! negates"},
+    KeySpec{.name = "phase",
+            .types = kString,
+            .choices = kPhases,
+            .about = "freed by W where the backward is split"},
+    KeySpec{.name = "recompute",
+            .types = kString,
+            .choices = kRecompute,
+            .about = "here a backward makes again what was dropped, or all of the forward"},
+};
+constexpr KeyTable kRow{.title = "row", .keys = kRowKeys};
+constexpr KeySpec rows(std::string_view name) {
+  return {.name = name, .types = kArray, .items = &kRow, .item_types = kObject, .required = true};
+}
+constexpr std::array kSegmentKeys{rows("forward"), rows("backward")};
+constexpr KeyTable kSegment{.title = "segment", .keys = kSegmentKeys};
+constexpr KeySpec segment(std::string_view name) {
+  return {.name = name, .types = kObject, .members = &kSegment};
+}
+
+constexpr std::array<std::string_view, 1> kVersions{"runtime/1"};
+constexpr std::array kFileKeys{
+    KeySpec{.name = "$schema", .types = kString, .about = "for editors"},
+    KeySpec{.name = "schema", .types = kString, .choices = kVersions, .required = true},
+    KeySpec{.name = "id", .types = kString, .about = "for people: the file's name counts"},
+    KeySpec{.name = "title", .types = kString, .about = "how reports call it"},
+    KeySpec{.name = "about", .types = kString, .about = "for people"},
+    KeySpec{.name = "sources", .types = kArray, .item_types = kString, .about = "for people"},
+    KeySpec{.name = "base",
+            .types = kString,
+            .about = "a shipped profile, or a file: has what is left out here"},
+    KeySpec{.name = "traits", .types = kObject, .members = &kTraitTable},
+    KeySpec{.name = "states",
+            .types = kObject,
+            .members = &kStates,
+            .about = "how parameters, gradients and optimizer states lie in memory"},
+    KeySpec{.name = "constants", .types = kObject, .members = &kConstants},
+    segment("embedding"),
+    segment("layer"),
+    segment("head"),
+};
+constexpr KeyTable kFile{.title = "Runtime: what a framework does and holds of its own",
+                         .keys = kFileKeys};
+
+bool is_path(const std::string& name) {
+  return name.ends_with(".json");
+}
+
+Result<RuntimeFile> read_file(const std::string& name, const std::string& from) {
+  RuntimeFile file;
+  if (is_path(name)) {
+    auto found = find_file(name, from, "");
+    if (!found) found = find_file(name, "", "");
+    if (!found) return Error{"no such file: " + json_excerpt(name)};
+    file.path = *found;
+  } else {
+    file.path = shipped_directory() + "/runtimes/" + name + ".json";
+    std::error_code ignored;
+    if (!std::filesystem::exists(file.path, ignored)) {
+      const std::vector<std::string> shipped = shipped_names("runtimes");
+      const std::vector<std::string_view> known(shipped.begin(), shipped.end());
+      return Error{json_excerpt(name) + " is no runtime" + what_is_known(name, known) +
+                   "; a file of one's own ends with .json"};
+    }
+  }
+  Result<JsonValue> document = read_json(file.path);
+  if (!document) return document.error();
+  file.document = std::move(document).value();
+  drop_sources(file.document);
+  JsonReport report(file.path);
+  check_keys(file.document, kFile, "", report);
+  if (!report.ok()) return report.error();
+  return file;
+}
+
+}  // namespace
+
+const KeyTable& runtime_key_table() {
+  return kFile;
+}
+
+Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
+                                                    const std::string& from) {
+  std::vector<RuntimeFile> files;
+  std::string next = name, beside = from;
+  while (true) {
+    Result<RuntimeFile> file = read_file(next, beside);
+    if (!file && files.empty()) return file.error();
+    const JsonValue* base = files.empty() ? nullptr : files.back().document.given("base");
+    if (!file || files.size() > kMostBases) {
+      return json_error(beside, base->line, "base",
+                        file ? "more than 8 files are based on one another" : file.error().message);
+    }
+    files.push_back(std::move(file).value());
+    base = files.back().document.given("base");
+    if (base == nullptr) return files;
+    next = base->text;
+    beside = files.back().path;
+  }
+}
+
+Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& from) {
+  const Result<std::vector<RuntimeFile>> files = read_runtime_files(name, from);
+  if (!files) return files.error();
+  RuntimeTraits traits;
+  for (auto file = files.value().rbegin(); file != files.value().rend(); ++file) {
+    if (const JsonValue* title = file->document.given("title")) traits.title = title->text;
+    const JsonValue* given = file->document.given("traits");
+    for (const TraitRow& row : kTraits) {
+      const JsonValue* value = given == nullptr ? nullptr : given->given(row.key.name);
+      if (value != nullptr) take(*value, row, traits);
+    }
+  }
+  traits.name = name;
+  if (is_path(name)) {
+    traits.name = std::filesystem::absolute(files.value().front().path).lexically_normal().string();
+  }
+  return traits;
+}
+
+}  // namespace rehearse
