@@ -58,15 +58,27 @@ std::string shown(const JsonValue& value) {
   return value.is(JsonKind::Integer) ? std::to_string(value.integer) : json_number(value.number);
 }
 
-void check_number(const JsonValue& value, const KeySpec& spec, const std::string& key,
+// Where a value stands; as text only for a message.
+struct KeyPath {
+  const KeyPath* outer = nullptr;
+  std::string_view key;      // of an object's member, or
+  std::ptrdiff_t item = -1;  // of a list
+
+  std::string text() const {
+    const std::string before = outer == nullptr ? "" : outer->text();
+    return item < 0 ? join_key(before, key) : before + "[" + std::to_string(item) + "]";
+  }
+};
+
+void check_number(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
                   JsonReport& report) {
   const bool low = spec.above_min ? value.number <= spec.min : value.number < spec.min;
   if (low) {
-    report.fail(value.line, key,
+    report.fail(value.line, path.text(),
                 shown(value) + " is too small, must be " +
                     (spec.above_min ? "more than " : "at least ") + plain(spec.min));
   } else if (value.number > spec.max) {
-    report.fail(value.line, key,
+    report.fail(value.line, path.text(),
                 shown(value) + " is too large, must be at most " + plain(spec.max));
   }
 }
@@ -82,54 +94,94 @@ bool has_later(const JsonValue& list, const KeySpec& spec) {
   });
 }
 
-void check_choice(const JsonValue& value, const KeySpec& spec, const std::string& key,
+void check_choice(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
                   JsonReport& report) {
-  std::string all;
-  for (const std::string_view choice : spec.choices) {
-    if (value.text == choice) return;
-    all += (all.empty() ? "" : ", ") + std::string(choice);
-  }
+  if (contains(spec.choices, value.text)) return;
   if (contains(spec.later, value.text)) {
-    return report.fail(value.line, key, json_excerpt(value.text) + " is not built yet", true);
+    return report.fail(value.line, path.text(), json_excerpt(value.text) + " is not built yet",
+                       true);
   }
   if (spec.choices.empty()) return;
-  report.fail(value.line, key, json_excerpt(value.text) + " is not one of " + all);
+  std::string all;
+  for (const std::string_view choice : spec.choices) {
+    all += (all.empty() ? "" : ", ") + std::string(choice);
+  }
+  report.fail(value.line, path.text(), json_excerpt(value.text) + " is not one of " + all);
+}
+
+void check_members(const JsonValue& value, const KeyTable& table, const KeyPath& path,
+                   JsonReport& report);
+
+void check_value(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
+                 JsonReport& report) {
+  if (value.is(JsonKind::Array) && has_later(value, spec)) {
+    return report.fail(value.line, path.text(), "a list of parts is not built yet", true);
+  }
+  if (value.is(JsonKind::Array) && spec.searchable && (spec.types & kArray) == 0) {
+    return report.fail(value.line, path.text(),
+                       "a list of values is a search space, which only `rehearse search` takes");
+  }
+  if (!matches(value, spec.types)) {
+    return report.fail(value.line, path.text(),
+                       "must be " + expectation(spec.types) + ", not " +
+                           (value.is_number() ? shown(value) : std::string(name_of(value.kind))));
+  }
+  if (value.is_number()) check_number(value, spec, path, report);
+  if (value.is(JsonKind::String)) check_choice(value, spec, path, report);
+  if (value.is(JsonKind::Object) && spec.members != nullptr) {
+    check_members(value, *spec.members, path, report);
+  }
+  if (spec.item_types == 0) return;
+  KeySpec of_item = spec;
+  of_item.types = spec.item_types;
+  of_item.members = spec.items;
+  of_item.searchable = false;
+  of_item.item_types = 0;
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const JsonValue& item = value.items[i];
+    const KeyPath at{.outer = &path, .item = static_cast<std::ptrdiff_t>(i)};
+    if (item.is(JsonKind::Null)) {
+      report.fail(item.line, at.text(), "must be " + expectation(spec.item_types) + ", not null");
+    }
+    check_value(item, of_item, at, report);
+  }
+}
+
+void check_members(const JsonValue& value, const KeyTable& table, const KeyPath& path,
+                   JsonReport& report) {
+  if (!value.is(JsonKind::Object)) {
+    return report.fail(value.line, path.text(),
+                       "must be an object, not " + std::string(name_of(value.kind)));
+  }
+  for (const JsonMember& member : value.members) {
+    const KeyPath at{.outer = &path, .key = member.key};
+    if (const KeySpec* spec = find_key(table, member.key)) {
+      check_value(member.value, *spec, at, report);
+    } else if (contains(table.later, member.key)) {
+      report.fail(member.line, at.text(), "is not built yet", true);
+    } else if (!table.open) {
+      std::vector<std::string_view> known;
+      for (const KeySpec& key : table.keys) known.push_back(key.name);
+      report.fail(member.line, at.text(), "unknown key" + what_is_known(member.key, known));
+    }
+  }
+  for (const KeySpec& spec : table.keys) {
+    if (spec.required && value.given(spec.name) == nullptr) {
+      report.fail(value.line, KeyPath{.outer = &path, .key = spec.name}.text(), "is required");
+    }
+  }
 }
 
 }  // namespace
 
 void check_key(const JsonValue& value, const KeySpec& spec, const std::string& key,
                JsonReport& report) {
-  if (value.is(JsonKind::Array) && has_later(value, spec)) {
-    return report.fail(value.line, key, "a list of parts is not built yet", true);
-  }
-  if (value.is(JsonKind::Array) && spec.searchable && (spec.types & kArray) == 0) {
-    return report.fail(value.line, key,
-                       "a list of values is a search space, which only `rehearse search` takes");
-  }
-  if (!matches(value, spec.types)) {
-    return report.fail(value.line, key,
-                       "must be " + expectation(spec.types) + ", not " +
-                           (value.is_number() ? shown(value) : std::string(name_of(value.kind))));
-  }
-  if (value.is_number()) check_number(value, spec, key, report);
-  if (value.is(JsonKind::String)) check_choice(value, spec, key, report);
-  if (value.is(JsonKind::Object) && spec.members != nullptr) {
-    check_keys(value, *spec.members, key, report);
-  }
-  for (std::size_t i = 0; i < value.items.size() && spec.item_types != 0; ++i) {
-    const JsonValue& item = value.items[i];
-    const std::string at = key + "[" + std::to_string(i) + "]";
-    KeySpec of_item = spec;
-    of_item.types = spec.item_types;
-    of_item.members = spec.items;
-    of_item.searchable = false;
-    of_item.item_types = 0;
-    if (item.is(JsonKind::Null)) {
-      report.fail(item.line, at, "must be " + expectation(spec.item_types) + ", not null");
-    }
-    check_key(item, of_item, at, report);
-  }
+  check_value(value, spec, {.key = key}, report);
+}
+
+void check_keys(const JsonValue& value, const KeyTable& table, const std::string& key,
+                JsonReport& report) {
+  check_members(value, table, {.key = key}, report);
 }
 
 namespace {
@@ -259,34 +311,6 @@ const KeySpec* find_key(const KeyTable& table, std::string_view name) {
     if (spec.name == name) return &spec;
   }
   return nullptr;
-}
-
-void check_keys(const JsonValue& value, const KeyTable& table, const std::string& key,
-                JsonReport& report) {
-  if (!value.is(JsonKind::Object)) {
-    return report.fail(value.line, key,
-                       "must be an object, not " + std::string(name_of(value.kind)));
-  }
-  for (const JsonMember& member : value.members) {
-    const std::string at = join_key(key, member.key);
-    if (const KeySpec* spec = find_key(table, member.key)) {
-      check_key(member.value, *spec, at, report);
-      continue;
-    }
-    if (contains(table.later, member.key)) {
-      report.fail(member.line, at, "is not built yet", true);
-      continue;
-    }
-    if (table.open) continue;
-    std::vector<std::string_view> known;
-    for (const KeySpec& spec : table.keys) known.push_back(spec.name);
-    report.fail(member.line, at, "unknown key" + what_is_known(member.key, known));
-  }
-  for (const KeySpec& spec : table.keys) {
-    if (spec.required && value.given(spec.name) == nullptr) {
-      report.fail(value.line, join_key(key, spec.name), "is required");
-    }
-  }
 }
 
 void drop_sources(JsonValue& value) {

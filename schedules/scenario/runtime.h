@@ -37,7 +37,7 @@ struct RuntimeTraits {
   std::int32_t cross_entropy_forward_bytes = 10;  // [B] moved per logit
   std::int32_t cross_entropy_backward_bytes = 6;  // [B] moved per logit
   std::int32_t optimizer_bytes = 30;              // [B] moved per parameter by the update
-  std::int32_t optimizer_bytes_fp32 = 30;         // the same in fp32, which has no master copy
+  std::int32_t optimizer_bytes_fp32 = 30;         // the same where the products run in fp32
   std::int32_t fsdp_hook_launches = 0;            // of small kernels before every layer's forward
   SelectiveRecompute selective_recompute = SelectiveRecompute::AttentionCore;
   bool checkpoint_early_stop = false;  // recomputation ends once the last saved tensor is there

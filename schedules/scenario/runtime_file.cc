@@ -58,7 +58,7 @@ constexpr std::array kTraits{
     count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
           "bytes that the update moves per parameter"),
     count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
-          "the same in fp32, without a master copy"),
+          "the same where the products run in fp32"),
     count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
           "small kernels that are launched before every layer's forward"),
     choice("selective_recompute", &T::selective_recompute, kSelective,
@@ -106,6 +106,24 @@ void take(const JsonValue& value, const TraitRow& row, RuntimeTraits& traits) {
 constexpr double kMaxBytes = 1LL << 50;
 constexpr double kNoStage = 9;  // beyond every ZeRO stage
 
+constexpr KeySpec text(std::string_view name, std::string_view about) {
+  return {.name = name, .types = kString, .about = about};
+}
+constexpr KeySpec word(std::string_view name, std::span<const std::string_view> choices,
+                       std::string_view about) {
+  return {.name = name, .types = kString, .choices = choices, .about = about};
+}
+constexpr KeySpec object(std::string_view name, const KeyTable& members, std::string_view about) {
+  return {.name = name, .types = kObject, .members = &members, .about = about};
+}
+constexpr KeySpec list(std::string_view name, const KeyTable& items, std::string_view about) {
+  return {.name = name,
+          .types = kArray,
+          .items = &items,
+          .item_types = kObject,
+          .required = true,
+          .about = about};
+}
 constexpr KeySpec state(std::string_view name, unsigned types, double max, std::string_view about) {
   KeySpec key{.name = name, .types = types, .required = true, .sourced = true, .about = about};
   if (types != kBool) {
@@ -133,38 +151,24 @@ constexpr std::array kStateKeys{
 constexpr KeyTable kStates{.title = "states", .keys = kStateKeys};
 
 constexpr std::array kStepKeys{
-    KeySpec{.name = "from_compute_capability",
-            .types = kInteger,
-            .min = 0,
-            .max = 1000,
-            .required = true},
-    KeySpec{.name = "bytes", .types = kInteger, .min = 0, .max = kMaxBytes, .required = true},
+    state("from_compute_capability", kInteger, 1000, "of the GPU; the first row has 0"),
+    state("bytes", kInteger, kMaxBytes, "from there on"),
 };
 constexpr KeyTable kStep{.title = "step", .keys = kStepKeys};
 constexpr KeySpec by_capability(std::string_view name, std::string_view about) {
-  return {.name = name,
-          .types = kInteger | kArray,
-          .min = 0,
-          .max = kMaxBytes,
-          .items = &kStep,
-          .item_types = kObject,
-          .required = true,
-          .sourced = true,
-          .about = about};
+  KeySpec key = state(name, kInteger | kArray, kMaxBytes, about);
+  key.items = &kStep;
+  key.item_types = kObject;
+  return key;
 }
 constexpr std::array kWorkspaceKeys{
-    KeySpec{.name = "name", .types = kString, .about = "for people"},
+    text("name", "for people"),
     by_capability("bytes", "one value, or a list by the GPU's compute capability"),
-    KeySpec{.name = "source", .types = kString},
+    text("source", "for people"),
 };
 constexpr KeyTable kWorkspace{.title = "workspace", .keys = kWorkspaceKeys};
 constexpr std::array kConstantKeys{
-    KeySpec{.name = "workspaces",
-            .types = kArray,
-            .items = &kWorkspace,
-            .item_types = kObject,
-            .required = true,
-            .about = "of libraries, inside the allocator, kept for good"},
+    list("workspaces", kWorkspace, "of libraries, inside the allocator, kept for good"),
     by_capability("context_bytes", "CUDA context, outside of the allocator"),
     state("communicator_bytes", kInteger, kMaxBytes, "of one communicator, outside of it"),
     state("transfer_buffers", kInteger, 1000, "hand-over tensors in flight during a step"),
@@ -177,59 +181,57 @@ constexpr std::array<std::string_view, 3> kKeep{"always", "drop", "saved"};
 constexpr std::array<std::string_view, 2> kRecompute{"all", "drop"};
 constexpr std::array<std::string_view, 1> kPhases{"W"};
 constexpr std::array kRowKeys{
-    KeySpec{.name = "+", .types = kString, .about = "allocates this tensor"},
-    KeySpec{.name = "-", .types = kString, .about = "frees this tensor"},
-    KeySpec{.name = "size", .types = kString, .about = "sum of products of letters and numbers"},
-    KeySpec{.name = "keep", .types = kString, .choices = kKeep, .about = "for the backward"},
-    KeySpec{.name = "if", .types = kString, .about = "conditions that must hold; ! negates"},
-    KeySpec{.name = "phase",
-            .types = kString,
-            .choices = kPhases,
-            .about = "freed by W where the backward is split"},
-    KeySpec{.name = "recompute",
-            .types = kString,
-            .choices = kRecompute,
-            .about = "here a backward makes again what was dropped, or all of the forward"},
+    text("+", "allocates this tensor"),
+    text("-", "frees this tensor"),
+    text("size", "sum of products of letters and numbers"),
+    word("keep", kKeep, "for the backward"),
+    text("if", "conditions that must hold; ! negates"),
+    word("phase", kPhases, "freed by W where the backward is split"),
+    word("recompute", kRecompute,
+         "here a backward makes again what was dropped, or all of the forward"),
 };
 constexpr KeyTable kRow{.title = "row", .keys = kRowKeys};
-constexpr KeySpec rows(std::string_view name) {
-  return {.name = name, .types = kArray, .items = &kRow, .item_types = kObject, .required = true};
-}
-constexpr std::array kSegmentKeys{rows("forward"), rows("backward")};
+constexpr std::array kSegmentKeys{
+    list("forward", kRow, "allocations and frees in their order"),
+    list("backward", kRow, "allocations and frees in their order"),
+};
 constexpr KeyTable kSegment{.title = "segment", .keys = kSegmentKeys};
-constexpr KeySpec segment(std::string_view name) {
-  return {.name = name, .types = kObject, .members = &kSegment};
-}
 
 constexpr std::array<std::string_view, 1> kVersions{"runtime/1"};
 constexpr std::array kFileKeys{
-    KeySpec{.name = "$schema", .types = kString, .about = "for editors"},
-    KeySpec{.name = "schema", .types = kString, .choices = kVersions, .required = true},
-    KeySpec{.name = "id", .types = kString, .about = "for people: the file's name counts"},
-    KeySpec{.name = "title", .types = kString, .about = "how reports call it"},
-    KeySpec{.name = "about", .types = kString, .about = "for people"},
+    text("$schema", "for editors"),
+    word("schema", kVersions, "version of this format"),
+    text("id", "for people: the file's name counts"),
+    text("title", "how reports call it"),
+    text("about", "for people"),
     KeySpec{.name = "sources", .types = kArray, .item_types = kString, .about = "for people"},
-    KeySpec{.name = "base",
-            .types = kString,
-            .about = "a shipped profile, or a file: has what is left out here"},
-    KeySpec{.name = "traits", .types = kObject, .members = &kTraitTable},
-    KeySpec{.name = "states",
-            .types = kObject,
-            .members = &kStates,
-            .about = "how parameters, gradients and optimizer states lie in memory"},
-    KeySpec{.name = "constants", .types = kObject, .members = &kConstants},
-    segment("embedding"),
-    segment("layer"),
-    segment("head"),
+    text("base", "a shipped profile, or a file: has what is left out here"),
+    object("traits", kTraitTable, "what the framework does"),
+    object("states", kStates, "how parameters, gradients and optimizer states lie in memory"),
+    object("constants", kConstants, "bytes that do not depend on the model"),
+    object("embedding", kSegment, "tensors of the first segment"),
+    object("layer", kSegment, "tensors of a layer"),
+    object("head", kSegment, "tensors of the last segment, with the loss"),
 };
 constexpr KeyTable kFile{.title = "Runtime: what a framework does and holds of its own",
                          .keys = kFileKeys};
+
+// The same for who reads the traits alone.
+constexpr auto kOuterKeys = [] {
+  auto keys = kFileKeys;
+  for (KeySpec& key : keys) {
+    if (key.members != &kTraitTable) key.members = nullptr;
+  }
+  return keys;
+}();
+constexpr KeyTable kOuter{.title = kFile.title, .keys = kOuterKeys};
 
 bool is_path(const std::string& name) {
   return name.ends_with(".json");
 }
 
-Result<RuntimeFile> read_file(const std::string& name, const std::string& from) {
+Result<RuntimeFile> read_file(const std::string& name, const std::string& from,
+                              const KeyTable& table) {
   RuntimeFile file;
   if (is_path(name)) {
     auto found = find_file(name, from, "");
@@ -251,7 +253,7 @@ Result<RuntimeFile> read_file(const std::string& name, const std::string& from) 
   file.document = std::move(document).value();
   drop_sources(file.document);
   JsonReport report(file.path);
-  check_keys(file.document, kFile, "", report);
+  check_keys(file.document, table, "", report);
   if (!report.ok()) return report.error();
   return file;
 }
@@ -263,11 +265,12 @@ const KeyTable& runtime_key_table() {
 }
 
 Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
-                                                    const std::string& from) {
+                                                    const std::string& from,
+                                                    const KeyTable& table) {
   std::vector<RuntimeFile> files;
   std::string next = name, beside = from;
   while (true) {
-    Result<RuntimeFile> file = read_file(next, beside);
+    Result<RuntimeFile> file = read_file(next, beside, table);
     if (!file && files.empty()) return file.error();
     const JsonValue* base = files.empty() ? nullptr : files.back().document.given("base");
     if (!file || files.size() > kMostBases) {
@@ -283,7 +286,7 @@ Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
 }
 
 Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& from) {
-  const Result<std::vector<RuntimeFile>> files = read_runtime_files(name, from);
+  const Result<std::vector<RuntimeFile>> files = read_runtime_files(name, from, kOuter);
   if (!files) return files.error();
   RuntimeTraits traits;
   for (auto file = files.value().rbegin(); file != files.value().rend(); ++file) {

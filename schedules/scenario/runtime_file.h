@@ -28,7 +28,8 @@ struct RuntimeFile {
 // ends with .json is a path: absolute, as the file `from` would write it, or from where the user
 // stands; else it is a shipped profile's. Errors: one line, "FILE:LINE: KEY: what is wrong".
 Result<std::vector<RuntimeFile>> read_runtime_files(const std::string& name,
-                                                    const std::string& from);
+                                                    const std::string& from,
+                                                    const KeyTable& table = runtime_key_table());
 // The traits that these files say; `name` becomes the shipped name, or an absolute path.
 Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& from);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -46,6 +47,22 @@ class Reader {
     if (value == nullptr) return {};
     if (!value->is(JsonKind::String)) fail(key, "must be a string");
     return value->text;
+  }
+  void numbers(std::string_view key, std::span<double> to) const {
+    const JsonValue* list = object_.given(key);
+    if (list == nullptr || list->items.size() != to.size()) {
+      return fail(key, "must be a list of " + std::to_string(to.size()) + " numbers");
+    }
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (!list->items[i].is_number()) fail(key, "must be a list of numbers");
+      to[i] = list->items[i].number;
+    }
+  }
+  Reader member(std::string_view key) const {
+    static const JsonValue kNothing;
+    const JsonValue* value = object_.given(key);
+    if (value == nullptr) fail(key, "is missing");
+    return {value == nullptr ? kNothing : *value, where_ + "." + std::string(key), report_};
   }
   // The enumerator whose name the key holds.
   template <class Enum, std::size_t N>
@@ -154,6 +171,45 @@ void each(const JsonValue& file, std::string_view key, JsonReport& report, Add a
   }
 }
 
+TunerTables read_tuner(const JsonValue& json, JsonReport& report) {
+  const Reader in(json, "tuner", report);
+  TunerTables tables;
+  const auto latency = [&](std::string_view key, TunerTables::PerAlgorithm& to) {
+    const Reader of = in.member("latency_us").member(key);
+    for (std::size_t a = 0; a < to.size(); ++a)
+      of.numbers(name_of(static_cast<Algorithm>(a)), to[a]);
+  };
+  latency("call", tables.call);
+  latency("nvlink", tables.nvlink);
+  latency("pcie", tables.pcie);
+  latency("network", tables.network);
+  const auto from = [](const Reader& row) {
+    return static_cast<std::int32_t>(row.integer("from_compute_capability", -1));
+  };
+  each(json, "generations", report, [&](const Reader& row) {
+    TunerTables::Generation to{.from = from(row),
+                               .ring_ll128 = row.number("ring_ll128_gb_per_s"),
+                               .nvls_efficiency = row.number("nvls_efficiency"),
+                               .ring_over_nodes = row.number("ring_over_nodes_latency_factor")};
+    row.numbers("ll_gb_per_s", to.ll);
+    row.numbers("tree_ll128_gb_per_s", to.tree_ll128);
+    row.numbers("tree_gb_per_s", to.tree);
+    row.numbers("nvls_tree_gb_per_s", to.nvls_tree);
+    tables.generations.push_back(to);
+  });
+  each(json, "nvlink_gb_per_s", report, [&](const Reader& row) {
+    tables.nvlinks.push_back({from(row), row.number("gb_per_s")});
+  });
+  for (std::size_t p = 0; p < kNumProtocols; ++p) {
+    in.member("tree_correction_by_log2_of_64_bytes")
+        .numbers(name_of(static_cast<Protocol>(p)), tables.tree_correction[p]);
+  }
+  if (tables.generations.size() < 2 || tables.nvlinks.empty()) {
+    report.fail(json.line, "tuner", "needs two generations and an NVLink");
+  }
+  return tables;
+}
+
 bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
@@ -178,7 +234,7 @@ Result<CollectiveTables> read_collective_tables(const std::string& path) {
   tables.constants = read_constants(Reader(*constants, "constants", report));
   const JsonValue* tuner = file.value().given("tuner");
   if (tuner == nullptr) return json_error(path, file.value().line, "tuner", "is missing");
-  tables.tuner = read_tuner_tables(*tuner, report);
+  tables.tuner = read_tuner(*tuner, report);
   each(file.value(), "systems", report,
        [&](const Reader& in) { tables.systems.push_back(read_system(in)); });
   each(file.value(), "fits", report,

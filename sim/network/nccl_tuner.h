@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/base/json_reader.h"
 #include "schedules/ir/op.h"
 
 namespace rehearse::sim {
@@ -45,9 +44,6 @@ struct TunerTables {
   };
   std::vector<Nvlink> nvlinks;  // ascending from 0
 };
-
-// Reads the object `tuner` of the file; what is wrong goes into the report.
-TunerTables read_tuner_tables(const JsonValue& tuner, JsonReport& report);
 
 struct TunerInput {
   const TunerTables* tables = nullptr;

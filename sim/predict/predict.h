@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <map>
 #include <memory>
 #include <optional>
@@ -97,7 +98,9 @@ struct HardwareTables {
 
   // REQUIRES: one of the runtimes that were asked for.
   const MemoryProfile& profile(const Plan& plan) const {
-    return memory.find(profile_runtime(plan))->second;
+    const auto found = memory.find(profile_runtime(plan));
+    assert(found != memory.end());
+    return found->second;
   }
 };
 // With the memory profiles of these runtimes.

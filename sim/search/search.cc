@@ -315,9 +315,10 @@ class Searcher {
       Sensitivity& to = found[i];
       to.what = change.what;
       to.factor = options_.change;
-      const Result<HardwareTables> tables =
-          read_hardware_tables(change.cluster, framework_runtimes(space_));
-      if (!tables) return;
+      Result<HardwareTables> read = read_hardware_tables(change.cluster, {});
+      if (!read) return;
+      HardwareTables tables = std::move(read).value();
+      tables.memory = setup_.tables.memory;  // the same on every cluster
       // Memory changes no time, and nothing else what fits.
       const bool memory = change.cluster.capacity() != cluster_.capacity();
       double least = std::numeric_limits<double>::infinity();
@@ -331,7 +332,7 @@ class Searcher {
                                                  .memory_limit = change.cluster.capacity().value,
                                                  .lifetimes = false,
                                                  .scale_up_factor = change.scale_up,
-                                                 .tables = &tables.value()});
+                                                 .tables = &tables});
         if (!made || !made.value().memory.fits) return false;
         const FoundPlan one = summarize(made.value());
         if (one.seconds_per_token() >= least) return true;

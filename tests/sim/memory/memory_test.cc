@@ -3,8 +3,11 @@
 #include "sim/memory/memory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <random>
@@ -326,6 +329,36 @@ TEST(Memory, NamesWhatIsWrongInAProfile) {
   const Result<MemoryProfile> wrong = read_memory_profile("scenarios/models/gpt2-124m.json");
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("scenarios/models/gpt2-124m.json"), std::string::npos);
+}
+
+// A part that a file has is its own, the others are the base's; a value by compute capability is
+// that of the last row that begins at the GPU's or below.
+TEST(Memory, AProfileSaysOverItsBase) {
+  const std::string path = ::testing::TempDir() + "runtime_" + std::to_string(getpid()) + ".json";
+  const auto read = [&](const std::string& bytes) {
+    std::ofstream(path) << R"({"base": "fsdp", "constants": {"workspaces": [{"bytes": 5}],
+      "context_bytes": )"
+                        << bytes << R"(, "communicator_bytes": 7, "transfer_buffers": 1,
+      "stale_transfers_per_chunk": 0}})";
+    return read_memory_profile(path);
+  };
+  const MemoryProfile base = profile_of("fsdp");
+  const MemoryProfile own = read(R"([{"from_compute_capability": 0, "bytes": 3},
+      {"from_compute_capability": 80, "bytes": 8}, {"from_compute_capability": 90, "bytes": 9}])")
+                                .value();
+  EXPECT_EQ(own.layer.backward.size(), base.layer.backward.size());
+  EXPECT_EQ(own.moments_at_first_step, base.moments_at_first_step);
+  EXPECT_EQ(own.communicator, 7);
+  EXPECT_EQ(own.workspaces.at(0).of(120), 5);
+  for (const auto& [capability, bytes] :
+       {std::pair{0, 3}, {70, 3}, {80, 8}, {89, 8}, {90, 9}, {120, 9}}) {
+    EXPECT_EQ(own.context.of(capability), bytes) << capability;
+  }
+  const Result<MemoryProfile> late = read(R"([{"from_compute_capability": 80, "bytes": 3}])");
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().message.find("context_bytes: compute capabilities ascend from 0"),
+            std::string::npos);
+  std::filesystem::remove(path);
 }
 
 // --- Measured
