@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to body_*.cc: what the ops of a run share, and one op half done.
 //
-// A method of State performs one node of a body: it finds where the arrays lie and calls the
-// backend. Above the methods stands the file that defines them.
+// A method of State performs one node of a body: it finds where the arrays lie and calls
+// its kernel. Above the methods stands the file that defines them.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,8 @@ struct BodyRunner::Shared {
 
 struct OpCursor::State {
   const BodyRunner::Shared& shared;
-  Backend& device;
+  Device& device;
+  Kernels& kernels;
   Lane lane;
   std::int32_t coordinate;  // on tp
   std::int32_t context;     // on cp

@@ -116,6 +116,6 @@ struct CalibrateOptions {
 
 // REQUIRES: a backend without arenas; nothing else runs on the machine, else the tables say so
 // (`noise`). Error: what the device or NCCL says.
-Result<MachineTables> calibrate(Backend& backend, const CalibrateOptions& options);
+Result<MachineTables> calibrate(const Backend& backend, const CalibrateOptions& options);
 
 }  // namespace rehearse::exec

@@ -109,7 +109,7 @@ class Exchanges {
         mesh_(mesh),
         processes_(processes),
         way_(way),
-        watch_(c.backend, std::max(kRepetitions, c.sizes.repetitions), c.sizes.seconds) {
+        watch_(c.device, std::max(kRepetitions, c.sizes.repetitions), c.sizes.seconds) {
     for (std::int32_t r = 0; r < processes; ++r) ranks_.push_back(r);
   }
 

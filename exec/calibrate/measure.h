@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/backend/backend.h"
+#include "exec/backend/device.h"
 
 namespace rehearse::exec {
 
@@ -22,8 +22,8 @@ class Stopwatch {
  public:
   // At least `repetitions` times, and `seconds` in all, after one time that does not count.
   // REQUIRES: work is issued on lanes that are ordered after `kMeasured` and before its next op.
-  Stopwatch(Backend& backend, int repetitions, double seconds)
-      : backend_(backend), repetitions_(repetitions), seconds_(seconds) {}
+  Stopwatch(Device& device, int repetitions, double seconds)
+      : device_(device), repetitions_(repetitions), seconds_(seconds) {}
   double median_us(const std::function<void()>& work);
   // One op of `calls` calls, `ops` times in a row: times of a call by op [us]. On an asynchronous
   // backend only, for work that other processes must do as often.
@@ -47,7 +47,7 @@ class Stopwatch {
   std::vector<double> host_times(const std::function<void()>& work) const;
   std::vector<double> device_times(const std::function<void()>& work);
 
-  Backend& backend_;
+  Device& device_;
   int repetitions_;
   double seconds_;
   void* busy_ = nullptr;
@@ -66,7 +66,7 @@ double scatter(const std::vector<double>& times);
 class RotatingMemory {
  public:
   // Of rank 0, as large as said at the least. REQUIRES: `backend` outlives it.
-  RotatingMemory(Backend& backend, std::int64_t bytes);
+  RotatingMemory(Device& device, std::int64_t bytes);
   // Room for `count` floats, 256-byte aligned; more than there is in all takes larger memory
   // (before use).
   float* next(std::int64_t count);
@@ -77,7 +77,7 @@ class RotatingMemory {
  private:
   void take(std::int64_t floats);
 
-  Backend& backend_;
+  Device& device_;
   float* data_ = nullptr;
   std::int64_t floats_ = 0, at_ = 0;
 };

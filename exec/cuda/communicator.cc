@@ -283,8 +283,8 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> make_nccl(Backend& backend, const NcclOptions& options) {
-  auto* streams = dynamic_cast<StreamSource*>(&backend);
+Result<std::unique_ptr<Communicator>> make_nccl(Device& device, const NcclOptions& options) {
+  auto* streams = dynamic_cast<StreamSource*>(&device);
   if (streams == nullptr) return Error{"NCCL needs the CUDA backend"};
   auto made = std::make_unique<NcclCommunicator>(*streams, options);
   const Result<> connected = made->connect(options);

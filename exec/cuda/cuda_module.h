@@ -42,16 +42,15 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 5;
+  static constexpr int kVersion = 6;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;
-  Result<std::unique_ptr<Backend>> (*make_backend)(const CudaOptions&) = nullptr;
-  // REQUIRES: `backend` came from make_backend and outlives the communicator.
-  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend,
-                                                     const NcclOptions&) = nullptr;
-  // Of the device of a backend that came from make_backend.
-  Result<GpuFacts> (*inspect)(const Backend& backend) = nullptr;
+  Result<Backend> (*make_backend)(const CudaOptions&) = nullptr;
+  // REQUIRES: `device` came from make_backend and outlives the communicator.
+  Result<std::unique_ptr<Communicator>> (*make_nccl)(Device& device, const NcclOptions&) = nullptr;
+  // REQUIRES: `device` came from make_backend.
+  Result<GpuFacts> (*inspect)(const Device& device) = nullptr;
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 

@@ -10,7 +10,7 @@
 #include "exec/body/body_runner.h"
 #include "exec/checkpoint/checkpoint_digests.h"
 #include "exec/checkpoint/tensor_files.h"
-#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/instruction_set.h"
 #include "exec/messages/composed_collectives.h"
 #include "exec/status/status.h"
 #include "exec/step/group_instances.h"
