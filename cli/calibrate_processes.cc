@@ -67,7 +67,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
 }
 
 int CalibrateProcesses::failed(const std::string& message) {
-  const bool waited = nccl_ != nullptr && nccl_->waited_in_vain();
+  const bool waited = nccl_ != nullptr && nccl_->timed_out();
   return group_->failed(
       {.kind = waited ? exec::FailureReport::Kind::Timeout : exec::FailureReport::Kind::Own,
        .text = message});

@@ -108,7 +108,7 @@ struct OpCursor::State {
       row += rows;
     }
   }
-  // Of the rank's own rows: under sequence parallelism its part of the tokens.
+  // The first of the rank's own rows: under sequence parallelism it has a part of the tokens.
   std::int64_t first_row() const;
 
   // ---- of a node ------------------------------------------------------------
@@ -177,7 +177,8 @@ struct OpCursor::State {
   std::byte* keys(std::byte* qkv) const {
     return element(qkv, shared.shape.heads * shared.shape.head_dim);
   }
-  // Of a part: a rank's own lie in qkv, others' in a block of the ring.
+  // The first key that a part of attention meets: a rank's own keys lie in qkv, others' in a block
+  // of the ring.
   std::byte* keys_of(const Node& n) const;
   // An earlier slice is before all queries, all of it. Of the own slice the own block is causal; at
   // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all

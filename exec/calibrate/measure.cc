@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kAlignmentFloats = 64;  // 256 bytes
 constexpr std::int64_t kPeriod = 1 << 20;      // floats after which random values repeat
 
-// Of a device: an op's calls last about so long, and so many calls at most are issued in advance.
+// On a device an op's calls last about so long, and so many calls at most are issued in advance.
 constexpr double kIntervalUs = 60;
 constexpr int kMostCalls = 64;
 constexpr int kClears = 4;  // of what keeps it busy: half a millisecond on an H200

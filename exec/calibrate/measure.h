@@ -28,7 +28,8 @@ class Stopwatch {
   // One op of `calls` calls, `ops` times in a row: times of a call by op [us]. On an asynchronous
   // backend only, for work that other processes must do as often.
   std::vector<double> step(int ops, int calls, const std::function<void()>& work);
-  // Of everything measured so far: median over the points of (3rd - 1st quartile) / median.
+  // The spread of everything measured so far: median over the points of (3rd - 1st quartile) /
+  // median.
   double noise() const;
   // What the device said, the first time that it failed: afterwards nothing is measured.
   const std::string& error() const { return error_; }
@@ -65,7 +66,7 @@ double scatter(const std::vector<double>& times);
 // are such a value as a float and as two bf16.
 class RotatingMemory {
  public:
-  // Of rank 0, as large as said at the least. REQUIRES: `backend` outlives it.
+  // Takes memory of rank 0, at least as large as said. REQUIRES: `device` outlives it.
   RotatingMemory(Device& device, std::int64_t bytes);
   // Room for `count` floats, 256-byte aligned; more than there is in all takes larger memory
   // (before use).

@@ -106,7 +106,7 @@ class NcclCommunicator final : public Communicator {
   std::int32_t process() const override { return process_; }
   std::int32_t processes() const override { return processes_; }
 
-  bool waited_in_vain() const override { return !broken_.empty() || streams_.timed_out(); }
+  bool timed_out() const override { return !broken_.empty() || streams_.timed_out(); }
 
   void collective(const Exchange& e, Done done) override {
     if (!broken_.empty()) return done(Error{broken_});

@@ -21,8 +21,8 @@ struct CudaOptions {
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step
-  // Of attention in bf16. "mma", "wgmma": that one; "say": the faster, and every choice is said;
-  // empty: the faster. Nothing else.
+  // Which engine attention in bf16 runs on. "mma", "wgmma": that one; "say": the faster, and every
+  // choice is said; empty: the faster. Nothing else.
   std::string attention;
   std::function<std::string(OpId)> label;  // of an op, for errors
   // Says once what goes on, but slower than it could; may be null.

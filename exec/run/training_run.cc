@@ -30,7 +30,7 @@ int workers_of(const RunOptions& options, const Plan& plan, std::int32_t process
   return std::max(1, std::min(cores() / processes_here, plan.gpus() / processes));
 }
 
-// Of a run's data, in each process: what the file's size says.
+// How many tokens a run's data has, in each process: what the file's size says.
 std::int64_t data_tokens(const std::string& source) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(source, problem)) return 0;
@@ -208,7 +208,7 @@ Result<int> TrainingRun::train(const std::function<void(const StepReport&)>& aft
       exec::train(*process_, scenario_.plan, scenario_.train, *data_, go_on, from_);
   if (!steps) {
     const bool diverged = steps.error().infeasible;
-    if (nccl_ != nullptr && nccl_->waited_in_vain()) all_.suspect_others();
+    if (nccl_ != nullptr && nccl_->timed_out()) all_.suspect_others();
     return Error{
         .message = options_.name + (diverged ? ": training " : ": ") + steps.error().message,
         .infeasible = diverged,

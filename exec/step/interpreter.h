@@ -69,8 +69,9 @@ class Interpreter {
   // here.
   std::vector<float> parameter(const std::string& name) const;
 
-  // Of the last step [ns since began_ns()]: per op of every rank here, rank after rank, each as its
-  // row has them. Where all ranks are here, these are the ops of schedules/ranks/unfold.h.
+  // When the ops of the last step ran [ns since began_ns()]: of every rank here, rank after rank,
+  // each as its row has them. Where all ranks are here, these are the ops of
+  // schedules/ranks/unfold.h.
   const std::vector<Nanoseconds>& start() const;
   const std::vector<Nanoseconds>& end() const;
   std::int64_t began_ns() const;  // on this machine's steady clock

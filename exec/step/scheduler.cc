@@ -34,13 +34,13 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       workers_(local.device.asynchronous() ? 1 : std::max(workers, 1)),
       groups_(local.schedule, local.plan, local.mesh) {
   for (const auto& members : groups_.ranks) {
-    Meeting meeting;
-    meeting.brought.resize(members.size());
-    meeting.lanes.resize(members.size());
-    for (const std::int32_t rank : members) meeting.here += local_.holds(rank) ? 1U : 0U;
-    meeting.everybody = meeting.here == members.size();
-    meeting.queues.reserve(meeting.here);
-    meetings_.push_back(std::move(meeting));
+    Rendezvous instance;
+    instance.brought.resize(members.size());
+    instance.lanes.resize(members.size());
+    for (const std::int32_t rank : members) instance.here += local_.holds(rank) ? 1U : 0U;
+    instance.everybody = instance.here == members.size();
+    instance.queues.reserve(instance.here);
+    rendezvous_.push_back(std::move(instance));
   }
   std::int32_t matches = 0;
   for (const Op& op : s_.ops) matches = std::max(matches, op.match.value + 1);
@@ -98,9 +98,9 @@ bool Scheduler::ready(const Queue& queue) const {
   });
 }
 
-// Whose key is smallest. Where a worker is busy for as long as an op takes, what others may wait
-// for goes first: a transfer behind the next forward would come a forward late. To a device ops are
-// issued in the schedule's order.
+// Takes the ready queue whose head has the smallest key. Where a worker is busy for as long as an
+// op takes, what others may wait for goes first: a transfer behind the next forward would come a
+// forward late. To a device ops are issued in the schedule's order.
 Scheduler::Queue* Scheduler::pick() {
   Queue* best = nullptr;
   std::pair<bool, std::int64_t> best_key;
@@ -150,12 +150,12 @@ Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
 
 // Called without the lock, left with it. The last to arrive performs it for all; then every member
 // may go on.
-void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
-                     std::unique_lock<std::mutex>& lock) {
+void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brought,
+                           Exchange exchange, std::unique_lock<std::mutex>& lock) {
   const auto rank = static_cast<std::size_t>(queue.lane.rank);
   const GroupInstances::Place place = groups_.of[static_cast<std::size_t>(group)][rank];
   lock.lock();
-  Meeting& at = meetings_[static_cast<std::size_t>(place.instance)];
+  Rendezvous& at = rendezvous_[static_cast<std::size_t>(place.instance)];
   at.brought[static_cast<std::size_t>(place.member)] = brought;
   at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
   at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
@@ -191,11 +191,11 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Value& first = value(0);
   std::byte* in = local_.address(rank, operands[0].value);
   if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
-    return meet(queue, op.group.value, {in, in},
-                {.kind = OpKind::AllReduce,
-                 .type = ElementType::Float64,
-                 .elements = payload_of(s_, id).elements},
-                lock);
+    return rendezvous(queue, op.group.value, {in, in},
+                      {.kind = OpKind::AllReduce,
+                       .type = ElementType::Float64,
+                       .elements = payload_of(s_, id).elements},
+                      lock);
   }
   const Bucket& bucket = s_.buckets[op.bucket.index()];
   const bool has_out = operands.size() > 1 && operands[1].access == Access::Write;
@@ -216,8 +216,8 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
                         out + rank.replica * part * bytes_of(type));
     in = out;
   }
-  meet(queue, op.group.value, {in, out}, {.kind = op.kind, .type = type, .elements = elements},
-       lock);
+  rendezvous(queue, op.group.value, {in, out},
+             {.kind = op.kind, .type = type, .elements = elements}, lock);
 }
 
 // Both ends are heads: the second to come copies. Where the other end is in another process, the
@@ -282,12 +282,12 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     CollectiveRequest request;
     if (queue.cursor.run(&request) == Progress::Collective) {
       const std::int32_t group = groups_.group(kind_along(request.axis));
-      meet(queue, group, {request.in, request.out},
-           {.kind = request.kind,
-            .type = request.type,
-            .maximum = request.maximum,
-            .elements = request.elements},
-           lock);
+      rendezvous(queue, group, {request.in, request.out},
+                 {.kind = request.kind,
+                  .type = request.type,
+                  .maximum = request.maximum,
+                  .elements = request.elements},
+                 lock);
       return false;
     }
   }

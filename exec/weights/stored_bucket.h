@@ -41,7 +41,7 @@ void for_each_part(std::int64_t first, std::int64_t last, const Visit& visit) {
 // where the parameters are bf16; sets the master too.
 void write_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                       std::span<const float> values);
-// Of [begin, end), within [own_first, own_last): the master where there is one.
+// Reads elements [begin, end), within [own_first, own_last): the master's where there is one.
 std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end);
 // `state`: stored.m or stored.v; likewise.

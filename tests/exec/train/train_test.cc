@@ -3,7 +3,7 @@
 #include <set>
 
 #include "exec/backend/null_backend.h"
-#include "exec/step/meeting_times.h"
+#include "exec/step/rendezvous_times.h"
 #include "schedules/ranks/unfold.h"
 #include "tests/exec/step/layout_case.h"
 
@@ -270,7 +270,7 @@ TEST(Times, OpsThatMeetBeginWithTheLastOfThem) {
                                           {100}, {110},   // the second was gone before its RECV
                                           {200}, {100},   // the RECV waited for its SEND
                                           {150}, {200}};  // the other rank came at 200
-  EXPECT_EQ(meeting_starts(schedule, start, end), expected);
+  EXPECT_EQ(rendezvous_starts(schedule, start, end), expected);
 }
 
 }  // namespace
