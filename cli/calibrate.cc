@@ -14,7 +14,7 @@
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibration_file.h"
 #include "exec/cpu/cpu_backend.h"
-#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/instruction_set.h"
 #include "exec/cuda/cuda_module.h"
 #include "exec/run/device.h"
 #include "exec/store/secret.h"
@@ -125,7 +125,7 @@ std::string said(const exec::MachineTables& t, const std::string& out, const std
 }
 
 struct Device {
-  std::unique_ptr<exec::Backend> backend;
+  exec::Backend backend;
   const exec::CudaModule* module = nullptr;  // nullptr: the CPU
   exec::LaunchEnvironment launch;            // of several processes, a GPU each
 };
@@ -148,7 +148,7 @@ Result<Device> choose(const Options& options) {
   Device device{.module = module.value(),
                 .launch = launch.value().value_or(exec::LaunchEnvironment{})};
   device.launch.secret = std::move(secret).value();
-  Result<std::unique_ptr<exec::Backend>> backend =
+  Result<exec::Backend> backend =
       device.module->make_backend({.device = device.launch.local,
                                    .type = exec::ElementType::BFloat16,
                                    .attention = attention.value(),
@@ -187,14 +187,14 @@ int calibrate(const Options& options) {
   if (device.launch.processes > 1) {
     bool printed = false;
     auto joined =
-        CalibrateProcesses::join(device.launch, *device.module, *device.backend, &printed);
+        CalibrateProcesses::join(device.launch, *device.module, *device.backend.device, &printed);
     if (!joined && printed) return kRunFailed;
     if (!joined) return fail("calibrate: " + joined.error().message, kRunFailed);
     others = std::move(joined).value();
     how.communicator = &others->communicator();
     how.groups = &others->groups();
   }
-  Result<exec::MachineTables> measured = exec::calibrate(*device.backend, how);
+  Result<exec::MachineTables> measured = exec::calibrate(device.backend, how);
   if (terminal) std::fputs("\r\033[K", stderr);
   if (!measured) {
     const std::string why = "calibrate: " + measured.error().message;
@@ -202,7 +202,7 @@ int calibrate(const Options& options) {
   }
   exec::MachineTables tables = std::move(measured).value();
   if (device.module != nullptr) {
-    Result<exec::GpuFacts> facts = device.module->inspect(*device.backend);
+    Result<exec::GpuFacts> facts = device.module->inspect(*device.backend.device);
     if (!facts) {
       const std::string why = "calibrate: " + facts.error().message;
       return others != nullptr ? others->failed(why) : fail(why, kRunFailed);

@@ -13,7 +13,7 @@ constexpr double kTimeout = 120;  // [s] for the others to come, and of a collec
 }  // namespace
 
 Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
-    const exec::LaunchEnvironment& launch, const exec::CudaModule& module, exec::Backend& backend,
+    const exec::LaunchEnvironment& launch, const exec::CudaModule& module, exec::Device& device,
     bool* printed) {
   std::unique_ptr<CalibrateProcesses> made(new CalibrateProcesses(launch.processes));
   const std::string replicas = std::to_string(launch.processes);
@@ -47,17 +47,17 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
     if (const Result<> set = store.set("nccl", mine); !set) return set.error();
     return mine;
   };
-  const Result<exec::GpuFacts> before = module.inspect(backend);
+  const Result<exec::GpuFacts> before = module.inspect(device);
   if (!before) return before.error();
   Result<std::unique_ptr<exec::Communicator>> nccl =
-      module.make_nccl(backend, {.process = launch.process,
-                                 .processes = launch.processes,
-                                 .groups = &made->groups_,
-                                 .share = share,
-                                 .timeout_s = kTimeout});
+      module.make_nccl(device, {.process = launch.process,
+                                .processes = launch.processes,
+                                .groups = &made->groups_,
+                                .share = share,
+                                .timeout_s = kTimeout});
   if (!nccl) return nccl.error();
   made->nccl_ = std::move(nccl).value();
-  const Result<exec::GpuFacts> after = module.inspect(backend);
+  const Result<exec::GpuFacts> after = module.inspect(device);
   if (!after) return after.error();
   // One of all processes, one for transfers, one per group.
   const auto communicators = static_cast<std::int64_t>(made->groups_.of.size()) + 2;
@@ -67,7 +67,7 @@ Result<std::unique_ptr<CalibrateProcesses>> CalibrateProcesses::join(
 }
 
 int CalibrateProcesses::failed(const std::string& message) {
-  const bool waited = nccl_ != nullptr && nccl_->waited_in_vain();
+  const bool waited = nccl_ != nullptr && nccl_->timed_out();
   return group_->failed(
       {.kind = waited ? exec::FailureReport::Kind::Timeout : exec::FailureReport::Kind::Own,
        .text = message});

@@ -19,7 +19,7 @@ class CalibrateProcesses {
   // says; `*printed`: another process prints the line.
   static Result<std::unique_ptr<CalibrateProcesses>> join(const exec::LaunchEnvironment& launch,
                                                           const exec::CudaModule& module,
-                                                          exec::Backend& backend, bool* printed);
+                                                          exec::Device& device, bool* printed);
   exec::Communicator& communicator() { return *nccl_; }
   const exec::GroupInstances& groups() const { return groups_; }
   std::int64_t communicator_bytes() const { return communicator_bytes_; }  // of one, on this GPU

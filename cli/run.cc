@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "cli/commands.h"
-#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/instruction_set.h"
 
 namespace rehearse::cli {
 namespace {

@@ -20,7 +20,7 @@ int predict_run(const RunFlags& options, const Scenario& scenario, const exec::R
   if (cluster.workers > 0 && processes > 1) {
     cluster.processes = processes;
     cluster.between_processes =
-        exec::neighbors_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
+        exec::shared_memory_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
   }
   Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
   if (!made) return fail(made.error().message);

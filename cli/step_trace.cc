@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "exec/step/meeting_times.h"
+#include "exec/step/rendezvous_times.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/trace/trace_inside.h"
@@ -34,7 +34,7 @@ Trace filled(const Scenario& scenario, const Schedule& lowered, const Schedule& 
   options.label = TraceLabel::Measured;
   options.title = scenario.name;
   Trace trace =
-      make_trace(schedule, exec::meeting_starts(schedule, start, end), end, std::move(options));
+      make_trace(schedule, exec::rendezvous_starts(schedule, start, end), end, std::move(options));
   add_nodes(trace, schedule, {scenario.model, scenario.plan});
   sim::add_arena_memory(trace, lowered, start);
   viz::attribute_idle(trace);

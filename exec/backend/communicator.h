@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of different processes meet: collectives and transfers whose members are not all here.
+// What carries data between processes: collectives and transfers whose members are not all here.
 //
 // Calls return at once; `done` is called exactly once, from any thread, when the data may be used
 // again, or with what went wrong: then the communicator is dead, and every later call fails too.
@@ -26,9 +26,9 @@ class Communicator {
   virtual std::int32_t process() const = 0;   // this one: 0, 1, ...
   // Ranks are dealt in order: rank r lives in process r / (ranks / processes).
   virtual std::int32_t processes() const = 0;
-  // After a step that failed: was it waited in vain for another process? Then who watches says
-  // whom.
-  virtual bool waited_in_vain() const { return false; }
+  // After a step that failed: whether another process did not come in time. Then who watches says
+  // which.
+  virtual bool timed_out() const { return false; }
   // What the spans of `exchange` point to lives until `done`. Sums are taken in the order of the
   // members, so that every number of processes gives the same bits.
   virtual void collective(const Exchange& exchange, Done done) = 0;

@@ -11,8 +11,8 @@ void OpCursor::State::rope(const Node& n) const {
   for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
-    device.rope(lane, shape, shared.model.rope_theta, n.kernel == Kernel::RopeBackward,
-                element(w(n), row * shared.shape.qkv));
+    kernels.rope(lane, shape, shared.model.rope_theta, n.kernel == Kernel::RopeBackward,
+                 element(w(n), row * shared.shape.qkv));
   });
 }
 
@@ -34,21 +34,21 @@ std::byte* OpCursor::State::keys_of(const Node& n) const {
 
 void OpCursor::State::attention(const Node& n) const {
   if (n.step < 0)
-    return device.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
-  device.attention_part(lane, part_of(n), r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
+    return kernels.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
+  kernels.attention_part(lane, part_of(n), r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
 }
 
 void OpCursor::State::attention_backward(const Node& n) const {
   if (n.step < 0) {
-    return device.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
-                                     floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
+    return kernels.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
+                                      floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
   }
   if (n.step == 1) {  // gradients of a block set out
     device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
   }
-  device.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1),
-                                 floats(r(n, 2)), floats(w(n, 0)), floats(w(n, 1)),
-                                 floats(w(n, 2)));
+  kernels.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1),
+                                  floats(r(n, 2)), floats(w(n, 0)), floats(w(n, 1)),
+                                  floats(w(n, 2)));
 }
 
 template <class Use>
@@ -63,9 +63,9 @@ void OpCursor::State::for_shared_heads(const Use& use) const {
 
 void OpCursor::State::store_gradients(const Node& n) const {
   const RankShape& s = shared.shape;
-  device.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
-  device.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)),
-                      s.qkv);
+  kernels.cast_columns(lane, s.tokens, s.heads * s.head_dim, floats(r(n, 0)), w(n), s.qkv);
+  kernels.cast_columns(lane, s.tokens, shared.attention.kv_columns(), floats(r(n, 1)), keys(w(n)),
+                       s.qkv);
 }
 
 void OpCursor::State::spread_heads(const Node& n) const {
@@ -73,8 +73,8 @@ void OpCursor::State::spread_heads(const Node& n) const {
   device.clear(lane, w(n), body->tensors[static_cast<std::size_t>(n.writes[0])].bytes);
   for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
                        std::int64_t stride) {
-    device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column),
-                        own_stride, element(w(n), column), stride);
+    kernels.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), own_column),
+                         own_stride, element(w(n), column), stride);
   });
 }
 
@@ -82,8 +82,8 @@ void OpCursor::State::take_heads(const Node& n) const {
   const RankShape& s = shared.shape;
   for_shared_heads([&](std::int64_t own_column, std::int64_t column, std::int64_t own_stride,
                        std::int64_t stride) {
-    device.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
-                        element(w(n), own_column), own_stride);
+    kernels.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), column), stride,
+                         element(w(n), own_column), own_stride);
   });
 }
 

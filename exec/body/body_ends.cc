@@ -10,33 +10,33 @@ void OpCursor::State::add_positions(const Node& n) const {
   const RankShape& s = shared.shape;
   const std::byte* positions = parameter(n);
   for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-    device.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                         element(own(r(n, 0)), row * s.hidden), positions,
-                         element(w(n), row * s.hidden));
+    kernels.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                          element(own(r(n, 0)), row * s.hidden), positions,
+                          element(w(n), row * s.hidden));
   });
 }
 
 void OpCursor::State::position_gradient(const Node& n) const {
   const RankShape& s = shared.shape;
   for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
-    device.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                             element(r(n, 0), row * s.hidden), gradient(n));
+    kernels.position_gradient(lane, rows, s.hidden, position, shared.plan.sequence_length,
+                              element(r(n, 0), row * s.hidden), gradient(n));
   });
 }
 
 void OpCursor::State::row_maxima(const Node& n) const {
-  device.row_maxima(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(w(n)));
+  kernels.row_maxima(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(w(n)));
 }
 
 void OpCursor::State::row_sums(const Node& n) const {
-  device.row_sums(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
-                  at().targets + chunk, floats(w(n)));
+  kernels.row_sums(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), floats(r(n, 1)),
+                   at().targets + chunk, floats(w(n)));
 }
 
 void OpCursor::State::whole_loss(const Node& n) {
   const Node &sums = body->nodes[node++], &loss = body->nodes[node++];
-  device.cross_entropy(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), at().targets + chunk,
-                       scale, floats(w(n)), floats(w(sums)), w(loss), at().loss);
+  kernels.cross_entropy(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)), at().targets + chunk,
+                        scale, floats(w(n)), floats(w(sums)), w(loss), at().loss);
 }
 
 VocabularyShape OpCursor::State::vocabulary() const {

@@ -36,7 +36,7 @@ void OpCursor::State::add_residual(const Node& n) {
          .bias = bias(n),
          .sum = w(n)};
   if (norm_follows(n)) return;
-  device.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
+  kernels.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
   sum = {};
 }
 
@@ -50,15 +50,15 @@ void OpCursor::State::norm(const Node& n) {
     sum.out = w(n, 0);
     sum.statistics = floats(w(n, 1));
     const SumNorm both = std::exchange(sum, {});
-    return m.norm == NormKind::LayerNorm ? device.add_layer_norm(lane, both)
-                                         : device.add_rms_norm(lane, both);
+    return m.norm == NormKind::LayerNorm ? kernels.add_layer_norm(lane, both)
+                                         : kernels.add_rms_norm(lane, both);
   }
   if (m.norm == NormKind::LayerNorm) {
-    device.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
-                      w(n, 0), floats(w(n, 1)));
+    kernels.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
+                       w(n, 0), floats(w(n, 1)));
   } else {
-    device.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), m.norm_epsilon, w(n, 0),
-                    floats(w(n, 1)));
+    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), m.norm_epsilon, w(n, 0),
+                     floats(w(n, 1)));
   }
 }
 
@@ -68,11 +68,11 @@ void OpCursor::State::norm_backward(const Node& n) const {
   const std::byte* dy = with_residual ? own(r(n, 0)) : r(n, 0);
   const std::byte* residual = with_residual ? r(n, 3) : nullptr;
   if (shared.model.norm == NormKind::LayerNorm) {
-    device.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
-                               residual, w(n), gradient(n), bias_gradient(n));
+    kernels.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
+                                residual, w(n), gradient(n), bias_gradient(n));
   } else {
-    device.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
-                             residual, w(n), gradient(n));
+    kernels.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
+                              residual, w(n), gradient(n));
   }
 }
 

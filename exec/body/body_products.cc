@@ -13,10 +13,10 @@ void OpCursor::State::linear(const Node& n) {
   const std::byte* added = column_parallel ? bias(n) : nullptr;
   if (node < body->nodes.size() && body->nodes[node].kernel == Kernel::Gelu) {
     const Node& activation = body->nodes[node++];
-    return device.linear_gelu(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n),
-                              w(activation));
+    return kernels.linear_gelu(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n),
+                               w(activation));
   }
-  device.linear(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n));
+  kernels.linear(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n));
 }
 
 void OpCursor::State::linear_input(const Node& n) const {
@@ -27,29 +27,29 @@ void OpCursor::State::linear_input(const Node& n) const {
                      return next.kernel == Kernel::GeluBackward && next.reads[0] == n.writes[0];
                    });
   if (activation != body->nodes.end()) {
-    return device.linear_input_gelu(lane, n.m, n.k, n.n, r(n, 0), parameter(n), r(*activation, 1),
-                                    w(n));
+    return kernels.linear_input_gelu(lane, n.m, n.k, n.n, r(n, 0), parameter(n), r(*activation, 1),
+                                     w(n));
   }
-  device.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(n), w(n));
+  kernels.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(n), w(n));
 }
 
 void OpCursor::State::linear_weight(const Node& n) const {
-  device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(n));
+  kernels.linear_weight(lane, n.k, n.n, n.m, r(n, 0), r(n, 1), gradient(n));
   float* sums = bias_gradient(n);
   if (sums == nullptr) return;
   // Row-parallel: reads (gathered dy, x, own dy); column-parallel: (dy, gathered x).
   const bool row_parallel = n.reads.size() > 2;
-  device.add_column_sums(lane, row_parallel ? shared.shape.local : n.k, n.n,
-                         r(n, row_parallel ? 2 : 0), sums);
+  kernels.add_column_sums(lane, row_parallel ? shared.shape.local : n.k, n.n,
+                          r(n, row_parallel ? 2 : 0), sums);
 }
 
 void OpCursor::State::logits(const Node& n) {
   if (n.kernel == Kernel::Logits) {
-    device.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(n), floats(w(n)));
+    kernels.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(n), floats(w(n)));
   } else if (n.kernel == Kernel::LogitsInput) {
-    device.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(n), element(w(n), chunk * n.n));
+    kernels.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(n), element(w(n), chunk * n.n));
   } else {
-    device.linear_weight(lane, n.k, n.n, n.m, r(n, 0), element(r(n, 1), chunk * n.m), gradient(n));
+    kernels.linear_weight(lane, n.k, n.n, n.m, r(n, 0), element(r(n, 1), chunk * n.m), gradient(n));
     chunk += n.k;
   }
 }

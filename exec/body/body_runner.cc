@@ -99,9 +99,9 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::GeluBackward:
       return;  // with its product
     case Kernel::Swiglu:
-      return device.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));
+      return kernels.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));
     case Kernel::SwigluBackward:
-      return device.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
+      return kernels.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
     case Kernel::Rope:
     case Kernel::RopeBackward:
       return rope(n);
@@ -110,13 +110,13 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::AttentionBackward:
       return attention_backward(n);
     case Kernel::PackKeys:
-      return device.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)),
-                                 s.qkv, w(n), shared.attention.kv_columns());
+      return kernels.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)),
+                                  s.qkv, w(n), shared.attention.kv_columns());
     case Kernel::StoreOutput:
-      return device.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
+      return kernels.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
     case Kernel::AddKeyGradients:
-      return device.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)),
-                        floats(w(n)));
+      return kernels.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)),
+                         floats(w(n)));
     case Kernel::StoreGradients:
       return store_gradients(n);
     case Kernel::SpreadHeads:
@@ -124,7 +124,7 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::TakeHeads:
       return take_heads(n);
     case Kernel::Lookup:
-      return device.embed(lane, s.tokens, s.hidden, at().tokens, parameter(n), vocabulary(), w(n));
+      return kernels.embed(lane, s.tokens, s.hidden, at().tokens, parameter(n), vocabulary(), w(n));
     case Kernel::AddPositions:
       return add_positions(n);
     case Kernel::PositionGradient:
@@ -132,14 +132,14 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::SortTokens:
       return;  // with the sums into the table
     case Kernel::TableGradient:
-      return device.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
-                                   reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(n));
+      return kernels.embed_backward(lane, s.tokens, s.hidden, at().tokens, r(n, 0), vocabulary(),
+                                    reinterpret_cast<std::int32_t*>(r(n, 1)), gradient(n));
     case Kernel::RowMaxima:  // nobody else has logits: the next two nodes at once
       return whole_loss(n);
     case Kernel::Loss:
-      return device.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)),
-                                      floats(r(n, 1)), floats(r(n, 2)), at().targets + chunk, scale,
-                                      w(n), at().loss);
+      return kernels.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)),
+                                       floats(r(n, 1)), floats(r(n, 2)), at().targets + chunk,
+                                       scale, w(n), at().loss);
     case Kernel::RowSums:  // done with the maxima
     case Kernel::Product:
     case Kernel::Scores:
@@ -156,10 +156,11 @@ void OpCursor::State::run(const Node& n) {
   }
 }
 
-OpCursor::OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at,
-                   float scale)
+OpCursor::OpCursor(const BodyRunner& runner, Device& device, Kernels& kernels, Lane lane,
+                   const Coordinates& at, float scale)
     : state_(std::make_unique<State>(State{.shared = runner.shared(),
-                                           .device = backend,
+                                           .device = device,
+                                           .kernels = kernels,
                                            .lane = lane,
                                            .coordinate = at.tensor,
                                            .context = at.context,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One compute op: its bodies node by node on a backend, stopping where a group of ranks meets.
+// One compute op: its bodies node by node, stopping where a group of ranks meets.
 //
 // A cursor never blocks: it returns at a collective and goes on once the caller has performed it.
 // Equal inputs give equal bits.
@@ -77,8 +77,8 @@ class BodyRunner {
 class OpCursor {
  public:
   // `at`: of the rank. `scale`: 1 / (tokens of the global batch), what d_logits and the loss carry.
-  OpCursor(const BodyRunner& runner, Backend& backend, Lane lane, const Coordinates& at,
-           float scale);
+  OpCursor(const BodyRunner& runner, Device& device, Kernels& kernels, Lane lane,
+           const Coordinates& at, float scale);
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to body_*.cc: what the ops of a run share, and one op half done.
 //
-// A method of State performs one node of a body: it finds where the arrays lie and calls the
-// backend. Above the methods stands the file that defines them.
+// A method of State performs one node of a body: it finds where the arrays lie and calls
+// its kernel. Above the methods stands the file that defines them.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,8 @@ struct BodyRunner::Shared {
 
 struct OpCursor::State {
   const BodyRunner::Shared& shared;
-  Backend& device;
+  Device& device;
+  Kernels& kernels;
   Lane lane;
   std::int32_t coordinate;  // on tp
   std::int32_t context;     // on cp
@@ -107,7 +108,7 @@ struct OpCursor::State {
       row += rows;
     }
   }
-  // Of the rank's own rows: under sequence parallelism its part of the tokens.
+  // The first of the rank's own rows: under sequence parallelism it has a part of the tokens.
   std::int64_t first_row() const;
 
   // ---- of a node ------------------------------------------------------------
@@ -176,7 +177,8 @@ struct OpCursor::State {
   std::byte* keys(std::byte* qkv) const {
     return element(qkv, shared.shape.heads * shared.shape.head_dim);
   }
-  // Of a part: a rank's own lie in qkv, others' in a block of the ring.
+  // The first key that a part of attention meets: a rank's own keys lie in qkv, others' in a block
+  // of the ring.
   std::byte* keys_of(const Node& n) const;
   // An earlier slice is before all queries, all of it. Of the own slice the own block is causal; at
   // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all

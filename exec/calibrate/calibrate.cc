@@ -43,19 +43,20 @@ std::string today() {
 
 }  // namespace
 
-Result<MachineTables> calibrate(Backend& backend, const CalibrateOptions& options) {
+Result<MachineTables> calibrate(const Backend& backend, const CalibrateOptions& options) {
   const double begin = now_s();
   const CalibrateSizes& sizes = options.sizes;
   // Weights come from memory or a shared cache, as in a step.
-  Calibration c{.backend = backend,
+  Calibration c{.device = *backend.device,
+                .kernels = *backend.kernels,
                 .options = options,
                 .sizes = sizes,
-                .watch = Stopwatch(backend, sizes.repetitions, sizes.seconds),
-                .memory = RotatingMemory(backend, sizes.cold_bytes),
-                .written = RotatingMemory(backend, sizes.cold_bytes),
-                .warm = RotatingMemory(backend, sizes.cold_bytes / 4)};
+                .watch = Stopwatch(*backend.device, sizes.repetitions, sizes.seconds),
+                .memory = RotatingMemory(*backend.device, sizes.cold_bytes),
+                .written = RotatingMemory(*backend.device, sizes.cold_bytes),
+                .warm = RotatingMemory(*backend.device, sizes.cold_bytes / 4)};
   c.tables.cpu = cpu_name();
-  c.tables.instruction_set = std::string(backend.device());
+  c.tables.instruction_set = std::string(backend.device->name());
   c.tables.date = today();
   c.tables.type = options.type;
   c.tables.cores = usable_cores();

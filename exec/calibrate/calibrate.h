@@ -77,7 +77,7 @@ struct MachineTables {
   double meeting_us = 0;   // a collective: from the last rank's arrival until all go on
   double handover_us = 0;  // a transfer: from both ends' arrival until the receiver goes on
   double launch_us = 0;    // of the host, to issue a kernel to a GPU
-  // Of a GPU: how much slower products are beside a collective; empty: there was none beside.
+  // How much slower a GPU's products are beside a collective; empty: there was none beside.
   std::optional<double> beside_collective;
   double noise = 0;  // median spread of a point's repetitions (quartiles over median)
   // One product, measured between all else: its slowest rounds over its fastest, less 1 (of ten
@@ -116,6 +116,6 @@ struct CalibrateOptions {
 
 // REQUIRES: a backend without arenas; nothing else runs on the machine, else the tables say so
 // (`noise`). Error: what the device or NCCL says.
-Result<MachineTables> calibrate(Backend& backend, const CalibrateOptions& options);
+Result<MachineTables> calibrate(const Backend& backend, const CalibrateOptions& options);
 
 }  // namespace rehearse::exec

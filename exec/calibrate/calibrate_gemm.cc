@@ -51,18 +51,18 @@ void add_products(const Scenario& scenario, std::set<Shape>& shapes) {
 
 }  // namespace
 
-void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+void perform_gemm(Kernels& kernels, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
                   RotatingMemory& cold, RotatingMemory& written, float* warm_in, float* warm_out) {
   if (role == GemmRole::Forward) {
     const float* weight = cold.next(n * k + n);
-    backend.linear(kLane, m, n, k, warm_in, weight, weight + n * k, warm_out);
+    kernels.linear(kLane, m, n, k, warm_in, weight, weight + n * k, warm_out);
   } else if (role == GemmRole::InputGradient) {  // dx(m, n) = dy(m, k) w(k, n)
-    backend.linear_input(kLane, m, k, n, warm_in, cold.next(k * n), warm_out);
+    kernels.linear_input(kLane, m, k, n, warm_in, cold.next(k * n), warm_out);
   } else {  // dw(n, m) += dy(k, n)^T x(k, m): x was saved long ago, and so was dw
     const float* x = cold.next(k * m);
     float* gradient = written.next(n * m + n);
-    backend.linear_weight(kLane, k, n, m, warm_in, x, gradient);
-    backend.add_column_sums(kLane, k, n, warm_in, gradient + n * m);
+    kernels.linear_weight(kLane, k, n, m, warm_in, x, gradient);
+    kernels.add_column_sums(kLane, k, n, warm_in, gradient + n * m);
   }
 }
 
@@ -73,7 +73,7 @@ void measure_round(Calibration& c) {
   c.warm.restart();
   float *in = c.warm.next(m * n), *out = c.warm.next(m * n);
   c.rounds_us.push_back(c.watch.median_us(
-      [&] { perform_gemm(c.backend, GemmRole::Forward, m, n, n, c.memory, c.written, in, out); }));
+      [&] { perform_gemm(c.kernels, GemmRole::Forward, m, n, n, c.memory, c.written, in, out); }));
 }
 
 void measure_gemm(Calibration& c) {
@@ -96,7 +96,7 @@ void measure_gemm(Calibration& c) {
     float* in = c.warm.next(ins);
     float* out = weight ? nullptr : c.warm.next(outs);
     const double us = c.watch.median_us(
-        [&] { perform_gemm(c.backend, s.role, s.m, s.n, s.k, c.memory, c.written, in, out); });
+        [&] { perform_gemm(c.kernels, s.role, s.m, s.n, s.k, c.memory, c.written, in, out); });
     c.tables.gemm.push_back({s.role, s.m, s.n, s.k, us});
   }
 }

@@ -55,7 +55,7 @@ void measure_beside(Calibration& c, std::size_t group, double reduce_us) {
   c.warm.restart();
   float *in = c.warm.next(tokens * features), *out = c.warm.next(tokens * features);
   const auto product = [&] {
-    perform_gemm(c.backend, GemmRole::Forward, tokens, features, features, c.memory, c.written, in,
+    perform_gemm(c.kernels, GemmRole::Forward, tokens, features, features, c.memory, c.written, in,
                  out);
   };
   const double alone = c.watch.median_us(product);
@@ -66,12 +66,12 @@ void measure_beside(Calibration& c, std::size_t group, double reduce_us) {
   bool issued = false;
   const std::vector<double> beside = c.watch.step(1, calls, [&] {
     if (!issued) {
-      c.backend.begin(other, {1}, {});
+      c.device.begin(other, {1}, {});
       for (int k = 0; k < kCollectives; ++k) {
         float* array = c.written.next(floats);
         exchange.issue(OpKind::AllReduce, floats, array, array);
       }
-      c.backend.end(other, {1});
+      c.device.end(other, {1});
       issued = true;
     }
     product();
@@ -87,10 +87,9 @@ void measure_copies(Calibration& c) {
     if (!c.written.holds(bytes / 4)) continue;
     std::vector<std::byte> host(static_cast<std::size_t>(bytes));
     float* device = c.written.next(bytes / 4);
-    const double in =
-        c.watch.median_us([&] { c.backend.fetch(kLane, device, host.data(), bytes); });
+    const double in = c.watch.median_us([&] { c.device.fetch(kLane, device, host.data(), bytes); });
     const double out =
-        c.watch.median_us([&] { c.backend.offload(kLane, host.data(), device, bytes); });
+        c.watch.median_us([&] { c.device.offload(kLane, host.data(), device, bytes); });
     c.tables.copies.push_back({false, bytes, in});
     c.tables.copies.push_back({true, bytes, out});
     c.progress("copies", static_cast<double>(bytes) / static_cast<double>(range.last));
@@ -103,17 +102,17 @@ void measure_launches(Calibration& c) {
   constexpr std::int64_t kCount = 256;
   float* array = c.written.next(kCount);
   const auto issue = [&] {
-    for (int k = 0; k < kLaunches; ++k) c.backend.gelu(kLane, kCount, array, array);
+    for (int k = 0; k < kLaunches; ++k) c.kernels.gelu(kLane, kCount, array, array);
   };
   std::vector<double> times;
   for (int turn = 0; turn <= c.sizes.repetitions; ++turn) {
-    c.backend.begin_step();
-    c.backend.begin(kLane, {0}, {});
+    c.device.begin_step();
+    c.device.begin(kLane, {0}, {});
     const double begin = now_s();
     issue();
     times.push_back((now_s() - begin) * 1e6 / kLaunches);
-    c.backend.end(kLane, {0});
-    if (const Result<> ended = c.backend.end_step(); !ended)
+    c.device.end(kLane, {0});
+    if (const Result<> ended = c.device.end_step(); !ended)
       return c.watch.fail(ended.error().message);
   }
   std::ranges::sort(times);

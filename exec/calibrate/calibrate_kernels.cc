@@ -61,9 +61,9 @@ class MemoryBound {
     std::vector<T> values(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(i);
     const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
-    const Result<std::byte*> memory = c_.backend.allocate(0, bytes);
+    const Result<std::byte*> memory = c_.device.allocate(0, bytes);
     if (!memory) return nullptr;
-    c_.backend.write(memory.value(), values.data(), bytes);
+    c_.device.write(memory.value(), values.data(), bytes);
     kept = {reinterpret_cast<T*>(memory.value()), count};
     return kept.first;
   }
@@ -88,7 +88,7 @@ class MemoryBound {
   }
 
   std::vector<Kernel> all() {
-    Backend& b = c_.backend;
+    Kernels& b = c_.kernels;
     return {
         {"norm", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
@@ -177,10 +177,12 @@ class MemoryBound {
            b.norms(kLane, {&range, 1}, nullptr, 2, norms());
          }},
         {"clear", false, 0, 1,
-         [&](std::int64_t r, std::int64_t h) { b.clear(kLane, scratch(r * h), 4 * r * h); }},
+         [&](std::int64_t r, std::int64_t h) {
+           c_.device.clear(kLane, scratch(r * h), 4 * r * h);
+         }},
         {"copy", false, 0, 2,
          [&](std::int64_t r, std::int64_t h) {
-           b.transfer(kLane, cold(r * h), kLane, scratch(r * h), 4 * r * h);
+           c_.device.transfer(kLane, cold(r * h), kLane, scratch(r * h), 4 * r * h);
          }},
     };
   }
@@ -195,7 +197,7 @@ class MemoryBound {
   // Second moments are not negative.
   void adamw(std::int64_t count) {
     const AdamwRange range{.begin = 0, .end = count, .decay = 0.01};
-    c_.backend.adamw(kLane, {.gradient = cold(count),
+    c_.kernels.adamw(kLane, {.gradient = cold(count),
                              .parameter = scratch(count),
                              .master = has_master() ? scratch(count) : nullptr,
                              .m = settled(count, c_.written, moments_),
@@ -236,9 +238,9 @@ void attention_point(Calibration& c, const AttentionShape& shape) {
                                   shape.sequence, shape.head_dim, us,
                                   shape.tokens / shape.sequence});
   };
-  measure({}, [&] { c.backend.attention(kLane, shape, qkv, o, lse); });
+  measure({}, [&] { c.kernels.attention(kLane, shape, qkv, o, lse); });
   measure({.backward = true},
-          [&] { c.backend.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
+          [&] { c.kernels.attention_backward(kLane, shape, d_o, qkv, o, lse, dqkv, delta); });
   // The own part comes first forward and last backward, others find sums that are already there. On
   // a CPU it is the whole: one kernel, one type.
   for (const bool causal : {true, false}) {
@@ -251,10 +253,10 @@ void attention_point(Calibration& c, const AttentionShape& shape) {
                        .first = causal};
     const float* met = causal ? qkv : kv;
     measure({.causal = causal, .part = true},
-            [&] { c.backend.attention_part(kLane, part, qkv, met, o, lse); });
+            [&] { c.kernels.attention_part(kLane, part, qkv, met, o, lse); });
     part.first = false;
     measure({.backward = true, .causal = causal, .part = true}, [&] {
-      c.backend.attention_part_backward(kLane, part, d_o, qkv, met, o, lse, dq, dkv, delta);
+      c.kernels.attention_part_backward(kLane, part, d_o, qkv, met, o, lse, dq, dkv, delta);
     });
   }
 }

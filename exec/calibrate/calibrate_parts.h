@@ -8,7 +8,8 @@
 namespace rehearse::exec {
 
 struct Calibration {
-  Backend& backend;
+  Device& device;
+  Kernels& kernels;
   const CalibrateOptions& options;
   const CalibrateSizes& sizes;
   Stopwatch watch;
@@ -16,7 +17,7 @@ struct Calibration {
   RotatingMemory warm;             // what a step has just used
   MachineTables tables;
   std::vector<double> rounds_us;  // of one product, between everything else
-  bool gpu() const { return backend.asynchronous(); }
+  bool gpu() const { return device.asynchronous(); }
   std::int64_t element() const { return bytes_of(options.type); }
   void progress(std::string_view what, double share) const {
     if (options.progress) options.progress(what, share);
@@ -36,7 +37,7 @@ void measure_launches(Calibration& c);
 void measure_nccl(Calibration& c);
 
 // One product of each role, by its node's counts.
-void perform_gemm(Backend& backend, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
+void perform_gemm(Kernels& kernels, GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
                   RotatingMemory& cold, RotatingMemory& written, float* warm_in, float* warm_out);
 
 }  // namespace rehearse::exec

@@ -45,7 +45,7 @@ class Mesh {
   // Do they meet, in the way that was asked for?
   bool complete(bool by_memory) const {
     return std::ranges::all_of(communicators_, [&](const auto& one) {
-      return one != nullptr && (one->neighbors() > 0) == by_memory;
+      return one != nullptr && (one->reached_through_memory() > 0) == by_memory;
     });
   }
   ProcessCommunicator& at(std::int32_t process) {
@@ -65,7 +65,7 @@ class Mesh {
                                    .address = clients_[p]->address(),
                                    .secret = who.secret,
                                    .timeout_s = kTimeout,
-                                   .neighbors = by_memory},
+                                   .shared_memory = by_memory},
                                   *clients_[p]);
     if (connected) communicators_[p] = std::move(connected).value();
   }
@@ -109,7 +109,7 @@ class Exchanges {
         mesh_(mesh),
         processes_(processes),
         way_(way),
-        watch_(c.backend, std::max(kRepetitions, c.sizes.repetitions), c.sizes.seconds) {
+        watch_(c.device, std::max(kRepetitions, c.sizes.repetitions), c.sizes.seconds) {
     for (std::int32_t r = 0; r < processes; ++r) ranks_.push_back(r);
   }
 

@@ -15,31 +15,31 @@ namespace {
 // Long enough that a waiting thread is asleep, as it is in a step of a real model.
 constexpr double kPause = 100e-6;
 
-class PausingBackend final : public NullBackend {
+class PausingKernels final : public NullKernels {
  public:
-  explicit PausingBackend(double pause) : NullBackend(false, false), pause_(pause) {}
-  void linear(Lane, std::int64_t, std::int64_t, std::int64_t, const void*, const void*, const void*,
-              void*) override {
-    pause();
+  explicit PausingKernels(double pause) : NullKernels(nullptr), pause_(pause) {}
+#define KERNEL(name, parameters, arguments)
+#define PRODUCT(name, parameters, arguments)    \
+  void name(Lane, SPREAD parameters) override { \
+    pause(SPREAD arguments);                    \
   }
-  void linear_input(Lane, std::int64_t, std::int64_t, std::int64_t, const void*, const void*,
-                    void*) override {
-    pause();
-  }
-  void linear_weight(Lane, std::int64_t, std::int64_t, std::int64_t, const void*, const void*,
-                     float*) override {
-    pause();
-  }
-  void offload(Lane, void* host, const void*, std::int64_t bytes) override {  // norms, loss: finite
-    std::fill_n(static_cast<std::byte*>(host), bytes, std::byte{0});
-  }
+#include "exec/backend/kernel_rows.inc"
 
  private:
-  void pause() const {
+  template <class... Arguments>
+  void pause(const Arguments&...) const {
     for (const double end = now_s() + pause_; now_s() < end;) {
     }
   }
   double pause_;
+};
+
+class FiniteDevice final : public NullDevice {
+ public:
+  FiniteDevice() : NullDevice(false, nullptr) {}
+  void offload(Lane, void* host, const void*, std::int64_t bytes) override {  // norms, loss
+    std::fill_n(static_cast<std::byte*>(host), bytes, std::byte{0});
+  }
 };
 
 struct Step {
@@ -64,7 +64,7 @@ void count(const Scenario& scenario, const Schedule& schedule, Step& step) {
           {.segment = segments[g].kind,
            .direction = op.kind == OpKind::Forward ? Direction::Forward : Direction::Backward});
       for (const Node& node : body.nodes) {
-        if (node.kind() == NodeKind::Gemm && node.kernel != Kernel::Logits) ++step.pauses;
+        if (node.kind() == NodeKind::Gemm) ++step.pauses;
         if (node.kind() == NodeKind::AllReduce || node.kind() == NodeKind::AllGather ||
             node.kind() == NodeKind::ReduceScatter) {
           ++step.collectives;
@@ -87,7 +87,7 @@ std::optional<Step> step_of(const std::vector<std::string>& plan_keys, double pa
   Plan plan = scenario.value().plan;
   const Result<Schedule> schedule = lower_for_run(scenario.value().model, plan);
   if (!schedule) return std::nullopt;
-  PausingBackend backend(pause);
+  Backend backend{std::make_unique<FiniteDevice>(), std::make_unique<PausingKernels>(pause)};
   const auto made = Interpreter::create(scenario.value().model, plan, schedule.value(), backend,
                                         {.workers = workers});
   if (!made) return std::nullopt;

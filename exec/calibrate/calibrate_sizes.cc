@@ -10,7 +10,7 @@ CalibrateSizes CalibrateSizes::cpu(bool quick) {
                        .bytes = {16 << 10, 32 << 20, 4},
                        .sequence = {32, 2048, 2},
                        .exchanged = {256, 4 << 20, 8},
-                       // Of one core.
+                       // For one core.
                        .cold_bytes = 64 << 20,
                        .repetitions = 5,
                        .scheduler_steps = 51,

@@ -35,11 +35,11 @@ double exchange_us(Calibration& c, const ExchangeCase& what) {
       one.in = in_place ? c.written.next(what.elements) : c.memory.next(what.elements);
       one.out = in_place ? one.in : c.written.next(what.elements);
     }
-    c.backend.exchange({.kind = what.kind,
-                        .elements = what.elements,
-                        .ranks = ranks,
-                        .contributions = brought,
-                        .lanes = lanes});
+    c.device.exchange({.kind = what.kind,
+                       .elements = what.elements,
+                       .ranks = ranks,
+                       .contributions = brought,
+                       .lanes = lanes});
   });
 }
 
@@ -99,7 +99,7 @@ void measure_exchanges(Calibration& c) {
   }
   for (std::int64_t n = range.first; n <= range.last; n *= range.factor) {
     const double us = c.watch.median_us([&] {
-      c.backend.transfer(kLane, c.memory.next(n), {1, Stream::Compute}, c.written.next(n), 4 * n);
+      c.device.transfer(kLane, c.memory.next(n), {1, Stream::Compute}, c.written.next(n), 4 * n);
     });
     c.tables.exchanges.push_back({OpKind::Send, 2, 4 * n, us});
   }
@@ -111,27 +111,27 @@ void measure_computing_together(Calibration& c) {
   constexpr std::int64_t kTokens = 128, kFeatures = 512;  // a small model's layer
   std::vector<RotatingMemory> memory;
   memory.reserve(static_cast<std::size_t>(threads));
-  for (int t = 0; t < threads; ++t) memory.emplace_back(c.backend, std::int64_t{16} << 20);
+  for (int t = 0; t < threads; ++t) memory.emplace_back(c.device, std::int64_t{16} << 20);
   const auto of = [&](int thread) -> RotatingMemory& {
     return memory[static_cast<std::size_t>(thread)];
   };
   c.progress("threads together", 0);
   c.tables.products_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
-    perform_gemm(c.backend, GemmRole::Forward, kTokens, kFeatures, kFeatures, own, own,
+    perform_gemm(c.kernels, GemmRole::Forward, kTokens, kFeatures, kFeatures, own, own,
                  own.next(kTokens * kFeatures), own.next(kTokens * kFeatures));
   });
   const AttentionShape shape{
       .tokens = kTokens, .sequence = kTokens, .heads = 8, .kv_heads = 8, .head_dim = 64};
   c.tables.attention_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
-    c.backend.attention(kLane, shape, own.next(kTokens * shape.columns()),
+    c.kernels.attention(kLane, shape, own.next(kTokens * shape.columns()),
                         own.next(kTokens * kFeatures), own.next(8 * kTokens));
   });
   c.tables.kernels_together = slowdown(c, threads, [&](int thread) {
     RotatingMemory& own = of(thread);
     constexpr std::int64_t kCount = kTokens * kFeatures;
-    c.backend.add_residual(kLane, kTokens, kFeatures, own.next(kCount), own.next(kCount), nullptr,
+    c.kernels.add_residual(kLane, kTokens, kFeatures, own.next(kCount), own.next(kCount), nullptr,
                            own.next(kCount));
   });
 }

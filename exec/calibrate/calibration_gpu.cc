@@ -32,7 +32,7 @@ double best_product(const MachineTables& t) {
   return best;
 }
 
-// Of a class at its largest size: beyond the caches.
+// The speed of a class at its largest size, which lies beyond the caches.
 double at_largest(const MachineTables& t, std::string_view op, bool backward = false) {
   const KernelTime* largest = nullptr;
   for (const KernelTime& p : t.kernels) {
@@ -49,7 +49,7 @@ double bandwidth(const MachineTables& t) {
   return best;
 }
 
-// Of copies and of what the largest group sent, by the largest array: B/s and direction.
+// The speed of copies and of what the largest group sent, by the largest array: B/s and direction.
 double copied(const MachineTables& t) {
   double best = 1;
   for (const CopyTime& p : t.copies)

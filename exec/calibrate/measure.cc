@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kAlignmentFloats = 64;  // 256 bytes
 constexpr std::int64_t kPeriod = 1 << 20;      // floats after which random values repeat
 
-// Of a device: an op's calls last about so long, and so many calls at most are issued in advance.
+// On a device an op's calls last about so long, and so many calls at most are issued in advance.
 constexpr double kIntervalUs = 60;
 constexpr int kMostCalls = 64;
 constexpr int kClears = 4;  // of what keeps it busy: half a millisecond on an H200
@@ -38,7 +38,7 @@ double scatter(const std::vector<double>& times) {
 }
 
 double Stopwatch::median_us(const std::function<void()>& work) {
-  const std::vector<double> times = backend_.asynchronous() ? device_times(work) : host_times(work);
+  const std::vector<double> times = device_.asynchronous() ? device_times(work) : host_times(work);
   if (!error_.empty()) return 1;
   const double median = quantile(times, 0.5);
   spreads_.push_back((quantile(times, 0.75) - quantile(times, 0.25)) / median);
@@ -74,20 +74,20 @@ std::vector<double> Stopwatch::device_times(const std::function<void()>& work) {
 std::vector<double> Stopwatch::step(int ops, int calls, const std::function<void()>& work) {
   std::vector<double> times(static_cast<std::size_t>(ops));
   if (!error_.empty()) return times;
-  backend_.begin_step();
-  for (int k = 0; k < kClears; ++k) backend_.clear(kMeasured, busy_, busy_bytes_);
+  device_.begin_step();
+  for (int k = 0; k < kClears; ++k) device_.clear(kMeasured, busy_, busy_bytes_);
   for (std::int32_t op = 0; op < ops; ++op) {
-    backend_.begin(kMeasured, {op}, {});
+    device_.begin(kMeasured, {op}, {});
     for (int call = 0; call < calls; ++call) work();
-    backend_.end(kMeasured, {op});
+    device_.end(kMeasured, {op});
   }
-  if (const Result<> ended = backend_.end_step(); !ended) {
+  if (const Result<> ended = device_.end_step(); !ended) {
     fail(ended.error().message);
     return times;
   }
   for (std::int32_t op = 0; op < ops; ++op) {
     Nanoseconds start, end;
-    backend_.times(kMeasured.rank, {op}, &start, &end);
+    device_.times(kMeasured.rank, {op}, &start, &end);
     // A double's clock may stand still.
     times[static_cast<std::size_t>(op)] =
         1e-3 * static_cast<double>(std::max<std::int64_t>(end.value - start.value, 1)) / calls;
@@ -99,7 +99,7 @@ double Stopwatch::noise() const {
   return spreads_.empty() ? 0 : quantile(spreads_, 0.5);
 }
 
-RotatingMemory::RotatingMemory(Backend& backend, std::int64_t bytes) : backend_(backend) {
+RotatingMemory::RotatingMemory(Device& device, std::int64_t bytes) : device_(device) {
   take(bytes / 4);
 }
 
@@ -119,13 +119,13 @@ void RotatingMemory::take(std::int64_t floats) {
     }
     return words;
   }();
-  const Result<std::byte*> memory = backend_.allocate(0, 4 * floats);
+  const Result<std::byte*> memory = device_.allocate(0, 4 * floats);
   at_ = 0;
   floats_ = memory ? floats : 0;
   data_ = memory ? reinterpret_cast<float*>(memory.value()) : nullptr;
   for (std::int64_t i = 0; i < floats_; i += kPeriod) {
-    backend_.write(reinterpret_cast<std::byte*>(data_ + i), random.data(),
-                   4 * std::min(kPeriod, floats_ - i));
+    device_.write(reinterpret_cast<std::byte*>(data_ + i), random.data(),
+                  4 * std::min(kPeriod, floats_ - i));
   }
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/backend/backend.h"
+#include "exec/backend/device.h"
 
 namespace rehearse::exec {
 
@@ -22,13 +22,14 @@ class Stopwatch {
  public:
   // At least `repetitions` times, and `seconds` in all, after one time that does not count.
   // REQUIRES: work is issued on lanes that are ordered after `kMeasured` and before its next op.
-  Stopwatch(Backend& backend, int repetitions, double seconds)
-      : backend_(backend), repetitions_(repetitions), seconds_(seconds) {}
+  Stopwatch(Device& device, int repetitions, double seconds)
+      : device_(device), repetitions_(repetitions), seconds_(seconds) {}
   double median_us(const std::function<void()>& work);
   // One op of `calls` calls, `ops` times in a row: times of a call by op [us]. On an asynchronous
   // backend only, for work that other processes must do as often.
   std::vector<double> step(int ops, int calls, const std::function<void()>& work);
-  // Of everything measured so far: median over the points of (3rd - 1st quartile) / median.
+  // The spread of everything measured so far: median over the points of (3rd - 1st quartile) /
+  // median.
   double noise() const;
   // What the device said, the first time that it failed: afterwards nothing is measured.
   const std::string& error() const { return error_; }
@@ -47,7 +48,7 @@ class Stopwatch {
   std::vector<double> host_times(const std::function<void()>& work) const;
   std::vector<double> device_times(const std::function<void()>& work);
 
-  Backend& backend_;
+  Device& device_;
   int repetitions_;
   double seconds_;
   void* busy_ = nullptr;
@@ -65,8 +66,8 @@ double scatter(const std::vector<double>& times);
 // are such a value as a float and as two bf16.
 class RotatingMemory {
  public:
-  // Of rank 0, as large as said at the least. REQUIRES: `backend` outlives it.
-  RotatingMemory(Backend& backend, std::int64_t bytes);
+  // Takes memory of rank 0, at least as large as said. REQUIRES: `device` outlives it.
+  RotatingMemory(Device& device, std::int64_t bytes);
   // Room for `count` floats, 256-byte aligned; more than there is in all takes larger memory
   // (before use).
   float* next(std::int64_t count);
@@ -77,7 +78,7 @@ class RotatingMemory {
  private:
   void take(std::int64_t floats);
 
-  Backend& backend_;
+  Device& device_;
   float* data_ = nullptr;
   std::int64_t floats_ = 0, at_ = 0;
 };

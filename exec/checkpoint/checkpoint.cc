@@ -133,11 +133,10 @@ Result<> write_tensors(const TensorList& list, const LocalRanks& local,
               });
         });
       };
-      write(read_parameters(local.backend, stored, begin, end), model, 0);
+      write(read_parameters(local.device, stored, begin, end), model, 0);
       if (stored.m == nullptr) return;
-      write(read_state(local.backend, stored, stored.m, begin, end), optimizer, 0);
-      write(read_state(local.backend, stored, stored.v, begin, end), optimizer,
-            list.tensors.size());
+      write(read_state(local.device, stored, stored.m, begin, end), optimizer, 0);
+      write(read_state(local.device, stored, stored.v, begin, end), optimizer, list.tensors.size());
     });
   }
   if (!finite) return finite;
@@ -332,18 +331,18 @@ Result<> Checkpoint::load(Interpreter& run) const {
       return values;
     };
     for_each_part(stored.first, stored.last, [&](std::int64_t begin, std::int64_t end) {
-      write_parameters(local.backend, stored, begin, read(parameters_, 0, begin, end));
+      write_parameters(local.device, stored, begin, read(parameters_, 0, begin, end));
       forget_at_times();
     });
     if (stored.m != nullptr && has_optimizer()) {
       for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
-        write_state(local.backend, stored, stored.m, begin, read(moments_, 0, begin, end));
-        write_state(local.backend, stored, stored.v, begin,
+        write_state(local.device, stored, stored.m, begin, read(moments_, 0, begin, end));
+        write_state(local.device, stored, stored.v, begin,
                     read(moments_, list.tensors.size(), begin, end));
         forget_at_times();
       });
     } else {
-      clear_state(local.backend, stored);
+      clear_state(local.device, stored);
     }
     if (!sound) return sound;
   }

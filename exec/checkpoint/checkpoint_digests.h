@@ -14,7 +14,7 @@
 
 namespace rehearse::exec {
 
-// Of a file so much is in memory while it is read [B].
+// So much of a file is in memory while it is read [B].
 inline constexpr std::size_t kDigestPiece = std::size_t{1} << 24;
 
 struct FileDigest {
@@ -23,7 +23,7 @@ struct FileDigest {
 };
 using Digests = std::map<std::string, FileDigest, std::less<>>;  // by the file's name
 
-// Of STEM's files in a folder, as they lie there; added to `digests`.
+// Adds the digests of STEM's files in a folder, as they lie there.
 Result<> add_digests(const std::string& folder, const std::string& stem, Digests& digests);
 
 std::string digests_json(const Digests& digests);

@@ -11,7 +11,8 @@
 
 namespace rehearse::exec {
 
-// Of `before` and `data`, one after the other; `before` is the sum so far, 0 at the beginning.
+// The sum of `before` and `data`, one after the other; `before` is the sum so far, 0 at the
+// beginning.
 std::uint32_t crc32c(std::span<const std::byte> data, std::uint32_t before = 0);
 // The same without the processor's instruction.
 std::uint32_t crc32c_portable(std::span<const std::byte> data, std::uint32_t before = 0);

@@ -24,7 +24,8 @@ void copy(T* to, const T* from, std::int64_t elements) {
   if (to != from) std::memmove(to, from, static_cast<std::size_t>(elements) * sizeof(T));
 }
 
-// Of [begin, end) over arrays in their order; `array(m)` is the m-th.
+// Sums (or takes the maximum of) elements [begin, end) over arrays in their order; `array(m)` is
+// the m-th.
 template <class T, class Array>
 void combine_block(std::size_t members, const Array& array, std::int64_t begin, std::int64_t end,
                    bool maximum, T* to) {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "exec/cpu/collectives.h"
-#include "exec/cpu/kernels/gemm.h"
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/instruction_set.h"
+#include "exec/cpu/kernels/table.h"
 #include "exec/cpu/optimizer.h"
 
 namespace rehearse::exec {
@@ -57,20 +57,14 @@ class Pages {
   std::byte* begin_ = nullptr;
 };
 
-const float* f(const void* data) {
-  return static_cast<const float*>(data);
-}
-float* f(void* data) {
-  return static_cast<float*>(data);
-}
 std::size_t size(std::int64_t bytes) {
   return static_cast<std::size_t>(bytes);
 }
 
-class CpuBackend final : public Backend {
+class CpuDevice final : public Device {
  public:
-  std::string_view name() const override { return "cpu"; }
-  std::string_view device() const override { return instruction_set(); }
+  std::string_view name() const override { return instruction_set(); }
+  bool computes_in(ComputeType type) const override { return type == ComputeType::Fp32; }
 
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     return pages("the arena", rank, bytes);
@@ -111,13 +105,19 @@ class CpuBackend final : public Backend {
     std::memcpy(to, from, size(bytes));
   }
   void exchange(const Exchange& exchange) override { perform(exchange); }
-  void cast(Lane, std::int64_t count, const float* from, void* to) override {
-    if (from != to) std::memmove(to, from, size(count) * sizeof(float));
-  }
 
-  void add(Lane, std::int64_t count, const float* from, float* to) override {
-    for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+ private:
+  std::vector<Pages> arenas_;
+};
+
+class CpuKernels final : public Kernels {
+ public:
+#define KERNEL(name, parameters, arguments)     \
+  void name(Lane, SPREAD parameters) override { \
+    call_kernel(table_.name, SPREAD arguments); \
   }
+#include "exec/backend/kernel_rows.inc"
+
   void norms(Lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override {
     std::fill_n(norms, slots, 0.0);
@@ -130,7 +130,7 @@ class CpuBackend final : public Backend {
     double squares = 0;
     for (std::int64_t k = 0; k + 1 < a.slots; ++k) squares += a.norms[k];
     const float scale = clip_factor(std::sqrt(squares), a.options->clip_norm);
-    float* parameter = f(a.parameter);
+    auto* parameter = static_cast<float*>(a.parameter);
     for (const AdamwRange& range : a.ranges) {
       const std::size_t n = size(range.end - range.begin);
       exec::adamw({parameter + range.begin, n}, {a.gradient + range.begin, n},
@@ -139,149 +139,14 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void linear(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-              const void* bias, void* y) override {
-    exec::linear_bias(m, n, k, f(x), f(w), f(bias), f(y));
-  }
-  void logits(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
-              float* y) override {
-    exec::linear(m, n, k, f(x), f(w), y);
-  }
-  void linear_input(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                    const void* w, void* dx) override {
-    exec::linear_input(m, n, k, f(dy), f(w), f(dx));
-  }
-  void linear_weight(Lane, std::int64_t m, std::int64_t n, std::int64_t k, const void* dy,
-                     const void* x, float* dw) override {
-    exec::linear_weight(m, n, k, f(dy), f(x), dw);
-  }
-
-  void layer_norm(Lane, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
-                  const void* bias, double epsilon, void* y, float* statistics) override {
-    exec::layer_norm(rows, h, f(x), f(weight), f(bias), epsilon, f(y), statistics);
-  }
-  void layer_norm_backward(Lane, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                           const float* statistics, const void* weight, const void* residual,
-                           void* dx, float* d_weight, float* d_bias) override {
-    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
-                              d_weight, d_bias);
-  }
-  void rms_norm(Lane, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
-                double epsilon, void* y, float* statistics) override {
-    exec::rms_norm(rows, h, f(x), f(weight), epsilon, f(y), statistics);
-  }
-  void rms_norm_backward(Lane, std::int64_t rows, std::int64_t h, const void* dy, const void* x,
-                         const float* statistics, const void* weight, const void* residual,
-                         void* dx, float* d_weight) override {
-    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
-                            d_weight);
-  }
-
-  void add_residual(Lane, std::int64_t rows, std::int64_t cols, const void* x, const void* y,
-                    const void* bias, void* out) override {
-    exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out));
-  }
-  void add_column_sums(Lane, std::int64_t rows, std::int64_t cols, const void* y,
-                       float* sums) override {
-    exec::add_column_sums(rows, cols, f(y), sums);
-  }
-  void add_positions(Lane, std::int64_t rows, std::int64_t cols, std::int64_t first,
-                     std::int64_t sequence, const void* x, const void* positions,
-                     void* out) override {
-    for (std::int64_t t = 0; t < rows; ++t) {
-      const float* row = f(x) + t * cols;
-      if (positions == nullptr) {
-        std::copy_n(row, cols, f(out) + t * cols);
-      } else {
-        exec::add_residual(1, cols, row, f(positions) + (first + t) % sequence * cols, nullptr,
-                           f(out) + t * cols);
-      }
-    }
-  }
-  void position_gradient(Lane, std::int64_t rows, std::int64_t cols, std::int64_t first,
-                         std::int64_t sequence, const void* dy, float* d_positions) override {
-    for (std::int64_t t = 0; t < rows; ++t) {
-      exec::add_column_sums(1, cols, f(dy) + t * cols, d_positions + (first + t) % sequence * cols);
-    }
-  }
-  void gelu(Lane, std::int64_t count, const void* u, void* g) override {
-    exec::gelu(count, f(u), f(g));
-  }
-  void gelu_backward(Lane, std::int64_t count, const void* dg, const void* u, void* du) override {
-    exec::gelu_backward(count, f(dg), f(u), f(du));
-  }
-  void swiglu(Lane, std::int64_t rows, std::int64_t width, const void* u, void* g) override {
-    exec::swiglu(rows, width, f(u), f(g));
-  }
-  void swiglu_backward(Lane, std::int64_t rows, std::int64_t width, const void* dg, const void* u,
-                       void* du) override {
-    exec::swiglu_backward(rows, width, f(dg), f(u), f(du));
-  }
-  void rope(Lane, const AttentionShape& shape, double theta, bool inverse, void* qkv) override {
-    exec::rope(shape.tokens, shape.first, shape.sequence, shape.heads + shape.kv_heads,
-               shape.head_dim, shape.columns(), theta, inverse, f(qkv));
-  }
-
-  void attention(Lane, const AttentionShape& shape, const void* qkv, void* o, float* lse) override {
-    exec::attention(shape, f(qkv), f(o), lse);
-  }
-  void attention_backward(Lane, const AttentionShape& shape, const void* d_o, const void* qkv,
-                          const void* o, const float* lse, void* dqkv, float* delta) override {
-    exec::attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
-  }
-  void attention_part(Lane, const AttentionPart& part, const void* qkv, const void* kv, float* sum,
-                      float* lse) override {
-    exec::attention_part(part, f(qkv), f(kv), sum, lse);
-  }
-  void attention_part_backward(Lane, const AttentionPart& part, const void* d_o, const void* qkv,
-                               const void* kv, const void* o, const float* lse, float* dq,
-                               float* dkv, float* delta) override {
-    exec::attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
-  }
-  void copy_columns(Lane, std::int64_t rows, std::int64_t cols, const void* from,
-                    std::int64_t from_stride, void* to, std::int64_t to_stride) override {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::copy_n(f(from) + r * from_stride, cols, f(to) + r * to_stride);
-    }
-  }
-  void cast_columns(Lane lane, std::int64_t rows, std::int64_t cols, const float* from, void* to,
-                    std::int64_t to_stride) override {
-    copy_columns(lane, rows, cols, from, cols, to, to_stride);
-  }
-
-  void embed(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const void* table,
-             const VocabularyShape& shape, void* out) override {
-    exec::embed(tokens, h, ids, f(table), shape.first, shape.columns, f(out));
-  }
-  void embed_backward(Lane, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
-                      const void* dy, const VocabularyShape& shape, std::int32_t* order,
-                      float* d_table) override {
-    exec::embed_backward(tokens, h, ids, f(dy), shape.first, shape.columns, order, d_table,
-                         shape.frozen);
-  }
-  void row_maxima(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
-                  float* maxima) override {
-    exec::row_maxima(rows, shape.columns, shape.valid, logits, maxima);
-  }
-  void row_sums(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
-                const float* maxima, const std::int32_t* targets, float* sums) override {
-    exec::row_sums(rows, shape.columns, shape.valid, shape.first, logits, maxima, targets, sums);
-  }
-  void loss_and_gradient(Lane, std::int64_t rows, const VocabularyShape& shape, const float* logits,
-                         const float* maxima, const float* sums, const std::int32_t* targets,
-                         float scale, void* d_logits, float* loss) override {
-    exec::loss_and_gradient(rows, shape.columns, shape.valid, shape.first, logits, maxima, sums,
-                            targets, scale, f(d_logits), loss);
-  }
-
  private:
-  std::vector<Pages> arenas_;
+  const KernelTable& table_ = exec::kernels();
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() {
-  return std::make_unique<CpuBackend>();
+Backend make_cpu_backend() {
+  return {std::make_unique<CpuDevice>(), std::make_unique<CpuKernels>()};
 }
 
 }  // namespace rehearse::exec

@@ -15,8 +15,9 @@ namespace {
 using enum AttentionEngine;
 
 constexpr int kRepetitions = 3;  // of an engine that is timed; the fastest counts
-// Of the largest value. Either engine may be off by half: P and dS are rounded to bf16, the result
-// once more (the kernels' tests have the same bound); lse is fp32.
+// How far apart the engines may be, as a share of the largest value. Either engine may be off by
+// half: P and dS are rounded to bf16, the result once more (the kernels' tests have the same
+// bound); lse is fp32.
 constexpr float kTolerance = 2e-2F, kFloatTolerance = 1e-4F;
 
 std::int64_t aligned(std::int64_t bytes) {

@@ -106,7 +106,7 @@ class NcclCommunicator final : public Communicator {
   std::int32_t process() const override { return process_; }
   std::int32_t processes() const override { return processes_; }
 
-  bool waited_in_vain() const override { return !broken_.empty() || streams_.timed_out(); }
+  bool timed_out() const override { return !broken_.empty() || streams_.timed_out(); }
 
   void collective(const Exchange& e, Done done) override {
     if (!broken_.empty()) return done(Error{broken_});
@@ -283,8 +283,8 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> make_nccl(Backend& backend, const NcclOptions& options) {
-  auto* streams = dynamic_cast<StreamSource*>(&backend);
+Result<std::unique_ptr<Communicator>> make_nccl(Device& device, const NcclOptions& options) {
+  auto* streams = dynamic_cast<StreamSource*>(&device);
   if (streams == nullptr) return Error{"NCCL needs the CUDA backend"};
   auto made = std::make_unique<NcclCommunicator>(*streams, options);
   const Result<> connected = made->connect(options);

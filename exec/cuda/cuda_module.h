@@ -21,8 +21,8 @@ struct CudaOptions {
   ElementType type = ElementType::BFloat16;  // of activations and parameters
   double timeout_s = 600;                    // that an op may take
   bool graphs = true;                        // of ops that do the same in every step
-  // Of attention in bf16. "mma", "wgmma": that one; "say": the faster, and every choice is said;
-  // empty: the faster. Nothing else.
+  // Which engine attention in bf16 runs on. "mma", "wgmma": that one; "say": the faster, and every
+  // choice is said; empty: the faster. Nothing else.
   std::string attention;
   std::function<std::string(OpId)> label;  // of an op, for errors
   // Says once what goes on, but slower than it could; may be null.
@@ -42,16 +42,15 @@ struct NcclOptions {
 };
 
 struct CudaModule {
-  static constexpr int kVersion = 5;
+  static constexpr int kVersion = 6;
   int version = 0;
   // Devices that can be used. Error: "no CUDA device", with the driver's reason.
   Result<std::int32_t> (*devices)() = nullptr;
-  Result<std::unique_ptr<Backend>> (*make_backend)(const CudaOptions&) = nullptr;
-  // REQUIRES: `backend` came from make_backend and outlives the communicator.
-  Result<std::unique_ptr<Communicator>> (*make_nccl)(Backend& backend,
-                                                     const NcclOptions&) = nullptr;
-  // Of the device of a backend that came from make_backend.
-  Result<GpuFacts> (*inspect)(const Backend& backend) = nullptr;
+  Result<Backend> (*make_backend)(const CudaOptions&) = nullptr;
+  // REQUIRES: `device` came from make_backend and outlives the communicator.
+  Result<std::unique_ptr<Communicator>> (*make_nccl)(Device& device, const NcclOptions&) = nullptr;
+  // REQUIRES: `device` came from make_backend.
+  Result<GpuFacts> (*inspect)(const Device& device) = nullptr;
   std::string (*versions)() = nullptr;  // "CUDA 13.0, cuBLASLt 13.1, NCCL 2.28.9"
 };
 

@@ -25,7 +25,7 @@ bool Graphs::give_up(const Key& key, std::string why) {
   return false;
 }
 
-bool Graphs::replay(std::int32_t rank, OpId op, cudaStream_t stream) {
+bool Graphs::launch(std::int32_t rank, OpId op, cudaStream_t stream) {
   if (!on_ || steps_ < 2) return false;
   const Key key{rank, op.value};
   if (const auto found = made_.find(key); found != made_.end()) {
@@ -39,7 +39,7 @@ bool Graphs::replay(std::int32_t rank, OpId op, cudaStream_t stream) {
   return false;
 }
 
-bool Graphs::end(cudaStream_t stream, const std::string& error) {
+bool Graphs::end_capture(cudaStream_t stream, const std::string& error) {
   const Key key = std::exchange(capturing_, {-1, -1});
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;

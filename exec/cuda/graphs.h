@@ -26,13 +26,13 @@ class Graphs {
 
   void begin_step() { ++steps_; }
   // True: the op's graph was launched. Else the caller issues the op, perhaps into a capture.
-  bool replay(std::int32_t rank, OpId op, cudaStream_t stream);
+  bool launch(std::int32_t rank, OpId op, cudaStream_t stream);
   // Is the op's work being captured?
   bool captures(std::int32_t rank, OpId op) const { return capturing_ == Key(rank, op.value); }
   // Ends that capture and launches it. `error`: what a call inside it said; empty: nothing.
   // False: there is no graph and nothing was done; the op will not be captured again.
-  bool end(cudaStream_t stream, const std::string& error);
-  // Why the last op that was given up was.
+  bool end_capture(cudaStream_t stream, const std::string& error);
+  // Why the last op that was given up has no graph.
   const std::string& failure() const { return failure_; }
 
  private:

@@ -3,8 +3,8 @@
 #include "exec/cuda/make.h"
 
 namespace rehearse::exec::cuda {
-Result<GpuFacts> inspect(const Backend& backend) {
-  const auto* source = dynamic_cast<const StreamSource*>(&backend);
+Result<GpuFacts> inspect(const Device& of) {
+  const auto* source = dynamic_cast<const StreamSource*>(&of);
   int device = 0;
   cudaError_t error = source == nullptr ? cudaErrorInvalidValue : cudaGetDevice(&device);
   const auto attribute = [&](cudaDeviceAttr which) {
@@ -12,7 +12,7 @@ Result<GpuFacts> inspect(const Backend& backend) {
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&value, which, device);
     return value;
   };
-  GpuFacts facts{.name = std::string(backend.device())};
+  GpuFacts facts{.name = std::string(of.name())};
   facts.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                      attribute(cudaDevAttrComputeCapabilityMinor);
   facts.sm_count = attribute(cudaDevAttrMultiProcessorCount);

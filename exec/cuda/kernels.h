@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a transformer's bodies run on an NVIDIA GPU beside matrix products: the kernels of
-// exec/cpu/kernels/kernels.h, one for one, launched on a stream. Plain C++: no CUDA header is
-// needed.
+// What a transformer's bodies run on an NVIDIA GPU beside matrix products: kernel_rows.inc,
+// launched on a stream. Plain C++: no CUDA header is needed.
 //
 // Activations, their gradients and parameters have type T (Float32 or BFloat16); statistics, lse,
 // logits, loss and gradients of parameters are fp32, norms fp64. Arithmetic is fp32 (sums over rows
@@ -27,32 +26,25 @@ namespace rehearse::exec::cuda {
 
 using Stream = CUstream_st*;
 
+using Element = void;  // of type `Type`
 using exec::AttentionPart;
 using exec::AttentionShape;
 using exec::SumNorm;
+using exec::VocabularyShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
 constexpr std::int64_t bytes_of(Type type) {
   return type == Type::Float32 ? 4 : 2;
 }
 
-// --- norms (Ba et al. 2016; Zhang & Sennrich 2019) ---------------------------
-// y(rows, h) = (x - mean) * rstd * weight(h) + bias(h); statistics(rows, 2) = mean, rstd, fp32;
-// bias may be null.
-int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
-               const void* weight, const void* bias, double epsilon, void* y, float* statistics);
-// statistics(rows) = 1 / root mean square
-int rms_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
-             const void* weight, double epsilon, void* y, float* statistics);
-// The sum is rounded to the type before its norm is taken: the bits are those of add_residual and
-// the norm.
-int add_layer_norm(Stream stream, Type type, const SumNorm& call);
-int add_rms_norm(Stream stream, Type type, const SumNorm& call);
+#define COMPOSED(name, parameters, arguments)
+#define KERNEL(name, parameters, arguments) int name(Stream stream, Type type, SPREAD parameters);
+#include "exec/backend/kernel_rows.inc"
+
+// --- what CudaKernels composes the other rows of ---------------------------------------------------
 // Bytes of `scratch` below, for column sums of (rows, columns).
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
-// dx = its gradient + residual(rows, h) (may be null; dx may be dy or residual). d_weight(h) and
-// d_bias(h), fp32, accumulate; null: not wanted, and with dx null the input's gradient is not.
-// scratch: 2 * column_sums_scratch(rows, h) bytes.
+// With dx null the input's gradient is not wanted. scratch: 2 * column_sums_scratch(rows, h) bytes.
 int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,
@@ -61,96 +53,43 @@ int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_
 int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
                       const void* residual, void* dx, float* d_weight, void* scratch);
-
-// --- pointwise ---------------------------------------------------------------
-int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias,
-             void* y);
-// out = x + y + bias(cols); bias may be null; out may be x or y
-int add_residual(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* x,
-                 const void* y, const void* bias, void* out);
-// sums(cols), fp32, += column sums of y(rows, cols); scratch: column_sums_scratch(rows, cols) bytes
+// scratch: column_sums_scratch(rows, cols) bytes
 int add_column_sums(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch);
-int gelu(Stream stream, Type type, std::int64_t count, const void* u, void* g);  // tanh form
-int gelu_backward(Stream stream, Type type, std::int64_t count, const void* dg, const void* u,
-                  void* du);  // du may be dg
-// u(rows, 2 f): gate, then up; g(rows, f) = silu(gate) * up
-int swiglu(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* u, void* g);
-int swiglu_backward(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* dg,
-                    const void* u, void* du);
-// Rotates the first `heads` heads of x(tokens, columns) in place; position = (first + token) %
-// sequence. `inverse`: the backward. REQUIRES: head_dim even.
-int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
-         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
-         bool inverse, void* x);
+// y += bias(cols)
+int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* bias,
+             void* y);
+// positions is not null
+int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h, std::int64_t first,
+                  std::int64_t sequence, const void* x, const void* positions, void* out);
+// order(tokens): positions sorted by id, equal ids by position. Counts, in tokens^2 comparisons.
+int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std::int32_t* order);
+// order: as sort_tokens left it
+int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
+                   const std::int32_t* ids, const void* dy, const VocabularyShape& shape,
+                   const std::int32_t* order, float* d_table);
 
-// --- attention (Dao et al. 2022): causal, tiled, never s x s -----------------
+// --- attention, by engine ------------------------------------------------------------------------
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
 // arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
 // Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
 enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
-// o(tokens, heads * d), lse(heads, tokens)
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,
               float* lse, AttentionEngine engine = AttentionEngine::MmaSync);
-// dqkv(tokens, columns); delta(heads, tokens) is scratch. dK and dV, then dQ, in one pass each: 7
-// products instead of 5, in exchange for a fixed order of summation.
+// dK and dV, then dQ, in one pass each: 7 products instead of 5, in exchange for a fixed order of
+// summation.
 int attention_backward(Stream stream, Type type, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
                        AttentionEngine engine = AttentionEngine::MmaSync);
 
-// Block by block of keys (Liu et al. 2023, arXiv 2310.01889); kv: the block's first key, its rows
-// part.key_stride apart. After all parts sum(tokens, heads * d), fp32, is o. REQUIRES: a causal
-// part begins at row 0 on both sides and has no more queries than keys.
+// REQUIRES: a causal part begins at row 0 on both sides and has no more queries than keys.
 int attention_part(Stream stream, Type type, const AttentionPart& part, const void* qkv,
                    const void* kv, float* sum, float* lse,
                    AttentionEngine engine = AttentionEngine::MmaSync);
-// Adds to dq(tokens, heads * d) and dkv(tokens, kv_columns), fp32; the first part clears dq and
-// computes delta(heads, tokens).
 int attention_part_backward(Stream stream, Type type, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
                             float* dq, float* dkv, float* delta,
                             AttentionEngine engine = AttentionEngine::MmaSync);
-
-// --- embedding ---------------------------------------------------------------
-// Rows [first, first + rows) of the vocabulary are here; others give zeros. out(tokens, h)
-int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
-          const void* table, std::int64_t first, std::int64_t rows, void* out);
-// order(tokens): positions sorted by id, equal ids by position. Counts, in tokens^2 comparisons.
-int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std::int32_t* order);
-// d_table(rows, h), fp32, += dy(tokens, h) by id but `frozen`, in token order; order: as
-// sort_tokens left it
-int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                   const std::int32_t* ids, const void* dy, std::int64_t first, std::int64_t rows,
-                   const std::int32_t* order, float* d_table, std::int64_t frozen = -1);
-// out(tokens, h) = x + positions((first + token) % sequence, h); out may be x
-int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                  std::int64_t sequence, std::int64_t first, const void* x, const void* positions,
-                  void* out);
-// d_positions(sequence, h), fp32, += dy(tokens, h) by position, in token order
-int add_positions_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                           std::int64_t sequence, std::int64_t first, const void* dy,
-                           float* d_positions);
-
-// --- cross-entropy over the vocabulary rows [first, first + valid) of `logits`(rows, columns), fp32;
-// columns beyond `valid` are padding. Each step is a partial result of one tensor-parallel rank.
-int row_maxima(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-               const float* logits, float* maxima);
-// sums(rows, 2): sum of exp(logit - maximum), logit of the target where it is here (else 0)
-int row_sums(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-             std::int64_t first, const float* logits, const float* maxima,
-             const std::int32_t* targets, float* sums);
-// d_logits(rows, columns), type T, scaled by `scale`; scale * loss of the rows is added to *loss.
-// d_logits may be logits where T is fp32.
-int loss_and_gradient(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
-                      std::int64_t valid, std::int64_t first, const float* logits,
-                      const float* maxima, const float* sums, const std::int32_t* targets,
-                      float scale, void* d_logits, float* loss);
-// The three steps above for a rank that holds the whole vocabulary, reading the logits twice
-// instead of three times; maxima(rows) and sums(rows, 2) are left as row_maxima and row_sums leave
-// them.
-int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
-                  std::int64_t valid, const float* logits, const std::int32_t* targets, float scale,
-                  float* maxima, float* sums, void* d_logits, float* loss);
 
 // --- the end of a step -------------------------------------------------------
 // Flat arrays are worked on in pieces that do not cross a tensor. Made once, by the host.
@@ -200,9 +139,6 @@ int adamw(Stream stream, const AdamW& constants, const Piece* pieces, std::int64
 
 // --- plain arrays ------------------------------------------------------------
 int cast(Stream stream, Type from, Type to, std::int64_t count, const void* in, void* out);
-// Rows of `cols` elements, `to_stride` apart in `to`, which has type `type`
-int cast_columns(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const float* from,
-                 void* to, std::int64_t to_stride);
 // *out = *in, in fp64
 int to_double(Stream stream, const float* in, double* out);
 int fill(Stream stream, std::int64_t count, float value, float* out);

@@ -13,7 +13,7 @@
 
 namespace rehearse::exec::cuda {
 
-// What the backend shows of itself: streams that a communicator enqueues on, and what it holds.
+// What the device shows of itself: streams that a communicator enqueues on, and what it holds.
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
@@ -30,8 +30,8 @@ class StreamSource {
 };
 
 Result<std::int32_t> devices();
-Result<std::unique_ptr<Backend>> make_backend(const CudaOptions& options);
-Result<GpuFacts> inspect(const Backend& backend);
-Result<std::unique_ptr<Communicator>> make_nccl(Backend& backend, const NcclOptions& options);
+Result<Backend> make_backend(const CudaOptions& options);
+Result<GpuFacts> inspect(const Device& device);
+Result<std::unique_ptr<Communicator>> make_nccl(Device& device, const NcclOptions& options);
 
 }  // namespace rehearse::exec::cuda

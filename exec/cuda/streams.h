@@ -42,7 +42,7 @@ class Streams {
   // wait. Error: what the device says, or the first op that took longer than `timeout_s`, by rank.
   Result<> finish(double timeout_s, const std::function<std::string()>& failed);
   bool timed_out() const { return timed_out_; }  // the last finish() did
-  // Of an op of the last step [ns since begin_step].
+  // When an op of the last step ran [ns since begin_step].
   void times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) const;
 
   // Remembers the first error of a call, with what was called.

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "exec/messages/composed_collectives.h"
-#include "exec/messages/neighbors.h"
+#include "exec/messages/shared_memory_transport.h"
 #include "exec/store/hmac.h"
 #include "exec/store/wire.h"
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t kProofSlot = ~std::uint64_t{0};  // of prove(), before a
 constexpr auto kEarly =
     std::chrono::milliseconds(5);  // by which a wait may end before its deadline
 
-// The keys of Gloo's own meeting, in our store.
+// Gloo's own rendezvous keeps its keys in our store.
 class GlooStore : public gloo::rendezvous::Store {
  public:
   GlooStore(StoreClient& store, double timeout_s) : store_(store), timeout_s_(timeout_s) {}
@@ -107,11 +107,11 @@ class Waiters {
 class GlooCommunicator final : public ProcessCommunicator {
  public:
   GlooCommunicator(const GlooOptions& options, std::shared_ptr<gloo::rendezvous::Context> context,
-                   std::unique_ptr<Neighbors> neighbors)
+                   std::unique_ptr<SharedMemoryTransport> shared_memory)
       : options_(options),
         each_(options.ranks / options.processes),
         context_(std::move(context)),
-        neighbors_(std::move(neighbors)) {}
+        shared_memory_(std::move(shared_memory)) {}
   ~GlooCommunicator() override { end("the communicator was closed"); }
 
   std::string_view name() const override { return "gloo"; }
@@ -136,9 +136,10 @@ class GlooCommunicator final : public ProcessCommunicator {
     const std::lock_guard lock(mutex_);
     return trouble_;
   }
-  std::int32_t neighbors() const override {
+  std::int32_t reached_through_memory() const override {
     std::int32_t reached = 0;
-    for (std::int32_t p = 0; p < options_.processes; ++p) reached += neighbors_->reaches(p) ? 1 : 0;
+    for (std::int32_t p = 0; p < options_.processes; ++p)
+      reached += shared_memory_->reaches(p) ? 1 : 0;
     return reached;
   }
   Result<double> largest(double value) override;
@@ -170,7 +171,7 @@ class GlooCommunicator final : public ProcessCommunicator {
   const GlooOptions options_;
   const std::int32_t each_;  // ranks of a process
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  std::unique_ptr<Neighbors> neighbors_;  // whom it does not reach, Gloo does
+  std::unique_ptr<SharedMemoryTransport> shared_memory_;  // whom it does not reach, Gloo does
   mutable std::mutex mutex_;
   std::set<gloo::transport::UnboundBuffer*> waiting_;  // to be woken when everything ends
   GlooTrouble trouble_ = GlooTrouble::None;
@@ -189,7 +190,7 @@ void GlooCommunicator::break_off(GlooTrouble trouble, const std::string& why) {
     buffer->abortWaitRecv();
     buffer->abortWaitSend();
   }
-  neighbors_->end();
+  shared_memory_->end();
 }
 
 // Sends and receives all of it; waits until all is done, or nothing will be.
@@ -199,7 +200,7 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
       std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout_s * 1000));
   std::vector<Message> near, far;
   for (const Message& message : messages) {
-    (neighbors_->reaches(message.process) ? near : far).push_back(message);
+    (shared_memory_->reaches(message.process) ? near : far).push_back(message);
   }
   using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
   std::vector<Buffer> buffers;
@@ -247,11 +248,12 @@ Result<> GlooCommunicator::move(std::span<const Message> messages) {
 
 bool GlooCommunicator::move_near(std::span<const Message> messages,
                                  std::chrono::steady_clock::time_point deadline) {
-  const Neighbors::Moved moved = neighbors_->move(messages, deadline);
-  if (moved.outcome == Neighbors::Outcome::Late || moved.outcome == Neighbors::Outcome::Gone) {
-    lose(moved.process, moved.outcome == Neighbors::Outcome::Late);
+  const SharedMemoryTransport::Moved moved = shared_memory_->move(messages, deadline);
+  if (moved.outcome == SharedMemoryTransport::Outcome::Late ||
+      moved.outcome == SharedMemoryTransport::Outcome::Gone) {
+    lose(moved.process, moved.outcome == SharedMemoryTransport::Outcome::Late);
   }
-  return moved.outcome == Neighbors::Outcome::Done;
+  return moved.outcome == SharedMemoryTransport::Outcome::Done;
 }
 
 void GlooCommunicator::collective(const Exchange& exchange, Done done) {
@@ -340,15 +342,15 @@ Result<std::unique_ptr<ProcessCommunicator>> connect_gloo(const GlooOptions& opt
     if (const Result<> proved = prove(*context, options, store, timeout); !proved) {
       return proved.error();
     }
-    auto neighbors = Neighbors::meet({.process = options.process,
-                                      .processes = options.processes,
-                                      .ranks = options.ranks,
-                                      .willing = options.neighbors,
-                                      .timeout_s = options.timeout_s},
-                                     store);
-    if (!neighbors) return neighbors.error();
+    auto shared_memory = SharedMemoryTransport::connect({.process = options.process,
+                                                         .processes = options.processes,
+                                                         .ranks = options.ranks,
+                                                         .willing = options.shared_memory,
+                                                         .timeout_s = options.timeout_s},
+                                                        store);
+    if (!shared_memory) return shared_memory.error();
     return std::unique_ptr<ProcessCommunicator>(
-        new GlooCommunicator(options, std::move(context), std::move(neighbors).value()));
+        new GlooCommunicator(options, std::move(context), std::move(shared_memory).value()));
   } catch (const std::exception& error) {  // Gloo's way to fail; its text has paths of its sources
     const std::string text = error.what();
     const bool ours =

@@ -4,7 +4,7 @@
 // Gloo carries tagged messages between processes, over one full mesh; the collectives are composed
 // of them (exec/messages/composed_collectives.h), because Gloo's own sum in an order of their own.
 // Processes of one machine read each other's memory instead, where that is allowed
-// (exec/messages/neighbors.h).
+// (exec/messages/shared_memory_transport.h).
 //
 // Without Gloo in the build, connect_gloo says so.
 #pragma once
@@ -28,7 +28,7 @@ class ProcessCommunicator : public Communicator {
   virtual void end(const std::string& why) = 0;
   virtual GlooTrouble trouble() const = 0;
   // How many of the other processes are reached through memory, not TCP.
-  virtual std::int32_t neighbors() const = 0;
+  virtual std::int32_t reached_through_memory() const = 0;
   // The largest of all processes' values; every process calls it in turn. Waits.
   virtual Result<double> largest(double value) = 0;
 };
@@ -39,7 +39,7 @@ struct GlooOptions {
   std::string address;     // numeric, of this machine: listens there while they meet, nowhere else
   std::string secret;      // of the run; the others prove over their connections that they know it
   double timeout_s = 600;  // of one exchange
-  bool neighbors = true;   // false: this process by TCP within its machine too
+  bool shared_memory = true;  // false: this process by TCP within its machine too
 };
 
 // Meets the other processes through keys of the store. Error: who does not come, within the

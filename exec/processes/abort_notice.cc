@@ -11,10 +11,10 @@ constexpr std::size_t kLongestPath = 4096;  // of the folder of flight records
 
 }  // namespace
 
-std::string abort_bytes(const std::string& flight, const Verdict& verdict) {
+std::string abort_bytes(const std::string& flight, const FailureAttribution& attribution) {
   const std::string folder = flight.size() <= kLongestPath ? flight : std::string();
-  const std::string line = printable(verdict.line, kLargestText);
-  return WireWriter().text(folder).text(line).number(verdict.exit_code).take();
+  const std::string line = printable(attribution.line, kLargestText);
+  return WireWriter().text(folder).text(line).number(attribution.exit_code).take();
 }
 
 AbortNotice parse_abort(const std::string& bytes) {

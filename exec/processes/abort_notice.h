@@ -10,12 +10,12 @@
 namespace rehearse::exec {
 
 // The body of an abort: where flight records go, and the line that names the culprit.
-std::string abort_bytes(const std::string& flight, const Verdict& verdict);
+std::string abort_bytes(const std::string& flight, const FailureAttribution& attribution);
 struct AbortNotice {
   std::string flight, line;
   std::int32_t exit_code = 3;
 };
-// Of any bytes: a line that is fit to be printed, and an exit code of 1 to 3: an abort is no
+// Any bytes give a line that is fit to be printed, and an exit code of 1 to 3: an abort is no
 // success.
 AbortNotice parse_abort(const std::string& bytes);
 

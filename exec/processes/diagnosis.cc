@@ -32,16 +32,16 @@ struct Standing {
   }
 };
 
-Standing standing(const Scene& scene, std::int32_t rank) {
-  const RankStatus& status = scene.board.rank(rank);
+Standing standing(const FailedRun& run, std::int32_t rank) {
+  const RankStatus& status = run.board.rank(rank);
   constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
   Standing at{.step = of(status.step), .key = kEver};
   if (of(status.phase) == RankPhase::Done) return {.step = kEver, .key = kEver};
-  const Row row = scene.rows[static_cast<std::size_t>(rank)];
+  const Row row = run.rows[static_cast<std::size_t>(rank)];
   std::array<bool, kNumStreams> open{};  // its head was met
-  for (std::int32_t i = scene.schedule.row_begin[row.index()];
-       i < scene.schedule.row_begin[row.index() + 1]; ++i) {
-    const Op& op = scene.schedule.ops[static_cast<std::size_t>(i)];
+  for (std::int32_t i = run.schedule.row_begin[row.index()];
+       i < run.schedule.row_begin[row.index() + 1]; ++i) {
+    const Op& op = run.schedule.ops[static_cast<std::size_t>(i)];
     const auto stream = static_cast<std::size_t>(op.stream);
     const StreamStatus& on = status.streams[stream];
     if (open[stream] || i <= of(on.ended)) continue;
@@ -59,8 +59,8 @@ Standing standing(const Scene& scene, std::int32_t rank) {
 }
 
 // The op to name for a rank: what it works on, else what it waits in, else what comes next.
-std::int32_t named_op(const Scene& scene, std::int32_t rank, const Standing& at) {
-  const RankStatus& status = scene.board.rank(rank);
+std::int32_t named_op(const FailedRun& run, std::int32_t rank, const Standing& at) {
+  const RankStatus& status = run.board.rank(rank);
   for (const StreamStatus& stream : status.streams) {
     if (of(stream.op) >= 0 && of(stream.waits_for) == kWaitsForNobody) return of(stream.op);
   }
@@ -71,22 +71,22 @@ std::int32_t named_op(const Scene& scene, std::int32_t rank, const Standing& at)
   return at.op;
 }
 
-class Court {
+class Attributor {
  public:
-  explicit Court(const Scene& scene)
-      : scene_(scene),
-        each_(static_cast<std::int32_t>(scene.rows.size()) /
-              static_cast<std::int32_t>(scene.processes.size())) {
-    for (std::int32_t r = 0; r < static_cast<std::int32_t>(scene.rows.size()); ++r) {
-      standing_.push_back(standing(scene, r));
+  explicit Attributor(const FailedRun& run)
+      : run_(run),
+        each_(static_cast<std::int32_t>(run.rows.size()) /
+              static_cast<std::int32_t>(run.processes.size())) {
+    for (std::int32_t r = 0; r < static_cast<std::int32_t>(run.rows.size()); ++r) {
+      standing_.push_back(standing(run, r));
     }
   }
-  Verdict judge() const;
+  FailureAttribution attribute() const;
 
  private:
-  std::int32_t processes() const { return static_cast<std::int32_t>(scene_.processes.size()); }
+  std::int32_t processes() const { return static_cast<std::int32_t>(run_.processes.size()); }
   const ProcessView& view(std::int32_t p) const {
-    return scene_.processes[static_cast<std::size_t>(p)];
+    return run_.processes[static_cast<std::size_t>(p)];
   }
   // The first process for which `is` holds; -1: none.
   template <class Is>
@@ -97,8 +97,8 @@ class Court {
     return -1;
   }
   bool finished(std::int32_t rank) const { return view(rank / each_).how == How::Finished; }
-  // Of ranks [first, last), who is furthest behind.
-  std::int32_t hindmost(std::int32_t first, std::int32_t last) const {
+  // Who is furthest behind among the ranks [first, last).
+  std::int32_t straggler(std::int32_t first, std::int32_t last) const {
     std::int32_t found = first;
     for (std::int32_t r = first; r < last; ++r) {
       if (finished(found) || (!finished(r) && at(r).before(at(found)))) found = r;
@@ -107,7 +107,7 @@ class Court {
   }
   const Standing& at(std::int32_t rank) const { return standing_[static_cast<std::size_t>(rank)]; }
   std::int32_t rank_in(std::int32_t process) const {
-    return hindmost(process * each_, (process + 1) * each_);
+    return straggler(process * each_, (process + 1) * each_);
   }
   std::string name(std::int32_t rank) const {
     std::string text = "rank " + std::to_string(rank);
@@ -119,65 +119,65 @@ class Court {
     return text;
   }
   std::string label(std::int32_t op) const {
-    return op < scene_.schedule.num_ops() ? op_label(scene_.schedule, {op}) : "an unknown op";
+    return op < run_.schedule.num_ops() ? op_label(run_.schedule, {op}) : "an unknown op";
   }
   // " in 1F3 of step 4, last finished 1RECV_F3"; steps count from 1 for people.
   std::string where(std::int32_t rank) const {
-    const RankStatus& status = scene_.board.rank(rank);
-    const std::int32_t op = named_op(scene_, rank, at(rank)), last = of(status.last_ended);
+    const RankStatus& status = run_.board.rank(rank);
+    const std::int32_t op = named_op(run_, rank, at(rank)), last = of(status.last_ended);
     if (of(status.step) < 0) return " before its first step";
     std::string text = op >= 0 ? " in " + label(op) : std::string(" after its last op");
     text += " of step " + std::to_string(of(status.step) + 1);
     if (last >= 0) text += ", last finished " + label(last);
     return text;
   }
-  Verdict verdict(std::int32_t rank, const std::string& what) const {
+  FailureAttribution blame(std::int32_t rank, const std::string& what) const {
     return {.rank = rank, .exit_code = 3, .line = name(rank) + " " + what};
   }
-  Verdict ended(std::int32_t process) const;
-  Verdict stuck() const;
+  FailureAttribution ended(std::int32_t process) const;
+  FailureAttribution stuck() const;
 
-  const Scene& scene_;
+  const FailedRun& run_;
   std::int32_t each_;
   std::vector<Standing> standing_;
 };
 
-Verdict Court::ended(std::int32_t process) const {
+FailureAttribution Attributor::ended(std::int32_t process) const {
   const ProcessView& who = view(process);
   const std::int32_t rank = rank_in(process);
   switch (who.how) {
     case How::Killed:
-      return verdict(rank, "was killed by signal " + std::to_string(who.code) + " (" +
-                               strsignal(who.code) + ")" + where(rank));
+      return blame(rank, "was killed by signal " + std::to_string(who.code) + " (" +
+                             strsignal(who.code) + ")" + where(rank));
     case How::Exited:
-      return verdict(rank, "ended with exit code " + std::to_string(who.code) + where(rank));
+      return blame(rank, "ended with exit code " + std::to_string(who.code) + where(rank));
     case How::Stopped:
-      return verdict(rank, "is stopped" + where(rank));
+      return blame(rank, "is stopped" + where(rank));
     case How::Silent:
-      return verdict(rank, "has not been heard of for " +
-                               std::to_string(static_cast<int>(who.silent_s)) + " s" + where(rank));
+      return blame(rank, "has not been heard of for " +
+                             std::to_string(static_cast<int>(who.silent_s)) + " s" + where(rank));
     default:
-      return verdict(rank, "died (its connection closed)" + where(rank));
+      return blame(rank, "died (its connection closed)" + where(rank));
   }
 }
 
 // Everybody lives and is heard of, and somebody waited too long.
-Verdict Court::stuck() const {
-  const std::int32_t rank = hindmost(0, static_cast<std::int32_t>(scene_.rows.size()));
+FailureAttribution Attributor::stuck() const {
+  const std::int32_t rank = straggler(0, static_cast<std::int32_t>(run_.rows.size()));
   const std::string limit =
-      "the timeout of " + std::to_string(static_cast<int>(scene_.timeout_s)) + " s";
-  return verdict(rank, "holds up the others for longer than " + limit + where(rank));
+      "the timeout of " + std::to_string(static_cast<int>(run_.timeout_s)) + " s";
+  return blame(rank, "holds up the others for longer than " + limit + where(rank));
 }
 
-Verdict Court::judge() const {
+FailureAttribution Attributor::attribute() const {
   const auto reported = [](FailureReport::Kind kind) {
     return [kind](const ProcessView& p) { return p.report && p.report->kind == kind; };
   };
   const auto own = [&](std::int32_t p) {
     const FailureReport& report = *view(p).report;
-    return Verdict{.rank = report.rank >= 0 ? report.rank : p * each_,
-                   .exit_code = report.exit_code,
-                   .line = report.text};
+    return FailureAttribution{.rank = report.rank >= 0 ? report.rank : p * each_,
+                              .exit_code = report.exit_code,
+                              .line = report.text};
   };
   if (const std::int32_t p = find(reported(FailureReport::Kind::Refused)); p >= 0) return own(p);
   if (const std::int32_t p = find(reported(FailureReport::Kind::Own)); p >= 0) return own(p);
@@ -200,8 +200,8 @@ Verdict Court::judge() const {
 
 }  // namespace
 
-Verdict diagnose(const Scene& scene) {
-  return Court(scene).judge();
+FailureAttribution diagnose(const FailedRun& run) {
+  return Attributor(run).attribute();
 }
 
 std::string status_bytes(const StatusBoard& board, std::int32_t first, std::int32_t last) {

@@ -38,20 +38,20 @@ struct ProcessView {
   std::optional<FailureReport> report;
 };
 
-struct Verdict {
+struct FailureAttribution {
   std::int32_t rank = -1;
   std::int32_t exit_code = 3;
   std::string line;  // for stderr
 };
 
-struct Scene {
+struct FailedRun {
   const Schedule& schedule;
   std::span<const Row> rows;               // by rank
   const StatusBoard& board;                // of all ranks, as far as known
   std::span<const ProcessView> processes;  // ranks are dealt to them in order
   double timeout_s = 0;
 };
-Verdict diagnose(const Scene& scene);
+FailureAttribution diagnose(const FailedRun& run);
 
 // The status of ranks [first, last) as bytes of a heartbeat, and back onto a board: what diagnose()
 // reads, without the ring. Bytes that are none, or speak of other ranks, change nothing: a process

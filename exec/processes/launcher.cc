@@ -213,9 +213,9 @@ void Launcher::pass_on(const signalfd_siginfo& signal) {
   if (signal.ssi_code != SI_KERNEL) kill_all(number);
 }
 
-// Returns when no child is left, or 100 ms after the run was judged to have failed.
+// Returns when no child is left, or 100 ms after the run is known to have failed.
 void Launcher::wait_for_all(const Descriptor& signals) {
-  while (any_alive() && !supervisor_->verdict()) {
+  while (any_alive() && !supervisor_->attribution()) {
     pollfd waiting{.fd = signals.get(), .events = POLLIN, .revents = 0};
     if (poll(&waiting, 1, 100) > 0) {
       signalfd_siginfo signal{};
@@ -256,15 +256,15 @@ int Launcher::run() {
 
   // A child may have ended badly before the supervisor has looked, or after its goodbye.
   const std::int64_t deadline = monotonic_ns() + kEndNs;
-  std::optional<Verdict> verdict = supervisor_->verdict();
-  while (!verdict && !any_alive() && ended_badly() && monotonic_ns() < deadline) {
+  std::optional<FailureAttribution> attribution = supervisor_->attribution();
+  while (!attribution && !any_alive() && ended_badly() && monotonic_ns() < deadline) {
     poll(nullptr, 0, 50);
-    verdict = supervisor_->verdict();
+    attribution = supervisor_->attribution();
   }
   if (interrupts_ > 0 && killed_by_interrupt()) {
     options_.print_error("run: interrupted");
-  } else if (verdict) {
-    options_.print_error(verdict->line);
+  } else if (attribution) {
+    options_.print_error(attribution->line);
   }
   while (any_alive() && monotonic_ns() < deadline) {
     poll(nullptr, 0, 20);
@@ -274,7 +274,7 @@ int Launcher::run() {
   while (wait(nullptr) > 0) {
   }
   if (interrupts_ > 0 && killed_by_interrupt()) return 130;
-  if (verdict) return verdict->exit_code;
+  if (attribution) return attribution->exit_code;
   // Success is what every process says of itself.
   for (const Child& child : children_) {
     if (child.code != 0) return child.code;

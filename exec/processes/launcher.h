@@ -26,7 +26,7 @@ struct LauncherOptions {
 };
 
 // Returns the run's exit code: that of process 0 where all end well (130 after an interrupt), the
-// verdict's where one failed. SIGINT, SIGTERM and SIGHUP are passed on; a second one kills.
+// attribution's where one failed. SIGINT, SIGTERM and SIGHUP are passed on; a second one kills.
 int launch_processes(const LauncherOptions& options);
 
 }  // namespace rehearse::exec

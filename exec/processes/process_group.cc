@@ -25,8 +25,8 @@ namespace {
 
 using std::chrono::duration;
 
-constexpr double kJudgeS = 3;  // how long the judgement over a reported failure may take
-constexpr double kEndS = 4;    // from the end of the run to the end of a process that hangs
+constexpr double kAttributionS = 3;  // how long the judgement over a reported failure may take
+constexpr double kEndS = 4;          // from the end of the run to the end of a process that hangs
 constexpr double kJoinS = 300;
 constexpr double kGoodbyeS = 30;
 
@@ -143,7 +143,8 @@ void ProcessGroup::Impl::print_loss_of_host() {
     views[0].how = closed ? ProcessView::How::Lost : ProcessView::How::Silent;
     views[0].silent_s = static_cast<double>(monotonic_ns() - heard_ns) * 1e-9;
   }
-  const Verdict found = diagnose({*options.schedule, rows, *board, views, options.timeout_s});
+  const FailureAttribution found =
+      diagnose({*options.schedule, rows, *board, views, options.timeout_s});
   options.print_error(found.line + "; flight records in " + options.flight);
 }
 
@@ -185,7 +186,9 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(const LaunchEnvironment
     watch.timeout_s = options.timeout_s;
     watch.join_s = join_s;
     watch.flight = at.options.flight;
-    watch.failed = [print = options.print_error](const Verdict& verdict) { print(verdict.line); };
+    watch.failed = [print = options.print_error](const FailureAttribution& attribution) {
+      print(attribution.line);
+    };
     Result<std::unique_ptr<Supervisor>> made = Supervisor::start(std::move(watch));
     if (!made) return Error{"MASTER_PORT: " + made.error().message};
     at.supervisor = std::move(made).value();
@@ -280,8 +283,8 @@ int ProcessGroup::failed(const FailureReport& failure) {
   Impl& at = *impl_;
   at.store->report(failure);
   std::unique_lock lock(at.mutex);
-  const auto judged = [&] { return at.notice.has_value() || at.lost; };
-  const bool heard = at.changed.wait_for(lock, duration<double>(kJudgeS), judged);
+  const auto known = [&] { return at.notice.has_value() || at.lost; };
+  const bool heard = at.changed.wait_for(lock, duration<double>(kAttributionS), known);
   const int code = at.notice ? at.notice->exit_code : 3;
   const bool host_gone = !heard || !at.notice;
   at.ending = true;
@@ -299,8 +302,8 @@ Result<> ProcessGroup::leave() {
   }
   impl_->store->leave();
   if (!impl_->supervisor || impl_->supervisor->wait_for_goodbyes(kGoodbyeS)) return {};
-  if (const std::optional<Verdict> verdict = impl_->supervisor->verdict()) {
-    return Error{.message = verdict->line, .infeasible = true};
+  if (const std::optional<FailureAttribution> attribution = impl_->supervisor->attribution()) {
+    return Error{.message = attribution->line, .infeasible = true};
   }
   return Error{"not every process said that it has finished"};
 }

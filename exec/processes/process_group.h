@@ -50,7 +50,7 @@ class ProcessGroup {
   // nullptr: no more. When it returns, no call is under way.
   void on_end(std::function<void(const std::string& why)> ended);
 
-  // This process failed: tells the others, waits until it is judged who is to blame, writes this
+  // This process failed: tells the others, waits until it is known who is to blame, writes this
   // process's flight records, prints the line where this process is the one to print it.
   // Returns the exit code. After an abort `failure` does not count: the abort's line does.
   int failed(const FailureReport& failure);

@@ -12,8 +12,8 @@ namespace rehearse::exec {
 struct ProcessMemory {
   std::int64_t peak = 0;      // most that was resident at once (VmHWM)
   std::int64_t resident = 0;  // now (VmRSS)
-  // Of `resident`: pages of files (the program, its libraries, mapped files) and of memory that
-  // processes share. Other processes of the run have the same pages.
+  // Parts of `resident`: pages of files (the program, its libraries, mapped files) and of memory
+  // that processes share. Other processes of the run have the same pages.
   std::int64_t files = 0, shared = 0;
   std::int64_t machine = 0;  // processes of one machine have one number
 

@@ -40,14 +40,14 @@ struct Supervisor::Impl {
     std::int64_t since_ns = 0;
   };
   std::vector<Known> known;
-  std::optional<Verdict> verdict;
+  std::optional<FailureAttribution> attribution;
   std::int64_t began_ns = 0, trouble_ns = 0;
   std::thread thread;
 
   void watch();
   ProcessView view(std::int32_t process, const Member& member) const;
   bool trouble(const ProcessView& view, std::int32_t process, const Member& member) const;
-  void judge(const std::vector<ProcessView>& views);
+  void attribute(const std::vector<ProcessView>& views);
 };
 
 ProcessView Supervisor::Impl::view(std::int32_t process, const Member& member) const {
@@ -86,8 +86,8 @@ bool Supervisor::Impl::trouble(const ProcessView& view, std::int32_t process,
   return false;
 }
 
-void Supervisor::Impl::judge(const std::vector<ProcessView>& views) {
-  Verdict found =
+void Supervisor::Impl::attribute(const std::vector<ProcessView>& views) {
+  FailureAttribution found =
       diagnose({*options.schedule, options.rows, *options.board, views, options.timeout_s});
   const auto culprit = static_cast<std::size_t>(
       std::max(0, found.rank) / (options.expected.ranks / options.expected.processes));
@@ -106,7 +106,7 @@ void Supervisor::Impl::judge(const std::vector<ProcessView>& views) {
   }
   {
     const std::lock_guard lock(mutex);
-    verdict = found;
+    attribution = found;
   }
   server->abort(abort_bytes(options.flight, found));
   changed.notify_all();
@@ -143,7 +143,7 @@ void Supervisor::Impl::watch() {
     }
     if (trouble_ns == 0) trouble_ns = monotonic_ns();
     if (monotonic_ns() - trouble_ns < kGraceNs) continue;
-    return judge(views);
+    return attribute(views);
   }
 }
 
@@ -204,9 +204,9 @@ void Supervisor::process_is(std::int32_t process, ProcessView::How how, int code
   impl_->changed.notify_all();
 }
 
-std::optional<Verdict> Supervisor::verdict() const {
+std::optional<FailureAttribution> Supervisor::attribution() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->verdict;
+  return impl_->attribution;
 }
 
 bool Supervisor::wait_for_goodbyes(double timeout_s) const {
@@ -217,7 +217,7 @@ bool Supervisor::wait_for_goodbyes(double timeout_s) const {
                             [](const Member& m) { return m.state == Member::State::Left; }))
       return true;
     std::unique_lock lock(impl_->mutex);
-    if (impl_->verdict) return false;
+    if (impl_->attribution) return false;
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
   }
   return false;

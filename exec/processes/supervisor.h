@@ -31,7 +31,8 @@ class Supervisor {
     double timeout_s = 600;  // of one op
     double join_s = 300;     // until everybody has joined
     std::string flight;      // where flight records go
-    std::function<void(const Verdict&)> failed;  // once, from a thread of the supervisor's
+    std::function<void(const FailureAttribution&)>
+        failed;  // once, from a thread of the supervisor's
   };
   // REQUIRES: schedule and board outlive it.
   static Result<std::unique_ptr<Supervisor>> start(Options options);
@@ -41,7 +42,7 @@ class Supervisor {
   std::string address() const;  // StoreServer's
   // What a launcher knows of its children. Finished: ended with `code`, well or not.
   void process_is(std::int32_t process, ProcessView::How how, int code);
-  std::optional<Verdict> verdict() const;
+  std::optional<FailureAttribution> attribution() const;
   // Until every process has said goodbye; false: some has not within `timeout_s`, or the run
   // failed.
   bool wait_for_goodbyes(double timeout_s) const;

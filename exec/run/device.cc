@@ -45,9 +45,9 @@ std::string RunDevice::describe() const {
   return cuda() ? module_->versions() : std::string();
 }
 
-Result<std::unique_ptr<Backend>> RunDevice::make_backend(
-    const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
-    const std::function<void(const std::string&)>& warn) const {
+Result<Backend> RunDevice::make_backend(const Plan& plan, const Schedule& schedule,
+                                        std::int32_t local, double timeout_s,
+                                        const std::function<void(const std::string&)>& warn) const {
   if (!cuda()) return make_cpu_backend();
   const bool fp32 = plan.precision.compute == ComputeType::Fp32;
   const char* graphs = std::getenv("REHEARSE_CUDA_GRAPHS");
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Backend>> RunDevice::make_backend(
 }
 
 Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
-    Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
+    Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
     std::int32_t processes, double timeout_s,
     std::function<Result<std::string>(const std::string&)> share) const {
   if (plan.gpus() != processes) {
@@ -72,12 +72,12 @@ Result<std::unique_ptr<Communicator>> RunDevice::make_nccl(
   }
   const Mesh mesh(plan);
   const GroupInstances groups(schedule, plan, mesh);
-  return module_->make_nccl(backend, {.process = process,
-                                      .processes = processes,
-                                      .groups = &groups,
-                                      .edges = transfer_edges(schedule, mesh),
-                                      .share = std::move(share),
-                                      .timeout_s = timeout_s});
+  return module_->make_nccl(device, {.process = process,
+                                     .processes = processes,
+                                     .groups = &groups,
+                                     .edges = transfer_edges(schedule, mesh),
+                                     .share = std::move(share),
+                                     .timeout_s = timeout_s});
 }
 
 }  // namespace rehearse::exec

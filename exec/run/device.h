@@ -30,17 +30,17 @@ class RunDevice {
   Precision precision(const Precision& asked, std::int32_t zero_stage) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
   // REQUIRES: cuda(), and `backend` came from make_backend.
-  Result<GpuFacts> inspect(const Backend& backend) const { return module_->inspect(backend); }
+  Result<GpuFacts> inspect(const Device& device) const { return module_->inspect(device); }
 
   // `local`: number of this process on its machine; `warn` takes a line that is no error.
   // REQUIRES: schedule outlives the backend.
-  Result<std::unique_ptr<Backend>> make_backend(
-      const Plan& plan, const Schedule& schedule, std::int32_t local, double timeout_s,
-      const std::function<void(const std::string&)>& warn) const;
+  Result<Backend> make_backend(const Plan& plan, const Schedule& schedule, std::int32_t local,
+                               double timeout_s,
+                               const std::function<void(const std::string&)>& warn) const;
   // NCCL among the processes of a run. `share` gives process 0's bytes to all. Error: processes
   // that hold more than one rank, or a partner that does not come.
   Result<std::unique_ptr<Communicator>> make_nccl(
-      Backend& backend, const Plan& plan, const Schedule& schedule, std::int32_t process,
+      Device& device, const Plan& plan, const Schedule& schedule, std::int32_t process,
       std::int32_t processes, double timeout_s,
       std::function<Result<std::string>(const std::string&)> share) const;
 

@@ -24,11 +24,12 @@ struct Measurement {
   int workers = 1;                    // threads of each process
   int processes = 1;
   int cores = 1;  // of all machines of the run
-  // Of the last step, per op of every rank, rank after rank [ns since the first rank began it].
+  // When the ops of the last step ran, of every rank, rank after rank [ns since the first rank
+  // began it].
   std::vector<Nanoseconds> start, end;
 
   double step_seconds() const;  // mean of the steps after the first (of the only one)
-  // Of the first process's GPU, after the last step; empty on the CPU.
+  // What the first process's GPU said after the last step; empty on the CPU.
   std::optional<GpuFacts> gpu;
   std::optional<ResidentPlan> resident;  // what was planned to be in memory; none on a GPU
   std::vector<ProcessMemory> memory;     // of every process, a launcher's last, at the end

@@ -71,7 +71,7 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
 
 }  // namespace
 
-bool neighbors_allowed() {
+bool shared_memory_allowed() {
   const char* value = std::getenv("REHEARSE_NEIGHBORS");
   return value == nullptr || std::string_view(value) != "0";
 }
@@ -113,7 +113,7 @@ Result<> Processes::join(const LaunchEnvironment& launch, const Plan& plan,
                     .address = group_->address(),
                     .secret = known.secret,
                     .timeout_s = options.timeout_s,
-                    .neighbors = neighbors_allowed()},
+                    .shared_memory = shared_memory_allowed()},
                    group_->store());
   if (!connected) {
     others_fault_ = true;  // who does not come is judged by who watches

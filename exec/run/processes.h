@@ -27,7 +27,7 @@ struct ProcessOptions {
 };
 
 // REHEARSE_NEIGHBORS=0: no; processes of one machine talk over TCP as those of several do.
-bool neighbors_allowed();
+bool shared_memory_allowed();
 
 class Processes {
  public:

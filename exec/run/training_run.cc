@@ -30,7 +30,7 @@ int workers_of(const RunOptions& options, const Plan& plan, std::int32_t process
   return std::max(1, std::min(cores() / processes_here, plan.gpus() / processes));
 }
 
-// Of a run's data, in each process: what the file's size says.
+// How many tokens a run's data has, in each process: what the file's size says.
 std::int64_t data_tokens(const std::string& source) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(source, problem)) return 0;
@@ -112,19 +112,19 @@ Result<> TrainingRun::check_files() {
 Result<> TrainingRun::open_device() {
   const Plan& plan = scenario_.plan;
   malloc_trim(0);  // what reading and lowering needed
-  Result<std::unique_ptr<Backend>> backend =
+  Result<Backend> backend =
       device_.make_backend(plan, schedule_, all_.local(), options_.timeout_s, options_.say);
   if (!backend) return failed_here(options_.name + ": " + backend.error().message);
   backend_ = std::move(backend).value();
   if (device_.cuda() && all_.count() > 1) {
     Result<std::unique_ptr<Communicator>> nccl = device_.make_nccl(
-        *backend_, plan, schedule_, all_.number(), all_.count(), options_.timeout_s,
+        *backend_.device, plan, schedule_, all_.number(), all_.count(), options_.timeout_s,
         [this](const std::string& own) { return all_.share(own); });
     if (!nccl) return failed_here(options_.name + ": " + nccl.error().message);
     nccl_ = std::move(nccl).value();
   }
   Result<std::unique_ptr<Interpreter>> process =
-      Interpreter::create(scenario_.model, plan, schedule_, *backend_,
+      Interpreter::create(scenario_.model, plan, schedule_, backend_,
                           {.workers = workers_,
                            .communicator = nccl_ != nullptr ? nccl_.get() : all_.communicator(),
                            .observer = all_.observer()});
@@ -208,7 +208,7 @@ Result<int> TrainingRun::train(const std::function<void(const StepReport&)>& aft
       exec::train(*process_, scenario_.plan, scenario_.train, *data_, go_on, from_);
   if (!steps) {
     const bool diverged = steps.error().infeasible;
-    if (nccl_ != nullptr && nccl_->waited_in_vain()) all_.suspect_others();
+    if (nccl_ != nullptr && nccl_->timed_out()) all_.suspect_others();
     return Error{
         .message = options_.name + (diverged ? ": training " : ": ") + steps.error().message,
         .infeasible = diverged,
@@ -223,8 +223,8 @@ Result<Measurement> TrainingRun::measure() {
       .scenario = &scenario_,
       .schedule = &schedule_,
       .steps = steps_,
-      .backend = std::string(backend_->name()),
-      .device = std::string(backend_->device()) +
+      .backend = device_.cuda() ? "cuda" : "cpu",
+      .device = std::string(backend_.device->name()) +
                 (device_.cuda() ? " (" + device_.describe() + ")" : std::string()),
       .workers = workers_,
       .cores = cores() * (all_.count() / all_.here()),
@@ -233,7 +233,7 @@ Result<Measurement> TrainingRun::measure() {
     measurement.counted.push_back(process_->peak_bytes({row}));
   }
   if (device_.cuda()) {
-    Result<GpuFacts> facts = device_.inspect(*backend_);
+    Result<GpuFacts> facts = device_.inspect(*backend_.device);
     if (!facts) return failed_here(options_.name + ": " + facts.error().message);
     measurement.gpu = std::move(facts).value();
   }

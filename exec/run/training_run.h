@@ -72,7 +72,7 @@ class TrainingRun {
   int workers_;
   std::optional<ResidentPlan> resident_;  // on a GPU its arenas are there
   std::optional<Data> data_;
-  std::unique_ptr<Backend> backend_;
+  Backend backend_;
   std::unique_ptr<Communicator> nccl_;
   std::unique_ptr<Interpreter> process_;
   TrainFrom from_;

@@ -3,9 +3,30 @@
 #include <algorithm>
 
 #include "exec/step/rank_state.h"
+#include "schedules/ir/operand_role.h"
 
 namespace rehearse::exec {
 namespace {
+
+// Roles of which an op has one address.
+struct Field {
+  OperandRole role;
+  std::byte* OpAddresses::*address;
+};
+constexpr Field kFields[] = {{OperandRole::Input, &OpAddresses::x_in},
+                             {OperandRole::Output, &OpAddresses::x_out},
+                             {OperandRole::InputGradient, &OpAddresses::d_out},
+                             {OperandRole::OutputGradient, &OpAddresses::d_in},
+                             {OperandRole::SavedForInput, &OpAddresses::slab_input},
+                             {OperandRole::SavedForWeight, &OpAddresses::slab_weight},
+                             {OperandRole::LeftForWeight, &OpAddresses::left},
+                             {OperandRole::Workspace, &OpAddresses::workspace}};
+
+// The op adds to what lies there: its first writer clears it before.
+constexpr bool accumulates(OperandRole role) {
+  return role == OperandRole::KeyValueGradient || role == OperandRole::Gradient ||
+         role == OperandRole::HeadGradient || role == OperandRole::Loss;
+}
 
 class Resolver {
  public:
@@ -49,7 +70,6 @@ class Resolver {
     const bool whole = leaf.segment_end < 0;
     const std::int16_t begin = whole ? std::int16_t{0} : leaf.segment_begin;
     const auto end = whole ? static_cast<std::int16_t>(all.size()) : leaf.segment_end;
-    const bool covers_end = static_cast<std::size_t>(end) == all.size();
     out.segments.assign(all.begin() + begin, all.begin() + end);
     const RankShape shape = Layout(model_, plan_).shape;
     const std::int64_t unit =
@@ -60,69 +80,29 @@ class Resolver {
     std::vector<float*> gradient(2 * s_.buckets.size(), nullptr);
     for (const Operand& operand : s_.operands_of(id)) {
       const Value& value = s_.values[operand.value.index()];
-      const bool mine = value.microbatch == leaf.microbatch;
-      const bool of_stage = mine && value.stage == leaf.stage;
-      const bool written = operand.access == Access::Write;
-      switch (value.kind) {
-        case ValueKind::Input: {
-          const auto* tokens = reinterpret_cast<const std::int32_t*>(address(value)) + tokens_at;
-          (value.instance == 1 ? out.at.targets : out.at.tokens) = tokens;
-          break;
-        }
-        case ValueKind::Activation: {
-          const bool in = begin == 0 ? mine && value.stage.value == leaf.stage.value - 1 &&
-                                           value.segment_begin == 0
-                                     : of_stage && value.segment_begin == begin;
-          const bool produced = of_stage && value.segment_begin == (covers_end ? 0 : end);
-          if (written && produced && leaf.kind == OpKind::Forward) out.at.x_out = address(value);
-          if (!written && in) out.at.x_in = address(value);
-          break;
-        }
-        case ValueKind::ActivationGradient: {
-          const bool in = covers_end ? mine && value.stage.value == leaf.stage.value + 1 &&
-                                           value.segment_begin == 0
-                                     : of_stage && value.segment_begin == end;
-          const bool produced = of_stage && value.segment_begin == begin;
-          if (leaf.kind == OpKind::Forward) break;
-          if (written && produced) out.at.d_out = address(value);
-          if (!written && in) out.at.d_in = address(value);
-          break;
-        }
-        case ValueKind::SavedForInput:
-          if (of_stage && value.instance < leaf.slice) {
-            out.at.earlier_input.push_back(address(value));
-          } else if (of_stage) {
-            out.at.slab_input = address(value);
-          }
-          break;
-        case ValueKind::SavedForWeight:
-          if (of_stage) out.at.slab_weight = address(value);
-          break;
-        case ValueKind::LeftForWeight:
-          if (of_stage) out.at.left = address(value);
-          break;
-        case ValueKind::KeyValueGradient:  // by slice, up to the op's own
-          if (of_stage) out.at.dkv.push_back(address(value));
-          if (of_stage && written) out.clear.emplace_back(address(value), value.bytes.value);
-          break;
-        case ValueKind::Workspace:
-          if (of_stage) out.at.workspace = address(value);
-          break;
-        case ValueKind::FullParameter:
-          parameter[value.bucket.index()] = address(value);
-          break;
-        case ValueKind::Gradient: {
-          gradient[2 * value.bucket.index() + (value.instance == 1 ? 1 : 0)] = floats(value);
-          if (written) out.clear.emplace_back(address(value), value.bytes.value);
-          break;
-        }
-        case ValueKind::Metrics:
-          out.at.loss = floats(value);
-          if (written) out.clear.emplace_back(address(value), std::int64_t{sizeof(float)});
-          break;
-        case ValueKind::ParameterShard:
-        case ValueKind::OptimizerState:
-          break;
+      std::byte* at = address(value);
+      const OperandRole role = role_of(s_, leaf, operand);
+      for (const Field& field : kFields) {
+        if (field.role == role) out.at.*field.address = at;
+      }
+      if (role == OperandRole::Tokens || role == OperandRole::Targets) {
+        (role == OperandRole::Tokens ? out.at.tokens : out.at.targets) =
+            reinterpret_cast<const std::int32_t*>(at) + tokens_at;
+      } else if (role == OperandRole::EarlierSavedForInput) {
+        out.at.earlier_input.push_back(at);
+      } else if (role == OperandRole::Parameter) {
+        parameter[value.bucket.index()] = at;
+      } else if (role == OperandRole::KeyValueGradient) {
+        out.at.dkv.push_back(at);
+      } else if (role == OperandRole::Gradient || role == OperandRole::HeadGradient) {
+        gradient[2 * value.bucket.index() + (role == OperandRole::HeadGradient ? 1 : 0)] =
+            floats(value);
+      } else if (role == OperandRole::Loss) {
+        out.at.loss = floats(value);
+      }
+      if (operand.access == Access::Write && accumulates(role)) {
+        out.clear.emplace_back(
+            at, role == OperandRole::Loss ? std::int64_t{sizeof(float)} : value.bytes.value);
       }
     }
     for (std::int16_t g = begin; g < end; ++g) {

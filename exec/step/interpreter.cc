@@ -13,9 +13,10 @@ Interpreter::Interpreter(LocalRanks local) : local_(std::move(local)) {}
 Interpreter::~Interpreter() = default;
 
 Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& model, const Plan& plan,
-                                                         const Schedule& schedule, Backend& backend,
+                                                         const Schedule& schedule,
+                                                         const Backend& backend,
                                                          const InterpreterOptions& options) {
-  if (plan.precision.compute != ComputeType::Fp32 && backend.name() == "cpu") {
+  if (!backend.device->computes_in(plan.precision.compute)) {
     return Error{"plan.precision: the CPU runs fp32"};
   }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
@@ -24,7 +25,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
       new Interpreter({.model = model,
                        .plan = plan,
                        .schedule = schedule,
-                       .backend = backend,
+                       .device = *backend.device,
+                       .kernels = *backend.kernels,
                        .mesh = Mesh(plan),
                        .places = place_tensors(model, plan, schedule)}));
   made->peak_ = std::move(peaks).value();
@@ -47,11 +49,11 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
     rank->replica = rank->at.data * plan.context_parallel + rank->at.context;
     rank->row = row_of_rank[static_cast<std::size_t>(r)];
     const Result<std::byte*> arena =
-        backend.allocate(r, schedule.arena_bytes[rank->row.index()].value);
+        backend.device->allocate(r, schedule.arena_bytes[rank->row.index()].value);
     if (!arena) return arena.error();
     rank->arena = arena.value();
     if (const Bytes held = schedule.host_bytes[rank->row.index()]; held.value > 0) {
-      const Result<std::byte*> host = backend.allocate_host(r, held.value);
+      const Result<std::byte*> host = backend.device->allocate_host(r, held.value);
       if (!host) return host.error();
       rank->host = host.value();
     }
@@ -155,12 +157,12 @@ void Interpreter::initialise(
       for (const StoredBucket* holder : holders) {
         const std::int64_t from = std::max(begin, holder->first), to = std::min(end, holder->last);
         if (from >= to) continue;
-        write_parameters(local_.backend, *holder, from,
+        write_parameters(local_.device, *holder, from,
                          std::span(values).subspan(static_cast<std::size_t>(from - begin),
                                                    static_cast<std::size_t>(to - from)));
       }
     });
-    for (const StoredBucket* holder : holders) clear_state(local_.backend, *holder);
+    for (const StoredBucket* holder : holders) clear_state(local_.device, *holder);
   }
 }
 
@@ -191,7 +193,7 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
     for (const TensorPlace& place : local_.places) {
       if (place.bucket != stored.bucket || place.name != name) continue;
       if (values.empty()) {
-        values = read_parameters(local_.backend, stored, stored.own_first, stored.own_last);
+        values = read_parameters(local_.device, stored, stored.own_first, stored.own_last);
       }
       const WholeShape shape = whole_shape(local_.model, local_.plan, place);
       whole.resize(static_cast<std::size_t>(shape.rows * shape.cols));

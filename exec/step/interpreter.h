@@ -36,11 +36,12 @@ struct InterpreterOptions {
 
 class Interpreter {
  public:
-  // REQUIRES: model, plan, schedule and backend outlive it; the schedule is lowered from model and
-  // plan for runtime rehearse, with an arena; the communicator's processes divide the ranks.
-  // Errors: what this version does not execute, in one line; memory that is not there.
+  // REQUIRES: model, plan, schedule and the backend's two outlive it; the schedule is lowered from
+  // model and plan for runtime rehearse, with an arena; the communicator's processes divide the
+  // ranks. Errors: what this version does not execute, in one line; memory that is not there.
   static Result<std::unique_ptr<Interpreter>> create(const Transformer& model, const Plan& plan,
-                                                     const Schedule& schedule, Backend& backend,
+                                                     const Schedule& schedule,
+                                                     const Backend& backend,
                                                      const InterpreterOptions& options);
   ~Interpreter();
 
@@ -68,8 +69,9 @@ class Interpreter {
   // here.
   std::vector<float> parameter(const std::string& name) const;
 
-  // Of the last step [ns since began_ns()]: per op of every rank here, rank after rank, each as its
-  // row has them. Where all ranks are here, these are the ops of schedules/ranks/unfold.h.
+  // When the ops of the last step ran [ns since began_ns()]: of every rank here, rank after rank,
+  // each as its row has them. Where all ranks are here, these are the ops of
+  // schedules/ranks/unfold.h.
   const std::vector<Nanoseconds>& start() const;
   const std::vector<Nanoseconds>& end() const;
   std::int64_t began_ns() const;  // on this machine's steady clock

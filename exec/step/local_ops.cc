@@ -20,23 +20,23 @@ class LocalOp {
   void fetch() const {
     if (value(0).kind != ValueKind::Input) {
       return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
-        local_.backend.from_host(lane_, to, from, bytes);
+        local_.device.from_host(lane_, to, from, bytes);
       });
     }
     const auto& tokens =
         (op_.instance == 1 ? local_.targets
                            : local_.inputs)[static_cast<std::size_t>(rank_.replica)];
-    local_.backend.fetch(lane_, data(1), tokens.data(),
-                         static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
+    local_.device.fetch(lane_, data(1), tokens.data(),
+                        static_cast<std::int64_t>(tokens.size() * sizeof(std::int32_t)));
   }
 
   void offload() const {
     if (value(0).kind != ValueKind::Metrics) {
       return each_pair([&](std::byte* from, std::byte* to, std::int64_t bytes) {
-        local_.backend.to_host(lane_, to, from, bytes);
+        local_.device.to_host(lane_, to, from, bytes);
       });
     }
-    local_.backend.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
+    local_.device.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
   }
 
   void add() const {
@@ -44,7 +44,7 @@ class LocalOp {
     const OwnRange own = own_range(local_, rank_, s_.buckets[op_.bucket.index()]);
     const bool part = !from.shard && local_.sharded();  // after a reduce-scatter
     const std::int64_t begin = part ? own.begin : 0, end = part ? own.end : from.bytes.value / 4;
-    local_.backend.add(lane_, end - begin, data(0) + begin, data(1) + begin);
+    local_.kernels.add(lane_, end - begin, data(0) + begin, data(1) + begin);
   }
 
   // Every element of the model counts once: over tp as counted_elements says, tied tables where the
@@ -73,7 +73,7 @@ class LocalOp {
         if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
       }
     }
-    local_.backend.norms(lane_, ranges, loss, local_.slots, reinterpret_cast<double*>(data(last)));
+    local_.kernels.norms(lane_, ranges, loss, local_.slots, reinterpret_cast<double*>(data(last)));
   }
 
   void optimizer_step(const StepOptions& options) const {
@@ -94,7 +94,7 @@ class LocalOp {
     const std::int64_t element = bytes_of(local_.type_of(value(3)));
     const bool has_master = value(2).bytes.value >= 12 * count;
     float* state = data(2);  // [master,] m, v
-    local_.backend.adamw(lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
+    local_.kernels.adamw(lane_, {.gradient = data(0) + (value(0).shard ? 0 : own.begin),
                                  .parameter = reinterpret_cast<std::byte*>(data(3)) +
                                               (shard ? 0 : own.begin) * element,
                                  .master = has_master ? state : nullptr,

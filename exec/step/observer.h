@@ -68,7 +68,7 @@ class Observer {
   static void set(std::atomic<T>& to, U value) {
     to.store(value, std::memory_order_relaxed);
   }
-  // Of the op under way; none where other streams' events have come round to it.
+  // The entry of the op under way; null where other streams' events have come round to it.
   static OpEvent* entry_of(RankStatus& at, const StreamStatus& on) {
     const std::uint32_t event = on.event.load(std::memory_order_relaxed);
     const std::uint32_t since = at.events.load(std::memory_order_relaxed) - event;

@@ -30,7 +30,8 @@ struct LocalRanks {
   const Transformer& model;
   const Plan& plan;
   const Schedule& schedule;
-  Backend& backend;
+  Device& device;
+  Kernels& kernels;
   Mesh mesh;
   std::vector<TensorPlace> places;
   std::int32_t first = 0;  // rank number of ranks[0]

@@ -31,16 +31,16 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       runner_(runner),
       communicator_(communicator),
       observer_(observer),
-      workers_(local.backend.asynchronous() ? 1 : std::max(workers, 1)),
+      workers_(local.device.asynchronous() ? 1 : std::max(workers, 1)),
       groups_(local.schedule, local.plan, local.mesh) {
   for (const auto& members : groups_.ranks) {
-    Meeting meeting;
-    meeting.brought.resize(members.size());
-    meeting.lanes.resize(members.size());
-    for (const std::int32_t rank : members) meeting.here += local_.holds(rank) ? 1U : 0U;
-    meeting.everybody = meeting.here == members.size();
-    meeting.queues.reserve(meeting.here);
-    meetings_.push_back(std::move(meeting));
+    Rendezvous instance;
+    instance.brought.resize(members.size());
+    instance.lanes.resize(members.size());
+    for (const std::int32_t rank : members) instance.here += local_.holds(rank) ? 1U : 0U;
+    instance.everybody = instance.here == members.size();
+    instance.queues.reserve(instance.here);
+    rendezvous_.push_back(std::move(instance));
   }
   std::int32_t matches = 0;
   for (const Op& op : s_.ops) matches = std::max(matches, op.match.value + 1);
@@ -54,7 +54,7 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
       const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
       queues_.emplace_back(
           static_cast<std::int32_t>(k), lane,
-          OpCursor(runner, local_.backend, lane, rank.at, loss_scale(local_.plan)));
+          OpCursor(runner, local_.device, local_.kernels, lane, rank.at, loss_scale(local_.plan)));
     }
     const std::int32_t first = s_.row_begin[rank.row.index()],
                        last = s_.row_begin[rank.row.index() + 1];
@@ -98,9 +98,9 @@ bool Scheduler::ready(const Queue& queue) const {
   });
 }
 
-// Whose key is smallest. Where a worker is busy for as long as an op takes, what others may wait
-// for goes first: a transfer behind the next forward would come a forward late. To a device ops are
-// issued in the schedule's order.
+// Takes the ready queue whose head has the smallest key. Where a worker is busy for as long as an
+// op takes, what others may wait for goes first: a transfer behind the next forward would come a
+// forward late. To a device ops are issued in the schedule's order.
 Scheduler::Queue* Scheduler::pick() {
   Queue* best = nullptr;
   std::pair<bool, std::int64_t> best_key;
@@ -109,7 +109,7 @@ Scheduler::Queue* Scheduler::pick() {
     const Op& op = s_.ops[head(queue).index()];
     const OpClass kind = traits(op.kind).op_class;
     const bool alone = kind != OpClass::Transfer && kind != OpClass::Collective;
-    const std::pair key{alone && !local_.backend.asynchronous(), op.key};
+    const std::pair key{alone && !local_.device.asynchronous(), op.key};
     if (best == nullptr || key < best_key) {
       best = &queue;
       best_key = key;
@@ -124,7 +124,7 @@ void Scheduler::waits_for(const Queue& queue, std::int32_t peer) {
 
 void Scheduler::finish(Queue& queue) {
   const OpId id = head(queue);
-  local_.backend.end(queue.lane, id);
+  local_.device.end(queue.lane, id);
   const auto rank = static_cast<std::size_t>(queue.rank);
   ended_[rank][static_cast<std::size_t>(id.value - first_op(queue))] = 1;
   end[time_of(queue, id)] = {now_ns() - began_ns};
@@ -150,12 +150,12 @@ Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
 
 // Called without the lock, left with it. The last to arrive performs it for all; then every member
 // may go on.
-void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
-                     std::unique_lock<std::mutex>& lock) {
+void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brought,
+                           Exchange exchange, std::unique_lock<std::mutex>& lock) {
   const auto rank = static_cast<std::size_t>(queue.lane.rank);
   const GroupInstances::Place place = groups_.of[static_cast<std::size_t>(group)][rank];
   lock.lock();
-  Meeting& at = meetings_[static_cast<std::size_t>(place.instance)];
+  Rendezvous& at = rendezvous_[static_cast<std::size_t>(place.instance)];
   at.brought[static_cast<std::size_t>(place.member)] = brought;
   at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
   at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
@@ -176,7 +176,7 @@ void Scheduler::meet(Queue& queue, std::int32_t group, Contribution brought, Exc
     lock.lock();
     return;
   }
-  local_.backend.exchange(exchange);
+  local_.device.exchange(exchange);
   lock.lock();
   for (const std::int32_t k : waiting) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
 }
@@ -191,11 +191,11 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Value& first = value(0);
   std::byte* in = local_.address(rank, operands[0].value);
   if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
-    return meet(queue, op.group.value, {in, in},
-                {.kind = OpKind::AllReduce,
-                 .type = ElementType::Float64,
-                 .elements = payload_of(s_, id).elements},
-                lock);
+    return rendezvous(queue, op.group.value, {in, in},
+                      {.kind = OpKind::AllReduce,
+                       .type = ElementType::Float64,
+                       .elements = payload_of(s_, id).elements},
+                      lock);
   }
   const Bucket& bucket = s_.buckets[op.bucket.index()];
   const bool has_out = operands.size() > 1 && operands[1].access == Access::Write;
@@ -212,12 +212,12 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     // fp32 shards, gathered in the compute type: the own part is cast in place.
     type = local_.type_of(value(1));
     const std::int64_t part = bucket.padded / local_.shards();
-    local_.backend.cast(queue.lane, part, reinterpret_cast<const float*>(in),
+    local_.kernels.cast(queue.lane, part, reinterpret_cast<const float*>(in),
                         out + rank.replica * part * bytes_of(type));
     in = out;
   }
-  meet(queue, op.group.value, {in, out}, {.kind = op.kind, .type = type, .elements = elements},
-       lock);
+  rendezvous(queue, op.group.value, {in, out},
+             {.kind = op.kind, .type = type, .elements = elements}, lock);
 }
 
 // Both ends are heads: the second to come copies. Where the other end is in another process, the
@@ -261,9 +261,9 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   std::byte* there = state(partner).arena + theirs.offset.value;
   lock.unlock();
   if (send) {
-    local_.backend.transfer(queue.lane, here, partner.lane, there, mine.bytes.value);
+    local_.device.transfer(queue.lane, here, partner.lane, there, mine.bytes.value);
   } else {
-    local_.backend.transfer(partner.lane, there, queue.lane, here, mine.bytes.value);
+    local_.device.transfer(partner.lane, there, queue.lane, here, mine.bytes.value);
   }
   lock.lock();
   partner.head = queue.head = Head::Resumable;
@@ -275,20 +275,19 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {
-      for (const auto& [memory, bytes] : work.clear)
-        local_.backend.clear(queue.lane, memory, bytes);
+      for (const auto& [memory, bytes] : work.clear) local_.device.clear(queue.lane, memory, bytes);
       queue.cursor.start(work);
       queue.started = true;
     }
     CollectiveRequest request;
     if (queue.cursor.run(&request) == Progress::Collective) {
       const std::int32_t group = groups_.group(kind_along(request.axis));
-      meet(queue, group, {request.in, request.out},
-           {.kind = request.kind,
-            .type = request.type,
-            .maximum = request.maximum,
-            .elements = request.elements},
-           lock);
+      rendezvous(queue, group, {request.in, request.out},
+                 {.kind = request.kind,
+                  .type = request.type,
+                  .maximum = request.maximum,
+                  .elements = request.elements},
+                 lock);
       return false;
     }
   }
@@ -299,11 +298,11 @@ void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& loc
   const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
   const bool fresh = queue.half == 0 && !queue.started;
   const bool repeats =
-      fresh && local_.backend.asynchronous() &&
+      fresh && local_.device.asynchronous() &&
       std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); });
-  if (!repeats || !local_.backend.replay(queue.lane, id)) {
+  if (!repeats || !local_.device.launch_graph(queue.lane, id)) {
     if (!run_halves(queue, id, lock)) return;
-    if (repeats && local_.backend.in_vain(queue.lane, id)) {
+    if (repeats && local_.device.capture_failed(queue.lane, id)) {
       queue.half = 0;
       run_halves(queue, id, lock);
     }
@@ -322,7 +321,7 @@ void Scheduler::perform(Queue& queue, std::unique_lock<std::mutex>& lock) {
     if (observer_ != nullptr) {
       observer_->op_began(queue.lane.rank, options_.step, id, queue.lane.stream);
     }
-    local_.backend.begin(queue.lane, id, s_.waits_of(id));
+    local_.device.begin(queue.lane, id, s_.waits_of(id));
   } else {
     waits_for(queue, kWaitsForNobody);
   }
@@ -401,7 +400,7 @@ Result<> Scheduler::run(const StepOptions& options) {
   if (observer_ != nullptr) {
     for (const auto& rank : local_.ranks) observer_->step_began(rank->rank.value, options.step);
   }
-  local_.backend.begin_step();
+  local_.device.begin_step();
   ++generation_;
   changed_.notify_all();
   work(lock);
@@ -409,14 +408,14 @@ Result<> Scheduler::run(const StepOptions& options) {
   changed_.wait(lock, [&] { return running_ == 0 && posted_ == 0; });
   if (!failure_.empty()) return Error{failure_};
   lock.unlock();
-  const Result<> device = local_.backend.end_step();
+  const Result<> device = local_.device.end_step();
   if (!device) return device;
   wall_ns = now_ns() - began_ns;
   for (std::size_t k = 0; k < local_.ranks.size(); ++k) {
     const std::size_t row = local_.ranks[k]->row.index();
     std::size_t at = first_time_[k];
     for (std::int32_t i = s_.row_begin[row]; i < s_.row_begin[row + 1]; ++i, ++at) {
-      if (!local_.backend.times(local_.ranks[k]->rank.value, {i}, &start[at], &end[at])) break;
+      if (!local_.device.times(local_.ranks[k]->rank.value, {i}, &start[at], &end[at])) break;
     }
   }
   return {};

@@ -37,7 +37,7 @@ class Scheduler {
   // Ends the step under way with this error; from any thread.
   void fail(const std::string& message);
 
-  // Of the last step [ns since it began]: per op of every rank here, rank after rank.
+  // When the ops of the last step ran [ns since it began]: of every rank here, rank after rank.
   std::vector<Nanoseconds> start, end;
   std::int64_t began_ns = 0;  // on the steady clock
   std::int64_t wall_ns = 0;   // of the whole step
@@ -55,8 +55,8 @@ class Scheduler {
     OpCursor cursor;
     Queue(std::int32_t r, Lane l, OpCursor c) : rank(r), lane(l), cursor(std::move(c)) {}
   };
-  // What the members of one instance of a group bring to the collective that they are in.
-  struct Meeting {
+  // One collective of an instance of a group: who has come, and what it brings.
+  struct Rendezvous {
     std::vector<Contribution> brought;  // by member
     std::vector<Lane> lanes;            // by member
     std::vector<std::int32_t> queues;   // who waits here, in order of arrival
@@ -75,8 +75,8 @@ class Scheduler {
   bool run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
-  void meet(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
-            std::unique_lock<std::mutex>& lock);
+  void rendezvous(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
+                  std::unique_lock<std::mutex>& lock);
   void finish(Queue& queue);
   void waits_for(const Queue& queue, std::int32_t peer);
   Communicator::Done resume(std::vector<std::int32_t> queues);
@@ -104,7 +104,7 @@ class Scheduler {
   std::vector<Queue> queues_;                     // rank * kNumStreams + stream
   std::vector<std::vector<std::uint8_t>> ended_;  // per rank here, per op of its row
   std::vector<std::size_t> first_time_;           // per rank here: where its times begin
-  std::vector<Meeting> meetings_;                 // by instance
+  std::vector<Rendezvous> rendezvous_;            // by instance
   std::vector<std::int32_t> transfers_;           // [match * columns + column]: queue, -1
   std::int32_t columns_ = 1;                      // ranks of a position
   StepOptions options_;

@@ -35,7 +35,7 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// Of a regular file that only this user (or root) may read. Error: what is wrong with it.
+// Reads a regular file that only this user (or root) may read. Error: what is wrong with it.
 Result<std::string> read_private_file(int folder, const char* path) {
   // A fifo without a writer must not be waited for.
   const Descriptor file(openat(folder, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));

@@ -23,8 +23,8 @@ std::string fresh_secret();  // 64 hexadecimal digits
 // of this user (or root) that nobody else may read.
 Result<std::optional<std::string>> given_secret(const Variables& variable);
 
-// That of this user's runs on this machine, in `folder`/rehearse-<uid>/secret: made by whoever is
-// first. Error: the folder cannot be made, or somebody else may read it.
+// The secret of this user's runs on this machine, in `folder`/rehearse-<uid>/secret: made by
+// whoever is first. Error: the folder cannot be made, or somebody else may read it.
 Result<std::string> secret_of_user(const std::string& folder);
 
 // The given one. Without one: where all processes are on this host, that of the user, in /tmp or

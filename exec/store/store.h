@@ -76,7 +76,8 @@ class StoreServer {
   std::int64_t denied() const;  // connections that did not know the secret
   // Every member learns it, those that join later too: a run that is over is not joined.
   void abort(const std::string& why);
-  // Of every change of a member but its heartbeat; from the server's thread. Before clients come.
+  // `changed` is called at every change of a member but its heartbeat, from the server's thread. To
+  // be set before clients come.
   void on_change(std::function<void()> changed);
   // What heartbeats are answered with: Events::heard gets it. Before clients come.
   void answer_beats(std::function<std::string()> answer);

@@ -10,7 +10,7 @@
 #include "exec/body/body_runner.h"
 #include "exec/checkpoint/checkpoint_digests.h"
 #include "exec/checkpoint/tensor_files.h"
-#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/instruction_set.h"
 #include "exec/messages/composed_collectives.h"
 #include "exec/status/status.h"
 #include "exec/step/group_instances.h"
@@ -25,9 +25,9 @@
 namespace rehearse::exec {
 namespace {
 
-// Of a block on the heap, beside what it holds (glibc's, 64 bits).
+// What a block on the heap takes beside what it holds (glibc's, 64 bits).
 constexpr std::int64_t kHeapBlock = 16;
-// Of a thread's stack what is touched, and what the C library keeps of it.
+// What is touched of a thread's stack, and what the C library keeps of it.
 constexpr std::int64_t kThread = 64 << 10;
 // Threads of a process among several that perform no op: its status, its store, Gloo's, and those
 // that wait for messages, one for every stream of a rank that meets others.

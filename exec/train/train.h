@@ -22,7 +22,7 @@ namespace rehearse::exec {
 // schedule leaves open is the caller's to choose before (plan.order,
 // schedules/passes/plan_order.h).
 Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
-// Of all ranks together, on device and host [B].
+// The arenas of all ranks together, on device and host [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 
 // Fills inputs and targets of the step whose first sample is `first`. Sample first + j d b + r b +

@@ -24,8 +24,8 @@ struct TensorPlace {
   std::string name;         // Hugging Face's: "h.0.attn.c_attn.weight", "model.norm.weight"
 };
 
-// Of all positions, in model order. A tied table has one place per position that uses it, all with
-// one slot and one name.
+// The tensors of all positions, in model order. A tied table has one place per position that uses
+// it, all with one slot and one name.
 std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
                                        const Schedule& schedule);
 

@@ -22,56 +22,55 @@ std::int64_t own_bytes(const StoredBucket& s) {
 
 }  // namespace
 
-void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+void write_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                       std::span<const float> values) {
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t to = begin - stored.first;
   if (stored.type == ElementType::Float32) {
-    backend.write(stored.parameter + 4 * to, values.data(), 4 * count);
+    device.write(stored.parameter + 4 * to, values.data(), 4 * count);
   } else {
     std::vector<std::uint16_t> rounded(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bfloat16(values[i]);
-    backend.write(stored.parameter + 2 * to, rounded.data(), 2 * count);
+    device.write(stored.parameter + 2 * to, rounded.data(), 2 * count);
   }
   const std::int64_t own = std::max(begin, stored.own_first),
                      own_end = std::min(begin + count, stored.own_last);
   if (stored.master == nullptr || own >= own_end) return;
-  backend.write(bytes(stored.master + (own - stored.own_first)), values.data() + (own - begin),
-                4 * (own_end - own));
+  device.write(bytes(stored.master + (own - stored.own_first)), values.data() + (own - begin),
+               4 * (own_end - own));
 }
 
-std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end) {
   std::vector<float> values(static_cast<std::size_t>(end - begin));
   const std::byte* from = stored.master != nullptr
                               ? bytes(stored.master + (begin - stored.own_first))
                               : stored.parameter + 4 * (begin - stored.first);
-  backend.read(values.data(), from, 4 * (end - begin));
+  device.read(values.data(), from, 4 * (end - begin));
   return values;
 }
 
-std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state,
+std::vector<float> read_state(Device& device, const StoredBucket& stored, const float* state,
                               std::int64_t begin, std::int64_t end) {
   std::vector<float> values(static_cast<std::size_t>(end - begin));
-  backend.read(values.data(),
-               reinterpret_cast<const std::byte*>(state + (begin - stored.own_first)),
-               4 * (end - begin));
+  device.read(values.data(), reinterpret_cast<const std::byte*>(state + (begin - stored.own_first)),
+              4 * (end - begin));
   return values;
 }
 
-void write_state(Backend& backend, const StoredBucket& stored, float* state, std::int64_t begin,
+void write_state(Device& device, const StoredBucket& stored, float* state, std::int64_t begin,
                  const std::vector<float>& values) {
-  backend.write(bytes(state + (begin - stored.own_first)), values.data(),
-                4 * static_cast<std::int64_t>(values.size()));
+  device.write(bytes(state + (begin - stored.own_first)), values.data(),
+               4 * static_cast<std::int64_t>(values.size()));
 }
 
-void clear_state(Backend& backend, const StoredBucket& stored) {
+void clear_state(Device& device, const StoredBucket& stored) {
   if (stored.m == nullptr) return;
   constexpr std::int64_t kPiece = 1 << 16;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(kPiece));
   for (float* state : {stored.m, stored.v}) {
     for (std::int64_t at = 0; at < own_bytes(stored); at += kPiece) {
-      backend.write(bytes(state) + at, zeros.data(), std::min(kPiece, own_bytes(stored) - at));
+      device.write(bytes(state) + at, zeros.data(), std::min(kPiece, own_bytes(stored) - at));
     }
   }
 }

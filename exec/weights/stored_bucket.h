@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/backend/backend.h"
+#include "exec/backend/device.h"
 #include "schedules/ir/schedule.h"
 
 namespace rehearse::exec {
@@ -39,16 +39,16 @@ void for_each_part(std::int64_t first, std::int64_t last, const Visit& visit) {
 
 // values: of the bucket's elements from `begin` on, within [first, last). Rounds to nearest even
 // where the parameters are bf16; sets the master too.
-void write_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+void write_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                       std::span<const float> values);
-// Of [begin, end), within [own_first, own_last): the master where there is one.
-std::vector<float> read_parameters(Backend& backend, const StoredBucket& stored, std::int64_t begin,
+// Reads elements [begin, end), within [own_first, own_last): the master's where there is one.
+std::vector<float> read_parameters(Device& device, const StoredBucket& stored, std::int64_t begin,
                                    std::int64_t end);
 // `state`: stored.m or stored.v; likewise.
-std::vector<float> read_state(Backend& backend, const StoredBucket& stored, const float* state,
+std::vector<float> read_state(Device& device, const StoredBucket& stored, const float* state,
                               std::int64_t begin, std::int64_t end);
-void write_state(Backend& backend, const StoredBucket& stored, float* state, std::int64_t begin,
+void write_state(Device& device, const StoredBucket& stored, float* state, std::int64_t begin,
                  const std::vector<float>& values);
-void clear_state(Backend& backend, const StoredBucket& stored);
+void clear_state(Device& device, const StoredBucket& stored);
 
 }  // namespace rehearse::exec

@@ -11,7 +11,7 @@
 #include <cstdio>
 
 #include "cli/straggler_report.h"
-#include "exec/step/meeting_times.h"
+#include "exec/step/rendezvous_times.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/cluster/cluster.h"
@@ -98,7 +98,7 @@ Trace predicted(const std::vector<std::string>& plan) {
     }
     from += ops;
   }
-  Trace trace = make_trace(even.schedule, exec::meeting_starts(even.schedule, start, end), end,
+  Trace trace = make_trace(even.schedule, exec::rendezvous_starts(even.schedule, start, end), end,
                            {.rows = trace_rows(even.schedule, even.scenario.plan, 1 << 20)});
   viz::attribute_idle(trace);
   return trace;

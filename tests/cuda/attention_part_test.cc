@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in parts on the GPU (or in the emulation) against exec/kernels/ring_attention.cc.
-#include "exec/cpu/kernels/kernels.h"
+// Attention in parts on the GPU (or in the emulation) against the CPU.
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -37,7 +37,7 @@ class AttentionPartTest : public KernelTest {
 
     std::vector<float> sum(d_o.size(), NAN), lse(static_cast<std::size_t>(rows), NAN);
     for (const Block& b : blocks) {
-      exec::attention_part(b.part, qkv.data(), keys_of(b.keys), sum.data(), lse.data());
+      kernels().attention_part(b.part, qkv.data(), keys_of(b.keys), sum.data(), lse.data());
     }
     Memory m(type());
     Array &qkv_m = m.values(qkv), &sum_m = m.empty_floats(s.tokens * wide);
@@ -70,8 +70,8 @@ class AttentionPartTest : public KernelTest {
     bool first = true;
     for (Block b : blocks) {
       b.part.first = std::exchange(first, false);
-      exec::attention_part_backward(b.part, d_o.data(), qkv.data(), keys_of(b.keys), o.data(),
-                                    lse.data(), dq.data(), dkv[b.keys].data(), delta.data());
+      kernels().attention_part_backward(b.part, d_o.data(), qkv.data(), keys_of(b.keys), o.data(),
+                                        lse.data(), dq.data(), dkv[b.keys].data(), delta.data());
     }
     Memory g(type());
     Array &qkv_g = g.values(qkv), &o_g = g.values(o), &d_o_g = g.values(d_o),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the GPU (or in the emulation) against exec/kernels/attention.cc.
-#include "exec/cpu/kernels/kernels.h"
+// Attention on the GPU (or in the emulation) against the CPU.
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -20,10 +20,10 @@ Reference reference(const AttentionShape& s, Type type) {
   r.lse.resize(static_cast<std::size_t>(s.heads * s.tokens));
   r.dqkv.resize(r.qkv.size());
   std::vector<float> delta(r.lse.size());
-  exec::attention(s, r.qkv.data(), r.o.data(), r.lse.data());
+  kernels().attention(s, r.qkv.data(), r.o.data(), r.lse.data());
   r.o = rounded(r.o, type);
-  exec::attention_backward(s, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(), r.dqkv.data(),
-                           delta.data());
+  kernels().attention_backward(s, r.d_o.data(), r.qkv.data(), r.o.data(), r.lse.data(),
+                               r.dqkv.data(), delta.data());
   return r;
 }
 

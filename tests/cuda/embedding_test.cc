@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup, gradient of the table and of positions against exec/kernels/loss.cc.
+// Lookup, gradient of the table and of positions against the CPU.
 #include <algorithm>
 #include <numeric>
 
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -25,15 +25,16 @@ class EmbeddingTest : public KernelTest {};
 
 TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
   for (const std::int64_t h : {64, 9}) {
-    const std::int64_t tokens = 50, first = 3, rows = 10;
+    const std::int64_t tokens = 50, rows = 10;
+    const VocabularyShape shape{.columns = rows, .valid = rows, .first = 3};
     const auto ids = random_ids(tokens, 17);
     const auto table = rounded(random_values(rows * h, 1), type());
     std::vector<float> expected(size(tokens * h));
-    exec::embed(tokens, h, ids.data(), table.data(), first, rows, expected.data());
+    kernels().embed(tokens, h, ids.data(), table.data(), shape, expected.data());
     Memory m(type());
     Array &i = m.raw(ids), &t = m.values(table), &out = m.empty(tokens * h);
     m.run([&] {
-      return embed(nullptr, type(), tokens, h, i.at<std::int32_t>(), t.at(), first, rows, out.at());
+      return embed(nullptr, type(), tokens, h, i.at<std::int32_t>(), t.at(), shape, out.at());
     });
     expect_close(out.values(), expected, 0, "out");
   }
@@ -47,24 +48,24 @@ TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
   };
   for (const auto& [tokens, h, frozen] :
        {Case{700, 16, -1}, Case{3, 40, -1}, Case{300, 5, 4}, Case{300, 16, 11}}) {
-    const std::int64_t first = 2, rows = 8;
+    const std::int64_t rows = 8;
+    const VocabularyShape shape{.columns = rows, .valid = rows, .first = 2, .frozen = frozen};
     const auto ids = random_ids(tokens, 12);
     const auto dy = rounded(random_values(tokens * h, 1), type());
     const auto before = random_values(rows * h, 2);
     auto expected = before;
     std::vector<std::int32_t> expected_order(size(tokens));
-    exec::embed_backward(tokens, h, ids.data(), dy.data(), first, rows, expected_order.data(),
-                         expected.data(), frozen);
+    kernels().embed_backward(tokens, h, ids.data(), dy.data(), shape, expected_order.data(),
+                             expected.data());
     Memory m(type());
     Array &i = m.raw(ids), &d = m.values(dy), &table = m.floats(before);
     Array& order = m.raw(std::vector<std::int32_t>(size(tokens), -1));
-    m.run([&, tokens = tokens, h = h, frozen = frozen] {
+    m.run([&, tokens = tokens, h = h] {
       const int status =
           sort_tokens(nullptr, tokens, i.at<std::int32_t>(), order.at<std::int32_t>());
-      return status != 0
-                 ? status
-                 : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(), first,
-                                  rows, order.at<std::int32_t>(), table.at<float>(), frozen);
+      return status != 0 ? status
+                         : embed_backward(nullptr, type(), tokens, h, i.at<std::int32_t>(), d.at(),
+                                          shape, order.at<std::int32_t>(), table.at<float>());
     });
     EXPECT_EQ(order.as<std::int32_t>(), expected_order);
     EXPECT_EQ(table.values(), expected);
@@ -91,10 +92,10 @@ TEST_P(EmbeddingTest, PositionsAreAddedAndTheirGradientsSummed) {
           &d = m.floats(before);
     m.run([&] {
       const int status =
-          add_positions(nullptr, type(), tokens, h, sequence, first, in.at(), p.at(), out.at());
+          add_positions(nullptr, type(), tokens, h, first, sequence, in.at(), p.at(), out.at());
       return status != 0 ? status
-                         : add_positions_backward(nullptr, type(), tokens, h, sequence, first,
-                                                  in.at(), d.at<float>());
+                         : position_gradient(nullptr, type(), tokens, h, first, sequence, in.at(),
+                                             d.at<float>());
     });
     expect_close(out.values(), rounded(sum, type()), 0, "out");
     EXPECT_EQ(d.values(), gradient);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// exec/cuda/gemm.cc against exec/kernels/gemm.cc: on a GPU with cuBLASLt, else with a double of it.
+// exec/cuda/gemm.cc against the CPU: on a GPU with cuBLASLt, else with a double of it.
 #include "exec/cuda/gemm.h"
 
-#include "exec/cpu/kernels/gemm.h"
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -30,11 +29,11 @@ class GemmTest : public KernelTest {
                dy = random(m * n, 4);
     const auto before = random_values(n * k, 5);
     std::vector<float> plain(size(m * n)), dx(size(m * k)), dw = before;
-    exec::linear(m, n, k, x.data(), w.data(), plain.data());
+    kernels().logits(m, n, k, x.data(), w.data(), plain.data());
     std::vector<float> y = plain;
-    exec::add_bias(m, n, bias.data(), y.data());
-    exec::linear_input(m, n, k, dy.data(), w.data(), dx.data());
-    exec::linear_weight(m, n, k, dy.data(), x.data(), dw.data());
+    kernels().linear(m, n, k, x.data(), w.data(), bias.data(), y.data());
+    kernels().linear_input(m, n, k, dy.data(), w.data(), dx.data());
+    kernels().linear_weight(m, n, k, dy.data(), x.data(), dw.data());
 
     Memory d(type());
     Array &x_at = d.values(x), &w_at = d.values(w, shift), &b_at = d.values(bias, shift);
@@ -97,13 +96,12 @@ TEST_P(GemmTest, GeluInTheEpilogue) {
   const auto x = random(m * k, 1), w = random(n * k, 2), bias = random(n, 3);
   const auto dz = random(m * k, 4), w2 = random(k * n, 5);
   std::vector<float> u(size(m * n)), y(size(m * n)), dy(size(m * n)), du(size(m * n));
-  exec::linear(m, n, k, x.data(), w.data(), u.data());
-  exec::add_bias(m, n, bias.data(), u.data());
-  exec::gelu(m * n, u.data(), y.data());
+  kernels().linear(m, n, k, x.data(), w.data(), bias.data(), u.data());
+  kernels().gelu(m * n, u.data(), y.data());
   // The product after it: z(m, k) = y w2(k, n)^T.
   const auto u_rounded = rounded(u, type());
-  exec::linear_input(m, k, n, dz.data(), w2.data(), dy.data());
-  exec::gelu_backward(m * n, dy.data(), u_rounded.data(), du.data());
+  kernels().linear_input(m, k, n, dz.data(), w2.data(), dy.data());
+  kernels().gelu_backward(m * n, dy.data(), u_rounded.data(), du.data());
 
   Memory d(type());
   Array &x_at = d.values(x), &w_at = d.values(w), &b_at = d.values(bias), &u_at = d.empty(m * n);
@@ -131,7 +129,7 @@ TEST_P(GemmTest, TunesOncePerShapeAndLeavesGradientsAlone) {
   const auto x = random(m * k, 1), dy = random(m * n, 2);
   const auto before = random_values(n * k, 3);
   std::vector<float> expected = before;
-  exec::linear_weight(m, n, k, dy.data(), x.data(), expected.data());
+  kernels().linear_weight(m, n, k, dy.data(), x.data(), expected.data());
   Memory d(type());
   Array &x_at = d.values(x), &dy_at = d.values(dy), &dw = d.floats(before),
         &room = d.scratch(1 << 20);

@@ -109,20 +109,20 @@ TEST_F(LaunchTest, TensorCoresTakeHeadsUpTo128ThatDivideBy8) {
 
 TEST_F(LaunchTest, VocabulariesAndTokensOfTheLargestModels) {
   const std::int64_t tokens = 131072, h = 16384, columns = 256000;
+  const VocabularyShape all{.columns = columns, .valid = columns};
   const auto* ids = at<std::int32_t>(kAligned);
   auto* floats = at<float>(kAligned);
-  EXPECT_EQ(embed(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, kAligned), 0);
+  EXPECT_EQ(embed(nullptr, Type::BFloat16, tokens, h, ids, kAligned, all, kAligned), 0);
   EXPECT_EQ(threads(), tokens * h / 8);
   EXPECT_EQ(sort_tokens(nullptr, tokens, ids, at<std::int32_t>(kAligned)), 0);
   EXPECT_EQ(threads(), tokens);
-  EXPECT_EQ(
-      embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, 0, columns, ids, floats),
-      0);
-  EXPECT_EQ(cross_entropy(nullptr, Type::BFloat16, tokens, columns, columns, floats, ids, 1, floats,
-                          floats, kAligned, floats),
+  EXPECT_EQ(embed_backward(nullptr, Type::BFloat16, tokens, h, ids, kAligned, all, ids, floats), 0);
+  EXPECT_EQ(cross_entropy(nullptr, Type::BFloat16, tokens, all, floats, ids, 1, floats, floats,
+                          kAligned, floats),
             0);
-  EXPECT_EQ(
-      rope(nullptr, Type::BFloat16, tokens, 0, 131072, 72, 128, 80 * 128, 5e5, false, kAligned), 0);
+  const AttentionShape rotated{
+      .tokens = tokens, .sequence = 131072, .heads = 64, .kv_heads = 8, .head_dim = 128};
+  EXPECT_EQ(rope(nullptr, Type::BFloat16, rotated, 5e5, false, kAligned), 0);
   EXPECT_EQ(emulation::take_launches().size(), 4U);
 }
 

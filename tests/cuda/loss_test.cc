@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy against exec/kernels/loss.cc: a part of a vocabulary, padding, and the fused form.
-#include "exec/cpu/kernels/kernels.h"
+// Cross-entropy against the CPU: a part of a vocabulary, padding, and the fused form.
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -15,6 +15,7 @@ class LossTest : public KernelTest {
   // first > 0: a rank that holds [first, first + valid) of the vocabulary
   void check(std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first) {
     SCOPED_TRACE(std::to_string(columns) + " columns, " + std::to_string(valid) + " valid");
+    const VocabularyShape shape{.columns = columns, .valid = valid, .first = first};
     const auto logits = random_values(rows * columns, 1, 3.0F);
     std::vector<std::int32_t> targets;
     std::mt19937 random(2);
@@ -25,25 +26,24 @@ class LossTest : public KernelTest {
     const float scale = 1.0F / 37.0F;
     std::vector<float> maxima(size(rows)), sums(size(2 * rows)), gradient(logits.size());
     float loss = 0.25F;
-    exec::row_maxima(rows, columns, valid, logits.data(), maxima.data());
-    exec::row_sums(rows, columns, valid, first, logits.data(), maxima.data(), targets.data(),
-                   sums.data());
-    exec::loss_and_gradient(rows, columns, valid, first, logits.data(), maxima.data(), sums.data(),
-                            targets.data(), scale, gradient.data(), &loss);
+    kernels().row_maxima(rows, shape, logits.data(), maxima.data());
+    kernels().row_sums(rows, shape, logits.data(), maxima.data(), targets.data(), sums.data());
+    kernels().loss_and_gradient(rows, shape, logits.data(), maxima.data(), sums.data(),
+                                targets.data(), scale, gradient.data(), &loss);
 
     Memory m(type());
     Array &l = m.floats(logits), &t = m.raw(targets), &top = m.empty_floats(rows);
     Array &s = m.empty_floats(2 * rows), &d = m.empty(rows * columns), &total = m.floats({0.25F});
     m.run([&] {
-      int status = row_maxima(nullptr, rows, columns, valid, l.at<float>(), top.at<float>());
+      int status = row_maxima(nullptr, type(), rows, shape, l.at<float>(), top.at<float>());
       if (status == 0) {
-        status = row_sums(nullptr, rows, columns, valid, first, l.at<float>(), top.at<float>(),
+        status = row_sums(nullptr, type(), rows, shape, l.at<float>(), top.at<float>(),
                           t.at<std::int32_t>(), s.at<float>());
       }
       if (status == 0) {
-        status = loss_and_gradient(nullptr, type(), rows, columns, valid, first, l.at<float>(),
-                                   top.at<float>(), s.at<float>(), t.at<std::int32_t>(), scale,
-                                   d.at(), total.at<float>());
+        status = loss_and_gradient(nullptr, type(), rows, shape, l.at<float>(), top.at<float>(),
+                                   s.at<float>(), t.at<std::int32_t>(), scale, d.at(),
+                                   total.at<float>());
       }
       return status;
     });
@@ -59,9 +59,8 @@ class LossTest : public KernelTest {
           &total_f = f.floats({0.25F});
     f.run([&] {
       void* to = type() == Type::Float32 ? l_f.at() : d_f.at();  // in place where it may be
-      return cross_entropy(nullptr, type(), rows, columns, valid, l_f.at<float>(),
-                           t_f.at<std::int32_t>(), scale, top_f.at<float>(), s_f.at<float>(), to,
-                           total_f.at<float>());
+      return cross_entropy(nullptr, type(), rows, shape, l_f.at<float>(), t_f.at<std::int32_t>(),
+                           scale, top_f.at<float>(), s_f.at<float>(), to, total_f.at<float>());
     });
     expect_close(top_f.values(), maxima, 0, "maxima, fused");
     expect_close(s_f.values(), sums, 2e-6, "sums, fused");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and column sums against exec/kernels/norm.cc.
-#include "exec/cpu/kernels/kernels.h"
+// Norms and column sums against the CPU.
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -25,15 +25,15 @@ class NormTest : public KernelTest {
     std::vector<float> y(x.size()), statistics(size(rows * (centred ? 2 : 1))), dx(x.size());
     std::vector<float> d_weight = before, d_bias = before;
     if (centred) {
-      exec::layer_norm(rows, h, x.data(), weight.data(), with_bias ? bias.data() : nullptr, 1e-5,
-                       y.data(), statistics.data());
-      exec::layer_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
-                                residual.data(), dx.data(), d_weight.data(),
-                                with_bias ? d_bias.data() : nullptr);
+      kernels().layer_norm(rows, h, x.data(), weight.data(), with_bias ? bias.data() : nullptr,
+                           1e-5, y.data(), statistics.data());
+      kernels().layer_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
+                                    residual.data(), dx.data(), d_weight.data(),
+                                    with_bias ? d_bias.data() : nullptr);
     } else {
-      exec::rms_norm(rows, h, x.data(), weight.data(), 1e-5, y.data(), statistics.data());
-      exec::rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
-                              residual.data(), dx.data(), d_weight.data());
+      kernels().rms_norm(rows, h, x.data(), weight.data(), 1e-5, y.data(), statistics.data());
+      kernels().rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
+                                  residual.data(), dx.data(), d_weight.data());
     }
 
     Memory m(type());
@@ -82,13 +82,15 @@ class SumNormTest : public KernelTest {
     const auto weight = rounded(random_values(h, 4), type());
     const auto norm_bias = rounded(random_values(h, 5), type());
     std::vector<float> sum(x.size()), out(x.size()), statistics(size(rows * (centred ? 2 : 1)));
-    exec::add_residual(rows, h, x.data(), y.data(), with_bias ? bias.data() : nullptr, sum.data());
+    kernels().add_residual(rows, h, x.data(), y.data(), with_bias ? bias.data() : nullptr,
+                           sum.data());
     sum = rounded(sum, type());
     if (centred) {
-      exec::layer_norm(rows, h, sum.data(), weight.data(), with_bias ? norm_bias.data() : nullptr,
-                       1e-5, out.data(), statistics.data());
+      kernels().layer_norm(rows, h, sum.data(), weight.data(),
+                           with_bias ? norm_bias.data() : nullptr, 1e-5, out.data(),
+                           statistics.data());
     } else {
-      exec::rms_norm(rows, h, sum.data(), weight.data(), 1e-5, out.data(), statistics.data());
+      kernels().rms_norm(rows, h, sum.data(), weight.data(), 1e-5, out.data(), statistics.data());
     }
 
     Memory m(type());
@@ -180,7 +182,7 @@ TEST_P(ColumnSumsTest, AddToWhatIsThere) {
     const auto y = rounded(random_values(rows * cols, 1), type());
     const auto before = random_values(cols, 2);
     std::vector<float> sums = before;
-    exec::add_column_sums(rows, cols, y.data(), sums.data());
+    kernels().add_column_sums(rows, cols, y.data(), sums.data());
     Memory m(type());
     Array &in = m.values(y), &out = m.floats(before),
           &scratch = m.scratch(column_sums_scratch(rows, cols));

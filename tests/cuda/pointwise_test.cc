@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Biases, residuals, activations, rotary positions and plain arrays against
-// exec/kernels/pointwise.cc.
-#include "exec/cpu/kernels/kernels.h"
+// the CPU.
+#include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"
 
 namespace rehearse::exec::cuda::testing {
@@ -19,7 +19,10 @@ TEST_P(PointwiseTest, AddsABias) {
   for (const auto& [rows, cols] : kShapes) {
     const auto bias = random(cols, 1), y = random(rows * cols, 2);
     auto expected = y;
-    exec::add_bias(rows, cols, bias.data(), expected.data());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = expected.data() + r * cols;
+      kernels().add_residual(1, cols, row, bias.data(), nullptr, row);
+    }
     Memory m(type());
     Array &b = m.values(bias), &out = m.values(y);
     m.run([&, rows = rows, cols = cols] {
@@ -34,8 +37,8 @@ TEST_P(PointwiseTest, AddsAResidualInPlace) {
     for (const bool with_bias : {false, true}) {
       const auto x = random(rows * cols, 1), y = random(rows * cols, 2), bias = random(cols, 3);
       std::vector<float> expected(x.size());
-      exec::add_residual(rows, cols, x.data(), y.data(), with_bias ? bias.data() : nullptr,
-                         expected.data());
+      kernels().add_residual(rows, cols, x.data(), y.data(), with_bias ? bias.data() : nullptr,
+                             expected.data());
       Memory m(type());
       Array &a = m.values(x), &out = m.values(y), &b = m.values(bias);
       m.run([&, rows = rows, cols = cols] {
@@ -51,8 +54,8 @@ TEST_P(PointwiseTest, Gelu) {
   for (const std::int64_t count : {4096, 1001}) {
     const auto u = random(count, 1, 2.0F), dg = random(count, 2);
     std::vector<float> g(u.size()), du(u.size());
-    exec::gelu(count, u.data(), g.data());
-    exec::gelu_backward(count, dg.data(), u.data(), du.data());
+    kernels().gelu(count, u.data(), g.data());
+    kernels().gelu_backward(count, dg.data(), u.data(), du.data());
     Memory m(type());
     Array &in = m.values(u), &out = m.empty(count), &d = m.values(dg);
     m.run([&] {
@@ -68,8 +71,8 @@ TEST_P(PointwiseTest, Swiglu) {
   for (const auto& [rows, f] : kShapes) {
     const auto u = random(rows * 2 * f, 1, 2.0F), dg = random(rows * f, 2);
     std::vector<float> g(dg.size()), du(u.size());
-    exec::swiglu(rows, f, u.data(), g.data());
-    exec::swiglu_backward(rows, f, dg.data(), u.data(), du.data());
+    kernels().swiglu(rows, f, u.data(), g.data());
+    kernels().swiglu_backward(rows, f, dg.data(), u.data(), du.data());
     Memory m(type());
     Array &in = m.values(u), &out = m.empty(rows * f), &d = m.values(dg),
           &to = m.empty(rows * 2 * f);
@@ -89,15 +92,18 @@ TEST_P(PointwiseTest, RotatesQueriesAndKeysAndBack) {
     const std::int64_t tokens = 12, sequence = 6, columns = 4 * head_dim;
     const auto x = random(tokens * columns, 1);
     auto expected = x;
-    exec::rope(tokens, 4, sequence, 3, head_dim, columns, 10000.0, false, expected.data());
+    const AttentionShape shape{.tokens = tokens,
+                               .sequence = sequence,
+                               .heads = 2,
+                               .kv_heads = 1,
+                               .head_dim = head_dim,
+                               .first = 4};
+    kernels().rope(shape, 10000.0, false, expected.data());
     Memory m(type());
     Array &forth = m.values(x), &back = m.values(expected);
     m.run([&] {
-      const int status = rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0,
-                              false, forth.at());
-      return status != 0 ? status
-                         : rope(nullptr, type(), tokens, 4, sequence, 3, head_dim, columns, 10000.0,
-                                true, back.at());
+      const int status = rope(nullptr, type(), shape, 10000.0, false, forth.at());
+      return status != 0 ? status : rope(nullptr, type(), shape, 10000.0, true, back.at());
     });
     expect_close(forth.values(), expected, tolerance(), "rotated");
     expect_close(back.values(), x, tolerance(), "rotated back");

@@ -153,7 +153,7 @@ struct Outcome {
 
 // What a process does beside training: a fault, if it is its turn.
 using Sabotage =
-    std::function<void(std::int32_t process, std::int64_t step, Communicator&, Backend&)>;
+    std::function<void(std::int32_t process, std::int64_t step, Communicator&, Device&)>;
 
 std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
                                      const Sabotage& sabotage = nullptr, std::int32_t absent = -1) {
@@ -165,7 +165,7 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     processes.emplace_back([&, r] {
       Outcome& out = outcomes[static_cast<std::size_t>(r)];
-      Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options(p, timeout_s));
+      Result<Backend> backend = cuda::make_backend(cuda_options(p, timeout_s));
       NcclOptions options{.process = r,
                           .processes = mesh.ranks(),
                           .groups = &groups,
@@ -180,12 +180,13 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
         shared.changed.wait(lock, [&] { return !shared.id.empty(); });
         return shared.id;
       };
-      Result<std::unique_ptr<Communicator>> nccl = cuda::make_nccl(*backend.value(), options);
+      Result<std::unique_ptr<Communicator>> nccl =
+          cuda::make_nccl(*backend.value().device, options);
       if (!nccl) {
         out.error = nccl.error().message;
         return;
       }
-      const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(),
+      const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, backend.value(),
                                             {.communicator = nccl.value().get()});
       if (!made) {
         out.error = made.error().message;
@@ -196,7 +197,7 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
       const Result<Data> data =
           Data::open("synthetic", p.scenario.model.vocabulary, p.scenario.train.seed);
       for (std::int64_t step = 0; step < p.scenario.train.steps; ++step) {
-        if (sabotage) sabotage(r, step, *nccl.value(), *backend.value());
+        if (sabotage) sabotage(r, step, *nccl.value(), *backend.value().device);
         if (r == absent && step == 1) return;  // dead
         load_batch(process, p.plan, data.value(), step * p.plan.global_batch);
         const auto ran = process.run({.step = step,
@@ -236,7 +237,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
   Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
   std::vector<float> array(64);
   const auto outcomes = train_with_nccl(
-      p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Backend&) {
+      p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Device&) {
         if (process != 1 || step != 1) return;
         // One collective too many on the dp communicator: the partner's next one does not match.
         const Mesh mesh(p.plan);
@@ -283,9 +284,9 @@ TEST(NcclDouble, NamesAStuckRank) {
     changed.notify_all();
   });
   const auto outcomes = train_with_nccl(
-      p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Backend& backend) {
+      p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Device& device) {
         if (process != 1 || step != 1) return;
-        auto& streams = dynamic_cast<cuda::StreamSource&>(backend);
+        auto& streams = dynamic_cast<cuda::StreamSource&>(device);
         cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
           std::unique_lock lock(mutex);
           changed.wait(lock, [&] { return released; });

@@ -21,10 +21,10 @@ CudaOptions cuda_options() {
 }
 
 TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
-  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  const Result<Backend> backend = cuda::make_backend(cuda_options());
   ASSERT_TRUE(backend) << backend.error().message;
   const Result<MachineTables> tables =
-      calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true)});
+      calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true)});
   ASSERT_TRUE(tables) << tables.error().message;
   const MachineTables& t = tables.value();
   EXPECT_EQ(t.gemm.size(), 3u * 2 * 2 * 2);
@@ -54,10 +54,10 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
 // before the grid, so that the simulator reads these.
 TEST(CalibrateOnDouble, MeasuresTheAttentionOfGivenScenarios) {
   const Prepared p = prepare(Family::Gpt2, {"micro_batch=2", "context_parallel=2"});
-  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  const Result<Backend> backend = cuda::make_backend(cuda_options());
   ASSERT_TRUE(backend) << backend.error().message;
   const Result<MachineTables> tables =
-      calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true), .scenarios = {p.scenario}});
+      calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true), .scenarios = {p.scenario}});
   ASSERT_TRUE(tables) << tables.error().message;
   const std::vector<AttentionTime>& t = tables.value().attention;
   EXPECT_EQ(t.size(), (2u * 2 + 1) * 2 * 3);
@@ -69,10 +69,10 @@ TEST(CalibrateOnDouble, MeasuresTheAttentionOfGivenScenarios) {
 
 // What no arena and no buffer holds is the context's: the double says how much it takes.
 TEST(CalibrateOnDouble, KnowsWhatTheContextTakes) {
-  const Result<std::unique_ptr<Backend>> backend = cuda::make_backend(cuda_options());
+  const Result<Backend> backend = cuda::make_backend(cuda_options());
   ASSERT_TRUE(backend);
-  ASSERT_TRUE(calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true)}));
-  const Result<GpuFacts> facts = cuda::inspect(*backend.value());
+  ASSERT_TRUE(calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true)}));
+  const Result<GpuFacts> facts = cuda::inspect(*backend.value().device);
   ASSERT_TRUE(facts) << facts.error().message;
   EXPECT_EQ(facts.value().context_bytes, std::int64_t{300} << 20);
   EXPECT_EQ(facts.value().capability, 90);
@@ -101,16 +101,16 @@ TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
         changed.wait(lock, [&] { return !id.empty(); });
         return id;
       };
-      const auto nccl = cuda::make_nccl(*backend.value(), {.process = p,
-                                                           .processes = kProcesses,
-                                                           .groups = &groups,
-                                                           .share = share,
-                                                           .timeout_s = 20});
+      const auto nccl = cuda::make_nccl(*backend.value().device, {.process = p,
+                                                                  .processes = kProcesses,
+                                                                  .groups = &groups,
+                                                                  .share = share,
+                                                                  .timeout_s = 20});
       if (!nccl) return;
       tables[static_cast<std::size_t>(p)] =
-          calibrate(*backend.value(), {.sizes = CalibrateSizes::gpu(true),
-                                       .communicator = nccl.value().get(),
-                                       .groups = &groups});
+          calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true),
+                                      .communicator = nccl.value().get(),
+                                      .groups = &groups});
     });
   }
   for (std::thread& process : processes) process.join();

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "exec/cpu/kernels/gemm.h"
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/table.h"
 #include "exec/cuda/gemm.h"
 #include "tests/cuda_double/device.h"
 
@@ -49,24 +48,25 @@ int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t 
                  const void* w, const void* bias, void* y, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * n));
-    exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), out.data());
-    if (bias != nullptr) exec::add_bias(m, n, floats(t, bias, n).data(), out.data());
+    kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
+                     bias == nullptr ? nullptr : floats(t, bias, n).data(), out.data());
     store(t, out, y);
   });
   return 0;
 }
 int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
                  const void* w, float* y, GemmWorkspace) {
-  cuda_double::enqueue(
-      s, [=] { exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y); });
+  cuda_double::enqueue(s, [=] {
+    kernels().logits(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y);
+  });
   return 0;
 }
 int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                        const void* dy, const void* w, void* dx, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * k));
-    exec::linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
-                       out.data());
+    kernels().linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
+                           out.data());
     store(t, out, dx);
   });
   return 0;
@@ -78,10 +78,10 @@ int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int
   if (t != Type::BFloat16) return cudaErrorNotSupported;
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * n));
-    exec::linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), out.data());
-    exec::add_bias(m, n, floats(t, bias, n).data(), out.data());
+    kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
+                     floats(t, bias, n).data(), out.data());
     store(t, out, u);
-    exec::gelu(m * n, out.data(), out.data());
+    kernels().gelu(m * n, out.data(), out.data());
     store(t, out, y);
   });
   return 0;
@@ -91,9 +91,9 @@ int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, st
   if (t != Type::BFloat16) return cudaErrorNotSupported;
   cuda_double::enqueue(s, [=] {
     std::vector<float> out(static_cast<std::size_t>(m * k));
-    exec::linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
-                       out.data());
-    exec::gelu_backward(m * k, out.data(), floats(t, u, m * k).data(), out.data());
+    kernels().linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
+                           out.data());
+    kernels().gelu_backward(m * k, out.data(), floats(t, u, m * k).data(), out.data());
     store(t, out, du);
   });
   return 0;
@@ -101,7 +101,7 @@ int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, st
 int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                         const void* dy, const void* x, float* dw, GemmWorkspace) {
   cuda_double::enqueue(s, [=] {
-    exec::linear_weight(m, n, k, floats(t, dy, m * n).data(), floats(t, x, m * k).data(), dw);
+    kernels().linear_weight(m, n, k, floats(t, dy, m * n).data(), floats(t, x, m * k).data(), dw);
   });
   return 0;
 }

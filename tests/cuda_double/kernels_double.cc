@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 
-#include "exec/cpu/kernels/kernels.h"
 #include "exec/cpu/kernels/table.h"
 #include "exec/cpu/optimizer.h"
 #include "exec/cuda/kernels.h"
@@ -36,22 +35,28 @@ template <class Work>
 int run(Stream stream, Work work) {
   return run(stream, Type::Float32, std::move(work));
 }
-exec::AttentionShape cpu(const AttentionShape& s) {
-  return {s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
-}
-
 }  // namespace
 
-int layer_norm(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* x,
-               const void* weight, const void* bias, double epsilon, void* y, float* statistics) {
-  return run(s, t, [=] {
-    exec::layer_norm(rows, h, f(x), f(weight), f(bias), epsilon, f(y), statistics);
-  });
+// One pass writes a row's norm before it reads other rows of the sum: where the norm lies over what
+// is summed, the double spoils that, as a device may.
+template <class... Arguments>
+void spoil(const Arguments&...) {}
+void spoil(const SumNorm& n) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(f(n.out), n.rows * n.h, nan);
+  std::fill_n(n.statistics, n.rows, nan);
 }
-int rms_norm(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* x, const void* weight,
-             double epsilon, void* y, float* statistics) {
-  return run(s, t, [=] { exec::rms_norm(rows, h, f(x), f(weight), epsilon, f(y), statistics); });
-}
+
+#define COMPOSED(name, parameters, arguments)
+#define KERNEL(name, parameters, arguments)          \
+  int name(Stream s, Type t, SPREAD parameters) {    \
+    return run(s, t, [=] {                           \
+      spoil(SPREAD arguments);                       \
+      call_kernel(kernels().name, SPREAD arguments); \
+    });                                              \
+  }
+#include "exec/backend/kernel_rows.inc"
+
 std::int64_t column_sums_scratch(std::int64_t, std::int64_t columns) {
   return 4 * columns;
 }
@@ -59,162 +64,60 @@ int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, con
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias, void*) {
   return run(s, t, [=] {
-    exec::layer_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
-                              d_weight, d_bias);
+    call_kernel(kernels().layer_norm_backward, rows, h, dy, x, statistics, weight, residual, dx,
+                d_weight, d_bias);
   });
 }
 int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
                       const void* residual, void* dx, float* d_weight, void*) {
   return run(s, t, [=] {
-    exec::rms_norm_backward(rows, h, f(dy), f(x), statistics, f(weight), f(residual), f(dx),
-                            d_weight);
-  });
-}
-
-int add_residual(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* x,
-                 const void* y, const void* bias, void* out) {
-  return run(s, t, [=] { exec::add_residual(rows, cols, f(x), f(y), f(bias), f(out)); });
-}
-// One pass writes a row's norm before it reads other rows of the sum: where the norm lies over what
-// is summed, the double spoils that, as a device may.
-void spoil_norm(const SumNorm& n, std::int64_t statistics) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::fill_n(f(n.out), n.rows * n.h, nan);
-  std::fill_n(n.statistics, n.rows * statistics, nan);
-}
-int add_layer_norm(Stream s, Type t, const SumNorm& n) {
-  return run(s, t, [n] {
-    spoil_norm(n, 2);
-    exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
-    exec::layer_norm(n.rows, n.h, f(n.sum), f(n.weight), f(n.norm_bias), n.epsilon, f(n.out),
-                     n.statistics);
-  });
-}
-int add_rms_norm(Stream s, Type t, const SumNorm& n) {
-  return run(s, t, [n] {
-    spoil_norm(n, 1);
-    exec::add_residual(n.rows, n.h, f(n.x), f(n.y), f(n.bias), f(n.sum));
-    exec::rms_norm(n.rows, n.h, f(n.sum), f(n.weight), n.epsilon, f(n.out), n.statistics);
+    call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, residual, dx,
+                d_weight);
   });
 }
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void*) {
-  return run(s, t, [=] { exec::add_column_sums(rows, cols, f(y), sums); });
+  return run(s, t, [=] { kernels().add_column_sums(rows, cols, f(y), sums); });
 }
-int gelu(Stream s, Type t, std::int64_t count, const void* u, void* g) {
-  return run(s, t, [=] { exec::gelu(count, f(u), f(g)); });
-}
-int gelu_backward(Stream s, Type t, std::int64_t count, const void* dg, const void* u, void* du) {
-  return run(s, t, [=] { exec::gelu_backward(count, f(dg), f(u), f(du)); });
-}
-int swiglu(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* u, void* g) {
-  return run(s, t, [=] { exec::swiglu(rows, width, f(u), f(g)); });
-}
-int swiglu_backward(Stream s, Type t, std::int64_t rows, std::int64_t width, const void* dg,
-                    const void* u, void* du) {
-  return run(s, t, [=] { exec::swiglu_backward(rows, width, f(dg), f(u), f(du)); });
-}
-int rope(Stream s, Type t, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
-         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
-         bool inverse, void* x) {
-  return run(s, t, [=] {
-    exec::rope(tokens, first, sequence, heads, head_dim, columns, theta, inverse, f(x));
-  });
-}
-
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse,
               AttentionEngine) {
-  return run(s, t, [=] { exec::attention(cpu(shape), f(qkv), f(o), lse); });
+  return run(s, t, [=] { kernels().attention(shape, f(qkv), f(o), lse); });
 }
 int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv, const void* kv,
                    float* sum, float* lse, AttentionEngine) {
-  return run(s, t, [=] { exec::attention_part(part, f(qkv), f(kv), sum, lse); });
+  return run(s, t, [=] { kernels().attention_part(part, f(qkv), f(kv), sum, lse); });
 }
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
                             float* dq, float* dkv, float* delta, AttentionEngine) {
   return run(s, t, [=] {
-    exec::attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
-  });
-}
-int cast_columns(Stream s, Type t, std::int64_t rows, std::int64_t cols, const float* from,
-                 void* to, std::int64_t to_stride) {
-  return run(s, t, [=] {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::copy_n(from + r * cols, cols, f(to) + r * to_stride);
-    }
+    kernels().attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
   });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
                        AttentionEngine) {
   return run(s, t, [=] {
-    exec::attention_backward(cpu(shape), f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
+    kernels().attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
   });
-}
-
-int embed(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
-          const void* table, std::int64_t first, std::int64_t rows, void* out) {
-  return run(s, t, [=] { exec::embed(tokens, h, ids, f(table), first, rows, f(out)); });
 }
 // embed_backward sorts
 int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) {
   return 0;
 }
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
-                   const void* dy, std::int64_t first, std::int64_t rows, const std::int32_t* order,
-                   float* d_table, std::int64_t frozen) {
+                   const void* dy, const VocabularyShape& shape, const std::int32_t* order,
+                   float* d_table) {
   return run(s, t, [=] {
-    exec::embed_backward(tokens, h, ids, f(dy), first, rows, const_cast<std::int32_t*>(order),
-                         d_table, frozen);
+    kernels().embed_backward(tokens, h, ids, f(dy), shape, const_cast<std::int32_t*>(order),
+                             d_table);
   });
 }
-int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t sequence,
-                  std::int64_t first, const void* x, const void* positions, void* out) {
+int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t first,
+                  std::int64_t sequence, const void* x, const void* positions, void* out) {
   return run(s, t, [=] {
-    for (std::int64_t k = 0; k < tokens; ++k) {
-      exec::add_residual(1, h, f(x) + k * h, f(positions) + (first + k) % sequence * h, nullptr,
-                         f(out) + k * h);
-    }
-  });
-}
-int add_positions_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h,
-                           std::int64_t sequence, std::int64_t first, const void* dy,
-                           float* d_positions) {
-  return run(s, t, [=] {
-    for (std::int64_t k = 0; k < tokens; ++k) {
-      exec::add_column_sums(1, h, f(dy) + k * h, d_positions + (first + k) % sequence * h);
-    }
-  });
-}
-int row_maxima(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-               const float* logits, float* maxima) {
-  return run(s, [=] { exec::row_maxima(rows, columns, valid, logits, maxima); });
-}
-int row_sums(Stream s, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-             std::int64_t first, const float* logits, const float* maxima,
-             const std::int32_t* targets, float* sums) {
-  return run(s,
-             [=] { exec::row_sums(rows, columns, valid, first, logits, maxima, targets, sums); });
-}
-int cross_entropy(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-                  const float* logits, const std::int32_t* targets, float scale, float* maxima,
-                  float* sums, void* d_logits, float* loss) {
-  return run(s, t, [=] {
-    exec::row_maxima(rows, columns, valid, logits, maxima);
-    exec::row_sums(rows, columns, valid, 0, logits, maxima, targets, sums);
-    exec::loss_and_gradient(rows, columns, valid, 0, logits, maxima, sums, targets, scale,
-                            f(d_logits), loss);
-  });
-}
-int loss_and_gradient(Stream s, Type t, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-                      std::int64_t first, const float* logits, const float* maxima,
-                      const float* sums, const std::int32_t* targets, float scale, void* d_logits,
-                      float* loss) {
-  return run(s, t, [=] {
-    exec::loss_and_gradient(rows, columns, valid, first, logits, maxima, sums, targets, scale,
-                            f(d_logits), loss);
+    kernels().add_positions(tokens, h, first, sequence, f(x), f(positions), f(out));
   });
 }
 
@@ -262,17 +165,17 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
   return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, [=] {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
-      exec::kernels().adamw(pieces[k].count,
-                            {.scale = *scale,
-                             .beta1 = c.b1,
-                             .rest1 = c.a1,
-                             .beta2 = c.b2,
-                             .rest2 = c.a2,
-                             .keep = pieces[k].decays != 0 ? c.keep : 1.0F,
-                             .size = c.size,
-                             .root = c.root,
-                             .epsilon = c.epsilon},
-                            gradients + at, master + at, m + at, v + at);
+      kernels().adamw(pieces[k].count,
+                      {.scale = *scale,
+                       .beta1 = c.b1,
+                       .rest1 = c.a1,
+                       .beta2 = c.b2,
+                       .rest2 = c.a2,
+                       .keep = pieces[k].decays != 0 ? c.keep : 1.0F,
+                       .size = c.size,
+                       .root = c.root,
+                       .epsilon = c.epsilon},
+                      gradients + at, master + at, m + at, v + at);
     }
   });
 }

@@ -40,9 +40,9 @@ inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
 inline Trained train_prepared(Prepared& p, const CudaOptions& options) {
   Trained out;
   const TrainOptions& train_options = p.scenario.train;
-  Result<std::unique_ptr<Backend>> backend = cuda::make_backend(options);
+  Result<Backend> backend = cuda::make_backend(options);
   EXPECT_TRUE(backend) << backend.error().message;
-  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, *backend.value(), {});
+  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
   process.initialise(initial_values(p.scenario.model, train_options.seed));

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <numeric>
 
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/embedding.h"
 
 namespace rehearse::exec {
 
 void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* table,
-           std::int64_t first, std::int64_t rows, float* out) {
+           const VocabularyShape& shape, float* out) {
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int64_t row = ids[t] - first;
-    if (row >= 0 && row < rows) {
+    const std::int64_t row = ids[t] - shape.first;
+    if (row >= 0 && row < shape.columns) {
       std::copy_n(table + row * h, h, out + t * h);
     } else {
       std::fill_n(out + t * h, h, 0.0F);
@@ -23,34 +23,32 @@ void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const f
 
 // Tokens of one row are added in token order, row after row.
 void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
-                    std::int64_t first, std::int64_t rows, std::int32_t* order, float* d_table,
-                    std::int64_t frozen) {
+                    const VocabularyShape& shape, std::int32_t* order, float* d_table) {
   std::iota(order, order + tokens, 0);
   std::sort(order, order + tokens, [&](std::int32_t a, std::int32_t b) {
     return ids[a] != ids[b] ? ids[a] < ids[b] : a < b;
   });
   for (std::int64_t k = 0; k < tokens; ++k) {
-    const std::int64_t t = order[k], row = ids[t] - first;
-    if (row < 0 || row >= rows || ids[t] == frozen) continue;
+    const std::int64_t t = order[k], row = ids[t] - shape.first;
+    if (row < 0 || row >= shape.columns || ids[t] == shape.frozen) continue;
     for (std::int64_t i = 0; i < h; ++i) d_table[row * h + i] += dy[t * h + i];
   }
 }
 
-void rope(std::int64_t tokens, std::int64_t first, std::int64_t sequence, std::int64_t heads,
-          std::int64_t head_dim, std::int64_t columns, double theta, bool inverse, float* qkv) {
-  const std::int64_t half = head_dim / 2;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const auto position = static_cast<double>((first + t) % sequence);
+void rope(const AttentionShape& s, double theta, bool inverse, float* qkv) {
+  const std::int64_t half = s.head_dim / 2, columns = s.columns();
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const auto position = static_cast<double>((s.first + t) % s.sequence);
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle =
-          position * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-      const auto c = static_cast<float>(std::cos(angle));
-      const auto s = static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle));
-      for (std::int64_t head = 0; head < heads; ++head) {
-        float* x = qkv + t * columns + head * head_dim;
+      const double angle = position * std::pow(theta, -2.0 * static_cast<double>(i) /
+                                                          static_cast<double>(s.head_dim));
+      const auto cosine = static_cast<float>(std::cos(angle));
+      const auto sine = static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle));
+      for (std::int64_t head = 0; head < s.heads + s.kv_heads; ++head) {
+        float* x = qkv + t * columns + head * s.head_dim;
         const float a = x[i], b = x[i + half];
-        x[i] = a * c - b * s;
-        x[i + half] = b * c + a * s;
+        x[i] = a * cosine - b * sine;
+        x[i + half] = b * cosine + a * sine;
       }
     }
   }

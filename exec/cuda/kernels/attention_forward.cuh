@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   }
   __syncthreads();  // before q becomes room for the results
 
-  // Of a part: how much of the row there was before counts.
+  // How much of the row there was before a part counts.
   float before[kM][2], now[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) {

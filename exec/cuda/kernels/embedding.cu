@@ -110,12 +110,13 @@ __global__ void positions_kernel(std::int64_t tokens, std::int64_t h, std::int64
 }  // namespace
 
 int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
-          const void* table, std::int64_t first, std::int64_t rows, void* out) {
+          const void* table, const VocabularyShape& shape, void* out) {
   return with_width(type, h, {table, out}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
     return launch(embed_kernel<T, V>, dim3(blocks(tokens * h, kThreads * V)), kThreads, 0, stream,
-                  tokens, h, ids, static_cast<const T*>(table), first, rows, static_cast<T*>(out));
+                  tokens, h, ids, static_cast<const T*>(table), shape.first, shape.columns,
+                  static_cast<T*>(out));
   });
 }
 
@@ -126,21 +127,21 @@ int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std
 }
 
 int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                   const std::int32_t* ids, const void* dy, std::int64_t first, std::int64_t rows,
-                   const std::int32_t* order, float* d_table, std::int64_t frozen) {
+                   const std::int32_t* ids, const void* dy, const VocabularyShape& shape,
+                   const std::int32_t* order, float* d_table) {
   if (tokens > INT32_MAX / 2) return kInvalidValue;
   return with_width(type, h, {dy, d_table}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
     return launch(embed_backward_kernel<T, V>, dim3(blocks(tokens, 1), blocks(h, kThreads * V)),
                   kThreads, 0, stream, static_cast<int>(tokens), h, ids, static_cast<const T*>(dy),
-                  first, rows, order, d_table, frozen);
+                  shape.first, shape.columns, order, d_table, shape.frozen);
   });
 }
 
-int add_positions_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                           std::int64_t sequence, std::int64_t first, const void* dy,
-                           float* d_positions) {
+int position_gradient(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
+                      std::int64_t first, std::int64_t sequence, const void* dy,
+                      float* d_positions) {
   return with_width(type, h, {dy, d_positions}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;

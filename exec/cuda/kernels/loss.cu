@@ -168,43 +168,41 @@ int with_gradient(Type type, std::int64_t columns, const float* logits, void* d_
 
 }  // namespace
 
-int row_maxima(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
+int row_maxima(Stream stream, Type, std::int64_t rows, const VocabularyShape& v,
                const float* logits, float* maxima) {
-  return with_logits(columns, {logits}, [&](auto width) {
+  return with_logits(v.columns, {logits}, [&](auto width) {
     return launch(row_maxima_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, columns, valid, logits, maxima);
+                  stream, v.columns, v.valid, logits, maxima);
   });
 }
 
-int row_sums(Stream stream, std::int64_t rows, std::int64_t columns, std::int64_t valid,
-             std::int64_t first, const float* logits, const float* maxima,
-             const std::int32_t* targets, float* sums) {
-  return with_logits(columns, {logits}, [&](auto width) {
+int row_sums(Stream stream, Type, std::int64_t rows, const VocabularyShape& v, const float* logits,
+             const float* maxima, const std::int32_t* targets, float* sums) {
+  return with_logits(v.columns, {logits}, [&](auto width) {
     return launch(row_sums_kernel<decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, columns, valid, first, logits, maxima, targets, sums);
+                  stream, v.columns, v.valid, v.first, logits, maxima, targets, sums);
   });
 }
 
-int loss_and_gradient(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
-                      std::int64_t valid, std::int64_t first, const float* logits,
-                      const float* maxima, const float* sums, const std::int32_t* targets,
-                      float scale, void* d_logits, float* loss) {
-  const int status = with_gradient(type, columns, logits, d_logits, [&](auto zero, auto width) {
+int loss_and_gradient(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
+                      const float* logits, const float* maxima, const float* sums,
+                      const std::int32_t* targets, float scale, void* d_logits, float* loss) {
+  const int status = with_gradient(type, v.columns, logits, d_logits, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(gradient_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
-                  stream, columns, valid, first, logits, maxima, sums, targets, scale,
+                  stream, v.columns, v.valid, v.first, logits, maxima, sums, targets, scale,
                   static_cast<T*>(d_logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
 }
 
-int cross_entropy(Stream stream, Type type, std::int64_t rows, std::int64_t columns,
-                  std::int64_t valid, const float* logits, const std::int32_t* targets, float scale,
-                  float* maxima, float* sums, void* d_logits, float* loss) {
-  const int status = with_gradient(type, columns, logits, d_logits, [&](auto zero, auto width) {
+int cross_entropy(Stream stream, Type type, std::int64_t rows, const VocabularyShape& v,
+                  const float* logits, const std::int32_t* targets, float scale, float* maxima,
+                  float* sums, void* d_logits, float* loss) {
+  const int status = with_gradient(type, v.columns, logits, d_logits, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads,
-                  0, stream, columns, valid, logits, targets, scale, maxima, sums,
+                  0, stream, v.columns, v.valid, logits, targets, scale, maxima, sums,
                   static_cast<T*>(d_logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);

@@ -158,9 +158,8 @@ int add_residual(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
   });
 }
 
-int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
-                  std::int64_t sequence, std::int64_t first, const void* x, const void* positions,
-                  void* out) {
+int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h, std::int64_t first,
+                  std::int64_t sequence, const void* x, const void* positions, void* out) {
   return with_width(type, h, {x, positions, out}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;

@@ -48,18 +48,16 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-int rope(Stream stream, Type type, std::int64_t tokens, std::int64_t first, std::int64_t sequence,
-         std::int64_t heads, std::int64_t head_dim, std::int64_t columns, double theta,
-         bool inverse, void* x) {
-  if (head_dim % 2 != 0 || head_dim > 4096) return kInvalidValue;
+int rope(Stream stream, Type type, const AttentionShape& s, double theta, bool inverse, void* qkv) {
+  if (s.head_dim % 2 != 0 || s.head_dim > 4096) return kInvalidValue;
   // Rows and halves of heads must both begin at 16 bytes.
-  const std::int64_t length = columns % 8 == 0 ? head_dim / 2 : 1;
-  return with_width(type, length, {x}, [&](auto zero, auto width) {
+  const std::int64_t length = s.columns() % 8 == 0 ? s.head_dim / 2 : 1;
+  return with_width(type, length, {qkv}, [&](auto zero, auto width) {
     using T = decltype(zero);
-    return launch(rope_kernel<T, decltype(width)::value>, dim3(blocks(tokens, 1)), kThreads,
-                  static_cast<std::size_t>(head_dim) * sizeof(float), stream, first, sequence,
-                  static_cast<int>(heads), static_cast<int>(head_dim), columns, log2(theta),
-                  inverse, static_cast<T*>(x));
+    return launch(rope_kernel<T, decltype(width)::value>, dim3(blocks(s.tokens, 1)), kThreads,
+                  static_cast<std::size_t>(s.head_dim) * sizeof(float), stream, s.first, s.sequence,
+                  static_cast<int>(s.heads + s.kv_heads), static_cast<int>(s.head_dim), s.columns(),
+                  log2(theta), inverse, static_cast<T*>(qkv));
   });
 }
 

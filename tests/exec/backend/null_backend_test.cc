@@ -11,7 +11,7 @@ namespace {
 
 struct Recorded {
   Schedule schedule;
-  std::vector<NullBackend::Call> calls;
+  Recording calls;
   std::vector<std::pair<Row, std::int32_t>> rows;  // of every rank: its row, its number
 };
 
@@ -23,14 +23,14 @@ Recorded record(const std::vector<std::string>& plan_keys, bool asynchronous = t
   Result<Schedule> schedule = lower_for_run(scenario.value().model, plan);
   EXPECT_TRUE(schedule) << schedule.error().message;
   out.schedule = std::move(schedule).value();
-  NullBackend backend(asynchronous);
+  Backend backend{std::make_unique<NullDevice>(asynchronous, &out.calls),
+                  std::make_unique<NullKernels>(&out.calls)};
   const auto made = Interpreter::create(scenario.value().model, plan, out.schedule, backend, {});
   EXPECT_TRUE(made) << made.error().message;
   const Result<StepResult> ran = made.value()->run({.train = scenario.value().train});
   EXPECT_TRUE(ran) << ran.error().message;
   for (const auto& rank : made.value()->local().ranks)
     out.rows.emplace_back(rank->row, rank->rank.value);
-  out.calls = std::move(backend.calls);
   return out;
 }
 
@@ -46,7 +46,7 @@ const std::vector<std::vector<std::string>> kLayouts{
 // the last, whose norm writes where an operand of the sum may lie.
 TEST(NullBackend, TakesTheNormOfASumInOnePass) {
   std::map<std::string, int> calls;
-  for (const NullBackend::Call& call : record({}).calls) ++calls[std::string(call.what)];
+  for (const RecordedCall& call : record({}).calls) ++calls[std::string(call.what)];
   const int microbatches = calls["embed"];
   ASSERT_GT(microbatches, 0);
   EXPECT_EQ(calls["add_layer_norm"], 15 * microbatches);
@@ -61,7 +61,7 @@ TEST(NullBackend, IssuesEveryOpOnceInOrder) {
     const Recorded r = record(keys);
     std::map<std::pair<std::int32_t, std::int32_t>, int> begun, ended;  // (rank, op)
     std::map<std::pair<std::int32_t, int>, std::int32_t> last;          // (rank, stream): op
-    for (const NullBackend::Call& call : r.calls) {
+    for (const RecordedCall& call : r.calls) {
       if (call.what == "begin") {
         EXPECT_EQ(1, (++begun[{call.lane.rank, call.op.value}]));
         std::int32_t& previous =
@@ -95,7 +95,7 @@ TEST(NullBackend, TransfersGoBeforeCompute) {
     std::map<std::pair<std::int32_t, Stream>, std::size_t> last;         // (rank, stream): end
     std::vector<std::size_t> computes;                                   // calls that begin one
     for (std::size_t i = 0; i < r.calls.size(); ++i) {
-      const NullBackend::Call& call = r.calls[i];
+      const RecordedCall& call = r.calls[i];
       if (call.what == "end") {
         ended[{call.lane.rank, call.op.value}] = last[{call.lane.rank, call.lane.stream}] = i;
       }
@@ -120,12 +120,14 @@ TEST(NullBackend, TransfersGoBeforeCompute) {
 TEST(NullBackend, CountsTheModelsProducts) {
   const Recorded r = record({});
   std::map<std::string_view, std::int64_t> sum;
-  for (const NullBackend::Call& call : r.calls) sum[call.what] += call.size;
+  for (const RecordedCall& call : r.calls) {
+    sum[call.what] += call.counts[0] * call.counts[1] * call.counts[2];
+  }
   // 8 layers, h 32: 12 h^2 per token and layer; 61 rows of the table; 8 samples of 16 tokens.
   const std::int64_t tokens = 8 * 16, layers = 8 * 12 * 32 * 32, head = 61 * 32;
-  EXPECT_EQ(sum["linear"], tokens * layers);
+  EXPECT_EQ(sum["linear"] + sum["linear_gelu"], tokens * layers);
   EXPECT_EQ(sum["logits"], tokens * head);
-  EXPECT_EQ(sum["linear_input"], tokens * (layers + head));
+  EXPECT_EQ(sum["linear_input"] + sum["linear_input_gelu"], tokens * (layers + head));
   EXPECT_EQ(sum["linear_weight"], tokens * (layers + head));
 }
 
@@ -134,7 +136,7 @@ TEST(NullBackend, CountsTheModelsProducts) {
 TEST(NullBackend, AsksForEachCollectiveOnce) {
   const Recorded r = record({"tensor_parallel=2"});
   std::int64_t all_reduces = 0;
-  for (const NullBackend::Call& call : r.calls) {
+  for (const RecordedCall& call : r.calls) {
     if (call.what == "exchange" && call.kind == OpKind::AllReduce) ++all_reduces;
   }
   // Per micro-batch (8): 2 forward and 2 backward in each of 8 layers, 1 for the embedding, 3 in

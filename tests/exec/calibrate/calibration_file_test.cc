@@ -160,8 +160,8 @@ TEST(CalibrationFile, TellsAGpusPeaksAndShares) {
 }
 
 TEST(Stopwatch, TakesTheMedianAndKnowsTheSpread) {
-  const std::unique_ptr<Backend> backend = make_cpu_backend();
-  Stopwatch watch(*backend, 5, 0);
+  const Backend backend = make_cpu_backend();
+  Stopwatch watch(*backend.device, 5, 0);
   int calls = 0;
   const double us = watch.median_us([&] { ++calls; });
   EXPECT_EQ(calls, 6);  // one that does not count
@@ -177,8 +177,8 @@ TEST(Stopwatch, ScatterLeavesTheOuterTenthsOut) {
 }
 
 TEST(RotatingMemory, HandsOutAlignedPiecesAndBeginsAgain) {
-  const std::unique_ptr<Backend> backend = make_cpu_backend();
-  RotatingMemory memory(*backend, 1 << 16);
+  const Backend backend = make_cpu_backend();
+  RotatingMemory memory(*backend.device, 1 << 16);
   const float* first = memory.next(4096);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 256, 0u);
   EXPECT_NE(memory.next(4096), first);

@@ -17,7 +17,7 @@ using Layout = std::vector<std::string>;
 struct Training {
   Scenario scenario;
   Schedule schedule;
-  std::unique_ptr<Backend> backend = make_cpu_backend();
+  Backend backend = make_cpu_backend();
   std::unique_ptr<Interpreter> process;
 
   Training(Family family, const Layout& layout, Communicator* communicator = nullptr) {
@@ -27,7 +27,7 @@ struct Training {
     Result<Schedule> lowered = lower_for_run(scenario.model, scenario.plan);
     EXPECT_TRUE(lowered) << lowered.error().message;
     schedule = std::move(lowered).value();
-    auto made = Interpreter::create(scenario.model, scenario.plan, schedule, *backend,
+    auto made = Interpreter::create(scenario.model, scenario.plan, schedule, backend,
                                     {.communicator = communicator});
     EXPECT_TRUE(made) << made.error().message;
     process = std::move(made).value();

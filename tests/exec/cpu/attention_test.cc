@@ -98,7 +98,7 @@ class Attention : public testing::TestWithParam<Case> {
 
 TEST_P(Attention, IsTheDefinition) {
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     Floats o(exact.o.size(), NAN), lse(exact.lse.size(), NAN), delta = lse, dqkv(qkv.size(), NAN);
     kernel.attention(shape, qkv.data(), o.data(), lse.data());
     EXPECT_LE(distance(o, exact.o), 1e-6);
@@ -114,7 +114,7 @@ TEST_P(Attention, NotANumberStaysSo) {
   Floats spoilt = qkv;
   spoilt[at((shape.tokens - 1) * columns)] = NAN;  // the last token's first query
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     Floats o(exact.o.size()), lse(exact.lse.size());
     kernel.attention(shape, spoilt.data(), o.data(), lse.data());
     EXPECT_TRUE(std::isnan(lse[at(shape.tokens - 1)]));
@@ -154,7 +154,7 @@ TEST_P(AttentionInParts, IsTheDefinition) {
   const Floats own_keys = rows_of(qkv, columns, half, own, width, kv),
                earlier = rows_of(qkv, columns, 0, own, width, kv);
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     const AttentionPart causal{.shape = later,
                                .query_end = own,
                                .key_end = own,

@@ -17,7 +17,7 @@ namespace {
 
 std::optional<KernelTable> set_of(std::string_view name) {
   for (const KernelTable& table : kernel_tables()) {
-    if (table.name == name) return table;
+    if (table.instruction_set == name) return table;
   }
   return std::nullopt;
 }
@@ -52,7 +52,7 @@ TEST_F(KernelBits, OfProducts) {
     SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k));
     const Floats x = noise(m * k, 1), w = noise(n * k, 2), bias = noise(n, 3), dy = noise(m * n, 4);
     expect_equal("y", Floats(at(m * n)), [&](const KernelTable& set, float* y) {
-      set.linear_bias(m, n, k, x.data(), w.data(), bias.data(), y);
+      set.linear(m, n, k, x.data(), w.data(), bias.data(), y);
     });
     expect_equal("dx", Floats(at(m * k)), [&](const KernelTable& set, float* dx) {
       set.linear_input(m, n, k, dy.data(), w.data(), dx);
@@ -142,12 +142,13 @@ TEST_F(KernelBits, OfNormsActivationsAndTheLoss) {
     set.swiglu_backward(rows, h, dy.data(), gates.data(), du);
   });
   const std::vector<std::int32_t> targets(at(rows), 3);
+  const VocabularyShape shape{.columns = h, .valid = h - 2};
   each("the loss's gradient", rows * h + 1, [&](const KernelTable& set, float* to) {
     Floats maxima(at(rows)), sums(at(2 * rows));
-    set.row_maxima(rows, h, h - 2, x.data(), maxima.data());
-    set.row_sums(rows, h, h - 2, 0, x.data(), maxima.data(), targets.data(), sums.data());
-    set.loss_and_gradient(rows, h, h - 2, 0, x.data(), maxima.data(), sums.data(), targets.data(),
-                          0.5F, to, to + rows * h);
+    set.row_maxima(rows, shape, x.data(), maxima.data());
+    set.row_sums(rows, shape, x.data(), maxima.data(), targets.data(), sums.data());
+    set.loss_and_gradient(rows, shape, x.data(), maxima.data(), sums.data(), targets.data(), 0.5F,
+                          to, to + rows * h);
   });
   each("AdamW", h, [&](const KernelTable& set, float* to) {
     std::copy(weight.begin(), weight.end(), to);

@@ -47,13 +47,13 @@ TEST(Kernels, ProductsOfAllFormsAndShapes) {
                                     {33, 96, 513}, {8, 48, 256}, {12, 33, 1000}};
   for (const KernelTable& kernel : kernel_tables()) {
     for (const auto& [m, n, k] : shapes) {
-      SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(m) + " " + std::to_string(n) +
-                   " " + std::to_string(k));
+      SCOPED_TRACE(std::string(kernel.instruction_set) + " " + std::to_string(m) + " " +
+                   std::to_string(n) + " " + std::to_string(k));
       const Floats x = random(m * k, 1), w = random(n * k, 2), bias = random(n, 3),
                    dy = random(m * n, 4);
       // k products of numbers up to 1: the worst element, with and without fused multiply-add.
       // Eigen sums in one run, without FMA
-      const double unit = kernel.name == "generic" ? 2e-6 : 5e-7;
+      const double unit = kernel.instruction_set == "generic" ? 2e-6 : 5e-7;
       const auto bound = [unit](std::int64_t terms) {
         return unit * std::sqrt(static_cast<double>(terms)) + 2e-7;
       };
@@ -63,9 +63,9 @@ TEST(Kernels, ProductsOfAllFormsAndShapes) {
         for (std::int64_t p = 0; p < k; ++p) sum += d(x, i / n * k + p) * d(w, i % n * k + p);
         return sum;
       };
-      kernel.linear_bias(m, n, k, x.data(), w.data(), bias.data(), y.data());
+      kernel.linear(m, n, k, x.data(), w.data(), bias.data(), y.data());
       expect_near(y, forward, bound(k));
-      kernel.linear_bias(m, n, k, x.data(), w.data(), nullptr, y.data());
+      kernel.linear(m, n, k, x.data(), w.data(), nullptr, y.data());
       expect_near(
           y, [&](std::int64_t i) { return forward(i) - d(bias, i % n); }, bound(k));
       Floats dx(static_cast<std::size_t>(m * k), NAN);
@@ -97,9 +97,9 @@ TEST(Kernels, LongSumsAreMoreExactThanOneRun) {
   const std::int64_t m = 24, n = 48, k = 4096;
   const Floats x = random(m * k, 5), w = random(n * k, 6);
   for (const KernelTable& kernel : kernel_tables()) {
-    if (kernel.name == "generic") continue;  // Eigen's
+    if (kernel.instruction_set == "generic") continue;  // Eigen's
     Floats y(static_cast<std::size_t>(m * n));
-    kernel.linear_bias(m, n, k, x.data(), w.data(), nullptr, y.data());
+    kernel.linear(m, n, k, x.data(), w.data(), nullptr, y.data());
     double error = 0, size = 0;
     for (std::int64_t i = 0; i < m * n; ++i) {
       double sum = 0;
@@ -107,7 +107,7 @@ TEST(Kernels, LongSumsAreMoreExactThanOneRun) {
       error += (d(y, i) - sum) * (d(y, i) - sum);
       size += sum * sum;
     }
-    EXPECT_LT(std::sqrt(error / size), 2.5e-7) << kernel.name;  // in one run: 7e-7
+    EXPECT_LT(std::sqrt(error / size), 2.5e-7) << kernel.instruction_set;  // in one run: 7e-7
   }
 }
 
@@ -119,7 +119,7 @@ TEST(Kernels, GeluAndItsSlopeToTheLastPlaces) {
     return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
   };
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     Floats g(u.size()), du(u.size());
     kernel.gelu(count, u.data(), g.data());
     kernel.gelu_backward(count, one.data(), u.data(), du.data());
@@ -134,7 +134,7 @@ TEST(Kernels, GeluAndItsSlopeToTheLastPlaces) {
 
 TEST(Kernels, NotANumberAndInfinityStaySo) {
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     const Floats u{NAN, 1, INFINITY, -INFINITY, -1e30F, 1e30F, 0, 2, 3};
     Floats g(u.size());
     kernel.gelu(static_cast<std::int64_t>(u.size()), u.data(), g.data());
@@ -144,27 +144,29 @@ TEST(Kernels, NotANumberAndInfinityStaySo) {
     EXPECT_EQ(g[5], 1e30F);
     EXPECT_EQ(g[6], 0);
     // A loss over a logit that is no number is none: a diverged run is noticed.
+    const VocabularyShape shape{.columns = 10, .valid = 10};
     const Floats logits{0, NAN, 1, 2, 3, 4, 5, 6, 7, 8};
     float maximum = 0, sums[2] = {0, 0};
     const std::int32_t target = 3;
-    kernel.row_maxima(1, 10, 10, logits.data(), &maximum);
-    kernel.row_sums(1, 10, 10, 0, logits.data(), &maximum, &target, sums);
+    kernel.row_maxima(1, shape, logits.data(), &maximum);
+    kernel.row_sums(1, shape, logits.data(), &maximum, &target, sums);
     EXPECT_TRUE(std::isnan(sums[0]));
   }
 }
 
 TEST(Kernels, SoftmaxOverFarLogits) {
   const std::int64_t columns = 1203, valid = 1200;
+  const VocabularyShape shape{.columns = columns, .valid = valid};
   Floats logits = random(columns, 7, 30);
   logits[5] = -500;
   const std::int32_t target = 77;
   for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.name);
+    SCOPED_TRACE(kernel.instruction_set);
     float maximum = 0, sums[2], loss = 0;
     Floats gradient(logits.size(), NAN);
-    kernel.row_maxima(1, columns, valid, logits.data(), &maximum);
-    kernel.row_sums(1, columns, valid, 0, logits.data(), &maximum, &target, sums);
-    kernel.loss_and_gradient(1, columns, valid, 0, logits.data(), &maximum, sums, &target, 0.5F,
+    kernel.row_maxima(1, shape, logits.data(), &maximum);
+    kernel.row_sums(1, shape, logits.data(), &maximum, &target, sums);
+    kernel.loss_and_gradient(1, shape, logits.data(), &maximum, sums, &target, 0.5F,
                              gradient.data(), &loss);
     double sum = 0;
     for (std::int64_t c = 0; c < valid; ++c)
@@ -231,7 +233,7 @@ TEST(Kernels, AttentionAndItsGradientAgainstSumsInDouble) {
       }
     }
     for (const KernelTable& kernel : kernel_tables()) {
-      SCOPED_TRACE(std::string(kernel.name) + " sequence " + std::to_string(sequence));
+      SCOPED_TRACE(std::string(kernel.instruction_set) + " sequence " + std::to_string(sequence));
       Floats mine(o.size(), NAN), gradient(qkv.size(), NAN);
       Floats lse(static_cast<std::size_t>(s.heads * s.tokens)), scratch(lse.size());
       kernel.attention(s, qkv.data(), mine.data(), lse.data());

@@ -65,7 +65,7 @@ struct Mesh {
              .address = client->address(),
              .secret = liar == p ? "another one" : all.secret,
              .timeout_s = timeout_s,
-             .neighbors = way == Way::Memory || (way == Way::Both && p + 1 < processes)},
+             .shared_memory = way == Way::Memory || (way == Way::Both && p + 1 < processes)},
             *client);
         if (!connected) {
           errors[static_cast<std::size_t>(p)] = connected.error().message;
@@ -213,7 +213,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, Gloo, testing::Values(Way::Tcp, Way::Memory, Way:
 TEST_P(Gloo, NeighborsAreReachedThroughMemory) {
   const Mesh mesh(GetParam(), 4, 4);
   std::vector<std::int32_t> reached;
-  for (const auto& communicator : mesh.communicators) reached.push_back(communicator->neighbors());
+  for (const auto& communicator : mesh.communicators)
+    reached.push_back(communicator->reached_through_memory());
   const std::vector<std::int32_t> nobody(4, 0);
   if (GetParam() != Way::Tcp && reached == nobody) {
     GTEST_SKIP() << "SKIPPED: processes may not read each other's memory here (ptrace)";

@@ -41,7 +41,7 @@ class Diagnosis : public testing::Test {
     }
     return {};
   }
-  Verdict judged(std::span<const ProcessView> views) const {
+  FailureAttribution attributed(std::span<const ProcessView> views) const {
     return diagnose({schedule, rows, *board, views, 5});
   }
   Plan plan;
@@ -59,7 +59,7 @@ TEST_F(Diagnosis, ADeadProcessIsNamedWithItsOp) {
   ProcessView views[2];
   views[0].report = FailureReport{FailureReport::Kind::PeerLost, 0, 3, "the connection is lost"};
   views[1] = {.how = How::Killed, .code = 9};
-  const Verdict found = judged(views);
+  const FailureAttribution found = attributed(views);
   EXPECT_EQ(found.rank, 1);
   EXPECT_EQ(found.exit_code, 3);
   EXPECT_EQ(found.line,
@@ -75,12 +75,12 @@ TEST_F(Diagnosis, AStoppedProcessComesBeforeThoseThatWaitForIt) {
   ProcessView views[2];
   views[0].how = How::Stopped;
   views[1].report = FailureReport{FailureReport::Kind::Timeout, 1, 3, "no answer"};
-  EXPECT_EQ(judged(views).line, "rank 0 is stopped in 0F0 of step 1");
+  EXPECT_EQ(attributed(views).line, "rank 0 is stopped in 0F0 of step 1");
   views[0] = {.how = How::Silent, .silent_s = 7.5};
-  EXPECT_EQ(judged(views).line, "rank 0 has not been heard of for 7 s in 0F0 of step 1");
+  EXPECT_EQ(attributed(views).line, "rank 0 has not been heard of for 7 s in 0F0 of step 1");
 }
 
-TEST_F(Diagnosis, AmongTheLivingTheHindmostHoldsUpTheOthers) {
+TEST_F(Diagnosis, AmongTheLivingTheStragglerHoldsUpTheOthers) {
   Observer observer(*board);
   for (const std::int32_t rank : {0, 1}) observer.step_began(rank, 0);
   observer.op_began(1, 0, op(1, Stream::P2p, 0), Stream::P2p);  // waits for rank 0's first forward
@@ -88,18 +88,18 @@ TEST_F(Diagnosis, AmongTheLivingTheHindmostHoldsUpTheOthers) {
   observer.op_began(0, 0, op(0, Stream::Compute, 0), Stream::Compute);
   ProcessView views[2];
   views[1].report = FailureReport{FailureReport::Kind::Timeout, 1, 3, "no answer"};
-  EXPECT_EQ(judged(views).line,
+  EXPECT_EQ(attributed(views).line,
             "rank 0 holds up the others for longer than the timeout of 5 s in 0F0 of step 1");
   // Rank 0 has come to the transfer and waits for rank 1, which is a step behind.
   observer.step_began(0, 1);
-  EXPECT_EQ(judged(views).rank, 1);
+  EXPECT_EQ(attributed(views).rank, 1);
 }
 
 TEST_F(Diagnosis, AProcessThatFailedItselfSpeaksForItself) {
   ProcessView views[2];
   views[0].report = FailureReport{FailureReport::Kind::Own, -1, 1, "training diverged"};
   views[1].report = FailureReport{FailureReport::Kind::PeerLost, 1, 3, "lost"};
-  const Verdict found = judged(views);
+  const FailureAttribution found = attributed(views);
   EXPECT_EQ(found.line, "training diverged");
   EXPECT_EQ(found.exit_code, 1);
 }
@@ -111,7 +111,7 @@ TEST_F(Diagnosis, SeveralRanksOfOneProcessAreToldApart) {
   observer.op_waits(1, Stream::P2p, 0);
   observer.op_began(0, 0, op(0, Stream::Compute, 0), Stream::Compute);
   const ProcessView one{.how = How::Killed, .code = 11};
-  EXPECT_EQ(judged({&one, 1}).line,
+  EXPECT_EQ(attributed({&one, 1}).line,
             "rank 0 (process 0, ranks 0-1) was killed by signal 11 (Segmentation fault) in 0F0 of "
             "step 1");
 }

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/cpu/cpu_backend.h"
-#include "exec/cpu/kernels/gemm.h"
+#include "exec/cpu/kernels/instruction_set.h"
 #include "exec/step/interpreter.h"
 #include "exec/train/data.h"
 #include "schedules/base/random.h"
@@ -133,8 +133,8 @@ void expect_golden(const std::string& size, const Layout& layout) {
   ASSERT_TRUE(order) << order.error().message;
   const Result<Schedule> schedule = lower(order.value(), model, plan);
   ASSERT_TRUE(schedule) << schedule.error().message;
-  const std::unique_ptr<Backend> backend = make_cpu_backend();
-  auto made = Interpreter::create(model, plan, schedule.value(), *backend, {});
+  const Backend backend = make_cpu_backend();
+  auto made = Interpreter::create(model, plan, schedule.value(), backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& run = *made.value();
   std::map<std::string, std::vector<float>> weights;

@@ -68,9 +68,9 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
   const Result<Schedule> lowered = lower_for_run(model, plan);
   if (!lowered) return fail(lowered.error());
   const Schedule& schedule = lowered.value();
-  const std::unique_ptr<Backend> backend = make_cpu_backend();
+  const Backend backend = make_cpu_backend();
   const Result<std::unique_ptr<Interpreter>> made =
-      Interpreter::create(model, plan, schedule, *backend, {.workers = workers});
+      Interpreter::create(model, plan, schedule, backend, {.workers = workers});
   if (!made) return fail(made.error());
   Interpreter& process = *made.value();
   const TrainOptions& options = scenario.value().train;

@@ -179,11 +179,11 @@ TEST_P(Reference, GradientsAreDifferencesOfTheLoss) {
 }
 
 // Adam's first moment, an average of the gradients: after the first step (1 - beta1) clip g.
-Tensors first_moments(const Interpreter& run, Backend& backend, const Tensors& like) {
+Tensors first_moments(const Interpreter& run, Device& device, const Tensors& like) {
   Tensors moments;
   for (const StoredBucket& stored : run.stored()) {
     const std::vector<float> values =
-        read_state(backend, stored, stored.m, stored.own_first, stored.own_last);
+        read_state(device, stored, stored.m, stored.own_first, stored.own_last);
     for (const TensorPlace& place : run.places()) {
       if (place.bucket != stored.bucket) continue;
       const auto begin = values.begin() + place.offset - stored.own_first;
@@ -211,8 +211,8 @@ TEST_P(Reference, IsWhatTheExecutorTrains) {
   const Transformer& model = scenario.model;
   const Result<Schedule> schedule = lower_for_run(model, scenario.plan);
   ASSERT_TRUE(schedule) << schedule.error().message;
-  const std::unique_ptr<Backend> backend = make_cpu_backend();
-  auto made = Interpreter::create(model, scenario.plan, schedule.value(), *backend, {});
+  const Backend backend = make_cpu_backend();
+  auto made = Interpreter::create(model, scenario.plan, schedule.value(), backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& run = *made.value();
   Tensors weights = first_weights(model);
@@ -250,7 +250,7 @@ TEST_P(Reference, IsWhatTheExecutorTrains) {
     EXPECT_NEAR(norm_error, 0, 2e-5) << "step " << step;
     worst_loss = std::max(worst_loss, std::abs(loss_error));
     worst_norm = std::max(worst_norm, std::abs(norm_error));
-    last = farthest(first_moments(run, *backend, weights), state.m);
+    last = farthest(first_moments(run, *backend.device, weights), state.m);
     if (step == 0) first = last;
   }
   EXPECT_GT(clipped, 0);

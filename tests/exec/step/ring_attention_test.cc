@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "exec/cpu/kernels/kernels.h"
+#include "exec/cpu/kernels/table.h"
 #include "tests/exec/cpu/noise.h"
 
 namespace rehearse::exec {
@@ -49,9 +49,9 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
                      kv = whole.kv_columns();
   const Floats qkv = noise(whole.tokens * columns, 1), d_o = noise(whole.tokens * width, 2);
   Floats o(at(whole.tokens * width)), lse(at(c.heads * whole.tokens)), delta = lse, dqkv = qkv;
-  attention(whole, qkv.data(), o.data(), lse.data());
-  attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
-                     delta.data());
+  kernels().attention(whole, qkv.data(), o.data(), lse.data());
+  kernels().attention_backward(whole, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
+                               delta.data());
 
   // Every rank's rows of an array of the whole.
   const auto part_of = [&](const Floats& all, std::int64_t rank, std::int64_t stride) {
@@ -86,8 +86,9 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
     for (std::int64_t step = 0; step < c.ring; ++step) {
       AttentionPart now = part(rank, step);
       now.first = step == 0;
-      attention_part(now, q[at(rank)].data(), blocks[at((rank - step + c.ring) % c.ring)].data(),
-                     sum.data(), own_lse.data());
+      kernels().attention_part(now, q[at(rank)].data(),
+                               blocks[at((rank - step + c.ring) % c.ring)].data(), sum.data(),
+                               own_lse.data());
     }
     EXPECT_LE(distance(sum, part_of(o, rank, width)), 1e-6) << "o of rank " << rank;
     const Floats mine = part_of(d_o, rank, width);
@@ -96,8 +97,9 @@ TEST_P(Ring, IsAttentionOverTheWholeSequence) {
       AttentionPart now = part(rank, step % c.ring);
       now.first = step == 1;
       const std::size_t of = at((rank - step + c.ring) % c.ring);
-      attention_part_backward(now, mine.data(), q[at(rank)].data(), blocks[of].data(), sum.data(),
-                              own_lse.data(), dq.data(), d_blocks[of].data(), own_delta.data());
+      kernels().attention_part_backward(now, mine.data(), q[at(rank)].data(), blocks[of].data(),
+                                        sum.data(), own_lse.data(), dq.data(), d_blocks[of].data(),
+                                        own_delta.data());
     }
     d_q.push_back(std::move(dq));
   }

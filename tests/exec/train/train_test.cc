@@ -3,7 +3,7 @@
 #include <set>
 
 #include "exec/backend/null_backend.h"
-#include "exec/step/meeting_times.h"
+#include "exec/step/rendezvous_times.h"
 #include "schedules/ranks/unfold.h"
 #include "tests/exec/step/layout_case.h"
 
@@ -14,7 +14,7 @@ namespace {
 struct Ready {
   Scenario scenario;
   Schedule schedule;
-  std::unique_ptr<Backend> backend = make_cpu_backend();
+  Backend backend = make_cpu_backend();
   std::unique_ptr<Interpreter> process;
 };
 
@@ -30,7 +30,7 @@ Ready ready(Family family, const std::vector<std::string>& plan) {
 }
 
 void start(Ready& on, int workers = 1) {
-  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend,
+  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend,
                                   {.workers = workers});
   ASSERT_TRUE(made) << made.error().message;
   on.process = std::move(made).value();
@@ -183,7 +183,7 @@ TEST(Train, SaysThatItDiverged) {
 TEST(Train, RefusesWhatItDoesNotExecute) {
   Ready on = ready(Family::Gpt2, {"precision=\"bf16\""});
   const auto made =
-      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
+      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend, {});
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("plan.precision"), std::string::npos);
 }
@@ -217,9 +217,9 @@ TEST(Times, HonourStreamsAndWaits) {
 }
 
 // A device whose clock says what it is told to: op i of rank r runs from 1000 r + 10 i on, 5 ns.
-class ToldTimes : public NullBackend {
+class ToldTimes : public NullDevice {
  public:
-  ToldTimes() : NullBackend(true) {}
+  ToldTimes() : NullDevice(true, nullptr) {}
   bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
     *start = {1000 * rank + 10 * op.value};
     *end = *start + Nanoseconds{5};
@@ -230,9 +230,8 @@ class ToldTimes : public NullBackend {
 TEST(Times, EveryRankHasItsOwn) {
   Ready on = ready(Family::Gpt2, {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2",
                                   "schedule=1f1b", "zero_stage=1"});
-  on.backend = std::make_unique<ToldTimes>();
-  auto made =
-      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, *on.backend, {});
+  on.backend = {std::make_unique<ToldTimes>(), std::make_unique<NullKernels>(nullptr)};
+  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
   const auto ran = process.run({.learning_rate = 0.01, .train = on.scenario.train});
@@ -271,7 +270,7 @@ TEST(Times, OpsThatMeetBeginWithTheLastOfThem) {
                                           {100}, {110},   // the second was gone before its RECV
                                           {200}, {100},   // the RECV waited for its SEND
                                           {150}, {200}};  // the other rank came at 200
-  EXPECT_EQ(meeting_starts(schedule, start, end), expected);
+  EXPECT_EQ(rendezvous_starts(schedule, start, end), expected);
 }
 
 }  // namespace

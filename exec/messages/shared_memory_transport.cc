@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/messages/neighbors.h"
+#include "exec/messages/shared_memory_transport.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -138,7 +138,7 @@ struct Mapping {
 
 }  // namespace
 
-struct Neighbors::Impl {
+struct SharedMemoryTransport::Impl {
   std::int32_t self = -1;           // among the processes of this machine
   std::vector<std::int32_t> local;  // by process of the run; -1: on another machine
   std::vector<pid_t> pids;          // by process of this machine
@@ -183,7 +183,7 @@ struct Neighbors::Impl {
 };
 
 // nullptr: the mailbox is full.
-Place* Neighbors::Impl::announce(const Message& message) const {
+Place* SharedMemoryTransport::Impl::announce(const Message& message) const {
   const std::int32_t to = local_of(message.process);
   for (Place& place : mailbox(self, to)) {
     std::uint32_t free = Place::Free;
@@ -201,7 +201,7 @@ Place* Neighbors::Impl::announce(const Message& message) const {
 }
 
 // Whether the message was announced; `read`: and could be read.
-bool Neighbors::Impl::take(const Message& message, bool* read) const {
+bool SharedMemoryTransport::Impl::take(const Message& message, bool* read) const {
   const std::int32_t from = local_of(message.process);
   for (Place& place : mailbox(from, self)) {
     if (place.state.load(std::memory_order_acquire) != Place::Announced) continue;
@@ -215,8 +215,8 @@ bool Neighbors::Impl::take(const Message& message, bool* read) const {
   return false;
 }
 
-Neighbors::Moved Neighbors::move(std::span<const Message> messages,
-                                 steady_clock::time_point deadline) {
+SharedMemoryTransport::Moved SharedMemoryTransport::move(std::span<const Message> messages,
+                                                         steady_clock::time_point deadline) {
   const Impl& at = *impl_;
   std::vector<std::pair<std::int32_t, Place*>> sent;
   std::vector<const Message*> expected;
@@ -265,21 +265,21 @@ Neighbors::Moved Neighbors::move(std::span<const Message> messages,
   return {};
 }
 
-void Neighbors::end() {
+void SharedMemoryTransport::end() {
   impl_->over = true;
   if (impl_->self < 0) return;
   impl_->ring(impl_->self);
 }
 
-bool Neighbors::reaches(std::int32_t process) const {
+bool SharedMemoryTransport::reaches(std::int32_t process) const {
   return impl_->self >= 0 && impl_->local_of(process) >= 0 &&
          impl_->local_of(process) != impl_->self;
 }
 
 // The first process of the machine makes the segment; the others find it among its open files.
 // Then everybody reads everybody's probe. false: something of it is not allowed here.
-Result<bool> Neighbors::Impl::open_segment(std::int32_t first, double timeout_s,
-                                           StoreClient& store) {
+Result<bool> SharedMemoryTransport::Impl::open_segment(std::int32_t first, double timeout_s,
+                                                       StoreClient& store) {
   const std::string key = "neighbors/" + std::to_string(first) + "/segment";
   if (self == 0) {
     file = Descriptor(memfd_create("rehearse-neighbors", MFD_CLOEXEC));
@@ -303,14 +303,15 @@ Result<bool> Neighbors::Impl::open_segment(std::int32_t first, double timeout_s,
   return good;
 }
 
-Neighbors::Neighbors(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Neighbors::~Neighbors() {
+SharedMemoryTransport::SharedMemoryTransport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SharedMemoryTransport::~SharedMemoryTransport() {
   if (impl_->self < 0) return;
   impl_->bell(impl_->self).closed = true;
   for (std::int32_t k = 0; k < impl_->count(); ++k) impl_->ring(k);
 }
 
-Result<std::unique_ptr<Neighbors>> Neighbors::meet(const Options& options, StoreClient& store) {
+Result<std::unique_ptr<SharedMemoryTransport>> SharedMemoryTransport::connect(
+    const Options& options, StoreClient& store) {
   const auto key = [](std::int32_t of, const char* what) {
     return "neighbors/" + std::to_string(of) + "/" + what;
   };
@@ -323,7 +324,7 @@ Result<std::unique_ptr<Neighbors>> Neighbors::meet(const Options& options, Store
   if (const Result<> set = store.set(key(options.process, "card"), text(mine)); !set)
     return set.error();
 
-  std::unique_ptr<Neighbors> made(new Neighbors(std::make_unique<Impl>()));
+  std::unique_ptr<SharedMemoryTransport> made(new SharedMemoryTransport(std::make_unique<Impl>()));
   Impl& at = *made->impl_;
   at.local.assign(static_cast<std::size_t>(options.processes), -1);
   const std::int32_t each = options.ranks / options.processes;

@@ -13,8 +13,8 @@ namespace rehearse::exec {
 // when the last of those that meet is. Per op: the later start, as the prediction counts it; an op
 // that ended before the others were there (a copy that the sender left behind) keeps its own.
 // REQUIRES: start and end have one entry per op.
-std::vector<Nanoseconds> meeting_starts(const Schedule& schedule,
-                                        std::span<const Nanoseconds> start,
-                                        std::span<const Nanoseconds> end);
+std::vector<Nanoseconds> rendezvous_starts(const Schedule& schedule,
+                                           std::span<const Nanoseconds> start,
+                                           std::span<const Nanoseconds> end);
 
 }  // namespace rehearse::exec

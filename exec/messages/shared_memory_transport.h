@@ -21,19 +21,20 @@
 
 namespace rehearse::exec {
 
-class Neighbors {
+class SharedMemoryTransport {
  public:
   struct Options {
     std::int32_t process = 0, processes = 1;
     std::int32_t ranks = 1;  // of the run; `processes` divides it
     bool willing = true;     // false: this process is nobody's neighbor
-    double timeout_s = 600;  // of the meeting
+    double timeout_s = 600;  // of connect()
   };
   // Every process of the run calls it, each waits for all. Error: of the store. What the machine
   // does not allow is no error: then nobody is reached.
-  static Result<std::unique_ptr<Neighbors>> meet(const Options& options, StoreClient& store);
+  static Result<std::unique_ptr<SharedMemoryTransport>> connect(const Options& options,
+                                                                StoreClient& store);
   // The others then take this process for gone.
-  ~Neighbors();
+  ~SharedMemoryTransport();
 
   bool reaches(std::int32_t process) const;  // false: itself, too
 
@@ -50,7 +51,7 @@ class Neighbors {
 
  private:
   struct Impl;
-  explicit Neighbors(std::unique_ptr<Impl> impl);
+  explicit SharedMemoryTransport(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/step/meeting_times.h"
+#include "exec/step/rendezvous_times.h"
 
 #include <algorithm>
 
 namespace rehearse::exec {
 
-std::vector<Nanoseconds> meeting_starts(const Schedule& schedule,
-                                        std::span<const Nanoseconds> start,
-                                        std::span<const Nanoseconds> end) {
+std::vector<Nanoseconds> rendezvous_starts(const Schedule& schedule,
+                                           std::span<const Nanoseconds> start,
+                                           std::span<const Nanoseconds> end) {
   std::vector<Nanoseconds> starts(start.begin(), start.end());
   std::vector<Nanoseconds> last;  // per match: when the last of its ops was ready
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of one node at a time, on one lane: a call for each row of kernel_rows.inc, which
+// has their shapes, and the end of a step.
+//
+// Activations, their gradients and full parameters have the device's compute type (fp32, or bf16 on
+// CUDA) and are passed as void*; statistics, loss, weight gradients, master weights and moments are
+// fp32, norms fp64.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "exec/backend/exchange.h"
+#include "exec/backend/shapes.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse::exec {
+
+// AdamW over parts of one flat shard (Loshchilov & Hutter 2019).
+struct AdamwRange {
+  std::int64_t begin = 0, end = 0;  // elements of the shard
+  double decay = 0;
+};
+struct AdamwArguments {
+  const float* gradient = nullptr;   // (count)
+  void* parameter = nullptr;         // (count), compute type; its own master in fp32
+  float* master = nullptr;           // (count); nullptr: the parameter is fp32
+  float *m = nullptr, *v = nullptr;  // (count)
+  std::span<const AdamwRange> ranges;
+  const double* norms = nullptr;  // (slots) sums of squares, on the device
+  std::int64_t slots = 0;
+  const TrainOptions* options = nullptr;
+  double rate = 0;
+  std::int64_t step = 0;  // 0, 1, ...
+};
+
+// One range of a gradient and the slot that takes the sum of its squares.
+struct NormRange {
+  const float* data = nullptr;
+  std::int64_t elements = 0;
+  std::int32_t slot = 0;
+};
+
+class Kernels {
+ public:
+  using Element = void;
+  virtual ~Kernels() = default;
+
+#define KERNEL(name, parameters, arguments) virtual void name(Lane lane, SPREAD parameters) = 0;
+#include "exec/backend/kernel_rows.inc"
+
+  // norms(slots): zeroed, then the ranges' sums of squares; the last slot becomes *loss if given
+  virtual void norms(Lane, std::span<const NormRange>, const float* loss, std::int64_t slots,
+                     double* norms) = 0;
+  virtual void adamw(Lane, const AdamwArguments&) = 0;
+};
+
+}  // namespace rehearse::exec

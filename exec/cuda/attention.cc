@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, on the engine that its shape was found to be fastest on.
+#include "exec/cuda/cuda_kernels.h"
+
+namespace rehearse::exec::cuda {
+
+void CudaKernels::attention(Lane l, const AttentionShape& s, const void* qkv, void* o, float* lse) {
+  const AttentionEngine engine = choice_.forward(on(l), type_, s, qkv);
+  device_.check(cuda::attention(on(l), type_, s, qkv, o, lse, engine), "attention");
+}
+
+void CudaKernels::attention_backward(Lane l, const AttentionShape& s, const void* d_o,
+                                     const void* qkv, const void* o, const float* lse, void* dqkv,
+                                     float* delta) {
+  const AttentionEngine engine = choice_.backward(on(l), type_, s, d_o, qkv, o, lse);
+  device_.check(cuda::attention_backward(on(l), type_, s, d_o, qkv, o, lse, dqkv, delta, engine),
+                "attention backward");
+}
+
+void CudaKernels::attention_part(Lane l, const AttentionPart& part, const void* qkv, const void* kv,
+                                 float* sum, float* lse) {
+  const AttentionEngine engine = choice_.forward(on(l), type_, part.shape, qkv);
+  device_.check(cuda::attention_part(on(l), type_, part, qkv, kv, sum, lse, engine),
+                "attention part");
+}
+
+void CudaKernels::attention_part_backward(Lane l, const AttentionPart& part, const void* d_o,
+                                          const void* qkv, const void* kv, const void* o,
+                                          const float* lse, float* dq, float* dkv, float* delta) {
+  const AttentionEngine engine = choice_.backward(on(l), type_, part.shape, d_o, qkv, o, lse);
+  device_.check(cuda::attention_part_backward(on(l), type_, part, d_o, qkv, kv, o, lse, dq, dkv,
+                                              delta, engine),
+                "attention part backward");
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that take scratch, that are two launches, or that a copy may replace.
+#include "exec/cuda/cuda_kernels.h"
+
+namespace rehearse::exec::cuda {
+
+void CudaKernels::layer_norm_backward(Lane l, std::int64_t rows, std::int64_t h, const void* dy,
+                                      const void* x, const float* statistics, const void* weight,
+                                      const void* residual, void* dx, float* d_weight,
+                                      float* d_bias) {
+  device_.check(
+      cuda::layer_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual, dx,
+                                d_weight, d_bias, scratch(l, 2 * column_sums_scratch(rows, h))),
+      "layer norm backward");
+}
+
+void CudaKernels::rms_norm_backward(Lane l, std::int64_t rows, std::int64_t h, const void* dy,
+                                    const void* x, const float* statistics, const void* weight,
+                                    const void* residual, void* dx, float* d_weight) {
+  device_.check(cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual,
+                                        dx, d_weight, scratch(l, column_sums_scratch(rows, h))),
+                "rms norm backward");
+}
+
+void CudaKernels::add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y,
+                                  float* sums) {
+  device_.check(cuda::add_column_sums(on(l), type_, rows, cols, y, sums,
+                                      scratch(l, column_sums_scratch(rows, cols))),
+                "bias gradient");
+}
+
+void CudaKernels::add_positions(Lane l, std::int64_t rows, std::int64_t cols, std::int64_t first,
+                                std::int64_t sequence, const void* x, const void* positions,
+                                void* out) {
+  if (positions == nullptr) return device_.copy(l, out, x, rows * cols * cuda::bytes_of(type_));
+  device_.check(cuda::add_positions(on(l), type_, rows, cols, first, sequence, x, positions, out),
+                "positions");
+}
+
+void CudaKernels::embed_backward(Lane l, std::int64_t tokens, std::int64_t h,
+                                 const std::int32_t* ids, const void* dy, const VocabularyShape& v,
+                                 std::int32_t* order, float* d_table) {
+  device_.check(sort_tokens(on(l), tokens, ids, order), "sort tokens");
+  device_.check(cuda::embed_backward(on(l), type_, tokens, h, ids, dy, v, order, d_table),
+                "embedding gradient");
+}
+
+void CudaKernels::add(Lane l, std::int64_t count, const float* from, float* to) {
+  const void* in[] = {to, from};
+  void* out[] = {to};
+  device_.check(reduce_arrays(on(l), Type::Float32, Reduction::Sum, count, in, out), "add");
+}
+
+void CudaKernels::cast(Lane l, std::int64_t count, const float* from, void* to) {
+  device_.check(cuda::cast(on(l), Type::Float32, type_, count, from, to), "cast");
+}
+
+void CudaKernels::copy_columns(Lane l, std::int64_t rows, std::int64_t cols, const void* from,
+                               std::int64_t from_stride, void* to, std::int64_t to_stride) {
+  const std::int64_t element = cuda::bytes_of(type_);
+  const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
+  device_.check(
+      cudaMemcpy2DAsync(to, size(to_stride * element), from, size(from_stride * element),
+                        size(cols * element), size(rows), cudaMemcpyDeviceToDevice, on(l)),
+      "copy columns");
+}
+
+}  // namespace rehearse::exec::cuda

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// An NVIDIA GPU: every call enqueues on its lane's stream and returns.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/cuda/buffers.h"
+#include "exec/cuda/device_memory.h"
+#include "exec/cuda/graphs.h"
+#include "exec/cuda/make.h"
+#include "exec/cuda/streams.h"
+
+namespace rehearse::exec::cuda {
+
+class CudaDevice final : public Device, public StreamSource {
+ public:
+  CudaDevice(const CudaOptions& options, std::string name);
+  ~CudaDevice() override;
+
+  std::string_view name() const override { return name_; }
+  bool asynchronous() const override { return true; }
+  Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
+  Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override;
+  void write(std::byte* to, const void* from, std::int64_t bytes) override;
+  void read(void* to, const std::byte* from, std::int64_t bytes) override;
+
+  void begin_step() override;
+  void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
+    streams_.begin(lane, op, waits);
+  }
+  void end(Lane lane, OpId op) override { streams_.end(lane, op); }
+  bool launch_graph(Lane lane, OpId op) override;
+  bool capture_failed(Lane lane, OpId op) override;
+  Result<> end_step() override;
+  bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
+    streams_.times(rank, op, start, end);
+    return true;
+  }
+
+  void clear(Lane lane, void* to, std::int64_t bytes) override;
+  void fetch(Lane lane, void* to, const void* host, std::int64_t bytes) override;
+  void offload(Lane lane, void* host, const void* from, std::int64_t bytes) override;
+  void to_host(Lane lane, std::byte* host, const std::byte* from, std::int64_t bytes) override;
+  void from_host(Lane lane, std::byte* to, const std::byte* host, std::int64_t bytes) override;
+  void transfer(Lane from_lane, const void* from, Lane to_lane, void* to,
+                std::int64_t bytes) override;
+  void exchange(const Exchange& exchange) override;  // exchange.cc
+
+  // --- StreamSource: what the NCCL communicator enqueues on ------------------
+  cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
+  void order(Lane lane, Lane after) override { streams_.order(lane, after); }
+  void check(int error, std::string_view what) override { streams_.check(error, what); }
+  void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
+  bool healthy() const override { return healthy_; }
+  bool timed_out() const override { return streams_.timed_out(); }
+  std::int64_t held_bytes() const override;
+
+  // --- for the kernels ---------------------------------------------------------
+  Buffers& buffers() { return buffers_; }
+  std::byte* arena(std::int32_t rank) { return arenas_.at(rank).data(); }
+  void copy(Lane lane, void* to, const void* from, std::int64_t bytes);  // nothing if to == from
+
+ private:
+  void say_without_graph(OpId op);
+  PinnedMemory& pinned(const void* key, std::int64_t bytes);
+
+  CudaOptions options_;
+  std::string name_;
+  bool healthy_ = true;
+  std::map<std::int32_t, DeviceMemory> arenas_;  // by rank
+  std::vector<DeviceMemory> more_;               // of ranks that were given memory again
+  std::vector<PinnedMemory> hosts_;              // what the plan keeps on the host
+  std::map<const void*, std::unique_ptr<PinnedMemory>> pinned_;
+  // host address: what arrives there at the end of this step, and how much
+  std::map<void*, std::pair<PinnedMemory*, std::int64_t>> offloads_;
+  std::function<std::string()> failed_;
+  Graphs graphs_;
+  bool said_without_graph_ = false;
+  Buffers buffers_{streams_};
+  Streams streams_;  // goes first: after a failed step its work may still use all of the above
+};
+
+}  // namespace rehearse::exec::cuda

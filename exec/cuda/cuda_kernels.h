@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of kernel_rows.inc on a GPU. A row that is one launch needs nothing here; for a COMPOSED
+// one, and for the end of a step, there is a member function, written by hand.
+#pragma once
+
+#include "exec/backend/kernels.h"
+#include "exec/cuda/attention_choice.h"
+#include "exec/cuda/cuda_device.h"
+#include "exec/cuda/gemm.h"
+#include "exec/cuda/kernels.h"
+
+namespace rehearse::exec::cuda {
+
+class CudaKernels final : public Kernels {
+ public:
+  // REQUIRES: `device` outlives it. has_wgmma: of the device.
+  CudaKernels(CudaDevice& device, const CudaOptions& options, bool has_wgmma)
+      : device_(device),
+        type_(options.type == ElementType::BFloat16 ? Type::BFloat16 : Type::Float32),
+        choice_(has_wgmma, options.attention, options.warn) {}
+
+#define COMPOSED(name, parameters, arguments) void name(Lane lane, SPREAD parameters) override;
+#define KERNEL(name, parameters, arguments)                                          \
+  void name(Lane lane, SPREAD parameters) override {                                 \
+    device_.check(cuda::name(device_.stream(lane), type_, SPREAD arguments), #name); \
+  }
+#include "exec/backend/kernel_rows.inc"
+  void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
+             double* norms) override;
+  void adamw(Lane lane, const AdamwArguments& arguments) override;
+
+ private:
+  cudaStream_t on(Lane lane) {
+    return device_.stream(lane);
+  }
+  void* scratch(Lane lane, std::int64_t bytes) {
+    return device_.buffers().scratch(lane.rank, bytes);
+  }
+  GemmWorkspace workspace(Lane lane) {
+    return device_.buffers().workspace(lane.rank);
+  }
+
+  CudaDevice& device_;
+  Type type_;
+  Gemm gemm_;
+  AttentionChoice choice_;
+};
+
+}  // namespace rehearse::exec::cuda

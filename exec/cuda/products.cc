@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products, with a GELU where the library fuses it.
+#include "exec/cuda/cuda_kernels.h"
+
+namespace rehearse::exec::cuda {
+
+void CudaKernels::linear(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                         const void* w, const void* bias, void* y) {
+  device_.check(gemm_.linear(on(l), type_, m, n, k, x, w, bias, y, workspace(l)), "gemm");
+}
+
+void CudaKernels::logits(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                         const void* w, float* y) {
+  device_.check(gemm_.logits(on(l), type_, m, n, k, x, w, y, workspace(l)), "gemm logits");
+}
+
+void CudaKernels::linear_input(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                               const void* dy, const void* w, void* dx) {
+  device_.check(gemm_.linear_input(on(l), type_, m, n, k, dy, w, dx, workspace(l)),
+                "gemm input gradient");
+}
+
+void CudaKernels::linear_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
+                              const void* w, const void* bias, void* u, void* g) {
+  const int error = gemm_.linear_gelu(on(l), type_, m, n, k, x, w, bias, u, g, workspace(l));
+  if (error != cudaErrorNotSupported) return device_.check(error, "gemm with gelu");
+  linear(l, m, n, k, x, w, bias, u);
+  gelu(l, m * n, u, g);
+}
+
+void CudaKernels::linear_input_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                                    const void* dy, const void* w, const void* u, void* du) {
+  const int error = gemm_.linear_input_gelu(on(l), type_, m, n, k, dy, w, u, du, workspace(l));
+  if (error != cudaErrorNotSupported) {
+    return device_.check(error, "gemm input gradient with gelu");
+  }
+  linear_input(l, m, n, k, dy, w, du);
+  gelu_backward(l, m * k, du, u, du);
+}
+
+void CudaKernels::linear_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                                const void* dy, const void* x, float* dw) {
+  device_.check(gemm_.linear_weight(on(l), type_, m, n, k, dy, x, dw, workspace(l)),
+                "gemm weight gradient");
+}
+
+}  // namespace rehearse::exec::cuda
