@@ -233,8 +233,8 @@ Result<CollectiveTables> read_collective_tables(const std::string& path) {
   if (constants == nullptr) return json_error(path, file.value().line, "constants", "is missing");
   tables.constants = read_constants(Reader(*constants, "constants", report));
   const JsonValue* tuner = file.value().given("tuner");
-  if (tuner == nullptr) return json_error(path, file.value().line, "tuner", "is missing");
-  tables.tuner = read_tuner(*tuner, report);
+  if (tuner == nullptr) report.fail(file.value().line, "tuner", "is missing");
+  if (tuner != nullptr) tables.tuner = read_tuner(*tuner, report);
   each(file.value(), "systems", report,
        [&](const Reader& in) { tables.systems.push_back(read_system(in)); });
   each(file.value(), "fits", report,

@@ -41,7 +41,7 @@ printed() {  # every command, as FILE<tab>COMMAND
   awk -v OFS='\t' '
     FNR == 1 { inside = 0 }
     /^```/ { inside = inside ? 0 : ($0 == "```" || $0 == "```sh") ? 1 : 2; next }
-    inside == 1 && (/^(rehearse|\.\/run|cp) / || joined) {
+    inside == 1 && (/^(rehearse|\.\/run|cp|echo) / || joined) {
       line = joined $0
       joined = ""
       if (sub(/\\$/, "", line)) { joined = line; next }

@@ -104,6 +104,22 @@ TEST(NcclTuner, PrefersATreeToARingOfManyNodesForSmallMessages) {
               8.4 + 896 * 3.4 + 126 * 17, 1e-9);
 }
 
+// src/graph/topo.h: 20, 20.6 and 40.1 GB/s of Volta and Ampere, Hopper, Blackwell; 12 of the cards
+// with capability 8.6 and 8.9.
+TEST(NcclTuner, TakesTheLinkOfTheGeneration) {
+  for (const auto& [capability, gb_per_s] : {std::pair{60, 20.0},
+                                             {70, 20.0},
+                                             {80, 20.0},
+                                             {86, 12.0},
+                                             {87, 20.0},
+                                             {89, 12.0},
+                                             {90, 20.6},
+                                             {100, 40.1},
+                                             {120, 40.1}}) {
+    EXPECT_EQ(nvlink_channel_gb_per_s(tables(), capability), gb_per_s) << capability;
+  }
+}
+
 TEST(NcclTuner, RefusesWhatNcclDoesNotHave) {
   const TunerInput in = a100(8);
   EXPECT_LT(tuner_time(in, OpKind::AllGather, kMiB, Algorithm::Tree, Protocol::Ll).time_us, 0);
