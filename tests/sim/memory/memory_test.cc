@@ -258,7 +258,7 @@ TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
   for_random_plans(7, 300, /*longer=*/1, [&](GridPlan& grid) {
     const Plan& plan = grid.made.plan;
     ++seen[plan.schedule];
-    const MemoryProfile profile = profile_of(plan.runtime);
+    const MemoryProfile profile = profile_of(plan.runtime.name);
     const MemoryReport report =
         predict_memory(profile, {grid.made.model, plan}, a100(), grid.order);
     for (const RankMemory& rank : report.ranks) {
@@ -286,7 +286,7 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
   };
   for_random_plans(11, 120, /*longer=*/8, [&](GridPlan& grid) {
     const Plan& plan = grid.made.plan;
-    const MemoryProfile profile = profile_of(plan.runtime);
+    const MemoryProfile profile = profile_of(plan.runtime.name);
     ReplaySetup setup = replay_setup(profile, {grid.made.model, plan}, 80, grid.order);
     for (std::int32_t row = 0; row < grid.order.num_rows(); ++row) {
       setup.whole_step = false;
