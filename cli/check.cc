@@ -62,9 +62,9 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
   sim::Prediction prediction = std::move(made).value();
   Checked checked{.schedule = std::move(prediction.schedule), .lowered_here = true};
   const std::vector<Bytes> capacity{cluster.capacity()};
-  checked.validation =
-      validate(checked.schedule,
-               {.streams = options.streams, .compute_order = &prediction.order, .capacity = capacity});
+  checked.validation = validate(
+      checked.schedule,
+      {.streams = options.streams, .compute_order = &prediction.order, .capacity = capacity});
   // A framework's allocator needs more than what is alive.
   for (std::size_t r = 0; r < prediction.memory.ranks.size(); ++r) {
     const sim::RankMemory& rank = prediction.memory.ranks[r];
