@@ -56,6 +56,37 @@ std::string letters(std::int32_t n) {
   return text;
 }
 
+// Where the tensors of a position's buckets lie: first what is partial over tp, then the rest.
+void place_tensors(Schedule& s, const std::vector<std::vector<SegmentBuckets>>& of,
+                   TensorLists& lists) {
+  std::vector<std::array<std::int64_t, 2>> used(s.buckets.size());
+  std::vector<bool> known(s.buckets.size(), false);
+  const auto place = [&](BucketId id, Stage stage, std::size_t segment,
+                         const std::vector<ParameterTensor>& tensors, std::size_t tensor) {
+    const ParameterTensor& what = tensors[tensor];
+    std::int64_t& end = used[id.index()][what.partial ? 0 : 1];
+    s.tensors.push_back({.bucket = id,
+                         .stage = stage,
+                         .segment = static_cast<std::int32_t>(segment),
+                         .tensor = static_cast<std::int32_t>(tensor),
+                         .offset = end + (what.partial ? 0 : s.buckets[id.index()].partial)});
+    end += what.elements;
+    known[id.index()] = true;
+  };
+  for (Stage stage{0}; stage.index() < of.size(); ++stage.value) {
+    for (std::size_t g = 0; g < of[stage.index()].size(); ++g) {
+      const auto& [own, table] = of[stage.index()][g];
+      const auto& tensors = lists.of(s.segments[stage.index()][g]);
+      for (std::size_t k = 0; k < tensors.size(); ++k) {
+        place(tensors[k].table && table ? table : own, stage, g, tensors, k);
+      }
+      if (table && !known[table.index()]) {  // the head's, whose own tensors lack it
+        place(table, stage, g, lists.of({SegmentKind::Embedding, -1}), 0);
+      }
+    }
+  }
+}
+
 struct Open {  // a bucket that still takes segments
   Sums sums;
   std::vector<std::pair<Stage, std::int32_t>> segments;  // (stage, segment in it), backward order
@@ -72,7 +103,6 @@ void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
   const bool by_layer =
       plan.zero_stage == 3 || cuts_for_gradients(plan) ||
       (plan.offload == OffloadMode::Optimizer && plan.runtime == Runtime::Rehearse);
@@ -154,7 +184,7 @@ void make_buckets(Draft& draft) {
     for (std::size_t i = made.size(); i-- > 0;) {  // forward order
       const BucketId id{static_cast<std::int32_t>(s.buckets.size())};
       Bucket& bucket = made[i];
-      const std::int64_t unit = shards * 64;
+      const std::int64_t unit = s.replicas(bucket) * std::int64_t{64};
       bucket.padded = (bucket.elements + unit - 1) / unit * unit;
       for (const auto& [stage, segment] : made_from[i].segments) {
         of[stage.index()][static_cast<std::size_t>(segment)].own = id;
@@ -171,6 +201,7 @@ void make_buckets(Draft& draft) {
                                                     made_from[i].segments.front().second);
       s.buckets.push_back(std::move(bucket));
     }
+    place_tensors(s, of, lists);
   }
 }
 
