@@ -81,7 +81,7 @@ void Lower(benchmark::State& state) {
   const Plan& plan = scenario.value().plan;
   const Schedule order = generate(plan.schedule, rehearse::shape_of(plan).value()).value();
   Schedule lowered;
-  for (auto _ : state) lowered = lower(order, scenario.value().model, plan, {}).value();
+  for (auto _ : state) lowered = lower(order, {scenario.value().model, plan}, {}).value();
   count_ops(state, lowered);
 }
 

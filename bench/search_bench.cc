@@ -89,7 +89,7 @@ struct Whole {
       bytes = std::max(bytes, states.row_bound(plan, row.stages, live.most(row.program)));
     }
     const Schedule lowered =
-        lower(order, model, plan, {.plan_arena = false, .lifetimes = false}).value();
+        lower(order, {model, plan}, {.plan_arena = false, .lifetimes = false}).value();
     const Network network(cluster, tables.collectives, plan, lowered.rows);
     const ComputeModel compute =
         ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars)

@@ -50,7 +50,7 @@ struct LocalRanks {
   bool holds(std::int32_t rank) const {
     return rank >= first && rank < first + static_cast<std::int32_t>(ranks.size());
   }
-  std::int32_t shards() const { return plan.data_parallel * plan.context_parallel; }
+  std::int32_t shards() const { return plan.replicas(); }
   bool sharded() const { return plan.zero_stage >= 1 && shards() > 1; }
   // Type of a gradient or parameter: sums, master copies and what ZeRO-3 keeps are fp32, all else
   // is of the type that is computed in.

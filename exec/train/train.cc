@@ -14,7 +14,7 @@ Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
-  return lower(order.value(), model, plan);
+  return lower(order.value(), {model, plan});
 }
 
 std::int64_t arena_bytes(const Schedule& schedule) {

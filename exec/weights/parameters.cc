@@ -2,9 +2,6 @@
 #include "exec/weights/parameters.h"
 
 #include <algorithm>
-#include <map>
-
-#include "schedules/passes/draft.h"
 
 namespace rehearse::exec {
 namespace {
@@ -47,58 +44,34 @@ std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::i
 
 std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
                                        const Schedule& schedule) {
-  Draft draft{.model = model, .plan = plan};
-  draft.schedule.placement = schedule.placement;
-  draft.schedule.segments = schedule.segments;
-  make_buckets(draft);
-  std::vector<TensorPlace> places;
-  std::vector<std::int64_t> used(draft.schedule.buckets.size(), 0);
-  // Two passes over each bucket: what is partial over tp first.
-  for (const bool partial : {true, false}) {
-    for (Position position{0}; position.value < schedule.placement.positions; ++position.value) {
-      const auto& stages = draft.buckets_of[position.index()];
-      std::int32_t slot = 0;
-      std::int32_t table_slot = 0;
-      bool table_placed = false;
-      for (std::size_t stage = 0; stage < schedule.segments.size(); ++stage) {
-        for (std::size_t g = 0; g < schedule.segments[stage].size(); ++g) {
-          const SegmentInfo& segment = schedule.segments[stage][g];
-          const auto tensors = segment_parameters({model, plan}, segment.kind, segment.layer);
-          const auto add = [&](const ParameterTensor& what, BucketId bucket, std::int32_t number,
-                               std::int32_t at) {
-            if (what.partial != partial) return;
-            std::int64_t& offset = used[bucket.index()];
-            places.push_back({.stage = {static_cast<std::int32_t>(stage)},
-                              .segment = static_cast<std::int32_t>(g),
-                              .tensor = number,
-                              .layer = segment.layer,
-                              .what = what,
-                              .bucket = bucket,
-                              .offset = offset,
-                              .slot = at,
-                              .name = hugging_face_name(model, segment.kind, segment.layer, what)});
-            offset += what.elements;
-          };
-          for (std::size_t k = 0; k < tensors.size(); ++k, ++slot) {
-            const bool tied_table = tensors[k].table && model.tied_embedding;
-            if (tied_table) table_slot = slot;
-            if (stages[stage].empty()) continue;  // the stage is elsewhere
-            const SegmentBuckets& of = stages[stage][g];
-            add(tensors[k], tied_table ? of.table : of.own, static_cast<std::int32_t>(k), slot);
-            table_placed = table_placed || tied_table;
-          }
-          const bool head_use = segment.kind == SegmentKind::Head && model.tied_embedding;
-          if (head_use && !stages[stage].empty() && !table_placed) {
-            const auto embedding = segment_parameters({model, plan}, SegmentKind::Embedding, -1);
-            add(embedding[0], stages[stage][g].table, 0, table_slot);
-            if (!places.empty() && places.back().what.table) {
-              places.back().name =
-                  hugging_face_name(model, SegmentKind::Embedding, -1, embedding[0]);
-            }
-          }
-        }
-      }
+  std::vector<std::vector<std::int32_t>> first_slot;  // of a segment's tensors, by stage
+  std::int32_t slots = 0;
+  for (const auto& stage : schedule.segments) {
+    first_slot.emplace_back();
+    for (const SegmentInfo& segment : stage) {
+      first_slot.back().push_back(slots);
+      slots += static_cast<std::int32_t>(
+          segment_parameters({model, plan}, segment.kind, segment.layer).size());
     }
+  }
+  std::vector<TensorPlace> places;
+  for (const BucketTensor& at : schedule.tensors) {
+    // A tied table is the embedding's, whichever of its uses is here.
+    const bool tied = schedule.buckets[at.bucket.index()].tied;
+    const auto g = static_cast<std::size_t>(at.segment);
+    const SegmentInfo segment =
+        tied ? SegmentInfo{SegmentKind::Embedding} : schedule.segments[at.stage.index()][g];
+    const ParameterTensor what = segment_parameters(
+        {model, plan}, segment.kind, segment.layer)[static_cast<std::size_t>(at.tensor)];
+    places.push_back({.stage = at.stage,
+                      .segment = at.segment,
+                      .tensor = at.tensor,
+                      .layer = segment.layer,
+                      .what = what,
+                      .bucket = at.bucket,
+                      .offset = at.offset,
+                      .slot = at.tensor + (tied ? 0 : first_slot[at.stage.index()][g]),
+                      .name = hugging_face_name(model, segment.kind, segment.layer, what)});
   }
   return places;
 }

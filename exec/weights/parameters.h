@@ -25,7 +25,7 @@ struct TensorPlace {
 };
 
 // The tensors of all positions, in model order. A tied table has one place per position that uses
-// it, all with one slot and one name.
+// it, all with one slot and one name. REQUIRES: a schedule of lower().
 std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
                                        const Schedule& schedule);
 

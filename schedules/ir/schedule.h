@@ -83,6 +83,16 @@ struct RowInfo {
   std::int32_t data_begin = 0, data_end = 1;  // their dp coordinates [begin, end)
 };
 
+// Where a parameter tensor lies. A table that embedding and head share has one place on a position,
+// that of its first use there.
+struct BucketTensor {
+  BucketId bucket{};
+  Stage stage{};
+  std::int32_t segment = 0;  // in its stage
+  std::int32_t tensor = 0;   // in segment_parameters() of that segment, or of the table's
+  std::int64_t offset = 0;   // [elements]
+};
+
 // Flat block of whole segments' parameters; gradients, master weights and moments share its layout.
 struct Bucket {
   std::string name;  // "L0", "E", "T"
@@ -91,7 +101,8 @@ struct Bucket {
   std::int64_t elements = 0;  // unpadded, per tp rank
   std::int64_t padded = 0;    // multiple of d * 64
   std::int32_t tensors = 0;
-  bool tied = false;  // the vocabulary table of a tied embedding
+  bool tied = false;                     // the vocabulary table of a tied embedding
+  GroupKind replicas = GroupKind::Data;  // over whom its gradient is summed and its shards lie
 };
 
 // What an op moves over a link (schedules/ir/payload.h).
@@ -128,6 +139,7 @@ struct Schedule {
   std::vector<RowInfo> rows;  // empty at L0: row r is position r
   std::vector<Group> groups;
   std::vector<Bucket> buckets;
+  std::vector<BucketTensor> tensors;  // by position, in model order; empty in a file's schedule
   std::vector<std::vector<SegmentInfo>> segments;  // per stage; empty without a model
   std::vector<Value> values;
   std::vector<Operand> operands;  // operands[operand_begin[i] .. operand_begin[i+1])
@@ -147,7 +159,16 @@ struct Schedule {
   Row row_of(OpId id) const;  // binary search
   const Group& group_of(const Op& op) const { return groups[op.group.index()]; }
   bool is_on(const Op& op, GroupKind kind) const { return op.group && group_of(op).kind == kind; }
-  GroupId group(GroupKind kind) const;  // none: the schedule has none of this kind
+  GroupId group(GroupKind kind) const;             // none: the schedule has none of this kind
+  std::int32_t group_size(GroupKind kind) const {  // ranks of an instance; 1 where there is none
+    const GroupId id = group(kind);
+    return id ? groups[id.index()].size : 1;
+  }
+  std::int32_t replicas(const Bucket& bucket) const { return group_size(bucket.replicas); }
+  // Elements of a bucket that one rank updates: its shard from ZeRO-1 on.
+  std::int64_t owned_elements(const Bucket& bucket, std::int32_t zero_stage) const {
+    return bucket.padded / (zero_stage >= 1 ? replicas(bucket) : 1);
+  }
   std::span<const OpId> waits_of(OpId id) const { return cut(waits, wait_begin, id); }
   std::span<const Operand> operands_of(OpId id) const { return cut(operands, operand_begin, id); }
   Position position_of(Row row) const {

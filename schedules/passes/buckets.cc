@@ -29,19 +29,19 @@ Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied_table, bool 
 // all with experts.
 class TensorLists {
  public:
-  TensorLists(const Transformer& model, const Plan& plan) : model_(model), plan_(plan) {}
+  explicit TensorLists(const Layout& layout) : layout_(layout) {}
 
   const std::vector<ParameterTensor>& of(const SegmentInfo& segment) {
-    const bool experts = segment.kind == SegmentKind::Layer && model_.has_experts(segment.layer);
+    const bool experts =
+        segment.kind == SegmentKind::Layer && layout_.model.has_experts(segment.layer);
     std::vector<ParameterTensor>& list =
         lists_[experts ? 3 : static_cast<std::size_t>(segment.kind)];
-    if (list.empty()) list = segment_parameters({model_, plan_}, segment.kind, segment.layer);
+    if (list.empty()) list = segment_parameters(layout_, segment.kind, segment.layer);
     return list;
   }
 
  private:
-  const Transformer& model_;
-  const Plan& plan_;
+  const Layout& layout_;
   std::array<std::vector<ParameterTensor>, 4> lists_;
 };
 
@@ -54,6 +54,37 @@ std::string letters(std::int32_t n) {
   for (++n; n > 0; n = (n - 1) / kCount)
     text.insert(text.begin(), kLetters[static_cast<std::size_t>((n - 1) % kCount)]);
   return text;
+}
+
+// Where the tensors of a position's buckets lie: first what is partial over tp, then the rest.
+void place_tensors(Schedule& s, const std::vector<std::vector<SegmentBuckets>>& of,
+                   TensorLists& lists) {
+  std::vector<std::array<std::int64_t, 2>> used(s.buckets.size());
+  std::vector<bool> known(s.buckets.size(), false);
+  const auto place = [&](BucketId id, Stage stage, std::size_t segment,
+                         const std::vector<ParameterTensor>& tensors, std::size_t tensor) {
+    const ParameterTensor& what = tensors[tensor];
+    std::int64_t& end = used[id.index()][what.partial ? 0 : 1];
+    s.tensors.push_back({.bucket = id,
+                         .stage = stage,
+                         .segment = static_cast<std::int32_t>(segment),
+                         .tensor = static_cast<std::int32_t>(tensor),
+                         .offset = end + (what.partial ? 0 : s.buckets[id.index()].partial)});
+    end += what.elements;
+    known[id.index()] = true;
+  };
+  for (Stage stage{0}; stage.index() < of.size(); ++stage.value) {
+    for (std::size_t g = 0; g < of[stage.index()].size(); ++g) {
+      const auto& [own, table] = of[stage.index()][g];
+      const auto& tensors = lists.of(s.segments[stage.index()][g]);
+      for (std::size_t k = 0; k < tensors.size(); ++k) {
+        place(tensors[k].table && table ? table : own, stage, g, tensors, k);
+      }
+      if (table && !known[table.index()]) {  // the head's, whose own tensors lack it
+        place(table, stage, g, lists.of({SegmentKind::Embedding, -1}), 0);
+      }
+    }
+  }
 }
 
 struct Open {  // a bucket that still takes segments
@@ -72,12 +103,11 @@ void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
-  const std::int64_t shards = static_cast<std::int64_t>(plan.data_parallel) * plan.context_parallel;
   const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
                         (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
-  const bool tied = draft.model.tied_embedding;
+  const bool tied = draft.layout.model.tied_embedding;
   std::int32_t composites = 0;
-  TensorLists lists(draft.model, plan);
+  TensorLists lists(draft.layout);
   for (const auto& stage : s.segments) {
     for (const SegmentInfo& segment : stage) {
       draft.num_tensors += static_cast<std::int32_t>(lists.of(segment).size());
@@ -153,7 +183,7 @@ void make_buckets(Draft& draft) {
     for (std::size_t i = made.size(); i-- > 0;) {  // forward order
       const BucketId id{static_cast<std::int32_t>(s.buckets.size())};
       Bucket& bucket = made[i];
-      const std::int64_t unit = shards * 64;
+      const std::int64_t unit = s.replicas(bucket) * std::int64_t{64};
       bucket.padded = (bucket.elements + unit - 1) / unit * unit;
       for (const auto& [stage, segment] : made_from[i].segments) {
         of[stage.index()][static_cast<std::size_t>(segment)].own = id;
@@ -170,6 +200,7 @@ void make_buckets(Draft& draft) {
                                                     made_from[i].segments.front().second);
       s.buckets.push_back(std::move(bucket));
     }
+    place_tensors(s, of, lists);
   }
 }
 

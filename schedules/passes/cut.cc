@@ -13,8 +13,7 @@ bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
 }  // namespace
 
 bool cuts_for_gradients(const Plan& plan) {
-  return plan.zero_stage >= 2 && plan.data_parallel * plan.context_parallel > 1 &&
-         plan.runtime.own_executor;
+  return plan.zero_stage >= 2 && plan.replicas() > 1 && plan.runtime.own_executor;
 }
 
 // Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2
@@ -26,7 +25,7 @@ bool cuts_for_gradients(const Plan& plan) {
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               AtEnds microbatch) {
   const Plan& plan = draft.plan;
-  const bool shards = plan.data_parallel * plan.context_parallel > 1;
+  const bool shards = plan.replicas() > 1;
   const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
                        plan.pipeline_parallel == 1 && microbatch.first;
   const bool parameters = (plan.zero_stage == 3 || gathers) && shards;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule while it is being lowered: ops of all rows in the order in which they were emitted
-// (on every row definitions before uses), before the one global order is known.
+// The schedule while it is being lowered: ops of all rows as they are woven (on every row
+// definitions before uses), before the one global order is known.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedules/body/body.h"
 #include "schedules/body/sizes.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/passes/lower.h"
@@ -32,14 +33,28 @@ struct DraftOp {
   std::int32_t operand_end = 0;  // its operands: from the end of the op before
 };
 
+// What a segment keeps and works in, by slice, segment kind and direction [B]. Frameworks keep
+// tensors, not slabs: all zero.
+struct BodySizes {
+  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0, workspace = 0;
+  std::int64_t key_value_gradient = 0;
+};
+inline constexpr std::size_t kSegmentKinds = 3, kDirections = 4;
+using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kSegmentKinds>>;
+
 struct Draft {
-  const Transformer& model;
-  const Plan& plan;
+  const Layout& layout;
+  const Plan& plan;       // of the layout
+  const Schedule& order;  // L0
   Estimates estimates;
   std::array<std::int64_t, kNumSegmentShapes> kept{};
+  BodyTable bodies;
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
   // Buckets of a segment by [position][stage][segment]; stages not held there are empty.
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;
+  std::vector<std::int32_t> identity_of;  // per bucket: equal on the replicas of a stage
+  std::int32_t num_tensors = 0;           // parameter tensors of the whole model
+  std::vector<MatchId> transfers;         // by (payload, stage, micro-batch, slice, rows' class)
 
   std::vector<DraftOp> ops;
   std::vector<std::int32_t> row_begin{0};  // ops of row r: [row_begin[r], row_begin[r+1])
@@ -47,45 +62,29 @@ struct Draft {
   // (op, what it waits for though it touches nothing of it), ascending by op: what is not
   // overlapped
   std::vector<std::pair<OpId, OpId>> barriers;
-  std::int32_t num_matches = 0;
-  std::int32_t num_tensors = 0;  // parameter tensors of the whole model
-
-  // A new op, to be filled in before the next.
-  DraftOp& add(std::int64_t estimated) {
-    DraftOp& made = ops.emplace_back();
-    made.duration = estimated;
-    made.operand_end = static_cast<std::int32_t>(operands.size());
-    return made;
-  }
-  // The op added last waits for `before`.
-  void wait_for(OpId before) {
-    if (before) barriers.emplace_back(OpId{static_cast<std::int32_t>(ops.size()) - 1}, before);
-  }
-  OpId add(const Op& op, std::int64_t estimated) {
-    add(estimated).op = op;
-    return {static_cast<std::int32_t>(ops.size()) - 1};
-  }
-  // Appends an operand to the op added last.
-  void operand(ValueId value, Access access) {
-    operands.push_back({.value = value, .access = access});
-    ++ops.back().operand_end;
-  }
-  std::int32_t operand_begin(std::size_t op) const { return op == 0 ? 0 : ops[op - 1].operand_end; }
   std::vector<Carried> carried;  // by match
+  std::map<std::array<std::int32_t, 3>, MatchId> meetings;
 
+  std::int32_t operand_begin(std::size_t op) const { return op == 0 ? 0 : ops[op - 1].operand_end; }
   MatchId new_match() {
     carried.emplace_back();
-    return {num_matches++};
+    return {static_cast<std::int32_t>(carried.size()) - 1};
   }
   MatchId shared_match(Meeting meeting, std::int32_t what, std::int32_t which) {
     const auto [at, made] = meetings.try_emplace({static_cast<std::int32_t>(meeting), what, which});
     if (made) at->second = new_match();
     return at->second;
   }
-  std::map<std::array<std::int32_t, 3>, MatchId> meetings;
-  std::vector<std::int32_t> identity_of;  // per bucket: equal on the replicas of a stage
+
+  // Elements of a bucket that a rank updates.
+  std::int64_t owned(BucketId id) const {
+    return schedule.owned_elements(schedule.buckets[id.index()], plan.zero_stage);
+  }
 };
 
+// An order before its rows are lowered: shapes, the rows with their groups, matches of transfers.
+Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions& options);
+// Whole segments' parameters into flat buckets.
 void make_buckets(Draft& draft);
 // Whether gradients are reduced into their shards bucket by bucket within every micro-batch, so
 // that only one bucket's is whole at a time: ZeRO-2 and 3 as our runtime performs them.
@@ -98,21 +97,20 @@ struct AtEnds {
 // One part: the op is not cut.
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               AtEnds microbatch);
-void emit(Draft& draft, const Schedule& order);
 
 // Ops that op i follows: from[begin[i]] ... from[begin[i+1] - 1].
 struct Dependencies {
   std::vector<std::int32_t> begin{0}, from;
 };
-// By operands and barriers and on the compute stream, on the op's own row; ops as emitted.
+// By operands and barriers and on the compute stream, on the op's own row; ops as woven.
 Dependencies dependencies_of(const Draft& draft);
 
 // The schedule in its order, with what only the passes after it need.
 struct Ordered {
   Schedule schedule;                   // no rows: the compute order itself cannot run
   std::vector<std::int64_t> duration;  // per op of the schedule
-  Dependencies dependencies;           // of ops as emitted
-  std::vector<std::int32_t> emitted;   // per op of the schedule: which it was as emitted
+  Dependencies dependencies;           // of ops as woven
+  std::vector<std::int32_t> woven;     // per op of the schedule: which it was as woven
 };
 Ordered order(Draft&& draft);
 // Estimated time that a value stays alive beyond its last use on a communication stream [ns].

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
-#include "schedules/passes/draft.h"
+#include "schedules/passes/row_draft.h"
 
 namespace rehearse {
 
 // Orders need ratios only: 10^14 FLOP/s, a transfer or copy at 20 B/ns after 10 us, all else 10 us.
-Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
-  const Layout layout(model, plan);
+Estimates estimate_by_flops(const Layout& layout) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   const RankShape& s = layout.shape;
   const auto ns = [](double flops) {
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(flops * 1e-5));
@@ -40,28 +41,35 @@ Estimates estimate_by_flops(const Transformer& model, const Plan& plan) {
   return e;
 }
 
-void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape) {
-  const Estimates e = estimate_by_flops(model, plan);
+std::int64_t Estimates::of(SegmentKind kind, Direction direction) const {
+  const bool forward = direction == Direction::Forward;
+  const bool input = direction == Direction::InputGradient;
+  const bool weight = direction == Direction::WeightGradient;
+  switch (kind) {
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward : input ? 0 : embedding_backward;
+    case SegmentKind::Layer:
+      return forward  ? layer_forward
+             : input  ? layer_input
+             : weight ? layer_weight
+                      : layer_input + layer_weight;
+    case SegmentKind::Head:
+      return forward ? head_forward : weight ? 0 : head_backward;
+  }
+  return 1;
+}
+
+void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
+  const Plan& plan = layout.plan;
+  const Estimates e = estimate_by_flops(layout);
   shape.stage_times.clear();
   for (const auto& segments :
        stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
     StageTimes times{{0}, {0}, {0}, {0}};
     for (const SegmentInfo& segment : segments) {
-      switch (segment.kind) {
-        case SegmentKind::Embedding:
-          times.forward.value += e.embedding_forward;
-          times.weight_gradient.value += e.embedding_backward;
-          break;
-        case SegmentKind::Layer:
-          times.forward.value += e.layer_forward;
-          times.input_gradient.value += e.layer_input;
-          times.weight_gradient.value += e.layer_weight;
-          break;
-        case SegmentKind::Head:
-          times.forward.value += e.head_forward;
-          times.input_gradient.value += e.head_backward;
-          break;
-      }
+      times.forward.value += e.of(segment.kind, Direction::Forward);
+      times.input_gradient.value += e.of(segment.kind, Direction::InputGradient);
+      times.weight_gradient.value += e.of(segment.kind, Direction::WeightGradient);
     }
     times.backward = times.input_gradient + times.weight_gradient;
     shape.stage_times.push_back(times);
@@ -69,33 +77,25 @@ void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShap
   shape.times.transfer = {e.transfer};
 }
 
-Result<Schedule> lower(const Schedule& l0, const Transformer& model, const Plan& plan,
-                       const LowerOptions& options) {
+Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOptions& options) {
+  const Plan& plan = layout.plan;
   if (plan.offload == OffloadMode::Activations && l0.slices > 1) {
     return Error{"plan.offload: activations of a sequence in slices stay on the device"};
   }
-  Draft draft{.model = model,
-              .plan = plan,
-              .estimates = options.estimates ? *options.estimates : estimate_by_flops(model, plan),
-              .kept = options.kept};
-  Schedule& s = draft.schedule;
-  s.level = Level::Full;
-  s.name = l0.name;
-  s.microbatches = l0.microbatches;
-  s.slices = l0.slices;
-  s.placement = l0.placement;
-  s.segments = stage_segments(plan, l0.placement.stages());
-  // Folding: one row per position; a parameter server is an odd replica and gets rows of its own.
-  const std::int32_t replicas = plan.data_parallel * plan.context_parallel;
-  const bool server =
-      plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas > 1;
-  for (Position position{0}; position.value < s.placement.positions; ++position.value) {
-    if (server) s.rows.push_back({position, plan.tensor_parallel, 0, 1});
-    const std::int32_t first = server ? 1 : 0;
-    s.rows.push_back({position, plan.tensor_parallel * (replicas - first), first, replicas});
-  }
+  Draft draft = make_draft(l0, layout, options);
   make_buckets(draft);
-  emit(draft, l0);
+  for (Row row{0}; row.index() < draft.schedule.rows.size(); ++row.value) {
+    RowDraft program(draft, row);
+    split_parts(program);
+    hold_parameters(program);
+    compute_parts(program);
+    place_transfers(program);
+    shard_parameters(program);
+    sync_gradients(program);
+    offload(program);
+    end_step(program);
+    weave(program);
+  }
   // Compute waits for reductions that are not overlapped: they need no margin.
   const std::int64_t margin = draft.estimates.layer_forward;
   const Margins margins{.transfers = margin,

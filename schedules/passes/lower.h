@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // L0 to L1: everything that is simulated and executed, from a compute order, a model and a plan.
 //
-// The passes in order (each a function of its own file):
-//   make_buckets      whole segments' parameters into flat buckets of one layout     buckets.cc
-//   cut               divide an op only where something must start, wait or be freed cut.cc
-//   emit              parts, transfers, gathers, gradient sync, offload, optimizer   emit*.cc
-//   order             one global order by estimated times, each row restricted to it order.cc
-//   plan_lifetimes    versions, last uses, holds, arena                              lifetimes.cc
-//   add_waits         events across streams, memory reuse included                   waits.cc
+// The passes in order, each a function of its own file that begins with its invariant. On the
+// whole:
+//   make_buckets      whole segments' parameters into flat buckets of one layout
+// row by row (row_draft.h), each adding ops to the row:
+//   split_parts       divides an op only where something must start, wait or be freed (cut.cc)
+//   hold_parameters   what lies on the ranks from step to step
+//   compute_parts     the compute ops: what each reads, writes and keeps
+//   place_transfers   a RECV before, a SEND behind what another position makes or takes
+//   shard_parameters  gathers of what is sharded
+//   sync_gradients    sums over replicas, once gradients are ready
+//   offload           copies to the host and back
+//   end_step          norm, optimizer, what brings the update to all
+//   weave             brings a row's ops into its program
+// and on the whole again:
+//   order             one global order by estimated times, each row restricted to it
+//   plan_lifetimes    versions, last uses, holds, arena
+//   add_waits         events across streams, memory reuse included
 #pragma once
 
 #include <array>
@@ -16,9 +26,8 @@
 #include "schedules/base/result.h"
 #include "schedules/body/body.h"
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
 #include "schedules/order/registry.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 
 namespace rehearse {
 
@@ -31,14 +40,15 @@ struct Estimates {
   std::int64_t other = 1;     // collectives, norm, optimizer, copies of a few numbers
   std::int64_t copy(std::int64_t bytes) const { return other + bytes / copied_per_ns; }
   std::int64_t copied_per_ns = std::int64_t{1} << 40;  // [B] between device and host
+  std::int64_t of(SegmentKind kind, Direction direction) const;
   bool operator==(const Estimates&) const = default;
 };
 // By FLOP counts at a round rate: orders need ratios only.
-Estimates estimate_by_flops(const Transformer& model, const Plan& plan);
+Estimates estimate_by_flops(const Layout& layout);
 
 // What a planned schedule (zb_1p, zb_2p, auto) is planned for: the estimates, summed over the
 // segments of every stage. From model and plan alone, so that simulate and run plan the same order.
-void fill_planned_times(const Transformer& model, const Plan& plan, ScheduleShape& shape);
+void fill_planned_times(const Layout& layout, ScheduleShape& shape);
 
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
@@ -52,7 +62,7 @@ struct LowerOptions {
 
 // REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.
 // Errors: what a plan asks for and this version cannot lower, in one line.
-Result<Schedule> lower(const Schedule& order, const Transformer& model, const Plan& plan,
+Result<Schedule> lower(const Schedule& order, const Layout& layout,
                        const LowerOptions& options = {});
 
 }  // namespace rehearse

@@ -23,7 +23,7 @@ class Starts {
       : draft_(draft),
         dependencies_(dependencies),
         ops_(draft.ops.size()),
-        meetings_(at(draft.num_matches)) {}
+        meetings_(draft.carried.size()) {}
 
   // Per op; empty: a cycle, the compute order itself cannot run.
   std::vector<std::int64_t> run() {
@@ -123,7 +123,7 @@ int class_of(const Op& op) {
 struct Place {
   std::int64_t start;
   std::int64_t rule;  // class, then tie
-  std::int32_t op;    // as emitted
+  std::int32_t op;    // as woven
 
   bool operator<(const Place& other) const {
     if (start != other.start) return start < other.start;
@@ -132,7 +132,7 @@ struct Place {
   }
 };
 
-// The ops of a row by the sequences in which they mostly start as they are emitted: what computes
+// The ops of a row by the sequences in which they mostly start as they are woven: what computes
 // always, transfers of a kind and payload nearly always.
 constexpr std::size_t kSequences = 6;
 constexpr std::size_t kCompute = 0, kOther = 5;
@@ -195,10 +195,10 @@ Ordered order(Draft&& draft) {
   if (start.empty() && !draft.ops.empty()) return {};
   Ordered ordered{.schedule = std::move(draft.schedule),
                   .dependencies = std::move(dependencies),
-                  .emitted = by_key(draft, start)};
+                  .woven = by_key(draft, start)};
   Schedule& s = ordered.schedule;
   const std::size_t num_ops = draft.ops.size();
-  std::vector<MatchId> match_of(at(draft.num_matches));
+  std::vector<MatchId> match_of(draft.carried.size());
   std::int32_t matches = 0;
   s.row_begin = draft.row_begin;
   s.ops.resize(num_ops);
@@ -206,10 +206,10 @@ Ordered order(Draft&& draft) {
   s.operand_begin.resize(num_ops + 1);
   ordered.duration.resize(num_ops);
   for (std::size_t to = 0; to < num_ops; ++to) {
-    const std::size_t from = at(ordered.emitted[to]);
-    const DraftOp& emitted = draft.ops[from];
+    const std::size_t from = at(ordered.woven[to]);
+    const DraftOp& woven = draft.ops[from];
     Op& op = s.ops[to];
-    op = emitted.op;
+    op = woven.op;
     op.key = start[from];
     if (op.match) {
       MatchId& id = match_of[op.match.index()];
@@ -219,9 +219,9 @@ Ordered order(Draft&& draft) {
       }
       op.match = id;
     }
-    ordered.duration[to] = emitted.duration;
+    ordered.duration[to] = woven.duration;
     s.operands.insert(s.operands.end(), draft.operands.begin() + draft.operand_begin(from),
-                      draft.operands.begin() + emitted.operand_end);
+                      draft.operands.begin() + woven.operand_end);
     s.operand_begin[to + 1] = static_cast<std::int32_t>(s.operands.size());
   }
   return ordered;

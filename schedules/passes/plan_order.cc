@@ -133,7 +133,7 @@ Result<Schedule> order_of(const Transformer& model, Plan& plan) {
   Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return shape.error();
   ScheduleShape asked = std::move(shape).value();
-  fill_planned_times(model, plan, asked);
+  fill_planned_times({model, plan}, asked);
   return generate(name_of_order(plan), asked);
 }
 

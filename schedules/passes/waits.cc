@@ -131,9 +131,9 @@ void add_waits(Ordered& ordered) {
   Schedule& s = ordered.schedule;
   const Dependencies& dependencies = ordered.dependencies;
   const std::size_t num_ops = s.ops.size();
-  std::vector<std::int32_t> place(num_ops);  // per op as emitted
+  std::vector<std::int32_t> place(num_ops);  // per op as woven
   for (std::size_t i = 0; i < num_ops; ++i) {
-    place[static_cast<std::size_t>(ordered.emitted[i])] = static_cast<std::int32_t>(i);
+    place[static_cast<std::size_t>(ordered.woven[i])] = static_cast<std::int32_t>(i);
   }
   s.waits.clear();
   s.wait_is_reuse.clear();
@@ -152,9 +152,9 @@ void add_waits(Ordered& ordered) {
     for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
          i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const auto emitted = static_cast<std::size_t>(ordered.emitted[at]);
+      const auto woven = static_cast<std::size_t>(ordered.woven[at]);
       const auto stream = static_cast<std::size_t>(s.ops[at].stream);
-      for (std::int32_t k = dependencies.begin[emitted]; k < dependencies.begin[emitted + 1]; ++k) {
+      for (std::int32_t k = dependencies.begin[woven]; k < dependencies.begin[woven + 1]; ++k) {
         const std::int32_t from =
             place[static_cast<std::size_t>(dependencies.from[static_cast<std::size_t>(k)])];
         const auto other = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream);

@@ -78,6 +78,24 @@ struct Plan {
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
   }
+  // Ranks that hold equal parameters: ZeRO shards over them.
+  std::int32_t replicas() const { return data_parallel * context_parallel; }
+
+  // What ZeRO and the runtime make of a step: the rules of the lowering and of search's estimate.
+  bool shards_parameters() const { return zero_stage == 3 && replicas() > 1; }
+  // FSDP under a pipeline keeps parameters gathered and reduces once (torch: one gather per step).
+  bool keeps_gathered() const { return runtime.gathers_once_in_pipeline && pipeline_parallel > 1; }
+  bool reduces_each_microbatch() const {
+    return zero_stage >= 2 && replicas() > 1 && !keeps_gathered();
+  }
+  bool has_parameter_server() const {
+    return data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas() > 1;
+  }
+  // Optimizer state in host memory: it passes through the device, or the host updates.
+  bool streams_state() const { return offload == OffloadMode::Optimizer && runtime.own_executor; }
+  bool updates_on_host() const {
+    return offload == OffloadMode::Optimizer && !runtime.own_executor;
+  }
   // Whether a transfer goes as one part from every tensor-parallel rank: without sequence
   // parallelism each of them holds all of it.
   bool scatters_transfers() const {

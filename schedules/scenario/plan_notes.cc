@@ -16,7 +16,7 @@ bool any(const JsonValue&) {
 }
 
 bool one_replica(const Plan& plan) {
-  return plan.data_parallel * plan.context_parallel == 1;
+  return plan.replicas() == 1;
 }
 bool sharded(const Plan& plan) {
   return plan.zero_stage == 3;

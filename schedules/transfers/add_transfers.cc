@@ -7,17 +7,21 @@
 
 #include "schedules/ir/stage_index.h"
 #include "schedules/proof/deadlock.h"
+#include "schedules/transfers/handover.h"
 #include "schedules/transfers/link_transfers.h"
 
 namespace rehearse {
 namespace {
 
+std::size_t index_of(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
 struct Transfer {
   std::int64_t place = 0;                     // in the global order
   std::int32_t producer = -1, consumer = -1;  // ops of L0
   Row from{}, to{};
-  std::int32_t key = -1;  // of the stage that makes it (StageIndex)
-  Stage stage{};          // the same stage
+  Stage stage{};  // the same stage
   Microbatch microbatch{};
   std::int8_t slice = -1;
   Payload payload{};
@@ -83,41 +87,33 @@ std::vector<std::int64_t> places_of_ops(const Schedule& l0, const StageIndex& in
 // In the order of (payload, stage, micro-batch, slice), which breaks ties of place.
 std::vector<Transfer> transfers_of(const Plan& plan, std::span<const Nanoseconds> finish,
                                    TransferPolicy policy) {
+  const StageIndex& index = plan.index;
   std::vector<Transfer> transfers;
-  transfers.reserve(2 * plan.index.size());
-  const std::int32_t slices = plan.index.slices();
+  transfers.reserve(2 * index.size());
   for (const Payload payload : {Payload::Activation, Payload::Gradient}) {
-    const bool up = payload == Payload::Activation;
-    for (std::int32_t data_class = 0; data_class < plan.index.classes(); ++data_class) {
-      const Stage begin{up ? 0 : 1}, end{plan.index.stages() - (up ? 1 : 0)};
-      for (Stage stage = begin; stage < end; ++stage.value) {
-        for (Microbatch microbatch{0}; microbatch.value < plan.l0.microbatches;
-             ++microbatch.value) {
-          for (std::int32_t slice = 0; slice < slices; ++slice) {
-            const std::size_t key = plan.index.key(data_class, stage, microbatch, slice);
-            const std::size_t stride = plan.index.stage_stride();
-            const StageOps& makes = plan.index.at(key);
-            const StageOps& takes = plan.index.at(up ? key + stride : key - stride);
-            const std::int32_t producer = up ? makes.forward_last : makes.backward_last;
-            const std::int32_t consumer = up ? takes.forward_first : takes.backward_first;
-            if (producer < 0 || consumer < 0) continue;
-            const auto p = static_cast<std::size_t>(producer),
-                       c = static_cast<std::size_t>(consumer);
-            if (plan.row_of[p] == plan.row_of[c]) continue;
-            transfers.push_back(
-                {.place = policy == TransferPolicy::ConsumerOrder ? plan.place[c] : finish[p].value,
-                 .producer = producer,
-                 .consumer = consumer,
-                 .from = {plan.row_of[p]},
-                 .to = {plan.row_of[c]},
-                 .key = static_cast<std::int32_t>(key),
-                 .stage = stage,
-                 .microbatch = microbatch,
-                 .slice = slices == 1 ? std::int8_t{-1} : static_cast<std::int8_t>(slice),
-                 .payload = payload});
-          }
-        }
-      }
+    const bool activation = payload == Payload::Activation;
+    for (std::size_t key = 0; key < index.size(); ++key) {
+      const Stage stage = index.stage_of(key);
+      const Stage other = other_stage(OpKind::Send, payload, stage);
+      if (other.value < 0 || other.value >= index.stages()) continue;
+      const StageOps& makes = index.at(key);
+      const StageOps& takes =
+          index.at(activation ? key + index.stage_stride() : key - index.stage_stride());
+      const std::int32_t producer = activation ? makes.forward_last : makes.backward_last;
+      const std::int32_t consumer = activation ? takes.forward_first : takes.backward_first;
+      if (producer < 0 || consumer < 0) continue;
+      const std::size_t p = index_of(producer), c = index_of(consumer);
+      if (plan.row_of[p] == plan.row_of[c]) continue;
+      transfers.push_back(
+          {.place = policy == TransferPolicy::ConsumerOrder ? plan.place[c] : finish[p].value,
+           .producer = producer,
+           .consumer = consumer,
+           .from = {plan.row_of[p]},
+           .to = {plan.row_of[c]},
+           .stage = stage,
+           .microbatch = index.microbatch_of(key),
+           .slice = index.slice_of(key),
+           .payload = payload});
     }
   }
   return transfers;
@@ -194,61 +190,16 @@ Rows in_global_order(const Plan& plan) {
   return rows;
 }
 
-// Transfers of each op, in the order of its halves: what it takes in, and what it hands on.
-class Ends {
- public:
-  explicit Ends(const Plan& plan) : plan_(plan) {
-    const std::size_t size = plan.index.size();
-    made_activation_.assign(size, -1);
-    made_gradient_.assign(size, -1);
+// Transfers by op: what it takes in, and what it hands on.
+struct Ends {
+  explicit Ends(const Plan& plan) : taken(plan.l0.ops.size()), made(plan.l0.ops.size()) {
     for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
       const Transfer& transfer = plan.transfers[i];
-      auto& made = transfer.payload == Payload::Activation ? made_activation_ : made_gradient_;
-      made[static_cast<std::size_t>(transfer.key)] = static_cast<std::int32_t>(i);
+      taken[index_of(transfer.consumer)].push_back(static_cast<std::int32_t>(i));
+      made[index_of(transfer.producer)].push_back(static_cast<std::int32_t>(i));
     }
   }
-
-  // Calls visit(transfer) for each transfer that op `id` produces.
-  template <class Visit>
-  void produced(std::int32_t id, Visit visit) const {
-    each(id, [&](const Op& work, std::size_t key) {
-      const std::int32_t transfer = work.kind == OpKind::Forward ? made_activation_[key]
-                                    : is_backward(work.kind)     ? made_gradient_[key]
-                                                                 : -1;
-      if (transfer >= 0 && plan_.transfers[static_cast<std::size_t>(transfer)].producer == id) {
-        visit(transfer);
-      }
-    });
-  }
-  // Calls visit(transfer) for each transfer that op `id` consumes.
-  template <class Visit>
-  void consumed(std::int32_t id, Visit visit) const {
-    const std::size_t stride = plan_.index.stage_stride();
-    each(id, [&](const Op& work, std::size_t key) {
-      std::int32_t transfer = -1;
-      if (work.kind == OpKind::Forward && work.stage.value > 0) {
-        transfer = made_activation_[key - stride];
-      } else if (is_backward(work.kind) && work.stage.value + 1 < plan_.index.stages()) {
-        transfer = made_gradient_[key + stride];
-      }
-      if (transfer >= 0 && plan_.transfers[static_cast<std::size_t>(transfer)].consumer == id) {
-        visit(transfer);
-      }
-    });
-  }
-
- private:
-  template <class Visit>
-  void each(std::int32_t id, Visit visit) const {
-    const auto at = static_cast<std::size_t>(id);
-    const std::int32_t data_class = plan_.index.class_of({plan_.row_of[at]});
-    for (const Op& work : work_of(plan_.l0, plan_.l0.ops[at])) {
-      if (is_compute(work.kind)) visit(work, plan_.index.key(data_class, work));
-    }
-  }
-
-  const Plan& plan_;
-  std::vector<std::int32_t> made_activation_, made_gradient_;  // by key of the producing stage
+  std::vector<std::vector<std::int32_t>> taken, made;
 };
 
 Rows naive(const Plan& plan) {
@@ -257,9 +208,10 @@ Rows naive(const Plan& plan) {
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const RowRange range = plan.range({static_cast<std::int32_t>(row)});
     for (std::int32_t id = range.begin; id < range.end; ++id) {
-      ends.consumed(id, [&](std::int32_t t) { rows[row].push_back({t, OpKind::Recv}); });
+      const std::size_t op = index_of(id);
+      for (const std::int32_t t : ends.taken[op]) rows[row].push_back({t, OpKind::Recv});
       rows[row].push_back({id, OpKind::Forward});
-      ends.produced(id, [&](std::int32_t t) { rows[row].push_back({t, OpKind::Send}); });
+      for (const std::int32_t t : ends.made[op]) rows[row].push_back({t, OpKind::Send});
     }
   }
   return rows;
@@ -277,18 +229,19 @@ Rows taking_turns(const Plan& plan) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (rest[row].begin == rest[row].end) continue;
       const std::int32_t id = rest[row].begin;
-      bool ready = true;
-      ends.consumed(id, [&](std::int32_t t) { ready &= sent[static_cast<std::size_t>(t)] != 0; });
-      if (!ready) continue;
+      const std::size_t op = index_of(id);
+      if (!std::ranges::all_of(ends.taken[op],
+                               [&](std::int32_t t) { return sent[index_of(t)] != 0; })) {
+        continue;
+      }
       ++rest[row].begin;
       progress = true;
       rows[row].push_back({id, OpKind::Forward});
-      ends.produced(id, [&](std::int32_t t) {
-        const Transfer& transfer = plan.transfers[static_cast<std::size_t>(t)];
-        sent[static_cast<std::size_t>(t)] = 1;
+      for (const std::int32_t t : ends.made[op]) {
+        sent[index_of(t)] = 1;
         rows[row].push_back({t, OpKind::Send});
-        rows[transfer.to.index()].push_back({t, OpKind::Recv});
-      });
+        rows[plan.transfers[index_of(t)].to.index()].push_back({t, OpKind::Recv});
+      }
     }
   }
   return rows;
@@ -297,15 +250,12 @@ Rows taking_turns(const Plan& plan) {
 Op end_of(const Plan& plan, const Item& item) {
   const Transfer& transfer = plan.transfers[static_cast<std::size_t>(item.id)];
   const bool recv = item.kind == OpKind::Recv;
-  const std::int32_t step = transfer.payload == Payload::Activation ? 1 : -1;
-  return {.kind = item.kind,
-          .stream = Stream::P2p,
-          .payload = transfer.payload,
-          .slice = transfer.slice,
-          .stage = {transfer.stage.value + (recv ? step : 0)},
-          .microbatch = transfer.microbatch,
-          .peer = plan.l0.position_of(recv ? transfer.from : transfer.to),
-          .key = transfer.place};
+  const Stage issuing =
+      recv ? other_stage(OpKind::Send, transfer.payload, transfer.stage) : transfer.stage;
+  Op op = transfer_op(item.kind, transfer.payload, issuing, transfer.microbatch, transfer.slice);
+  op.peer = plan.l0.position_of(recv ? transfer.from : transfer.to);
+  op.key = transfer.place;
+  return op;
 }
 
 // The ops of all rows with matches and waits: what link_transfers finds out, while it is known.

@@ -5,12 +5,13 @@
 #include <array>
 
 #include "schedules/ir/stage_index.h"
+#include "schedules/transfers/handover.h"
 
 namespace rehearse {
 namespace {
 
-bool goes_up(const Op& transfer) {  // its other end is the next stage's
-  return (transfer.payload == Payload::Gradient) == (transfer.kind == OpKind::Recv);
+Stage other_stage(const Op& transfer) {
+  return other_stage(transfer.kind, transfer.payload, transfer.stage);
 }
 
 // SENDs that meet a RECV are numbered as they stand; each RECV takes the number of its SEND.
@@ -38,7 +39,7 @@ void fill_matches(Schedule& schedule, const StageIndex& index) {
   });
   const std::size_t stride = index.stage_stride();
   each(OpKind::Recv, [&](Op& recv, std::size_t key) {
-    recv.match = slot(recv, goes_up(recv) ? key + stride : key - stride);
+    recv.match = slot(recv, other_stage(recv) > recv.stage ? key + stride : key - stride);
   });
 }
 
@@ -127,7 +128,7 @@ class RowWaits {
 
 Position other_end(const Schedule& schedule, const Op& transfer) {
   if (!transfer.microbatch || transfer.stage.value < 0) return {};
-  const Stage other{transfer.stage.value + (goes_up(transfer) ? 1 : -1)};
+  const Stage other = other_stage(transfer);
   if (other.value < 0 || other.value >= schedule.placement.stages()) return {};
   return schedule.placement.position(other, transfer.microbatch);
 }

@@ -56,8 +56,4 @@ std::int64_t parameters_of(const std::vector<UnitTensors>& units) {
   return sum;
 }
 
-std::int64_t shard_ranks(const Plan& plan) {
-  return std::int64_t{plan.data_parallel} * plan.context_parallel;
-}
-
 }  // namespace rehearse::sim

@@ -31,7 +31,4 @@ std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order);
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units);
 
-// Ranks that shard parameters, gradients or optimizer state among themselves: dp * cp.
-std::int64_t shard_ranks(const Plan& plan);
-
 }  // namespace rehearse::sim

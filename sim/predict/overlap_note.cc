@@ -45,7 +45,7 @@ Reductions most_reductions(const Prediction& p) {
 std::string overlap_note(const Scenario& scenario, const Cluster& cluster,
                          const Prediction& prediction) {
   const Plan& plan = prediction.plan;
-  const bool replicas = plan.data_parallel * plan.context_parallel > 1;
+  const bool replicas = plan.replicas() > 1;
   if (!plan.overlap_gradient_reduce || !replicas) return {};
   Scenario plain = scenario;
   plain.plan = plan;

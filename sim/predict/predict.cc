@@ -247,7 +247,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (!arena && plan.offload == OffloadMode::Activations) {
     lowering.kept = kept_by_shape(tables.profile(plan), layout);
   }
-  Result<Schedule> lowered = lower(p.order, model, plan, lowering);
+  Result<Schedule> lowered = lower(p.order, layout, lowering);
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});

@@ -367,9 +367,7 @@ class Pricer {
   }
 
   std::int64_t updated_elements(const Bucket& bucket) const {
-    const std::int64_t shards =
-        static_cast<std::int64_t>(plan_.data_parallel) * plan_.context_parallel;
-    return plan_.zero_stage >= 1 ? bucket.padded / shards : bucket.padded;
+    return s_.owned_elements(bucket, plan_.zero_stage);
   }
 
   std::int32_t ranks_per_node() const {

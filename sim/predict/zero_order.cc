@@ -58,14 +58,14 @@ Plan with_stage(Plan plan, std::int32_t stage) {
 }  // namespace
 
 std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule) {
-  const bool shards = plan.data_parallel * plan.context_parallel > 1;
+  const bool shards = plan.replicas() > 1;
   if (!plan.runtime.own_executor || plan.zero_stage == 0 || !shards) return {};
   const Parts here = fullest(schedule);
   for (std::int32_t stage = plan.zero_stage; stage-- > 0;) {
     Plan less = with_stage(plan, stage);
     const Result<Schedule> order = order_of(model, less);
     if (!order) return {};
-    const Result<Schedule> lowered = lower(order.value(), model, less);
+    const Result<Schedule> lowered = lower(order.value(), {model, less});
     if (!lowered) return {};
     const Parts there = fullest(lowered.value());
     if (total(here) <= total(there)) continue;

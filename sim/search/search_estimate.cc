@@ -100,7 +100,7 @@ class MeshEstimator {
     kind->number = core.kind;
     const Plan& plan = core.plan;
     std::vector<RowInfo> rows;
-    const std::int32_t replicas = plan.data_parallel * plan.context_parallel;
+    const std::int32_t replicas = plan.replicas();
     for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
       rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
     }
@@ -279,7 +279,7 @@ class MeshEstimator {
         distinct.push_back(load);
       }
     }
-    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    const std::int32_t shards = plan.replicas();
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
       if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
@@ -322,7 +322,7 @@ class MeshEstimator {
     const ScheduleInfo* info = find_schedule(plan.schedule);
     const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
     const double m = plan.microbatches();
-    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    const std::int32_t shards = plan.replicas();
     double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
     for (const Load& load : loads) {
       for (std::size_t k = 0; k < kShapes; ++k) {
@@ -367,9 +367,7 @@ class MeshEstimator {
         backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
       } else if (shards > 1) {
-        const bool once = plan.pipeline_parallel > 1 && plan.runtime.gathers_once_in_pipeline;
-        const bool each = plan.zero_stage >= 2 && !once;
-        const double times_reduced = each ? m : 1;
+        const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
         const double least = load.reduce / load.buckets;
         const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
         const double exposed = plan.overlap_gradient_reduce
@@ -398,7 +396,7 @@ class MeshEstimator {
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
     std::int64_t most = 0;
     for (const Load& load : loads) most = std::max(most, load.parameters);
-    const std::int32_t shards = plan.data_parallel * plan.context_parallel;
+    const std::int32_t shards = plan.replicas();
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
     if (plan.runtime.own_executor) {

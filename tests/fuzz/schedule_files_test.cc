@@ -42,7 +42,7 @@ std::vector<std::string> seeds() {
   for (const std::int32_t zero_stage : {1, 3}) {  // a full L1, with its columns
     const Plan plan = example_plan(zero_stage);
     const Schedule order = generate("interleaved_1f1b", rehearse::shape_of(plan).value()).value();
-    seeds.push_back(to_schedule_json(lower(order, example_model(), plan).value()));
+    seeds.push_back(to_schedule_json(lower(order, {example_model(), plan}).value()));
   }
   return seeds;
 }

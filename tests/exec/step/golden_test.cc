@@ -131,7 +131,7 @@ void expect_golden(const std::string& size, const Layout& layout) {
   }
   const Result<Schedule> order = generate(plan.schedule, shape_of(plan).value());
   ASSERT_TRUE(order) << order.error().message;
-  const Result<Schedule> schedule = lower(order.value(), model, plan);
+  const Result<Schedule> schedule = lower(order.value(), {model, plan});
   ASSERT_TRUE(schedule) << schedule.error().message;
   const Backend backend = make_cpu_backend();
   auto made = Interpreter::create(model, plan, schedule.value(), backend, {});

@@ -108,7 +108,7 @@ TEST(Arena, OfShippedScenariosIsWhatAScanGives) {
       Scenario scenario = std::move(read).value();
       const Result<Schedule> order = order_of(scenario.model, scenario.plan);
       ASSERT_TRUE(order);
-      const Result<Schedule> lowered = lower(order.value(), scenario.model, scenario.plan);
+      const Result<Schedule> lowered = lower(order.value(), {scenario.model, scenario.plan});
       ASSERT_TRUE(lowered);
       const Schedule& s = lowered.value();
       for (Row row{0}; row.value < std::min(s.num_rows(), 2); ++row.value) {

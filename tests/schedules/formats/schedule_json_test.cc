@@ -58,7 +58,7 @@ TEST(ScheduleJson, AFullLoweringReadsBackColumnByColumn) {
   for (const std::int32_t zero_stage : {1, 3}) {
     const Plan plan = example_plan(zero_stage);
     const Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
-    const Schedule full = lower(l0, example_model(), plan).value();
+    const Schedule full = lower(l0, {example_model(), plan}).value();
     const std::string text = to_schedule_json(full);
     const Result<ScheduleFile> file = parse_schedule_json(text, "x.json");
     ASSERT_TRUE(file) << file.error().message;
@@ -77,7 +77,7 @@ TEST(ScheduleJson, AFullLoweringReadsBackColumnByColumn) {
 TEST(ScheduleJson, OrdersMustAgreeWithTheColumns) {
   const Plan plan = example_plan(1);
   const Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
-  std::string text = to_schedule_json(lower(l0, example_model(), plan).value());
+  std::string text = to_schedule_json(lower(l0, {example_model(), plan}).value());
   const std::size_t at = text.find("\"0F0\"");
   text.replace(at, 5, "\"0F1\"");
   EXPECT_EQ(parse_schedule_json(text, "x.json").error().message,
@@ -132,7 +132,7 @@ TEST(ScheduleFile, APlanTakesAnOrderThatFitsIt) {
   const Schedule order = order_of_file(plan, 4).value();
   EXPECT_EQ(order.ops, l0.ops);
   EXPECT_EQ(plan.stage_layers, (std::vector<std::int32_t>{1, 1, 1, 1}));
-  EXPECT_TRUE(validate(lower(order, example_model(), plan).value()).sound());
+  EXPECT_TRUE(validate(lower(order, {example_model(), plan}).value()).sound());
   plan.global_batch = 8;
   EXPECT_EQ(order_of_file(plan, 4).error().message,
             "plan.schedule: " + path + ": has 2 micro-batches, micro-batches per step is 4");

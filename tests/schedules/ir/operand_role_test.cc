@@ -29,7 +29,8 @@ TEST(OperandRole, EveryPartHasWhatItsBoundariesSay) {
     const Plan plan = example_plan(zero_stage);
     const Result<Schedule> order = generate("interleaved_1f1b", shape_of(plan).value());
     ASSERT_TRUE(order);
-    const Result<Schedule> lowered = lower(order.value(), model, plan, {.estimates = Estimates{}});
+    const Result<Schedule> lowered =
+        lower(order.value(), {model, plan}, {.estimates = Estimates{}});
     ASSERT_TRUE(lowered) << lowered.error().message;
     const Schedule& s = lowered.value();
     for (std::int32_t i = 0; i < s.num_ops(); ++i) {

@@ -24,7 +24,7 @@ Schedule lowered(std::int32_t zero_stage, ComputeType type, std::int32_t microba
   const Plan plan = example_plan(zero_stage, type, microbatches);
   const Result<Schedule> order = generate("interleaved_1f1b", shape_of(plan).value());
   EXPECT_TRUE(order);
-  const Result<Schedule> result = lower(order.value(), model, plan, {.estimates = Estimates{}});
+  const Result<Schedule> result = lower(order.value(), {model, plan}, {.estimates = Estimates{}});
   EXPECT_TRUE(result) << result.error().message;
   return result.value();
 }

@@ -37,7 +37,7 @@ struct Lowered {
 Lowered example(std::int32_t zero_stage, std::int32_t microbatches = 2) {
   const Plan plan = example_plan(zero_stage, ComputeType::Bf16, microbatches);
   Schedule l0 = generate("interleaved_1f1b", shape_of(plan).value()).value();
-  Schedule full = lower(l0, example_model(), plan, {.estimates = Estimates{}}).value();
+  Schedule full = lower(l0, {example_model(), plan}, {.estimates = Estimates{}}).value();
   return {std::move(l0), std::move(full)};
 }
 
@@ -127,7 +127,7 @@ TEST(Validate, FullLoweringsAreSoundAndEveryRuleHasSomethingToLookAt) {
       }
       if (chunks != ChunkRule::Many) plan.microbatch_group_size = 0;
       const Schedule l0 = generate(name, shape_of(plan).value()).value();
-      const Schedule full = lower(l0, example_model(), plan).value();
+      const Schedule full = lower(l0, {example_model(), plan}).value();
       const std::vector<Bytes> enough(2, Bytes{1 << 30});
       const ValidateOptions options{.compute_order = &l0, .capacity = enough};
       EXPECT_EQ(violations(full, options), Lines{}) << name << " zero " << zero_stage;
@@ -318,7 +318,7 @@ Schedule parameter_server() {
   plan.microbatch_group_size = 0;
   plan.schedule = "none";
   plan.data_parallel_algorithm = DataParallelAlgorithm::ParameterServer;
-  return lower(generate("none", shape_of(plan).value()).value(), example_model(), plan).value();
+  return lower(generate("none", shape_of(plan).value()).value(), {example_model(), plan}).value();
 }
 
 TEST(Collectives, AMemberThatListsAnotherCollectiveIsNamed) {

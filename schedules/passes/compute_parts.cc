@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compute ops of a row: what each reads, writes and keeps, as if its inputs were there, its
+// parameters whole and all memory on the device; and the tokens and targets that they begin with.
+//
+// Invariant behind it: one op per part or OVERLAP, and what a part keeps is what the parts of its
+// backward read. A bucket's gradient is one value that all its contributions add to, where it is
+// reduced once per step, else one per micro-batch; it is ready behind the last of them.
+#include <algorithm>
+
+#include "schedules/passes/row_draft.h"
+
+namespace rehearse {
+namespace {
+
+class Computer {
+ public:
+  explicit Computer(RowDraft& row)
+      : row_(row),
+        each_(row.draft.plan.reduces_each_microbatch()),
+        gradient_(2 * row.s.buckets.size()),
+        open_(2 * row.s.buckets.size() * (each_ ? static_cast<std::size_t>(row.units) : 1), 0) {}
+
+  void run() {
+    divide_values();
+    fetch_inputs();
+    for (const Part& part : row_.parts) {
+      for (const auto& [about, use] : row_.work(part).adds) ++open(part, about, use);
+    }
+    row_.first_compute = row_.ops.size();
+    for (std::size_t step = 0; step + 1 < row_.step_begin.size(); ++step) {
+      compute(row_.step_begin[step], row_.step_begin[step + 1]);
+    }
+  }
+
+ private:
+  // What may be alive of every slot, in one array.
+  void divide_values() {
+    std::size_t count = 0;
+    for (const auto& cuts : row_.cuts) count += cuts.empty() ? 0 : 6 * cuts.size() + 2;
+    row_.alive_values.assign(count, {});
+    row_.alive_at.assign(row_.slots, {});
+    ValueId* next = row_.alive_values.data();
+    for (std::size_t k = 0; k < row_.slots; ++k) {
+      const std::size_t parts = row_.cuts[k].size();
+      if (parts == 0) continue;
+      const auto take = [&](std::size_t n) { return std::span{std::exchange(next, next + n), n}; };
+      row_.alive_at[k] = {take(parts + 1), take(parts + 1), take(parts),
+                          take(parts),     take(parts),     take(parts)};
+    }
+  }
+
+  void fetch_inputs() {
+    const std::int64_t bytes =
+        4 * static_cast<std::int64_t>(row_.units) * row_.draft.layout.shape.tokens;
+    for (const bool targets : {false, true}) {
+      if (!row_.holds({targets ? row_.s.placement.stages() - 1 : 0})) continue;
+      const std::int32_t instance = targets ? 1 : 0;
+      const ValueId host = row_.value(ValueKind::Input, bytes);
+      row_.of(host).home = Home::Host;
+      row_.of(host).instance = instance;
+      const ValueId device = row_.value(ValueKind::Input, bytes);
+      row_.of(device).instance = instance;
+      (targets ? targets_ : tokens_) = device;
+      row_.add({.kind = OpKind::Fetch, .stream = Stream::H2d, .instance = instance},
+               row_.draft.estimates.other, row_.start());
+      row_.operand(host, Access::Read);
+      row_.operand(device, Access::Write);
+    }
+  }
+
+  // One issued op: a part, or an OVERLAP pair of two whole ops.
+  void compute(std::size_t begin, std::size_t end) {
+    const std::span<const Part> parts = std::span{row_.parts}.subspan(begin, end - begin);
+    std::int64_t duration = 0;
+    for (const Part& part : parts) {
+      take_inputs(part);
+      duration += row_.work(part).duration;
+    }
+    Op op = parts.front().op;
+    if (parts.size() == 2) {
+      std::vector<Op>& children = row_.draft.schedule.children;
+      op = {.kind = OpKind::Overlap,
+            .stage = op.stage,
+            .microbatch = op.microbatch,
+            .child = static_cast<std::int32_t>(children.size())};
+      for (const Part& part : parts) children.push_back(part.op);
+    }
+    op.stream = Stream::Compute;
+    row_.add(op, duration, row_.at(end - 1, Phase::Compute));
+    for (const Part& part : parts) {
+      part.op.kind == OpKind::Forward ? forward(part) : backward(part);
+    }
+    for (const Part& part : parts) contributed(part, end - 1);
+  }
+
+  // What comes from another stage: of this row the value itself, else a new one.
+  void take_inputs(const Part& part) {
+    const Op& op = part.op;
+    if (op.kind == OpKind::Forward && part.index == 0 && !row_.first_stage(op.stage)) {
+      const Stage before{op.stage.value - 1};
+      row_.alive(op).x[0] = row_.remote(before, op.stage, op.microbatch)
+                                ? arriving(ValueKind::Activation, before, op)
+                                : row_.alive_at[row_.slot(before, op)].x.back();
+    }
+    if (is_backward(op.kind) && part.last() && !row_.last_stage(op.stage)) {
+      const Stage next{op.stage.value + 1};
+      row_.alive(op).d.back() = row_.remote(next, op.stage, op.microbatch)
+                                    ? arriving(ValueKind::ActivationGradient, next, op)
+                                    : row_.alive_at[row_.slot(next, op)].d[0];
+    }
+  }
+  ValueId arriving(ValueKind kind, Stage from, const Op& op) {
+    return row_.value(kind, row_.draft.layout.activation_bytes(), from, op);
+  }
+
+  void forward(const Part& part) {
+    const Op& op = part.op;
+    Alive& state = row_.alive(op);
+    const bool loss = part.last() && row_.last_stage(op.stage);
+    const bool tokens = part.index == 0 && row_.first_stage(op.stage);
+    row_.operand(tokens ? tokens_ : state.x[part.index], Access::Read);
+    if (loss) row_.operand(targets_, Access::Read);
+    earlier_slices(part);
+    parameters(part);
+    gradients(part);
+    const BodySizes& bytes = row_.work(part).sizes;
+    if (loss && row_.loss) row_.operand(row_.loss, Access::Update);
+    if (!loss) {
+      const ValueId out =
+          row_.value(ValueKind::Activation, row_.draft.layout.activation_bytes(), op);
+      state.x[part.index + 1] = out;
+      if (!part.last()) {
+        row_.of(out).segment_begin = static_cast<std::int16_t>(row_.end_of(part));
+      }
+      row_.operand(out, Access::Write);
+    }
+    state.slab_input[part.index] = kept(ValueKind::SavedForInput, bytes.saved_for_input, op);
+    state.slab_weight[part.index] = kept(ValueKind::SavedForWeight, bytes.saved_for_weight, op);
+    work_in(bytes.workspace, op);
+    if (loss && !row_.loss) {
+      row_.loss = row_.value(ValueKind::Metrics, 4);
+      row_.operand(row_.loss, Access::Write);
+    }
+  }
+
+  void backward(const Part& part) {
+    const Op& op = part.op;
+    Alive& state = row_.alive(op);
+    const bool weight = op.kind == OpKind::WeightGradient, input = op.kind == OpKind::InputGradient;
+    const bool embedding = part.index == 0 && row_.first_stage(op.stage);
+    const auto read = [&](ValueId id) {
+      if (id) row_.operand(id, Access::Read);
+    };
+    if (!(part.last() && row_.last_stage(op.stage))) read(state.d[part.index + 1]);
+    if (embedding) {
+      if (!input) row_.operand(tokens_, Access::Read);
+    } else if (!weight) {
+      read(state.x[part.index]);
+    }
+    if (!weight) read(state.slab_input[part.index]);
+    // The attention output may lie in the slab for W and is read by I too.
+    read(state.slab_weight[part.index]);
+    if (weight) read(state.left[part.index]);
+    earlier_slices(part);
+    parameters(part);
+    gradients(part);
+    const BodySizes& bytes = row_.work(part).sizes;
+    if (!weight && !embedding) {
+      const ValueId out =
+          row_.value(ValueKind::ActivationGradient, row_.draft.layout.activation_bytes(), op);
+      state.d[part.index] = out;
+      if (part.index > 0) {
+        row_.of(out).segment_begin = static_cast<std::int16_t>(row_.begin_of(part));
+      }
+      row_.operand(out, Access::Write);
+    }
+    if (input) state.left[part.index] = kept(ValueKind::LeftForWeight, bytes.left_for_weight, op);
+    work_in(bytes.workspace, op);
+  }
+
+  // A slice's attention reads the keys and values that the slices before it have saved; its
+  // backward also adds to the gradients of these. The last slice's backward, the first to run,
+  // makes these for all; a weight gradient needs neither.
+  void earlier_slices(const Part& part) {
+    const Op& op = part.op;
+    if (op.slice < 0 || !row_.work(part).has_layers || !row_.plan.runtime.own_executor) {
+      return;
+    }
+    if (op.kind == OpKind::WeightGradient) return;
+    Op other = op;
+    for (other.slice = 0; other.slice < op.slice; ++other.slice) {
+      row_.operand(row_.alive(other).slab_input[part.index], Access::Read);
+    }
+    if (!is_backward(op.kind)) return;
+    const std::int64_t bytes = row_.work(part).sizes.key_value_gradient;
+    for (other.slice = 0; other.slice <= op.slice; ++other.slice) {
+      ValueId& dkv = row_.alive(other).dkv[part.index];
+      const bool made = static_cast<bool>(dkv);
+      if (!made) dkv = part_value(ValueKind::KeyValueGradient, bytes, other);
+      row_.operand(dkv, made ? Access::Update : Access::Write);
+    }
+  }
+
+  void parameters(const Part& part) {
+    for (const BucketId id : row_.work(part).reads) {
+      row_.operand(row_.parameter[id.index()], Access::Read);
+    }
+  }
+
+  // Gradients that exist are updated, new ones are listed in fresh_ (written, after the outputs).
+  void gradients(const Part& part) {
+    fresh_.clear();
+    for (const auto& [about, use] : row_.work(part).adds) {
+      ValueId& gradient = gradient_of(about, use);
+      if (gradient) {
+        row_.operand(gradient, Access::Update);
+        continue;
+      }
+      gradient = row_.bucket_value(ValueKind::Gradient, about, 4 * row_.bucket(about).padded);
+      if (each_) row_.of(gradient).microbatch = part.op.microbatch;
+      // Both uses of a tied table on one row: the head's is kept apart until they are added.
+      if (use == 1 && row_.both_ends) row_.of(gradient).instance = 1;
+      fresh_.push_back(gradient);
+    }
+  }
+
+  // Lists what the part was the last to add to, in forward order.
+  void contributed(const Part& part, std::size_t at) {
+    const auto first = static_cast<std::ptrdiff_t>(row_.ready.size());
+    for (const auto& [about, use] : row_.work(part).adds) {
+      if (--open(part, about, use) > 0) continue;
+      ValueId& gradient = gradient_of(about, use);
+      if (!gradient) continue;  // an OVERLAP's halves finish two micro-batches: reduced together
+      row_.ready.push_back({at, about, use, part.op.microbatch, gradient});
+      if (each_) gradient = {};
+    }
+    std::sort(row_.ready.begin() + first, row_.ready.end(), [](const auto& a, const auto& b) {
+      return a.about != b.about ? a.about < b.about : a.use < b.use;
+    });
+  }
+
+  // A value of the op's part.
+  ValueId part_value(ValueKind kind, std::int64_t bytes, const Op& op) {
+    const ValueId id = row_.value(kind, bytes, op);
+    row_.of(id).segment_begin = op.segment_begin;
+    row_.of(id).segment_end = op.segment_end;
+    return id;
+  }
+  ValueId kept(ValueKind kind, std::int64_t bytes, const Op& op) {
+    if (bytes == 0) return {};
+    const ValueId id = part_value(kind, bytes, op);
+    row_.operand(id, Access::Write);
+    return id;
+  }
+  // The last outputs.
+  void work_in(std::int64_t workspace, const Op& op) {
+    if (workspace > 0) {
+      row_.operand(row_.value(ValueKind::Workspace, workspace, op), Access::Workspace);
+    }
+    for (const ValueId id : fresh_) row_.operand(id, Access::Write);
+  }
+
+  static std::size_t number(BucketId about, int use) {
+    return about.index() * 2 + static_cast<std::size_t>(use);
+  }
+  ValueId& gradient_of(BucketId about, int use) { return gradient_[number(about, use)]; }
+  // Contributions still to come: in the step, or of the micro-batch.
+  std::int32_t& open(const Part& part, BucketId about, int use) {
+    return open_[each_ ? number(about, use) * static_cast<std::size_t>(row_.units) +
+                             row_.unit(part.op)
+                       : number(about, use)];
+  }
+
+  RowDraft& row_;
+  bool each_;                       // gradients are reduced per micro-batch
+  std::vector<ValueId> gradient_;   // by bucket * 2 + use: that which is being added to
+  std::vector<std::int32_t> open_;  // likewise, and by micro-batch where these are reduced each
+  std::vector<ValueId> fresh_;      // gradients that the op under way is the first to write
+  ValueId tokens_, targets_;
+};
+
+}  // namespace
+
+void compute_parts(RowDraft& row) {
+  Computer(row).run();
+}
+
+}  // namespace rehearse

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known before the first row is lowered.
+#include "schedules/passes/draft.h"
+
+#include <algorithm>
+
+namespace rehearse {
+namespace {
+
+BodyTable body_table(const Layout& layout, std::int32_t slices) {
+  BodyTable table(static_cast<std::size_t>(slices));
+  if (!layout.plan.runtime.own_executor) return table;
+  for (std::size_t slice = 0; slice < table.size(); ++slice) {
+    for (std::size_t k = 0; k < kSegmentKinds; ++k) {
+      for (std::size_t d = 0; d < kDirections; ++d) {
+        const Body body = make_body(layout, {.segment = static_cast<SegmentKind>(k),
+                                             .direction = static_cast<Direction>(d),
+                                             .slice = static_cast<std::int32_t>(slice)});
+        table[slice][k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
+                              body.workspace, body.key_value_gradient};
+      }
+    }
+  }
+  return table;
+}
+
+// Folding: one row per position; a parameter server is an odd replica and gets rows of its own.
+std::vector<RowInfo> make_rows(const Plan& plan, const Placement& placement) {
+  std::vector<RowInfo> rows;
+  const bool server = plan.has_parameter_server();
+  const std::int32_t replicas = plan.replicas(), first = server ? 1 : 0;
+  for (Position position{0}; position.value < placement.positions; ++position.value) {
+    if (server) rows.push_back({position, plan.tensor_parallel, 0, 1});
+    rows.push_back({position, plan.tensor_parallel * (replicas - first), first, replicas});
+  }
+  return rows;
+}
+
+// A group of one rank does not exist.
+std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
+  const Plan& plan = layout.plan;
+  std::vector<Group> groups;
+  std::vector<Row> all;
+  for (std::size_t r = 0; r < s.rows.size(); ++r) all.push_back({static_cast<std::int32_t>(r)});
+  const auto add = [&](GroupKind kind, std::int32_t size, std::vector<Row> rows) {
+    if (size > 1) groups.push_back({.kind = kind, .size = size, .rows = std::move(rows)});
+  };
+  add(GroupKind::Tensor, plan.tensor_parallel, all);
+  add(GroupKind::Context, plan.context_parallel, all);
+  add(GroupKind::Data, plan.replicas(), all);
+  add(GroupKind::Pipeline, plan.pipeline_parallel, all);
+  const Position begin = s.placement.down.front(), end = s.placement.down.back();
+  if (!s.placement.up.empty()) {
+    add(GroupKind::Mirror, 2, all);
+  } else if (layout.model.tied_embedding && begin != end) {
+    std::vector<Row> ends;
+    for (const Row row : all) {
+      const Position at = s.position_of(row);
+      if (at == begin || at == end) ends.push_back(row);
+    }
+    add(GroupKind::Embedding, 2, ends);
+  }
+  add(GroupKind::World, plan.gpus(), all);
+  return groups;
+}
+
+}  // namespace
+
+Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions& options) {
+  const std::int32_t slices = std::max(order.slices, 1);
+  Draft draft{.layout = layout,
+              .plan = layout.plan,
+              .order = order,
+              .estimates = options.estimates ? *options.estimates : estimate_by_flops(layout),
+              .kept = options.kept,
+              .bodies = body_table(layout, slices)};
+  Schedule& s = draft.schedule;
+  s.level = Level::Full;
+  s.name = order.name;
+  s.microbatches = order.microbatches;
+  s.slices = order.slices;
+  s.placement = order.placement;
+  s.segments = stage_segments(layout.plan, order.placement.stages());
+  s.rows = make_rows(layout.plan, s.placement);
+  s.groups = make_groups(s, layout);
+  const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);
+  const auto units = static_cast<std::size_t>(order.microbatches * slices);
+  draft.transfers.resize(2 * s.segments.size() * units * classes);
+  for (MatchId& match : draft.transfers) match = draft.new_match();
+  // About: two transfers beside every compute op, two operands each, one of them new.
+  const std::size_t ops = (3 * order.ops.size() + 16 * s.segments.size() + 64) * classes;
+  draft.ops.reserve(ops);
+  draft.operands.reserve(5 * ops / 2);
+  s.values.reserve(ops);
+  return draft;
+}
+
+}  // namespace rehearse

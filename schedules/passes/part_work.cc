@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a part does for every micro-batch alike: bytes, estimated time, parameters it reads,
+// gradients it adds to.
+#include <algorithm>
+
+#include "schedules/passes/row_draft.h"
+
+namespace rehearse {
+namespace {
+
+BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
+  BodySizes sum;
+  const auto covered = row.segments(part);
+  // A framework keeps tensors: their sum, where it goes to the host.
+  if (!row.plan.runtime.own_executor) {
+    if (row.plan.offload != OffloadMode::Activations) return sum;
+    for (const SegmentInfo& segment : covered) {
+      const bool layer = segment.kind == SegmentKind::Layer;
+      const std::size_t shape = segment.kind == SegmentKind::Embedding              ? 0
+                                : !layer                                            ? 3
+                                : row.draft.layout.model.has_experts(segment.layer) ? 2
+                                                                                    : 1;
+      sum.saved_for_input += row.draft.kept[shape];
+    }
+    return sum;
+  }
+  for (const SegmentInfo& segment : covered) {
+    const BodySizes& body =
+        row.draft.bodies[RowDraft::slice_of(part.op)][static_cast<std::size_t>(segment.kind)]
+                        [static_cast<std::size_t>(direction)];
+    sum.saved_for_input += body.saved_for_input;
+    sum.saved_for_weight += body.saved_for_weight;
+    sum.left_for_weight += body.left_for_weight;
+    sum.key_value_gradient += body.key_value_gradient;
+    sum.workspace = std::max(sum.workspace, body.workspace);
+  }
+  const std::int64_t activation = aligned(row.draft.layout.activation_bytes());
+  const auto inner = static_cast<std::int64_t>(covered.size()) - 1;
+  sum.saved_for_input += inner * activation;  // inputs of the segments after the first
+  if (direction == Direction::InputGradient || direction == Direction::WeightGradient) {
+    sum.left_for_weight += inner * activation;  // gradients between them, which W reads
+  } else if (direction == Direction::Backward && inner > 0) {
+    // The running gradient lives in the buffer of the op's own gradient, else of the incoming one;
+    // a stage that has neither keeps it in the workspace.
+    const bool outgoing = part.index > 0 || !row.first_stage(part.op.stage);
+    const bool incoming = !part.last() || !row.last_stage(part.op.stage);
+    if (!outgoing && !incoming) sum.workspace += activation;
+  }
+  return sum;
+}
+
+// Calls visit(bucket, use) for every gradient that the part adds to. Use 1: a tied table's use by
+// the head, where it is kept apart; all else is use 0.
+template <class Visit>
+void contributions(const RowDraft& row, const Part& part, Visit visit) {
+  const OpKind kind = part.op.kind;
+  const bool backward =
+      kind == OpKind::Backward || kind == OpKind::InputGradient || kind == OpKind::WeightGradient;
+  const auto covered = row.segments(part);
+  for (std::size_t i = 0; i < covered.size(); ++i) {
+    const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + i);
+    switch (covered[i].kind) {
+      case SegmentKind::Embedding:
+        if (kind != OpKind::Backward && kind != OpKind::WeightGradient) break;
+        if (of.own) visit(of.own, 0);
+        if (of.table) visit(of.table, 0);
+        break;
+      case SegmentKind::Layer:
+        if (backward) visit(of.own, 0);
+        break;
+      case SegmentKind::Head: {
+        // Our loss computes the table's gradient with the forward, frameworks in the backward.
+        const bool table = row.plan.runtime.own_executor
+                               ? kind == OpKind::Forward
+                               : kind == OpKind::Backward || kind == OpKind::WeightGradient;
+        if (table && of.table) visit(of.table, row.one_table_gradient() ? 0 : 1);
+        const bool own = kind == OpKind::Backward || kind == OpKind::InputGradient ||
+                         (table && !of.table);  // an untied table lies in the head's own bucket
+        if (own && of.own) visit(of.own, 0);
+        break;
+      }
+    }
+  }
+}
+
+// Backwards: a weight gradient reads none.
+std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
+  const bool forward = part.op.kind == OpKind::Forward;
+  std::vector<BucketId> list;
+  const auto add = [&](BucketId id) {
+    if (id && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+  };
+  const auto covered = row.segments(part);
+  for (std::size_t g = covered.size(); g-- > 0;) {
+    const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
+    const bool table = forward || !row.plan.runtime.own_executor;
+    if (covered[g].kind == SegmentKind::Embedding) {
+      if (!forward) continue;  // an embedding's backward reads no parameters
+      add(of.own);
+      add(of.table);
+    } else {
+      if (table) add(of.table);
+      add(of.own);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+PartWork part_work(const RowDraft& row, const Part& part) {
+  PartWork work;
+  const Direction direction = direction_of(part.op.kind);
+  if (part.op.kind != OpKind::WeightGradient) work.reads = reads_of(row, part);
+  contributions(row, part, [&](BucketId about, int use) {  // several segments may lie in one bucket
+    const std::pair add(about, use);
+    if (std::find(work.adds.begin(), work.adds.end(), add) == work.adds.end()) {
+      work.adds.push_back(add);
+    }
+  });
+  work.sizes = sizes_of(row, part, direction);
+  std::int64_t duration = 0;
+  for (const SegmentInfo& segment : row.segments(part)) {
+    duration += row.draft.estimates.of(segment.kind, direction);
+    work.has_layers |= segment.kind == SegmentKind::Layer;
+  }
+  work.duration = std::max<std::int64_t>(duration, 1);
+  return work;
+}
+
+}  // namespace rehearse

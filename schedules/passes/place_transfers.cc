@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stages on different positions hand to each other: a RECV before the part that takes it, a
+// SEND behind the part that made it.
+//
+// Invariant behind it: every value that a part takes in from another position is written by one
+// RECV, and every SEND meets one on the row of the receiver.
+#include "schedules/passes/row_draft.h"
+#include "schedules/transfers/handover.h"
+
+namespace rehearse {
+namespace {
+
+class Placer {
+ public:
+  explicit Placer(RowDraft& row)
+      : row_(row),
+        pipeline_(row.s.group(GroupKind::Pipeline)),
+        classes_(row.s.rows.size() / static_cast<std::size_t>(row.s.placement.positions)),
+        class_(row.row.index() % classes_) {
+    // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all
+    // of an activation, and sends its part.
+    const std::int64_t parts = row.plan.scatters_transfers() ? row.plan.tensor_parallel : 1;
+    const RankShape& shape = row.draft.layout.shape;
+    carried_ = {.elements = row.draft.layout.activation_bytes() / shape.element / parts,
+                .element_bytes = static_cast<std::int32_t>(shape.element)};
+  }
+
+  void take_in(std::size_t number) {
+    const Part& part = row_.parts[number];
+    const std::int32_t at = row_.at(number, Phase::Receive);
+    if (part.op.kind == OpKind::Forward && part.index == 0) {
+      add(OpKind::Recv, Payload::Activation, part.op, at);
+    } else if (is_backward(part.op.kind) && part.last()) {
+      add(OpKind::Recv, Payload::Gradient, part.op, at);
+    }
+  }
+  // `last`: the last part of its op.
+  void hand_on(std::size_t number, std::size_t last) {
+    const Part& part = row_.parts[number];
+    const std::int32_t at = row_.at(last, Phase::Send);
+    if (part.op.kind == OpKind::Forward && part.last()) {
+      add(OpKind::Send, Payload::Activation, part.op, at);
+    } else if (is_backward(part.op.kind) && part.index == 0) {
+      add(OpKind::Send, Payload::Gradient, part.op, at);
+    }
+  }
+
+ private:
+  void add(OpKind kind, Payload payload, const Op& about, std::int32_t at) {
+    const Stage other = other_stage(kind, payload, about.stage);
+    if (other.value < 0 || other.value >= row_.s.placement.stages()) return;
+    if (!row_.remote(about.stage, other, about.microbatch)) return;
+    const bool send = kind == OpKind::Send, activation = payload == Payload::Activation;
+    const std::size_t number =
+        (activation ? 0 : row_.slots) + row_.slot(send ? about.stage : other, about);
+    RowOp& made = row_.add(transfer_op(kind, payload, about.stage, about.microbatch, about.slice),
+                           row_.draft.estimates.transfer, at);
+    made.tie = static_cast<std::int32_t>(number);
+    made.op.peer = row_.s.placement.position(other, about.microbatch);
+    made.op.group = pipeline_;
+    made.op.match = row_.draft.transfers[number * classes_ + class_];
+    row_.draft.carried[made.op.match.index()] = carried_;
+    const Alive& alive = row_.alive(about);
+    const ValueId what = activation ? (send ? alive.x.back() : alive.x.front())
+                                    : (send ? alive.d.front() : alive.d.back());
+    row_.operand(what, send ? Access::Read : Access::Write);
+  }
+
+  RowDraft& row_;
+  GroupId pipeline_;
+  std::size_t classes_, class_;  // rows per position, and which of them this is
+  Carried carried_;
+};
+
+}  // namespace
+
+void place_transfers(RowDraft& row) {
+  Placer placer(row);
+  for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
+    const std::size_t begin = row.step_begin[step], end = row.step_begin[step + 1];
+    for (std::size_t part = begin; part < end; ++part) placer.take_in(part);
+    for (std::size_t part = begin; part < end; ++part) placer.hand_on(part, end - 1);
+  }
+}
+
+}  // namespace rehearse

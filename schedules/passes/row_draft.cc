@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/passes/row_draft.h"
+
+namespace rehearse {
+
+RowDraft::RowDraft(Draft& of, Row at)
+    : draft(of),
+      s(of.schedule),
+      plan(of.plan),
+      row(at),
+      position(s.rows[at.index()].position),
+      slices(std::max(of.order.slices, 1)),
+      units(of.order.microbatches * slices),
+      slots(s.segments.size() * static_cast<std::size_t>(units)),
+      replica(s.rows[at.index()].data_begin),
+      both_ends(holds({0}) && holds({s.placement.stages() - 1})),
+      owner(!of.plan.has_parameter_server() || replica == 0) {
+  // About: two transfers beside every compute op, two operands each, one of them new.
+  const std::size_t expected =
+      3 * of.order.program(Row{position.value}).size() + 16 * s.segments.size() + 64;
+  ops.reserve(expected);
+  operands.reserve(5 * expected / 2);
+  values.reserve(expected);
+}
+
+OpId RowDraft::last_compute() const {
+  OpId last;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].op.stream != Stream::Compute || ops[i].at == end()) continue;
+    if (!last || ops[i].at >= ops[last.index()].at) last = {static_cast<std::int32_t>(i)};
+  }
+  return last;
+}
+
+namespace {
+
+// Parameters are gathered as they are computed with, gradients travel in the plan's type: over tp
+// what is partial there, and between the replicas or uses of a stage (mirror, embed) what a rank
+// holds after its own group has reduced it.
+Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about) {
+  if (!about) return {.elements = draft.num_tensors + 1, .element_bytes = 8};
+  const Bucket& bucket = draft.schedule.buckets[about.index()];
+  if (kind == OpKind::Unshard || kind == OpKind::AllGather || kind == OpKind::Broadcast) {
+    return {.elements = bucket.padded,
+            .element_bytes = static_cast<std::int32_t>(draft.layout.shape.element)};
+  }
+  const bool held = over == GroupKind::Mirror || over == GroupKind::Embedding;
+  return {.elements = over == GroupKind::Tensor ? bucket.partial
+                      : held                    ? draft.owned(about)
+                                                : bucket.padded,
+          .element_bytes = draft.plan.precision.gradients};
+}
+
+}  // namespace
+
+RowOp& RowDraft::collective(OpKind kind, GroupKind over, Stream stream, BucketId about,
+                            std::int32_t at, MatchId match) {
+  if (!match) match = draft.new_match();
+  draft.carried[match.index()] = carried(draft, kind, over, about);
+  RowOp& made =
+      add({.kind = kind, .stream = stream, .group = s.group(over), .match = match, .bucket = about},
+          draft.estimates.other, at);
+  // Ties: backward order of the buckets, what belongs to none of them last.
+  const auto buckets = static_cast<std::int32_t>(s.buckets.size());
+  made.tie = about ? buckets - about.value : buckets + 1;
+  return made;
+}
+
+}  // namespace rehearse

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row of a schedule while the passes of lower.h lower it.
+//
+// A pass adds ops to the row and operands to its own ops; it never moves an op. Every op says where
+// in the row's program it stands (`at`), so passes need not run in the program's order: `weave`
+// sorts. Ops and values are numbered as the passes make them until then.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "schedules/passes/draft.h"
+
+namespace rehearse {
+
+// What a part does for every micro-batch alike: found once, looked up per op (part_work.cc).
+struct PartWork {
+  std::vector<BucketId> reads;                 // parameters, as operands name them
+  std::vector<std::pair<BucketId, int>> adds;  // gradients that it adds to, and the use (0, 1)
+  BodySizes sizes;
+  std::int64_t duration = 1;  // estimated
+  bool has_layers = false;
+};
+
+// A part of a compute op, in the order in which the row issues them.
+struct Part {
+  Op op;
+  std::uint32_t index = 0, count = 1;               // of the stage's parts
+  std::uint32_t work = 0;                           // into RowDraft::works
+  bool last() const { return index + 1 == count; }  // of the stage's: the one at its output
+};
+
+// What of a stage's micro-batch is alive on the row, by boundary between parts (0: the stage's
+// input, the last: its output).
+struct Alive {
+  std::span<ValueId> x, d;                                // at part boundaries
+  std::span<ValueId> slab_input, slab_weight, left, dkv;  // per part
+};
+
+// A gradient of a bucket that no later part adds to. Use 1: a tied table's use by the head, where
+// it is kept apart; all else is use 0.
+struct ReadyGradient {
+  std::size_t part = 0;  // the last that added to it
+  BucketId about;
+  int use = 0;
+  Microbatch microbatch;  // whose, of those who add last
+  ValueId gradient;
+};
+
+// Where an op stands beside a part: what the part waits for, the part, what it makes possible.
+enum class Phase : std::int8_t { Receive, Gather, Fetch, Compute, Send, Offload, Reduce };
+inline constexpr std::int32_t kPhases = 7;
+
+// In place of an op: the last one of the compute stream that stands before, whichever that is once
+// all are woven.
+inline constexpr OpId kLastCompute{-2};
+
+struct RowOp {
+  Op op;
+  std::int64_t duration = 0;       // estimated
+  std::int32_t at = 0;             // its place in the row's program
+  std::int32_t operand_begin = 0;  // its operands: up to those of the op made next
+  OpId after = {};                 // is placed behind this op of the row
+  OpId waits_for = {};             // waits for it too, though it touches nothing of it
+  std::int32_t tie = 0;            // breaks ties of equal key and class
+  bool holds_compute = false;      // the next part waits for this op
+};
+
+struct RowDraft {
+  RowDraft(Draft& draft, Row row);
+
+  // --- facts
+  Draft& draft;
+  const Schedule& s;  // draft.schedule
+  const Plan& plan;
+  Row row;
+  Position position;
+  std::int32_t slices, units;  // units: micro-batches, by slice
+  std::size_t slots;           // (stage, micro-batch, slice)
+  std::int32_t replica;        // the first that the row stands for
+  bool both_ends;              // of the model are on this row
+  bool owner;                  // its ranks update parameters
+
+  // --- what split_parts finds
+  std::vector<Part> parts;
+  std::vector<std::size_t> step_begin;  // parts of the i-th issued compute op: an OVERLAP has two
+  std::vector<std::span<const std::int16_t>> cuts;  // by slot, into cut_lists
+  std::deque<std::vector<std::int16_t>> cut_lists;  // each different one once
+  std::vector<PartWork> works;
+
+  // --- what hold_parameters and compute_parts make
+  std::vector<ValueId> parameter, state;  // by bucket: what persists
+  std::vector<Alive> alive_at;            // by slot, into alive_values
+  std::vector<ValueId> alive_values;
+  std::vector<ReadyGradient> ready;  // in the order in which they become so
+  std::size_t first_compute = 0;     // op of the first issued compute op; the others follow it
+  ValueId loss;
+
+  // --- what sync_gradients and offload_gradients make
+  std::vector<ValueId> gradient, host_gradient;  // by bucket: what the optimizer reads
+
+  // --- the columns
+  std::vector<RowOp> ops;
+  std::vector<Operand> operands;
+  std::vector<Value> values;
+
+  // Places in the program. An OVERLAP stands at its second part.
+  std::int32_t start() const { return 0; }
+  std::int32_t at(std::size_t part, Phase phase) const {
+    return static_cast<std::int32_t>(part) * kPhases + static_cast<std::int32_t>(phase) + 1;
+  }
+  std::int32_t end() const { return at(parts.size(), {}); }
+
+  // The issued compute op of a step.
+  OpId compute_op(std::size_t step) const {
+    return {static_cast<std::int32_t>(first_compute + step)};
+  }
+  OpId last_compute() const;  // the last op beside a part on the compute stream
+  OpId last_op() const { return {static_cast<std::int32_t>(ops.size()) - 1}; }
+  RowOp& add(const Op& op, std::int64_t duration, std::int32_t at) {
+    return ops.emplace_back(RowOp{op, duration, at, static_cast<std::int32_t>(operands.size())});
+  }
+  // A collective about a bucket, or of the world about the norms. Without a match: of this row's
+  // ranks alone.
+  RowOp& collective(OpKind kind, GroupKind over, Stream stream, BucketId about, std::int32_t at,
+                    MatchId match = {});
+  // Appends an operand to the op added last.
+  void operand(ValueId value, Access access) {
+    operands.push_back({.value = value, .access = access});
+  }
+  std::span<Operand> operands_of(OpId id) {
+    const auto next = id.index() + 1;
+    const auto begin = static_cast<std::size_t>(ops[id.index()].operand_begin);
+    const auto end =
+        next < ops.size() ? static_cast<std::size_t>(ops[next].operand_begin) : operands.size();
+    return std::span{operands}.subspan(begin, end - begin);
+  }
+
+  ValueId value(ValueKind kind, std::int64_t bytes, Stage stage, const Op& about) {
+    Value& made = values.emplace_back();
+    made.kind = kind;
+    made.row = row;
+    made.stage = stage;
+    made.microbatch = about.microbatch;
+    made.instance = about.slice;
+    made.bytes = {bytes};
+    return {static_cast<std::int32_t>(values.size()) - 1};
+  }
+  ValueId value(ValueKind kind, std::int64_t bytes, const Op& op = {}) {
+    return value(kind, bytes, op.stage, op);
+  }
+  ValueId bucket_value(ValueKind kind, BucketId bucket, std::int64_t bytes) {
+    const ValueId id = value(kind, bytes);
+    of(id).bucket = bucket;
+    return id;
+  }
+  Value& of(ValueId id) { return values[id.index()]; }
+
+  const Bucket& bucket(BucketId id) const { return s.buckets[id.index()]; }
+  bool here(BucketId id) const { return bucket(id).position == position; }
+
+  static std::size_t slice_of(const Op& op) {
+    return static_cast<std::size_t>(std::max<int>(op.slice, 0));
+  }
+  std::size_t unit(const Op& op) const {
+    return static_cast<std::size_t>(op.microbatch.value * slices) + slice_of(op);
+  }
+  std::size_t slot(Stage stage, const Op& about) const {
+    return stage.index() * static_cast<std::size_t>(units) + unit(about);
+  }
+  std::size_t slot(const Op& op) const { return slot(op.stage, op); }
+  Alive& alive(const Op& op) { return alive_at[slot(op)]; }
+
+  bool holds(Stage stage) const {  // in either direction
+    return s.placement.down[stage.index()] == position ||
+           (!s.placement.up.empty() && s.placement.up[stage.index()] == position);
+  }
+  bool first_stage(Stage stage) const { return stage.value == 0; }
+  bool last_stage(Stage stage) const { return stage.value + 1 == s.placement.stages(); }
+  bool remote(Stage a, Stage b, Microbatch microbatch) const {
+    return s.placement.position(a, microbatch) != s.placement.position(b, microbatch);
+  }
+  // Whether both uses of a tied table add to one gradient, which is reduced once. Our runtime keeps
+  // them apart where no replica follows: then the sums are those of a pipeline, whose ends hold a
+  // use each, bit for bit.
+  bool one_table_gradient() const {
+    return both_ends && (!plan.runtime.own_executor || draft.plan.replicas() > 1);
+  }
+
+  // Of a part.
+  const PartWork& work(const Part& part) const { return works[part.work]; }
+  std::size_t begin_of(const Part& part) const {
+    return static_cast<std::size_t>(cuts[slot(part.op)][part.index]);
+  }
+  std::size_t end_of(const Part& part) const {
+    return part.last() ? s.segments[part.op.stage.index()].size()
+                       : static_cast<std::size_t>(cuts[slot(part.op)][part.index + 1]);
+  }
+  std::span<const SegmentInfo> segments(const Part& part) const {
+    const std::size_t begin = begin_of(part);
+    return std::span{s.segments[part.op.stage.index()]}.subspan(begin, end_of(part) - begin);
+  }
+  const SegmentBuckets& buckets(const Part& part, std::size_t segment) const {
+    return draft.buckets_of[position.index()][part.op.stage.index()][segment];
+  }
+};
+
+// What the part does for every micro-batch alike.
+PartWork part_work(const RowDraft& row, const Part& part);
+
+// The passes in order (lower.h); each says its invariant in its own file.
+void split_parts(RowDraft& row);
+void hold_parameters(RowDraft& row);
+void compute_parts(RowDraft& row);
+void place_transfers(RowDraft& row);
+void shard_parameters(RowDraft& row);
+void sync_gradients(RowDraft& row);
+void offload(RowDraft& row);
+void end_step(RowDraft& row);
+// Appends the row to the draft.
+void weave(RowDraft& row);
+
+// ZeRO-1 and 2: every rank gathers what the others have updated, behind the op `updated`; none: at
+// the start of the step, where the first forward waits for what it reads alone.
+void gather_updated(RowDraft& row, OpId updated, std::int32_t at);
+// A copy between the memories: one op for all pairs (from, to). `about`: whose copies they are.
+RowOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
+                std::span<const std::pair<ValueId, ValueId>> pairs);
+// The same contents in the other memory.
+ValueId add_twin(RowDraft& row, ValueId value, Home home);
+
+}  // namespace rehearse

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of which every replica holds a shard, or has updated one: when they are gathered.
+//
+// Invariant behind it: under ZeRO-3 no part reads a shard: it reads what an UNSHARD of its bucket
+// has gathered, which lives for a window of parts. Under ZeRO-1 and 2 every bucket is gathered once
+// per step.
+#include <algorithm>
+
+#include "schedules/passes/row_draft.h"
+
+namespace rehearse {
+namespace {
+
+void add_once(std::vector<BucketId>& list, BucketId id) {
+  if (id && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+}
+
+// The row's buckets, in the order in which its parts first read them.
+std::vector<BucketId> by_first_use(const RowDraft& row) {
+  std::vector<BucketId> order;
+  const auto mine = std::count_if(row.s.buckets.begin(), row.s.buckets.end(),
+                                  [&](const Bucket& b) { return b.position == row.position; });
+  for (std::size_t i = 0; i < row.parts.size() && std::ssize(order) < mine; ++i) {
+    const Part& part = row.parts[i];
+    if (part.op.kind != OpKind::Forward) continue;
+    for (std::size_t g = row.begin_of(part); g < row.end_of(part); ++g) {
+      const SegmentBuckets& of = row.buckets(part, g);
+      add_once(order, of.table);
+      add_once(order, of.own);
+    }
+  }
+  return order;
+}
+
+// Buckets that a part reads, in the order of its segments.
+std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
+  std::vector<BucketId> list;
+  if (part.op.kind == OpKind::WeightGradient) return list;
+  const bool forward = part.op.kind == OpKind::Forward;
+  const auto covered = row.segments(part);
+  for (std::size_t g = 0; g < covered.size(); ++g) {
+    if (!forward && covered[g].kind == SegmentKind::Embedding) continue;
+    const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
+    add_once(list, of.own);
+    if (forward || !row.plan.runtime.own_executor) add_once(list, of.table);
+  }
+  return list;
+}
+
+// Per part the buckets that enter the window before it. Alive at a part are the buckets that it
+// reads and that the next `prefetch` reading parts read (none of these where gathers are not
+// overlapped).
+std::vector<std::vector<BucketId>> windows(const RowDraft& row) {
+  std::vector<std::vector<BucketId>> entering(row.parts.size());
+  std::vector<std::size_t> reading;  // parts that read parameters
+  std::vector<std::vector<BucketId>> reads;
+  for (std::size_t i = 0; i < row.parts.size(); ++i) {
+    std::vector<BucketId> list = reads_of(row, row.parts[i]);
+    if (list.empty()) continue;
+    reading.push_back(i);
+    reads.push_back(std::move(list));
+  }
+  const bool keep = row.draft.plan.keeps_gathered();
+  const std::size_t ahead = keep ? reading.size()
+                            : row.plan.overlap_parameter_gather
+                                ? static_cast<std::size_t>(row.plan.prefetch)
+                                : 0;
+  std::vector<BucketId> alive;
+  for (std::size_t r = 0; r < reading.size(); ++r) {
+    std::vector<BucketId> now;
+    for (std::size_t k = r; k < std::min(r + ahead + 1, reading.size()); ++k) {
+      for (const BucketId id : reads[k]) add_once(now, id);
+    }
+    if (keep) {
+      for (const BucketId id : alive) add_once(now, id);
+    }
+    for (const BucketId id : now) {
+      if (std::find(alive.begin(), alive.end(), id) == alive.end()) {
+        entering[reading[r]].push_back(id);
+      }
+    }
+    alive = std::move(now);
+  }
+  return entering;
+}
+
+void gather_windows(RowDraft& row) {
+  const std::vector<std::vector<BucketId>> entering = windows(row);
+  std::vector<ValueId> gathered(row.s.buckets.size());
+  std::vector<std::int32_t> times(row.s.buckets.size(), 0);
+  for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
+    for (std::size_t part = row.step_begin[step]; part < row.step_begin[step + 1]; ++part) {
+      for (const BucketId id : entering[part]) {
+        RowOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
+                                       row.at(part, Phase::Gather));
+        gather.op.instance = ++times[id.index()];
+        gather.after = kLastCompute;
+        // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the
+        // compute before their window: FSDP2 copies out one unit before it gathers the one after
+        // the next.
+        if (!row.plan.runtime.own_executor || !row.plan.overlap_parameter_gather) {
+          gather.waits_for = kLastCompute;
+        }
+        gather.tie = row.last_op().value;  // as they enter
+        const ValueId whole = row.bucket_value(
+            ValueKind::FullParameter, id, row.draft.layout.shape.element * row.bucket(id).padded);
+        row.of(whole).instance = times[id.index()];
+        gathered[id.index()] = whole;
+        row.operand(row.parameter[id.index()], Access::Read);
+        row.operand(whole, Access::Write);
+      }
+    }
+    for (Operand& operand : row.operands_of(row.compute_op(step))) {
+      const Value& read = row.of(operand.value);
+      if (read.kind == ValueKind::ParameterShard) operand.value = gathered[read.bucket.index()];
+    }
+  }
+}
+
+}  // namespace
+
+void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
+  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2 || row.draft.plan.replicas() == 1) return;
+  auto tie = -static_cast<std::int32_t>(row.s.buckets.size());
+  for (const BucketId id : by_first_use(row)) {
+    RowOp& gather = row.collective(OpKind::AllGather, row.bucket(id).replicas, Stream::Dp, id, at);
+    gather.tie = tie++;
+    gather.waits_for = updated;
+    row.operand(row.parameter[id.index()], Access::Update);
+  }
+}
+
+void shard_parameters(RowDraft& row) {
+  if (row.draft.plan.shards_parameters()) gather_windows(row);
+  if (row.plan.overlap_parameter_gather) gather_updated(row, {}, row.start());
+}
+
+}  // namespace rehearse
