@@ -23,30 +23,32 @@ Roles roles_of(const std::vector<ParameterTensor>& tensors) {
 
 }  // namespace
 
-BodyRunner::BodyRunner(const Transformer& model, const Plan& plan)
-    : shared_(std::make_unique<Shared>(Shared{.model = model, .plan = plan})) {
+BodyRunner::BodyRunner(const Layout& layout)
+    : shared_(std::make_unique<Shared>(
+          Shared{.layout = layout, .model = layout.model, .plan = layout.plan})) {
   Shared& s = *shared_;
-  s.shape = Layout(model, plan).shape;
+  const Plan& plan = layout.plan;
+  s.shape = layout.shape;
   s.attention = {.tokens = s.shape.tokens,
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
-  s.activation = aligned(Layout(model, plan).activation_bytes());
+  s.activation = aligned(layout.activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   for (std::size_t k = 0; k < 3; ++k) {
     const auto kind = static_cast<SegmentKind>(k);
     for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
       for (std::size_t d = 0; d < kDirections; ++d) {
         s.bodies[slice][k][d] =
-            make_rehearse_body({model, plan}, {.segment = kind,
-                                               .direction = static_cast<Direction>(d),
-                                               .slice = static_cast<std::int32_t>(slice)});
+            make_rehearse_body(layout, {.segment = kind,
+                                        .direction = static_cast<Direction>(d),
+                                        .slice = static_cast<std::int32_t>(slice)});
       }
     }
-    auto tensors = segment_parameters({model, plan}, kind, 0);
+    auto tensors = segment_parameters(layout, kind, 0);
     // A tied head reads the table as its last parameter (OpAddresses).
-    if (kind == SegmentKind::Head && model.tied_embedding)
+    if (kind == SegmentKind::Head && layout.model.tied_embedding)
       tensors.push_back({.name = "table.weight", .role = ParameterRole::Table});
     s.roles[k] = roles_of(tensors);
   }

@@ -62,7 +62,7 @@ enum class Progress : std::uint8_t { Done, Collective };
 class BodyRunner {
  public:
   // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
-  BodyRunner(const Transformer& model, const Plan& plan);
+  BodyRunner(const Layout& layout);
   ~BodyRunner();
   // No body of the op meets other ranks.
   bool alone(const ComputeOp& op) const;

@@ -31,7 +31,8 @@ struct Roles {
 };
 
 struct BodyRunner::Shared {
-  const Transformer& model;
+  Layout layout;
+  const Transformer& model;  // of the layout
   const Plan& plan;
   RankShape shape;
   AttentionShape attention;

@@ -88,7 +88,7 @@ std::optional<Step> step_of(const std::vector<std::string>& plan_keys, double pa
   const Result<Schedule> schedule = lower_for_run(scenario.value().model, plan);
   if (!schedule) return std::nullopt;
   Backend backend{std::make_unique<FiniteDevice>(), std::make_unique<PausingKernels>(pause)};
-  const auto made = Interpreter::create(scenario.value().model, plan, schedule.value(), backend,
+  const auto made = Interpreter::create({scenario.value().model, plan}, schedule.value(), backend,
                                         {.workers = workers});
   if (!made) return std::nullopt;
   std::vector<double> seconds;

@@ -26,10 +26,10 @@ struct TensorList {
   std::vector<std::vector<FileTensor>> of_place;  // by place
   std::vector<std::vector<std::size_t>> number;   // by place and file tensor of it
 
-  TensorList(const Transformer& model, const Plan& plan, const std::vector<TensorPlace>& places) {
+  TensorList(const Layout& layout, const std::vector<TensorPlace>& places) {
     std::map<std::string, std::size_t> numbers;
     for (const TensorPlace& place : places) {
-      of_place.push_back(file_tensors(model, plan, place));
+      of_place.push_back(file_tensors(layout, place));
       for (const FileTensor& tensor : of_place.back()) numbers.emplace(tensor.name, 0);
     }
     for (auto& [name, at] : numbers) {
@@ -85,7 +85,7 @@ void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::in
     // A tied table, and every tensor of a bidirectional pipeline, lies on two positions: the first
     // in the list writes.
     const auto first = std::ranges::find(local.places, place.name, &TensorPlace::name);
-    const std::int64_t counted = counted_elements(local.model, local.plan, place, rank.at.tensor);
+    const std::int64_t counted = counted_elements(local.layout, place, rank.at.tensor);
     piece.written =
         replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
     visit(piece);
@@ -98,7 +98,7 @@ void for_each_value(const TensorList& list, const LocalRanks& local, const Piece
                     Value* values, std::int64_t first,
                     const std::function<void(std::size_t, const FileRun&, Value*)>& visit) {
   const TensorPlace& place = local.places[piece.place];
-  for_each_run(local.model, local.plan, place, list.of_place[piece.place], piece.coordinate,
+  for_each_run(local.layout, place, list.of_place[piece.place], piece.coordinate,
                piece.begin - place.offset, piece.end - place.offset, [&](const FileRun& run) {
                  visit(list.number[piece.place][run.tensor], run,
                        values + (place.offset + run.local - first));
@@ -206,7 +206,7 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
                          const Interpreter& run, const Together& together,
                          std::int64_t shard_bytes) {
   const LocalRanks& local = run.local();
-  const TensorList list(local.model, local.plan, local.places);
+  const TensorList list(local.layout, local.places);
   const std::string name = step_name(state.step), folder = directory + '/' + name + ".tmp";
   std::optional<TensorFilesWriter> model, optimizer;
   const auto open = [&]() -> Result<> {
@@ -255,12 +255,13 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
   return done;
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string& path, const Transformer& model,
-                                    const Plan& plan, const std::vector<TensorPlace>& places) {
+Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layout,
+                                    const std::vector<TensorPlace>& places) {
   const Result<CheckpointPlace> located = locate_checkpoint(path);
   if (!located) return located.error();
   const CheckpointPlace& where = located.value();
-  const TensorList list(model, plan, places);
+  const Transformer& model = layout.model;
+  const TensorList list(layout, places);
   Checkpoint made;
   made.note_ = where.note;
   const auto add = [&](const std::string& file, const std::vector<TensorInfo>& wanted,
@@ -301,7 +302,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Transformer& 
 
 Result<> Checkpoint::load(Interpreter& run) const {
   const LocalRanks& local = run.local();
-  const TensorList list(local.model, local.plan, local.places);
+  const TensorList list(local.layout, local.places);
   // A tensor is checked right before its first element is read: it lies in the cache then.
   Result<> sound;
   std::set<const TensorInfo*> checked;

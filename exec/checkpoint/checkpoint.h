@@ -40,8 +40,8 @@ class Checkpoint {
   // `path`: a checkpoint folder, a folder of such (its newest), a safetensors file, its index, or a
   // folder with model.safetensors as Hugging Face's are. Errors: what is missing, unknown, cut
   // short, has another shape or is of another model, with its file.
-  static Result<Checkpoint> open(const std::string& path, const Transformer& model,
-                                 const Plan& plan, const std::vector<TensorPlace>& places);
+  static Result<Checkpoint> open(const std::string& path, const Layout& layout,
+                                 const std::vector<TensorPlace>& places);
 
   // One line where a folder's newest whole checkpoint is not the one that its `latest` names.
   const std::string& note() const { return note_; }

@@ -55,7 +55,7 @@ Result<> memory_as_planned(const Measurement& measurement) {
 ResidentPlan plan_memory(const RunOptions& options, const Scenario& scenario, const Plan& plan,
                          const Schedule& schedule, std::int32_t processes,
                          std::int32_t processes_here, bool launched) {
-  return plan_resident(scenario.model, plan, schedule,
+  return plan_resident({scenario.model, plan}, schedule,
                        {.processes = processes,
                         .launched = launched,
                         .workers = workers_of(options, plan, processes, processes_here),
@@ -124,7 +124,7 @@ Result<> TrainingRun::open_device() {
     nccl_ = std::move(nccl).value();
   }
   Result<std::unique_ptr<Interpreter>> process =
-      Interpreter::create(scenario_.model, plan, schedule_, backend_,
+      Interpreter::create({scenario_.model, plan}, schedule_, backend_,
                           {.workers = workers_,
                            .communicator = nccl_ != nullptr ? nccl_.get() : all_.communicator(),
                            .observer = all_.observer()});
@@ -141,7 +141,7 @@ Result<> TrainingRun::begin() {
     return {};
   }
   const Result<Checkpoint> opened =
-      Checkpoint::open(options_.resume, scenario_.model, scenario_.plan, process_->places());
+      Checkpoint::open(options_.resume, {scenario_.model, scenario_.plan}, process_->places());
   if (!opened) return opened.error();
   const CheckpointState& state = opened.value().state();
   if (state.step >= train.steps) {

@@ -12,29 +12,30 @@ namespace rehearse::exec {
 Interpreter::Interpreter(LocalRanks local) : local_(std::move(local)) {}
 Interpreter::~Interpreter() = default;
 
-Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& model, const Plan& plan,
+Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
                                                          const Schedule& schedule,
                                                          const Backend& backend,
                                                          const InterpreterOptions& options) {
+  const Plan& plan = layout.plan;
   if (!backend.device->computes_in(plan.precision.compute)) {
     return Error{"plan.precision: the CPU runs fp32"};
   }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
-  std::unique_ptr<Interpreter> made(
-      new Interpreter({.model = model,
-                       .plan = plan,
-                       .schedule = schedule,
-                       .device = *backend.device,
-                       .kernels = *backend.kernels,
-                       .mesh = Mesh(plan),
-                       .places = place_tensors(model, plan, schedule)}));
+  std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,
+                                                     .model = layout.model,
+                                                     .plan = layout.plan,
+                                                     .schedule = schedule,
+                                                     .device = *backend.device,
+                                                     .kernels = *backend.kernels,
+                                                     .mesh = Mesh(plan),
+                                                     .places = place_tensors(layout, schedule)}));
   made->peak_ = std::move(peaks).value();
   LocalRanks& local = made->local_;
   for (const auto& stage : schedule.segments) {
     for (const SegmentInfo& segment : stage) {
-      local.slots += static_cast<std::int64_t>(
-          segment_parameters({model, plan}, segment.kind, segment.layer).size());
+      local.slots +=
+          static_cast<std::int64_t>(segment_parameters(layout, segment.kind, segment.layer).size());
     }
   }
   const std::int32_t processes =
@@ -62,10 +63,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Transformer& mode
     local.ranks.push_back(std::move(rank));
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
-                             static_cast<std::size_t>(Layout(model, plan).shape.tokens);
+                             static_cast<std::size_t>(layout.shape.tokens);
   local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
   local.targets = local.inputs;
-  made->runner_ = std::make_unique<BodyRunner>(model, plan);
+  made->runner_ = std::make_unique<BodyRunner>(local.layout);
   made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
                                                  options.observer, options.workers);
   return made;
@@ -148,7 +149,7 @@ void Interpreter::initialise(
         const std::int64_t to = std::min(end, place.offset + place.what.elements);
         for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
           const std::int64_t whole =
-              whole_element(local_.model, local_.plan, place, tensor_of(all[k]), at - place.offset);
+              whole_element(local_.layout, place, tensor_of(all[k]), at - place.offset);
           if (whole < 0) continue;
           values[static_cast<std::size_t>(at - begin)] =
               static_cast<float>(value_of(place.name, whole));
@@ -195,12 +196,12 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
       if (values.empty()) {
         values = read_parameters(local_.device, stored, stored.own_first, stored.own_last);
       }
-      const WholeShape shape = whole_shape(local_.model, local_.plan, place);
+      const WholeShape shape = whole_shape(local_.layout, place);
       whole.resize(static_cast<std::size_t>(shape.rows * shape.cols));
       for (std::int64_t i = 0; i < place.what.elements; ++i) {
         const std::int64_t element = place.offset + i;
         if (element < stored.own_first || element >= stored.own_last) continue;
-        const std::int64_t to = whole_element(local_.model, local_.plan, place, rank.at.tensor, i);
+        const std::int64_t to = whole_element(local_.layout, place, rank.at.tensor, i);
         if (to >= 0) {
           whole[static_cast<std::size_t>(to)] =
               values[static_cast<std::size_t>(element - stored.own_first)];

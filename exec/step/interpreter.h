@@ -39,8 +39,7 @@ class Interpreter {
   // REQUIRES: model, plan, schedule and the backend's two outlive it; the schedule is lowered from
   // model and plan for runtime rehearse, with an arena; the communicator's processes divide the
   // ranks. Errors: what this version does not execute, in one line; memory that is not there.
-  static Result<std::unique_ptr<Interpreter>> create(const Transformer& model, const Plan& plan,
-                                                     const Schedule& schedule,
+  static Result<std::unique_ptr<Interpreter>> create(const Layout& layout, const Schedule& schedule,
                                                      const Backend& backend,
                                                      const InterpreterOptions& options);
   ~Interpreter();

@@ -67,8 +67,7 @@ class LocalOp {
             place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
         if (s_.placement.down[owner.index()] != s_.position_of(rank_.row)) continue;
         const std::int64_t begin = std::max(own.begin, place.offset);
-        const std::int64_t counted =
-            counted_elements(local_.model, local_.plan, place, rank_.at.tensor);
+        const std::int64_t counted = counted_elements(local_.layout, place, rank_.at.tensor);
         const std::int64_t end = std::min(own.end, place.offset + counted);
         if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
       }

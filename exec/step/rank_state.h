@@ -27,7 +27,8 @@ struct RankState {
 
 // The ranks of this process and what their ops read. Fixed before the first step.
 struct LocalRanks {
-  const Transformer& model;
+  Layout layout;
+  const Transformer& model;  // of the layout
   const Plan& plan;
   const Schedule& schedule;
   Device& device;

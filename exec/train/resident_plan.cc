@@ -46,16 +46,15 @@ std::int64_t schedule_bytes(const Schedule& s) {
 }
 
 // The addresses of one compute op (ComputeOp) with the tensors of each of its segments.
-std::int64_t compute_op_bytes(const Transformer& model, const Plan& plan, const Schedule& s,
-                              const Op& op) {
+std::int64_t compute_op_bytes(const Layout& layout, const Schedule& s, const Op& op) {
   const auto& all = s.segments[op.stage.index()];
   const bool whole = op.segment_end < 0;
   const std::size_t begin = whole ? 0 : static_cast<std::size_t>(op.segment_begin),
                     end = whole ? all.size() : static_cast<std::size_t>(op.segment_end);
   auto bytes = static_cast<std::int64_t>(sizeof(ComputeOp)) + 4 * kHeapBlock;
   for (std::size_t i = begin; i < end; ++i) {
-    const auto tensors = static_cast<std::int64_t>(
-        segment_parameters({model, plan}, all[i].kind, all[i].layer).size());
+    const auto tensors =
+        static_cast<std::int64_t>(segment_parameters(layout, all[i].kind, all[i].layer).size());
     bytes += static_cast<std::int64_t>(sizeof(SegmentInfo) + 2 * sizeof(std::vector<void*>)) +
              2 * (tensors * static_cast<std::int64_t>(sizeof(void*)) + kHeapBlock);
   }
@@ -63,12 +62,12 @@ std::int64_t compute_op_bytes(const Transformer& model, const Plan& plan, const 
 }
 
 // Ops of all ranks with their addresses, queues and what has ended (exec/step/scheduler.h).
-std::int64_t executor_bytes(const Transformer& model, const Plan& plan, const Schedule& s) {
+std::int64_t executor_bytes(const Layout& layout, const Schedule& s) {
   std::map<std::tuple<std::int32_t, std::int16_t, std::int16_t>, std::int64_t> known;
   const auto of = [&](const Op& op) {
     const auto [at, fresh] =
         known.try_emplace({op.stage.value, op.segment_begin, op.segment_end}, 0);
-    if (fresh) at->second = compute_op_bytes(model, plan, s, op);
+    if (fresh) at->second = compute_op_bytes(layout, s, op);
     return at->second;
   };
   std::int64_t sum = 0;
@@ -90,8 +89,9 @@ std::int64_t executor_bytes(const Transformer& model, const Plan& plan, const Sc
 
 // What sums over processes need beside the arenas: every group's largest exchange, of all its
 // instances at once, as their ranks may meet at the same time.
-std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, const Schedule& s,
+std::int64_t scratch_of_collectives(const Layout& layout, const Schedule& s,
                                     std::int32_t processes) {
+  const Plan& plan = layout.plan;
   if (processes < 2) return 0;
   std::map<std::int32_t, std::set<std::pair<OpKind, std::int64_t>>> exchanges;  // by group
   for (std::size_t i = 0; i < s.ops.size(); ++i) {
@@ -108,7 +108,7 @@ std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, 
     for (const Direction direction : {Direction::Forward, Direction::Backward,
                                       Direction::InputGradient, Direction::WeightGradient}) {
       const Body body = make_body(
-          {model, plan},
+          layout,
           {.segment = segment, .direction = direction, .slice = plan.sequence_slices > 1 ? 0 : -1});
       for (const Node& node : body.nodes) {
         const OpKind kind = collective_kind(node.kind());
@@ -146,14 +146,14 @@ std::int64_t scratch_of_collectives(const Transformer& model, const Plan& plan, 
 
 }  // namespace
 
-ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Schedule& s,
-                           const RunShape& shape) {
+ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunShape& shape) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
   const std::int64_t p = shape.processes, all = p + (shape.launched ? 1 : 0);
   const std::int64_t ranks = plan.gpus();
   const std::int64_t ops = ops_of_ranks(s, rows_of_ranks(plan, s));
-  const std::int64_t tokens = plan.microbatches() * plan.sequence_slices *
-                              Layout(model, plan).shape.tokens * plan.data_parallel *
-                              plan.context_parallel;
+  const std::int64_t tokens = plan.microbatches() * plan.sequence_slices * layout.shape.tokens *
+                              plan.data_parallel * plan.context_parallel;
   const std::int64_t threads = p * (shape.workers - 1 + (p > 1 ? kServants : 0));
   // In every process that holds it whole: where it lies in several, each holds all replicas'.
   const std::int64_t batches = p * 2 * 4 * tokens;
@@ -169,7 +169,7 @@ ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Sch
               {"program_and_libraries", "program and libraries", shape.now.files},
               {"program_data", "their data and heaps", all * shape.program.own()},
               {"schedule", "schedule", all * schedule_bytes(s)},
-              {"executor", "the executor's ops and queues", executor_bytes(model, plan, s)},
+              {"executor", "the executor's ops and queues", executor_bytes(layout, s)},
               // In the scheduler; once more as they are handed over, and as process 0 keeps,
               // reads and merges what others hand over.
               {"recorder", "times of ops", ops * 2 * 8 * (p > 1 ? 5 : 2)},
@@ -178,7 +178,7 @@ ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Sch
                p * shape.workers * kernel_room_bytes(model.head_dim)},
               {"thread_stacks", "threads' stacks", threads * kThread},
               {"communication", "sums and messages among processes",
-               scratch_of_collectives(model, plan, s, shape.processes) + mailboxes + board},
+               scratch_of_collectives(layout, s, shape.processes) + mailboxes + board},
               {"checkpoint", "checkpoint on its way to the files", shape.checkpoints ? written : 0},
           }};
 }

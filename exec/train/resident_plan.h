@@ -11,8 +11,7 @@
 
 #include "exec/processes/process_memory.h"
 #include "schedules/ir/schedule.h"
-#include "schedules/model/model.h"
-#include "schedules/scenario/plan.h"
+#include "schedules/scenario/layout.h"
 #include "schedules/trace/resident_memory.h"
 
 namespace rehearse::exec {
@@ -28,7 +27,6 @@ struct RunShape {
 };
 
 // REQUIRES: a schedule lowered for the run, with its arenas.
-ResidentPlan plan_resident(const Transformer& model, const Plan& plan, const Schedule& schedule,
-                           const RunShape& shape);
+ResidentPlan plan_resident(const Layout& layout, const Schedule& schedule, const RunShape& shape);
 
 }  // namespace rehearse::exec

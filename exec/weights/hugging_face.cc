@@ -31,10 +31,10 @@ struct RowBlock {
 
 }  // namespace
 
-std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
-                                     const TensorPlace& place) {
+std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place) {
+  const Transformer& model = layout.model;
   const ParameterRole role = place.what.role;
-  const WholeShape whole = whole_shape(model, plan, place);
+  const WholeShape whole = whole_shape(layout, place);
   std::vector<FileTensor> tensors;
   std::int64_t row = 0;
   const auto add = [&](const std::string& name, std::int64_t rows) {
@@ -81,11 +81,12 @@ bool is_buffer(const Transformer& model, std::string_view name) {
          (model.tied_embedding && name == "lm_head.weight");
 }
 
-void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace& place,
+void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
-  const WholeShape whole = whole_shape(model, plan, place);
+  const Plan& plan = layout.plan;
+  const WholeShape whole = whole_shape(layout, place);
   const bool columns = place.what.splits_columns();
   const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
   const bool transposed = tensors.front().transposed;
@@ -114,7 +115,7 @@ void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace&
   // The file tensor and place of the row that starts at local element `at`; rows 0: padding.
   const auto row_at = [&](std::int64_t at) {
     RowBlock block{.local = at, .rows = 0};
-    const std::int64_t element = whole_element(model, plan, place, coordinate, at);
+    const std::int64_t element = whole_element(layout, place, coordinate, at);
     if (element < 0) return block;
     const std::int64_t row = element / whole.cols;
     while (row >= tensors[block.tensor].row_begin + tensors[block.tensor].rows) ++block.tensor;

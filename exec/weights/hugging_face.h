@@ -25,8 +25,7 @@ struct FileTensor {
   std::int64_t row_begin = 0, rows = 0, cols = 1;
   bool transposed = false;
 };
-std::vector<FileTensor> file_tensors(const Transformer& model, const Plan& plan,
-                                     const TensorPlace& place);
+std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place);
 
 // What stands before a base model's names in files of the model with its head; may be left out.
 std::string_view file_prefix(const Transformer& model);
@@ -41,7 +40,7 @@ struct FileRun {
   std::int64_t element = 0, local = 0, stride = 1, count = 0;
 };
 // The local elements [first, last) of tp rank `coordinate`, but for the vocabulary's padding.
-void for_each_run(const Transformer& model, const Plan& plan, const TensorPlace& place,
+void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit);

@@ -42,16 +42,15 @@ std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::i
 
 }  // namespace
 
-std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
-                                       const Schedule& schedule) {
+std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& schedule) {
   std::vector<std::vector<std::int32_t>> first_slot;  // of a segment's tensors, by stage
   std::int32_t slots = 0;
   for (const auto& stage : schedule.segments) {
     first_slot.emplace_back();
     for (const SegmentInfo& segment : stage) {
       first_slot.back().push_back(slots);
-      slots += static_cast<std::int32_t>(
-          segment_parameters({model, plan}, segment.kind, segment.layer).size());
+      slots +=
+          static_cast<std::int32_t>(segment_parameters(layout, segment.kind, segment.layer).size());
     }
   }
   std::vector<TensorPlace> places;
@@ -62,7 +61,7 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
     const SegmentInfo segment =
         tied ? SegmentInfo{SegmentKind::Embedding} : schedule.segments[at.stage.index()][g];
     const ParameterTensor what = segment_parameters(
-        {model, plan}, segment.kind, segment.layer)[static_cast<std::size_t>(at.tensor)];
+        layout, segment.kind, segment.layer)[static_cast<std::size_t>(at.tensor)];
     places.push_back({.stage = at.stage,
                       .segment = at.segment,
                       .tensor = at.tensor,
@@ -71,7 +70,7 @@ std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& pla
                       .bucket = at.bucket,
                       .offset = at.offset,
                       .slot = at.tensor + (tied ? 0 : first_slot[at.stage.index()][g]),
-                      .name = hugging_face_name(model, segment.kind, segment.layer, what)});
+                      .name = hugging_face_name(layout.model, segment.kind, segment.layer, what)});
   }
   return places;
 }
@@ -106,9 +105,11 @@ WholeShape whole_shape(const Transformer& model, const Plan&, const TensorPlace&
   return {place.what.elements, 1};
 }
 
-std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
-                           std::int32_t coordinate, std::int64_t local) {
-  const WholeShape whole = whole_shape(model, plan, place);
+std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::int32_t coordinate,
+                           std::int64_t local) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
+  const WholeShape whole = whole_shape(layout, place);
   const std::int64_t t = plan.tensor_parallel, c = coordinate;
   if (t == 1 && !place.what.table) return local;
   if (place.what.table) {
@@ -149,13 +150,13 @@ std::int64_t whole_element(const Transformer& model, const Plan& plan, const Ten
   return -1;
 }
 
-std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+std::int64_t counted_elements(const Layout& layout, const TensorPlace& place,
                               std::int32_t coordinate) {
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
-  const bool shares = place.what.role == ParameterRole::Qkv &&
-                      coordinate % Layout(model, plan).key_value_replicas() != 0;
+  const bool shares =
+      place.what.role == ParameterRole::Qkv && coordinate % layout.key_value_replicas() != 0;
   if (!shares) return place.what.elements;
-  const RankShape shape = Layout(model, plan).shape;  // the queries' rows come first
+  const RankShape shape = layout.shape;  // the queries' rows come first
   return place.what.elements / shape.qkv * shape.heads * shape.head_dim;
 }
 

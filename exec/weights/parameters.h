@@ -26,23 +26,22 @@ struct TensorPlace {
 
 // The tensors of all positions, in model order. A tied table has one place per position that uses
 // it, all with one slot and one name. REQUIRES: a schedule of lower().
-std::vector<TensorPlace> place_tensors(const Transformer& model, const Plan& plan,
-                                       const Schedule& schedule);
+std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& schedule);
 
 // Rows and columns of the whole tensor, [out, in] as PyTorch; a vector has cols = 1.
 struct WholeShape {
   std::int64_t rows = 0, cols = 1;
 };
-WholeShape whole_shape(const Transformer& model, const Plan& plan, const TensorPlace& place);
+WholeShape whole_shape(const Layout& layout, const TensorPlace& place);
 
 // Element of the whole tensor (row-major) that element `local` of tp rank `coordinate` is; -1: the
 // padding of the vocabulary.
-std::int64_t whole_element(const Transformer& model, const Plan& plan, const TensorPlace& place,
-                           std::int32_t coordinate, std::int64_t local);
+std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::int32_t coordinate,
+                           std::int64_t local);
 
 // Leading elements that tp rank `coordinate` counts in the norm; the rest are counted elsewhere:
 // replicated tensors at coordinate 0, shared key/value heads at the first rank that holds them.
-std::int64_t counted_elements(const Transformer& model, const Plan& plan, const TensorPlace& place,
+std::int64_t counted_elements(const Layout& layout, const TensorPlace& place,
                               std::int32_t coordinate);
 
 }  // namespace rehearse::exec

@@ -186,7 +186,7 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
         out.error = nccl.error().message;
         return;
       }
-      const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, backend.value(),
+      const auto made = Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(),
                                             {.communicator = nccl.value().get()});
       if (!made) {
         out.error = made.error().message;

@@ -42,7 +42,8 @@ inline Trained train_prepared(Prepared& p, const CudaOptions& options) {
   const TrainOptions& train_options = p.scenario.train;
   Result<Backend> backend = cuda::make_backend(options);
   EXPECT_TRUE(backend) << backend.error().message;
-  const auto made = Interpreter::create(p.scenario.model, p.plan, p.schedule, backend.value(), {});
+  const auto made =
+      Interpreter::create({p.scenario.model, p.plan}, p.schedule, backend.value(), {});
   EXPECT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
   process.initialise(initial_values(p.scenario.model, train_options.seed));

@@ -25,7 +25,7 @@ Recorded record(const std::vector<std::string>& plan_keys, bool asynchronous = t
   out.schedule = std::move(schedule).value();
   Backend backend{std::make_unique<NullDevice>(asynchronous, &out.calls),
                   std::make_unique<NullKernels>(&out.calls)};
-  const auto made = Interpreter::create(scenario.value().model, plan, out.schedule, backend, {});
+  const auto made = Interpreter::create({scenario.value().model, plan}, out.schedule, backend, {});
   EXPECT_TRUE(made) << made.error().message;
   const Result<StepResult> ran = made.value()->run({.train = scenario.value().train});
   EXPECT_TRUE(ran) << ran.error().message;

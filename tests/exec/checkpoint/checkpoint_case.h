@@ -27,7 +27,7 @@ struct Training {
     Result<Schedule> lowered = lower_for_run(scenario.model, scenario.plan);
     EXPECT_TRUE(lowered) << lowered.error().message;
     schedule = std::move(lowered).value();
-    auto made = Interpreter::create(scenario.model, scenario.plan, schedule, backend,
+    auto made = Interpreter::create({scenario.model, scenario.plan}, schedule, backend,
                                     {.communicator = communicator});
     EXPECT_TRUE(made) << made.error().message;
     process = std::move(made).value();
@@ -59,7 +59,7 @@ struct Training {
     ASSERT_TRUE(saved) << saved.error().message;
   }
   Result<Checkpoint> open(const std::string& path) const {
-    return Checkpoint::open(path, scenario.model, scenario.plan, process->places());
+    return Checkpoint::open(path, {scenario.model, scenario.plan}, process->places());
   }
   TrainFrom load(const std::string& path) {
     const Result<Checkpoint> opened = open(path);
@@ -82,13 +82,13 @@ inline std::map<std::string, std::vector<float>> everything(const Training& run)
                             std::int64_t end) {
       for (const TensorPlace& place : local.places) {
         if (place.bucket != stored.bucket) continue;
-        const WholeShape shape = whole_shape(local.model, local.plan, place);
+        const WholeShape shape = whole_shape(local.layout, place);
         std::vector<float>& whole = all[kind + place.name];
         whole.resize(static_cast<std::size_t>(shape.rows * shape.cols), NAN);
         for (std::int64_t i = 0; i < place.what.elements; ++i) {
           const std::int64_t element = place.offset + i;
           if (element < begin || element >= end) continue;
-          const std::int64_t at = whole_element(local.model, local.plan, place, rank.at.tensor, i);
+          const std::int64_t at = whole_element(local.layout, place, rank.at.tensor, i);
           if (at < 0) continue;
           float& to = whole[static_cast<std::size_t>(at)];
           if (!std::isnan(to)) {

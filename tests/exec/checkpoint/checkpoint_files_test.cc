@@ -139,9 +139,9 @@ TEST_F(Names, RunsReachEveryElementOnce) {
               .value();
       Plan plan = scenario.plan;
       const Schedule schedule = lower_for_run(scenario.model, plan).value();
-      for (const TensorPlace& place : place_tensors(scenario.model, plan, schedule)) {
-        const auto tensors = file_tensors(scenario.model, plan, place);
-        const WholeShape shape = whole_shape(scenario.model, plan, place);
+      for (const TensorPlace& place : place_tensors({scenario.model, plan}, schedule)) {
+        const auto tensors = file_tensors({scenario.model, plan}, place);
+        const WholeShape shape = whole_shape({scenario.model, plan}, place);
         for (std::int32_t coordinate = 0; coordinate < t; ++coordinate) {
           // The whole part, or a random piece of it.
           random = random * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -150,7 +150,7 @@ TEST_F(Names, RunsReachEveryElementOnce) {
           const std::int64_t last = std::min(
               place.what.elements, first + 1 + static_cast<std::int64_t>((random >> 40) % size));
           std::vector<int> seen(static_cast<std::size_t>(place.what.elements), 0);
-          for_each_run(scenario.model, plan, place, tensors, coordinate, first, last,
+          for_each_run({scenario.model, plan}, place, tensors, coordinate, first, last,
                        [&](const FileRun& run) {
                          for (std::int64_t i = 0; i < run.count; ++i) {
                            const std::int64_t local = run.local + i * run.stride;
@@ -158,7 +158,7 @@ TEST_F(Names, RunsReachEveryElementOnce) {
                            ++seen[static_cast<std::size_t>(local)];
                            const FileTensor& tensor = tensors[run.tensor];
                            const std::int64_t whole =
-                               whole_element(scenario.model, plan, place, coordinate, local);
+                               whole_element({scenario.model, plan}, place, coordinate, local);
                            const std::int64_t row = whole / shape.cols - tensor.row_begin,
                                               col = whole % shape.cols;
                            ASSERT_TRUE(row >= 0 && row < tensor.rows) << tensor.name;
@@ -168,7 +168,7 @@ TEST_F(Names, RunsReachEveryElementOnce) {
                          }
                        });
           for (std::int64_t i = first; i < last; ++i) {
-            const bool padding = whole_element(scenario.model, plan, place, coordinate, i) < 0;
+            const bool padding = whole_element({scenario.model, plan}, place, coordinate, i) < 0;
             ASSERT_EQ(seen[static_cast<std::size_t>(i)], padding ? 0 : 1) << place.name << ' ' << i;
           }
         }
@@ -302,7 +302,7 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
   // Other models.
   Training llama(Family::Llama, {});
   const Result<Checkpoint> other =
-      Checkpoint::open(step, llama.scenario.model, llama.scenario.plan, llama.process->places());
+      Checkpoint::open(step, {llama.scenario.model, llama.scenario.plan}, llama.process->places());
   ASSERT_FALSE(other);
   EXPECT_NE(other.error().message.find(
                 "model.model_type: the checkpoint's model has \"gpt2\", this run's \"llama\""),

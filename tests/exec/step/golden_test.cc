@@ -134,7 +134,7 @@ void expect_golden(const std::string& size, const Layout& layout) {
   const Result<Schedule> schedule = lower(order.value(), {model, plan});
   ASSERT_TRUE(schedule) << schedule.error().message;
   const Backend backend = make_cpu_backend();
-  auto made = Interpreter::create(model, plan, schedule.value(), backend, {});
+  auto made = Interpreter::create({model, plan}, schedule.value(), backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& run = *made.value();
   std::map<std::string, std::vector<float>> weights;

@@ -70,7 +70,7 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
   const Schedule& schedule = lowered.value();
   const Backend backend = make_cpu_backend();
   const Result<std::unique_ptr<Interpreter>> made =
-      Interpreter::create(model, plan, schedule, backend, {.workers = workers});
+      Interpreter::create({model, plan}, schedule, backend, {.workers = workers});
   if (!made) return fail(made.error());
   Interpreter& process = *made.value();
   const TrainOptions& options = scenario.value().train;

@@ -212,7 +212,7 @@ TEST_P(Reference, IsWhatTheExecutorTrains) {
   const Result<Schedule> schedule = lower_for_run(model, scenario.plan);
   ASSERT_TRUE(schedule) << schedule.error().message;
   const Backend backend = make_cpu_backend();
-  auto made = Interpreter::create(model, scenario.plan, schedule.value(), backend, {});
+  auto made = Interpreter::create({model, scenario.plan}, schedule.value(), backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& run = *made.value();
   Tensors weights = first_weights(model);

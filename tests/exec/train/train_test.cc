@@ -30,7 +30,7 @@ Ready ready(Family family, const std::vector<std::string>& plan) {
 }
 
 void start(Ready& on, int workers = 1) {
-  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend,
+  auto made = Interpreter::create({on.scenario.model, on.scenario.plan}, on.schedule, on.backend,
                                   {.workers = workers});
   ASSERT_TRUE(made) << made.error().message;
   on.process = std::move(made).value();
@@ -183,7 +183,7 @@ TEST(Train, SaysThatItDiverged) {
 TEST(Train, RefusesWhatItDoesNotExecute) {
   Ready on = ready(Family::Gpt2, {"precision=\"bf16\""});
   const auto made =
-      Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend, {});
+      Interpreter::create({on.scenario.model, on.scenario.plan}, on.schedule, on.backend, {});
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("plan.precision"), std::string::npos);
 }
@@ -231,7 +231,8 @@ TEST(Times, EveryRankHasItsOwn) {
   Ready on = ready(Family::Gpt2, {"pipeline_parallel=2", "tensor_parallel=2", "data_parallel=2",
                                   "schedule=1f1b", "zero_stage=1"});
   on.backend = {std::make_unique<ToldTimes>(), std::make_unique<NullKernels>(nullptr)};
-  auto made = Interpreter::create(on.scenario.model, on.scenario.plan, on.schedule, on.backend, {});
+  auto made =
+      Interpreter::create({on.scenario.model, on.scenario.plan}, on.schedule, on.backend, {});
   ASSERT_TRUE(made) << made.error().message;
   Interpreter& process = *made.value();
   const auto ran = process.run({.learning_rate = 0.01, .train = on.scenario.train});
