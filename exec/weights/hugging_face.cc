@@ -34,7 +34,7 @@ struct RowBlock {
 std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place) {
   const Transformer& model = layout.model;
   const ParameterRole role = place.what.role;
-  const WholeShape whole = whole_shape(layout, place);
+  const WholeShape whole = whole_shape(layout.model, place);
   std::vector<FileTensor> tensors;
   std::int64_t row = 0;
   const auto add = [&](const std::string& name, std::int64_t rows) {
@@ -86,7 +86,7 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
   const Plan& plan = layout.plan;
-  const WholeShape whole = whole_shape(layout, place);
+  const WholeShape whole = whole_shape(layout.model, place);
   const bool columns = place.what.splits_columns();
   const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
   const bool transposed = tensors.front().transposed;

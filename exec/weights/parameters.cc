@@ -75,7 +75,7 @@ std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& sch
   return places;
 }
 
-WholeShape whole_shape(const Transformer& model, const Plan&, const TensorPlace& place) {
+WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
   const std::int64_t h = model.hidden, d = model.head_dim;
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * d;
   const std::int64_t up = (model.mlp == MlpKind::Gated ? 2 : 1) * model.ffn_hidden;
@@ -109,7 +109,7 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
                            std::int64_t local) {
   const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
-  const WholeShape whole = whole_shape(layout, place);
+  const WholeShape whole = whole_shape(layout.model, place);
   const std::int64_t t = plan.tensor_parallel, c = coordinate;
   if (t == 1 && !place.what.table) return local;
   if (place.what.table) {

@@ -32,7 +32,7 @@ std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& sch
 struct WholeShape {
   std::int64_t rows = 0, cols = 1;
 };
-WholeShape whole_shape(const Layout& layout, const TensorPlace& place);
+WholeShape whole_shape(const Transformer& model, const TensorPlace& place);
 
 // Element of the whole tensor (row-major) that element `local` of tp rank `coordinate` is; -1: the
 // padding of the vocabulary.

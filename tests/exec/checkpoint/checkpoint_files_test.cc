@@ -141,7 +141,7 @@ TEST_F(Names, RunsReachEveryElementOnce) {
       const Schedule schedule = lower_for_run(scenario.model, plan).value();
       for (const TensorPlace& place : place_tensors({scenario.model, plan}, schedule)) {
         const auto tensors = file_tensors({scenario.model, plan}, place);
-        const WholeShape shape = whole_shape({scenario.model, plan}, place);
+        const WholeShape shape = whole_shape(scenario.model, place);
         for (std::int32_t coordinate = 0; coordinate < t; ++coordinate) {
           // The whole part, or a random piece of it.
           random = random * 6364136223846793005ULL + 1442695040888963407ULL;
