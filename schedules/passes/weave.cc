@@ -52,7 +52,7 @@ class Weaver {
     const std::span<const Operand> operands = row_.operands_of(id);
     for (const Operand& operand : operands) {
       const ValueId& value = value_[operand.value.index()];
-      if (!value) number_all(operands);
+      if (!value) operands.size() == 1 ? number(operand.value) : number_all(operands);
       draft_.operands.push_back({.value = value, .access = operand.access});
     }
     made.operand_end = static_cast<std::int32_t>(draft_.operands.size());

@@ -30,7 +30,7 @@ inline std::vector<Pass> passes_until(Pass last) {
 }
 
 struct PassCase {
-  explicit PassCase(Plan of) : plan(std::move(of)), draft(make_draft(order, model, plan, {})) {
+  explicit PassCase(Plan of) : plan(std::move(of)), draft(make_draft(order, layout, {})) {
     make_buckets(draft);
   }
   PassCase(const PassCase&) = delete;
@@ -56,6 +56,7 @@ struct PassCase {
   Transformer model = example_model();
   Plan plan;
   Schedule order = generate(plan.schedule, shape_of(plan).value()).value();
+  Layout layout{model, plan};
   Draft draft;
 };
 
