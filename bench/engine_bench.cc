@@ -54,7 +54,7 @@ CostTable costs_of(const Schedule& schedule, Costs which) {
       table.costs.push_back(cost);
     }
   }
-  for (Row row{0}; row.value < rows; ++row.value) {
+  for (RankClass row{0}; row.value < rows; ++row.value) {
     for (const Op& op : schedule.program(row)) {
       std::int32_t cost = op.kind == OpKind::Forward ? 0 : 1;
       if (traits(op.kind).op_class == OpClass::Transfer) {

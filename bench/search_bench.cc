@@ -16,8 +16,8 @@
 #include "sim/engine/event_engine.h"
 #include "sim/engine/program.h"
 #include "sim/engine/sweep.h"
-#include "sim/memory/memory_bound.h"
 #include "sim/memory/memory_live.h"
+#include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
 #include "sim/search/search.h"
 #include "sim/search/search_estimate.h"
@@ -82,7 +82,7 @@ struct Whole {
   std::int64_t run(bool events) const {
     const Schedule order = order_of(model, plan).value();
     BoundTables states(&tables.profile(plan), model, cluster.gpu.compute_capability);
-    states.core(plan);
+    states.family(plan);
     const LiveBytes live(tables.profile(plan), model, plan, cluster.gpu.compute_capability);
     std::int64_t bytes = 0;
     for (const LiveRow& row : live_rows(order)) {

@@ -134,7 +134,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   Json rows = Json::array();
   std::int64_t arena = 0;
   std::vector<std::vector<std::int32_t>> ranks_of(m.counted.size());
-  const std::vector<Row> row_of_rank = rows_of_ranks(plan, *m.schedule);
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(plan, *m.schedule);
   for (std::size_t rank = 0; rank < row_of_rank.size(); ++rank)
     ranks_of[row_of_rank[rank].index()].push_back(static_cast<std::int32_t>(rank));
   for (std::size_t r = 0; r < m.counted.size(); ++r) {

@@ -197,7 +197,7 @@ std::string to_json(const Report& report) {
   json["stages"] = shown.placement.stages();
   json["microbatches"] = shown.microbatches;
   nlohmann::ordered_json orders = nlohmann::ordered_json::array();
-  for (Row row{0}; row.value < shown.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < shown.num_rows(); ++row.value) {
     nlohmann::ordered_json ops = nlohmann::ordered_json::array();
     for (std::size_t i = shown.first_op(row); i < shown.first_op({row.value + 1}); ++i) {
       ops.push_back(to_text(shown, OpId{static_cast<std::int32_t>(i)}));

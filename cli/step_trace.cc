@@ -14,12 +14,13 @@ namespace rehearse::cli {
 namespace {
 
 // Of each class of equal ranks the first one's times.
-std::vector<Nanoseconds> first_ranks(const Schedule& schedule, const std::vector<Row>& row_of_rank,
+std::vector<Nanoseconds> first_ranks(const Schedule& schedule,
+                                     const std::vector<RankClass>& row_of_rank,
                                      std::span<const Nanoseconds> times) {
   std::vector<Nanoseconds> out(schedule.ops.size());
   std::vector<bool> known(static_cast<std::size_t>(schedule.num_rows()));
   std::size_t from = 0;
-  for (const Row row : row_of_rank) {
+  for (const RankClass row : row_of_rank) {
     const std::size_t first = schedule.first_op(row), ops = schedule.program(row).size();
     for (std::size_t i = 0; i < ops && !known[row.index()]; ++i) out[first + i] = times[from + i];
     known[row.index()] = true;
@@ -47,7 +48,7 @@ Trace step_trace(const Scenario& scenario, const Schedule& schedule,
                  std::span<const Nanoseconds> start, std::span<const Nanoseconds> end,
                  std::string caption, std::int64_t most_ops) {
   const Plan& plan = scenario.plan;
-  const std::vector<Row> row_of_rank = rows_of_ranks(plan, schedule);
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(plan, schedule);
   TraceOptions options{.caption = std::move(caption)};
   if (ops_of_ranks(schedule, row_of_rank) > most_ops) {
     options.caption += "; of each class of equal ranks the first";
@@ -56,7 +57,7 @@ Trace step_trace(const Scenario& scenario, const Schedule& schedule,
                   first_ranks(schedule, row_of_rank, end), std::move(options));
   }
   for (std::size_t r = 0; r < row_of_rank.size(); ++r) {
-    const Row row = row_of_rank[r];
+    const RankClass row = row_of_rank[r];
     options.rows.push_back(
         {.position = schedule.position_of(row), .first_rank = {static_cast<std::int32_t>(r)}});
     options.row_class.push_back(row.value);

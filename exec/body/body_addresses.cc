@@ -39,16 +39,16 @@ std::byte* OpCursor::State::address(const BodyTensor& tensor) const {
       return gradient_after(segment);
     case TensorHome::InputGradient:
       return segment == 0 ? at().d_out : gradient_after(segment - 1);
-    case TensorHome::SavedForInput:
+    case TensorHome::SavedForDgrad:
       return in(of_slice(at().earlier_input, tensor.slice, at().slab_input),
-                before(&Body::saved_for_input, segment, true));
+                before(&Body::saved_for_dgrad, segment, true));
     case TensorHome::KeyValueGradient:
       return in(of_slice(at().dkv, tensor.slice < 0 ? op->slice : tensor.slice, nullptr),
                 before(&Body::key_value_gradient, segment, false));
-    case TensorHome::SavedForWeight:
-      return in(at().slab_weight, before(&Body::saved_for_weight, segment, false));
-    case TensorHome::LeftForWeight:
-      return in(at().left, before(&Body::left_for_weight, segment, true));
+    case TensorHome::SavedForWgrad:
+      return in(at().slab_weight, before(&Body::saved_for_wgrad, segment, false));
+    case TensorHome::LeftForWgrad:
+      return in(at().left, before(&Body::left_for_wgrad, segment, true));
     case TensorHome::Workspace:
       return in(at().workspace, 0);
     case TensorHome::Loss:
@@ -62,7 +62,7 @@ std::byte* OpCursor::State::address(const BodyTensor& tensor) const {
 
 std::int64_t OpCursor::State::before(std::int64_t Body::*slab, std::size_t until,
                                      bool with_boundaries) const {
-  const Direction direction = slab == &Body::left_for_weight      ? Direction::InputGradient
+  const Direction direction = slab == &Body::left_for_wgrad       ? Direction::InputGradient
                               : slab == &Body::key_value_gradient ? direction_of(kind())
                                                                   : Direction::Forward;
   std::int64_t bytes = 0;
@@ -75,14 +75,14 @@ std::int64_t OpCursor::State::before(std::int64_t Body::*slab, std::size_t until
 
 std::byte* OpCursor::State::input_of(std::size_t k) const {
   if (k == 0) return at().x_in;
-  return at().slab_input + before(&Body::saved_for_input, k, true) - shared.activation;
+  return at().slab_input + before(&Body::saved_for_dgrad, k, true) - shared.activation;
 }
 
 std::byte* OpCursor::State::gradient_after(std::size_t k) const {
   if (k + 1 == segments().size()) return at().d_in;
   if (split()) {
-    const std::int64_t own = body_of(k, Direction::InputGradient).left_for_weight;
-    return at().left + before(&Body::left_for_weight, k, true) + own;
+    const std::int64_t own = body_of(k, Direction::InputGradient).left_for_wgrad;
+    return at().left + before(&Body::left_for_wgrad, k, true) + own;
   }
   if (at().d_out != nullptr) return at().d_out;
   if (at().d_in != nullptr) return at().d_in;

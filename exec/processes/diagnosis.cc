@@ -37,7 +37,7 @@ Standing standing(const FailedRun& run, std::int32_t rank) {
   constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
   Standing at{.step = of(status.step), .key = kEver};
   if (of(status.phase) == RankPhase::Done) return {.step = kEver, .key = kEver};
-  const Row row = run.rows[static_cast<std::size_t>(rank)];
+  const RankClass row = run.rows[static_cast<std::size_t>(rank)];
   std::array<bool, kNumStreams> open{};  // its head was met
   for (std::int32_t i = run.schedule.row_begin[row.index()];
        i < run.schedule.row_begin[row.index() + 1]; ++i) {

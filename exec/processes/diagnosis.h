@@ -46,7 +46,7 @@ struct FailureAttribution {
 
 struct FailedRun {
   const Schedule& schedule;
-  std::span<const Row> rows;               // by rank
+  std::span<const RankClass> rows;         // by rank
   const StatusBoard& board;                // of all ranks, as far as known
   std::span<const ProcessView> processes;  // ranks are dealt to them in order
   double timeout_s = 0;

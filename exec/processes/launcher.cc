@@ -134,7 +134,7 @@ class Launcher {
 };
 
 Result<> Launcher::start(const sigset_t& before, const std::string& secret) {
-  const std::vector<Row> rows = rows_of_ranks(*options_.plan, *options_.schedule);
+  const std::vector<RankClass> rows = rows_of_ranks(*options_.plan, *options_.schedule);
   Result<StatusBoard> board = StatusBoard::create(static_cast<std::int32_t>(rows.size()));
   if (!board) return board.error();
   board_ = std::move(board).value();

@@ -70,7 +70,7 @@ struct ProcessGroup::Impl {
   LaunchEnvironment launch;
   Options options;
   Identity identity;
-  std::vector<Row> rows;
+  std::vector<RankClass> rows;
   std::optional<StatusBoard> board;
   std::unique_ptr<Supervisor> supervisor;  // where this process hosts the store
   std::unique_ptr<StoreClient> store;

@@ -223,7 +223,7 @@ bool Supervisor::wait_for_goodbyes(double timeout_s) const {
   return false;
 }
 
-std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
+std::uint32_t store_share(const Schedule& schedule, std::span<const RankClass> rows,
                           std::int32_t processes, std::int64_t steps) {
   constexpr std::int64_t kMeeting = 8 << 20, kMost = 1 << 30;
   constexpr std::int64_t kTimes = 2 * 16;  // [B] of a start and an end, and of a step's seconds
@@ -232,7 +232,7 @@ std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
   for (std::int32_t first = 0; first + each <= ranks; first += each) {
     std::int64_t ops = 0;
     for (std::int32_t r = first; r < first + each; ++r) {
-      const Row row = rows[static_cast<std::size_t>(r)];
+      const RankClass row = rows[static_cast<std::size_t>(r)];
       ops += schedule.row_begin[row.index() + 1] - schedule.row_begin[row.index()];
     }
     most = std::max(most, ops);

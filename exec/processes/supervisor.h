@@ -24,7 +24,7 @@ class Supervisor {
     std::uint16_t port = 0;
     std::string listen = "127.0.0.1";  // StoreServer::start's `at`
     const Schedule* schedule = nullptr;
-    std::vector<Row> rows;  // of the ranks
+    std::vector<RankClass> rows;  // of the ranks
     const StatusBoard* board = nullptr;
     bool shared = false;     // all processes write the board; else heartbeats fill it
     std::int32_t host = -1;  // the process that this is: heartbeats are answered with its status
@@ -55,7 +55,7 @@ class Supervisor {
 
 // What one process may keep in the store [B]: the times of its ranks' ops and of its steps, twice
 // over, and what it takes to meet. `rows`: by rank.
-std::uint32_t store_share(const Schedule& schedule, std::span<const Row> rows,
+std::uint32_t store_share(const Schedule& schedule, std::span<const RankClass> rows,
                           std::int32_t processes, std::int64_t steps);
 
 }  // namespace rehearse::exec

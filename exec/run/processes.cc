@@ -37,7 +37,7 @@ bool merge(const std::vector<std::string>& results, Measurement& m) {
     const auto began = WireReader(results[p]).number<std::int64_t>();
     zero = p == 0 ? began : std::min(zero, began);
   }
-  const std::vector<Row> row_of_rank = rows_of_ranks(m.scenario->plan, *m.schedule);
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(m.scenario->plan, *m.schedule);
   const std::size_t each = row_of_rank.size() / results.size();
   m.start.clear();
   m.end.clear();

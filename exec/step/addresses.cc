@@ -17,9 +17,9 @@ constexpr Field kFields[] = {{OperandRole::Input, &OpAddresses::x_in},
                              {OperandRole::Output, &OpAddresses::x_out},
                              {OperandRole::InputGradient, &OpAddresses::d_out},
                              {OperandRole::OutputGradient, &OpAddresses::d_in},
-                             {OperandRole::SavedForInput, &OpAddresses::slab_input},
-                             {OperandRole::SavedForWeight, &OpAddresses::slab_weight},
-                             {OperandRole::LeftForWeight, &OpAddresses::left},
+                             {OperandRole::SavedForDgrad, &OpAddresses::slab_input},
+                             {OperandRole::SavedForWgrad, &OpAddresses::slab_weight},
+                             {OperandRole::LeftForWgrad, &OpAddresses::left},
                              {OperandRole::Workspace, &OpAddresses::workspace}};
 
 // The op adds to what lies there: its first writer clears it before.
@@ -88,7 +88,7 @@ class Resolver {
       if (role == OperandRole::Tokens || role == OperandRole::Targets) {
         (role == OperandRole::Tokens ? out.at.tokens : out.at.targets) =
             reinterpret_cast<const std::int32_t*>(at) + tokens_at;
-      } else if (role == OperandRole::EarlierSavedForInput) {
+      } else if (role == OperandRole::EarlierSavedForDgrad) {
         out.at.earlier_input.push_back(at);
       } else if (role == OperandRole::Parameter) {
         parameter[value.bucket.index()] = at;

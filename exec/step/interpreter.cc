@@ -42,7 +42,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       options.communicator == nullptr ? 1 : options.communicator->processes();
   const std::int32_t count = local.mesh.ranks() / processes;
   local.first = options.communicator == nullptr ? 0 : options.communicator->process() * count;
-  const std::vector<Row> row_of_rank = rows_of_ranks(plan, schedule);
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(plan, schedule);
   for (std::int32_t r = local.first; r < local.first + count; ++r) {
     auto rank = std::make_unique<RankState>();
     rank->rank = {r};

@@ -76,7 +76,7 @@ class Interpreter {
   std::int64_t began_ns() const;  // on this machine's steady clock
   // Largest sum of live bytes of a rank of the row, by the plan: counted before the first step over
   // the addresses that its ops use.
-  std::int64_t peak_bytes(Row row) const { return peak_[row.index()]; }
+  std::int64_t peak_bytes(RankClass row) const { return peak_[row.index()]; }
 
  private:
   explicit Interpreter(LocalRanks local);

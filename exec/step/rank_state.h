@@ -17,7 +17,7 @@ namespace rehearse::exec {
 
 struct RankState {
   Rank rank{};
-  Row row{};
+  RankClass row{};
   Coordinates at;
   std::int32_t replica = 0;                     // data * cp + context: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there

@@ -22,7 +22,7 @@ struct Id {
 using OpId = Id<struct OpTag>;
 using Rank = Id<struct RankTag>;              // one process and its one device, global number
 using Position = Id<struct PositionTag>;      // coordinate on the pp axis
-using Row = Id<struct RowTag>;                // a rank class: ranks that share one program
+using RankClass = Id<struct RankClassTag>;    // a rank class: ranks that share one program
 using Stage = Id<struct StageTag>;            // one contiguous range of layers (torch's stage)
 using Segment = Id<struct SegmentTag>;        // embedding, one layer or head, counted in its stage
 using Microbatch = Id<struct MicrobatchTag>;  // one slice of the global batch

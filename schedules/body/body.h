@@ -88,9 +88,9 @@ enum class TensorHome : std::uint8_t {
   Output,
   OutputGradient,
   InputGradient,
-  SavedForInput,
-  SavedForWeight,
-  LeftForWeight,
+  SavedForDgrad,
+  SavedForWgrad,
+  LeftForWgrad,
   Workspace,
   Parameter,
   Gradient,
@@ -112,7 +112,7 @@ struct Body {
   std::vector<Node> nodes;
   std::vector<BodyTensor> tensors;
   // Slabs [B].
-  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0;
+  std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0;
   std::int64_t key_value_gradient = 0;
   std::int64_t workspace = 0;    // [B]
   bool reads_parameters = true;  // false: an embedding's backward, every W (gathers nothing)

@@ -113,9 +113,9 @@ Body BodyBuilder::finish() {
                   [&](const Node& n) { return (n.phase == NodePhase::Weight) != weight; });
     body_.reads_parameters = body_.reads_parameters && !weight;
   }
-  body_.saved_for_input = pack(body_.tensors, TensorHome::SavedForInput);
-  body_.saved_for_weight = pack(body_.tensors, TensorHome::SavedForWeight);
-  body_.left_for_weight = pack(body_.tensors, TensorHome::LeftForWeight);
+  body_.saved_for_dgrad = pack(body_.tensors, TensorHome::SavedForDgrad);
+  body_.saved_for_wgrad = pack(body_.tensors, TensorHome::SavedForWgrad);
+  body_.left_for_wgrad = pack(body_.tensors, TensorHome::LeftForWgrad);
   body_.key_value_gradient = pack(body_.tensors, TensorHome::KeyValueGradient);
   for (const auto& [tensor, own] : earlier_) {
     body_.tensors[static_cast<std::size_t>(tensor)].offset =

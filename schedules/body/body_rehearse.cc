@@ -86,10 +86,10 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   const bool full = mode == RecomputeMode::Full;
   // Recomputed in I and needed by a later W: left for it. In F under full recomputation: workspace.
   const bool later = c.split && full;
-  const H for_input = full ? H::Workspace : H::SavedForInput;
-  const H for_weight = !full ? H::SavedForWeight : later ? H::LeftForWeight : H::Workspace;
-  const H output = mode == RecomputeMode::None ? H::SavedForWeight
-                   : c.split                   ? H::LeftForWeight
+  const H for_input = full ? H::Workspace : H::SavedForDgrad;
+  const H for_weight = !full ? H::SavedForWgrad : later ? H::LeftForWgrad : H::Workspace;
+  const H output = mode == RecomputeMode::None ? H::SavedForWgrad
+                   : c.split                   ? H::LeftForWgrad
                                                : H::Workspace;
   LayerTensors t{};
   t.x = b.tensor("x", H::Input, c.activation);
@@ -97,9 +97,9 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.st1 = b.tensor("st1", for_input, c.statistics);
   // Later slices read the keys and values, so they are kept whatever is recomputed.
   t.qkv =
-      b.tensor("qkv", keeps_qkv(c) ? H::SavedForInput : for_input, s.element * s.tokens * s.qkv);
+      b.tensor("qkv", keeps_qkv(c) ? H::SavedForDgrad : for_input, s.element * s.tokens * s.qkv);
   t.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
-  t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForInput : H::Workspace,
+  t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForDgrad : H::Workspace,
                    4 * s.heads * s.tokens);
   t.x1 = b.tensor("x1", for_input, c.activation);
   t.y2 = b.tensor("y2", for_weight, c.activation);
@@ -312,7 +312,7 @@ Body layer_backward(const Context& c) {
   const bool gated = c.model.mlp == MlpKind::Gated;
   BodyBuilder b(SegmentKind::Layer, c.direction);
   const LayerTensors t = layer_tensors(b, c);
-  const H keep = c.split ? H::LeftForWeight : H::Workspace;
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
   const T dout = b.tensor("dout", H::OutputGradient, c.activation);
   const T du = b.tensor("du", keep, s.element * s.tokens * s.up);
   const T dx1 = b.tensor("dx1", keep, c.activation);
@@ -416,8 +416,8 @@ Body head_forward(const Context& c) {
   const T x = b.tensor("x", H::Input, c.activation);
   const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
   const T y = b.tensor("y", H::Workspace, c.activation);
-  const T st = b.tensor("st", H::SavedForInput, c.statistics);
-  const T dY = b.tensor("dY", H::SavedForInput, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
   const T loss = b.tensor("loss", H::Loss, 4);
   b.node(K::Norm, "final norm", {x}, {y, st}).parameter = P::FinalNorm;
   const T Y = gather_input(b, c, y, "Y");
@@ -452,8 +452,8 @@ Body head_forward(const Context& c) {
 Body head_backward(const Context& c) {
   BodyBuilder b(SegmentKind::Head, c.direction);
   const T x = b.tensor("x", H::Input, c.activation);
-  const T st = b.tensor("st", H::SavedForInput, c.statistics);
-  const T dY = b.tensor("dY", H::SavedForInput, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
   b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
   return b.finish();

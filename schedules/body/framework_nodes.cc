@@ -54,7 +54,7 @@ void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64
   Node& node = add(kernel, name, bytes, phase, launches);
   node.chunked = plan.overlap_tensor_parallel == TensorOverlap::Chunked;
   node.overlapped = node.chunked || (hiding == Hiding::Plain &&
-                                     plan.overlap_tensor_parallel == TensorOverlap::Plain);
+                                     plan.overlap_tensor_parallel == TensorOverlap::Default);
 }
 
 void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t launches) {

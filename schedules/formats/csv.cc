@@ -88,7 +88,7 @@ Result<Schedule> read_csv(const std::string& path) {
 
 Result<std::string> to_csv(const Schedule& schedule) {
   std::string text;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::size_t begin = schedule.first_op(row), end = schedule.first_op({row.value + 1});
     for (std::size_t i = begin; i < end; ++i) {
       const OpId id{static_cast<std::int32_t>(i)};

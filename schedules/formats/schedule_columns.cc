@@ -154,7 +154,7 @@ constexpr std::array<Field<WaitOf>, 3> kWaitFields{{
 // A row with the number of its ops, and its memory where that is planned.
 struct RowOf {
   std::int32_t ops = 0;
-  RowInfo info;
+  RankClassInfo info;
   std::int64_t arena = -1, live_peak = -1, host = -1;
 };
 constexpr std::array<Field<RowOf>, 8> kRowFields{{
@@ -316,7 +316,7 @@ std::vector<Group> read_groups(const JsonValue& columns, JsonReport& report) {
     if (whole && group.kind == GroupKind::Other) group.other_name = name->text;
     bool ok = whole && size->integer >= 1 && set_number(group.size, size->integer);
     for (std::size_t i = 0; ok && i < rows->items.size(); ++i) {
-      Row row;
+      RankClass row;
       ok = rows->items[i].is(JsonKind::Integer) && set_id(row, rows->items[i].integer);
       group.rows.push_back(row);
     }
@@ -332,7 +332,7 @@ std::string groups_text(const Schedule& s) {
     if (&group != s.groups.data()) text += ", ";
     text += "{\"name\": " + json_quoted(group.name()) +
             ", \"size\": " + std::to_string(group.size) + ", \"rows\": [";
-    for (const Row row : group.rows) {
+    for (const RankClass row : group.rows) {
       if (text.back() != '[') text += ',';
       text += std::to_string(row.value);
     }
@@ -359,10 +359,10 @@ bool needs_columns(const Schedule& schedule) {
 
 std::string columns_to_json(const Schedule& s) {
   std::vector<RowOf> rows;
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     RowOf& to = rows.emplace_back();
     to.ops = static_cast<std::int32_t>(s.program(row).size());
-    to.info = s.rows.empty() ? RowInfo{.position = {row.value}} : s.rows[row.index()];
+    to.info = s.rows.empty() ? RankClassInfo{.position = {row.value}} : s.rows[row.index()];
     if (!s.arena_bytes.empty()) to.arena = s.arena_bytes[row.index()].value;
     if (!s.live_peak_bytes.empty()) to.live_peak = s.live_peak_bytes[row.index()].value;
     if (!s.host_bytes.empty()) to.host = s.host_bytes[row.index()].value;

@@ -64,7 +64,7 @@ Schedule compute_order_of(const Schedule& schedule) {
   order.slices = schedule.slices;
   order.placement = schedule.placement;
   order.children = schedule.children;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const Op* part = nullptr;
     for (const Op& op : schedule.program(row)) {
       if (!is_compute(op.kind)) continue;

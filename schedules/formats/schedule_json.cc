@@ -108,7 +108,7 @@ class FileReader {
 
   void compare_with_orders(const Schedule& schedule) {
     const JsonValue& orders = *document_.given("orders");
-    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
       const std::string key = "orders[" + std::to_string(row.value) + "]";
       const std::size_t begin = schedule.first_op(row);
       const std::size_t count = schedule.program(row).size();
@@ -396,7 +396,7 @@ std::string to_schedule_json(const Schedule& schedule) {
           ", \"slices\": " + std::to_string(schedule.slices) + ",\n" + placement_text(schedule);
   if (columns) text += "  \"positions\": " + std::to_string(schedule.placement.positions) + ",\n";
   text += "  \"orders\": [";
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     text += row.value == 0 ? "\n    [" : ",\n    [";
     const std::size_t begin = schedule.first_op(row), end = schedule.first_op({row.value + 1});
     for (std::size_t i = begin; i < end; ++i) {

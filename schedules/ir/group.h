@@ -69,9 +69,9 @@ constexpr GroupKind group_kind(std::string_view name) {
 // Ranks of a collective.
 struct Group {
   GroupKind kind{};
-  std::int32_t size = 1;   // ranks of one instance
-  std::vector<Row> rows;   // rows that take part; a folded row contributes all its members
-  std::string other_name;  // of GroupKind::Other
+  std::int32_t size = 1;        // ranks of one instance
+  std::vector<RankClass> rows;  // rows that take part; a folded row contributes all its members
+  std::string other_name;       // of GroupKind::Other
 
   std::string_view name() const {
     return kind == GroupKind::Other ? std::string_view(other_name) : traits(kind).name;

@@ -61,11 +61,11 @@ std::string value_name(const Value& value, const std::string& of, bool sliced) {
       return 'x' + at + boundary + host;
     case ValueKind::ActivationGradient:
       return 'd' + at + boundary;
-    case ValueKind::SavedForInput:
+    case ValueKind::SavedForDgrad:
       return "sI" + at + part_of(value) + host;
-    case ValueKind::SavedForWeight:
+    case ValueKind::SavedForWgrad:
       return "sW" + at + part_of(value) + host;
-    case ValueKind::LeftForWeight:
+    case ValueKind::LeftForWgrad:
       return "lW" + at + part_of(value);
     case ValueKind::KeyValueGradient:
       return "dkv" + at + part_of(value);
@@ -125,7 +125,7 @@ std::string op_label(const Schedule& schedule, OpId id) {
   return label;
 }
 
-std::string listing(const Schedule& schedule, Row row) {
+std::string listing(const Schedule& schedule, RankClass row) {
   std::string text;
   const std::int32_t first = schedule.row_begin[row.index()];
   for (std::int32_t i = first; i < schedule.row_begin[row.index() + 1]; ++i) {

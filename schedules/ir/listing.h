@@ -15,6 +15,6 @@ std::string value_name(const Value& value, const std::string& bucket, bool slice
 // "0F1[1]", "ALL_REDUCE G.A<512>", "UNSHARD L2 #1", "ADD G.L2 += h.L2.1".
 std::string op_label(const Schedule& schedule, OpId id);
 // The program of a row, one op a line, numbered from 0.
-std::string listing(const Schedule& schedule, Row row);
+std::string listing(const Schedule& schedule, RankClass row);
 
 }  // namespace rehearse

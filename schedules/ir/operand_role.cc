@@ -42,13 +42,13 @@ OperandRole role_of(const Schedule& schedule, const Op& leaf, const Operand& ope
     case ValueKind::ActivationGradient:
       return mine ? boundary_role(schedule, leaf, value, operand.access == Access::Write)
                   : OperandRole::None;
-    case ValueKind::SavedForInput:
-      return if_own(value.instance < leaf.slice ? OperandRole::EarlierSavedForInput
-                                                : OperandRole::SavedForInput);
-    case ValueKind::SavedForWeight:
-      return if_own(OperandRole::SavedForWeight);
-    case ValueKind::LeftForWeight:
-      return if_own(OperandRole::LeftForWeight);
+    case ValueKind::SavedForDgrad:
+      return if_own(value.instance < leaf.slice ? OperandRole::EarlierSavedForDgrad
+                                                : OperandRole::SavedForDgrad);
+    case ValueKind::SavedForWgrad:
+      return if_own(OperandRole::SavedForWgrad);
+    case ValueKind::LeftForWgrad:
+      return if_own(OperandRole::LeftForWgrad);
     case ValueKind::KeyValueGradient:
       return if_own(OperandRole::KeyValueGradient);
     case ValueKind::Workspace:

@@ -14,10 +14,10 @@ enum class OperandRole : std::uint8_t {
   Output,         // activation at the boundary behind it
   InputGradient,  // gradients at the same boundaries
   OutputGradient,
-  SavedForInput,
-  EarlierSavedForInput,  // of an earlier slice of the sequence
-  SavedForWeight,
-  LeftForWeight,
+  SavedForDgrad,
+  EarlierSavedForDgrad,  // of an earlier slice of the sequence
+  SavedForWgrad,
+  LeftForWgrad,
   KeyValueGradient,  // of the slices up to the op's own, in their order
   Workspace,
   Parameter,

@@ -45,7 +45,7 @@ void add_ops(Fnv1a& hash, const std::vector<Op>& ops) {
 
 }  // namespace
 
-Row Schedule::row_of(OpId id) const {
+RankClass Schedule::row_of(OpId id) const {
   const auto after = std::upper_bound(row_begin.begin(), row_begin.end(), id.value);
   return {static_cast<std::int32_t>(after - row_begin.begin()) - 1};
 }
@@ -71,7 +71,7 @@ std::string content_hash(const Schedule& schedule) {
   }
   hash.add(schedule.placement.first_up);
   for (const OpId wait : schedule.waits) hash.add(wait.value);
-  for (const RowInfo& row : schedule.rows) {
+  for (const RankClassInfo& row : schedule.rows) {
     hash.add(row.position.value);
     hash.add(row.data_begin);
     hash.add(row.data_end);

@@ -24,11 +24,11 @@ enum class ValueKind : std::uint8_t {
   Input,       // tokens, targets
   Activation,  // what a stage or segment hands on
   ActivationGradient,
-  SavedForInput,   // slab I: what F keeps for I
-  SavedForWeight,  // slab W: what F keeps for W
-  LeftForWeight,   // what I leaves for W
-  Workspace,       // defined and freed by one op
-  Gradient,        // of a bucket (or its shard)
+  SavedForDgrad,  // slab I: what F keeps for I
+  SavedForWgrad,  // slab W: what F keeps for W
+  LeftForWgrad,   // what I leaves for W
+  Workspace,      // defined and freed by one op
+  Gradient,       // of a bucket (or its shard)
   FullParameter,
   ParameterShard,
   OptimizerState,  // master weights and moments
@@ -46,7 +46,7 @@ struct Value {
   Home home = Home::Device;
   bool persistent = false;  // alive before the first and after the last op of the step
   bool shard = false;       // Gradient: 1/d of its bucket
-  Row row{};
+  RankClass row{};
   Stage stage{};  // activations, slabs, workspace
   Microbatch microbatch{};
   std::int16_t segment_begin = 0, segment_end = -1;  // the part that it belongs to, as in Op
@@ -77,7 +77,7 @@ struct Operand {
 };
 
 // Ranks that share one program: equal but for coordinates that do not matter (folding).
-struct RowInfo {
+struct RankClassInfo {
   Position position{};
   std::int32_t multiplicity = 1;              // ranks that it stands for
   std::int32_t data_begin = 0, data_end = 1;  // their dp coordinates [begin, end)
@@ -136,7 +136,7 @@ struct Schedule {
   std::vector<std::int32_t> wait_begin{0};
   std::vector<std::uint8_t> wait_is_reuse;  // parallel to waits: 1 = memory reuse, 0 = data
 
-  std::vector<RowInfo> rows;  // empty at L0: row r is position r
+  std::vector<RankClassInfo> rows;  // empty at L0: row r is position r
   std::vector<Group> groups;
   std::vector<Bucket> buckets;
   std::vector<BucketTensor> tensors;  // by position, in model order; empty in a file's schedule
@@ -152,11 +152,13 @@ struct Schedule {
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(row_begin.size()) - 1; }
   std::int32_t num_ops() const { return static_cast<std::int32_t>(ops.size()); }
-  std::span<const Op> program(Row row) const {
+  std::span<const Op> program(RankClass row) const {
     return std::span{ops}.subspan(first_op(row), first_op({row.value + 1}) - first_op(row));
   }
-  std::size_t first_op(Row row) const { return static_cast<std::size_t>(row_begin[row.index()]); }
-  Row row_of(OpId id) const;  // binary search
+  std::size_t first_op(RankClass row) const {
+    return static_cast<std::size_t>(row_begin[row.index()]);
+  }
+  RankClass row_of(OpId id) const;  // binary search
   const Group& group_of(const Op& op) const { return groups[op.group.index()]; }
   bool is_on(const Op& op, GroupKind kind) const { return op.group && group_of(op).kind == kind; }
   GroupId group(GroupKind kind) const;             // none: the schedule has none of this kind
@@ -171,7 +173,7 @@ struct Schedule {
   }
   std::span<const OpId> waits_of(OpId id) const { return cut(waits, wait_begin, id); }
   std::span<const Operand> operands_of(OpId id) const { return cut(operands, operand_begin, id); }
-  Position position_of(Row row) const {
+  Position position_of(RankClass row) const {
     return rows.empty() ? Position{row.value} : rows[row.index()].position;
   }
   void end_row() { row_begin.push_back(static_cast<std::int32_t>(ops.size())); }

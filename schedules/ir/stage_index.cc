@@ -43,7 +43,7 @@ StageIndex::StageIndex(const Schedule& schedule)
       microbatches_(std::max(schedule.microbatches, 0)),
       slices_(std::max(schedule.slices, 1)) {
   std::vector<std::int32_t> begins;
-  for (const RowInfo& row : schedule.rows) {
+  for (const RankClassInfo& row : schedule.rows) {
     const auto known = std::ranges::find(begins, row.data_begin);
     class_of_row_.push_back(static_cast<std::int32_t>(known - begins.begin()));
     if (known == begins.end()) begins.push_back(row.data_begin);
@@ -51,7 +51,7 @@ StageIndex::StageIndex(const Schedule& schedule)
   classes_ = std::max<std::int32_t>(1, static_cast<std::int32_t>(begins.size()));
   table_.resize(static_cast<std::size_t>(classes_) * static_cast<std::size_t>(stages_) *
                 stage_stride());
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::int32_t data_class = class_of(row);
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       has_[static_cast<std::size_t>(schedule.ops[i].kind)] = true;

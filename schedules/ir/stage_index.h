@@ -45,7 +45,7 @@ class StageIndex {
   std::int32_t slices() const { return slices_; }
   // Rows of one data class exchange transfers among themselves; classes do not (folding).
   std::int32_t classes() const { return classes_; }
-  std::int32_t class_of(Row row) const {
+  std::int32_t class_of(RankClass row) const {
     return class_of_row_.empty() ? 0 : class_of_row_[row.index()];
   }
 

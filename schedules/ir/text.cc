@@ -47,7 +47,7 @@ std::string to_text(const Schedule& schedule, OpId id) {
   return text;
 }
 
-std::string row_to_text(const Schedule& schedule, Row row) {
+std::string row_to_text(const Schedule& schedule, RankClass row) {
   std::string text;
   for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
     if (!text.empty()) text += ' ';

@@ -12,6 +12,6 @@ namespace rehearse {
 
 std::string to_text(const Schedule& schedule, OpId id);
 std::string to_text(const Op& op);  // without a schedule: an OVERLAP prints as its kind
-std::string row_to_text(const Schedule& schedule, Row row);  // joined by blanks
+std::string row_to_text(const Schedule& schedule, RankClass row);  // joined by blanks
 
 }  // namespace rehearse

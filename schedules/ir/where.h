@@ -12,7 +12,7 @@
 
 namespace rehearse {
 
-inline std::string row_name(const Schedule& schedule, Row row) {
+inline std::string row_name(const Schedule& schedule, RankClass row) {
   return (schedule.rows.empty() ? "rank " : "row ") + std::to_string(row.value);
 }
 inline std::string where(const Schedule& schedule, OpId id) {

@@ -134,8 +134,8 @@ class Computer {
       }
       row_.operand(out, Access::Write);
     }
-    state.slab_input[part.index] = kept(ValueKind::SavedForInput, bytes.saved_for_input, op);
-    state.slab_weight[part.index] = kept(ValueKind::SavedForWeight, bytes.saved_for_weight, op);
+    state.slab_input[part.index] = kept(ValueKind::SavedForDgrad, bytes.saved_for_dgrad, op);
+    state.slab_weight[part.index] = kept(ValueKind::SavedForWgrad, bytes.saved_for_wgrad, op);
     work_in(bytes.workspace, op);
     if (loss && !row_.loss) {
       row_.loss = row_.value(ValueKind::Metrics, 4);
@@ -174,7 +174,7 @@ class Computer {
       }
       row_.operand(out, Access::Write);
     }
-    if (input) state.left[part.index] = kept(ValueKind::LeftForWeight, bytes.left_for_weight, op);
+    if (input) state.left[part.index] = kept(ValueKind::LeftForWgrad, bytes.left_for_wgrad, op);
     work_in(bytes.workspace, op);
   }
 

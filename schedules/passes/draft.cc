@@ -16,7 +16,7 @@ BodyTable body_table(const Layout& layout, std::int32_t slices) {
         const Body body = make_body(layout, {.segment = static_cast<SegmentKind>(k),
                                              .direction = static_cast<Direction>(d),
                                              .slice = static_cast<std::int32_t>(slice)});
-        table[slice][k][d] = {body.saved_for_input, body.saved_for_weight, body.left_for_weight,
+        table[slice][k][d] = {body.saved_for_dgrad, body.saved_for_wgrad, body.left_for_wgrad,
                               body.workspace, body.key_value_gradient};
       }
     }
@@ -25,8 +25,8 @@ BodyTable body_table(const Layout& layout, std::int32_t slices) {
 }
 
 // Folding: one row per position; a parameter server is an odd replica and gets rows of its own.
-std::vector<RowInfo> make_rows(const Plan& plan, const Placement& placement) {
-  std::vector<RowInfo> rows;
+std::vector<RankClassInfo> make_rows(const Plan& plan, const Placement& placement) {
+  std::vector<RankClassInfo> rows;
   const bool server = plan.has_parameter_server();
   const std::int32_t replicas = plan.replicas(), first = server ? 1 : 0;
   for (Position position{0}; position.value < placement.positions; ++position.value) {
@@ -40,9 +40,9 @@ std::vector<RowInfo> make_rows(const Plan& plan, const Placement& placement) {
 std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
   const Plan& plan = layout.plan;
   std::vector<Group> groups;
-  std::vector<Row> all;
+  std::vector<RankClass> all;
   for (std::size_t r = 0; r < s.rows.size(); ++r) all.push_back({static_cast<std::int32_t>(r)});
-  const auto add = [&](GroupKind kind, std::int32_t size, std::vector<Row> rows) {
+  const auto add = [&](GroupKind kind, std::int32_t size, std::vector<RankClass> rows) {
     if (size > 1) groups.push_back({.kind = kind, .size = size, .rows = std::move(rows)});
   };
   add(GroupKind::Tensor, plan.tensor_parallel, all);
@@ -53,8 +53,8 @@ std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
   if (!s.placement.up.empty()) {
     add(GroupKind::Mirror, 2, all);
   } else if (layout.model.tied_embedding && begin != end) {
-    std::vector<Row> ends;
-    for (const Row row : all) {
+    std::vector<RankClass> ends;
+    for (const RankClass row : all) {
       const Position at = s.position_of(row);
       if (at == begin || at == end) ends.push_back(row);
     }

@@ -36,7 +36,7 @@ struct DraftOp {
 // What a segment keeps and works in, by slice, segment kind and direction [B]. Frameworks keep
 // tensors, not slabs: all zero.
 struct BodySizes {
-  std::int64_t saved_for_input = 0, saved_for_weight = 0, left_for_weight = 0, workspace = 0;
+  std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0, workspace = 0;
   std::int64_t key_value_gradient = 0;
 };
 inline constexpr std::size_t kSegmentKinds = 3, kDirections = 4;

@@ -75,7 +75,7 @@ std::vector<std::size_t> by_row(const Schedule& s) {
 }
 
 // The arena of a row, whose values are given, in one memory.
-ArenaPlan place(Schedule& s, Row row, std::span<const std::size_t> values, Home home) {
+ArenaPlan place(Schedule& s, RankClass row, std::span<const std::size_t> values, Home home) {
   std::vector<ArenaBlock> blocks;
   std::vector<std::size_t> owner;
   const std::int32_t first = s.row_begin[row.index()], end = s.row_begin[row.index() + 1];
@@ -112,7 +112,7 @@ void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::
   if (!arena) return;
   const std::vector<std::size_t> values = by_row(s);
   auto rest = values.begin();
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     const auto last =
         std::find_if(rest, values.end(), [&](std::size_t v) { return s.values[v].row != row; });
     const std::span<const std::size_t> own(rest, last);

@@ -84,7 +84,7 @@ Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOpti
   }
   Draft draft = make_draft(l0, layout, options);
   make_buckets(draft);
-  for (Row row{0}; row.index() < draft.schedule.rows.size(); ++row.value) {
+  for (RankClass row{0}; row.index() < draft.schedule.rows.size(); ++row.value) {
     RowDraft program(draft, row);
     split_parts(program);
     hold_parameters(program);

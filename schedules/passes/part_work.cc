@@ -20,7 +20,7 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
                                 : !layer                                            ? 3
                                 : row.draft.layout.model.has_experts(segment.layer) ? 2
                                                                                     : 1;
-      sum.saved_for_input += row.draft.kept[shape];
+      sum.saved_for_dgrad += row.draft.kept[shape];
     }
     return sum;
   }
@@ -28,17 +28,17 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
     const BodySizes& body =
         row.draft.bodies[RowDraft::slice_of(part.op)][static_cast<std::size_t>(segment.kind)]
                         [static_cast<std::size_t>(direction)];
-    sum.saved_for_input += body.saved_for_input;
-    sum.saved_for_weight += body.saved_for_weight;
-    sum.left_for_weight += body.left_for_weight;
+    sum.saved_for_dgrad += body.saved_for_dgrad;
+    sum.saved_for_wgrad += body.saved_for_wgrad;
+    sum.left_for_wgrad += body.left_for_wgrad;
     sum.key_value_gradient += body.key_value_gradient;
     sum.workspace = std::max(sum.workspace, body.workspace);
   }
   const std::int64_t activation = aligned(row.draft.layout.activation_bytes());
   const auto inner = static_cast<std::int64_t>(covered.size()) - 1;
-  sum.saved_for_input += inner * activation;  // inputs of the segments after the first
+  sum.saved_for_dgrad += inner * activation;  // inputs of the segments after the first
   if (direction == Direction::InputGradient || direction == Direction::WeightGradient) {
-    sum.left_for_weight += inner * activation;  // gradients between them, which W reads
+    sum.left_for_wgrad += inner * activation;  // gradients between them, which W reads
   } else if (direction == Direction::Backward && inner > 0) {
     // The running gradient lives in the buffer of the op's own gradient, else of the incoming one;
     // a stage that has neither keeps it in the workspace.

@@ -3,7 +3,7 @@
 
 namespace rehearse {
 
-RowDraft::RowDraft(Draft& of, Row at)
+RowDraft::RowDraft(Draft& of, RankClass at)
     : draft(of),
       s(of.schedule),
       plan(of.plan),
@@ -17,7 +17,7 @@ RowDraft::RowDraft(Draft& of, Row at)
       owner(!of.plan.has_parameter_server() || replica == 0) {
   // About: two transfers beside every compute op, two operands each, one of them new.
   const std::size_t expected =
-      3 * of.order.program(Row{position.value}).size() + 16 * s.segments.size() + 64;
+      3 * of.order.program(RankClass{position.value}).size() + 16 * s.segments.size() + 64;
   ops.reserve(expected);
   operands.reserve(5 * expected / 2);
   values.reserve(expected);

@@ -69,13 +69,13 @@ struct RowOp {
 };
 
 struct RowDraft {
-  RowDraft(Draft& draft, Row row);
+  RowDraft(Draft& draft, RankClass row);
 
   // --- facts
   Draft& draft;
   const Schedule& s;  // draft.schedule
   const Plan& plan;
-  Row row;
+  RankClass row;
   Position position;
   std::int32_t slices, units;  // units: micro-batches, by slice
   std::size_t slots;           // (stage, micro-batch, slice)

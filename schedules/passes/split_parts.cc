@@ -26,7 +26,7 @@ class Splitter {
   void run() {
     row_.cuts.assign(row_.slots, {});
     row_.cut_lists.push_back({0});
-    const auto program = row_.draft.order.program(Row{row_.position.value});
+    const auto program = row_.draft.order.program(RankClass{row_.position.value});
     for (const Op& op : program) {
       for (const Op& leaf : work_of(row_.draft.order, op)) find_ends(leaf, op.kind);
     }

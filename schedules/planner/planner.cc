@@ -20,7 +20,7 @@ constexpr std::int32_t kShiftRounds = 8;
 // Most halves alive on any row.
 std::int64_t most_alive(const Schedule& schedule, bool held_until_weight) {
   std::int64_t most = 0;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::int64_t alive = 0;
     for (const Op& op : schedule.program(row)) {
       switch (op.kind) {
@@ -49,7 +49,7 @@ std::int64_t most_alive(const Schedule& schedule, bool held_until_weight) {
 
 PlanValue value_of(const Schedule& schedule, const ComputeTiming& timing, Objective objective) {
   std::int64_t longest = 0;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::size_t first = schedule.first_op(row), end = schedule.first_op({row.value + 1});
     if (first == end) continue;
     longest = std::max(longest, timing.end[end - 1].value - timing.start[first].value);

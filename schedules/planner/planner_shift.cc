@@ -18,7 +18,7 @@ class TimeLine {
     forward_.assign(keys, -1);
     backward_ = weight_ = forward_;
     row_of_.resize(ops_.size());
-    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
       std::vector<std::int32_t> ids(schedule.program(row).size());
       std::iota(ids.begin(), ids.end(), schedule.row_begin[row.index()]);
       for (const std::int32_t id : ids) row_of_[index(id)] = row.index();

@@ -276,7 +276,7 @@ std::vector<std::string> explain(const Schedule& schedule, const DeadlockProof& 
   std::vector<std::string> lines;
   const auto text = [&](OpId id) { return to_text(schedule, id); };
   for (const CycleStep& step : proof.cycle) {
-    const Row row = schedule.row_of(step.op), other = schedule.row_of(step.other);
+    const RankClass row = schedule.row_of(step.op), other = schedule.row_of(step.other);
     std::string line = row_name(schedule, row) + ": " + text(step.op);
     const std::string there = row == other ? "" : " on " + row_name(schedule, other);
     switch (step.reason) {

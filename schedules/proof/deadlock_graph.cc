@@ -73,7 +73,7 @@ void fill_queues_and_rings(const Schedule& schedule, StreamModel model, Rendezvo
   graph.ring.resize(schedule.ops.size());
   Rings rings(graph.ring);
   bool may_join = model == StreamModel::Fuse;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       const std::size_t in_row = queue_in_row(schedule.ops[i], model);
       if (slot[in_row] == kNobody) {
@@ -122,7 +122,7 @@ void complete_waits(const Schedule& schedule, RendezvousGraph& graph) {
   graph.wait_begin.assign(1, 0);
   graph.wait_begin.reserve(schedule.ops.size() + 1);
   graph.waits.reserve(schedule.ops.size());
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::int32_t data_class = index.class_of(row);
     const auto begin = static_cast<std::int32_t>(schedule.first_op(row));
     const auto end = static_cast<std::int32_t>(schedule.first_op({row.value + 1}));
@@ -148,7 +148,7 @@ void derive_waits(const Schedule& schedule, RendezvousGraph& graph) {
   graph.wait_begin.assign(1, 0);
   graph.wait_begin.reserve(schedule.ops.size() + 1);
   graph.waits.reserve(schedule.ops.size());
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const std::int32_t data_class = index.class_of(row);
     const auto begin = static_cast<std::int32_t>(schedule.first_op(row));
     const auto end = static_cast<std::int32_t>(schedule.first_op({row.value + 1}));

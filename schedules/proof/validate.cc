@@ -22,7 +22,7 @@ HappensBefore::HappensBefore(const Schedule& schedule) {
   const bool waits = schedule.wait_begin.size() == schedule.ops.size() + 1;
   stream_.resize(schedule.ops.size());
   before_.resize(schedule.ops.size());
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     // What is known once the latest op of each stream has ended: what it knew, and itself.
     std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> after{};
     for (auto& clock : after) clock.fill(-1);

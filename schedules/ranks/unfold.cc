@@ -94,7 +94,7 @@ class Unfolding {
 
  private:
   void add_row(std::size_t rank) {
-    const Row row = rows_[rank];
+    const RankClass row = rows_[rank];
     const std::size_t first = s_.first_op(row), last = s_.first_op({row.value + 1});
     const auto by = static_cast<std::int32_t>(out_.ops.size()) - static_cast<std::int32_t>(first);
     const auto moved = [by](OpId op) { return op ? OpId{op.value + by} : op; };
@@ -149,7 +149,7 @@ class Unfolding {
   const Schedule& s_;
   const Mesh mesh_;
   const Plan& plan_;
-  const std::vector<Row> rows_;  // by rank
+  const std::vector<RankClass> rows_;  // by rank
   Meetings meetings_;
   std::vector<std::vector<std::size_t>> values_of_;  // per row of the folded schedule
   std::vector<std::int32_t> place_;                  // per value: which of its row's it is
@@ -158,14 +158,14 @@ class Unfolding {
 
 }  // namespace
 
-std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
+std::vector<RankClass> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
   const Mesh mesh(plan);
-  std::vector<Row> rows(static_cast<std::size_t>(mesh.ranks()), Row{0});
+  std::vector<RankClass> rows(static_cast<std::size_t>(mesh.ranks()), RankClass{0});
   for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
     const Coordinates at = mesh.coordinates({r});
     const std::int32_t replica = at.data * plan.context_parallel + at.context;
     for (std::int32_t row = 0; row < static_cast<std::int32_t>(schedule.rows.size()); ++row) {
-      const RowInfo& info = schedule.rows[static_cast<std::size_t>(row)];
+      const RankClassInfo& info = schedule.rows[static_cast<std::size_t>(row)];
       if (info.position.value == at.pipeline && replica >= info.data_begin &&
           replica < info.data_end) {
         rows[static_cast<std::size_t>(r)] = {row};
@@ -175,9 +175,10 @@ std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule) {
   return rows;
 }
 
-std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<Row>& row_of_rank) {
+std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<RankClass>& row_of_rank) {
   std::int64_t ops = 0;
-  for (const Row row : row_of_rank) ops += static_cast<std::int64_t>(schedule.program(row).size());
+  for (const RankClass row : row_of_rank)
+    ops += static_cast<std::int64_t>(schedule.program(row).size());
   return ops;
 }
 

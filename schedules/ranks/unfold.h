@@ -14,9 +14,9 @@ namespace rehearse {
 
 // Per rank: the row of the schedule that it performs. REQUIRES: the schedule was lowered for
 // `plan`.
-std::vector<Row> rows_of_ranks(const Plan& plan, const Schedule& schedule);
+std::vector<RankClass> rows_of_ranks(const Plan& plan, const Schedule& schedule);
 // Ops of all ranks together.
-std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<Row>& row_of_rank);
+std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<RankClass>& row_of_rank);
 
 // Every rank's own row, with its own ops, waits and values, in the order of the row that it stands
 // in for; ops meet those of their own column of the mesh or instance of their group. The data

@@ -70,9 +70,9 @@ std::string overlap_text(const Plan& plan) {
   ObjectText object(0, 1);
   object.flag("gradient_reduce", plan.overlap_gradient_reduce);
   object.flag("parameter_gather", plan.overlap_parameter_gather);
-  object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Plain  ? "null"
-                                : plan.overlap_tensor_parallel == TensorOverlap::None ? "false"
-                                                                                      : "true");
+  object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Default ? "null"
+                                : plan.overlap_tensor_parallel == TensorOverlap::Off   ? "false"
+                                                                                       : "true");
   return object.take();
 }
 

@@ -19,7 +19,7 @@ enum class RecomputeMode : std::uint8_t { None, Selective, Full };
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
 enum class AttentionKernel : std::uint8_t { Unfused, Flash1, Flash2, Flash3 };
 enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8 };
-enum class TensorOverlap : std::uint8_t { Plain, None, Chunked };  // absent, false, true
+enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
 enum class Axis : std::uint8_t { Tensor, Context, Expert, Data, Pipeline };
 
@@ -63,7 +63,7 @@ struct Plan {
   OffloadMode offload = OffloadMode::None;
   std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
-  TensorOverlap overlap_tensor_parallel = TensorOverlap::Plain;
+  TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
   RuntimeTraits runtime;

@@ -440,8 +440,7 @@ void PlanReader::overlap() {
     if (reduce != nullptr) plan_.overlap_gradient_reduce = reduce->boolean;
     if (gather != nullptr) plan_.overlap_parameter_gather = gather->boolean;
     if (tensor != nullptr) {
-      plan_.overlap_tensor_parallel =
-          tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::None;
+      plan_.overlap_tensor_parallel = tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::Off;
     }
   }
   plan_.bucket_bytes = integer("bucket_bytes", default_bucket_bytes(plan_));

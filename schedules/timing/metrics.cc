@@ -60,7 +60,7 @@ ScheduleMetrics measure(const Schedule& schedule, const ComputeTiming& timing) {
   ScheduleMetrics metrics{.makespan = timing.makespan};
   const double halves = 2.0 * std::max(1, schedule.slices);
   std::int64_t total_busy = 0;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     Alive alive;
     std::int64_t busy = 0, first = -1, last = 0;
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {

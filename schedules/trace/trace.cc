@@ -161,7 +161,7 @@ std::vector<TraceRow> rows_of(const Schedule& schedule) {
 
 }  // namespace
 
-Row Trace::row_of(OpId op) const {
+RankClass Trace::row_of(OpId op) const {
   const auto after = std::upper_bound(row_begin.begin(), row_begin.end(), op.value);
   return {static_cast<std::int32_t>(after - row_begin.begin()) - 1};
 }
@@ -199,7 +199,7 @@ std::string op_name(const Trace& trace, OpId id) {
   return text;
 }
 
-std::string row_name(const Trace& trace, Row row) {
+std::string row_name(const Trace& trace, RankClass row) {
   const TraceRow& info = trace.rows[row.index()];
   if (info.name >= 0) return std::string(trace.text(info.name));
   std::string name = info.first_rank ? "rank " + std::to_string(info.first_rank.value)

@@ -159,7 +159,7 @@ struct TraceValue {
   ValueKind kind{};
   Home home{};
   std::uint8_t shard = 0, persistent = 0;  // 0 or 1
-  Row row{};
+  RankClass row{};
   Stage stage{};
   Microbatch microbatch{};
   std::int16_t segment_begin = 0, segment_end = -1;
@@ -275,7 +275,7 @@ struct Trace {
   const TraceClass& class_of(OpId op) const {
     return classes[static_cast<std::size_t>(op_class[op.index()])];
   }
-  Row row_of(OpId op) const;  // binary search
+  RankClass row_of(OpId op) const;  // binary search
   std::int32_t lane_of(OpId op) const { return row_of(op).value * slots + class_of(op).slot; }
   std::string_view text(TraceString id) const {
     return id < 0 ? std::string_view{} : std::string_view{strings[static_cast<std::size_t>(id)]};
@@ -286,7 +286,7 @@ struct Trace {
 // In torch's notation (text.h), or the foreign name.
 std::string op_name(const Trace& trace, OpId op);
 // "rank 0", "rank 0 (x8)" where it stands for eight, "position 3".
-std::string row_name(const Trace& trace, Row row);
+std::string row_name(const Trace& trace, RankClass row);
 // "compute", "p2p", "dp", ... or the foreign lane's name.
 std::string lane_name(const Trace& trace, std::int32_t lane);
 std::string_view stream_name(Stream stream);

@@ -126,7 +126,7 @@ std::vector<TraceRow> trace_rows(const Schedule& schedule, const Plan& plan,
                                  std::int64_t capacity_bytes) {
   const Mesh mesh(plan);
   std::vector<TraceRow> rows;
-  for (const RowInfo& row : schedule.rows) {
+  for (const RankClassInfo& row : schedule.rows) {
     const Rank first = mesh.rank({.context = row.data_begin % plan.context_parallel,
                                   .data = row.data_begin / plan.context_parallel,
                                   .pipeline = row.position.value});
@@ -183,8 +183,8 @@ std::string value_name(const Trace& trace, std::int32_t id) {
   const TraceValue& v = trace.values[static_cast<std::size_t>(id)];
   const bool sliced = v.instance >= 0 &&
                       (v.kind == ValueKind::Activation || v.kind == ValueKind::ActivationGradient ||
-                       v.kind == ValueKind::SavedForInput || v.kind == ValueKind::SavedForWeight ||
-                       v.kind == ValueKind::LeftForWeight || v.kind == ValueKind::KeyValueGradient);
+                       v.kind == ValueKind::SavedForDgrad || v.kind == ValueKind::SavedForWgrad ||
+                       v.kind == ValueKind::LeftForWgrad || v.kind == ValueKind::KeyValueGradient);
   return value_name(Value{.kind = v.kind,
                           .home = v.home,
                           .persistent = v.persistent != 0,

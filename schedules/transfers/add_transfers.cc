@@ -20,7 +20,7 @@ std::size_t index_of(std::int32_t id) {
 struct Transfer {
   std::int64_t place = 0;                     // in the global order
   std::int32_t producer = -1, consumer = -1;  // ops of L0
-  Row from{}, to{};
+  RankClass from{}, to{};
   Stage stage{};  // the same stage
   Microbatch microbatch{};
   std::int8_t slice = -1;
@@ -47,7 +47,7 @@ struct Plan {
   std::vector<std::int64_t> place;   // per op: its own place in the global order
   std::vector<Transfer> transfers;
 
-  RowRange range(Row row) const {
+  RowRange range(RankClass row) const {
     return {static_cast<std::int32_t>(l0.first_op(row)),
             static_cast<std::int32_t>(l0.first_op({row.value + 1}))};
   }
@@ -55,7 +55,7 @@ struct Plan {
 
 std::vector<std::int32_t> rows_of_ops(const Schedule& l0) {
   std::vector<std::int32_t> row_of(l0.ops.size());
-  for (Row row{0}; row.value < l0.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < l0.num_rows(); ++row.value) {
     std::fill(row_of.begin() + static_cast<std::ptrdiff_t>(l0.first_op(row)),
               row_of.begin() + static_cast<std::ptrdiff_t>(l0.first_op({row.value + 1})),
               row.value);
@@ -67,7 +67,7 @@ std::vector<std::int32_t> rows_of_ops(const Schedule& l0) {
 std::vector<std::int64_t> places_of_ops(const Schedule& l0, const StageIndex& index,
                                         std::span<const Nanoseconds> finish) {
   std::vector<std::int64_t> place(l0.ops.size());
-  for (Row row{0}; row.value < l0.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < l0.num_rows(); ++row.value) {
     const std::int32_t data_class = index.class_of(row);
     std::int64_t before = 0;
     for (std::size_t i = l0.first_op(row); i < l0.first_op({row.value + 1}); ++i) {
@@ -130,7 +130,7 @@ constexpr std::int32_t kLargestGroup = 32;
 struct Entry {
   std::uint64_t place = 0;
   std::int32_t index = 0;
-  Row from{}, to{};
+  RankClass from{}, to{};
 };
 
 // By place, ties in the order given: a stable radix sort, because half a million comparisons would
@@ -224,7 +224,8 @@ Rows taking_turns(const Plan& plan) {
   Rows rows(static_cast<std::size_t>(plan.l0.num_rows()));
   std::vector<std::uint8_t> sent(plan.transfers.size(), 0);
   std::vector<RowRange> rest;
-  for (Row row{0}; row.value < plan.l0.num_rows(); ++row.value) rest.push_back(plan.range(row));
+  for (RankClass row{0}; row.value < plan.l0.num_rows(); ++row.value)
+    rest.push_back(plan.range(row));
   for (bool progress = true; std::exchange(progress, false);) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (rest[row].begin == rest[row].end) continue;
@@ -363,7 +364,7 @@ void group_exchanges(Schedule& schedule) {
   };
   const auto other = [&](std::int32_t id) { return partner[static_cast<std::size_t>(id)]; };
   std::int32_t groups = 0;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const auto end = static_cast<std::int32_t>(schedule.first_op({row.value + 1}));
     std::int32_t last = 0;
     for (auto id = static_cast<std::int32_t>(schedule.first_op(row)); id < end; id = last + 1) {

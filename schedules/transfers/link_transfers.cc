@@ -23,7 +23,7 @@ void fill_matches(Schedule& schedule, const StageIndex& index) {
   };
   MatchId next{0};
   const auto each = [&](OpKind kind, auto visit) {
-    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
       const std::int32_t data_class = index.class_of(row);
       for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
         Op& op = schedule.ops[i];
@@ -46,7 +46,7 @@ void fill_matches(Schedule& schedule, const StageIndex& index) {
 // The waits of one row, in program order.
 class RowWaits {
  public:
-  RowWaits(Schedule& schedule, const StageIndex& index, Row row)
+  RowWaits(Schedule& schedule, const StageIndex& index, RankClass row)
       : schedule_(schedule),
         index_(index),
         data_class_(index.class_of(row)),
@@ -136,7 +136,7 @@ Position other_end(const Schedule& schedule, const Op& transfer) {
 namespace {
 void number_groups_and(Schedule& schedule, auto visit) {
   std::int32_t groups = 0;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::int32_t before = -1;  // the number that the transfer before it had
     for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {
       Op& op = schedule.ops[i];
@@ -164,7 +164,7 @@ Schedule link_transfers(Schedule schedule) {
   schedule.wait_begin.assign(1, 0);
   schedule.wait_begin.reserve(schedule.ops.size() + 1);
   schedule.waits.reserve(schedule.ops.size());
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     RowWaits(schedule, index, row).fill();
   }
   schedule.wait_is_reuse.assign(schedule.waits.size(), 0);

@@ -141,7 +141,7 @@ const RankMemory* memory_of(const Prediction& prediction, std::int32_t rank) {
   const auto& rows = prediction.schedule.rows;
   for (const RankMemory& memory : prediction.memory.ranks) {
     if (memory.row.index() >= rows.size()) continue;
-    const RowInfo& row = rows[memory.row.index()];
+    const RankClassInfo& row = rows[memory.row.index()];
     if (row.position.value == at.pipeline && row.data_begin <= at.data && at.data < row.data_end) {
       return &memory;
     }

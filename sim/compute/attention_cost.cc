@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sim/compute/memory_bound_cost.h"
+#include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/waves.h"
 
 namespace rehearse::sim {

@@ -7,8 +7,8 @@
 
 #include "schedules/body/body_framework.h"
 #include "schedules/body/sizes.h"
+#include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/fused_nodes.h"
-#include "sim/compute/memory_bound_cost.h"
 #include "sim/compute/power.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"

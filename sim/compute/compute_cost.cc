@@ -2,8 +2,8 @@
 #include "sim/compute/compute_cost.h"
 
 #include "sim/compute/attention_cost.h"
+#include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/gemm_cost.h"
-#include "sim/compute/memory_bound_cost.h"
 
 namespace rehearse::sim {
 namespace {

@@ -79,8 +79,8 @@ class Engine {
   static constexpr std::int32_t kEnded = -2;
   struct Slot {
     NodeId node{};
-    Row computes_on{};    // none: it is not compute
-    bool shares = false;  // its demands are in resources_
+    RankClass computes_on{};  // none: it is not compute
+    bool shares = false;      // its demands are in resources_
     std::int64_t start = 0;
     std::int64_t time = 0;  // [ns] alone
     double remaining = 0;   // [ns] of it
@@ -159,7 +159,7 @@ class Engine {
   void begin(NodeId node) {
     if (begun_ < 0) begun_ = now_;
     const NodeCost& cost = costs_[node];
-    const Row computes_on = program_.computes_on[node.index()];
+    const RankClass computes_on = program_.computes_on[node.index()];
     std::int64_t time = cost.time;
     if (jitter_.any() && computes_on) {
       time = jitter_.time(program_.members_of(node).front(), cost.time);
@@ -197,7 +197,7 @@ class Engine {
       const double slowdown =
           cost.mixed ? table_.cost(program_.members[at(m)]).slowdown : cost.slowdown;
       if (slowdown <= 0) continue;
-      const Row r{program_.queues[at(m)] / kStreams};
+      const RankClass r{program_.queues[at(m)] / kStreams};
       const std::size_t stream = at(program_.queues[at(m)] % kStreams);
       RowState& row = rows_[r.index()];
       row.running[stream] += change;
@@ -280,7 +280,7 @@ class Engine {
 
   // After everything of this instant has ended and begun: new bounds, then new rates.
   void share() {
-    for (const Row r : dirty_rows_) {
+    for (const RankClass r : dirty_rows_) {
       RowState& row = rows_[r.index()];
       row.dirty = false;
       if (row.computing < 0) continue;
@@ -344,7 +344,7 @@ class Engine {
   std::vector<Node> nodes_;
   std::vector<NodeId> ready_;
   std::vector<RowState> rows_;
-  std::vector<Row> dirty_rows_;
+  std::vector<RankClass> dirty_rows_;
   std::vector<std::vector<LinkSample>> loads_;  // per resource
   Timeline timeline_;
 };

@@ -40,7 +40,7 @@ Jitter::Jitter(const Program& program, const EngineOptions& options)
 }
 
 std::int64_t Jitter::time(OpId op, std::int64_t alone) const {
-  const Row row = program_.row_of[op.index()];
+  const RankClass row = program_.row_of[op.index()];
   const auto number = static_cast<std::uint64_t>(row.value) << 32 |
                       static_cast<std::uint64_t>(op.value - program_.row_begin[row.index()]);
   const double all = row_factor_[row.index()] * factor(op_sigma_, seed_, kOfOp, number);

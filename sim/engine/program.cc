@@ -53,7 +53,7 @@ class Compiler {
     }
     for (std::int32_t r = 0; r < program.num_rows; ++r) {
       std::fill(program.row_of.begin() + schedule_.row_begin[at(r)],
-                program.row_of.begin() + schedule_.row_begin[at(r) + 1], Row{r});
+                program.row_of.begin() + schedule_.row_begin[at(r) + 1], RankClass{r});
       program.multiplicity.push_back(schedule_.rows.empty() ? 1
                                                             : schedule_.rows[at(r)].multiplicity);
     }

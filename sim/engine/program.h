@@ -40,11 +40,11 @@ struct Program {
   std::vector<NodeId> preds;             // runnable nodes: every pred < n
   std::vector<Edge> pred_edge;           // parallel to preds
 
-  std::vector<std::int32_t> queues;  // parallel to members: row * kNumStreams + stream
-  std::vector<Row> computes_on;      // per node: where, for a node that computes(); else none
+  std::vector<std::int32_t> queues;    // parallel to members: row * kNumStreams + stream
+  std::vector<RankClass> computes_on;  // per node: where, for a node that computes(); else none
 
   // Per op, what engines and attribution need of the schedule.
-  std::vector<Row> row_of;
+  std::vector<RankClass> row_of;
   std::vector<std::int32_t> row_begin;  // ops of row r, in issue order: [row_begin[r], [r+1])
   std::vector<OpKind> kind;
   std::vector<Stream> stream;

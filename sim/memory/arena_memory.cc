@@ -25,16 +25,17 @@ std::size_t part_of(const Value& value) {
       return 4;
     case ValueKind::Activation:
     case ValueKind::ActivationGradient:
-    case ValueKind::SavedForInput:
-    case ValueKind::SavedForWeight:
-    case ValueKind::LeftForWeight:
+    case ValueKind::SavedForDgrad:
+    case ValueKind::SavedForWgrad:
+    case ValueKind::LeftForWgrad:
     case ValueKind::KeyValueGradient:
       return 3;
   }
   return 3;
 }
 
-std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Schedule& s, Row row) {
+std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Schedule& s,
+                                                                      RankClass row) {
   const std::int32_t first = s.row_begin[row.index()], last = s.row_begin[row.index() + 1];
   std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive(
       static_cast<std::size_t>(last - first) + 1, std::array<std::int64_t, kNumAllocatedParts>{});
@@ -57,7 +58,7 @@ std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Sche
 void add_arena_memory(Trace& trace, const Schedule& s, std::span<const Nanoseconds> start) {
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::vector<std::vector<std::array<std::int64_t, kNumAllocatedParts>>> alive_of;  // by row
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) alive_of.push_back(alive_bytes(s, Row{r}));
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) alive_of.push_back(alive_bytes(s, RankClass{r}));
   std::vector<std::int64_t> begin{0}, time, bytes;
   for (std::size_t r = 0; r < trace.rows.size(); ++r) {
     const auto& alive =
@@ -82,7 +83,7 @@ MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes commu
   MemoryReport report;
   report.capacity = cluster.capacity().value;
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const auto alive = alive_bytes(s, Row{r});
+    const auto alive = alive_bytes(s, RankClass{r});
     const auto total = [](const auto& parts) {
       return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
     };

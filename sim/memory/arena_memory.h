@@ -20,7 +20,7 @@ std::size_t part_of(const Value& value);
 
 // Bytes of each part from op to op of a row: entry i holds while op i is the latest issued.
 std::vector<std::array<std::int64_t, kNumAllocatedParts>> alive_bytes(const Schedule& schedule,
-                                                                      Row row);
+                                                                      RankClass row);
 
 // The trace's memory curves: what is alive by parts, from op to op, at the times when the ops were
 // issued. REQUIRES: `trace` is of `schedule`, which has an arena, or of what it unfolds to; start

@@ -34,7 +34,7 @@ std::vector<std::int64_t> host_bytes(const Schedule& s) {
         value.bytes.value;
   }
   std::int64_t now = 0;
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     for (std::size_t op = s.first_op(row); op < s.first_op({row.value + 1}); ++op) {
       now += change[op];
       most[row.index()] = std::max(most[row.index()], now);

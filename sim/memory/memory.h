@@ -32,7 +32,7 @@ struct MemoryParts {
 };
 
 struct RankMemory {
-  Row row{};                          // of the schedule that was given
+  RankClass row{};                    // of the schedule that was given
   std::int64_t peak_allocated = 0;    // [B] max_memory_allocated
   std::int64_t peak_reserved = 0;     // [B] max_memory_reserved
   std::int64_t peak_device = 0;       // [B] peak_reserved + communicators + context

@@ -63,7 +63,7 @@ struct StagePlan : StageSegments {
 
 class RowReplay {
  public:
-  RowReplay(const ReplaySetup& setup, Row row, std::int64_t capacity)
+  RowReplay(const ReplaySetup& setup, RankClass row, std::int64_t capacity)
       : setup_(setup),
         order_(*setup.order),
         row_(row),
@@ -252,7 +252,7 @@ class RowReplay {
 
   const ReplaySetup& setup_;
   const Schedule& order_;
-  Row row_;
+  RankClass row_;
   bool pipelined_;
   Ledger ledger_;
   ResidentState state_;
@@ -298,7 +298,7 @@ ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
   return setup;
 }
 
-ReplayResult replay_row(const ReplaySetup& setup, Row row, std::int64_t capacity) {
+ReplayResult replay_row(const ReplaySetup& setup, RankClass row, std::int64_t capacity) {
   return RowReplay(setup, row, capacity).run();
 }
 

@@ -54,6 +54,6 @@ struct ReplayResult {
   std::size_t last_step = 0;  // its first sample
 };
 // capacity [B]: of the allocator's segments; -1: unlimited.
-ReplayResult replay_row(const ReplaySetup& setup, Row row, std::int64_t capacity);
+ReplayResult replay_row(const ReplaySetup& setup, RankClass row, std::int64_t capacity);
 
 }  // namespace rehearse::sim

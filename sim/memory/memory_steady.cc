@@ -7,7 +7,7 @@
 
 namespace rehearse::sim {
 
-SteadyPhase steady_phase(const Schedule& order, Row row) {
+SteadyPhase steady_phase(const Schedule& order, RankClass row) {
   const auto program = order.program(row);
   const auto alike = [&](std::size_t i, std::size_t period, std::int32_t microbatches) {
     const auto now = work_of(order, program[i]), later = work_of(order, program[i + period]);
@@ -37,7 +37,7 @@ SteadyPhase steady_phase(const Schedule& order, Row row) {
   return {};
 }
 
-std::vector<std::int32_t> in_flight_counts(const Schedule& order, Row row) {
+std::vector<std::int32_t> in_flight_counts(const Schedule& order, RankClass row) {
   std::vector<std::int32_t> counts{0};
   for (const Op& op : order.program(row)) {
     if (op.kind != OpKind::Forward && op.kind != OpKind::Backward) return {};
@@ -46,7 +46,7 @@ std::vector<std::int32_t> in_flight_counts(const Schedule& order, Row row) {
   return counts;
 }
 
-std::vector<Op> in_flight(const Schedule& order, Row row, std::size_t position) {
+std::vector<Op> in_flight(const Schedule& order, RankClass row, std::size_t position) {
   std::vector<Op> open;
   for (const Op& op : order.program(row).first(position)) {
     if (op.kind == OpKind::Forward) {

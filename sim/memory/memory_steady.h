@@ -16,12 +16,12 @@ struct SteadyPhase {
   std::size_t begin = 0, end = 0, period = 0;
   std::int32_t microbatches = 0;
 };
-SteadyPhase steady_phase(const Schedule& order, Row row);
+SteadyPhase steady_phase(const Schedule& order, RankClass row);
 
 // Per position in the row's program (and one past its end): forwards before it whose backward is
 // not. Empty where backwards are split or overlapped with forwards.
-std::vector<std::int32_t> in_flight_counts(const Schedule& order, Row row);
+std::vector<std::int32_t> in_flight_counts(const Schedule& order, RankClass row);
 // Those forwards themselves, oldest first.
-std::vector<Op> in_flight(const Schedule& order, Row row, std::size_t position);
+std::vector<Op> in_flight(const Schedule& order, RankClass row, std::size_t position);
 
 }  // namespace rehearse::sim

@@ -52,7 +52,7 @@ struct Network::Loads {
 };
 
 Network::Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
-                 std::span<const RowInfo> rows)
+                 std::span<const RankClassInfo> rows)
     : cluster_(&cluster), model_(&model), mesh_(plan) {
   nodes_ = ceil_div(mesh_.ranks(), cluster.gpus_per_node);
   place_rows(rows);
@@ -65,7 +65,7 @@ Network::Network(const Cluster& cluster, const CollectiveModel& model, const Pla
   add_fabric_cuts();
 }
 
-void Network::place_rows(std::span<const RowInfo> rows) {
+void Network::place_rows(std::span<const RankClassInfo> rows) {
   const std::int32_t replicas = mesh_.size(Axis::Data);
   if (rows.empty()) {
     for (std::int32_t p = 0; p < mesh_.size(Axis::Pipeline); ++p) {
@@ -75,7 +75,7 @@ void Network::place_rows(std::span<const RowInfo> rows) {
     }
   }
   const std::int32_t per_position = mesh_.ranks() / mesh_.size(Axis::Pipeline);
-  for (const RowInfo& row : rows) {
+  for (const RankClassInfo& row : rows) {
     const bool whole = row.multiplicity >= per_position;  // whatever its data range says
     position_.push_back(row.position.value);
     data_begin_.push_back(whole ? 0 : std::clamp(row.data_begin, 0, replicas));
@@ -166,7 +166,7 @@ void Network::add_fabric_cuts() {
   }
 }
 
-std::span<const std::int32_t> Network::ranks_of(Row row) const {
+std::span<const std::int32_t> Network::ranks_of(RankClass row) const {
   const auto begin = static_cast<std::size_t>(row_begin_[row.index()]);
   return std::span{row_ranks_}.subspan(
       begin, static_cast<std::size_t>(row_begin_[row.index() + 1]) - begin);
@@ -210,8 +210,8 @@ double Network::pair_bandwidth() const {
 // Adds one instance to the loads. A ring enters and leaves each block once, whoever is in it. Where
 // an instance has members of several rows (embed, world), each of them carries the whole load: the
 // event engine takes the largest demand of ops that happen together, not their sum.
-void Network::account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
-                      GroupShape& shape) const {
+void Network::account(std::span<const std::int32_t> members, RankClass row,
+                      std::vector<Loads>& loads, GroupShape& shape) const {
   const auto n = static_cast<std::int32_t>(members.size());
   const std::int32_t g = cluster_->gpus_per_node;
   std::int32_t nodes = 0, most = 0;
@@ -305,7 +305,7 @@ void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, 
   }
 }
 
-GroupShape Network::group(Row row, const GroupAxes& axes) const {
+GroupShape Network::group(RankClass row, const GroupAxes& axes) const {
   GroupShape shape;
   const Coordinates size{mesh_.size(Axis::Tensor), mesh_.size(Axis::Context),
                          mesh_.size(Axis::Data), mesh_.size(Axis::Pipeline)};
@@ -363,7 +363,7 @@ GroupShape Network::group(Row row, const GroupAxes& axes) const {
   return shape;
 }
 
-GroupShape Network::group(Row row, Axis axis) const {
+GroupShape Network::group(RankClass row, Axis axis) const {
   GroupAxes axes{
       .tensor = axis == Axis::Tensor, .context = axis == Axis::Context, .data = axis == Axis::Data};
   if (axis == Axis::Pipeline) {
@@ -372,7 +372,7 @@ GroupShape Network::group(Row row, Axis axis) const {
   return group(row, axes);
 }
 
-GroupShape Network::group(Row row, const Schedule& schedule, GroupId id) const {
+GroupShape Network::group(RankClass row, const Schedule& schedule, GroupId id) const {
   const GroupKind kind = schedule.groups[id.index()].kind;
   const GroupTraits& spans = traits(kind);
   return group(row,
@@ -382,7 +382,7 @@ GroupShape Network::group(Row row, const Schedule& schedule, GroupId id) const {
                 .positions = positions_of(kind, {position_[row.index()]}, schedule.placement)});
 }
 
-Path Network::path(Row from, Row to) const {
+Path Network::path(RankClass from, RankClass to) const {
   Path path;
   std::vector<Loads> out(cuts_.size()), in(cuts_.size());
   const std::span<const std::int32_t> senders = ranks_of(from);
@@ -427,7 +427,7 @@ Path Network::path(Row from, Row to) const {
   return path;
 }
 
-std::vector<Counterpart> Network::counterparts(Row from, Row to) const {
+std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) const {
   std::vector<Counterpart> names;
   if (from == to) return names;
   for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
@@ -453,7 +453,7 @@ std::vector<Demand> moved_to(std::span<const Counterpart> links, std::span<const
   return moved;
 }
 
-Path Network::to_host(Row row) const {
+Path Network::to_host(RankClass row) const {
   Path path;
   path.link = LinkKind::Pcie;
   std::vector<Loads> loads(cuts_.size());

@@ -96,21 +96,21 @@ class Network {
   // REQUIRES: cluster and model outlive the network. Row r of `rows` as in Schedule::rows; empty:
   // row r is position r. A plan with more GPUs than a node fills further nodes, the last in part.
   Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
-          std::span<const RowInfo> rows);
+          std::span<const RankClassInfo> rows);
 
-  GroupShape group(Row row, const GroupAxes& axes) const;
+  GroupShape group(RankClass row, const GroupAxes& axes) const;
   // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions).
-  GroupShape group(Row row, Axis axis) const;
+  GroupShape group(RankClass row, Axis axis) const;
   // The shape of a group of the schedule: along the axes and over the positions of its kind.
-  GroupShape group(Row row, const Schedule& schedule, GroupId group) const;
-  Path path(Row from, Row to) const;
+  GroupShape group(RankClass row, const Schedule& schedule, GroupId group) const;
+  Path path(RankClass from, RankClass to) const;
   // Host copies: the PCIe (or C2C) link between the row's GPUs and their host. `out`: device to
   // host. Capacity shared by the GPUs of one switch is counted.
-  Path to_host(Row row) const;
+  Path to_host(RankClass row) const;
 
   // What the links of the groups (tp, cp, dp) of row `from` are on row `to`: each row has its own
   // ports, so a body priced once for all rows must not load one row's.
-  std::vector<Counterpart> counterparts(Row from, Row to) const;
+  std::vector<Counterpart> counterparts(RankClass from, RankClass to) const;
   // What rings of `members` GPUs of one node reach per GPU; what one pair of it reaches [B/s].
   double ring_bandwidth(std::int32_t members) const;
   double pair_bandwidth() const;
@@ -133,16 +133,16 @@ class Network {
     std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
   };
   struct Loads;  // topology.cc
-  void place_rows(std::span<const RowInfo> rows);
+  void place_rows(std::span<const RankClassInfo> rows);
   void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups);
   void add_node_cuts();
   void add_fabric_cuts();
-  std::span<const std::int32_t> ranks_of(Row row) const;
+  std::span<const std::int32_t> ranks_of(RankClass row) const;
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
   std::int32_t process_of(std::int32_t rank) const {
     return rank * cluster_->processes / mesh_.ranks();
   }
-  void account(std::span<const std::int32_t> members, Row row, std::vector<Loads>& loads,
+  void account(std::span<const std::int32_t> members, RankClass row, std::vector<Loads>& loads,
                GroupShape& shape) const;
   void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;
 

@@ -19,12 +19,13 @@ namespace {
 
 // Begin and end of what an op of the order became in a row of the program, by what it does. A whole
 // backward may have become several parts.
-using Deed = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t>;
-Deed deed_of(const Op& op) {
+using OpSignature = std::tuple<OpKind, std::int32_t, std::int32_t, std::int32_t>;
+OpSignature signature_of(const Op& op) {
   return {op.kind, op.stage.value, op.microbatch.value, op.slice};
 }
-std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction& p, Row row) {
-  std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans;
+std::map<OpSignature, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction& p,
+                                                                      RankClass row) {
+  std::map<OpSignature, std::pair<std::int64_t, std::int64_t>> spans;
   const std::size_t first = p.schedule.first_op(row);
   const auto program = p.schedule.program(row);
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -32,8 +33,9 @@ std::map<Deed, std::pair<std::int64_t, std::int64_t>> spans_of(const Prediction&
     if (!is_compute(op.kind) && op.kind != OpKind::OptimizerStep) continue;
     const std::int64_t start = p.timeline.start[first + i].value,
                        end = p.timeline.end[first + i].value;
-    const Deed deed = op.kind == OpKind::OptimizerStep ? Deed{op.kind, -1, -1, -1} : deed_of(op);
-    const auto [at, fresh] = spans.try_emplace(deed, start, end);
+    const OpSignature signature =
+        op.kind == OpKind::OptimizerStep ? OpSignature{op.kind, -1, -1, -1} : signature_of(op);
+    const auto [at, fresh] = spans.try_emplace(signature, start, end);
     if (!fresh) at->second = {std::min(at->second.first, start), std::max(at->second.second, end)};
   }
   return spans;
@@ -53,10 +55,10 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone
   std::vector<std::int64_t> begin{0}, time, bytes;
   for (std::int32_t r = 0; r < p.schedule.num_rows(); ++r) {
-    const Row position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
+    const RankClass position{p.schedule.rows[static_cast<std::size_t>(r)].position.value};
     const auto [known, fresh] = replays.try_emplace(position.value);
     if (fresh) known->second = replay_row(setup, position, -1);
-    const auto spans = spans_of(p, Row{r});
+    const auto spans = spans_of(p, RankClass{r});
     std::int64_t now = p.timeline.begin.value;
     const auto add = [&](std::int64_t at, const MemoryBytes& alive) {
       now = std::max(now, at);
@@ -67,9 +69,9 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
     // A step begins with what the one before it left.
     if (!replay.samples.empty()) add(now, replay.samples.back().after);
     for (const MemorySample& sample : std::span(replay.samples).subspan(replay.last_step)) {
-      const Deed deed = sample.op ? deed_of(p.order.ops[sample.op.index()])
-                                  : Deed{OpKind::OptimizerStep, -1, -1, -1};
-      const auto span = spans.find(deed);
+      const OpSignature signature = sample.op ? signature_of(p.order.ops[sample.op.index()])
+                                              : OpSignature{OpKind::OptimizerStep, -1, -1, -1};
+      const auto span = spans.find(signature);
       add(span == spans.end() ? now : span->second.first, sample.most);
       add(span == spans.end() ? now : span->second.second, sample.after);
     }

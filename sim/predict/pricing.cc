@@ -25,7 +25,7 @@ class BodyCollectives {
 
   const GroupShape& group(Axis axis) {
     std::optional<GroupShape>& shape = shapes_[static_cast<std::size_t>(axis)];
-    if (!shape) shape = network_.group(Row{0}, axis);
+    if (!shape) shape = network_.group(RankClass{0}, axis);
     return *shape;
   }
 
@@ -115,7 +115,7 @@ class Pricer {
     out_.table.of_op.reserve(s_.ops.size());
     for (std::int32_t r = 0; r < s_.num_rows(); ++r) {
       row_ = {r};
-      links_ = network_.counterparts(Row{0}, row_);
+      links_ = network_.counterparts(RankClass{0}, row_);
       recent_.fill({});
       for (std::int32_t i = s_.row_begin[row_.index()]; i < s_.row_begin[row_.index() + 1]; ++i) {
         out_.table.of_op.push_back(cost_of(OpId{i}));
@@ -303,7 +303,7 @@ class Pricer {
   }
 
   std::int32_t transfer(const Op& op) {
-    const Row to = row_at(op.peer, row_);
+    const RankClass to = row_at(op.peer, row_);
     const bool send = op.kind == OpKind::Send;
     const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
     const TransferCost cost =
@@ -326,7 +326,7 @@ class Pricer {
                all(cost.level), std::move(traffic));
   }
 
-  Row row_at(Position position, Row like) const {
+  RankClass row_at(Position position, RankClass like) const {
     const std::int32_t classes = s_.num_rows() / s_.placement.positions;
     return {position.value * classes + like.value % classes};
   }
@@ -496,7 +496,7 @@ class Pricer {
   const Network& network_;
   BodyCollectives collectives_;
   Pricing out_;
-  Row row_{0};
+  RankClass row_{0};
   OpId current_{};
   std::vector<Counterpart> links_;  // of row 0 on this row
   std::array<Recent, 256> recent_;

@@ -22,9 +22,9 @@ Json optional(const std::optional<T>& value) {
 }
 
 // Rank numbers that a row stands for.
-Json ranks_of(const Schedule& s, Row row, const Plan& plan) {
+Json ranks_of(const Schedule& s, RankClass row, const Plan& plan) {
   const Mesh mesh(plan);
-  const RowInfo& info = s.rows[row.index()];
+  const RankClassInfo& info = s.rows[row.index()];
   Json ranks = Json::array();
   for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
     const Coordinates at = mesh.coordinates({rank});

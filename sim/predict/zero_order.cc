@@ -24,7 +24,7 @@ std::int64_t total(const Parts& parts) {
 // What is alive where most is, over all rows.
 Parts fullest(const Schedule& s) {
   Parts most{};
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     for (const Parts& alive : alive_bytes(s, row)) {
       if (total(alive) > total(most)) most = alive;
     }

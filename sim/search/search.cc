@@ -46,8 +46,8 @@ struct Entry {
   std::int32_t index = 0;  // into the mesh's fitting or refused
 };
 
-// What became of a candidate that was looked at.
-struct Looked {
+// What became of a candidate that was evaluated at.
+struct Evaluated {
   enum class State : std::uint8_t { TooLarge, Failed, Confirmed } state = State::Failed;
   bool replayed = false;
   FoundPlan found;
@@ -92,7 +92,7 @@ class Searcher {
       const MeshCandidates& mesh = meshes_[m];
       result_.plans += mesh.plans;
       result_.possible += static_cast<std::int64_t>(mesh.fitting.size());
-      if (!mesh.cores.empty()) result_.gpus = mesh.cores.front().plan.gpus();
+      if (!mesh.families.empty()) result_.gpus = mesh.families.front().plan.gpus();
       if (mesh.error && !refused) refused = mesh.error;
       for (std::size_t i = 0; i < mesh.fitting.size(); ++i) {
         entries_.push_back({key_of(mesh, mesh.fitting[i]), static_cast<std::int32_t>(m),
@@ -101,7 +101,7 @@ class Searcher {
     }
     if (result_.plans == 0 && !stopped()) {
       const bool legal = std::ranges::any_of(
-          meshes_, [](const MeshCandidates& mesh) { return !mesh.cores.empty(); });
+          meshes_, [](const MeshCandidates& mesh) { return !mesh.families.empty(); });
       if (refused && !legal) return refused;
       return Error{
           space_.base.path + ": plan: " +
@@ -114,7 +114,7 @@ class Searcher {
   }
 
   static double key_of(const MeshCandidates& mesh, const Candidate& candidate) {
-    const Plan& plan = mesh.cores[static_cast<std::size_t>(candidate.core)].plan;
+    const Plan& plan = mesh.families[static_cast<std::size_t>(candidate.family)].plan;
     return candidate.seconds /
            (static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence_length));
   }
@@ -122,7 +122,8 @@ class Searcher {
   Plan plan_at(const Entry& entry) const {
     const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
     const Candidate& c = mesh.fitting[static_cast<std::size_t>(entry.index)];
-    return plan_of(mesh.cores[static_cast<std::size_t>(c.core)].plan, c.micro_batch, c.recompute)
+    return plan_of(mesh.families[static_cast<std::size_t>(c.family)].plan, c.micro_batch,
+                   c.recompute)
         .value();
   }
 
@@ -136,24 +137,24 @@ class Searcher {
   }
 
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
-  Looked look(const Plan& plan, double estimate_s, std::int64_t limit) {
-    Looked looked;
+  Evaluated evaluate(const Plan& plan, double estimate_s, std::int64_t limit) {
+    Evaluated evaluated;
     if (live_.lower_bound(setup_, plan, cluster_) > limit) {
-      looked.state = Looked::State::TooLarge;
-      return looked;
+      evaluated.state = Evaluated::State::TooLarge;
+      return evaluated;
     }
-    looked.replayed = true;
+    evaluated.replayed = true;
     const Result<Prediction> made =
         predicted(plan, {.memory_limit = limit, .tables = &setup_.tables});
-    if (!made) return looked;
+    if (!made) return evaluated;
     if (!made.value().memory.fits || made.value().memory.peak_device > limit) {
-      looked.state = Looked::State::TooLarge;
-      return looked;
+      evaluated.state = Evaluated::State::TooLarge;
+      return evaluated;
     }
-    looked.state = Looked::State::Confirmed;
-    looked.found = summarize(made.value());
-    looked.found.estimate_s = estimate_s;
-    return looked;
+    evaluated.state = Evaluated::State::Confirmed;
+    evaluated.found = summarize(made.value());
+    evaluated.found.estimate_s = estimate_s;
+    return evaluated;
   }
 
   static bool faster(const FoundPlan& a, const FoundPlan& b) {
@@ -194,22 +195,22 @@ class Searcher {
   }
 
   std::size_t look_at(std::size_t begin, std::size_t end) {
-    std::vector<Looked> looked(end - begin);
+    std::vector<Evaluated> evaluated(end - begin);
     const std::int64_t limit = cluster_.capacity().value;
-    parallel_for(looked.size(), options_.threads, [&](std::size_t i) {
+    parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
       const Entry& entry = entries_[begin + i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-      looked[i] =
-          look(plan_at(entry), mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
+      evaluated[i] = evaluate(plan_at(entry),
+                              mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
     });
-    for (Looked& one : looked) take(std::move(one));
+    for (Evaluated& one : evaluated) take(std::move(one));
     return end;
   }
 
-  void take(Looked one) {
+  void take(Evaluated one) {
     result_.replayed += one.replayed ? 1 : 0;
-    result_.too_large += one.state == Looked::State::TooLarge ? 1 : 0;
-    if (one.state != Looked::State::Confirmed) return;
+    result_.too_large += one.state == Evaluated::State::TooLarge ? 1 : 0;
+    if (one.state != Evaluated::State::Confirmed) return;
     ++result_.confirmed;
     confirmed_.push_back(std::move(one.found));
     const auto best = std::ranges::min_element(confirmed_, faster);
@@ -250,8 +251,8 @@ class Searcher {
   void front() {
     front_ = confirmed_;
     const auto capacity = static_cast<double>(cluster_.capacity().value);
-    std::vector<Looked> looked(kFrontShares.size());
-    parallel_for(looked.size(), options_.threads, [&](std::size_t i) {
+    std::vector<Evaluated> evaluated(kFrontShares.size());
+    parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
       constexpr std::int64_t kMost = 60;
       const auto limit = static_cast<std::int64_t>(kFrontShares[i] * capacity);
       std::int64_t tried = 0;
@@ -260,15 +261,15 @@ class Searcher {
         const Candidate& candidate = mesh.fitting[static_cast<std::size_t>(entry.index)];
         if (candidate.bound > limit) continue;
         if (stopped() || tried >= kMost) return;
-        Looked one = look(plan_at(entry), candidate.seconds, limit);
+        Evaluated one = evaluate(plan_at(entry), candidate.seconds, limit);
         tried += one.replayed ? 1 : 0;
-        if (one.state != Looked::State::Confirmed) continue;
-        looked[i] = std::move(one);
+        if (one.state != Evaluated::State::Confirmed) continue;
+        evaluated[i] = std::move(one);
         return;
       }
     });
-    for (Looked& one : looked) {
-      if (one.state == Looked::State::Confirmed) front_.push_back(std::move(one.found));
+    for (Evaluated& one : evaluated) {
+      if (one.state == Evaluated::State::Confirmed) front_.push_back(std::move(one.found));
     }
     std::ranges::stable_sort(front_, [](const FoundPlan& a, const FoundPlan& b) {
       return std::pair(a.peak_device, a.seconds_per_token()) <
@@ -293,7 +294,7 @@ class Searcher {
       for (const Candidate& c : mesh.refused) {
         const double key = key_of(mesh, c);
         if (key >= best) continue;
-        refused.emplace_back(key, plan_of(mesh.cores[static_cast<std::size_t>(c.core)].plan,
+        refused.emplace_back(key, plan_of(mesh.families[static_cast<std::size_t>(c.family)].plan,
                                           c.micro_batch, c.recompute)
                                       .value());
       }

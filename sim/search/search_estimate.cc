@@ -15,7 +15,7 @@
 #include "schedules/order/registry.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
-#include "sim/memory/memory_bound.h"
+#include "sim/memory/peak_lower_bound.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/topology.h"
 #include "sim/network/transfer_cost.h"
@@ -35,7 +35,7 @@ struct Times {
   double communicating = 0;  // of forward + input + weight: waiting for its own collectives
 };
 
-// Bodies of one kind of core with one micro-batch, recomputation and number of slices; of slices
+// Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
 // the times of all of a sequence.
 struct Template {
   std::array<Times, kShapes> of{};
@@ -64,10 +64,10 @@ class MeshEstimator {
   }
 
   MeshCandidates run() {
-    out_.cores = cores_of(*setup_.space, out_.mesh, out_.error);
-    for (std::size_t i = 0; i < out_.cores.size(); ++i) {
+    out_.families = families_of(*setup_.space, out_.mesh, out_.error);
+    for (std::size_t i = 0; i < out_.families.size(); ++i) {
       if (setup_.stop != nullptr && setup_.stop->load(std::memory_order_relaxed)) break;
-      core(static_cast<std::int32_t>(i));
+      family(static_cast<std::int32_t>(i));
     }
     if (refused_.size() > keep_) trim();
     out_.refused = std::move(refused_);
@@ -92,14 +92,14 @@ class MeshEstimator {
     std::unique_ptr<BoundTables> bound;
   };
 
-  Kind& kind_of(const Core& core) {
+  Kind& kind_of(const PlanFamily& family) {
     for (const auto& kind : kinds_) {
-      if (kind->number == core.kind) return *kind;
+      if (kind->number == family.kind) return *kind;
     }
     auto kind = std::make_unique<Kind>();
-    kind->number = core.kind;
-    const Plan& plan = core.plan;
-    std::vector<RowInfo> rows;
+    kind->number = family.kind;
+    const Plan& plan = family.plan;
+    std::vector<RankClassInfo> rows;
     const std::int32_t replicas = plan.replicas();
     for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
       rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
@@ -108,11 +108,11 @@ class MeshEstimator {
         std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
     kind->collectives = body_collectives(*kind->network);
     kind->replicas = kind->network->group(
-        Row{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
+        RankClass{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
     for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
       if (plan.pipeline_parallel == 1) break;
-      kind->hops.push_back(
-          {kind->network->path(Row{to - 1}, Row{to}), kind->network->group(Row{to}, Axis::Tensor)});
+      kind->hops.push_back({kind->network->path(RankClass{to - 1}, RankClass{to}),
+                            kind->network->group(RankClass{to}, Axis::Tensor)});
     }
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
@@ -124,25 +124,25 @@ class MeshEstimator {
     return *kinds_.back();
   }
 
-  void core(std::int32_t index) {
-    const Core& core = out_.cores[static_cast<std::size_t>(index)];
-    Kind& kind = kind_of(core);
-    const CoreBound bound = kind.bound->core(core.plan);
+  void family(std::int32_t index) {
+    const PlanFamily& family = out_.families[static_cast<std::size_t>(index)];
+    Kind& kind = kind_of(family);
+    const FamilyBound bound = kind.bound->family(family.plan);
     std::vector<Load> loads;
     const std::int64_t capacity = setup_.cluster->capacity().value;
     for (const std::int32_t micro_batch : kind.micro_batches) {
-      const Result<Plan> chosen = plan_of(core.plan, micro_batch, RecomputeMode::None);
+      const Result<Plan> chosen = plan_of(family.plan, micro_batch, RecomputeMode::None);
       if (!chosen) continue;
       Plan plan = chosen.value();
       for (const RecomputeMode recompute : kind.recomputes) {
         plan.recompute = recompute;
         ++out_.plans;
-        Candidate candidate{.core = index, .micro_batch = micro_batch, .recompute = recompute};
+        Candidate candidate{.family = index, .micro_batch = micro_batch, .recompute = recompute};
         candidate.bound = kind.bound->lower_bound(bound, plan);
         const bool fits = candidate.bound <= capacity;
         // More memory than twice what there is: nobody asks what it would give.
         if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
-        if (loads.empty()) loads = loads_of(kind, core.plan);
+        if (loads.empty()) loads = loads_of(kind, family.plan);
         const Template& costs = template_of(kind, plan);
         if (!costs.valid) continue;
         candidate.seconds = 1e-9 * step(plan, costs, loads);

@@ -2,9 +2,9 @@
 // One mesh of a search, estimated: for every plan on it whether it can fit, and about how long its
 // step takes, in microseconds per plan.
 //
-// Bodies are priced once per micro-batch, recomputation and kind of core, orders once per shape
-// (search_pipeline.h), data-parallel traffic once per core. The memory decision never refuses a
-// plan that fits (memory_bound.h); the time only ranks. What is printed is
+// Bodies are priced once per micro-batch, recomputation and kind of family, orders once per shape
+// (search_pipeline.h), data-parallel traffic once per family. The memory decision never refuses a
+// plan that fits (peak_lower_bound.h); the time only ranks. What is printed is
 // confirmed by predict().
 #pragma once
 
@@ -31,20 +31,20 @@ struct SearchSetup {
 Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);
 
 struct Candidate {
-  double seconds = 0;      // estimated step; -1: not estimated, the plan cannot fit
-  std::int64_t bound = 0;  // [B] that the fullest rank needs at least, with context
-  std::int32_t core = 0;   // index into MeshCandidates::cores
+  double seconds = 0;       // estimated step; -1: not estimated, the plan cannot fit
+  std::int64_t bound = 0;   // [B] that the fullest rank needs at least, with context
+  std::int32_t family = 0;  // index into MeshCandidates::families
   std::int32_t micro_batch = 1;
   RecomputeMode recompute{};
 };
 
 struct MeshCandidates {
   MeshSize mesh;
-  std::vector<Core> cores;
+  std::vector<PlanFamily> families;
   std::vector<Candidate> fitting;  // whose bound is within the capacity
   std::vector<Candidate> refused;  // the fastest of those whose bound is not, a few
   std::int64_t plans = 0;          // considered in all
-  std::optional<Error> error;      // of the reader, where no core is legal
+  std::optional<Error> error;      // of the reader, where no family is legal
 };
 
 // `keep_refused`: how many refused plans are estimated all the same (what more memory would give).

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "schedules/passes/plan_order.h"
-#include "sim/memory/memory_bound.h"
+#include "sim/memory/peak_lower_bound.h"
 
 namespace rehearse::sim {
 namespace {
@@ -54,7 +54,7 @@ std::int64_t LiveBounds::lower_bound(const SearchSetup& setup, const Plan& plan,
   const MemoryProfile& profile = setup.tables.profile(plan);
   const std::int32_t capability = cluster.gpu.compute_capability;
   BoundTables tables(&profile, model, capability);
-  std::int64_t bound = tables.lower_bound(tables.core(plan), plan);
+  std::int64_t bound = tables.lower_bound(tables.family(plan), plan);
   if (bound > cluster.capacity().value) return bound;
   const std::shared_ptr<const Rows> rows = rows_of(model, plan);
   if (rows == nullptr) return bound;

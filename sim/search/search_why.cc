@@ -12,7 +12,7 @@
 namespace rehearse::sim {
 namespace {
 
-// One replica on one GPU: a legal core of the space without any splitting, or as near as the
+// One replica on one GPU: a legal family of the space without any splitting, or as near as the
 // scenario lets it be.
 std::optional<Plan> whole_replica(const Space& space) {
   Space whole = space;
@@ -32,9 +32,9 @@ std::optional<Plan> whole_replica(const Space& space) {
   }
   whole.gpus = 1;
   std::optional<Error> refused;
-  std::vector<Core> cores = cores_of(whole, {1, 1, 1}, refused);
-  if (cores.empty()) return std::nullopt;
-  Plan plan = cores.front().plan;
+  std::vector<PlanFamily> families = families_of(whole, {1, 1, 1}, refused);
+  if (families.empty()) return std::nullopt;
+  Plan plan = families.front().plan;
   plan.micro_batch_auto = false;
   plan.global_batch = plan.micro_batch = 1;
   const std::vector<RecomputeMode> modes = recomputes_of(space, plan);

@@ -435,8 +435,8 @@ void each_extra(const Space& space, Visit visit) {
 
 }  // namespace
 
-std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
-                           std::optional<Error>& refused) {
+std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
+                                    std::optional<Error>& refused) {
   const std::int64_t gpus = gpus_of(space);
   const std::int64_t replicas = gpus / (std::int64_t{mesh.tensor} * mesh.pipeline);
   std::vector<JsonValue> stages;
@@ -448,7 +448,7 @@ std::vector<Core> cores_of(const Space& space, const MeshSize& mesh,
   if (mesh.tensor == 1 && is_open(space, "sequence_parallel")) sequence = {flag_value(false)};
   const std::vector<ScheduleChoice> schedules = schedule_choices(space, mesh.pipeline);
 
-  std::vector<Core> found;
+  std::vector<PlanFamily> found;
   std::int32_t kind = -1;
   each_extra(space, [&](JsonValue plan) {
     member_of(plan, "tensor_parallel") = integer_value(mesh.tensor);
@@ -498,8 +498,8 @@ std::vector<std::string> framework_runtimes(const Space& space) {
   return names;
 }
 
-std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core) {
-  std::vector<std::int32_t> possible = micro_batch_candidates(core);
+std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& family) {
+  std::vector<std::int32_t> possible = micro_batch_candidates(family);
   if (is_open(space, "micro_batch")) {
     std::vector<JsonValue> usual;
     for (const std::int32_t b : possible) usual.push_back(integer_value(b));
@@ -518,9 +518,9 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core)
   return asked;
 }
 
-std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& core) {
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
-  if (core.attention_kernel != AttentionKernel::Unfused) usual.erase(usual.begin() + 1);
+  if (family.attention_kernel != AttentionKernel::Unfused) usual.erase(usual.begin() + 1);
   std::vector<RecomputeMode> modes;
   for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
     const auto found = std::ranges::find(kRecomputeNames, value.text);
@@ -529,8 +529,8 @@ std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& core) {
   return modes;
 }
 
-Result<Plan> plan_of(const Plan& core, std::int32_t micro_batch, RecomputeMode recompute) {
-  Result<Plan> chosen = choose_micro_batch(core, micro_batch);
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+  Result<Plan> chosen = choose_micro_batch(family, micro_batch);
   if (!chosen) return chosen;
   Plan plan = std::move(chosen).value();
   plan.recompute = recompute;

@@ -49,9 +49,9 @@ struct MeshSize {
 std::vector<std::string> framework_runtimes(const Space& space);
 
 // Everything of a plan but micro-batch and recomputation, which are legal together with any of it.
-struct Core {
+struct PlanFamily {
   Plan plan;              // resolved, micro_batch_auto
-  std::int32_t kind = 0;  // cores of a mesh with equal kind have equal bodies: they differ in
+  std::int32_t kind = 0;  // families of a mesh with equal kind have equal bodies: they differ in
                           // schedule, virtual stages and ZeRO stages below 3 alone
 };
 
@@ -61,15 +61,16 @@ std::string fixed_sizes(const Space& space);
 
 // Every mesh that multiplies to the GPUs, ascending. Empty: nothing fits their number.
 std::vector<MeshSize> meshes(const Space& space);
-// The legal cores of one mesh. Deterministic. `refused` gets the first reader's error, which says
-// why where nothing at all is legal.
-std::vector<Core> cores_of(const Space& space, const MeshSize& mesh, std::optional<Error>& refused);
-// What a core may take of the two free keys.
-std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& core);
+// The legal families of one mesh. Deterministic. `refused` gets the first reader's error, which
+// says why where nothing at all is legal.
+std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
+                                    std::optional<Error>& refused);
+// What a family may take of the two free keys.
+std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& family);
 // Selective recomputation with fused attention recomputes nothing: not tried unless asked for.
-std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& core);
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family);
 
 // The plan of a candidate. Error: "KEY: what is wrong" (too few micro-batches for the schedule).
-Result<Plan> plan_of(const Plan& core, std::int32_t micro_batch, RecomputeMode recompute);
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute);
 
 }  // namespace rehearse::sim

@@ -89,7 +89,7 @@ Trace predicted(const std::vector<std::string>& plan) {
   const Made even = run(plan, -1, 1);
   std::vector<Nanoseconds> start(even.schedule.ops.size()), end(start);
   std::size_t from = 0;
-  for (const Row row : rows_of_ranks(even.scenario.plan, even.schedule)) {
+  for (const RankClass row : rows_of_ranks(even.scenario.plan, even.schedule)) {
     const std::size_t first = even.schedule.first_op(row);
     const std::size_t ops = even.schedule.program(row).size();
     for (std::size_t i = 0; i < ops; ++i) {

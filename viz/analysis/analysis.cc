@@ -136,7 +136,7 @@ Result<TraceDifference> difference(const Trace& a, const Trace& b) {
   return out;
 }
 
-MemoryPeak memory_peak(const Trace& trace, Row row) {
+MemoryPeak memory_peak(const Trace& trace, RankClass row) {
   MemoryPeak peak;
   if (trace.memory_begin.empty()) return peak;
   const std::size_t parts = trace.memory_parts.size();

@@ -84,7 +84,7 @@ struct MemoryPeak {
   std::int64_t bytes = 0, time = 0;
   std::vector<std::int64_t> parts;  // in the order of Trace::memory_parts
 };
-MemoryPeak memory_peak(const Trace& trace, Row row);
+MemoryPeak memory_peak(const Trace& trace, RankClass row);
 
 // Mean and greatest load of a link over the step, as fractions.
 struct LinkUse {

@@ -15,7 +15,7 @@ std::string with_commas(std::int64_t value) {
 }
 
 // What the row's memory curve says at a time; -1: it has none.
-std::int64_t curve_at(const Trace& trace, Row row, std::int64_t time) {
+std::int64_t curve_at(const Trace& trace, RankClass row, std::int64_t time) {
   if (trace.memory_begin.empty()) return -1;
   const auto first = trace.memory_time.begin() + trace.memory_begin[row.index()];
   const auto last = trace.memory_time.begin() + trace.memory_begin[row.index() + 1];
@@ -57,7 +57,7 @@ std::span<const TraceOperand> operands_of(const Trace& trace, OpId op) {
   return trace.operands.view().subspan(first, last - first);
 }
 
-std::vector<std::int32_t> alive_at(const Trace& trace, Row row, std::int64_t time) {
+std::vector<std::int32_t> alive_at(const Trace& trace, RankClass row, std::int64_t time) {
   // Memory changes when an op is issued: in program order, no op before the one ahead of it.
   const auto begin = static_cast<std::int32_t>(trace.row_begin[row.index()]);
   const auto end = static_cast<std::int32_t>(trace.row_begin[row.index() + 1]);

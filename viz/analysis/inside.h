@@ -26,6 +26,6 @@ std::span<const TraceOperand> operands_of(const Trace& trace, OpId op);
 
 // Device values of a row that are alive at a time [ns], largest first. Empty where the trace has
 // no values, or where they are not what its memory curve shows (a framework's allocator).
-std::vector<std::int32_t> alive_at(const Trace& trace, Row row, std::int64_t time);
+std::vector<std::int32_t> alive_at(const Trace& trace, RankClass row, std::int64_t time);
 
 }  // namespace rehearse::viz

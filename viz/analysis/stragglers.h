@@ -13,7 +13,7 @@ namespace rehearse::viz {
 // context parallel ranks meet inside their ops, all of a group take as long as its slowest.
 struct Straggler {
   std::int32_t row_class = 0, ranks = 0;
-  Row slowest{};
+  RankClass slowest{};
   std::int64_t time = 0, median = 0;  // [ns]; of an even number of ranks the lower one
   double excess() const {             // 0.1: it took 10 % longer than the median
     return median > 0 ? static_cast<double>(time) / static_cast<double>(median) - 1 : 0;

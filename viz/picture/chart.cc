@@ -81,7 +81,7 @@ std::string chart(const Schedule& schedule, const ComputeTiming& timing,
   if (room < 1) return {};
   const Scale scale(timing, room);
   std::string text;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     std::string number = std::to_string(row.value);
     text += 'r';
     text += number;
@@ -126,7 +126,7 @@ Scene chart_scene(const Schedule& schedule, const ComputeTiming& timing, const s
                                                     static_cast<double>(timing.makespan.value);
   };
   scene.texts.push_back({.x = kLeft, .y = 19, .color = colors.text, .text = title});
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     const double y = kTop + row.value * (kRow + kGap);
     scene.plates.push_back(
         {.x = kLeft, .y = y, .width = room, .height = kRow, .fill = colors.lane});

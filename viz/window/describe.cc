@@ -26,7 +26,7 @@ std::vector<Fact> describe_op(const Session& session, OpRef ref, bool deep) {
   const Trace& trace = document.trace();
   const std::size_t i = ref.op.index();
   const TraceClass& c = trace.class_of(ref.op);
-  const Row row = trace.row_of(ref.op);
+  const RankClass row = trace.row_of(ref.op);
   const std::int64_t begin = trace.begin.value;
   const std::int64_t duration = trace.end_ns[i] - trace.start_ns[i];
   std::vector<Fact> facts;
@@ -105,7 +105,7 @@ std::vector<Fact> describe_idle(const Document& document, std::int32_t idle) {
   return facts;
 }
 
-std::vector<Fact> describe_memory(const Trace& trace, Row row, std::int64_t since) {
+std::vector<Fact> describe_memory(const Trace& trace, RankClass row, std::int64_t since) {
   const std::size_t parts = trace.memory_parts.size();
   const auto first = trace.memory_time.begin() + trace.memory_begin[row.index()];
   const auto last = trace.memory_time.begin() + trace.memory_begin[row.index() + 1];

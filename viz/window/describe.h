@@ -19,7 +19,7 @@ struct Fact {
 std::vector<Fact> describe_op(const Session& session, OpRef op, bool deep);
 std::vector<Fact> describe_idle(const Document& document, std::int32_t idle);
 // Times since the step's begin [ns]. What a row's memory holds then, and its peak; a link's load.
-std::vector<Fact> describe_memory(const Trace& trace, Row row, std::int64_t since);
+std::vector<Fact> describe_memory(const Trace& trace, RankClass row, std::int64_t since);
 std::vector<Fact> describe_link(const Trace& trace, std::size_t link, std::int64_t since);
 
 }  // namespace rehearse::viz

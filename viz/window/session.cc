@@ -13,25 +13,25 @@ namespace rehearse::viz {
 namespace {
 
 // What a compute op does, whoever timed it.
-using Deed = std::tuple<std::int32_t, OpKind, std::int32_t, std::int32_t, std::int32_t>;
+using OpSignature = std::tuple<std::int32_t, OpKind, std::int32_t, std::int32_t, std::int32_t>;
 
-Deed deed_of(const Trace& trace, std::int32_t row, OpId op) {
+OpSignature signature_of(const Trace& trace, std::int32_t row, OpId op) {
   const TraceClass& c = trace.class_of(op);
   return {row, c.kind, c.stage.value, trace.microbatch[op.index()],
           c.segment_begin | c.segment_end << 16};
 }
-bool is_deed(const Trace& trace, OpId op) {
+bool has_signature(const Trace& trace, OpId op) {
   return trace.class_of(op).stage && trace.microbatch[op.index()] >= 0 &&
          traits(trace.class_of(op).kind).op_class == OpClass::Compute;
 }
 
 template <class Visit>
-void for_each_deed(const Trace& trace, Visit visit) {
+void for_each_signed(const Trace& trace, Visit visit) {
   for (std::int32_t row = 0; row < trace.num_rows(); ++row) {
     for (std::int64_t i = trace.row_begin[static_cast<std::size_t>(row)];
          i < trace.row_begin[static_cast<std::size_t>(row) + 1]; ++i) {
       const OpId op{static_cast<std::int32_t>(i)};
-      if (is_deed(trace, op)) visit(deed_of(trace, row, op), op);
+      if (has_signature(trace, op)) visit(signature_of(trace, row, op), op);
     }
   }
 }
@@ -39,13 +39,14 @@ void for_each_deed(const Trace& trace, Visit visit) {
 // Per trace and op, the op of the other that does the same; empty: no op has one. Among several (a
 // profile of several steps) the first.
 std::vector<std::vector<OpId>> matched(const Trace& a, const Trace& b) {
-  std::map<Deed, OpId> known;
-  for_each_deed(a, [&](const Deed& deed, OpId op) { known.try_emplace(deed, op); });
+  std::map<OpSignature, OpId> known;
+  for_each_signed(a,
+                  [&](const OpSignature& signature, OpId op) { known.try_emplace(signature, op); });
   std::vector<std::vector<OpId>> out{std::vector<OpId>(a.start_ns.size()),
                                      std::vector<OpId>(b.start_ns.size())};
   bool any = false;
-  for_each_deed(b, [&](const Deed& deed, OpId op) {
-    const auto found = known.find(deed);
+  for_each_signed(b, [&](const OpSignature& signature, OpId op) {
+    const auto found = known.find(signature);
     if (found == known.end() || out[0][found->second.index()]) return;
     out[0][found->second.index()] = op;
     out[1][op.index()] = found->second;

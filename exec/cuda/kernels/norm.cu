@@ -11,7 +11,7 @@ constexpr int kRows = 4;  // warps, hence rows, of a block
 // The row whose norm is taken: it lies there, or it is a sum that the first pass over it writes.
 // Later passes read back what the same thread wrote, so `sum` is not __restrict__.
 template <class T, int V>
-struct Row {
+struct RankClass {
   const T* in;
   __device__ __forceinline__ void first(std::int64_t c, float (&v)[V]) const { load(in + c, v); }
   __device__ __forceinline__ void again(std::int64_t c, float (&v)[V]) const { load(in + c, v); }
@@ -93,7 +93,7 @@ __global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restri
                             double epsilon, T* __restrict__ y, float* __restrict__ statistics) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;  // the whole warp
-  norm_of<T, V, kCentred>(Row<T, V>{x + row * h}, h, weight, bias, epsilon, y + row * h,
+  norm_of<T, V, kCentred>(RankClass<T, V>{x + row * h}, h, weight, bias, epsilon, y + row * h,
                           statistics + (kCentred ? 2 : 1) * row);
 }
 

@@ -23,7 +23,7 @@ std::int64_t members(const Facts& facts, const Group& group, const std::vector<s
   const Schedule& s = facts.schedule;
   std::int64_t ranks = 0;
   for (const std::int32_t op : ops) {
-    const RowInfo& row = s.rows[s.row_of({op}).index()];
+    const RankClassInfo& row = s.rows[s.row_of({op}).index()];
     switch (traits(group.kind).row_members) {
       case RowMembers::Inside:
         ranks += std::min(row.multiplicity, group.size);
@@ -49,10 +49,10 @@ bool check_collectives(const Facts& facts, Report& report) {
   if (s.groups.empty()) return false;
   std::vector<std::vector<std::int32_t>> of_match;  // ops, by match, in program order of rows
   bool any = false;
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass row, std::int32_t id, const Op& op) {
     if (traits(op.kind).op_class != OpClass::Collective || !op.group) return;
     any = true;
-    const std::vector<Row>& rows = s.groups[op.group.index()].rows;
+    const std::vector<RankClass>& rows = s.groups[op.group.index()].rows;
     if (!rows.empty() && std::ranges::find(rows, row) == rows.end()) {
       report.add(id, [&] {
         return facts.where(id) + " is on group " + std::string(s.group_of(op).name()) +
@@ -104,16 +104,16 @@ bool check_collectives(const Facts& facts, Report& report) {
   // compared with the latest earlier one of its row and group that the same partner row shares.
   struct Seen {
     GroupId group;
-    Row other;
+    RankClass other;
     std::int32_t mine, theirs;
   };
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     std::vector<Seen> seen;
     for (std::size_t i = s.first_op(row); i < s.first_op({row.value + 1}); ++i) {
       const Op& op = s.ops[i];
       if (traits(op.kind).op_class != OpClass::Collective || !op.group || !op.match) continue;
       for (const std::int32_t theirs : of_match[op.match.index()]) {
-        const Row other = s.row_of({theirs});
+        const RankClass other = s.row_of({theirs});
         if (other <= row) continue;
         const auto id = static_cast<std::int32_t>(i);
         const auto before = std::ranges::find_if(seen, [&](const Seen& entry) {

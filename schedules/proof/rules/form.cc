@@ -67,7 +67,7 @@ struct OpForm {
   const char* broken = nullptr;
   bool readable = true, named = true;
 };
-OpForm form_of(const Schedule& s, Row row, const Op& op) {
+OpForm form_of(const Schedule& s, RankClass row, const Op& op) {
   if (static_cast<std::size_t>(op.kind) >= kNumOpKinds) return {"has no known kind", false, false};
   if (static_cast<std::size_t>(op.stream) >= kNumStreams) return {"has no known stream", false};
   if (op.kind == OpKind::Overlap) {
@@ -155,7 +155,7 @@ bool check_form(const Schedule& s, Report& report, bool& readable) {
     report.add(-1, [] { return std::string("a wait names no op, or an operand no value"); });
   }
   if (!readable) return true;
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     const std::size_t end = s.first_op({row.value + 1});
     for (std::size_t i = s.first_op(row); i < end; ++i) {
       const Op& op = s.ops[i];

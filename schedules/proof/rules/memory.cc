@@ -25,7 +25,7 @@ class Lives {
       : facts_(facts), s_(facts.schedule), report_(report), touch_(s_.values.size()) {}
 
   void run() {
-    facts_.each_op([&](Row row, std::int32_t id, const Op& op) {
+    facts_.each_op([&](RankClass row, std::int32_t id, const Op& op) {
       for (const Operand& operand : s_.operands_of({id})) use(row, id, op, operand);
     });
     for (std::size_t v = 0; v < touch_.size(); ++v) end(static_cast<std::int32_t>(v));
@@ -34,7 +34,7 @@ class Lives {
  private:
   std::string name(ValueId value) const { return value_name(s_, value); }
 
-  void use(Row row, std::int32_t id, const Op& op, const Operand& operand) {
+  void use(RankClass row, std::int32_t id, const Op& op, const Operand& operand) {
     const Value& value = s_.values[operand.value.index()];
     Touch& touch = touch_[operand.value.index()];
     const bool reads = operand.access == Access::Read || operand.access == Access::Update;
@@ -133,8 +133,8 @@ void check_waits(const Facts& facts, Report& report) {
   std::array<std::array<std::int32_t, kNumStreams>, kNumStreams> waited{};
   HappensBefore before;
   bool looked_up = false;
-  Row now{};
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+  RankClass now{};
+  facts.each_op([&](RankClass row, std::int32_t id, const Op& op) {
     if (row != now) {
       for (auto& stream : waited) stream.fill(-1);
       now = row;
@@ -229,12 +229,12 @@ bool check_arena(const Facts& facts, Report& report) {
   if (s.arena_bytes.empty()) return false;
   // Last use of every value on every stream.
   std::vector<std::array<std::int32_t, kNumStreams>> uses(s.values.size(), {-1, -1, -1, -1, -1});
-  facts.each_op([&](Row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass, std::int32_t id, const Op& op) {
     for (const Operand& operand : s.operands_of({id})) {
       uses[operand.value.index()][static_cast<std::size_t>(op.stream)] = id;
     }
   });
-  Row row{};
+  RankClass row{};
   std::array<Owners, 2> owners;  // by home
   for (const std::int32_t v : in_order_of_birth(s)) {
     const Value& value = s.values[static_cast<std::size_t>(v)];
@@ -288,7 +288,7 @@ bool check_memory(const Facts& facts, Report& report) {
     }
   }
   std::int64_t alive = 0;
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     std::int64_t peak = 0;
     std::int32_t witness = -1;
     for (std::size_t i = s.first_op(row); i < s.first_op({row.value + 1}); ++i) {

@@ -15,7 +15,7 @@ constexpr bool is_about_order(Fault fault) {
 }
 
 std::string tell(const Facts& facts, const Finding& finding) {
-  const Row row = facts.schedule.row_of({finding.op});
+  const RankClass row = facts.schedule.row_of({finding.op});
   std::string who = to_text(finding.work) + " on " + row_name(facts.schedule, row);
   Op forward = finding.work;
   forward.kind = OpKind::Forward;

@@ -80,7 +80,7 @@ bool check_gathers_of_stages(const Facts& facts, Report& report) {
       }
     }
   };
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     for (std::size_t i = s.first_op(row); i < s.first_op({row.value + 1}); ++i) {
       step(rows[row.index()], static_cast<std::int32_t>(i), s.ops[i]);
     }
@@ -103,7 +103,7 @@ bool check_gathers_of_buckets(const Facts& facts, Report& report) {
   bool any = false;
   // Per row and bucket the gather that is alive; values are looked up as they are defined.
   std::vector<std::int32_t> alive(static_cast<std::size_t>(s.num_rows()) * s.buckets.size(), -1);
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass row, std::int32_t id, const Op& op) {
     for (const Operand& operand : s.operands_of({id})) {
       const Value& value = s.values[operand.value.index()];
       if (is_compute(op.kind) && value.kind == ValueKind::ParameterShard) {
@@ -139,7 +139,7 @@ bool check_reductions_of_stages(const Facts& facts, Report& report) {
   const auto stages = static_cast<std::size_t>(s.placement.stages());
   bool any = false;
   std::vector<std::int32_t> reduced(stages, -1), stepped(stages, -1);
-  facts.each_op([&](Row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass, std::int32_t id, const Op& op) {
     if (op.kind == OpKind::ReduceGrad && is_about_stage(facts, op)) {
       any = true;
       if (reduced[op.stage.index()] >= 0) {
@@ -172,7 +172,7 @@ bool check_reductions_of_stages(const Facts& facts, Report& report) {
 // Contributions to a bucket by a stage in one of three ways, as a set of micro-batches.
 enum class Way : std::uint8_t { Forward, Input, Weight };  // with F; with I; with W
 struct Contributions {
-  Row row{};
+  RankClass row{};
   BucketId bucket{};
   Stage stage{};
   Way way{};
@@ -191,7 +191,7 @@ class Sums {
       return kind == OpKind::Overlap ? 2 : kind == OpKind::Backward ? 1 : 0;
     };
     for (const int turn : {0, 1, 2}) {
-      facts_.each_op([&](Row row, std::int32_t id, const Op& op) {
+      facts_.each_op([&](RankClass row, std::int32_t id, const Op& op) {
         if (!is_compute(op.kind) || turn_of(op.kind) != turn) return;
         for (const Operand& operand : s_.operands_of({id})) {
           const Value& value = s_.values[operand.value.index()];
@@ -210,7 +210,7 @@ class Sums {
     return work.microbatch.index() * static_cast<std::size_t>(facts_.index.slices()) +
            static_cast<std::size_t>(std::max<std::int8_t>(work.slice, 0));
   }
-  Contributions* known(Row row, BucketId bucket, Stage stage, Way way) {
+  Contributions* known(RankClass row, BucketId bucket, Stage stage, Way way) {
     for (const std::size_t at : of_bucket_[bucket.index()]) {
       Contributions& sum = sums_[at];
       if (sum.row == row && sum.stage == stage && sum.way == way) return &sum;
@@ -218,7 +218,7 @@ class Sums {
     return nullptr;
   }
 
-  void credit(Row row, std::int32_t id, BucketId bucket) {
+  void credit(RankClass row, std::int32_t id, BucketId bucket) {
     const Op& op = facts_.op(id);
     const bool pair = op.kind == OpKind::Overlap;
     for (const Op& work : work_of(s_, op)) {
@@ -284,7 +284,7 @@ class Sums {
   void flow() {
     const GroupId dp = s_.group(GroupKind::Data), embed = s_.group(GroupKind::Embedding);
     std::vector<Flow> flows(s_.values.size());
-    facts_.each_op([&](Row, std::int32_t id, const Op& op) {
+    facts_.each_op([&](RankClass, std::int32_t id, const Op& op) {
       const bool collective = traits(op.kind).op_class == OpClass::Collective;
       Flow in;  // what this op reads
       for (const Operand& operand : s_.operands_of({id})) {

@@ -46,7 +46,7 @@ struct Facts {
   // Calls visit(row, id, op) for every op, in program order.
   template <class Visit>
   void each_op(Visit visit) const {
-    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
       const std::size_t end = schedule.first_op({row.value + 1});
       for (std::size_t i = schedule.first_op(row); i < end; ++i) {
         visit(row, static_cast<std::int32_t>(i), schedule.ops[i]);

@@ -10,7 +10,7 @@ namespace rehearse {
 // on one another. A way through other ops of the ranks is a cycle through the pair: V6 finds it.
 bool check_pairs(const Facts& facts, Report& report) {
   if (!facts.index.has(OpKind::Overlap)) return false;
-  facts.each_op([&](Row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass, std::int32_t id, const Op& op) {
     if (op.kind != OpKind::Overlap) return;
     const auto pair = work_of(facts.schedule, op);
     if (pair[0].kind != OpKind::Forward || !is_backward(pair[1].kind)) {
@@ -59,10 +59,11 @@ bool check_folding(const Facts& facts, Report& report) {
   const Schedule& s = facts.schedule;
   if (s.rows.empty()) return false;
   std::int32_t width = 0;
-  for (const RowInfo& row : s.rows) width = std::max(width, row.data_end);
-  std::vector<std::vector<Row>> of(static_cast<std::size_t>(std::max(s.placement.positions, 0)));
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
-    const RowInfo& info = s.rows[row.index()];
+  for (const RankClassInfo& row : s.rows) width = std::max(width, row.data_end);
+  std::vector<std::vector<RankClass>> of(
+      static_cast<std::size_t>(std::max(s.placement.positions, 0)));
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
+    const RankClassInfo& info = s.rows[row.index()];
     if (info.position.value < 0 || info.position.value >= s.placement.positions) {
       report.add(-1, [&] { return row_name(s, row) + " lies on no position"; });
       continue;
@@ -71,10 +72,10 @@ bool check_folding(const Facts& facts, Report& report) {
   }
   for (std::size_t position = 0; position < of.size(); ++position) {
     auto& rows = of[position];
-    std::ranges::sort(rows, {}, [&](Row row) { return s.rows[row.index()].data_begin; });
+    std::ranges::sort(rows, {}, [&](RankClass row) { return s.rows[row.index()].data_begin; });
     std::int32_t next = 0;
-    for (const Row row : rows) {
-      const RowInfo& info = s.rows[row.index()];
+    for (const RankClass row : rows) {
+      const RankClassInfo& info = s.rows[row.index()];
       if (info.data_begin != next || info.data_end <= info.data_begin) {
         report.add(-1, [&] {
           return row_name(s, row) + " stands for data coordinates " +
@@ -84,7 +85,7 @@ bool check_folding(const Facts& facts, Report& report) {
         });
       }
       next = info.data_end;
-      const RowInfo& first = s.rows.front();
+      const RankClassInfo& first = s.rows.front();
       const std::int64_t mine =
           std::int64_t{info.multiplicity} * (first.data_end - first.data_begin);
       const std::int64_t like =
@@ -103,12 +104,12 @@ bool check_folding(const Facts& facts, Report& report) {
       });
     }
   }
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+  facts.each_op([&](RankClass row, std::int32_t id, const Op& op) {
     if (op.kind != OpKind::Send) return;
     const std::int32_t other = facts.index.partner(facts.index.class_of(row), op);
     if (other < 0) return;
-    const RowInfo& a = s.rows[row.index()];
-    const RowInfo& b = s.rows[s.row_of({other}).index()];
+    const RankClassInfo& a = s.rows[row.index()];
+    const RankClassInfo& b = s.rows[s.row_of({other}).index()];
     if (a.data_begin == b.data_begin && a.data_end == b.data_end) return;
     report.add(id, [&] {
       return facts.where(id) + " and " + facts.where(other) + " stand for different replicas";
@@ -141,8 +142,8 @@ bool check_lowering(const Facts& facts, Report& report) {
   const Schedule& s = facts.schedule;
   const bool has_recompute =
       std::ranges::any_of(order->ops, [](const Op& op) { return op.kind == OpKind::Recompute; });
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
-    const Row home{s.position_of(row).value};
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
+    const RankClass home{s.position_of(row).value};
     if (home.value < 0 || home.value >= order->num_rows()) {
       report.add(-1, [&] { return row_name(s, row) + " has no row in the compute order"; });
       continue;

@@ -25,7 +25,7 @@ class Walker {
   Walker(const Schedule& schedule, const StageIndex& index, Survey& survey)
       : schedule_(schedule), index_(index), survey_(survey) {}
 
-  void row(Row row) {
+  void row(RankClass row) {
     data_class_ = index_.class_of(row);
     const Position here = schedule_.position_of(row);
     begin_ = static_cast<std::int32_t>(schedule_.first_op(row));
@@ -137,7 +137,7 @@ class Walker {
 Survey::Survey(const Schedule& schedule, const StageIndex& index)
     : progress(index.size()), segments(segments_of(schedule)) {
   Walker walker(schedule, index, *this);
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) walker.row(row);
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) walker.row(row);
 }
 
 }  // namespace rehearse

@@ -13,20 +13,20 @@ class RowTable {
  public:
   explicit RowTable(const Facts& facts)
       : positions_(static_cast<std::size_t>(facts.schedule.placement.positions)),
-        rows_(positions_ * static_cast<std::size_t>(facts.index.classes()), Row{}) {
-    for (Row row{0}; row.value < facts.schedule.num_rows(); ++row.value) {
+        rows_(positions_ * static_cast<std::size_t>(facts.index.classes()), RankClass{}) {
+    for (RankClass row{0}; row.value < facts.schedule.num_rows(); ++row.value) {
       const Position at = facts.schedule.position_of(row);
       if (at.value < 0 || at.index() >= positions_) continue;
       rows_[static_cast<std::size_t>(facts.index.class_of(row)) * positions_ + at.index()] = row;
     }
   }
-  Row at(Position position, std::int32_t data_class) const {
+  RankClass at(Position position, std::int32_t data_class) const {
     return rows_[static_cast<std::size_t>(data_class) * positions_ + position.index()];
   }
 
  private:
   std::size_t positions_;
-  std::vector<Row> rows_;
+  std::vector<RankClass> rows_;
 };
 
 Bytes bytes_of(const Schedule& schedule, std::int32_t id) {
@@ -38,7 +38,7 @@ Bytes bytes_of(const Schedule& schedule, std::int32_t id) {
 }
 
 // `meets`: by match, what the first op with that number transfers.
-void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op,
+void check_end(const Facts& facts, RankClass row, std::int32_t id, const Op& op,
                std::vector<std::int64_t>& meets, Report& report) {
   const Schedule& s = facts.schedule;
   const std::int32_t data_class = facts.index.class_of(row);
@@ -99,7 +99,8 @@ void check_end(const Facts& facts, Row row, std::int32_t id, const Op& op,
 }
 
 // What a compute op takes over from another position must be brought by a transfer.
-void check_input(const Facts& facts, Row row, std::int32_t id, const Op& work, Report& report) {
+void check_input(const Facts& facts, RankClass row, std::int32_t id, const Op& work,
+                 Report& report) {
   const bool forward = work.kind == OpKind::Forward;
   if (!facts.index.holds(work) || (!forward && !is_backward(work.kind))) return;
   const Stage from{work.stage.value + (forward ? -1 : 1)};
@@ -146,11 +147,11 @@ class Channels {
     for (const std::size_t channel : used_) last_[channel] = {};
     used_.clear();
   }
-  void send(Row row, std::int32_t id, const Op& op, Report& report) {
+  void send(RankClass row, std::int32_t id, const Op& op, Report& report) {
     const std::int32_t data_class = facts_.index.class_of(row);
     const std::int32_t recv = facts_.index.partner(data_class, op);
     if (!op.peer || recv < 0) return;
-    const Row to = rows_.at(op.peer, data_class);
+    const RankClass to = rows_.at(op.peer, data_class);
     if (!to) return;
     const bool second = by_payload_ && op.payload == Payload::Gradient;
     const std::size_t channel = 2 * to.index() + (second ? 1 : 0);
@@ -185,8 +186,8 @@ bool check_transfers(const Facts& facts, Report& report) {
   if (!facts.full()) return false;
   Channels channels(facts);
   std::vector<std::int64_t> meets;
-  Row now{};
-  facts.each_op([&](Row row, std::int32_t id, const Op& op) {
+  RankClass now{};
+  facts.each_op([&](RankClass row, std::int32_t id, const Op& op) {
     if (row != now) channels.begin_row();
     now = row;
     if (is_transfer(op.kind)) {

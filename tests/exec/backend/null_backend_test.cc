@@ -12,7 +12,7 @@ namespace {
 struct Recorded {
   Schedule schedule;
   Recording calls;
-  std::vector<std::pair<Row, std::int32_t>> rows;  // of every rank: its row, its number
+  std::vector<std::pair<RankClass, std::int32_t>> rows;  // of every rank: its row, its number
 };
 
 Recorded record(const std::vector<std::string>& plan_keys, bool asynchronous = true) {

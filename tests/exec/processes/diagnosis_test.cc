@@ -34,7 +34,7 @@ class Diagnosis : public testing::Test {
   }
   // The k-th op of a stream of a rank.
   OpId op(std::int32_t rank, Stream stream, int k) const {
-    const Row row = rows[static_cast<std::size_t>(rank)];
+    const RankClass row = rows[static_cast<std::size_t>(rank)];
     for (std::int32_t i = schedule.row_begin[row.index()]; i < schedule.row_begin[row.index() + 1];
          ++i) {
       if (schedule.ops[static_cast<std::size_t>(i)].stream == stream && k-- == 0) return {i};
@@ -46,7 +46,7 @@ class Diagnosis : public testing::Test {
   }
   Plan plan;
   Schedule schedule;
-  std::vector<Row> rows;
+  std::vector<RankClass> rows;
   std::optional<StatusBoard> board;
 };
 

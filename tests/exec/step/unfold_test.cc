@@ -28,7 +28,7 @@ class Unfold : public testing::TestWithParam<Cell> {
   }
   Plan plan_;
   Schedule folded_, all_;
-  std::vector<Row> class_of_;
+  std::vector<RankClass> class_of_;
 };
 
 TEST_P(Unfold, IsSound) {
@@ -42,7 +42,7 @@ TEST_P(Unfold, IsSound) {
 // Folded again it is what it was: every rank's program, waits and values are its class's.
 TEST_P(Unfold, EveryRankDoesWhatItsClassDoes) {
   for (std::int32_t r = 0; r < all_.num_rows(); ++r) {
-    const Row row = class_of_[static_cast<std::size_t>(r)];
+    const RankClass row = class_of_[static_cast<std::size_t>(r)];
     const std::size_t first = all_.first_op({r}), from = folded_.first_op(row);
     ASSERT_EQ(all_.program({r}).size(), folded_.program(row).size());
     EXPECT_EQ(all_.position_of({r}), folded_.position_of(row));
@@ -65,7 +65,7 @@ TEST_P(Unfold, EveryRankDoesWhatItsClassDoes) {
         EXPECT_EQ(operands[k].version, as[k].version);
         const Value &value = all_.values[operands[k].value.index()],
                     &like = folded_.values[as[k].value.index()];
-        EXPECT_EQ(value.row, Row{r});
+        EXPECT_EQ(value.row, RankClass{r});
         EXPECT_EQ(value.kind, like.kind);
         EXPECT_EQ(value.offset, like.offset);
         if (like.define) {

@@ -43,7 +43,7 @@ Held held(const std::string& model, const std::string& plan, int zero_stage) {
   const Result<std::vector<std::int64_t>> counted = count_arenas(schedule.value());
   EXPECT_TRUE(counted) << text;
   out.peak = *std::ranges::max_element(counted.value());
-  for (Row row{0}; row.value < schedule.value().num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.value().num_rows(); ++row.value) {
     for (const auto& parts : sim::alive_bytes(schedule.value(), row)) {
       out.gradients = std::max(out.gradients, parts[1]);
     }

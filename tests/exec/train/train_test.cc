@@ -238,7 +238,7 @@ TEST(Times, EveryRankHasItsOwn) {
   const auto ran = process.run({.learning_rate = 0.01, .train = on.scenario.train});
   std::size_t at = 0;
   std::int32_t rank = 0;
-  for (const Row row : rows_of_ranks(on.scenario.plan, on.schedule)) {
+  for (const RankClass row : rows_of_ranks(on.scenario.plan, on.schedule)) {
     for (std::size_t i = on.schedule.first_op(row); i < on.schedule.first_op({row.value + 1});
          ++i, ++at) {
       const Nanoseconds told{1000 * rank + 10 * static_cast<std::int64_t>(i)};

@@ -111,7 +111,7 @@ TEST(Arena, OfShippedScenariosIsWhatAScanGives) {
       const Result<Schedule> lowered = lower(order.value(), {scenario.model, scenario.plan});
       ASSERT_TRUE(lowered);
       const Schedule& s = lowered.value();
-      for (Row row{0}; row.value < std::min(s.num_rows(), 2); ++row.value) {
+      for (RankClass row{0}; row.value < std::min(s.num_rows(), 2); ++row.value) {
         std::vector<ArenaBlock> blocks;
         std::vector<std::int64_t> offsets;
         for (const Value& value : s.values) {

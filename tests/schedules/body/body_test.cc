@@ -42,8 +42,8 @@ TEST(RehearseBody, HasTheSlabsAndWorkspacesOfTheExample) {
     for (int type = 0; type < 2; ++type) {
       const Body b =
           body(row.segment, row.direction, type == 0 ? ComputeType::Bf16 : ComputeType::Fp32);
-      EXPECT_EQ(b.saved_for_input, row.slab_i[type]);
-      EXPECT_EQ(b.saved_for_weight, row.slab_w[type]);
+      EXPECT_EQ(b.saved_for_dgrad, row.slab_i[type]);
+      EXPECT_EQ(b.saved_for_wgrad, row.slab_w[type]);
       EXPECT_EQ(b.workspace, row.workspace[type]);
       EXPECT_EQ(b.nodes.size(), row.nodes);
     }
@@ -63,8 +63,8 @@ TEST(RehearseBody, LeavesForTheWeightGradientWhatOnlyTheInputGradientComputed) {
   const Body i = body(SegmentKind::Layer, Direction::InputGradient, ComputeType::Bf16);
   const Body w = body(SegmentKind::Layer, Direction::WeightGradient, ComputeType::Bf16);
   const Body b = body(SegmentKind::Layer, Direction::Backward, ComputeType::Bf16);
-  EXPECT_EQ(i.left_for_weight, 18432);
-  EXPECT_EQ(w.left_for_weight, 18432);
+  EXPECT_EQ(i.left_for_wgrad, 18432);
+  EXPECT_EQ(w.left_for_wgrad, 18432);
   EXPECT_EQ(i.flops() + w.flops(), b.flops());
   EXPECT_FALSE(w.reads_parameters);
   EXPECT_TRUE(i.reads_parameters);
@@ -148,10 +148,10 @@ TEST(FrameworkBody, CutsTheCoreAmongSlices) {
 TEST(RehearseBody, KeepsTheAttentionOutputWithoutRecomputation) {
   const Body f =
       body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::None);
-  EXPECT_EQ(f.saved_for_input + f.saved_for_weight, 16896 + 12288 + 2048 + 256);  // + o + lse
+  EXPECT_EQ(f.saved_for_dgrad + f.saved_for_wgrad, 16896 + 12288 + 2048 + 256);  // + o + lse
   const Body full =
       body(SegmentKind::Layer, Direction::Forward, ComputeType::Bf16, RecomputeMode::Full);
-  EXPECT_EQ(full.saved_for_input + full.saved_for_weight, 0);
+  EXPECT_EQ(full.saved_for_dgrad + full.saved_for_wgrad, 0);
 }
 
 }  // namespace

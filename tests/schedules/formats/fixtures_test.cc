@@ -145,7 +145,7 @@ TEST_P(ProjectOrder, IsTheirsOpByOp) {
   if (at_least_as_good()) GTEST_SKIP() << "a search: compared by its figures";
   const json& orders = file_.at("orders");
   ASSERT_EQ(orders.size(), static_cast<std::size_t>(schedule_.num_rows()));
-  for (Row row{0}; row.value < schedule_.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule_.num_rows(); ++row.value) {
     std::string expected;
     for (const json& op : orders[row.index()]) {
       expected += (expected.empty() ? "" : " ") + op.get<std::string>();

@@ -16,7 +16,7 @@ constexpr std::int32_t kOrders = 10'000;
 
 std::string program(const Schedule& schedule) {
   std::string text;
-  for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
     text += row_to_text(schedule, row) + "\n";
   }
   return text;

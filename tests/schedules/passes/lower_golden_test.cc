@@ -74,7 +74,7 @@ std::string normal(const std::string& line) {
 void expect_listing(const Schedule& schedule, const std::string& path) {
   std::string text;
   for (std::int32_t r = 0; r < schedule.num_rows(); ++r) {
-    text += "position " + std::to_string(r) + '\n' + listing(schedule, Row{r});
+    text += "position " + std::to_string(r) + '\n' + listing(schedule, RankClass{r});
   }
   const auto expected = lines_of(read(path)), actual = lines_of(text);
   for (std::size_t i = 0; i < std::max(expected.size(), actual.size()); ++i) {

@@ -21,7 +21,7 @@ class Rendezvous {
         done_(kThings * static_cast<std::size_t>(schedule.placement.stages() *
                                                  schedule.microbatches * schedule.slices)),
         home_(done_.size()) {
-    for (Row row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
       ranks_.emplace_back();
       bool after_transfer = false;
       for (std::size_t i = schedule.first_op(row); i < schedule.first_op({row.value + 1}); ++i) {

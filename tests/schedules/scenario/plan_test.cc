@@ -68,7 +68,7 @@ TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
             (std::vector{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data, Axis::Pipeline}));
   EXPECT_FALSE(p.overlap_gradient_reduce);
   EXPECT_FALSE(p.overlap_parameter_gather);
-  EXPECT_EQ(p.overlap_tensor_parallel, TensorOverlap::Plain);
+  EXPECT_EQ(p.overlap_tensor_parallel, TensorOverlap::Default);
   EXPECT_EQ(p.bucket_bytes, 0);
   EXPECT_EQ(p.prefetch, 1);
   EXPECT_EQ(p.runtime.name, "megatron");
@@ -283,12 +283,12 @@ TEST(PlanOverlap, HasDefaultsMemberByMember) {
   const Plan some = plan(R"("overlap": {"gradient_reduce": true})");
   EXPECT_TRUE(some.overlap_gradient_reduce);
   EXPECT_FALSE(some.overlap_parameter_gather);
-  EXPECT_EQ(some.overlap_tensor_parallel, TensorOverlap::Plain);
+  EXPECT_EQ(some.overlap_tensor_parallel, TensorOverlap::Default);
   const Plan sharded =
       plan(R"("zero_stage": 3, "overlap": {"parameter_gather": false, "tensor_parallel": false})");
   EXPECT_TRUE(sharded.overlap_gradient_reduce);
   EXPECT_FALSE(sharded.overlap_parameter_gather);
-  EXPECT_EQ(sharded.overlap_tensor_parallel, TensorOverlap::None);
+  EXPECT_EQ(sharded.overlap_tensor_parallel, TensorOverlap::Off);
   EXPECT_EQ(plan(R"("overlap": {"tensor_parallel": true})").overlap_tensor_parallel,
             TensorOverlap::Chunked);
 }

@@ -50,7 +50,7 @@ TEST(Scenario, TheExampleOfTheContractSaysWhatItSays) {
   EXPECT_EQ(s.plan.padded_vocabulary, 51200);
   EXPECT_EQ(s.plan.microbatch_group_size, 8);
   EXPECT_EQ(s.plan.attention_kernel, AttentionKernel::Unfused);
-  EXPECT_EQ(s.plan.overlap_tensor_parallel, TensorOverlap::None);
+  EXPECT_EQ(s.plan.overlap_tensor_parallel, TensorOverlap::Off);
   EXPECT_EQ(s.train.steps, 20);
   EXPECT_EQ(s.train.seed, 1);
   EXPECT_EQ(s.train.learning_rate, 3e-4);

@@ -21,8 +21,10 @@ Schedule order(std::string_view name, std::int32_t p, std::int32_t m, std::int32
 TEST(AddTransfers, RanksIssueTheirTransfersByTheFinishOfTheProducer) {
   const Schedule l0 = order("1f1b", 2, 2);
   const Schedule lowered = add_transfers(l0, unit_finish(l0));
-  EXPECT_EQ(row_to_text(lowered, Row{0}), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
-  EXPECT_EQ(row_to_text(lowered, Row{1}), "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1");
+  EXPECT_EQ(row_to_text(lowered, RankClass{0}),
+            "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
+  EXPECT_EQ(row_to_text(lowered, RankClass{1}),
+            "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1");
 }
 
 // Waits: a SEND for its producer, a consumer for its RECV; not where the stream's order, or an
@@ -60,7 +62,7 @@ TEST(AddTransfers, ProducerOrderIsTorchsLowering) {
                   [](const JsonMember& member) { return member.key == "orders_with_comms"; });
     const Schedule l0 = schedule_from_json(document, path).value().schedule;
     const Schedule ours = add_transfers(l0, unit_finish(l0), TransferPolicy::ProducerOrder);
-    for (Row row{0}; row.value < ours.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < ours.num_rows(); ++row.value) {
       EXPECT_EQ(row_to_text(ours, row), row_to_text(theirs.schedule, row)) << path;
     }
     ++compared;
@@ -151,7 +153,7 @@ TEST_P(EverySchedule, KeysAscendAlongEveryRow) {
   const Schedule l0 = generate(GetParam(), {.positions = 4, .microbatches = 8}).value();
   for (const TransferPolicy policy : {TransferPolicy::TimeSorted, TransferPolicy::ConsumerOrder}) {
     const Schedule lowered = add_transfers(l0, unit_finish(l0), policy);
-    for (Row row{0}; row.value < lowered.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < lowered.num_rows(); ++row.value) {
       EXPECT_TRUE(std::ranges::is_sorted(lowered.program(row), {}, &Op::key));
     }
   }

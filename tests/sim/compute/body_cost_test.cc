@@ -99,7 +99,7 @@ TEST(BodyCost, ChunkedOverlapHidesItsShareAsFarAsTheProductReaches) {
   plan.overlap_tensor_parallel = TensorOverlap::Chunked;
   const BodyCost chunked = layer_cost(model, plan, Direction::Forward);
   EXPECT_NEAR(static_cast<double>(chunked.communicating.value), 0.800e6, 0.01e6);
-  plan.overlap_tensor_parallel = TensorOverlap::None;
+  plan.overlap_tensor_parallel = TensorOverlap::Off;
   const BodyCost none = layer_cost(model, plan, Direction::Backward);
   EXPECT_EQ(none.communicating.value, none.collectives.value);
 }

@@ -175,7 +175,7 @@ TEST(Topology, FindsGroupsOfASchedule) {
   const auto dgx = machine("dgx-a100-80gb");
   const Network network = make_network(*dgx, make_plan({.t = 2, .p = 2, .c = 2, .d = 4}));
   Schedule schedule;
-  const std::vector<Row> both{{0}, {1}};
+  const std::vector<RankClass> both{{0}, {1}};
   schedule.placement = loop_placement(2, 1);
   schedule.groups = {{GroupKind::Tensor, 2, both},   {GroupKind::Data, 8, both},
                      {GroupKind::Pipeline, 2, both}, {GroupKind::Embedding, 2, both},

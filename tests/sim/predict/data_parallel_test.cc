@@ -75,7 +75,8 @@ bool is_reduction(OpKind kind) {
 }
 
 // Parameters that a rank of the row has, from the model alone: a table that both ends use is one.
-std::int64_t parameters_of(const Schedule& s, const Transformer& model, const Plan& plan, Row row) {
+std::int64_t parameters_of(const Schedule& s, const Transformer& model, const Plan& plan,
+                           RankClass row) {
   const Position here = s.position_of(row);
   std::int64_t sum = 0;
   bool table = false;
@@ -103,7 +104,7 @@ struct Reduced {
   std::int64_t times = 0;
   std::set<std::int32_t> units;
 };
-std::vector<Reduced> reductions(const Schedule& s, Row row) {
+std::vector<Reduced> reductions(const Schedule& s, RankClass row) {
   std::vector<Reduced> of(s.buckets.size());
   const auto adds = [&](const Op& leaf, const Bucket& bucket) {  // which half of a pair it was
     const auto& kinds = s.segments[leaf.stage.index()];
@@ -150,7 +151,7 @@ TEST(DataParallel, ReducesEveryGradientOnceAndWithZeroTwoOncePerMicroBatch) {
     per_microbatch += each && s.microbatches > 1 ? 1 : 0;
     servers += server ? 1 : 0;
     tied_at_both_ends += model.tied_embedding && p.plan.pipeline_parallel == 1 ? 1 : 0;
-    for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
       const std::vector<Reduced> reduced = reductions(s, row);
       std::int64_t elements = 0, expected = 0, padding = 0;
       for (std::size_t b = 0; b < s.buckets.size(); ++b) {
@@ -214,7 +215,7 @@ TEST(DataParallel, ReducesTheTiedTableOfGptTwoOnce) {
 
 // Positions of a row's gathers and, for each bucket, the first forward that reads it.
 void expect_order_of_use(const Schedule& s, const std::string& text) {
-  for (Row row{0}; row.value < s.num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     std::vector<std::int32_t> used(s.buckets.size(), -1);
     std::int32_t last = -1;
     for (std::int32_t i = s.row_begin[row.index()]; i < s.row_begin[row.index() + 1]; ++i) {

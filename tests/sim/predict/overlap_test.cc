@@ -30,11 +30,11 @@ Prediction predicted(int zero, bool overlap, const std::string& more = {}) {
 std::int64_t beside(const Prediction& p) {
   const Schedule& s = p.schedule;
   std::int64_t sum = 0;
-  for (std::size_t c = s.first_op(Row{0}); c < s.first_op(Row{1}); ++c) {
+  for (std::size_t c = s.first_op(RankClass{0}); c < s.first_op(RankClass{1}); ++c) {
     if (traits(s.ops[c].kind).op_class != OpClass::Collective || s.ops[c].stream != Stream::Dp) {
       continue;
     }
-    for (std::size_t k = s.first_op(Row{0}); k < s.first_op(Row{1}); ++k) {
+    for (std::size_t k = s.first_op(RankClass{0}); k < s.first_op(RankClass{1}); ++k) {
       if (!is_compute(s.ops[k].kind)) continue;
       const std::int64_t begin = std::max(p.timeline.start[c], p.timeline.start[k]).value;
       const std::int64_t end = std::min(p.timeline.end[c], p.timeline.end[k]).value;
@@ -68,11 +68,11 @@ TEST(Overlap, OfGathersEndsWithThePrefetch) {
              s.buckets[s.ops[op].bucket.index()].name[0] == 'L';
     };
     std::size_t most = 0;
-    for (std::size_t g = s.first_op(Row{0}); g < s.first_op(Row{1}); ++g) {
+    for (std::size_t g = s.first_op(RankClass{0}); g < s.first_op(RankClass{1}); ++g) {
       if (!gathers_layer(g)) continue;
       // Gathers that have begun by then for compute that has not.
       std::size_t ahead = 0;
-      for (std::size_t other = s.first_op(Row{0}); other <= g; ++other) {
+      for (std::size_t other = s.first_op(RankClass{0}); other <= g; ++other) {
         if (!gathers_layer(other)) continue;
         const auto made = s.operands_of({static_cast<std::int32_t>(other)})[1].value;
         const OpId use = s.values[made.index()].last_use;

@@ -181,13 +181,13 @@ TEST(Search, ChoosesAMicroBatchThatIsNeverWorseThanAFixedOne) {
     const RandomSpace made = random_space(random);
     std::optional<Error> refused;
     for (const MeshSize& mesh : meshes(made.space)) {
-      const std::vector<Core> cores = cores_of(made.space, mesh, refused);
-      if (cores.empty()) continue;
-      const Plan& core = cores[random() % cores.size()].plan;
+      const std::vector<PlanFamily> families = families_of(made.space, mesh, refused);
+      if (families.empty()) continue;
+      const Plan& family = families[random() % families.size()].plan;
       double best = 0;
       bool fits = false;
-      for (const std::int32_t b : micro_batch_candidates(core)) {
-        const Result<Plan> plan = plan_of(core, b, core.recompute);
+      for (const std::int32_t b : micro_batch_candidates(family)) {
+        const Result<Plan> plan = plan_of(family, b, family.recompute);
         if (!plan) continue;
         const Result<Prediction> made_one =
             predict(with_plan(made.space, plan.value()), made.cluster);
@@ -195,11 +195,11 @@ TEST(Search, ChoosesAMicroBatchThatIsNeverWorseThanAFixedOne) {
         best = fits ? std::min(best, made_one.value().step_s) : made_one.value().step_s;
         fits = true;
       }
-      const Result<Prediction> chosen = predict(with_plan(made.space, core), made.cluster);
+      const Result<Prediction> chosen = predict(with_plan(made.space, family), made.cluster);
       if (!chosen) continue;
-      EXPECT_EQ(chosen.value().memory.fits, fits) << plan_json(core, 0);
+      EXPECT_EQ(chosen.value().memory.fits, fits) << plan_json(family, 0);
       if (fits) {
-        EXPECT_LE(chosen.value().step_s, best) << plan_json(core, 0);
+        EXPECT_LE(chosen.value().step_s, best) << plan_json(family, 0);
       }
       ++done;
     }

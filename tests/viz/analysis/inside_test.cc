@@ -100,7 +100,7 @@ TEST(Inside, WhatIsAliveIsWhatTheMemoryCurveShows) {
     Predicted of = predicted({zero});
     Trace& trace = of.trace;
     int samples = 0;
-    for (Row row{0}; row.value < trace.num_rows(); ++row.value) {
+    for (RankClass row{0}; row.value < trace.num_rows(); ++row.value) {
       for (auto i = trace.memory_begin[row.index()]; i < trace.memory_begin[row.index() + 1]; ++i) {
         const std::int64_t time = trace.memory_time[static_cast<std::size_t>(i)];
         // alive_at is empty where the sums differ.
@@ -118,7 +118,7 @@ TEST(Inside, WhatIsAliveIsWhatTheMemoryCurveShows) {
     std::vector<TraceValue> values(trace.values.begin(), trace.values.end());
     std::size_t short_lived = 0;
     while (!values[short_lived].hold_until || !values[short_lived].define ||
-           values[short_lived].home != Home::Device || values[short_lived].row != Row{0}) {
+           values[short_lived].home != Home::Device || values[short_lived].row != RankClass{0}) {
       ++short_lived;
     }
     values[short_lived].hold_until = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory-bound kernels: each class has its own share of the bandwidth.
-#include "sim/compute/memory_bound_cost.h"
+#include "sim/compute/bandwidth_cost.h"
 
 #include <gtest/gtest.h>
 

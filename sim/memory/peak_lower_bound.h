@@ -15,8 +15,8 @@
 
 namespace rehearse::sim {
 
-// What the bound needs of a core, before micro-batch and recomputation are chosen.
-struct CoreBound {
+// What the bound needs of a family, before micro-batch and recomputation are chosen.
+struct FamilyBound {
   struct Group {  // stages that are counted together: a position's, or one
     std::int64_t states = 0;
     std::int32_t fewest = 0;  // layers of its smallest stage
@@ -34,19 +34,19 @@ class BoundTables {
   BoundTables(const MemoryProfile* profile, const Transformer& model,
               std::int32_t compute_capability);
 
-  CoreBound core(const Plan& plan);
-  // [B] of the allocator. REQUIRES: `core` is the plan's.
-  std::int64_t allocated_bound(const CoreBound& core, const Plan& plan);
+  FamilyBound family(const Plan& plan);
+  // [B] of the allocator. REQUIRES: `family` is the plan's.
+  std::int64_t allocated_bound(const FamilyBound& family, const Plan& plan);
   // [B] of the whole device: allocator, communicators, context.
-  std::int64_t lower_bound(const CoreBound& core, const Plan& plan) {
-    return profile_ == nullptr ? 0 : allocated_bound(core, plan) + outside(plan);
+  std::int64_t lower_bound(const FamilyBound& family, const Plan& plan) {
+    return profile_ == nullptr ? 0 : allocated_bound(family, plan) + outside(plan);
   }
   // [B] of the whole device: a row that holds these stages and keeps `alive` bytes beside states.
-  // REQUIRES: core() was called.
+  // REQUIRES: family() was called.
   std::int64_t row_bound(const Plan& plan, const std::vector<std::int32_t>& stages,
                          std::int64_t alive) const;
 
-  // Parameters of one rank [elements]; REQUIRES: core() was called.
+  // Parameters of one rank [elements]; REQUIRES: family() was called.
   std::int64_t stage_parameters(const Plan& plan, std::int32_t stage, std::int32_t stages) const;
   // Bytes that a layer's forward keeps of a micro-batch; 0: not a framework's plan.
   std::int64_t kept_per_layer(const Plan& plan) {

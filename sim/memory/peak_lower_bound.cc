@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/memory/memory_bound.h"
+#include "sim/memory/peak_lower_bound.h"
 
 #include <algorithm>
 #include <optional>
@@ -69,40 +69,40 @@ std::int64_t BoundTables::stage_parameters(const Plan& plan, std::int32_t stage,
   return sum;
 }
 
-CoreBound BoundTables::core(const Plan& plan) {
+FamilyBound BoundTables::family(const Plan& plan) {
   if (!counted_) count(plan);
-  CoreBound core;
-  if (profile_ == nullptr) return core;
+  FamilyBound family;
+  if (profile_ == nullptr) return family;
   const std::int32_t p = plan.pipeline_parallel;
-  core.stages = static_cast<std::int32_t>(plan.stage_layers.size());
-  core.chunks = std::max(core.stages / p, 1);
+  family.stages = static_cast<std::int32_t>(plan.stage_layers.size());
+  family.chunks = std::max(family.stages / p, 1);
   const ScheduleInfo* info = find_schedule(plan.schedule);
   const bool whole = info != nullptr && !info->splits_backward;
-  core.may_count = p > 1 && whole && plan.sequence_slices <= 1 &&
-                   peak_activations(plan.schedule, 0, p, p, core.chunks).has_value();
-  const std::int32_t groups = core.may_count || core.stages == 1 ? p : core.stages;
+  family.may_count = p > 1 && whole && plan.sequence_slices <= 1 &&
+                     peak_activations(plan.schedule, 0, p, p, family.chunks).has_value();
+  const std::int32_t groups = family.may_count || family.stages == 1 ? p : family.stages;
   std::vector<std::int64_t> before(1, 0);
   for (const std::int32_t layers : plan.stage_layers) before.push_back(before.back() + layers);
   for (std::int32_t g = 0; g < groups; ++g) {
-    CoreBound::Group group;
+    FamilyBound::Group group;
     group.fewest = plan.stage_layers[static_cast<std::size_t>(g)];
     std::int64_t parameters = 0;
-    for (std::int32_t s = g; s < core.stages; s += groups) {
+    for (std::int32_t s = g; s < family.stages; s += groups) {
       const auto at = static_cast<std::size_t>(s);
       group.fewest = std::min(group.fewest, plan.stage_layers[at]);
       parameters += layers_before_[static_cast<std::size_t>(before[at + 1])] -
                     layers_before_[static_cast<std::size_t>(before[at])];
       if (s == 0) parameters += embedding_;
-      if (s + 1 == core.stages) {
+      if (s + 1 == family.stages) {
         group.last = true;
         parameters += head_;
         if (model_.tied_embedding && g > 0) parameters += table_;
       }
     }
     group.states = state_bytes(*profile_, plan, parameters);
-    core.groups.push_back(group);
+    family.groups.push_back(group);
   }
-  return core;
+  return family;
 }
 
 const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
@@ -119,21 +119,21 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   return at->second;
 }
 
-std::int64_t BoundTables::allocated_bound(const CoreBound& core, const Plan& plan) {
+std::int64_t BoundTables::allocated_bound(const FamilyBound& family, const Plan& plan) {
   const Kept& bytes = kept(plan);
   const std::int64_t per_layer =
       plan.offload == OffloadMode::Activations ? 0 : bytes.per_layer;  // on the host
   const std::int32_t p = plan.pipeline_parallel, m = plan.microbatches();
   std::int64_t bound = 0;
   std::int32_t position = 0;
-  for (const CoreBound::Group& group : core.groups) {
+  for (const FamilyBound::Group& group : family.groups) {
     const std::int32_t in_flight =
-        core.may_count ? *peak_activations(plan.schedule, position, p, m, core.chunks) : 1;
+        family.may_count ? *peak_activations(plan.schedule, position, p, m, family.chunks) : 1;
     ++position;
     std::int64_t alive = per_layer * group.fewest * in_flight;
     if (group.last) {
       const std::int32_t at_loss =
-          core.may_count ? std::min(in_flight, (core.chunks - 1) * std::min(m, p) + 1) : 1;
+          family.may_count ? std::min(in_flight, (family.chunks - 1) * std::min(m, p) + 1) : 1;
       alive = std::max(alive, per_layer * group.fewest * at_loss + bytes.head_peak);
     }
     bound = std::max(bound, group.states + alive);
@@ -156,7 +156,7 @@ std::int64_t BoundTables::outside(const Plan& plan) const {
 
 std::int64_t memory_lower_bound(const MemoryProfile& profile, const Layout& layout) {
   BoundTables tables(&profile, layout.model, /*compute_capability=*/0);
-  return tables.allocated_bound(tables.core(layout.plan), layout.plan);
+  return tables.allocated_bound(tables.family(layout.plan), layout.plan);
 }
 
 }  // namespace rehearse::sim

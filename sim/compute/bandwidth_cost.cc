@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/compute/memory_bound_cost.h"
+#include "sim/compute/bandwidth_cost.h"
 
 namespace rehearse::sim {
 
