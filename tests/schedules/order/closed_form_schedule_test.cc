@@ -50,7 +50,7 @@ Measured measured(std::string_view name, const ScheduleShape& shape, const Costs
              .busy = metrics.busy.front().value,
              .peaks = metrics.peak_activations,
              .weighted = metrics.peak_activations_weighted};
-  for (Row row{0}; row.value < made.value().num_rows(); ++row.value) {
+  for (RankClass row{0}; row.value < made.value().num_rows(); ++row.value) {
     const std::size_t first = made.value().first_op(row);
     const std::size_t last = made.value().first_op({row.value + 1}) - 1;
     const std::int64_t span = timing.value().end[last].value - timing.value().start[first].value;
