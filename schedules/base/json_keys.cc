@@ -228,19 +228,20 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
     for (const std::string& bound : schema_bounds(spec)) line(bound);
   }
   // A choice binds strings alone; where other types are allowed too, `pattern` says just that.
-  if (!spec.choices.empty()) {
-    std::string pattern;
-    for (const std::string_view choice : spec.choices) {
-      pattern += (pattern.empty() ? "" : "|") + std::string(choice);
-    }
-    line("\"pattern\": " + json_quoted("^(" + pattern + ")$"));
+  std::string choices;
+  for (const std::string_view choice : spec.choices) {
+    choices += (choices.empty() ? "" : "|") + std::string(choice);
   }
+  const std::string pattern = "\"pattern\": " + json_quoted("^(" + choices + ")$");
+  const bool strings = (spec.types & kString) != 0;  // else the choices are its items'
+  if (strings && !choices.empty()) line(pattern);
   if (spec.members != nullptr) line(schema_object(*spec.members, indent));
   if (spec.item_types != 0) {
     std::string items = "\"items\": {\"type\": " + schema_types(spec.item_types, false);
     if (!numbers) {
       for (const std::string& bound : schema_bounds(spec)) items += ", " + bound;
     }
+    if (!strings && !choices.empty()) items += ", " + pattern;
     if (spec.items != nullptr)
       items += ",\n" + indent + "  " + schema_object(*spec.items, indent + "  ");
     line(items + "}");

@@ -28,13 +28,38 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
   return b.take();
 }
 
+// [B] that the loss moves per logit. Fused: a logit is read and its gradient written in its place,
+// which the backward scales (Transformer Engine triton/cross_entropy.py; llm.c fused_classifier).
+struct LossBytes {
+  std::int64_t forward = 0, backward = 0;
+};
+LossBytes loss_bytes(const RuntimeTraits& runtime) {
+  if (runtime.cross_entropy == CrossEntropy::Fused) return {4, 2};
+  return {runtime.cross_entropy_forward_bytes, runtime.cross_entropy_backward_bytes};
+}
+bool gathers_logits(const FrameworkNodes& b) {
+  return b.plan.runtime.cross_entropy == CrossEntropy::Gathered;
+}
+
+// Every rank computes the loss of all columns: what it gathers is also put together (4 B).
+void gathered_loss(FrameworkNodes& b) {
+  const std::int64_t whole = b.s.tokens * b.s.vocabulary * b.s.tensor;
+  b.collective(K::AllGather, "logits; all_gather tp", b.s.element * whole, Hiding::Exposed);
+  b.add(K::Loss, "cross entropy",
+        (loss_bytes(b.plan.runtime).forward + (b.s.tensor > 1 ? 4 : 0)) * whole, P::Main, 8);
+}
+
 std::vector<Node> head_forward(FrameworkNodes b) {
   const RankShape& s = b.s;
-  b.add(K::Norm, "final norm", 4 * b.local_elements());
+  b.norm("final norm");
   b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
-  b.add(K::Loss, "cross entropy",
-        b.plan.runtime.cross_entropy_forward_bytes * s.tokens * s.vocabulary, P::Main, 8);
+  if (gathers_logits(b)) {
+    gathered_loss(b);
+    return b.take();
+  }
+  b.add(K::Loss, "cross entropy", loss_bytes(b.plan.runtime).forward * s.tokens * s.vocabulary,
+        P::Main, 8);
   const std::int64_t row = 4 * s.tokens;  // one fp32 per token
   b.collective(K::MaximaOverRanks, "row maxima; all_reduce tp", row, Hiding::Exposed);
   b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
@@ -44,18 +69,19 @@ std::vector<Node> head_forward(FrameworkNodes b) {
 
 std::vector<Node> head_backward(FrameworkNodes b) {
   const RankShape& s = b.s;
+  // Of gathered logits every rank makes all gradients, and casts its own part of them (4 B).
+  const std::int64_t own = s.tokens * s.vocabulary;
+  const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
   b.add(K::Loss, "cross entropy backward",
-        b.plan.runtime.cross_entropy_backward_bytes * s.tokens * s.vocabulary, P::Main, 4);
-  b.gather_input(Hiding::Plain, P::Weight);
+        gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  b.gather_again();
   b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
          false);
   b.reduce_output(Hiding::Plain);
   b.gemm(K::LogitsWeight, "gemm d_logits table", s.hidden, s.vocabulary, s.tokens, P::Weight, 1,
          false);
-  if (b.plan.runtime.gradient_accumulation == GradientAccumulation::Separate) {
-    b.add(K::Elementwise, "accumulate gradient", 4 * s.hidden * s.vocabulary, P::Weight);
-  }
-  b.add(K::NormBackward, "final norm backward", 8 * b.local_elements());
+  b.accumulate(s.hidden * s.vocabulary);
+  b.norm_backward("final norm backward", 1);
   return b.take();
 }
 
@@ -88,6 +114,23 @@ std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
   return sum;
 }
 
+bool is_memory_bound(const Node& node) {
+  return collective_kind(node.kind()) == OpKind::Forward && node.flops == 0;
+}
+
+// What the host launches of a program that is not eager. Compiled: memory-bound neighbours are one
+// kernel, and a product is one launch without views and copies. A graph is one launch.
+void merge_launches(const RuntimeTraits& runtime, std::vector<Node>& nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const bool follows = i > 0 && is_memory_bound(nodes[i]) && is_memory_bound(nodes[i - 1]);
+    if (runtime.cuda_graphs) {
+      nodes[i].launches = i == 0 ? 1 : 0;
+    } else if (runtime.compiled && nodes[i].bytes > 0) {  // hooks between segments stay
+      nodes[i].launches = follows ? 0 : 1;
+    }
+  }
+}
+
 }  // namespace
 
 Body make_framework_body(const Layout& layout, const BodyShape& shape) {
@@ -106,6 +149,7 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
   } else if (shape.direction == Direction::WeightGradient) {
     std::erase_if(body.nodes, [](const Node& n) { return n.phase != P::Weight; });
   }
+  merge_launches(layout.plan.runtime, body.nodes);
   body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
                             (backward && shape.segment == SegmentKind::Embedding));
   return body;

@@ -33,7 +33,7 @@ struct Layer {
   std::int64_t expert_rows = 0;         // tokens times top-k; 0: dense
 
   const RuntimeTraits& runtime() const { return b.plan.runtime; }
-  bool unfused() const { return b.plan.attention_kernel == AttentionKernel::Unfused; }
+  bool unfused() const { return !is_fused(b.plan.attention_kernel); }
   bool dropout() const { return b.plan.dropout > 0; }
   bool gated() const { return b.model.mlp == MlpKind::Gated; }
 };
@@ -96,27 +96,28 @@ Layer describe(FrameworkNodes& nodes, bool experts) {
     return layer;
   }
   const RankShape& s = nodes.s;
-  layer.up.push_back(
-      {"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens, s.up, s.hidden});
+  const bool split = layer.gated() && layer.runtime().gated_mlp == GatedMlp::Split;
+  layer.up.push_back({"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens,
+                      split ? s.up / 2 : s.up, s.hidden});
+  if (split) {
+    layer.up.push_back(
+        {"gemm gate", "gemm d_gate input", "gemm d_gate weight", s.tokens, s.up / 2, s.hidden});
+  }
   layer.down.push_back(
       {"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden, s.ffn});
   layer.activation_columns = s.ffn;
   return layer;
 }
 
-void forward_product(Layer& layer, const Product& p, P phase, bool after_norm = false) {
-  layer.b.gemm(K::Linear, p.forward, p.rows, p.n, p.k, phase, p.batch, true, after_norm);
+void forward_product(Layer& layer, const Product& p, P phase, WrittenBy input = WrittenBy::Other) {
+  layer.b.gemm(K::Linear, p.forward, p.rows, p.n, p.k, phase, p.batch, true, input);
 }
 void input_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(K::LinearInput, p.input, p.rows, p.k, p.n, P::Main, p.batch);
 }
-// A kernel of its own adds a micro-batch's weight gradient to the one that is kept: traffic beyond
-// the product's own output.
 void weight_gradient(Layer& layer, const Product& p) {
   layer.b.gemm(K::LinearWeight, p.weight, p.k, p.n, p.rows, P::Weight, p.batch);
-  if (layer.runtime().gradient_accumulation == GradientAccumulation::Separate) {
-    layer.b.add(K::Elementwise, "accumulate gradient", 4 * p.batch * p.k * p.n, P::Weight, 0);
-  }
+  layer.b.accumulate(p.batch * p.k * p.n);
 }
 
 // Query-key pairs of one sample that a fused kernel computes: half of the square, less beyond a
@@ -182,6 +183,7 @@ void fused_core(Layer& layer, bool backward, P phase) {
 
 // Two (backward: four) batched products over the full square (of slices: over all keys that their
 // mean one sees), softmax and dropout on it.
+// Eager: softmax and its mask op by op in fp32, as torch code without a kernel for it.
 void unfused_core(Layer& layer, bool backward, P phase) {
   FrameworkNodes& b = layer.b;
   const RankShape& s = b.s;
@@ -190,6 +192,7 @@ void unfused_core(Layer& layer, bool backward, P phase) {
       static_cast<double>(b.plan.sequence_length / b.plan.sequence_slices) * slices_met(layer));
   const std::int64_t batch = s.heads * (s.tokens / queries);
   const std::int64_t scores = batch * queries * keys;
+  const bool eager = b.plan.attention_kernel == AttentionKernel::Eager;
   const LatentAttention& mla = b.model.latent;
   const std::int64_t key_dim =
       mla.kv_lora_rank > 0 ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
@@ -197,7 +200,7 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   if (!backward) {
     b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
-    b.add(K::Scores, "scale, mask, softmax", 4 * scores, phase, 3);
+    b.add(K::Scores, "scale, mask, softmax", (eager ? 29 : 4) * scores, phase, eager ? 6 : 3);
     if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
     b.gemm(K::Product, "context", queries, value_dim, keys, phase, batch, false);
     b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
@@ -207,7 +210,7 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   b.gemm(K::Product, "d_context scores", queries, keys, value_dim, phase, batch, false);
   b.gemm(K::Product, "d_context values", keys, value_dim, queries, phase, batch, false);
   if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
-  b.add(K::Scores, "softmax backward", 6 * scores, phase, 3);
+  b.add(K::Scores, "softmax backward", (eager ? 33 : 6) * scores, phase, eager ? 6 : 3);
   b.gemm(K::Product, "d_scores queries", queries, key_dim, keys, phase, batch, false);
   b.gemm(K::Product, "d_scores keys", keys, key_dim, queries, phase, batch, false);
 }
@@ -216,16 +219,16 @@ void core(Layer& layer, bool backward, P phase) {
   layer.unfused() ? unfused_core(layer, backward, phase) : fused_core(layer, backward, phase);
 }
 
-std::int64_t rope_bytes(const Layer& layer) {
-  const RankShape& s = layer.b.s;
-  return 4 * s.tokens * (s.heads + s.kv_heads) * s.head_dim;
-}
+// Eager: neg, cat, two products, sum and their copies, for queries and keys.
 void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
-  if (layer.b.model.positions == PositionKind::Rope)
-    layer.b.add(kernel, name, rope_bytes(layer), phase, 2);
-}
-void norm(Layer& layer, std::string_view name, P phase) {
-  layer.b.add(K::Norm, name, 4 * layer.b.local_elements(), phase);
+  if (layer.b.model.positions != PositionKind::Rope) return;
+  const RankShape& s = layer.b.s;
+  const std::int64_t rotated = s.tokens * (s.heads + s.kv_heads) * s.head_dim;
+  if (layer.b.eager(&EagerKernels::rope)) {
+    layer.b.add(K::Elementwise, name, (kernel == K::Rope ? 26 : 28) * rotated, phase, 10);
+  } else {
+    layer.b.add(kernel, name, 4 * rotated, phase, 2);
+  }
 }
 void residual(Layer& layer, P phase) {
   const std::int64_t e = layer.b.local_elements();
@@ -235,7 +238,13 @@ void residual(Layer& layer, P phase) {
     layer.b.add(K::Elementwise, "bias, residual", 6 * e, phase, 2);
   }
 }
+// Eager SwiGLU: SiLU (2 + 2 B), then its product with the gate (2 + 2 + 2).
 void activation(Layer& layer, P phase) {
+  if (layer.gated() && layer.b.eager(&EagerKernels::activation)) {
+    layer.b.add(K::Elementwise, "silu, mul", 10 * layer.b.s.tokens * layer.activation_columns,
+                phase, 2);
+    return;
+  }
   layer.b.add(layer.gated() ? K::Swiglu : K::Gelu, layer.gated() ? "swiglu" : "gelu",
               (layer.gated() ? 6 : 4) * layer.b.s.tokens * layer.activation_columns, phase, 2);
 }
@@ -247,9 +256,9 @@ void permute(Layer& layer, std::string_view name, P phase) {
 
 // What a forward runs up to (and with) the first, up to the second part.
 void attention_part(Layer& layer, P phase) {
-  norm(layer, "norm1", phase);
+  layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
-  for (const Product& p : layer.before) forward_product(layer, p, phase, true);
+  for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
   rope(layer, K::Rope, "rope", phase);
   core(layer, false, phase);
   forward_product(layer, layer.projection, phase);
@@ -257,14 +266,14 @@ void attention_part(Layer& layer, P phase) {
   residual(layer, phase);
 }
 void mlp_front(Layer& layer, P phase) {
-  norm(layer, "norm2", phase);
+  layer.b.norm("norm2", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   permute(layer, "dispatch to experts", phase);
-  for (const Product& p : layer.up) forward_product(layer, p, phase, true);
+  for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
   activation(layer, phase);
 }
 void mlp_back(Layer& layer, P phase) {
-  for (const Product& p : layer.down) forward_product(layer, p, phase);
+  for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
   permute(layer, "combine experts", phase);
   layer.b.reduce_output(Hiding::Exposed, phase);
   residual(layer, phase);
@@ -276,7 +285,7 @@ void mlp_back(Layer& layer, P phase) {
 void recompute_operator_selective(Layer& layer) {
   const P phase = P::Recompute;
   const RankShape& s = layer.b.s;
-  norm(layer, "norm1", phase);
+  layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   if (layer.b.model.latent.kv_lora_rank == 0) {
     layer.b.gemm(K::Linear, "gemm k", s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
@@ -286,7 +295,7 @@ void recompute_operator_selective(Layer& layer) {
   if (!s.gather)
     layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
   residual(layer, phase);
-  norm(layer, "norm2", phase);
+  layer.b.norm("norm2", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   if (layer.gated()) {
     for (Product p : layer.up) {
@@ -330,12 +339,31 @@ void row_parallel_backward(Layer& layer, const std::vector<Product>& products) {
     weight_gradient(layer, p);
   }
 }
-// The saved input is gathered beside the input gradient, which is reduced beside the weight's.
-void column_parallel_backward(Layer& layer, const std::vector<Product>& products) {
-  layer.b.gather_input(Hiding::Plain, P::Weight, 5);
-  for (auto p = products.rbegin(); p != products.rend(); ++p) input_gradient(layer, *p);
+// The saved input is gathered beside the input gradient, which is reduced beside the weight's. A
+// layer of its own for the gate: each reduces its input gradient, and their sum reads 4 and writes
+// 2 B (under sequence parallelism the sum comes first).
+void column_parallel_backward(Layer& layer, const std::vector<Product>& products,
+                              bool split = false) {
+  layer.b.gather_again(5);
+  for (auto p = products.rbegin(); p != products.rend(); ++p) {
+    input_gradient(layer, *p);
+    if (!split || p + 1 == products.rend()) continue;
+    if (!layer.b.s.gather) layer.b.reduce_output(Hiding::Plain, P::Main, 5);
+    layer.b.add(K::Elementwise, "add input gradients", 6 * layer.b.s.tokens * layer.b.s.hidden);
+  }
   layer.b.reduce_output(Hiding::Plain, P::Main, 5);
   for (auto p = products.rbegin(); p != products.rend(); ++p) weight_gradient(layer, *p);
+}
+
+void activation_backward(Layer& layer) {
+  const std::int64_t elements = layer.b.s.tokens * layer.activation_columns;
+  if (layer.gated() && layer.b.eager(&EagerKernels::activation)) {
+    layer.b.add(K::Elementwise, "silu, mul backward", 18 * elements, P::Main, 3);
+  } else {
+    layer.b.add(layer.gated() ? K::SwigluBackward : K::GeluBackward,
+                layer.gated() ? "swiglu backward" : "gelu backward",
+                (layer.gated() ? 10 : 6) * elements, P::Main, 2);
+  }
 }
 
 }  // namespace
@@ -352,23 +380,21 @@ std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
 
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   Layer layer = describe(nodes, experts);
-  const std::int64_t e = nodes.local_elements();
   recompute(layer);
   residual_backward(layer);
   permute(layer, "combine backward", P::Main);
   row_parallel_backward(layer, layer.down);
-  nodes.add(layer.gated() ? K::SwigluBackward : K::GeluBackward,
-            layer.gated() ? "swiglu backward" : "gelu backward",
-            (layer.gated() ? 10 : 6) * nodes.s.tokens * layer.activation_columns, P::Main, 2);
-  column_parallel_backward(layer, layer.up);
+  activation_backward(layer);
+  column_parallel_backward(layer, layer.up,
+                           !experts && layer.runtime().gated_mlp == GatedMlp::Split);
   permute(layer, "dispatch backward", P::Main);
-  nodes.add(K::NormBackward, "norm2 backward", 8 * e, P::Main, 2);
+  nodes.norm_backward("norm2 backward", 2);
   residual_backward(layer);
   row_parallel_backward(layer, {layer.projection});
   core(layer, true, P::Main);
   rope(layer, K::RopeBackward, "rope backward", P::Main);
   column_parallel_backward(layer, layer.before);
-  nodes.add(K::NormBackward, "norm1 backward", 8 * e, P::Main, 2);
+  nodes.norm_backward("norm1 backward", 2);
   return nodes.take();
 }
 

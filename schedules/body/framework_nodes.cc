@@ -9,20 +9,24 @@ Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t byt
       Node{.kernel = kernel, .phase = phase, .bytes = bytes, .launches = launches, .name = name});
 }
 
-// torchao casts both operands of each product: 2 B read, 1 written per element. Transformer Engine
-// reuses: it casts what no norm has cast yet, with its transposed copy (2 + 1 + 1); the output
-// gradient once for both products; the saved 8-bit input is transposed for the weight gradient
-// (1 + 1); weights are cast for the first micro-batch alone. (Both unverified: read from memory.)
+// torchao casts both operands of each product: 2 B read, 1 written per element. `Reused`: what no
+// norm has cast yet is cast with its transposed copy (2 + 1 + 1), the output gradient once for both
+// products, and the saved 8-bit input is transposed for the weight gradient (1 + 1). `Unwritten`:
+// activations write 8 bit too, and nothing is transposed. Weights are cast for the first
+// micro-batch alone. (Transformer Engine's two: read from memory, unverified.)
 std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int64_t n,
-                                        std::int64_t k, bool fused) const {
-  if (plan.runtime.fp8_casts == Fp8Casts::EachProduct) return 3 * (m * k + k * n);
+                                        std::int64_t k, WrittenBy input) const {
+  const Fp8Casts casts = plan.runtime.fp8_casts;
+  if (casts == Fp8Casts::EachProduct) return 3 * (m * k + k * n);
+  const bool unwritten = casts == Fp8Casts::Unwritten;
+  const bool written = input == WrittenBy::Norm || (unwritten && input == WrittenBy::Activation);
   switch (role) {
     case GemmRole::Forward:
-      return (fused ? 0 : 4 * m * k) + 4 * k * n / std::max(1, plan.microbatches());
+      return (written ? 0 : 4 * m * k) + 4 * k * n / std::max(1, plan.microbatches());
     case GemmRole::InputGradient:
       return 4 * m * k;
     case GemmRole::WeightGradient:
-      return 2 * m * k;
+      return unwritten ? 0 : 2 * m * k;
     case GemmRole::None:
       break;
   }
@@ -31,13 +35,19 @@ std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int6
 
 Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n,
                            std::int64_t k, NodePhase phase, std::int64_t batch, bool layer,
-                           bool fused) {
+                           WrittenBy input) {
   const bool fp8 = layer && plan.precision.compute == ComputeType::Fp8;
+  const GemmRole role = traits_of(kernel).role;
   if (fp8) {
-    add(Kernel::Elementwise, "cast operands to fp8",
-        batch * cast_bytes(traits_of(kernel).role, m, n, k, fused), phase, 2);
+    add(Kernel::Elementwise, "cast operands to fp8", batch * cast_bytes(role, m, n, k, input),
+        phase, 2);
   }
-  Node& node = add(kernel, name, s.element * batch * (m * k + k * n + m * n), phase, 2);
+  // A fused weight gradient reads and writes the sum of the micro-batches in its own type.
+  const RuntimeTraits& runtime = plan.runtime;
+  const bool adds = role == GemmRole::WeightGradient && plan.zero_stage < 3 &&
+                    runtime.gradient_accumulation == GradientAccumulation::Fused;
+  const std::int64_t written = adds ? 2 * plan.precision.gradients : s.element;
+  Node& node = add(kernel, name, batch * (s.element * (m * k + k * n) + written * m * n), phase, 2);
   node.fp8 = fp8;
   node.m = m;
   node.n = n;
@@ -48,18 +58,51 @@ Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m,
   return node;
 }
 
+void FrameworkNodes::accumulate(std::int64_t elements) {
+  if (plan.runtime.gradient_accumulation == GradientAccumulation::Fused) return;
+  add(Kernel::Elementwise, "accumulate gradient", (2 + 2 * plan.precision.gradients) * elements,
+      NodePhase::Weight);
+}
+
+// Eager RMS norm: float, pow, mean, rsqrt, mul, type_as, mul; its backward is autograd's of each.
+void FrameworkNodes::norm(std::string_view name, NodePhase phase) {
+  if (eager(&EagerKernels::norm)) {
+    add(Kernel::Elementwise, name, 26 * local_elements(), phase, 8);
+  } else {
+    add(Kernel::Norm, name, 4 * local_elements(), phase);
+  }
+}
+void FrameworkNodes::norm_backward(std::string_view name, std::int32_t launches) {
+  if (eager(&EagerKernels::norm)) {
+    add(Kernel::Elementwise, name, 56 * local_elements(), NodePhase::Main, 14);
+  } else {
+    add(Kernel::NormBackward, name, 8 * local_elements(), NodePhase::Main, launches);
+  }
+}
+
 void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64_t bytes,
                                 Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.tensor == 1) return;
   Node& node = add(kernel, name, bytes, phase, launches);
+  if (plan.runtime.synchronous_launch) return;
   node.chunked = plan.overlap_tensor_parallel == TensorOverlap::Chunked;
   node.overlapped = node.chunked || (hiding == Hiding::Plain &&
                                      plan.overlap_tensor_parallel == TensorOverlap::Default);
 }
 
+// Of (tokens, hidden), in 8 bit where the products are and this collective's bytes too.
+std::int64_t FrameworkNodes::tensor_bytes(bool eight_bit) const {
+  return eight_bit && plan.precision.compute == ComputeType::Fp8 ? array_bytes() / s.element
+                                                                 : array_bytes();
+}
+
+// The forward's partial sums alone (the exposed ones) may travel in 8 bit.
 void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.gather) {
-    collective(Kernel::ReduceScatter, "reduce_scatter tp", array_bytes(), hiding, phase, launches);
+    const bool eight_bit = hiding == Hiding::Exposed &&
+                           plan.runtime.fp8_communication == Fp8Communication::GatherScatter;
+    collective(Kernel::ReduceScatter, "reduce_scatter tp", tensor_bytes(eight_bit), hiding, phase,
+               launches);
   } else {
     collective(Kernel::AllReduce, "all_reduce tp", array_bytes(), hiding, phase, launches);
   }
@@ -67,7 +110,13 @@ void FrameworkNodes::reduce_output(Hiding hiding, NodePhase phase, std::int32_t 
 
 void FrameworkNodes::gather_input(Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (!s.gather) return;
-  collective(Kernel::AllGather, "all_gather tp", array_bytes(), hiding, phase, launches);
+  const bool eight_bit = plan.runtime.fp8_communication != Fp8Communication::None;
+  collective(Kernel::AllGather, "all_gather tp", tensor_bytes(eight_bit), hiding, phase, launches);
+}
+
+void FrameworkNodes::gather_again(std::int32_t launches) {
+  if (plan.runtime.sequence_gather == SequenceGather::Kept) return;
+  gather_input(Hiding::Plain, NodePhase::Weight, launches);
 }
 
 }  // namespace rehearse

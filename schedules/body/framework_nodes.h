@@ -17,6 +17,9 @@ enum class Hiding : std::uint8_t {
   Plain,    // beside the two products of the same linear layer (Megatron's backward)
 };
 
+// Who writes the input of a product: kernels that may write it in 8 bit, or another.
+enum class WrittenBy : std::uint8_t { Other, Norm, Activation };
+
 class FrameworkNodes {
  public:
   explicit FrameworkNodes(const Layout& layout)
@@ -31,24 +34,36 @@ class FrameworkNodes {
 
   Node& add(Kernel kernel, std::string_view name, std::int64_t bytes,
             NodePhase phase = NodePhase::Main, std::int32_t launches = 1);
-  // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8; `fused`: the
-  // kernel before it (a norm) already writes its input in 8 bit where the framework can do so.
+  // C[m,n] += A[m,k] B[k,n]. `layer`: in 8 bit with its casts where the plan says fp8.
   Node& gemm(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
              NodePhase phase = NodePhase::Main, std::int64_t batch = 1, bool layer = true,
-             bool fused = false);
+             WrittenBy input = WrittenBy::Other);
+  // The kernel that adds a weight gradient to the sum of the micro-batches before, where there is
+  // one: it reads 2 B, reads and writes the sum.
+  void accumulate(std::int64_t elements);
+  void norm(std::string_view name, NodePhase phase = NodePhase::Main);
+  void norm_backward(std::string_view name, std::int32_t launches);
+  // Memory-bound operations run op by op; a compiler would make one kernel of them.
+  bool eager(bool EagerKernels::*operation) const {
+    return plan.runtime.eager_kernels.*operation && !plan.runtime.compiled;
+  }
   // A collective over the tensor-parallel axis; nothing where t = 1.
   void collective(Kernel kernel, std::string_view name, std::int64_t bytes, Hiding hiding,
                   NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
   // Sum of a row-parallel product over tp.
   void reduce_output(Hiding hiding, NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
   // The whole sequence for a column-parallel product; nothing without sequence parallelism.
+  // `gather_again`: the same for the backward, where the forward's was not kept.
   void gather_input(Hiding hiding, NodePhase phase = NodePhase::Main, std::int32_t launches = 3);
+
+  void gather_again(std::int32_t launches = 3);
 
   std::vector<Node> take() { return std::move(nodes_); }
 
  private:
   std::int64_t cast_bytes(GemmRole role, std::int64_t m, std::int64_t n, std::int64_t k,
-                          bool fused) const;
+                          WrittenBy input) const;
+  std::int64_t tensor_bytes(bool eight_bit) const;
   std::vector<Node> nodes_;
 };
 

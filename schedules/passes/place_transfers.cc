@@ -56,6 +56,9 @@ class Placer {
     RowOp& made = row_.add(transfer_op(kind, payload, about.stage, about.microbatch, about.slice),
                            row_.draft.estimates.transfer, at);
     made.tie = static_cast<std::int32_t>(number);
+    // One exchange between two compute ops: what is sent keeps the compute stream, and what is
+    // received holds back the op that reads it.
+    if (send && !row_.plan.overlap_pipeline) made.op.stream = Stream::Compute;
     made.op.peer = row_.s.placement.position(other, about.microbatch);
     made.op.group = pipeline_;
     made.op.match = row_.draft.transfers[number * classes_ + class_];

@@ -6,6 +6,7 @@
 #include "schedules/formats/schedule_file.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
+#include "schedules/scenario/plan_reader.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/timing/metrics.h"
@@ -85,6 +86,7 @@ class Candidates {
     Plan made = plan_;
     made.order = info.name;
     made.virtual_stages = v;
+    made.overlap_pipeline = overlaps_transfers(made);
     made.sequence_slices = slices;
     made.memory_limit = limit;
     made.chunks_open = made.slices_open = false;

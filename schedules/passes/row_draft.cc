@@ -44,11 +44,14 @@ Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about)
     return {.elements = bucket.padded,
             .element_bytes = static_cast<std::int32_t>(draft.layout.shape.element)};
   }
+  const bool whole =  // summed whole, in fp32, by frameworks that then keep a part
+      kind == OpKind::ReduceScatter &&
+      draft.plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
   const bool held = over == GroupKind::Mirror || over == GroupKind::Embedding;
   return {.elements = over == GroupKind::Tensor ? bucket.partial
                       : held                    ? draft.owned(about)
                                                 : bucket.padded,
-          .element_bytes = draft.plan.precision.gradients};
+          .element_bytes = whole ? 4 : draft.plan.precision.gradients};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_reader.h"
 #include "schedules/scenario/scenario.h"
+#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {
@@ -73,6 +74,10 @@ std::string overlap_text(const Plan& plan) {
   object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Default ? "null"
                                 : plan.overlap_tensor_parallel == TensorOverlap::Off   ? "false"
                                                                                        : "true");
+  const PipelineOverlap pipeline = plan.runtime.overlap_pipeline;
+  object.raw("pipeline", pipeline == PipelineOverlap::Interleaved ? "null"
+                         : pipeline == PipelineOverlap::Never     ? "false"
+                                                                  : "true");
   return object.take();
 }
 
@@ -111,6 +116,9 @@ std::string plan_json(const Plan& plan, int indent) {
   object.given("bucket_bytes", plan.bucket_bytes);
   object.integer("prefetch", plan.prefetch);
   object.text("runtime", plan.runtime.name);
+  for (const TraitRow& row : kTraitRows) {
+    if (row.of_plan) object.raw(row.key.name, trait_json(row, plan.runtime));
+  }
   return object.take();
 }
 

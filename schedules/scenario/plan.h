@@ -17,7 +17,6 @@ namespace rehearse {
 
 enum class RecomputeMode : std::uint8_t { None, Selective, Full };
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
-enum class AttentionKernel : std::uint8_t { Unfused, Flash1, Flash2, Flash3 };
 enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8 };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
@@ -64,9 +63,10 @@ struct Plan {
   std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
+  bool overlap_pipeline = true;   // transfers between stages run beside compute
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
-  RuntimeTraits runtime;
+  RuntimeTraits runtime;          // with what the plan's own keys say of it
 
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;

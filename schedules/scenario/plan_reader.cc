@@ -10,6 +10,7 @@
 #include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
+#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {
@@ -83,6 +84,7 @@ class PlanReader {
   void layers();
   void memory();
   void runtime();
+  void profile();
   void precision();
   void attention();
   void overlap();
@@ -355,7 +357,7 @@ void PlanReader::memory() {
   plan_.padded_vocabulary = (context_.model->vocabulary + multiple - 1) / multiple * multiple;
 }
 
-void PlanReader::runtime() {
+void PlanReader::profile() {
   const JsonValue* named = given("runtime");
   const std::string usual(default_runtime(plan_.zero_stage));
   const std::string name = named != nullptr ? named->text : context_.runtime.value_or(usual);
@@ -367,6 +369,31 @@ void PlanReader::runtime() {
   Result<RuntimeTraits> read = read_runtime(name, report_.path());
   if (!read) return fail("runtime", read.error().message);
   plan_.runtime = std::move(read).value();
+}
+
+// The profile, and what the plan says over it. Our executor is what it is: a plan that asks it for
+// something else is refused, be it here or by `run` (plan_use.cc).
+void PlanReader::runtime() {
+  profile();
+  RuntimeTraits& traits = plan_.runtime;
+  const RuntimeTraits of_profile = traits;
+  for (const TraitRow& row : kTraitRows) {
+    const JsonValue* value = row.of_plan ? given(row.key.name) : nullptr;
+    if (value == nullptr) continue;
+    take_trait(*value, row, traits);
+    if (!traits.own_executor || traits == of_profile) continue;
+    if (given("runtime") != nullptr) {
+      return fail(row.key.name, "runtime " + traits.name + " has " + trait_json(row, of_profile) +
+                                    " alone, not " + trait_json(row, traits));
+    }
+    traits = of_profile;
+  }
+  if (!traits.deterministic) return;
+  if (given("cross_entropy") == nullptr && traits.cross_entropy == CrossEntropy::Fused &&
+      !traits.own_executor) {
+    traits.cross_entropy = CrossEntropy::Eager;
+  }
+  traits.attention_kernel = std::min(traits.attention_kernel, AttentionKernel::Flash2);
 }
 
 void PlanReader::precision() {
@@ -402,10 +429,12 @@ void PlanReader::precision() {
 void PlanReader::attention() {
   const JsonValue* flash = given("flash_attention");
   const JsonValue* kernel = given("attention_kernel");
-  plan_.attention_kernel =
-      flash != nullptr && !flash->boolean ? AttentionKernel::Unfused : AttentionKernel::Flash2;
+  plan_.attention_kernel = plan_.runtime.attention_kernel;
+  if (flash != nullptr && flash->boolean != is_fused(plan_.attention_kernel)) {
+    plan_.attention_kernel = flash->boolean ? AttentionKernel::Flash2 : AttentionKernel::Unfused;
+  }
   choose("attention_kernel", kAttentionKernelNames, plan_.attention_kernel);
-  plan_.flash_attention = plan_.attention_kernel != AttentionKernel::Unfused;
+  plan_.flash_attention = is_fused(plan_.attention_kernel);
   if (flash != nullptr && kernel != nullptr && flash->boolean != plan_.flash_attention) {
     fail("attention_kernel",
          kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
@@ -432,17 +461,37 @@ void PlanReader::attention() {
 
 void PlanReader::overlap() {
   const bool sharded = plan_.zero_stage == 3;
+  const RuntimeTraits& traits = plan_.runtime;
   plan_.overlap_gradient_reduce = plan_.overlap_parameter_gather = sharded;
+  plan_.overlap_tensor_parallel =
+      traits.overlap_tensor_parallel ? TensorOverlap::Default : TensorOverlap::Off;
   if (const JsonValue* overlap = given("overlap")) {
     const JsonValue* reduce = overlap->given("gradient_reduce");
     const JsonValue* gather = overlap->given("parameter_gather");
     const JsonValue* tensor = overlap->given("tensor_parallel");
     if (reduce != nullptr) plan_.overlap_gradient_reduce = reduce->boolean;
+    const JsonValue* pipeline = overlap->given("pipeline");
     if (gather != nullptr) plan_.overlap_parameter_gather = gather->boolean;
+    if (pipeline != nullptr) {
+      plan_.runtime.overlap_pipeline =
+          pipeline->boolean ? PipelineOverlap::Always : PipelineOverlap::Never;
+    }
     if (tensor != nullptr) {
       plan_.overlap_tensor_parallel = tensor->boolean ? TensorOverlap::Chunked : TensorOverlap::Off;
     }
   }
+  if (traits.synchronous_launch) {  // nothing runs beside anything
+    plan_.overlap_gradient_reduce = plan_.overlap_parameter_gather = false;
+    plan_.runtime.overlap_pipeline = PipelineOverlap::Never;
+    plan_.overlap_tensor_parallel = TensorOverlap::Off;
+  }
+  if (traits.own_executor && traits.overlap_pipeline != PipelineOverlap::Always) {
+    if (given("runtime") != nullptr) {
+      return fail("overlap", "pipeline: runtime " + traits.name + " has true alone, not false");
+    }
+    plan_.runtime.overlap_pipeline = PipelineOverlap::Always;
+  }
+  plan_.overlap_pipeline = overlaps_transfers(plan_);
   plan_.bucket_bytes = integer("bucket_bytes", default_bucket_bytes(plan_));
   plan_.prefetch = size("prefetch", 1);
 }
@@ -520,6 +569,12 @@ void PlanReader::experts() {
 }
 
 }  // namespace
+
+bool overlaps_transfers(const Plan& plan) {
+  const PipelineOverlap overlap = plan.runtime.overlap_pipeline;
+  return overlap == PipelineOverlap::Always ||
+         (overlap == PipelineOverlap::Interleaved && plan.virtual_stages > 1);
+}
 
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings) {

@@ -32,4 +32,8 @@ struct PlanContext {
 Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport& report,
                   std::vector<std::string>& warnings);
 
+// Whether the plan's transfers overlap, which may depend on its chunks: again where these are
+// chosen later.
+bool overlaps_transfers(const Plan& plan);
+
 }  // namespace rehearse

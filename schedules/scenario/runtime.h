@@ -12,15 +12,42 @@
 
 namespace rehearse {
 
+// The attention core, slowest first: op by op in fp32; with a fused softmax between two products;
+// one kernel, by its generation.
+enum class AttentionKernel : std::uint8_t { Eager, Unfused, Flash1, Flash2, Flash3 };
+constexpr bool is_fused(AttentionKernel kernel) {
+  return kernel >= AttentionKernel::Flash1;
+}
+
 // How a weight gradient joins the sum of the micro-batches before it: by a kernel of its own, or
 // inside the product (or not at all, where every gradient is reduced at once).
 enum class GradientAccumulation : std::uint8_t { Separate, Fused };
+// The loss: kernel by kernel; in one pass in place; or on every tensor-parallel rank over the whole
+// vocabulary, whose logits are gathered.
+enum class CrossEntropy : std::uint8_t { Eager, Fused, Gathered };
+// Gate and up projection: one product, or two column-parallel layers.
+enum class GatedMlp : std::uint8_t { Fused, Split };
+// Under sequence parallelism a gathered norm output is gathered again for the backward, or kept.
+enum class SequenceGather : std::uint8_t { Repeated, Kept };
+// Gradients under ZeRO: reduce-scattered as they are, or summed whole on every replica in fp32.
+enum class GradientReduction : std::uint8_t { ReduceScatter, AllReduceFp32 };
+// What travels in 8 bit where products do: nothing; gathers of tensor parallelism; these and the
+// reduce-scatters of the forward.
+enum class Fp8Communication : std::uint8_t { None, Gather, GatherScatter };
+// When transfers between stages run beside compute; else both wait for each other.
+enum class PipelineOverlap : std::uint8_t { Never, Interleaved, Always };
 // What selective recomputation makes again: the attention core, or every operation whose output is
 // cheap (torchtitan's operator-level checkpointing).
 enum class SelectiveRecompute : std::uint8_t { AttentionCore, Operators };
-// Which operands of an 8-bit product a kernel casts: all of them before every product, or only what
-// has not been cast before (Transformer Engine).
-enum class Fp8Casts : std::uint8_t { Reused, EachProduct };
+// Which operands of an 8-bit product a kernel casts: all of them before every product; only what
+// has not been cast before; or only what no kernel before it writes in 8 bit (Transformer Engine).
+enum class Fp8Casts : std::uint8_t { Reused, EachProduct, Unwritten };
+
+// Memory-bound operations that run op by op, as eager PyTorch does.
+struct EagerKernels {
+  bool norm = false, rope = false, activation = false;
+  bool operator==(const EagerKernels&) const = default;
+};
 
 // The defaults are those of megatron.json (held equal by a test).
 struct RuntimeTraits {
@@ -32,18 +59,37 @@ struct RuntimeTraits {
   bool own_executor = false;
 
   // Kernels of a framework.
-  GradientAccumulation gradient_accumulation = GradientAccumulation::Separate;
-  bool gradient_reduction_cast = false;           // gradients are cast and copied to be reduced
-  std::int32_t cross_entropy_forward_bytes = 10;  // [B] moved per logit
-  std::int32_t cross_entropy_backward_bytes = 6;  // [B] moved per logit
-  std::int32_t optimizer_bytes = 30;              // [B] moved per parameter by the update
-  std::int32_t optimizer_bytes_fp32 = 30;         // the same where the products run in fp32
-  std::int32_t fsdp_hook_launches = 0;            // of small kernels before every layer's forward
+  GradientAccumulation gradient_accumulation = GradientAccumulation::Fused;
+  bool gradient_reduction_cast = false;  // gradients are cast and copied to be reduced
+  CrossEntropy cross_entropy = CrossEntropy::Fused;
+  std::int32_t cross_entropy_forward_bytes = 38;               // [B] moved per logit unless fused
+  std::int32_t cross_entropy_backward_bytes = 14;              // [B] moved per logit unless fused
+  AttentionKernel attention_kernel = AttentionKernel::Flash3;  // unless the plan says
+  EagerKernels eager_kernels;
+  GatedMlp gated_mlp = GatedMlp::Fused;
+  std::int32_t optimizer_bytes = 30;       // [B] moved per parameter by the update
+  std::int32_t optimizer_bytes_fp32 = 30;  // the same where the products run in fp32
+  std::int32_t fsdp_hook_launches = 0;     // of small kernels before every layer's forward
   SelectiveRecompute selective_recompute = SelectiveRecompute::AttentionCore;
   bool checkpoint_early_stop = false;  // recomputation ends once the last saved tensor is there
-  Fp8Casts fp8_casts = Fp8Casts::Reused;
+  Fp8Casts fp8_casts = Fp8Casts::Unwritten;
+  bool deterministic = false;  // neither a fused loss nor attention that adds in any order
+
+  // The host.
+  bool synchronous_launch = false;  // it waits for every kernel (CUDA_LAUNCH_BLOCKING)
+  bool compiled = false;            // neighbouring memory-bound kernels are one
+  bool cuda_graphs = false;         // one launch per segment
+
+  // What communication runs beside compute unless the plan says.
+  PipelineOverlap overlap_pipeline = PipelineOverlap::Interleaved;
+  bool overlap_tensor_parallel = true;      // false: all of it is exposed
+  std::int32_t blocking_transfer_us = 720;  // a transfer that compute waits for takes that longer
+  bool serial_transfers = false;  // send and receive of such an exchange one after the other
 
   // How work and data are spread over ranks.
+  SequenceGather sequence_gather = SequenceGather::Repeated;
+  GradientReduction gradient_reduction = GradientReduction::ReduceScatter;
+  Fp8Communication fp8_communication = Fp8Communication::Gather;
   bool context_parallel_balance = true;   // each rank has an early and a late part of a sequence;
                                           // else the last has the part that attends to most keys
   bool gathers_once_in_pipeline = false;  // ZeRO-3 under a pipeline gathers and reduces per step

@@ -4,102 +4,21 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <type_traits>
-#include <variant>
 
 #include "schedules/base/files.h"
+#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {
 
 constexpr std::size_t kMostBases = 8;
 
-// --- Traits: one row each, its key and the field that it fills.
-
-using T = RuntimeTraits;
-struct TraitRow {
-  KeySpec key;
-  std::variant<bool T::*, std::int32_t T::*, GradientAccumulation T::*, SelectiveRecompute T::*,
-               Fp8Casts T::*>
-      field;
-};
-
-constexpr TraitRow flag(std::string_view name, bool T::*field, std::string_view about) {
-  return {{.name = name, .types = kBool, .sourced = true, .about = about}, field};
-}
-constexpr TraitRow count(std::string_view name, std::int32_t T::*field, double min, double max,
-                         std::string_view about) {
-  return {
-      {.name = name, .types = kInteger, .min = min, .max = max, .sourced = true, .about = about},
-      field};
-}
-// The words stand in the order of the enumerators.
-template <class Enum>
-constexpr TraitRow choice(std::string_view name, Enum T::*field,
-                          std::span<const std::string_view> words, std::string_view about) {
-  return {{.name = name, .types = kString, .choices = words, .sourced = true, .about = about},
-          field};
-}
-
-constexpr std::array<std::string_view, 2> kAccumulations{"separate", "fused"};
-constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
-constexpr std::array<std::string_view, 2> kFp8Casts{"reused", "each_product"};
-
-constexpr std::array kTraits{
-    flag("own_executor", &T::own_executor, "our executor performs it: what `run` can run"),
-    choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
-           "weight gradients are added by a kernel of their own, or inside the product"),
-    flag("gradient_reduction_cast", &T::gradient_reduction_cast,
-         "gradients are cast and copied into the buffer of their reduction"),
-    count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
-          "bytes that the loss moves per logit, forward"),
-    count("cross_entropy_backward_bytes", &T::cross_entropy_backward_bytes, 0, 1000,
-          "bytes that the loss moves per logit, backward"),
-    count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
-          "bytes that the update moves per parameter"),
-    count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
-          "the same where the products run in fp32"),
-    count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
-          "small kernels that are launched before every layer's forward"),
-    choice("selective_recompute", &T::selective_recompute, kSelective,
-           "what recompute \"selective\" makes again"),
-    flag("checkpoint_early_stop", &T::checkpoint_early_stop,
-         "recomputation of a layer ends once the last saved tensor is there"),
-    choice("fp8_casts", &T::fp8_casts, kFp8Casts,
-           "operands of 8-bit products are cast once and reused, or before each product"),
-    flag("context_parallel_balance", &T::context_parallel_balance,
-         "each rank has an early and a late part of a sequence"),
-    flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,
-         "ZeRO-3 under a pipeline gathers parameters and reduces gradients once per step"),
-    flag("transfer_scatter_gather", &T::transfer_scatter_gather,
-         "tensor-parallel ranks each send a part of the activations that all of them hold"),
-    count("pad_vocabulary_to", &T::pad_vocabulary_to, 1, 1 << 20,
-          "the vocabulary is padded to a multiple of it times t; zero_stage 3: 1"),
-};
-
 constexpr auto kTraitKeys = [] {
-  std::array<KeySpec, kTraits.size()> keys;
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = kTraits[i].key;
+  std::array<KeySpec, kTraitRows.size()> keys;
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = kTraitRows[i].key;
   return keys;
 }();
 constexpr KeyTable kTraitTable{.title = "traits", .keys = kTraitKeys};
-
-void take(const JsonValue& value, const TraitRow& row, RuntimeTraits& traits) {
-  std::visit(
-      [&](auto field) {
-        auto& to = traits.*field;
-        using Value = std::remove_reference_t<decltype(to)>;
-        if constexpr (std::is_same_v<Value, bool>) {
-          to = value.boolean;
-        } else if constexpr (std::is_enum_v<Value>) {
-          to = static_cast<Value>(std::ranges::find(row.key.choices, value.text) -
-                                  row.key.choices.begin());
-        } else {
-          to = static_cast<Value>(value.integer);
-        }
-      },
-      row.field);
-}
 
 // --- Memory (sim/memory/memory_profile.h; docs/memory.md explains letters and conditions)
 
@@ -292,9 +211,9 @@ Result<RuntimeTraits> read_runtime(const std::string& name, const std::string& f
   for (auto file = files.value().rbegin(); file != files.value().rend(); ++file) {
     if (const JsonValue* title = file->document.given("title")) traits.title = title->text;
     const JsonValue* given = file->document.given("traits");
-    for (const TraitRow& row : kTraits) {
+    for (const TraitRow& row : kTraitRows) {
       const JsonValue* value = given == nullptr ? nullptr : given->given(row.key.name);
-      if (value != nullptr) take(*value, row, traits);
+      if (value != nullptr) take_trait(*value, row, traits);
     }
   }
   traits.name = name;

@@ -236,6 +236,15 @@ class ScenarioReader {
                          "must be an integer from 1 to 65536");
     }
     scenario_.cluster.gpus_per_node = static_cast<std::int32_t>(count.integer);
+    const JsonValue* used = root_.given("domain_gpus");
+    if (used == nullptr) return;
+    if (used->integer > count.integer) {
+      return report_.fail(used->line, "domain_gpus",
+                          std::to_string(used->integer) + " of the " +
+                              std::to_string(count.integer) + " GPUs of a node");
+    }
+    scenario_.cluster.domain_gpus = static_cast<std::int32_t>(used->integer);
+    scenario_.cluster.gpus_per_node = scenario_.cluster.domain_gpus;
   }
 
   void plan() {

@@ -21,7 +21,8 @@ struct ClusterSource {
   std::string path;                // resolved file; the scenario's own file where inline
   std::string inline_json;         // empty: read `path`
   std::int32_t line = 0;           // first line of the inline object
-  std::int32_t gpus_per_node = 0;  // read ahead: defaults of `gpus` need it
+  std::int32_t gpus_per_node = 0;  // used; read ahead: defaults of `gpus` need it
+  std::int32_t domain_gpus = 0;    // used of each node's; 0: all
 };
 
 struct Scenario {

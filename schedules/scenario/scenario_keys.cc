@@ -5,6 +5,7 @@
 
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {
@@ -35,23 +36,9 @@ constexpr KeySpec choice(std::string_view name, const std::array<std::string_vie
 }
 
 // What docs/scenario.md names and no code has yet.
-constexpr std::array<std::string_view, 3> kOverlapLater{"pipeline", "expert_parallel",
+constexpr std::array<std::string_view, 2> kOverlapLater{"expert_parallel",
                                                         "tensor_parallel_chunks"};
-constexpr std::array<std::string_view, 40> kPlanLater{
-    "gradient_accumulation",
-    "cross_entropy",
-    "eager_kernels",
-    "gated_mlp",
-    "sequence_gather",
-    "gradient_reduction",
-    "transfer_scatter_gather",
-    "fp8_communication",
-    "deterministic",
-    "context_parallel_balance",
-    "synchronous_launch",
-    "compiled",
-    "cuda_graphs",
-    "checkpoint_early_stop",
+constexpr std::array<std::string_view, 26> kPlanLater{
     "expert_dispatch",
     "expert_routing",
     "expert_capacity",
@@ -82,26 +69,22 @@ constexpr std::array<std::string_view, 40> kPlanLater{
 };
 constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "router_z_loss",
                                                       "router_bias_rate", "loss_scale"};
-constexpr std::array<std::string_view, 5> kScenarioLater{"adapter", "trainable", "freeze",
-                                                         "domain_gpus", "variation"};
-constexpr std::array<std::string_view, 3> kCaseLater{"stage", "moe_layer", "group"};
+constexpr std::array<std::string_view, 4> kScenarioLater{"adapter", "trainable", "freeze",
+                                                         "variation"};
+constexpr std::array<std::string_view, 1> kCaseLater{"moe_layer"};
 constexpr std::array<std::string_view, 8> kRecomputeLater{
     "attention_core", "norm", "mlp_activation", "expert_activation",
     "latent_up",      "mlp",  "experts",        "shared_experts"};
 constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
-constexpr std::array<std::string_view, 1> kAttentionLater{"eager"};
 constexpr std::array<std::string_view, 2> kPrecisionLater{"mxfp8", "nvfp4"};
-constexpr std::array<std::string_view, 9> kRuntimeLater{
-    "megatron_2021", "megatron_2023", "megatron_deepspeed",
-    "aa_scaling",    "fsdp_torch1",   "torchtitan",
-    "llmc",          "peft",          "generic"};
+constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
 
 constexpr std::array kOverlapKeys{
     flag("gradient_reduce", "gradient reduction runs with the last backward"),
     flag("parameter_gather",
          "parameters are gathered with the next forward (ZeRO-3: layer before)"),
-    flag("tensor_parallel",
-         "false: nothing hidden; true: chunked; left out: Megatron's overlap in the backward"),
+    flag("tensor_parallel", "false: nothing hidden; true: chunked; left out: as the runtime does"),
+    flag("pipeline", "transfers between stages run beside compute; false: compute waits for them"),
 };
 constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys, .later = kOverlapLater};
 
@@ -125,7 +108,7 @@ constexpr std::array kPrecisionKeys{
 };
 constexpr KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
 
-constexpr std::array kPlanKeys{
+constexpr std::array kLayoutKeys{
     size("tensor_parallel", "t: ranks that share each matrix"),
     size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
     size("context_parallel", "c: ranks that share each sequence"),
@@ -209,8 +192,8 @@ constexpr std::array kPlanKeys{
             .searchable = true,
             .about = "types of parameters, gradients, optimizer and products"},
     flag("flash_attention", "fused attention; agrees with attention_kernel"),
-    choice("attention_kernel", kAttentionKernelNames, "generation of the attention kernel",
-           kAttentionLater),
+    choice("attention_kernel", kAttentionKernelNames,
+           "how the attention core runs: op by op, or a kernel's generation"),
     KeySpec{.name = "dropout",
             .types = kNumber,
             .min = 0,
@@ -250,6 +233,21 @@ constexpr std::array kPlanKeys{
             .searchable = true,
             .about = "whose memory and kernels are predicted: a profile, or a file FILE.json"},
 };
+// What a plan says of its runtime's traits.
+constexpr std::size_t kTraitsOfPlan =
+    std::ranges::count_if(kTraitRows, [](const TraitRow& row) { return row.of_plan; });
+constexpr auto kPlanKeys = [] {
+  std::array<KeySpec, kLayoutKeys.size() + kTraitsOfPlan> keys;
+  auto end = std::ranges::copy(kLayoutKeys, keys.begin()).out;
+  for (const TraitRow& row : kTraitRows) {
+    if (!row.of_plan) continue;
+    KeySpec key = row.key;
+    key.sourced = false;
+    key.searchable = (key.types & kArray) == 0;
+    *end++ = key;
+  }
+  return keys;
+}();
 constexpr KeyTable kPlan{.title = "plan", .keys = kPlanKeys, .later = kPlanLater};
 
 constexpr std::array<std::string_view, 3> kDecays{"constant", "linear", "cosine"};
@@ -294,6 +292,11 @@ constexpr std::array kScenarioKeys{
             .min = 1,
             .max = kMaxRanks,
             .about = "ranks; left out: the product of the sizes, else one node"},
+    KeySpec{.name = "domain_gpus",
+            .types = kInteger,
+            .min = 1,
+            .max = kMaxRanks,
+            .about = "GPUs used of each NVLink domain, that is of each node; left out: all"},
     KeySpec{.name = "plan", .types = kObject, .members = &kPlan},
     KeySpec{.name = "train", .types = kObject, .members = &kTrain},
 };
@@ -330,6 +333,8 @@ constexpr std::array kMeasuredKeys{
     measured("forward_s"),
     measured("backward_s"),
     measured("forward_backward_s"),
+    measured("input_gradient_s"),
+    measured("weight_gradient_s"),
     measured("parameters"),
     KeySpec{.name = "fits", .types = kBool},
     KeySpec{.name = "ranks", .types = kArray, .items = &kRank, .item_types = kObject},
@@ -368,13 +373,31 @@ constexpr std::array kStatesKeys{
 };
 constexpr KeyTable kStates{.title = "states", .keys = kStatesKeys};
 
+constexpr std::array kStageKeys{
+    KeySpec{.name = "scenario", .types = kObject, .required = true, .about = "a scenario, inline"},
+    KeySpec{.name = "position",
+            .types = kInteger,
+            .min = 0,
+            .max = 65535,
+            .required = true,
+            .about = "of the pipeline"},
+};
+constexpr KeyTable kStage{.title = "stage", .keys = kStageKeys};
+
 constexpr std::array<std::string_view, 2> kKinds{"measurement", "formula"};
 constexpr std::array<std::string_view, 3> kMeasures{"bubble_ratio", "bubble_overhead",
                                                     "span_bubble_ratio"};
 constexpr std::array kCaseKeys{
     KeySpec{.name = "id", .types = kString, .required = true},
+    KeySpec{.name = "group",
+            .types = kString,
+            .about = "the same for plans that compete: of one model, GPUs, batch and sequence"},
     KeySpec{.name = "scenario", .types = kObject, .about = "a scenario, inline"},
     KeySpec{.name = "layer", .types = kObject, .about = "a scenario of which one layer is timed"},
+    KeySpec{.name = "stage",
+            .types = kObject,
+            .members = &kStage,
+            .about = "one stage of a scenario's pipeline is timed for one micro-batch"},
     KeySpec{.name = "schedule",
             .types = kObject,
             .members = &kSchedule,

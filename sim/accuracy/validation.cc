@@ -108,9 +108,45 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
   entry.predicted_fits = activations + states <= static_cast<double>(cluster.capacity().value);
 }
 
-// --- One layer ---------------------------------------------------------------
+// --- One layer, one stage ----------------------------------------------------
 
-Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
+// What one micro-batch takes in a run of segments, in each direction.
+using SegmentSeconds = std::function<double(SegmentKind, std::int64_t layer, Direction)>;
+
+void fill_layer(ValidationCase& entry, const SegmentSeconds& seconds) {
+  const std::int64_t last = entry.scenario->model.layers - 1;
+  const double forward = seconds(SegmentKind::Layer, last, Direction::Forward);
+  const double backward = seconds(SegmentKind::Layer, last, Direction::Backward);
+  fill(entry.figures, "forward_s", forward);
+  fill(entry.figures, "backward_s", backward);
+  fill(entry.figures, "forward_backward_s", forward + backward);
+}
+
+// Chunks go round the positions: chunk c lies on c mod p.
+void fill_stage(ValidationCase& entry, const SegmentSeconds& seconds) {
+  const Plan& plan = entry.scenario->plan;
+  const auto chunks = static_cast<std::int32_t>(plan.stage_layers.size());
+  const auto whole = [&](Direction direction) {
+    double sum = 0;
+    std::int64_t layer = 0;
+    for (std::int32_t c = 0; c < chunks; ++c) {
+      const std::int64_t end = layer + plan.stage_layers[static_cast<std::size_t>(c)];
+      const bool here = c % plan.pipeline_parallel == entry.position;
+      if (here && c == 0) sum += seconds(SegmentKind::Embedding, 0, direction);
+      for (; layer < end; ++layer) {
+        if (here) sum += seconds(SegmentKind::Layer, layer, direction);
+      }
+      if (here && c == chunks - 1) sum += seconds(SegmentKind::Head, 0, direction);
+    }
+    return sum;
+  };
+  fill(entry.figures, "forward_s", whole(Direction::Forward));
+  fill(entry.figures, "backward_s", whole(Direction::Backward));
+  fill(entry.figures, "input_gradient_s", whole(Direction::InputGradient));
+  fill(entry.figures, "weight_gradient_s", whole(Direction::WeightGradient));
+}
+
+Result<> predict_part(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
   const Scenario& scenario = *entry.scenario;
   const Layout layout(scenario.model, scenario.plan);
   const Result<CollectiveTables> tables = shipped_collective_tables();
@@ -120,17 +156,13 @@ Result<> predict_layer(ValidationCase& entry, const Cluster& cluster, const std:
   const Result<ComputeModel> compute =
       ComputeModel::create(cluster, layout, body_collectives(network));
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
-  const auto seconds = [&](Direction direction) {
+  const SegmentSeconds seconds = [&](SegmentKind segment, std::int64_t layer, Direction direction) {
+    const bool experts = segment == SegmentKind::Layer && scenario.model.has_experts(layer);
     const BodyCost cost = compute.value().price(
-        make_body(layout, {.segment = SegmentKind::Layer,
-                           .experts = scenario.model.has_experts(scenario.model.layers - 1),
-                           .direction = direction}));
+        make_body(layout, {.segment = segment, .experts = experts, .direction = direction}));
     return static_cast<double>(cost.time.value) * 1e-9;
   };
-  const double forward = seconds(Direction::Forward), backward = seconds(Direction::Backward);
-  fill(entry.figures, "forward_s", forward);
-  fill(entry.figures, "backward_s", backward);
-  fill(entry.figures, "forward_backward_s", forward + backward);
+  entry.kind == CaseKind::Layer ? fill_layer(entry, seconds) : fill_stage(entry, seconds);
   return {};
 }
 
@@ -194,6 +226,7 @@ Result<> predict_case(ValidationCase& entry, const std::string& path) {
     case CaseKind::Step:
     case CaseKind::Formula:
     case CaseKind::Layer:
+    case CaseKind::Stage:
       break;
   }
   const Result<Cluster> cluster = read_cluster(entry.scenario->cluster);
@@ -202,8 +235,8 @@ Result<> predict_case(ValidationCase& entry, const std::string& path) {
     predict_formula(entry, cluster.value());
     return {};
   }
-  return entry.kind == CaseKind::Layer ? predict_layer(entry, cluster.value(), path)
-                                       : predict_step(entry, cluster.value());
+  return entry.kind == CaseKind::Step ? predict_step(entry, cluster.value())
+                                      : predict_part(entry, cluster.value(), path);
 }
 
 }  // namespace rehearse::sim

@@ -27,6 +27,7 @@ enum class CaseKind : std::uint8_t {
   Schedule,  // an order with given durations
   States,    // model states of one rank
   Layer,     // one transformer layer of a scenario, one micro-batch
+  Stage,     // one position of a scenario's pipeline, one micro-batch, without transfers
 };
 
 // One key of `measured`, in its units; empty: null in the file, or not predicted.
@@ -54,7 +55,9 @@ struct ScheduleCase {
 struct ValidationCase {
   std::string id;
   CaseKind kind = CaseKind::Step;
-  std::optional<Scenario> scenario;  // Step, Formula, Layer
+  std::string group;                 // of plans that compete; empty: no scenario
+  std::optional<Scenario> scenario;  // Step, Formula, Layer, Stage
+  std::int32_t position = 0;         // Stage: of the pipeline
   ScheduleCase schedule;
   StatesCase states;
   std::string measure;          // which ratio the source calls bubble_ratio; empty: ours
@@ -82,13 +85,30 @@ struct ErrorStats {
   double mean_abs_error = 0, max_abs_error = 0, bias = 0;
   std::optional<double> spearman;  // of step times, from 3 cases on
 };
+// How well the plans of one group are told apart: what a user who believes the prediction loses.
+struct GroupScore {
+  std::string name;
+  std::int32_t plans = 0;          // different ones
+  std::optional<double> spearman;  // empty: all predicted, or all measured, alike
+  double regret = 0;  // measured time of the plan predicted fastest over the fastest measured, - 1
+};
+struct FitDecisions {
+  std::int32_t right = 0;
+  std::int32_t false_fits = 0;      // predicted to fit, ran out of memory
+  std::int32_t false_refusals = 0;  // predicted not to fit, ran
+  std::int32_t wrong() const { return false_fits + false_refusals; }
+};
 struct FileScore {
-  std::int32_t cases = 0, skipped = 0, fit_errors = 0, missed_tolerances = 0;
+  std::int32_t cases = 0, skipped = 0, missed_tolerances = 0;
+  FitDecisions fit;
+  std::vector<GroupScore> groups;  // of at least three different plans, sorted by name
   std::optional<ErrorStats> step_time, memory;
   std::vector<std::pair<std::string, ErrorStats>> other;  // by measured key, sorted
 };
 // Scores the cases of one file, or of all files together.
 FileScore score(const std::vector<const ValidationCase*>& cases);
+// Equal plans of a group are averaged first. Cases without a step time do not count.
+std::vector<GroupScore> score_groups(const std::vector<const ValidationCase*>& cases);
 // Error of a figure as scored; empty where one side is missing.
 std::optional<double> error_of(const Figure& figure);
 // The figure that the memory block takes of a case: peak_allocated, else peak_reserved, else

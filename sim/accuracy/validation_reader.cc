@@ -2,6 +2,7 @@
 // Reads files of measured cases.
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
@@ -96,11 +97,24 @@ constexpr KeySpec kStatesKeys[] = {
 };
 constexpr KeyTable kStates{.title = "states", .keys = kStatesKeys};
 
+constexpr KeySpec kStageKeys[] = {
+    {.name = "scenario", .types = kObject, .required = true, .about = "A scenario"},
+    {.name = "position",
+     .types = kInteger,
+     .min = 0,
+     .max = 65535,
+     .required = true,
+     .about = "Of the pipeline"},
+};
+constexpr KeyTable kStage{.title = "stage", .keys = kStageKeys};
+
 constexpr KeySpec kCaseKeys[] = {
     {.name = "id", .types = kString, .required = true, .about = "Name of the case"},
     {.name = "source", .types = kString, .about = "Where it was published"},
+    {.name = "group", .types = kString, .about = "The same for plans that compete"},
     {.name = "scenario", .types = kObject, .about = "A scenario"},
     {.name = "layer", .types = kObject, .about = "A scenario of which one layer is timed"},
+    {.name = "stage", .types = kObject, .members = &kStage, .about = "A stage to time"},
     {.name = "schedule", .types = kObject, .members = &kSchedule, .about = "An order to time"},
     {.name = "states", .types = kObject, .members = &kStates, .about = "Model states"},
     {.name = "measured", .types = kObject, .required = true, .about = "What was measured"},
@@ -166,6 +180,19 @@ StatesCase states_case(const JsonValue& value) {
   return read;
 }
 
+// Plans compete where source, model, cluster, GPUs, global batch and sequence are the same.
+std::string group_of(const Scenario& scenario, const std::string& source) {
+  const Transformer& model = scenario.model;
+  const Plan& plan = scenario.plan;
+  std::string text = source + " " + std::filesystem::path(scenario.cluster.path).stem().string();
+  for (const std::int64_t size :
+       {std::int64_t{model.layers}, std::int64_t{model.hidden}, std::int64_t{scenario.gpus},
+        std::int64_t{plan.global_batch}, std::int64_t{plan.sequence_length}}) {
+    text += " " + std::to_string(size);
+  }
+  return text;
+}
+
 class CaseReader {
  public:
   CaseReader(const std::string& path, const ScenarioOptions& options)
@@ -198,9 +225,9 @@ class CaseReader {
   }
 
  private:
-  // Exactly one of scenario, layer, schedule, states.
+  // Exactly one of scenario, layer, stage, schedule, states.
   void what(const JsonValue& value, ValidationCase& entry) {
-    const std::array<std::string_view, 4> forms{"scenario", "layer", "schedule", "states"};
+    const std::array<std::string_view, 5> forms{"scenario", "layer", "stage", "schedule", "states"};
     const JsonMember* form = nullptr;
     for (const std::string_view name : forms) {
       if (value.given(name) == nullptr) continue;
@@ -211,19 +238,21 @@ class CaseReader {
       }
       form = value.find(name);
     }
-    for (const std::string_view later : {"stage", "moe_layer"}) {
-      if (form != nullptr || value.given(later) == nullptr) continue;
-      entry.skipped = "cases of the form `" + std::string(later) + "` are not built yet";
+    if (form == nullptr && value.given("moe_layer") != nullptr) {
+      entry.skipped = "cases of the form `moe_layer` are not built yet";
       return;
     }
     if (form == nullptr) {
-      report_.fail(value.line, "scenario", "missing (or `layer`, `schedule`, `states`)");
+      report_.fail(value.line, "scenario", "missing (or `layer`, `stage`, `schedule`, `states`)");
     } else if (form->key == "schedule") {
       entry.kind = CaseKind::Schedule;
       entry.schedule = schedule_case(form->value);
     } else if (form->key == "states") {
       entry.kind = CaseKind::States;
       entry.states = states_case(form->value);
+    } else if (form->key == "stage") {
+      entry.kind = CaseKind::Stage;
+      stage(form->value, entry);
     } else {
       entry.kind = form->key == "layer"                        ? CaseKind::Layer
                    : text_or_empty(value, "kind") == "formula" ? CaseKind::Formula
@@ -231,6 +260,22 @@ class CaseReader {
       scenario(form->value, entry);
     }
     entry.measure = text_or_empty(value, "measure");
+    if (entry.scenario) {
+      entry.group = text_or_empty(value, "group");
+      if (entry.group.empty())
+        entry.group = group_of(*entry.scenario, text_or_empty(value, "source"));
+    }
+  }
+
+  void stage(const JsonValue& value, ValidationCase& entry) {
+    scenario(*value.given("scenario"), entry);
+    const JsonValue* position = value.given("position");
+    if (entry.scenario && position->integer >= entry.scenario->plan.pipeline_parallel) {
+      report_.fail(position->line, "stage.position",
+                   "position " + std::to_string(position->integer) + " of " +
+                       std::to_string(entry.scenario->plan.pipeline_parallel) + " does not exist");
+    }
+    entry.position = static_cast<std::int32_t>(position->integer);
   }
 
   void scenario(const JsonValue& value, ValidationCase& entry) {

@@ -2,6 +2,7 @@
 // The result of a validation, for scripts and for people.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "schedules/base/json_reader.h"
@@ -66,8 +67,19 @@ std::string score_json(const FileScore& score, const std::string& indent) {
             stats_json(score.other[i].second, false);
   }
   text += "},\n";
-  text += fmt::format("{0}\"fit_errors\": {1},\n{0}\"missed_tolerances\": {2}", indent,
-                      score.fit_errors, score.missed_tolerances);
+  text += indent + "\"groups\": [";
+  for (std::size_t i = 0; i < score.groups.size(); ++i) {
+    const GroupScore& group = score.groups[i];
+    text += fmt::format(R"({}{{"group": {}, "plans": {}, "spearman": {}, "regret": {}}})",
+                        i > 0 ? ", " : "", json_quoted(group.name), group.plans,
+                        number(group.spearman), json_number(group.regret));
+  }
+  text += fmt::format(
+      "],\n{0}\"fit_errors\": {1},\n{0}\"fit\": {{\"right\": {2}, "
+      "\"false_fits\": {3}, \"false_refusals\": {4}}},\n"
+      "{0}\"missed_tolerances\": {5}",
+      indent, score.fit.wrong(), score.fit.right, score.fit.false_fits, score.fit.false_refusals,
+      score.missed_tolerances);
   return text;
 }
 
@@ -99,6 +111,21 @@ std::string stats_text(const std::string& name, const ErrorStats& stats) {
   return text + "\n";
 }
 
+// Means over the groups.
+std::string groups_text(const std::vector<GroupScore>& groups) {
+  double spearman = 0, regret = 0, largest = 0;
+  std::int32_t ranked = 0;
+  for (const GroupScore& group : groups) {
+    if (group.spearman) ++ranked;
+    spearman += group.spearman.value_or(0);
+    regret += group.regret;
+    largest = std::max(largest, group.regret);
+  }
+  return fmt::format("  plans in {} groups: rank correlation {:.2f}, regret {} (largest {})\n",
+                     groups.size(), ranked > 0 ? spearman / ranked : 0,
+                     percent(regret / static_cast<double>(groups.size())), percent(largest));
+}
+
 std::string score_text(const std::string& name, const FileScore& score) {
   std::string text = fmt::format("{}: {} cases", name, score.cases);
   if (score.skipped > 0) text += fmt::format(", {} skipped", score.skipped);
@@ -106,7 +133,13 @@ std::string score_text(const std::string& name, const FileScore& score) {
   if (score.step_time) text += stats_text("step time", *score.step_time);
   if (score.memory) text += stats_text("memory", *score.memory);
   for (const auto& [key, stats] : score.other) text += stats_text(key, stats);
-  if (score.fit_errors > 0) text += fmt::format("  {} wrong fit decisions\n", score.fit_errors);
+  if (!score.groups.empty()) text += groups_text(score.groups);
+  if (score.fit.wrong() > 0) {
+    text +=
+        fmt::format("  {} of {} fit decisions wrong: {} predicted not to fit, {} predicted to\n",
+                    score.fit.wrong(), score.fit.wrong() + score.fit.right,
+                    score.fit.false_refusals, score.fit.false_fits);
+  }
   if (score.missed_tolerances > 0) {
     text += fmt::format("  {} tolerances missed\n", score.missed_tolerances);
   }

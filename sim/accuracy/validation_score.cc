@@ -158,9 +158,11 @@ FileScore score(const std::vector<const ValidationCase*>& cases) {
     result.missed_tolerances += missed(entry->figures);
     for (const RankFigures& rank : entry->ranks) result.missed_tolerances += missed(rank.figures);
     const bool formula = entry->kind == CaseKind::Formula;
-    if (!formula && entry->measured_fits && entry->predicted_fits &&
-        *entry->measured_fits != *entry->predicted_fits) {
-      ++result.fit_errors;
+    if (!formula && entry->measured_fits && entry->predicted_fits) {
+      const bool measured = *entry->measured_fits, predicted = *entry->predicted_fits;
+      ++(measured == predicted ? result.fit.right
+         : predicted           ? result.fit.false_fits
+                               : result.fit.false_refusals);
     }
     const std::optional<Figure> in_memory = formula ? std::nullopt : memory_figure(*entry);
     for (const std::string& key : keys_of(*entry)) {
@@ -180,6 +182,7 @@ FileScore score(const std::vector<const ValidationCase*>& cases) {
   result.step_time = step_time.get();
   if (result.step_time) result.step_time->spearman = rank_correlation(steps);
   result.memory = memory.get();
+  result.groups = score_groups(cases);
   for (const auto& [key, stats] : other) {
     if (const std::optional<ErrorStats> got = stats.get()) result.other.emplace_back(key, *got);
   }

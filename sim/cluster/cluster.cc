@@ -42,6 +42,13 @@ std::optional<double> Calibration::scalar(std::string_view name) const {
   return found->second;
 }
 
+Cluster with_domain(Cluster cluster, std::int32_t gpus) {
+  const std::int32_t all = cluster.gpus_per_node;
+  cluster.nics.count = (cluster.nics.count * gpus + all - 1) / all;
+  cluster.gpus_per_node = gpus;
+  return cluster;
+}
+
 Cluster with_places(Cluster cluster, std::int32_t ranks) {
   if (cluster.workers == 0 || ranks <= cluster.gpus_per_node) return cluster;
   const double part = static_cast<double>(cluster.gpus_per_node) / ranks;

@@ -155,6 +155,9 @@ struct Cluster {
 // Reads a cluster file (or inline object) with its fabric and calibration.
 // Errors: one line "FILE:LINE: KEY.PATH: what is wrong".
 Result<Cluster> read_cluster(const ClusterSource& source);
+// The cluster with `gpus` used of each node and their share of its NICs.
+// REQUIRES: 1 <= gpus <= gpus_per_node.
+Cluster with_domain(Cluster cluster, std::int32_t gpus);
 // A CPU holds any number of ranks: the cluster with a place, and its part of the memory, for each
 // of `ranks`. Any other cluster as it is.
 Cluster with_places(Cluster cluster, std::int32_t ranks);

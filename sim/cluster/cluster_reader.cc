@@ -343,7 +343,9 @@ Result<Cluster> read_cluster(const ClusterSource& source) {
   if (!root) return root.error();
   JsonValue document = std::move(root).value();
   drop_sources(document);
-  return ClusterReader(document, source.path, is_inline ? "cluster" : "").read();
+  Result<Cluster> cluster = ClusterReader(document, source.path, is_inline ? "cluster" : "").read();
+  if (!cluster || source.domain_gpus == 0) return cluster;
+  return with_domain(std::move(cluster).value(), source.domain_gpus);
 }
 
 }  // namespace rehearse::sim

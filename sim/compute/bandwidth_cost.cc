@@ -3,11 +3,11 @@
 
 namespace rehearse::sim {
 
-MemoryClass memory_class(NodeKind kind) {
+MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
   switch (kind) {
     case NodeKind::Norm:
     case NodeKind::NormBackward:
-      return MemoryClass::Norm;
+      return costs.norm;
     case NodeKind::Activation:
     case NodeKind::ActivationBackward:
       return MemoryClass::Activation;

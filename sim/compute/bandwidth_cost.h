@@ -7,8 +7,8 @@
 
 namespace rehearse::sim {
 
-MemoryClass memory_class(
-    NodeKind kind);  // REQUIRES: neither a product, nor fused attention, nor a collective
+// REQUIRES: neither a product, nor fused attention, nor a collective.
+MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind);
 NodeCost memory_bound_cost(const ComputeCosts& costs, MemoryClass memory_class, double bytes);
 
 }  // namespace rehearse::sim

@@ -93,9 +93,9 @@ class Pricer {
 
  private:
   void compute(const Node& node, const FusedNode& fused, std::size_t i) {
-    const NodeCost cost = fused.launched
-                              ? price_node(costs_, node)
-                              : without_launch(costs_, memory_class(node.kind()), fused.bytes);
+    const NodeCost cost =
+        fused.launched ? price_node(costs_, node)
+                       : without_launch(costs_, memory_class(costs_, node.kind()), fused.bytes);
     ns_[i] = cost.ns;
     levels_[i] = cost.level;
     count(cost);
@@ -325,11 +325,14 @@ BodyCost ComputeModel::price(const Body& body) const {
 BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collectives) const {
   Totals totals = Pricer(costs_, collectives, issue_us(costs_, plan_)).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
-  const double time = soft_maximum(device, totals.host_us * 1e3, costs_.scalars.host_exponent);
+  const double host = totals.host_us * 1e3;
+  const double time = plan_.runtime.synchronous_launch
+                          ? device + host
+                          : soft_maximum(device, host, costs_.scalars.host_exponent);
   BodyCost cost{.time = to_nanoseconds(time),
                 .device = to_nanoseconds(device),
                 .communicating = to_nanoseconds(totals.exposed_ns),
-                .host = to_nanoseconds(totals.host_us * 1e3),
+                .host = to_nanoseconds(host),
                 .collectives = to_nanoseconds(totals.collective_ns),
                 .level = main_level(totals.level_ns),
                 .level_ns = totals.level_ns,

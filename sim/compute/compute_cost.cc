@@ -41,7 +41,8 @@ NodeCost price_node(const ComputeCosts& costs, const Node& node) {
     case NodeKind::Gemm:
       return gemm_cost(costs, node);
     default:
-      return memory_bound_cost(costs, memory_class(node.kind()), static_cast<double>(node.bytes));
+      return memory_bound_cost(costs, memory_class(costs, node.kind()),
+                               static_cast<double>(node.bytes));
   }
 }
 

@@ -21,10 +21,11 @@ struct ComputeCosts {
   std::int32_t sms = 0;
   double clock = 1;  // power: share of the full tensor clock, (0, 1]
   AttentionKernel attention = AttentionKernel::Flash2;
-  bool fuses = false;            // our executor on a GPU (fused_nodes.h)
-  bool fp8 = false;              // nodes with fp8 run in 8 bit
-  std::int64_t sequence = 0;     // of attention, for its length term [tokens]
-  AttentionSize attention_size;  // of one rank of our executor
+  MemoryClass norm = MemoryClass::Norm;  // the runtime's kernels of norms
+  bool fuses = false;                    // our executor on a GPU (fused_nodes.h)
+  bool fp8 = false;                      // nodes with fp8 run in 8 bit
+  std::int64_t sequence = 0;             // of attention, for its length term [tokens]
+  AttentionSize attention_size;          // of one rank of our executor
   // Our executor's attention was measured there: its points come before the formula.
   std::optional<MeasuredAttention> measured_attention;
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are

@@ -9,6 +9,7 @@
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/plan_names.h"
 
 namespace rehearse::sim {
 namespace {
@@ -45,10 +46,10 @@ constexpr ScalarRow kScalars[] = {
 };
 
 constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {
-    "elementwise", "dropout", "activation",    "norm",
+    "elementwise", "dropout", "activation",    "norm",     "norm_persistent",
     "rope",        "softmax", "cross_entropy", "optimizer"};
-// By AttentionKernel; unfused attention has no rate of its own.
-constexpr std::string_view kKernelNames[4] = {"unfused", "flash1", "flash2", "flash3"};
+// Attention in separate kernels has no rate of its own.
+constexpr auto kFirstFused = static_cast<std::size_t>(AttentionKernel::Flash1);
 
 GemmEfficiency efficiency_of(const GemmPoint& point) {
   return {.ln_m = std::log(static_cast<double>(point.m)),
@@ -91,8 +92,8 @@ class Reader {
       const auto value = calibration.scalar("memory." + std::string(kMemoryNames[i]));
       if (value) out_.memory[i] = *value;
     }
-    for (std::size_t i = 1; i < std::size(kKernelNames); ++i) {
-      const std::string name = "attention." + std::string(kKernelNames[i]);
+    for (std::size_t i = kFirstFused; i < kAttentionKernelNames.size(); ++i) {
+      const std::string name = "attention." + std::string(kAttentionKernelNames[i]);
       const auto forward = calibration.scalar(name + ".forward");
       const auto backward = calibration.scalar(name + ".backward");
       if (forward) out_.attention_forward[i] = *forward;
@@ -142,8 +143,8 @@ class Reader {
   }
 
   void attention(const JsonMember& member) {
-    for (std::size_t i = 1; i < std::size(kKernelNames); ++i) {
-      if (kKernelNames[i] != member.key) continue;
+    for (std::size_t i = kFirstFused; i < kAttentionKernelNames.size(); ++i) {
+      if (kAttentionKernelNames[i] != member.key) continue;
       const JsonValue* forward = member.value.given("forward");
       const JsonValue* backward = member.value.given("backward");
       if (forward == nullptr || backward == nullptr) {

@@ -24,13 +24,14 @@ enum class MemoryClass : std::uint8_t {
   Elementwise,
   Dropout,
   Activation,
-  Norm,
+  Norm,            // a kernel that goes over its input more than once
+  NormPersistent,  // one that keeps a row in registers (Transformer Engine)
   Rope,
   Softmax,
   CrossEntropy,
   Optimizer,
 };
-inline constexpr std::size_t kNumMemoryClasses = 8;
+inline constexpr std::size_t kNumMemoryClasses = 9;
 
 // A tile of the output that one SM works on, and the rate it reaches relative to the best one.
 struct GemmTile {
@@ -63,7 +64,7 @@ struct KernelScalars {
   std::vector<GemmEfficiency> gemm_points;  // of the GPU type, or of the calibration instead
 
   // Fused attention: share of the peak for long sequences, by kernel generation.
-  std::array<double, 4> attention_forward{}, attention_backward{};  // by AttentionKernel
+  std::array<double, 5> attention_forward{}, attention_backward{};  // by AttentionKernel
   double attention_length = 0;  // tokens at which half of that is reached
 
   std::array<double, kNumMemoryClasses> memory{};  // share of the bandwidth

@@ -28,7 +28,7 @@ enum class SizeLetter : std::uint8_t {
   Qkv,           // qkv: (a + 2 kv) d / t
   Ffn,           // f: MLP width / t; with experts the width that one token sees
   Up,            // u: f, or 2f where gated
-  Vocabulary,    // V: padded vocabulary / t
+  Vocabulary,    // V: padded vocabulary / t; where logits are gathered, all of it
   Heads,         // a: heads / t
   Scores,        // S: elements of the attention square, b (a/t) (s/c) s
   ExpertTokens,  // x: n * experts per token
@@ -56,9 +56,12 @@ enum class Flag : std::uint8_t {
   Experts,
   Latent,
   TensorParallel,
-  FusedLoss,  // the loss of the software generation that attention_kernel flash1 stands for
+  FusedLoss,  // also of the software generation that attention_kernel flash1 stands for
+  KeptGathers,
+  EagerRope,
+  EagerActivation,
 };
-inline constexpr std::size_t kNumFlags = 12;
+inline constexpr std::size_t kNumFlags = 15;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;

@@ -166,7 +166,8 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   at(letters, SizeLetter::KeyValue) = shape.kv_heads * shape.head_dim;
   at(letters, SizeLetter::Qkv) = shape.qkv;
   at(letters, SizeLetter::Ffn) = shape.ffn;
-  at(letters, SizeLetter::Vocabulary) = shape.vocabulary;
+  const bool gathered = plan.runtime.cross_entropy == CrossEntropy::Gathered;
+  at(letters, SizeLetter::Vocabulary) = shape.vocabulary * (gathered ? shape.tensor : 1);
   at(letters, SizeLetter::Heads) = shape.heads;
   at(letters, SizeLetter::Scores) = shape.tokens * shape.heads * plan.sequence_length;
   if (const LatentAttention& mla = model.latent; mla.kv_lora_rank > 0) {
@@ -195,7 +196,8 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   const auto set = [&flags](Flag flag, bool on) {
     if (on) flags |= Flags{1} << static_cast<unsigned>(flag);
   };
-  const bool unfused = plan.attention_kernel == AttentionKernel::Unfused;
+  const RuntimeTraits& runtime = plan.runtime;
+  const bool unfused = !is_fused(plan.attention_kernel);
   const bool unsaid = model.dropout < 0 && plan.dropout == 0;
   const bool default_dropout =
       unsaid && model.norm == NormKind::LayerNorm && profile.default_dropout > 0;
@@ -210,7 +212,11 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::Experts, experts);
   set(Flag::Latent, model.latent.kv_lora_rank > 0);
   set(Flag::TensorParallel, plan.tensor_parallel > 1);
-  set(Flag::FusedLoss, plan.attention_kernel == AttentionKernel::Flash1);
+  set(Flag::FusedLoss, plan.attention_kernel == AttentionKernel::Flash1 ||
+                           runtime.cross_entropy == CrossEntropy::Fused);
+  set(Flag::KeptGathers, runtime.sequence_gather == SequenceGather::Kept);
+  set(Flag::EagerRope, runtime.eager_kernels.rope && !runtime.compiled);
+  set(Flag::EagerActivation, runtime.eager_kernels.activation && !runtime.compiled);
   return flags;
 }
 

@@ -102,9 +102,20 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
 TransferCost handover_cost(const Layout& layout, const Path& path,
                            const GroupShape& receiver_tensor_group, const Network& network) {
   const Bytes local{layout.activation_bytes()};
-  return layout.plan.scatters_transfers()
-             ? scatter_gather_transfer_cost(local, path, receiver_tensor_group, network)
-             : transfer_cost(local, path, network);
+  const Plan& plan = layout.plan;
+  TransferCost cost = plan.scatters_transfers() ? scatter_gather_transfer_cost(
+                                                      local, path, receiver_tensor_group, network)
+                                                : transfer_cost(local, path, network);
+  if (plan.overlap_pipeline) return cost;
+  // Compute waits: for the other direction's too where they are serial, and for the host.
+  const Nanoseconds wire = cost.time;
+  if (plan.runtime.serial_transfers) cost.time += wire;
+  cost.time += Nanoseconds{1000 * std::int64_t{plan.runtime.blocking_transfer_us}};
+  const double share = static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
+  for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
+    for (Demand& demand : *side) demand.share *= share;
+  }
+  return cost;
 }
 
 TransferCost host_copy_cost(Bytes size, bool to_host, const Path& path, const Network& network) {

@@ -119,10 +119,11 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
   for (std::size_t i = 0; i < p.schedule.ops.size(); ++i) {
     const Cost& of = p.pricing.table.costs[static_cast<std::size_t>(p.pricing.table.of_op[i])];
     level.push_back(static_cast<std::uint8_t>(of.level));
-    // A collective on the compute stream is idle time of the rank, all of it.
+    // A collective or transfer on the compute stream is idle time of the rank, all of it.
     const Op& op = p.schedule.ops[i];
-    const bool waits =
-        op.stream == Stream::Compute && traits(op.kind).op_class == OpClass::Collective;
+    const OpClass op_class = traits(op.kind).op_class;
+    const bool waits = op.stream == Stream::Compute &&
+                       (op_class == OpClass::Collective || op_class == OpClass::Transfer);
     communicating.push_back(waits ? (p.timeline.end[i] - p.timeline.start[i]).value
                                   : of.communicating.value);
   }

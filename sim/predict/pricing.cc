@@ -343,9 +343,17 @@ class Pricer {
       kind = kind == OpKind::Reduce ? OpKind::Gather : OpKind::Scatter;
       bytes *= shape.ranks;
     }
-    const CollectiveCost cost = collective_cost(kind, {bytes}, shape, network_);
+    OpKind sent = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind;
+    CollectiveCost cost;
+    if (kind == OpKind::ReduceScatter &&
+        plan_.runtime.gradient_reduction == GradientReduction::AllReduceFp32) {
+      sent = OpKind::AllReduce;
+      cost = whole_fp32_sum(payload, shape);
+    } else {
+      cost = collective_cost(kind, {bytes}, shape, network_);
+    }
     std::vector<Traffic> traffic{{.group = s_.group_of(op).kind,
-                                  .kind = op.kind == OpKind::Unshard ? OpKind::AllGather : op.kind,
+                                  .kind = sent,
                                   .ranks = shape.ranks,
                                   .count = 1,
                                   .bytes = payload.value,
@@ -364,6 +372,18 @@ class Pricer {
                 .slowdown = beside ? compute_.scalars().overlap_slowdown : 0.0,
                 .level = cost.level},
                cost.demands, all(cost.level), std::move(traffic));
+  }
+
+  // Gradients are flattened, cast to fp32, divided, summed whole and copied back: 24 B per
+  // parameter beside the collective.
+  CollectiveCost whole_fp32_sum(Bytes sum, const GroupShape& shape) const {
+    CollectiveCost cost = collective_cost(OpKind::AllReduce, sum, shape, network_);
+    const Nanoseconds wire = cost.time;
+    cost.time += compute_.elementwise({6 * sum.value});
+    for (Demand& demand : cost.demands) {
+      demand.share *= static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
+    }
+    return cost;
   }
 
   std::int64_t updated_elements(const Bucket& bucket) const {

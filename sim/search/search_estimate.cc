@@ -228,8 +228,10 @@ class MeshEstimator {
       return static_cast<double>(
           collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
     };
+    const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
     at->second = {cost(OpKind::AllReduce, plan.precision.gradients * elements),
-                  cost(OpKind::ReduceScatter, plan.precision.gradients * elements),
+                  whole ? cost(OpKind::AllReduce, 4 * elements)
+                        : cost(OpKind::ReduceScatter, plan.precision.gradients * elements),
                   cost(OpKind::AllGather, element * elements)};
     return at->second;
   }
@@ -359,6 +361,10 @@ class MeshEstimator {
         backward =
             alone ? std::max(backward, copy) : backward + std::max(0.0, copy - forward - backward);
         if (alone) forward = std::max(forward, copy);
+      }
+      if (!plan.overlap_pipeline && plan.pipeline_parallel > 1) {  // sent on the compute stream
+        forward += costs.transfer * plan.virtual_stages;
+        backward += costs.transfer * plan.virtual_stages;
       }
       double tail = load.update;
       if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute

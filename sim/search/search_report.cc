@@ -451,10 +451,13 @@ std::string scenario_text(const Space& space, const FoundPlan& found, const std:
       cluster.inline_json.empty()
           ? json_quoted(std::filesystem::absolute(cluster.path).lexically_normal().string())
           : cluster.inline_json;
+  const std::string domain =
+      cluster.domain_gpus > 0 ? fmt::format("  \"domain_gpus\": {},\n", cluster.domain_gpus) : "";
   return fmt::format(
-      "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n"
+      "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n{}"
       "  \"plan\": {}\n}}\n",
-      json_quoted(name), space.model_json, where, found.plan.gpus(), plan_json(found.plan, 4));
+      json_quoted(name), space.model_json, where, found.plan.gpus(), domain,
+      plan_json(found.plan, 4));
 }
 
 }  // namespace rehearse::sim

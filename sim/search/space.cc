@@ -520,7 +520,7 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& famil
 
 std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
-  if (family.attention_kernel != AttentionKernel::Unfused) usual.erase(usual.begin() + 1);
+  if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
   std::vector<RecomputeMode> modes;
   for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
     const auto found = std::ranges::find(kRecomputeNames, value.text);

@@ -88,7 +88,9 @@ OpForm form_of(const Schedule& s, RankClass row, const Op& op) {
   }
   if (!is_transfer(op.kind)) return {};
   if (op.payload == Payload::None) return {"carries neither activation nor gradient"};
-  if (op.stream != Stream::P2p) return {"is not on the p2p stream"};
+  if (op.stream != Stream::P2p && op.stream != Stream::Compute) {
+    return {"is neither on the p2p nor on the compute stream"};
+  }
   if (s.level == Level::Compute) return {"is a transfer in a compute order"};
   if (op.peer == s.position_of(row)) return {"is addressed to its own position"};
   return {};

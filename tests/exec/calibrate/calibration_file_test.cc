@@ -154,7 +154,8 @@ TEST(CalibrationFile, TellsAGpusPeaksAndShares) {
   ASSERT_TRUE(scalars) << scalars.error().message;
   EXPECT_NEAR(scalars.value().gemm_sustained, 1, 1e-3);  // the upper one of two
   EXPECT_NEAR(scalars.value().memory[static_cast<std::size_t>(sim::MemoryClass::Norm)], 0.5, 1e-3);
-  EXPECT_NEAR(scalars.value().attention_forward[2], 343.6 / 800.2, 1e-3);
+  EXPECT_NEAR(scalars.value().attention_forward[static_cast<std::size_t>(AttentionKernel::Flash2)],
+              343.6 / 800.2, 1e-3);
   EXPECT_NEAR(scalars.value().overlap_slowdown, 0.08, 1e-9);
   EXPECT_EQ(scalars.value().executor_issue_us, 2.5);
 }

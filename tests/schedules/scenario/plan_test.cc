@@ -60,7 +60,7 @@ TEST(PlanDefaults, OfAnEmptyPlanAreOneNodeOfReplicas) {
   EXPECT_EQ(p.recompute, RecomputeMode::None);
   EXPECT_EQ(p.precision.name, "bf16");
   EXPECT_TRUE(p.flash_attention);
-  EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash2);
+  EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash3);  // Transformer Engine's
   EXPECT_EQ(p.dropout, 0);
   EXPECT_EQ(p.padded_vocabulary, 50304);  // 393 x 128
   EXPECT_EQ(p.offload, OffloadMode::None);
@@ -269,6 +269,48 @@ TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {
             "rehearse");
   EXPECT_EQ(read(R"("runtime": "megatron")", "", kTiny, {.runtime = "rehearse"}).plan.runtime.name,
             "megatron");
+}
+
+TEST(PlanTraits, APlansKeyOverridesItsProfile) {
+  const Plan profile = plan(R"("runtime": "aa_scaling")");
+  EXPECT_EQ(profile.runtime.cross_entropy, CrossEntropy::Gathered);
+  const Plan p = plan(
+      R"("runtime": "aa_scaling", "cross_entropy": "fused", "eager_kernels": ["norm"],
+         "gradient_reduction": null)");
+  RuntimeTraits expected = profile.runtime;
+  expected.cross_entropy = CrossEntropy::Fused;
+  expected.eager_kernels = {.norm = true};
+  EXPECT_EQ(p.runtime, expected);
+  EXPECT_EQ(plan(plan_json(p, 0).substr(1, plan_json(p, 0).size() - 2)), p);  // as it is printed
+}
+
+TEST(PlanTraits, DeterministicRunsHaveNeitherAFusedLossNorTheNewestAttention) {
+  const Plan p = plan(R"("deterministic": true)");
+  EXPECT_EQ(p.runtime.cross_entropy, CrossEntropy::Eager);
+  EXPECT_EQ(p.attention_kernel, AttentionKernel::Flash2);
+  const Plan asked =
+      plan(R"("deterministic": true, "cross_entropy": "fused", "attention_kernel": "flash3")");
+  EXPECT_EQ(asked.runtime.cross_entropy, CrossEntropy::Fused);
+  EXPECT_EQ(asked.attention_kernel, AttentionKernel::Flash3);
+}
+
+TEST(PlanTraits, OurExecutorIsNotAskedForWhatItDoesNotDo) {
+  EXPECT_NE(error_of(R"("runtime": "rehearse", "gated_mlp": "split")")
+                .find("plan.gated_mlp: runtime rehearse has \"fused\" alone, not \"split\""),
+            std::string::npos);
+  EXPECT_NE(error_of(R"("runtime": "rehearse", "overlap": {"pipeline": false})"), "");
+  EXPECT_EQ(error_of(R"("runtime": "rehearse", "gated_mlp": "fused")"), "");
+}
+
+// Megatron's transfers run beside compute where it has virtual stages; of the others only these do.
+TEST(PlanOverlap, OfTransfersIsTheProfiles) {
+  const std::string four = R"("pipeline_parallel": 2, "runtime": )";
+  EXPECT_FALSE(plan(four + R"("megatron")").overlap_pipeline);
+  EXPECT_TRUE(plan(four + R"("megatron", "virtual_stages": 2)").overlap_pipeline);
+  EXPECT_TRUE(plan(four + R"("megatron", "overlap": {"pipeline": true})").overlap_pipeline);
+  EXPECT_FALSE(plan(four + R"("megatron_2021", "virtual_stages": 2)").overlap_pipeline);
+  EXPECT_TRUE(plan(four + R"("torchtitan")").overlap_pipeline);
+  EXPECT_TRUE(plan(four + R"("rehearse")").overlap_pipeline);
 }
 
 // V = 50257: a multiple of 128 t for Megatron, of t for FSDP and our own runtime.

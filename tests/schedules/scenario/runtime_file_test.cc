@@ -54,6 +54,7 @@ TEST_F(RuntimeFiles, EveryTraitIsRead) {
   for (const KeySpec& key : find_key(runtime_key_table(), "traits")->members->keys) {
     std::vector<std::string> values{"true", "false"};
     if (key.types == kInteger) values = {"7", "8"};
+    if (key.types == kArray) values = {R"(["norm"])", R"(["rope"])"};
     if (key.types == kString) values = {json_quoted(key.choices[0]), json_quoted(key.choices[1])};
     std::vector<RuntimeTraits> read;
     for (const std::string& value : values) {

@@ -13,11 +13,14 @@ namespace {
 
 using Select = std::function<bool(const std::string& id)>;
 
-const ValidationFile& predicted(const std::string& name) {
-  static std::map<std::string, ValidationFile> files;
-  const auto [at, fresh] = files.try_emplace(name);
+// `overrides`: "KEY=VALUE", what every case says instead.
+const ValidationFile& predicted(const std::string& name,
+                                const std::vector<std::string>& overrides = {}) {
+  static std::map<std::pair<std::string, std::vector<std::string>>, ValidationFile> files;
+  const auto [at, fresh] = files.try_emplace({name, overrides});
   if (!fresh) return at->second;
-  Result<ValidationFile> file = read_validation("tests/data/validation/" + name + ".json", {});
+  Result<ValidationFile> file =
+      read_validation("tests/data/validation/" + name + ".json", {.overrides = overrides});
   EXPECT_TRUE(file) << (file ? "" : file.error().message);
   if (!file) return at->second;
   at->second = std::move(file).value();
@@ -29,9 +32,10 @@ const ValidationFile& predicted(const std::string& name) {
   return at->second;
 }
 
-FileScore score_group(const std::string& name, const Select& select) {
+FileScore score_group(const std::string& name, const Select& select,
+                      const std::vector<std::string>& overrides = {}) {
   std::vector<const ValidationCase*> cases;
-  for (const ValidationCase& entry : predicted(name).cases) {
+  for (const ValidationCase& entry : predicted(name, overrides).cases) {
     if (select(entry.id)) cases.push_back(&entry);
   }
   return score(cases);
@@ -59,16 +63,22 @@ TEST(Accuracy, StepsOfKorthikantiTable5) {
   expect_step_time("korthikanti_seqsel", all, 9, 0.045, 0.09);
 }
 
-TEST(Accuracy, LayersOfKorthikantiTable4) {
-  const FileScore result = score_group("korthikanti_seqsel", all);
+double mean_of_layers(const FileScore& result) {
   for (const auto& [key, stats] : result.other) {
-    if (key == "forward_backward_s") {
-      EXPECT_EQ(stats.cases, 5);
-      EXPECT_LE(stats.mean_abs_error, 0.04);
-      return;
-    }
+    if (key != "forward_backward_s") continue;
+    EXPECT_EQ(stats.cases, 5);
+    return stats.mean_abs_error;
   }
-  FAIL() << "no layer times";
+  return 1;
+}
+
+// Kernels and collectives of a layer are within 2 % where the backward's all-reduce runs beside the
+// weight gradients. The file names Megatron of 2021, which waits for it: the measured backward did
+// not (docs/accuracy.md).
+TEST(Accuracy, LayersOfKorthikantiTable4) {
+  EXPECT_LE(mean_of_layers(score_group("korthikanti_seqsel", all, {"plan.runtime=megatron_2023"})),
+            0.02);
+  EXPECT_LE(mean_of_layers(score_group("korthikanti_seqsel", all)), 0.075);
 }
 
 TEST(Accuracy, TensorAndPipelineRowsOfMegatronSc21) {
@@ -104,6 +114,48 @@ TEST(Accuracy, ContextParallelAnd405BRowsOfTorchtitan) {
   expect_step_time(
       "torchtitan", [](const std::string& id) { return has(id, "405B") || has(id, "-cp"); }, 10,
       0.18);
+}
+
+// NVIDIA's own runs; Grok has experts. The largest errors are Nemotron 340B's.
+TEST(Accuracy, Bf16RowsOfDgxcOnH100) {
+  expect_step_time(
+      "dgxc_benchmarking",
+      [](const std::string& id) { return has(id, "h100") && has(id, "bf16") && !has(id, "grok"); },
+      84, 0.035, 0.13);
+}
+
+TEST(Accuracy, Fp8RowsOfDgxcOnH100) {
+  expect_step_time(
+      "dgxc_benchmarking",
+      [](const std::string& id) { return has(id, "h100") && has(id, "fp8") && !has(id, "grok"); },
+      85, 0.06, 0.20);
+}
+
+TEST(Accuracy, RowsOfDgxcOnGb200) {
+  expect_step_time(
+      "dgxc_benchmarking", [](const std::string& id) { return has(id, "gb200"); }, 18, 0.03);
+}
+
+// Aleph-Alpha/scaling: its own profile. `fa2rms` is the best test of absolute time, since its
+// kernels are known.
+TEST(Accuracy, RowsOfAlephAlpha) {
+  expect_step_time("aleph_alpha_13b", all, 165, 0.08);
+  expect_step_time(
+      "aleph_alpha_13b", [](const std::string& id) { return has(id, "fa2rms"); }, 51, 0.05);
+}
+
+TEST(Accuracy, RowsOfOtherFrameworks) {
+  expect_step_time("megatron_bridge", all, 13, 0.08);
+  expect_step_time("llmc", all, 4, 0.05);
+  expect_step_time("fms_fsdp", all, 6, 0.05);
+  expect_step_time("flagperf_paddle", all, 20, 0.10);
+}
+
+// What people pay for: 257 of the 422 rows ran out of memory.
+TEST(Accuracy, FitDecisionsOfAlephAlpha) {
+  const FileScore result = score_group("aleph_alpha_13b", all);
+  EXPECT_LE(result.fit.false_fits, 41);
+  EXPECT_EQ(result.fit.false_refusals, 0);
 }
 
 // Figure 1 prints bytes of the formulas; Figure 7 was read off a plot.

@@ -80,7 +80,7 @@ TEST(Score, AFormulaIsNoMeasurementOfTimeOrFit) {
   entry.predicted_fits = false;
   const FileScore result = score_of({entry});
   EXPECT_FALSE(result.step_time.has_value());
-  EXPECT_EQ(result.fit_errors, 0);
+  EXPECT_EQ(result.fit.wrong(), 0);
   EXPECT_EQ(result.other.size(), 1U);
 }
 
@@ -91,8 +91,42 @@ TEST(Score, WrongFitDecisionsAndMissedTolerancesAreCounted) {
   entry.figures.push_back(
       {.key = "bubble_ratio", .measured = 0.2431, .predicted = 0.2432, .tolerance = 0.0001});
   const FileScore result = score_of({entry});
-  EXPECT_EQ(result.fit_errors, 1);
+  EXPECT_EQ(result.fit.wrong(), 1);
   EXPECT_EQ(result.missed_tolerances, 1);
+}
+
+// Three plans, one of them run twice: 10 s and 12 s count as 11. Predicted fastest is tp 2,
+// measured 11 s where the best took 8: regret 3/8. Predicted order 2, 4, 1 and measured order 4, 2,
+// 1 share one pair of three neighbours: 1 - 6 * 2 / (3 * 8) = 0.5.
+TEST(Score, PlansOfAGroupCompeteEqualOnesAveraged) {
+  const auto plan = [](int tensor_parallel, double predicted, double measured) {
+    ValidationCase entry = step_case(predicted, measured);
+    entry.group = "g";
+    entry.scenario.emplace();
+    entry.scenario->plan.tensor_parallel = tensor_parallel;
+    return entry;
+  };
+  std::vector<ValidationCase> cases{plan(1, 20, 20), plan(2, 6, 10), plan(2, 6, 12)};
+  EXPECT_TRUE(score_of(cases).groups.empty());  // two plans say little
+  cases.push_back(plan(4, 7, 8));
+  const std::vector<GroupScore> groups = score_of(cases).groups;
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].plans, 3);
+  EXPECT_NEAR(groups[0].regret, 3.0 / 8, 1e-12);
+  EXPECT_NEAR(*groups[0].spearman, 0.5, 1e-12);
+}
+
+TEST(Score, FitDecisionsAreCountedByTheirKind) {
+  const auto decision = [](bool measured, bool predicted) {
+    return ValidationCase{.id = "x", .measured_fits = measured, .predicted_fits = predicted};
+  };
+  const FitDecisions fit =
+      score_of({decision(true, true), decision(false, true), decision(false, true),
+                decision(true, false), decision(false, false)})
+          .fit;
+  EXPECT_EQ(fit.right, 2);
+  EXPECT_EQ(fit.false_fits, 2);
+  EXPECT_EQ(fit.false_refusals, 1);
 }
 
 TEST(RankCorrelation, IsOneForTheSameOrderAndMinusOneForTheReverse) {
@@ -141,7 +175,7 @@ TEST(ValidationReader, SaysWhatIsMalformedInACaseAndWhere) {
   EXPECT_EQ(skipped("{\"cases\": [\n7]}"),
             "cases[0]: cases.json:2: cases[0].id: every case needs a text `id`");
   EXPECT_EQ(skipped("{\"cases\": [\n{\"id\": \"a\",\n\"measured\": {}}]}"),
-            "a: cases.json:2: scenario: missing (or `layer`, `schedule`, `states`)");
+            "a: cases.json:2: scenario: missing (or `layer`, `stage`, `schedule`, `states`)");
   EXPECT_EQ(skipped(R"({"cases": [{"id": "a",
 "measured": {"bubble_ratio": "x"},
 "schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
@@ -196,6 +230,38 @@ TEST(ValidationReader, AFileThatIsNoneIsAnError) {
   EXPECT_NE(read_only_case("{}").error, "");
   EXPECT_NE(read_only_case("[1,").error, "");
   EXPECT_NE(read_only_case(R"({"cases": {}})").error, "");
+}
+
+// Equal layers on four positions: the two middle ones take the same, the first an embedding more
+// and the last a head, and a backward is its two halves but for what the host hides in between.
+TEST(PredictCase, AStageIsTheSumOfItsSegments) {
+  const auto stage = [](int position) {
+    const Read read = read_only_case(
+        R"({"cases": [{"id": "a", "measured": {"forward_s": 1, "backward_s": 1,
+"input_gradient_s": 1, "weight_gradient_s": 1}, "stage": {"position": )" +
+        std::to_string(position) + R"(, "scenario": {"model": "gpt3-175b",
+"cluster": "dgx-a100-80gb", "gpus": 32, "plan": {"tensor_parallel": 8, "pipeline_parallel": 4,
+"micro_batch": 1, "global_batch": 8}}}}]})");
+    EXPECT_EQ(read.skipped, "");
+    std::vector<double> seconds;
+    for (const Figure& figure : read.figures) seconds.push_back(figure.predicted.value_or(0));
+    return seconds;
+  };
+  const std::vector<double> first = stage(0), second = stage(1), third = stage(2), last = stage(3);
+  EXPECT_EQ(second, third);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_GE(first[i], second[i]);
+    EXPECT_GT(last[i], second[i]);
+  }
+  EXPECT_NEAR(second[2] + second[3], second[1], 0.02 * second[1]);
+}
+
+TEST(PredictCase, AStageThatDoesNotExistIsSkipped) {
+  EXPECT_EQ(read_only_case(R"({"cases": [{"id": "a", "measured": {},
+"stage": {"position": 2, "scenario": {"model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 2,
+"plan": {"pipeline_parallel": 2}}}}]})")
+                .skipped,
+            "cases.json:2: stage.position: position 2 of 2 does not exist");
 }
 
 // 1F1B, p = 4, m = 8, F = I = W = 1: (p-1)/(m+p-1) of the makespan is idle.

@@ -52,6 +52,25 @@ TEST(Cluster, EveryShippedFileIsRead) {
   }
 }
 
+// 128 GPUs at 64 of 72 per domain are two whole domains; each keeps one NIC per GPU used.
+TEST(Cluster, ADomainMayBeUsedInPart) {
+  const Result<Scenario> scenario = parse_scenario(
+      R"({"model": "gpt2-124m", "cluster": "gb200-nvl72", "domain_gpus": 64, "plan": {}})",
+      "scenarios/x.json", 1, {});
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  EXPECT_EQ(scenario.value().gpus, 64);  // left out: one node
+  const Cluster used = read_cluster(scenario.value().cluster).value();
+  EXPECT_EQ(used.gpus_per_node, 64);
+  EXPECT_EQ(used.nics.count, 64);
+  EXPECT_EQ(used.price_usd_per_gpu_hour, shipped("gb200-nvl72").price_usd_per_gpu_hour);
+  const Result<Scenario> beyond = parse_scenario(
+      R"({"model": "gpt2-124m", "cluster": "gb200-nvl72",
+"domain_gpus": 73, "plan": {}})",
+      "scenarios/x.json", 1, {});
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().message, "scenarios/x.json:2: domain_gpus: 73 of the 72 GPUs of a node");
+}
+
 TEST(Cluster, DgxA100HasTheFiguresOfItsFile) {
   const Cluster c = shipped("dgx-a100-80gb");
   EXPECT_EQ(c.gpu.architecture, Architecture::Ampere);

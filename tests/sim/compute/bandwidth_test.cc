@@ -14,11 +14,24 @@ TEST(MemoryBound, AKernelTakesItsBytesOverTheShareOfItsClass) {
   const ComputeCosts costs{.scalars = read_kernel_scalars(cluster, testing::kKernels).value(),
                            .memory_bytes_per_s = 2039e9};
   const auto ns = [&](NodeKind kind) {
-    return memory_bound_cost(costs, memory_class(kind), 1e9).ns;
+    return memory_bound_cost(costs, memory_class(costs, kind), 1e9).ns;
   };
   EXPECT_NEAR(ns(NodeKind::Elementwise), 1e9 / (0.88 * 2039) + 3e3, 1);
   EXPECT_NEAR(ns(NodeKind::Norm), 1e9 / (0.42 * 2039) + 3e3, 1);
   EXPECT_NEAR(ns(NodeKind::CrossEntropy), 1e9 / (0.80 * 2039) + 3e3, 1);
+}
+
+// Which kernels a runtime has for its norms is the runtime's; all else stays as it is.
+TEST(MemoryBound, APersistentNormHasItsOwnShare) {
+  const ComputeCosts costs{
+      .scalars = read_kernel_scalars(testing::h100_node(), testing::kKernels).value(),
+      .memory_bytes_per_s = 3350e9,
+      .norm = MemoryClass::NormPersistent};
+  const auto ns = [&](NodeKind kind) {
+    return memory_bound_cost(costs, memory_class(costs, kind), 1e9).ns;
+  };
+  EXPECT_NEAR(ns(NodeKind::NormBackward), 1e9 / (0.70 * 3350) + 3e3, 1);
+  EXPECT_NEAR(ns(NodeKind::Elementwise), 1e9 / (0.92 * 3350) + 3e3, 1);
 }
 
 TEST(MemoryBound, NothingMovedCostsNothing) {

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "schedules/base/json_reader.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {
@@ -30,6 +32,37 @@ TEST(KernelScalars, AGpuTypeOverridesItsArchitecture) {
   const KernelScalars scalars = read_kernel_scalars(pcie, kKernels).value();
   EXPECT_EQ(scalars.gemm_sustained, 0.76);
   EXPECT_EQ(scalars.gemm_points.size(), 183U);
+}
+
+// One card with a lower limit keeps what its own rows say; the 700 W types share theirs.
+TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
+  Cluster card = testing::h100_node(500);
+  EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 0.84);
+  card.gpu.name = "H100 96GB HBM2e, 500 W limit";
+  EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
+}
+
+// Every scalar of every file is named by exactly one entry of the file's `sources`, which has a
+// source, or null where there is none, and what the value was chosen on (docs/scalars.md).
+TEST(KernelScalars, EveryScalarSaysWhereItIsFrom) {
+  for (const char* name : {"default.json", "ampere.json", "hopper.json", "blackwell.json"}) {
+    const JsonValue file = read_json((std::filesystem::path(kKernels) / name).string()).value();
+    std::vector<std::string> scalars, named;
+    for (const JsonMember& section : file.members) {
+      if (!section.value.is(JsonKind::Object)) continue;
+      for (const JsonMember& scalar : section.value.members) {
+        scalars.push_back(section.key + "." + scalar.key);
+      }
+    }
+    for (const JsonValue& entry : file.given("sources")->items) {
+      EXPECT_NE(entry.find("source"), nullptr) << name;
+      EXPECT_NE(entry.given("chosen_on"), nullptr) << name;
+      for (const JsonValue& key : entry.given("of")->items) named.push_back(key.text);
+    }
+    std::ranges::sort(scalars);
+    std::ranges::sort(named);
+    EXPECT_EQ(named, scalars) << name;
+  }
 }
 
 TEST(KernelScalars, AnUnknownArchitectureHasDefaultsAndItsOwnTypicalFraction) {

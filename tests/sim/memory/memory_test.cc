@@ -204,7 +204,7 @@ RandomPlan random_plan(std::mt19937& random) {
   plan.runtime = runtime_named(std::string(default_runtime(plan.zero_stage)));
   if (plan.zero_stage == 3) plan.precision = {"bf16", 4, 4, 8, ComputeType::Bf16};
   plan.recompute = static_cast<RecomputeMode>(one_of({0, 1, 2}));
-  plan.attention_kernel = static_cast<AttentionKernel>(one_of({0, 1, 2}));
+  plan.attention_kernel = static_cast<AttentionKernel>(one_of({1, 2, 3}));
   plan.flash_attention = plan.attention_kernel != AttentionKernel::Unfused;
   plan.dropout = one_of({0, 1}) * 0.1;
   plan.offload = static_cast<OffloadMode>(one_of({0, 0, 0, 1, 2}));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
 
@@ -82,6 +83,34 @@ TEST(Overlap, OfGathersEndsWithThePrefetch) {
     }
     // A gather begins as the unit `prefetch` before its own begins to compute.
     EXPECT_EQ(most, static_cast<std::size_t>(std::max(1, prefetch)));
+  }
+}
+
+// A stage's round is F, what it sends, B, what it sends: where sends keep the compute stream, at
+// least one of them takes e = 720 us of every round beyond the first and last p.
+TEST(PipelineTransfers, KeepTheComputeStreamWhereTheyDoNotOverlap) {
+  const std::int64_t p = 4, m = 16, e = 720'000;
+  const auto made = [&](const char* overlap, const char* runtime) {
+    const Result<Scenario> scenario = parse_scenario(
+        std::string(R"({"model": "models/gpt2-124m.json", "cluster": "clusters/dgx-a100-80gb.json",
+"gpus": 4, "plan": {"pipeline_parallel": 4, "micro_batch": 2, "global_batch": 32,
+"runtime": ")") +
+            runtime + R"(", "overlap": {"pipeline": )" + overlap + "}}}",
+        "test.json", 1, {});
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+    return predict(scenario.value(), cluster.value()).value();
+  };
+  const Prediction beside = made("true", "megatron"), blocking = made("false", "megatron");
+  EXPECT_GE(blocking.timeline.finish.value, beside.timeline.finish.value + (m - p) * e);
+  for (const Prediction* plan : {&beside, &blocking}) {
+    const Schedule& s = plan->schedule;
+    EXPECT_TRUE(validate(s).violations.empty());
+    for (const Op& op : s.ops) {
+      if (op.kind != OpKind::Send && op.kind != OpKind::Recv) continue;
+      const bool keeps = plan == &blocking && op.kind == OpKind::Send;
+      EXPECT_EQ(op.stream, keeps ? Stream::Compute : Stream::P2p);
+    }
   }
 }
 

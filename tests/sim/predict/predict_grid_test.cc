@@ -57,7 +57,9 @@ std::string random_scenario(std::mt19937& random) {
           std::string(pick(random, {"none", "none", "optimizer", "activations"})) + "\"";
   text += ", \"prefetch\": " + std::to_string(pick(random, {1, 1, 0, 2}));
   text += ", \"runtime\": \"" +
-          std::string(pick(random, {"rehearse", "rehearse", zero == 3 ? "fsdp" : "megatron"})) +
+          std::string(pick(random, {"rehearse", "rehearse", zero == 3 ? "fsdp" : "megatron",
+                                    zero == 3 ? "torchtitan" : "aa_scaling",
+                                    zero == 3 ? "fsdp_torch1" : "megatron_2021"})) +
           "\"}}";
   return text;
 }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of a runtime's traits: one row each, with the field that it fills. A profile's file may
+// say all of them; a plan those that are marked, and overrides its profile's value.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "schedules/base/json_keys.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/runtime.h"
+
+namespace rehearse {
+
+struct TraitRow {
+  using T = RuntimeTraits;
+  KeySpec key;
+  std::variant<bool T::*, std::int32_t T::*, AttentionKernel T::*, GradientAccumulation T::*,
+               CrossEntropy T::*, GatedMlp T::*, SequenceGather T::*, GradientReduction T::*,
+               Fp8Communication T::*, PipelineOverlap T::*, SelectiveRecompute T::*, Fp8Casts T::*,
+               EagerKernels T::*>
+      field;
+  bool of_plan = false;  // a plan may say it too
+};
+
+namespace trait {
+
+using T = RuntimeTraits;
+
+constexpr TraitRow flag(std::string_view name, bool T::*field, std::string_view about) {
+  return {{.name = name, .types = kBool, .sourced = true, .about = about}, field};
+}
+constexpr TraitRow count(std::string_view name, std::int32_t T::*field, double min, double max,
+                         std::string_view about) {
+  return {
+      {.name = name, .types = kInteger, .min = min, .max = max, .sourced = true, .about = about},
+      field};
+}
+// The words stand in the order of the enumerators.
+template <class Enum>
+constexpr TraitRow choice(std::string_view name, Enum T::*field,
+                          std::span<const std::string_view> words, std::string_view about) {
+  return {{.name = name, .types = kString, .choices = words, .sourced = true, .about = about},
+          field};
+}
+constexpr TraitRow of_plan(TraitRow row) {
+  row.of_plan = true;
+  return row;
+}
+
+inline constexpr std::array<std::string_view, 2> kAccumulations{"separate", "fused"};
+inline constexpr std::array<std::string_view, 3> kCrossEntropies{"eager", "fused", "gathered"};
+inline constexpr std::array<std::string_view, 3> kEager{"norm", "rope", "activation"};
+inline constexpr std::array<std::string_view, 2> kGatedMlps{"fused", "split"};
+inline constexpr std::array<std::string_view, 2> kSequenceGathers{"repeated", "kept"};
+inline constexpr std::array<std::string_view, 2> kReductions{"reduce_scatter", "all_reduce_fp32"};
+inline constexpr std::array<std::string_view, 3> kFp8Communications{"none", "gather",
+                                                                    "gather_scatter"};
+inline constexpr std::array<std::string_view, 3> kPipelineOverlaps{"never", "interleaved",
+                                                                   "always"};
+inline constexpr std::array<std::string_view, 2> kSelective{"attention_core", "operators"};
+inline constexpr std::array<std::string_view, 3> kFp8Casts{"reused", "each_product", "unwritten"};
+
+}  // namespace trait
+
+inline constexpr std::array kTraitRows = [] {
+  using namespace trait;
+  return std::array{
+      flag("own_executor", &T::own_executor, "our executor performs it: what `run` can run"),
+      of_plan(choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
+                     "weight gradients are added by a kernel of their own, or in the product")),
+      flag("gradient_reduction_cast", &T::gradient_reduction_cast,
+           "gradients are cast and copied into the buffer of their reduction"),
+      of_plan(choice("cross_entropy", &T::cross_entropy, kCrossEntropies,
+                     "the loss kernel by kernel, in one pass, or over gathered logits")),
+      count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
+            "bytes that a loss that is not fused moves per logit, forward"),
+      count("cross_entropy_backward_bytes", &T::cross_entropy_backward_bytes, 0, 1000,
+            "bytes that a loss that is not fused moves per logit, backward"),
+      choice("attention_kernel", &T::attention_kernel, kAttentionKernelNames,
+             "the attention core where the plan does not say"),
+      of_plan({{.name = "eager_kernels",
+                .types = kArray,
+                .choices = kEager,
+                .item_types = kString,
+                .about = "memory-bound operations that run op by op"},
+               &T::eager_kernels}),
+      of_plan(choice("gated_mlp", &T::gated_mlp, kGatedMlps,
+                     "gate and up projection are one product, or two column-parallel layers")),
+      count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
+            "bytes that the update moves per parameter"),
+      count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
+            "the same where the products run in fp32"),
+      count("fsdp_hook_launches", &T::fsdp_hook_launches, 0, 10000,
+            "small kernels that are launched before every layer's forward"),
+      choice("selective_recompute", &T::selective_recompute, kSelective,
+             "what recompute \"selective\" makes again"),
+      of_plan(flag("checkpoint_early_stop", &T::checkpoint_early_stop,
+                   "recomputation of a layer ends once the last saved tensor is there")),
+      choice("fp8_casts", &T::fp8_casts, kFp8Casts,
+             "operands of 8-bit products are cast once, before each product, or where no kernel "
+             "writes them in 8 bit"),
+      of_plan(flag("deterministic", &T::deterministic,
+                   "no fused loss, and no attention whose sums have no fixed order")),
+      of_plan(flag("synchronous_launch", &T::synchronous_launch,
+                   "the host waits for every kernel: its time adds to the device's")),
+      of_plan(flag("compiled", &T::compiled, "neighbouring memory-bound kernels are one launch")),
+      of_plan(flag("cuda_graphs", &T::cuda_graphs, "a segment is one launch")),
+      choice("overlap_pipeline", &T::overlap_pipeline, trait::kPipelineOverlaps,
+             "transfers run beside compute never, with virtual_stages > 1, or always"),
+      flag("overlap_tensor_parallel", &T::overlap_tensor_parallel,
+           "the backward's tensor-parallel collectives run beside its products"),
+      count("blocking_transfer_us", &T::blocking_transfer_us, 0, 1000000,
+            "microseconds that a transfer takes longer where compute waits for it"),
+      flag("serial_transfers", &T::serial_transfers,
+           "where compute waits for transfers: each waits for one of the other direction too"),
+      of_plan(choice("sequence_gather", &T::sequence_gather, kSequenceGathers,
+                     "gathered norm outputs are gathered again for the backward, or kept")),
+      of_plan(choice("gradient_reduction", &T::gradient_reduction, kReductions,
+                     "gradients are reduce-scattered, or all-reduced whole in fp32")),
+      of_plan(choice("fp8_communication", &T::fp8_communication, kFp8Communications,
+                     "tensor-parallel collectives in 8 bit where the products are")),
+      of_plan(flag("context_parallel_balance", &T::context_parallel_balance,
+                   "each rank has an early and a late part of a sequence")),
+      flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,
+           "ZeRO-3 under a pipeline gathers parameters and reduces gradients once per step"),
+      of_plan(
+          flag("transfer_scatter_gather", &T::transfer_scatter_gather,
+               "tensor-parallel ranks each send a part of the activations that all of them hold")),
+      count("pad_vocabulary_to", &T::pad_vocabulary_to, 1, 1 << 20,
+            "the vocabulary is padded to a multiple of it times t; zero_stage 3: 1"),
+  };
+}();
+
+// Fills the row's field. REQUIRES: kind and range of `value` are checked (check_keys).
+void take_trait(const JsonValue& value, const TraitRow& row, RuntimeTraits& traits);
+// The field as JSON.
+std::string trait_json(const TraitRow& row, const RuntimeTraits& traits);
+
+}  // namespace rehearse

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each trait of a runtime changes kernels by the bytes that docs/add_a_runtime.md says. The layer:
+// h 64, 4 heads of 16, f 256, gated; n = 32 tokens, t 2, so l = n/t under sequence parallelism.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "schedules/body/body.h"
+#include "tests/schedules/ir/example_case.h"
+#include "tests/schedules/scenario/runtime_named.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::int64_t n = 32, h = 64, f = 256, V = 256, t = 2;
+
+class FrameworkTraits : public testing::Test {
+ public:
+  FrameworkTraits() {
+    model.mlp = MlpKind::Gated;
+    model.norm = NormKind::RmsNorm;
+    model.positions = PositionKind::Rope;
+    plan.runtime = runtime_named("megatron");
+    plan.recompute = RecomputeMode::None;
+  }
+
+  Body body(Direction direction, SegmentKind segment = SegmentKind::Layer) const {
+    return make_body({model, plan}, {.segment = segment, .direction = direction});
+  }
+  static std::int64_t sum(const Body& b, const std::function<bool(const Node&)>& counts) {
+    std::int64_t bytes = 0;
+    for (const Node& node : b.nodes) {
+      if (counts(node)) bytes += node.bytes;
+    }
+    return bytes;
+  }
+  // [B] of memory-bound kernels: neither products, nor attention, nor collectives.
+  std::int64_t moved(Direction direction, SegmentKind segment = SegmentKind::Layer) const {
+    return sum(body(direction, segment), [](const Node& node) {
+      return node.flops == 0 && collective_kind(node.kind()) == OpKind::Forward;
+    });
+  }
+  // [B] of whole arrays over tp.
+  std::int64_t sent(Direction direction, SegmentKind segment = SegmentKind::Layer) const {
+    return sum(body(direction, segment),
+               [](const Node& node) { return collective_kind(node.kind()) != OpKind::Forward; });
+  }
+  std::int64_t launches(Direction direction) const {
+    std::int64_t count = 0;
+    for (const Node& node : body(direction).nodes) count += node.launches;
+    return count;
+  }
+  // What setting a trait adds.
+  template <class Set>
+  std::int64_t more(std::int64_t (FrameworkTraits::*of)(Direction, SegmentKind) const,
+                    Direction direction, SegmentKind segment, const Set& set) {
+    const std::int64_t before = (this->*of)(direction, segment);
+    set(plan.runtime);
+    return (this->*of)(direction, segment) - before;
+  }
+
+  Transformer model = example_model();
+  Plan plan = example_plan(1, ComputeType::Bf16);
+};
+
+// Of a rank's P = (3 h + h + 3 f) h / t weights: 2 B read, g = 4 B read and written. Fused, the
+// product itself writes 2 g instead of 2 B.
+TEST_F(FrameworkTraits, SeparateAccumulationIsAKernelForEveryWeight) {
+  const std::int64_t parameters = (3 * h + h + 3 * f) * h / t;
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Layer,
+                 [](auto& r) { r.gradient_accumulation = GradientAccumulation::Separate; }),
+            (2 + 2 * 4) * parameters);
+  const auto weights = [](const Node& node) { return node.role() == GemmRole::WeightGradient; };
+  const std::int64_t apart = sum(body(Direction::Backward), weights);
+  plan.runtime.gradient_accumulation = GradientAccumulation::Fused;
+  EXPECT_EQ(sum(body(Direction::Backward), weights) - apart, (2 * 4 - 2) * parameters);
+}
+
+// 38 + 14 B per logit of a rank kernel by kernel, 4 + 2 in place.
+TEST_F(FrameworkTraits, AnEagerLossMovesTheLogitsAgainAndAgain) {
+  const auto eager = [](auto& r) { r.cross_entropy = CrossEntropy::Eager; };
+  const auto fused = [](auto& r) { r.cross_entropy = CrossEntropy::Fused; };
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Forward, SegmentKind::Head, eager),
+            (38 - 4) * n * V / t);
+  fused(plan.runtime);
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Head, eager),
+            (14 - 2) * n * V / t);
+}
+
+// Gathered: 2 B of every logit to every rank instead of three fp32 per token; there 38 B and the 4
+// of putting them together, backward 14 and the 4 of the own part's cast.
+TEST_F(FrameworkTraits, GatheredLogitsAreEveryRanksWork) {
+  const auto gathered = [](auto& r) { r.cross_entropy = CrossEntropy::Gathered; };
+  const auto fused = [](auto& r) { r.cross_entropy = CrossEntropy::Fused; };
+  EXPECT_EQ(more(&FrameworkTraits::sent, Direction::Forward, SegmentKind::Head, gathered),
+            2 * n * V - 3 * 4 * n);
+  fused(plan.runtime);
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Forward, SegmentKind::Head, gathered),
+            (38 + 4) * n * V - 4 * n * V / t);
+  fused(plan.runtime);
+  EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Head, gathered),
+            14 * n * V + 4 * n * V / t - 2 * n * V / t);
+}
+
+// Per element instead of 4 + 8 (norm, two of l h), 4 + 4 (rope, of queries and keys: 2 h / t),
+// 6 + 10 (SwiGLU, f / t): 26 + 56, 26 + 28, 10 + 18. A compiler makes one kernel again.
+TEST_F(FrameworkTraits, EagerKernelsMoveTheirOperandsForEachOperation) {
+  const auto expect = [&](bool EagerKernels::*operation, std::int64_t forward,
+                          std::int64_t backward) {
+    for (const bool compiled : {false, true}) {
+      plan.runtime.compiled = compiled;
+      plan.runtime.eager_kernels = {};
+      const std::int64_t f0 = moved(Direction::Forward), b0 = moved(Direction::Backward);
+      plan.runtime.eager_kernels.*operation = true;
+      EXPECT_EQ(moved(Direction::Forward) - f0, compiled ? 0 : forward);
+      EXPECT_EQ(moved(Direction::Backward) - b0, compiled ? 0 : backward);
+    }
+  };
+  const std::int64_t norms = 2 * n / t * h;
+  expect(&EagerKernels::norm, (26 - 4) * norms, (56 - 8) * norms);
+  expect(&EagerKernels::rope, (26 - 4) * n * 2 * h / t, (28 - 4) * n * 2 * h / t);
+  expect(&EagerKernels::activation, (10 - 6) * n * f / t, (18 - 10) * n * f / t);
+}
+
+// Softmax on the n n a / t scores of one sample: 29 + 33 B instead of 4 + 6.
+TEST_F(FrameworkTraits, EagerAttentionIsASoftmaxOpByOp) {
+  const std::int64_t scores = n * n * 4 / t;
+  plan.attention_kernel = AttentionKernel::Unfused;
+  const std::int64_t forward = moved(Direction::Forward), backward = moved(Direction::Backward);
+  plan.attention_kernel = AttentionKernel::Eager;
+  EXPECT_EQ(moved(Direction::Forward) - forward, (29 - 4) * scores);
+  EXPECT_EQ(moved(Direction::Backward) - backward, (33 - 6) * scores);
+}
+
+// A gate of its own: the same products, one more sum of two input gradients (2 + 2 read, 2 written)
+// and, without sequence parallelism, one more all-reduce of n h.
+TEST_F(FrameworkTraits, ASplitGateReducesItsInputGradientApart) {
+  const double flops = body(Direction::Backward).flops();
+  for (const bool sequence : {true, false}) {
+    plan.sequence_parallel = sequence;
+    plan.runtime.gated_mlp = GatedMlp::Fused;
+    const std::int64_t whole = sent(Direction::Backward);
+    EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Layer,
+                   [](auto& r) { r.gated_mlp = GatedMlp::Split; }),
+              6 * n * h);
+    EXPECT_EQ(sent(Direction::Backward) - whole, sequence ? 0 : 2 * n * h);
+  }
+  EXPECT_EQ(body(Direction::Backward).flops(), flops);
+}
+
+// Two of a layer's four gathers of n h are of what the forward had.
+TEST_F(FrameworkTraits, KeptGathersAreNotRepeated) {
+  EXPECT_EQ(more(&FrameworkTraits::sent, Direction::Backward, SegmentKind::Layer,
+                 [](auto& r) { r.sequence_gather = SequenceGather::Kept; }),
+            -2 * 2 * n * h);
+}
+
+// Forward: 2 gathers and 2 reduce-scatters of n h; 8 bit are half of 16.
+TEST_F(FrameworkTraits, EightBitCollectivesCarryHalf) {
+  plan.precision.compute = ComputeType::Fp8;
+  plan.runtime.fp8_communication = Fp8Communication::None;
+  EXPECT_EQ(sent(Direction::Forward), 4 * 2 * n * h);
+  plan.runtime.fp8_communication = Fp8Communication::Gather;
+  EXPECT_EQ(sent(Direction::Forward), (2 * 1 + 2 * 2) * n * h);
+  plan.runtime.fp8_communication = Fp8Communication::GatherScatter;
+  EXPECT_EQ(sent(Direction::Forward), 4 * 1 * n * h);
+  plan.precision.compute = ComputeType::Bf16;
+  EXPECT_EQ(sent(Direction::Forward), 4 * 2 * n * h);
+}
+
+// Casts that no kernel before has made (2 + 1 + 1 B): forward attention's output, n h / t; backward
+// the output gradients of four products, 3 h / t, h, 2 f / t and h of each token.
+TEST_F(FrameworkTraits, TransformerEngineCastsWhatNoKernelWritesInEightBit) {
+  plan.precision.compute = ComputeType::Fp8;
+  const auto casts = [&](Direction direction) {
+    return sum(body(direction),
+               [](const Node& node) { return node.name == "cast operands to fp8"; });
+  };
+  const std::int64_t weights = 4 * (3 * h + h + 3 * f) * h / t / plan.microbatches();
+  EXPECT_EQ(casts(Direction::Forward), 4 * n * h / t + weights);
+  EXPECT_EQ(casts(Direction::Backward), 4 * n * (3 * h / t + h + 2 * f / t + h));
+}
+
+TEST_F(FrameworkTraits, AGraphIsOneLaunchAndACompilerMergesNeighbours) {
+  const std::int64_t eager = launches(Direction::Forward);
+  plan.runtime.compiled = true;
+  const std::int64_t compiled = launches(Direction::Forward);
+  EXPECT_LT(compiled, eager);
+  // two norms with what stands before them, rope, attention, SwiGLU; 4 products, 4 collectives
+  EXPECT_EQ(compiled, 1 + 1 + 1 + 1 + 1 + 1 + 4 + 4);
+  plan.runtime.cuda_graphs = true;
+  EXPECT_EQ(launches(Direction::Forward), 1);
+}
+
+TEST_F(FrameworkTraits, AHostThatWaitsHidesNothing) {
+  const auto hidden = [&] {
+    std::int64_t count = 0;
+    for (const Node& node : body(Direction::Backward).nodes) count += node.overlapped ? 1 : 0;
+    return count;
+  };
+  EXPECT_GT(hidden(), 0);
+  plan.runtime.synchronous_launch = true;
+  EXPECT_EQ(hidden(), 0);
+}
+
+}  // namespace
+}  // namespace rehearse
