@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions of two builds, by callgrind: engine, lowering, search and start-up.
 
-    bench/instructions.py OLD NEW        (two `rehearse` programs; Release builds)
+    bench/instructions.py OLD NEW        (two `rehearse` programs; Release builds, each of which
+                                          reads the scenarios of its own checkout)
 
 Counts do not depend on what else the machine does. Of a command the whole is counted, or one
 function with all that it calls. Exit status 1: a ratio above 1.03.
