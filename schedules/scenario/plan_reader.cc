@@ -481,6 +481,14 @@ void PlanReader::overlap() {
     }
   }
   if (traits.synchronous_launch) {  // nothing runs beside anything
+    for (const char* what :
+         {"gradient_reduce", "parameter_gather", "tensor_parallel", "pipeline"}) {
+      const JsonValue* overlap = given("overlap");
+      const JsonValue* asked = overlap != nullptr ? overlap->given(what) : nullptr;
+      if (asked == nullptr || !asked->boolean) continue;
+      return fail("overlap",
+                  std::string(what) + ": nothing overlaps under synchronous_launch; leave one out");
+    }
     plan_.overlap_gradient_reduce = plan_.overlap_parameter_gather = false;
     plan_.runtime.overlap_pipeline = PipelineOverlap::Never;
     plan_.overlap_tensor_parallel = TensorOverlap::Off;

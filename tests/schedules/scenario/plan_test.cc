@@ -299,6 +299,12 @@ TEST(PlanTraits, OurExecutorIsNotAskedForWhatItDoesNotDo) {
                 .find("plan.gated_mlp: runtime rehearse has \"fused\" alone, not \"split\""),
             std::string::npos);
   EXPECT_NE(error_of(R"("runtime": "rehearse", "overlap": {"pipeline": false})"), "");
+  // What is asked for and cannot be is refused, whichever overlap it is.
+  for (const char* what : {"gradient_reduce", "parameter_gather", "tensor_parallel", "pipeline"}) {
+    const std::string asks = std::string(R"("synchronous_launch": true, "overlap": {")") + what;
+    EXPECT_NE(error_of(asks + R"(": true})").find("synchronous_launch"), std::string::npos) << what;
+    EXPECT_EQ(error_of(asks + R"(": false})"), "") << what;
+  }
   EXPECT_EQ(error_of(R"("runtime": "rehearse", "gated_mlp": "fused")"), "");
 }
 
