@@ -7,10 +7,10 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
+#include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_reader.h"
 #include "schedules/scenario/scenario.h"
-#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {

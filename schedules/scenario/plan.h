@@ -11,7 +11,7 @@
 #include "schedules/base/result.h"
 #include "schedules/base/units.h"
 #include "schedules/model/model.h"
-#include "schedules/scenario/runtime.h"
+#include "schedules/runtime/runtime.h"
 
 namespace rehearse {
 

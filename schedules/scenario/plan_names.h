@@ -6,14 +6,13 @@
 #include <cstddef>
 #include <string_view>
 
+#include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse {
 
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
-inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"eager", "unfused", "flash1",
-                                                                       "flash2", "flash3"};
 inline constexpr std::array<std::string_view, 4> kComputeTypeNames{"fp32", "fp16", "bf16", "fp8"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
                                                                     "parameter_server"};

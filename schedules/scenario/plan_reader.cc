@@ -5,12 +5,12 @@
 #include <array>
 
 #include "schedules/order/registry.h"
+#include "schedules/runtime/runtime_file.h"
+#include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
-#include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
-#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {

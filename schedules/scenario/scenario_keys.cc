@@ -4,8 +4,8 @@
 #include <array>
 
 #include "schedules/order/registry.h"
+#include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/trait_rows.h"
 
 namespace rehearse {
 namespace {

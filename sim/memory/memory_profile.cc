@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "schedules/base/json_reader.h"
-#include "schedules/scenario/runtime_file.h"
+#include "schedules/runtime/runtime_file.h"
 
 namespace rehearse::sim {
 namespace {

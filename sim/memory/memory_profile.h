@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a framework keeps, copies and holds, as data: the memory part of a runtime's file
-// (schedules/scenario/runtime_file.h).
+// (schedules/runtime/runtime_file.h).
 //
 // A profile lists, per kind of segment and direction, which tensors are allocated and freed in
 // which order. Sizes are formulas in the letters below, so that one profile serves every model and

@@ -9,10 +9,10 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_keys.h"
 #include "schedules/order/registry.h"
+#include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_reader.h"
-#include "schedules/scenario/runtime_file.h"
 #include "schedules/scenario/scenario_keys.h"
 
 namespace rehearse::sim {

@@ -19,7 +19,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
 #include "schedules/scenario/plan_shape.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse::exec {
 namespace {

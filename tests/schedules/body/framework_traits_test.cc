@@ -7,7 +7,7 @@
 
 #include "schedules/body/body.h"
 #include "tests/schedules/ir/example_case.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse {
 namespace {

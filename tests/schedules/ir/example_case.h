@@ -5,7 +5,7 @@
 
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse {
 

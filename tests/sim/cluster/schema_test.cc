@@ -10,7 +10,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/model/hf_config.h"
-#include "schedules/scenario/runtime_file.h"
+#include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/scenario_keys.h"
 #include "sim/cluster/cluster_keys.h"
 

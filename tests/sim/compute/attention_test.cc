@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "sim/compute/fused_nodes.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 #include "tests/sim/compute/compute_fixture.h"
 
 namespace rehearse::sim {

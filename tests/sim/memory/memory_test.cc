@@ -22,7 +22,7 @@
 #include "sim/memory/memory_replay.h"
 #include "sim/memory/memory_steady.h"
 #include "sim/predict/predict.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse::sim {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/runtime_file.h"
+#include "schedules/runtime/runtime_file.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 
 #include "schedules/base/files.h"
-#include "schedules/scenario/trait_rows.h"
+#include "schedules/runtime/trait_rows.h"
 
 namespace rehearse {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "schedules/scenario/runtime_file.h"
+#include "schedules/runtime/runtime_file.h"
 
 namespace rehearse {
 

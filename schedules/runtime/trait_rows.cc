@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/trait_rows.h"
+#include "schedules/runtime/trait_rows.h"
 
 namespace rehearse {
 namespace {

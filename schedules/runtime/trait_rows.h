@@ -11,10 +11,12 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/runtime.h"
+#include "schedules/runtime/runtime.h"
 
 namespace rehearse {
+
+inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"eager", "unfused", "flash1",
+                                                                       "flash2", "flash3"};
 
 struct TraitRow {
   using T = RuntimeTraits;

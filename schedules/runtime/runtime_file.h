@@ -12,7 +12,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/base/result.h"
-#include "schedules/scenario/runtime.h"
+#include "schedules/runtime/runtime.h"
 
 namespace rehearse {
 

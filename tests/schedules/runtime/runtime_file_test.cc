@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiles of runtimes: the shipped ones, and files of one's own upon them.
-#include "schedules/scenario/runtime_file.h"
+#include "schedules/runtime/runtime_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "schedules/scenario/scenario.h"
-#include "tests/schedules/scenario/runtime_named.h"
+#include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse {
 namespace {
