@@ -71,7 +71,6 @@ constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "
                                                       "router_bias_rate", "loss_scale"};
 constexpr std::array<std::string_view, 4> kScenarioLater{"adapter", "trainable", "freeze",
                                                          "variation"};
-constexpr std::array<std::string_view, 1> kCaseLater{"moe_layer"};
 constexpr std::array<std::string_view, 8> kRecomputeLater{
     "attention_core", "norm", "mlp_activation", "expert_activation",
     "latent_up",      "mlp",  "experts",        "shared_experts"};
@@ -384,6 +383,70 @@ constexpr std::array kStageKeys{
 };
 constexpr KeyTable kStage{.title = "stage", .keys = kStageKeys};
 
+constexpr KeySpec size(std::string_view name, double min, double max, std::string_view about) {
+  return {.name = name, .types = kInteger, .min = min, .max = max, .about = about};
+}
+constexpr KeySpec required_size(std::string_view name, double max, std::string_view about) {
+  KeySpec spec = size(name, 1, max, about);
+  spec.required = true;
+  return spec;
+}
+constexpr std::array<std::string_view, 2> kScores{"softmax", "sigmoid"};
+constexpr std::array<std::string_view, 2> kExpertPrecisions{"bf16", "fp8"};
+constexpr std::array<std::string_view, 2> kExpertGradients{"bf16, not accumulated",
+                                                           "fp32, accumulated"};
+constexpr std::array kMoeLayerKeys{
+    required_size("hidden_size", 1 << 24, "h"),
+    required_size("moe_intermediate_size", 1 << 24, "width of one expert"),
+    required_size("experts", 1 << 16, "of the layer"),
+    required_size("experts_per_token", 1 << 16, "k"),
+    size("shared_width", 0, 1 << 24, "of all shared experts together; none by default"),
+    KeySpec{.name = "score",
+            .types = kString,
+            .choices = kScores,
+            .about = "of the router: of no consequence for time"},
+    KeySpec{.name = "groups",
+            .types = kArray,
+            .min = 1,
+            .max = 1 << 16,
+            .item_types = kInteger,
+            .about = "[groups, kept]: a token's experts lie in so many of these groups"},
+    KeySpec{.name = "cluster",
+            .types = kString,
+            .required = true,
+            .about = "a cluster file: path or id of a shipped one"},
+    size("gpus", 1, kMaxRanks, "expert_parallel by default"),
+    required_size("expert_parallel", 1 << 16, "ranks that share the experts"),
+    size("expert_tensor_parallel", 1, 1 << 16, "1 alone is built"),
+    size("tensor_parallel", 1, 1 << 16, "1 alone is built"),
+    required_size("tokens_per_rank", 1LL << 32, "that a rank brings"),
+    size("micro_batch", 1, kMaxMicrobatch, "with sequence_length: tokens_per_rank once more"),
+    size("sequence_length", 1, 1LL << 32, "with micro_batch: tokens_per_rank once more"),
+    KeySpec{.name = "dispatcher",
+            .types = kString,
+            .required = true,
+            .about = "all_to_all, all_gather, deduplicated, or the source's word for it"},
+    KeySpec{.name = "precision",
+            .types = kString,
+            .choices = kExpertPrecisions,
+            .required = true,
+            .about = "of the products; fp8: a scale for each block of 128"},
+    KeySpec{.name = "routing",
+            .types = kString | kNumber,
+            .min = 1,
+            .required = true,
+            .about = "balanced, uniform (forced balance by random logits), or the busiest rank's "
+                     "rows over the mean"},
+    KeySpec{.name = "fused_permute", .types = kBool, .about = "true alone is built"},
+    KeySpec{.name = "fused_router", .types = kBool, .about = "true alone is built"},
+    KeySpec{.name = "auxiliary_loss", .types = kBool, .about = "of the router, fused with it"},
+    KeySpec{.name = "gradient",
+            .types = kString,
+            .choices = kExpertGradients,
+            .about = "of the weights; fp32, accumulated by default"},
+};
+constexpr KeyTable kMoeLayer{.title = "moe_layer", .keys = kMoeLayerKeys};
+
 constexpr std::array<std::string_view, 2> kKinds{"measurement", "formula"};
 constexpr std::array<std::string_view, 3> kMeasures{"bubble_ratio", "bubble_overhead",
                                                     "span_bubble_ratio"};
@@ -398,6 +461,10 @@ constexpr std::array kCaseKeys{
             .types = kObject,
             .members = &kStage,
             .about = "one stage of a scenario's pipeline is timed for one micro-batch"},
+    KeySpec{.name = "moe_layer",
+            .types = kObject,
+            .members = &kMoeLayer,
+            .about = "one layer of experts is timed, router to combine"},
     KeySpec{.name = "schedule",
             .types = kObject,
             .members = &kSchedule,
@@ -418,7 +485,7 @@ constexpr std::array kCaseKeys{
     text("note"),
     text("source"),
 };
-constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys, .later = kCaseLater};
+constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys};
 constexpr std::array kCaseFileKeys{
     text("source"),
     text("about"),
@@ -446,6 +513,9 @@ const KeyTable& train_key_table() {
 }
 const KeyTable& case_file_key_table() {
   return kCaseFile;
+}
+const KeyTable& moe_layer_key_table() {
+  return kMoeLayer;
 }
 
 }  // namespace rehearse

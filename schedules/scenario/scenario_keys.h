@@ -14,5 +14,7 @@ const KeyTable& train_key_table();
 // One measured case and the file of them (`rehearse validate`). `scenario` and `layer` inside are
 // open here: parse_scenario checks them.
 const KeyTable& case_file_key_table();
+// What a case of the form `moe_layer` says of its layer.
+const KeyTable& moe_layer_key_table();
 
 }  // namespace rehearse

@@ -166,6 +166,17 @@ Result<> predict_part(ValidationCase& entry, const Cluster& cluster, const std::
   return {};
 }
 
+Result<> predict_experts(ValidationCase& entry, const std::string& path) {
+  const Result<ExpertLayerCost> cost = predict_moe_layer(*entry.moe_layer);
+  if (!cost) return settle(entry, {path + ": " + cost.error().message});
+  const double forward = total_ns(cost.value().forward) * 1e-9;
+  const double backward = total_ns(cost.value().backward) * 1e-9;
+  fill(entry.figures, "forward_s", forward);
+  fill(entry.figures, "backward_s", backward);
+  fill(entry.figures, "forward_backward_s", forward + backward);
+  return {};
+}
+
 // --- A whole step ------------------------------------------------------------
 
 const RankMemory* memory_of(const Prediction& prediction, std::int32_t rank) {
@@ -223,6 +234,8 @@ Result<> predict_case(ValidationCase& entry, const std::string& path) {
     case CaseKind::States:
       predict_states(entry);
       return {};
+    case CaseKind::MoeLayer:
+      return predict_experts(entry, path);
     case CaseKind::Step:
     case CaseKind::Formula:
     case CaseKind::Layer:

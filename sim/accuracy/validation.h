@@ -18,6 +18,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/durations.h"
+#include "sim/accuracy/moe_layer.h"
 
 namespace rehearse::sim {
 
@@ -28,6 +29,7 @@ enum class CaseKind : std::uint8_t {
   States,    // model states of one rank
   Layer,     // one transformer layer of a scenario, one micro-batch
   Stage,     // one position of a scenario's pipeline, one micro-batch, without transfers
+  MoeLayer,  // one layer of experts
 };
 
 // One key of `measured`, in its units; empty: null in the file, or not predicted.
@@ -60,6 +62,7 @@ struct ValidationCase {
   std::int32_t position = 0;         // Stage: of the pipeline
   ScheduleCase schedule;
   StatesCase states;
+  std::optional<MoeLayerCase> moe_layer;
   std::string measure;          // which ratio the source calls bubble_ratio; empty: ours
   std::vector<Figure> figures;  // of `measured` but fits and ranks, in file order
   std::vector<RankFigures> ranks;

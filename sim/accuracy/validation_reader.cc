@@ -6,6 +6,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/scenario_keys.h"
 #include "sim/accuracy/validation.h"
 
 namespace rehearse::sim {
@@ -108,13 +109,17 @@ constexpr KeySpec kStageKeys[] = {
 };
 constexpr KeyTable kStage{.title = "stage", .keys = kStageKeys};
 
-constexpr KeySpec kCaseKeys[] = {
+const KeySpec kCaseKeys[] = {
     {.name = "id", .types = kString, .required = true, .about = "Name of the case"},
     {.name = "source", .types = kString, .about = "Where it was published"},
     {.name = "group", .types = kString, .about = "The same for plans that compete"},
     {.name = "scenario", .types = kObject, .about = "A scenario"},
     {.name = "layer", .types = kObject, .about = "A scenario of which one layer is timed"},
     {.name = "stage", .types = kObject, .members = &kStage, .about = "A stage to time"},
+    {.name = "moe_layer",
+     .types = kObject,
+     .members = &moe_layer_key_table(),
+     .about = "A layer of experts to time"},
     {.name = "schedule", .types = kObject, .members = &kSchedule, .about = "An order to time"},
     {.name = "states", .types = kObject, .members = &kStates, .about = "Model states"},
     {.name = "measured", .types = kObject, .required = true, .about = "What was measured"},
@@ -125,7 +130,7 @@ constexpr KeySpec kCaseKeys[] = {
     {.name = "uncertain", .types = kArray, .about = "What the source does not say"},
     {.name = "note", .types = kString, .about = "Remarks"},
 };
-constexpr KeyTable kCase{.title = "case", .keys = kCaseKeys, .open = true};
+const KeyTable kCase{.title = "case", .keys = kCaseKeys, .open = true};
 
 constexpr KeySpec kFileKeys[] = {
     {.name = "source", .types = kString, .about = "Where the cases come from"},
@@ -225,9 +230,10 @@ class CaseReader {
   }
 
  private:
-  // Exactly one of scenario, layer, stage, schedule, states.
+  // Exactly one of scenario, layer, stage, moe_layer, schedule, states.
   void what(const JsonValue& value, ValidationCase& entry) {
-    const std::array<std::string_view, 5> forms{"scenario", "layer", "stage", "schedule", "states"};
+    const std::array<std::string_view, 6> forms{"scenario",  "layer",    "stage",
+                                                "moe_layer", "schedule", "states"};
     const JsonMember* form = nullptr;
     for (const std::string_view name : forms) {
       if (value.given(name) == nullptr) continue;
@@ -238,12 +244,12 @@ class CaseReader {
       }
       form = value.find(name);
     }
-    if (form == nullptr && value.given("moe_layer") != nullptr) {
-      entry.skipped = "cases of the form `moe_layer` are not built yet";
-      return;
-    }
     if (form == nullptr) {
-      report_.fail(value.line, "scenario", "missing (or `layer`, `stage`, `schedule`, `states`)");
+      report_.fail(value.line, "scenario",
+                   "missing (or `layer`, `stage`, `moe_layer`, `schedule`, `states`)");
+    } else if (form->key == "moe_layer") {
+      entry.kind = CaseKind::MoeLayer;
+      entry.moe_layer = read_moe_layer(form->value, report_);
     } else if (form->key == "schedule") {
       entry.kind = CaseKind::Schedule;
       entry.schedule = schedule_case(form->value);

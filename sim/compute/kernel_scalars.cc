@@ -23,11 +23,18 @@ struct ScalarRow {
 using S = KernelScalars;
 constexpr ScalarRow kScalars[] = {
     {"matrix_products", "sustained_fraction", &S::gemm_sustained, 0.01, 1},
+    {"matrix_products", "burst_fraction", &S::gemm_burst, 0.01, 1},
     {"matrix_products", "memory_fraction", &S::gemm_memory, 0.01, 1},
     {"matrix_products", "prologue_k", &S::gemm_prologue, 0, 1e4},
     {"matrix_products", "weight_gradient_factor", &S::weight_gradient, 0.1, 10},
     {"matrix_products", "batched_fraction", &S::batched_sustained, 0.01, 1},
     {"matrix_products", "fp8_rate", &S::fp8_rate, 0.1, 8},
+    {"matrix_products", "block_fp8_fraction", &S::block_fp8, 0.01, 1},
+    {"matrix_products", "block_fp8_prologue_k", &S::block_fp8_prologue, 0, 1e4},
+    {"matrix_products", "block_fp8_weight_gradient_fraction", &S::block_fp8_weight_gradient, 0.01,
+     1},
+    {"matrix_products", "block_fp8_weight_gradient_prologue_k",
+     &S::block_fp8_weight_gradient_prologue, 0, 1e4},
     {"matrix_products", "kernel_us", &S::kernel_us, 0, 1e3},
     {"matrix_products", "near_distance", &S::near_distance, 0, 100},
     {"attention", "half_rate_tokens", &S::attention_length, 0, 1e6},
@@ -43,6 +50,8 @@ constexpr ScalarRow kScalars[] = {
     {"overlap", "hidden_contention", &S::hidden_contention, 0, 1},
     {"overlap", "chunked_share", &S::chunked_share, 0, 1},
     {"overlap", "data_parallel_slowdown", &S::overlap_slowdown, 0, 0.99},
+    {"overlap", "dispatch_slowdown", &S::dispatch_slowdown, 0, 0.99},
+    {"overlap", "dispatch_stretch", &S::dispatch_stretch, 0, 0.99},
 };
 
 constexpr std::string_view kMemoryNames[kNumMemoryClasses] = {

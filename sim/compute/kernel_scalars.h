@@ -52,12 +52,17 @@ struct KernelScalars {
 
   // Matrix products (docs/cost_models.md, "Matrix products").
   double gemm_sustained = 0;     // f: share of the dense peak over minutes of training, whole waves
+  double gemm_burst = 0;         // the same in short bursts, below the power limit
   double gemm_memory = 0;        // share of the bandwidth where a product is bound by it
   double gemm_prologue = 0;      // k at which filling the pipeline doubles the time
   double weight_gradient = 1;    // time of a weight gradient over that of an equal product
   double batched_sustained = 0;  // unfused attention's batched products, share of the peak
   double fp8_rate = 1;           // 8-bit over 16-bit products
-  double kernel_us = 0;          // device time that every kernel costs on top
+  // 8-bit products with a scale per block of 128: share of twice the 16-bit peak, whole waves, and
+  // the k at which the prologue doubles the time; of weight gradients, both operands by rows.
+  double block_fp8 = 0, block_fp8_prologue = 0;
+  double block_fp8_weight_gradient = 0, block_fp8_weight_gradient_prologue = 0;
+  double kernel_us = 0;  // device time that every kernel costs on top
   std::vector<GemmTile> tiles;
   // Measured points within this squared distance in ln(m, n, k) are interpolated.
   double near_distance = 0;
@@ -86,6 +91,8 @@ struct KernelScalars {
   double hidden_contention = 0;  // a hidden tensor-parallel collective costs this share of itself
   double chunked_share = 0;      // share of the collectives hidden by chunked overlap
   double overlap_slowdown = 0;   // compute runs at 1 - this while a collective of dp runs
+  double dispatch_slowdown = 0;  // compute runs at 1 - this while tokens travel to experts
+  double dispatch_stretch = 0;   // tokens travel at 1 - this while something computes
 };
 
 // Scalars of `cluster.gpu`. Errors: "FILE:LINE: KEY: what is wrong" of a broken kernels file.

@@ -150,6 +150,7 @@ Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double por
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;
   std::optional<Line> line = fitted_line(kind, shape, network);
+  const double leaving = bytes * (shape.ranks - 1) / shape.ranks;  // of a rank, in an all-to-all
   if (!line && kind != OpKind::AllReduce) {  // from the all-reduce of the same group
     line = fitted_line(OpKind::AllReduce, shape, network);
     if (line) {
@@ -157,14 +158,12 @@ Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double por
       line->root *= k.part_root;
       line->bandwidth = std::min(line->bandwidth, (amount.ring + amount.pairwise) / port);
       line->exact = false;
-      if (kind == OpKind::AllToAll) line->bandwidth = amount.pairwise / port;
+      if (kind == OpKind::AllToAll) line->bandwidth = leaving / port;
     }
   }
   if (line) {
     if (shape.siblings == 1) shared = 0;  // the table was measured over these very links
-    const double moved = kind == OpKind::AllToAll && line->exact
-                             ? bytes * (shape.ranks - 1) / shape.ranks
-                             : amount.ring + amount.pairwise;
+    const double moved = kind == OpKind::AllToAll ? leaving : amount.ring + amount.pairwise;
     Estimate e{.port = moved / line->bandwidth};
     e.seconds = line->alpha + line->root * std::sqrt(bytes) + std::max(e.port, shared);
     // Below the data a call still takes what NCCL's small protocol does, but no more than the

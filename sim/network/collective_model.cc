@@ -124,6 +124,13 @@ CollectiveConstants read_constants(const Reader& in) {
           .host_update_rate = in.number("host_update_gb_per_s_per_socket") * kGiga};
 }
 
+DispatchConstants read_dispatch(const Reader& in) {
+  return {.nic_fraction = in.number("nic_fraction"),
+          .all_to_all_scale_up_fraction = in.number("all_to_all_scale_up_fraction"),
+          .deduplicated_scale_up_fraction = in.number("deduplicated_scale_up_fraction"),
+          .layout = in.number("layout_us") * kMicro};
+}
+
 CollectiveSystem read_system(const Reader& in) {
   return {.name = in.text("system"),
           .architecture = in.one_of("architecture", kArchitectures),
@@ -232,6 +239,7 @@ Result<CollectiveTables> read_collective_tables(const std::string& path) {
   const JsonValue* constants = file.value().given("constants");
   if (constants == nullptr) return json_error(path, file.value().line, "constants", "is missing");
   tables.constants = read_constants(Reader(*constants, "constants", report));
+  tables.dispatch = read_dispatch(Reader(file.value(), "", report).member("dispatch"));
   const JsonValue* tuner = file.value().given("tuner");
   if (tuner == nullptr) report.fail(file.value().line, "tuner", "is missing");
   if (tuner != nullptr) tables.tuner = read_tuner(*tuner, report);
@@ -257,6 +265,7 @@ Result<CollectiveTables> shipped_collective_tables() {
 CollectiveModel make_collective_model(const CollectiveTables& tables, const Cluster& cluster) {
   CollectiveModel model;
   model.constants = tables.constants;
+  model.dispatch = tables.dispatch;
   model.tuner = tables.tuner;
   const auto system = std::find_if(
       tables.systems.begin(), tables.systems.end(),

@@ -68,10 +68,20 @@ struct CollectiveConstants {
   double host_update_rate = 1;       // [B/s] of a socket that updates parameters (CPU Adam)
 };
 
+// Rates of bringing tokens to experts (sim/network/dispatch_cost.h); JSON keys as for the
+// constants.
+struct DispatchConstants {
+  double nic_fraction = 1;                    // of the line rate
+  double all_to_all_scale_up_fraction = 1;    // of the data sheet, between nodes
+  double deduplicated_scale_up_fraction = 1;  // of the data sheet
+  double layout = 0;                          // [s] counting what goes where, before a dispatch
+};
+
 // Everything in the file.
 struct CollectiveTables {
   std::string path;
   CollectiveConstants constants;
+  DispatchConstants dispatch;
   TunerTables tuner;
   std::vector<CollectiveSystem> systems;
   std::vector<CollectiveFit> fits;
@@ -81,6 +91,7 @@ struct CollectiveTables {
 // What of it holds for one cluster.
 struct CollectiveModel {
   CollectiveConstants constants;
+  DispatchConstants dispatch;
   TunerTables tuner;
   CollectiveSystem system;          // name empty: none describes this cluster
   std::vector<CollectiveFit> fits;  // of that system (first) and of same_as
