@@ -103,9 +103,12 @@ DispatchCost deduplicated(double token, const DispatchShape& shape, const GroupS
 DispatchCost gathered(OpKind kind, double token, const DispatchShape& shape,
                       const GroupShape& group, const Network& network) {
   const double array = static_cast<double>(shape.tokens) * group.ranks * token;
+  // Rings: what one member passes on leaves its node once for all members of the node.
+  const double passed = array * (group.ranks - 1) / group.ranks;
+  const double leaving = group.nodes > 1 ? passed / group.ranks_per_node : 0;
   return {.cost = collective_cost(kind, Bytes{whole(array)}, group, network),
-          .scale_up_bytes = whole(array * inside_share(group)),
-          .nic_bytes = whole(array * outside_share(group))};
+          .scale_up_bytes = whole(passed - leaving),
+          .nic_bytes = whole(leaving)};
 }
 
 }  // namespace
