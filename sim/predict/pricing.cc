@@ -13,6 +13,7 @@
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
 #include "sim/network/transfer_cost.h"
+#include "sim/predict/pair_bodies.h"
 
 namespace rehearse::sim {
 namespace {
@@ -50,6 +51,7 @@ class BodyCollectives {
 // A body with its price and what it sends, once per segment kind, direction, experts and slice.
 struct PricedBody {
   BodyCost cost;
+  ExpertPieces pieces;  // for where it runs as half of a pair
   std::vector<Traffic> traffic;
 };
 
@@ -138,6 +140,9 @@ class Pricer {
         layout_,
         {.segment = segment.kind, .experts = experts, .direction = direction, .slice = slice});
     made.cost = compute_.price(body);
+    made.pieces = sends_tokens(body)
+                      ? cut_at_experts(body, compute_.price_nodes(body), made.cost.time)
+                      : ExpertPieces{.before = static_cast<double>(made.cost.time.value)};
     for (const Node& node : body.nodes) {
       const OpKind kind = collective_kind(node.kind());
       if (kind == OpKind::Forward || node.bytes == 0) continue;
@@ -265,15 +270,39 @@ class Pricer {
     }
     const auto child = static_cast<std::size_t>(op.child);
     collect(s_.children[child], bodies);
+    const std::size_t first = bodies.size();
     collect(s_.children[child + 1], bodies);
     const Sum& pair = sum_of(bodies);
     // The CPU runs one half after the other.
     if (on_workers()) return add_body(with_clearing(pair.cost), pair.traffic);
-    // A pair runs both bodies at once on one device: kernels one after another, each waiting for
-    // collectives while the other computes. Its time is the makespan of that: what computes, or
-    // what communicates, whichever is longer.
-    BodyCost both = pair.cost;
-    // What is hidden costs a share of itself, as any hidden collective does.
+    const bool forward_first = direction_of(s_.children[child].kind) == Direction::Forward;
+    const std::span all{bodies};
+    return add_body(forward_first ? paired(pair.cost, all.first(first), all.subspan(first))
+                                  : paired(pair.cost, all.subspan(first), all.first(first)),
+                    pair.traffic);
+  }
+
+  // Both bodies at once on one device. Where tokens travel to experts, two streams run side by side
+  // in the pair's order (pair_overlap.h). Else kernels run one after another, each waiting for
+  // collectives while the other computes: the time is what computes, or what communicates,
+  // whichever is longer, and what is hidden costs a share of itself, as any hidden collective does.
+  BodyCost paired(BodyCost both, std::span<const PricedBody* const> forward,
+                  std::span<const PricedBody* const> backward) const {
+    const auto pieces_of = [](std::span<const PricedBody* const> bodies) {
+      std::vector<ExpertPieces> pieces;
+      for (const PricedBody* one : bodies) pieces.push_back(one->pieces);
+      return pieces;
+    };
+    const std::vector<ExpertPieces> f = pieces_of(forward), b = pieces_of(backward);
+    if (std::ranges::any_of(f, &ExpertPieces::travels) ||
+        std::ranges::any_of(b, &ExpertPieces::travels)) {
+      const KernelScalars& scalars = compute_.scalars();
+      const PairCost cost = pair_cost(pair_up(f, b), {.compute = scalars.dispatch_slowdown,
+                                                      .communication = scalars.dispatch_stretch});
+      both.time = to_nanoseconds(cost.time);
+      both.communicating = to_nanoseconds(cost.exposed);
+      return both;
+    }
     const std::int64_t computing = both.time.value - both.communicating.value;
     const Hidden hidden =
         hide(static_cast<double>(both.communicating.value), static_cast<double>(computing),
@@ -281,7 +310,7 @@ class Pricer {
     both.communicating.value = static_cast<std::int64_t>(hidden.exposed);
     both.time.value =
         computing + both.communicating.value + static_cast<std::int64_t>(hidden.contention);
-    return add_body(both, pair.traffic);
+    return both;
   }
 
   // Gradients that the op is the first to write: our executor sets them to zero before it adds.
