@@ -15,6 +15,8 @@ struct Buffers {
   double nic = 0;       // over nodes
 };
 
+constexpr double kMicro = 1e-6;
+
 std::int64_t whole(double bytes) {
   return std::llround(bytes);
 }
@@ -34,15 +36,27 @@ double seconds_per_byte(const LinkUse& use, double scale_up_fraction, const Netw
   return use.pairwise * network.ring_bandwidth(cluster.gpus_per_node) / port;
 }
 
+// Of a grouped send and receive: what one pair takes, and the call [s] (experts.md 4.1).
+double latency(const GroupShape& group, const Network& network) {
+  const CollectiveModel& model = network.model();
+  const CollectiveConstants& k = model.constants;
+  if (group.nodes == 1) {
+    return k.call_overhead +
+           (model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha);
+  }
+  const Cluster& c = network.cluster();
+  const double pods = group.pods > 1 && c.fabric ? c.fabric->between_pods_latency_us * kMicro : 0.0;
+  return k.call_overhead + k.transfer_alpha +
+         k.transfer_latency_hops * c.nics.one_way_latency_us * kMicro + pods;
+}
+
 // `moved`: buffers with what stays on a rank or node, as LinkUse::pairwise counts them. With
 // `forwarded`, what came over a NIC goes on over the ports too: all copies that do not stay on
 // their rank's index do, not only those of the own node.
 CollectiveCost links_cost(const Buffers& moved, bool forwarded, double scale_up_fraction,
                           const GroupShape& group, const Network& network) {
-  CollectiveCost cost = collective_cost(OpKind::AllToAll, Bytes{1}, group, network);  // its latency
-  const double alpha = static_cast<double>(cost.time.value) * 1e-9;
-  cost.level = CostLevel::Formula;
-  cost.demands.clear();
+  CollectiveCost cost{.algorithm = Algorithm::Pairwise};
+  const double alpha = latency(group, network);
   std::vector<double> seconds;
   double slowest = 0;
   for (const LinkUse& use : group.links) {

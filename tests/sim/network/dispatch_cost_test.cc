@@ -79,10 +79,10 @@ TEST(DispatchCost, FollowsBytesLoadAndLimit) {
               1e-6);
   changed = plain;
   changed.load = 1.5;
-  const double alpha = static_cast<double>(
-      collective_cost(OpKind::AllToAll, Bytes{1}, r.group, *r.network).time.value);
+  // One pair of H100s between nodes: 17 us and two NIC latencies of 1.5, and the call's 25.
+  constexpr double kAlpha = 45e3;
   const auto beyond = [&](const DispatchCost& cost) {
-    return static_cast<double>(cost.cost.time.value) - alpha;
+    return static_cast<double>(cost.cost.time.value) - kAlpha;
   };
   EXPECT_NEAR(beyond(cost_of(r, Dispatcher::Deduplicated, changed)) / beyond(base), 1.5, 1e-4);
   changed = plain;
@@ -193,8 +193,6 @@ TEST(DispatchCost, IsNearWhatWasMeasured) {
     of.sum += error;
     of.most = std::max(of.most, error);
     ++of.count;
-    ::testing::Test::RecordProperty(row.library + "_" + row.op + "_" + std::to_string(row.ranks),
-                                    std::to_string(time / row.seconds - 1));
   }
   struct Bound {
     std::string name;
@@ -202,12 +200,14 @@ TEST(DispatchCost, IsNearWhatWasMeasured) {
     double mean, most;
   };
   for (const Bound& bound :
-       {Bound{"nccl_all_to_all H100", 8, 0.04, 0.10},
-        Bound{"nccl_all_to_all GB200", 8, 0.085, 0.13}, Bound{"hybridep H100", 8, 0.055, 0.16},
-        Bound{"hybridep GB200", 8, 0.115, 0.26}, Bound{"deepep_v1_normal H800", 16, 0.06, 0.11},
-        Bound{"deepep_v2 H100", 4, 0.08, 0.13}, Bound{"deepep_v2 B200", 6, 0.12, 0.20}}) {
+       {Bound{"nccl_all_to_all H100", 8, 0.035, 0.08},
+        Bound{"nccl_all_to_all GB200", 8, 0.085, 0.13}, Bound{"hybridep H100", 8, 0.08, 0.22},
+        Bound{"hybridep GB200", 8, 0.07, 0.15}, Bound{"deepep_v1_normal H800", 16, 0.035, 0.11},
+        Bound{"deepep_v2 H100", 4, 0.06, 0.07}, Bound{"deepep_v2 B200", 6, 0.095, 0.18}}) {
     const auto found = errors.find(bound.name);
     ASSERT_NE(found, errors.end()) << bound.name;
+    ::testing::Test::RecordProperty(bound.name + " mean", std::to_string(found->second.mean()));
+    ::testing::Test::RecordProperty(bound.name + " most", std::to_string(found->second.most));
     EXPECT_EQ(found->second.count, bound.rows) << bound.name;
     EXPECT_LE(found->second.mean(), bound.mean) << bound.name;
     EXPECT_LE(found->second.most, bound.most) << bound.name;
