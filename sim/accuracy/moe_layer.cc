@@ -99,6 +99,11 @@ class Reader {
     if (routing == nullptr) return;
     if (routing->is_number()) {
       load = {LoadBalance::Factor, routing->number};
+      const std::int64_t ranks = integer("expert_parallel", 1);
+      if (routing->number > static_cast<double>(ranks)) {
+        fail("routing", "the busiest of " + std::to_string(ranks) +
+                            " ranks has at most all rows: so many times the mean");
+      }
     } else if (routing->text == "uniform" || routing->text == kRandomLogits) {
       load = {LoadBalance::Uniform};
     } else if (routing->text != "balanced") {

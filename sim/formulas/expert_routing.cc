@@ -97,7 +97,7 @@ double expected_busiest(const Routing& r, double tokens, std::int32_t parts) {
 double expected_maximum(std::int32_t count) {
   if (count <= 1) return 0;
   // E[max] = integral of x d(Phi^count), by the midpoint rule.
-  constexpr double kReach = 9, kStep = 1e-2;
+  constexpr double kReach = 9, kStep = 0.05;
   const auto below = [count](double x) {
     return std::pow(0.5 * std::erfc(-x / std::sqrt(2.0)), count);
   };

@@ -62,18 +62,22 @@ constexpr const char* kCase = R"({"cases": [
   "experts_per_token": 4, "cluster": "dgx-h100", "expert_parallel": 8, "tokens_per_rank": 4096,
   "dispatcher": "all_to_all", "precision": "bf16", "routing": "balanced"EXTRA}}]})";
 
-// The case with further members, or with members in place of its own.
-ValidationCase read_case(const std::string& extra, const std::string& from = "",
-                         const std::string& to = "") {
-  std::string text = kCase;
-  text.replace(text.find("EXTRA"), 5, extra);
-  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+ValidationCase read_text(const std::string& text) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / "rehearse_moe_layer_test.json";
   std::ofstream(path) << text;
   const ValidationFile file = predicted(path.string());
   EXPECT_EQ(file.cases.size(), 1U);
   return file.cases.empty() ? ValidationCase{} : file.cases[0];
+}
+
+// The case with further members, or with members in place of its own.
+ValidationCase read_case(const std::string& extra, const std::string& from = "",
+                         const std::string& to = "") {
+  std::string text = kCase;
+  text.replace(text.find("EXTRA"), 5, extra);
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  return read_text(text);
 }
 
 double forward_of(const ValidationCase& entry) {
@@ -116,6 +120,30 @@ TEST(MoeLayerCase, EveryKeyHasItsEffect) {
   EXPECT_LT(limited, changed("all_to_all", "deduplicated"));
 }
 
+// The largest numbers that the keys allow: a time, and no overflow on the way.
+TEST(MoeLayerCase, TheLargestLayerHasATime) {
+  std::string text = kCase;
+  text.replace(text.find("EXTRA"), 5, "");
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"4096, \"moe", "262144, \"moe"},
+                                                        {"1536", "262144"},
+                                                        {"\"experts\": 64", "\"experts\": 4096"},
+                                                        {"token\": 4", "token\": 4096"},
+                                                        {"parallel\": 8", "parallel\": 4096"},
+                                                        {"rank\": 4096", "rank\": 4194304"},
+                                                        {"\"balanced\"", "256"}}) {
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    text.replace(text.find(from), from.size(), to);
+  }
+  for (const char* dispatcher : {"all_to_all", "all_gather", "deduplicated"}) {
+    std::string one = text;
+    one.replace(one.find("all_to_all"), 10, dispatcher);
+    const double seconds = forward_of(read_text(one));
+    EXPECT_GT(seconds, 1) << dispatcher;
+    EXPECT_TRUE(std::isfinite(seconds)) << dispatcher;
+  }
+}
+
 // What nobody prices, or contradicts itself, is refused with file, line and key.
 TEST(MoeLayerCase, WhatIsNotHonouredIsRefused) {
   struct Fault {
@@ -139,6 +167,10 @@ TEST(MoeLayerCase, WhatIsNotHonouredIsRefused) {
            {"", "all_to_all", "alltoal", "moe_layer.dispatcher"},
            {"", "\"balanced\"", "\"learned\"", "moe_layer.routing"},
            {"", "\"balanced\"", "0.5", "moe_layer.routing"},
+           {"", "\"balanced\"", "8.5", "moe_layer.routing"},
+           {"", "\"balanced\"", "1e300", "moe_layer.routing"},
+           {"", "\"tokens_per_rank\": 4096", "\"tokens_per_rank\": 1e15",
+            "moe_layer.tokens_per_rank"},
            {"", "\"bf16\"", "\"fp4\"", "moe_layer.precision"},
            {"", "dgx-h100", "dgx-none", "moe_layer.cluster"}}) {
     const ValidationCase entry = read_case(fault.extra, fault.from, fault.to);
