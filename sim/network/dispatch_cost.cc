@@ -92,11 +92,13 @@ DispatchCost all_to_all(double buffer, double load, const GroupShape& group,
   DispatchCost made{.scale_up_bytes = whole(buffer * inside_share(group)),
                     .nic_bytes = whole(buffer * outside_share(group))};
   const double busiest = buffer * load;
-  made.cost =
-      group.nodes == 1
-          ? collective_cost(OpKind::AllToAll, Bytes{whole(busiest)}, group, network)
-          : links_cost({busiest, busiest}, false,
-                       network.model().dispatch.all_to_all_scale_up_fraction, group, network);
+  made.cost = collective_cost(OpKind::AllToAll, Bytes{whole(busiest)}, group, network);
+  // Between nodes a table of this very group says more than rates of links, and they more than a
+  // form that was made for rings.
+  if (group.nodes > 1 && made.cost.level >= CostLevel::Formula) {
+    made.cost = links_cost({busiest, busiest}, false,
+                           network.model().dispatch.all_to_all_scale_up_fraction, group, network);
+  }
   return made;
 }
 

@@ -9,12 +9,13 @@
 //                 forwards: n D(e) h B over NVLink beside n D(N) h B over NICs (DeepEP, HybridEP)
 // Of these the part that stays on its rank or node does not travel. t = alpha + the slowest link's
 // bytes / bandwidth: forwarding overlaps both (experts.md 4.1, 4.2; deepseek-ai/DeepEP@dd758ca).
-// A product of one collective: backward's dispatch moves what a combine does, and the reverse.
+// A backward moves the same: gradients to the experts as a dispatch does, and home as a combine.
 // Permutations are kernels (expert_kernels.h), not part of this.
 //
 // A Layout fills DispatchShape in from its plan and model: tokens of the sequence-parallel shard,
 // the model's Routing; the group is that of `ep` (deduplicated: of `ep` times `etp`, one flat
-// group).
+// group). Of tokens, hidden and bytes_per_value the product alone counts, so a node that knows its
+// payload n k h B asks for {.tokens = payload / k, .hidden = 1, .bytes_per_value = 1}.
 #pragma once
 
 #include <cstdint>

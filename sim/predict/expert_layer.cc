@@ -73,6 +73,7 @@ class Composer {
     DispatchShape shape = shape_;
     if (forward && layer_.fp8_dispatch) shape.bytes_per_value = kBlockFp8Bytes;
     const DispatchCost cost = dispatch_cost(layer_.dispatcher, shape, group_, network_);
+    to_experts_ns_ = static_cast<double>(cost.cost.time.value);
     if (forward) made_.dispatch = cost;
     communicate(name, cost.cost.time, cost.cost.level);
     weights_travel();
@@ -97,6 +98,7 @@ class Composer {
     }
     const DispatchCost cost = gathers ? gathered_combine_cost(shape_, group_, network_)
                                       : dispatch_cost(layer_.dispatcher, shape_, group_, network_);
+    home_ns_ = static_cast<double>(cost.cost.time.value);
     if (forward) made_.combine = cost;
     communicate(name, cost.cost.time, cost.cost.level);
     if (layer_.dispatcher == Dispatcher::AllToAll) {
@@ -191,12 +193,11 @@ class Composer {
     const double second = dense(layer_.hidden, f);
     double ns = first + second;
     if (layer_.overlaps_shared) {
-      const auto beside = [&](double compute_ns, const DispatchCost& cost) {
-        const auto moves = static_cast<double>(cost.cost.time.value);
-        const double hidden = std::min(moves, compute_ns);
-        return hidden - hide(moves, compute_ns, costs_.scalars.dispatch_slowdown).contention;
+      const auto beside = [&](double compute_ns, double moves_ns) {
+        return std::min(moves_ns, compute_ns) -
+               hide(moves_ns, compute_ns, costs_.scalars.dispatch_slowdown).contention;
       };
-      ns -= beside(first, made_.dispatch) + beside(second, made_.combine);
+      ns -= beside(first, to_experts_ns_) + beside(second, home_ns_);
     }
     compute("shared experts", {.ns = ns, .level = costs_.scalars.level});
   }
@@ -207,6 +208,7 @@ class Composer {
   const Network& network_;
   std::int32_t ranks_ = 1, local_ = 1;
   double tokens_ = 0;
+  double to_experts_ns_ = 0, home_ns_ = 0;  // of the direction that is being made
   DispatchShape shape_;
   ExpertLayerCost made_;
   std::vector<LayerPart>* out_ = nullptr;

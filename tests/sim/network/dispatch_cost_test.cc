@@ -93,6 +93,22 @@ TEST(DispatchCost, FollowsBytesLoadAndLimit) {
             cost_of(r, Dispatcher::AllToAll, plain).nic_bytes);
 }
 
+// A machine's own table of the group comes before rates of links, between nodes too: 1 ms for the
+// 8 MB of 1,000 tokens.
+TEST(DispatchCost, AMachinesOwnTableComesFirst) {
+  Ranks r = ranks_of(kH100, 16);
+  const DispatchShape shape{.tokens = 1000, .hidden = 512, .routing = kWide};
+  EXPECT_EQ(cost_of(r, Dispatcher::AllToAll, shape).cost.level, CostLevel::Formula);
+  r.machine->model.measured = {{.op = CollectiveOp::AllToAll,
+                                .ranks = 16,
+                                .nodes = 2,
+                                .bytes = 1000 * 8 * 1024,
+                                .time_us = 1000}};
+  const DispatchCost cost = cost_of(r, Dispatcher::AllToAll, shape);
+  EXPECT_EQ(cost.cost.level, CostLevel::Measured);
+  EXPECT_EQ(cost.cost.time.value, 1'000'000);
+}
+
 // Every demand is a share of its link; the slowest link's is nearly whole.
 TEST(DispatchCost, DemandsItsLinks) {
   const Ranks r = ranks_of(kH100, 32);
