@@ -175,7 +175,8 @@ TEST(ValidationReader, SaysWhatIsMalformedInACaseAndWhere) {
   EXPECT_EQ(skipped("{\"cases\": [\n7]}"),
             "cases[0]: cases.json:2: cases[0].id: every case needs a text `id`");
   EXPECT_EQ(skipped("{\"cases\": [\n{\"id\": \"a\",\n\"measured\": {}}]}"),
-            "a: cases.json:2: scenario: missing (or `layer`, `stage`, `moe_layer`, `schedule`, `states`)");
+            "a: cases.json:2: scenario: missing (or `layer`, `stage`, `moe_layer`, `schedule`, "
+            "`states`)");
   EXPECT_EQ(skipped(R"({"cases": [{"id": "a",
 "measured": {"bubble_ratio": "x"},
 "schedule": {"name": "1f1b", "stages": 2, "microbatches": 4}}]})"),
