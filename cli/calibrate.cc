@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/calibrate_from.h"
 #include "cli/calibrate_processes.h"
 #include "cli/commands.h"
 #include "exec/calibrate/calibrate.h"
@@ -26,6 +27,8 @@ namespace {
 struct Options {
   std::string device = "cpu", out = "calibration.json";
   std::vector<std::string> scenarios, set;
+  std::string from, cluster;
+  std::int32_t steps = 0;
   bool quick = false;
 };
 
@@ -160,6 +163,20 @@ Result<Device> choose(const Options& options) {
 }
 
 int calibrate(const Options& options) {
+  if (!options.from.empty()) {
+    if (options.scenarios.size() != 1) {
+      return fail("calibrate: --from needs the one --scenario whose step was measured");
+    }
+    return calibrate_from({.from = options.from,
+                           .scenario = options.scenarios.front(),
+                           .cluster = options.cluster,
+                           .out = options.out,
+                           .set = options.set,
+                           .steps = options.steps});
+  }
+  if (!options.cluster.empty() || options.steps > 0) {
+    return fail("calibrate: --cluster and --steps go with --from");
+  }
   if (const Result<std::string> asked = exec::asked_attention(); !asked) {
     return fail("calibrate: " + asked.error().message);
   }
@@ -241,10 +258,18 @@ Command calibrate_command() {
       {"--quick", &o->quick, "seconds instead of about a minute: fewer points"},
       {"--scenario", &o->scenarios, "measure the very shapes of this scenario too (repeatable)"},
       one_each({"--set", &o->set, "override a key of the scenarios"}),
+      {"--from", &o->from,
+       "instead of measuring: correct the cluster of --scenario by a step that was measured on it; "
+       "a trace (ours, or PyTorch's: a file, or a folder with one per rank), or seconds"},
+      {"--cluster", &o->cluster, "with --from: cluster file instead of the scenario's"},
+      {"--steps", &o->steps,
+       "with --from: steps that PyTorch's profile holds; left out: told from its kernels",
+       Whole{1, 1 << 20}},
   };
   command.footer =
       "Example: rehearse calibrate -o here.json; rehearse run tiny-gpt-4-ranks --dry-run --cluster "
-      "here.cluster.json";
+      "here.cluster.json\n"
+      "Example: rehearse calibrate --from 17.5 --scenario gpt3-175b-1024 -o ours.json";
   command.perform = [o](const Given&) { return calibrate(*o); };
   return command;
 }

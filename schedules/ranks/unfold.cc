@@ -53,14 +53,17 @@ class Meetings {
   std::int32_t next_ = 0;
 };
 
+// A row to be made: what it stands for, which row it does, and a rank of its own.
+struct NewRow {
+  RankClassInfo info;
+  RankClass of;
+  std::int32_t rank = 0;
+};
+
 class Unfolding {
  public:
-  Unfolding(const Schedule& folded, const Plan& plan)
-      : s_(folded),
-        mesh_(plan),
-        plan_(plan),
-        rows_(rows_of_ranks(plan, folded)),
-        meetings_(folded, plan, mesh_) {
+  Unfolding(const Schedule& folded, const Plan& plan, const Mesh& mesh, std::vector<NewRow> rows)
+      : s_(folded), rows_(std::move(rows)), meetings_(folded, plan, mesh) {
     values_of_.resize(static_cast<std::size_t>(s_.num_rows()));
     place_.resize(s_.values.size());
     for (std::size_t v = 0; v < s_.values.size(); ++v) {
@@ -79,13 +82,15 @@ class Unfolding {
     out_.children = s_.children;
     out_.buckets = s_.buckets;
     out_.segments = s_.segments;
-    out_.ops.reserve(static_cast<std::size_t>(ops_of_ranks(s_, rows_)));
-    for (std::size_t r = 0; r < rows_.size(); ++r) add_row(r);
+    std::size_t ops = 0;
+    for (const NewRow& row : rows_) ops += s_.program(row.of).size();
+    out_.ops.reserve(ops);
+    for (const NewRow& row : rows_) add_row(row);
     for (const Group& group : s_.groups) {
       Group& made = out_.groups.emplace_back(group);
       made.rows.clear();
       for (std::size_t r = 0; r < rows_.size(); ++r) {
-        if (std::ranges::find(group.rows, rows_[r]) != group.rows.end())
+        if (std::ranges::find(group.rows, rows_[r].of) != group.rows.end())
           made.rows.push_back({static_cast<std::int32_t>(r)});
       }
     }
@@ -93,8 +98,8 @@ class Unfolding {
   }
 
  private:
-  void add_row(std::size_t rank) {
-    const RankClass row = rows_[rank];
+  void add_row(const NewRow& made) {
+    const RankClass row = made.of;
     const std::size_t first = s_.first_op(row), last = s_.first_op({row.value + 1});
     const auto by = static_cast<std::int32_t>(out_.ops.size()) - static_cast<std::int32_t>(first);
     const auto moved = [by](OpId op) { return op ? OpId{op.value + by} : op; };
@@ -102,7 +107,7 @@ class Unfolding {
     for (std::size_t i = first; i < last; ++i) {
       Op op = s_.ops[i];
       if (op.match) {
-        op.match = meetings_.of(op, rank);
+        op.match = meetings_.of(op, static_cast<std::size_t>(made.rank));
         if (!s_.carried.empty()) {
           out_.carried.resize(std::max(out_.carried.size(), op.match.index() + 1));
           out_.carried[op.match.index()] = s_.carried[s_.ops[i].match.index()];
@@ -127,7 +132,7 @@ class Unfolding {
     }
     for (const std::size_t v : values_of_[row.index()]) {
       Value& value = out_.values.emplace_back(s_.values[v]);
-      value.row = {static_cast<std::int32_t>(rank)};
+      value.row = {static_cast<std::int32_t>(out_.rows.size())};
       value.define = moved(value.define);
       value.last_use = moved(value.last_use);
       value.hold_until = moved(value.hold_until);
@@ -136,20 +141,12 @@ class Unfolding {
          {&Schedule::arena_bytes, &Schedule::live_peak_bytes, &Schedule::host_bytes}) {
       if (!(s_.*column).empty()) (out_.*column).push_back((s_.*column)[row.index()]);
     }
-    const Coordinates at = mesh_.coordinates({static_cast<std::int32_t>(rank)});
-    const std::int32_t column =
-        (at.data * plan_.context_parallel + at.context) * plan_.tensor_parallel + at.tensor;
-    out_.rows.push_back({.position = s_.position_of(row),
-                         .multiplicity = 1,
-                         .data_begin = column,
-                         .data_end = column + 1});
+    out_.rows.push_back(made.info);
     out_.end_row();
   }
 
   const Schedule& s_;
-  const Mesh mesh_;
-  const Plan& plan_;
-  const std::vector<RankClass> rows_;  // by rank
+  const std::vector<NewRow> rows_;
   Meetings meetings_;
   std::vector<std::vector<std::size_t>> values_of_;  // per row of the folded schedule
   std::vector<std::int32_t> place_;                  // per value: which of its row's it is
@@ -183,7 +180,46 @@ std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<RankClass>
 }
 
 Schedule unfold(const Schedule& schedule, const Plan& plan) {
-  return Unfolding(schedule, plan).run();
+  const Mesh mesh(plan);
+  std::vector<NewRow> rows;
+  const std::vector<RankClass> of = rows_of_ranks(plan, schedule);
+  for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+    const Coordinates at = mesh.coordinates({r});
+    const std::int32_t column =
+        (at.data * plan.context_parallel + at.context) * plan.tensor_parallel + at.tensor;
+    const RankClass row = of[static_cast<std::size_t>(r)];
+    rows.push_back({.info = {.position = schedule.position_of(row),
+                             .multiplicity = 1,
+                             .data_begin = column,
+                             .data_end = column + 1},
+                    .of = row,
+                    .rank = r});
+  }
+  return Unfolding(schedule, plan, mesh, std::move(rows)).run();
+}
+
+Schedule split_replicas(const Schedule& schedule, const Plan& plan,
+                        std::span<const std::int32_t> begins) {
+  const Mesh mesh(plan);
+  std::vector<NewRow> rows;
+  for (RankClass row{0}; row.value < schedule.num_rows(); ++row.value) {
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      const std::int32_t begin = begins[i];
+      const std::int32_t end =
+          i + 1 < begins.size() ? begins[i + 1] : plan.data_parallel * plan.context_parallel;
+      const Position position = schedule.position_of(row);
+      const Rank first = mesh.rank({.context = begin % plan.context_parallel,
+                                    .data = begin / plan.context_parallel,
+                                    .pipeline = position.value});
+      rows.push_back({.info = {.position = position,
+                               .multiplicity = (end - begin) * plan.tensor_parallel,
+                               .data_begin = begin,
+                               .data_end = end},
+                      .of = row,
+                      .rank = first.value});
+    }
+  }
+  return Unfolding(schedule, plan, mesh, std::move(rows)).run();
 }
 
 }  // namespace rehearse

@@ -5,6 +5,7 @@
 // rank. Row r of an unfolded schedule is rank r.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "schedules/ir/schedule.h"
@@ -23,5 +24,12 @@ std::int64_t ops_of_ranks(const Schedule& schedule, const std::vector<RankClass>
 // coordinate of a row is its column: (dp, cp, tp), the last fastest. Names and the arena's
 // addresses stay. REQUIRES: as above; ops_of_ranks() is no more than an op id can count.
 Schedule unfold(const Schedule& schedule, const Plan& plan);
+
+// Rows of ranges of replicas: every row that stands for all replicas d c becomes one per range
+// [begins[i], begins[i + 1]), the last up to d c, in their order. For replicas that differ in speed
+// (sim/predict/variation.h). REQUIRES: as above; no schedule of a parameter server; begins starts
+// at 0 and ascends below d c, in multiples of c.
+Schedule split_replicas(const Schedule& schedule, const Plan& plan,
+                        std::span<const std::int32_t> begins);
 
 }  // namespace rehearse

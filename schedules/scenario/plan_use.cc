@@ -14,8 +14,9 @@ constexpr KeyUse X = KeyUse::Executed, Said = KeyUse::Said, P = KeyUse::Priced,
 
 constexpr PlanKey kKeys[]{
     {"gpus model", X},
-    {"cluster domain_gpus", None, "", "",
-     "any machine runs any scenario; predictions are for the cluster"},
+    {"cluster domain_gpus variation variation.seed variation.speed_sigma variation.jitter_sigma "
+     "variation.slow",
+     None, "", "", "any machine runs any scenario; predictions are for the cluster"},
     {"name $schema", None, "", "", "for people and editors"},
     {"plan.tensor_parallel plan.pipeline_parallel plan.context_parallel plan.data_parallel "
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",

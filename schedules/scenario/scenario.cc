@@ -48,9 +48,9 @@ class ScenarioReader {
   }
 
   Result<Scenario> read() {
-    for (const auto step :
-         {&ScenarioReader::override_keys, &ScenarioReader::check, &ScenarioReader::model,
-          &ScenarioReader::cluster, &ScenarioReader::plan, &ScenarioReader::train}) {
+    for (const auto step : {&ScenarioReader::override_keys, &ScenarioReader::check,
+                            &ScenarioReader::model, &ScenarioReader::cluster, &ScenarioReader::plan,
+                            &ScenarioReader::train, &ScenarioReader::variation}) {
       (this->*step)();
       if (!report_.ok()) return report_.error();
       if (nested_error_) return *nested_error_;
@@ -328,6 +328,11 @@ class ScenarioReader {
     const auto found =
         data->text == "synthetic" ? std::nullopt : find_file(data->text, report_.path(), "");
     to.data = found ? *found : data->text;
+  }
+
+  void variation() {
+    const JsonValue* given = root_.given("variation");
+    if (given != nullptr) scenario_.variation = read_variation(*given, scenario_.gpus, report_);
   }
 
   JsonValue root_;

@@ -13,6 +13,7 @@
 #include "schedules/base/result.h"
 #include "schedules/model/model.h"
 #include "schedules/scenario/plan.h"
+#include "schedules/scenario/variation.h"
 
 namespace rehearse {
 
@@ -31,6 +32,7 @@ struct Scenario {
   Plan plan;
   TrainOptions train;
   ClusterSource cluster;
+  Variation variation;  // of the predicted GPUs
   std::int32_t gpus = 1;
   std::vector<std::string> warnings;  // one line each: nothing is wrong, but should be said
   // What of model file and plan `run` refuses and everything else prices (config_keys.h,

@@ -6,6 +6,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/variation.h"
 
 namespace rehearse {
 namespace {
@@ -69,8 +70,7 @@ constexpr std::array<std::string_view, 26> kPlanLater{
 };
 constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "router_z_loss",
                                                       "router_bias_rate", "loss_scale"};
-constexpr std::array<std::string_view, 4> kScenarioLater{"adapter", "trainable", "freeze",
-                                                         "variation"};
+constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
 constexpr std::array<std::string_view, 8> kRecomputeLater{
     "attention_core", "norm", "mlp_activation", "expert_activation",
     "latent_up",      "mlp",  "experts",        "shared_experts"};
@@ -296,6 +296,10 @@ constexpr std::array kScenarioKeys{
             .min = 1,
             .max = kMaxRanks,
             .about = "GPUs used of each NVLink domain, that is of each node; left out: all"},
+    KeySpec{.name = "variation",
+            .types = kObject,
+            .members = &kVariation,
+            .about = "GPUs that differ: a spread of speeds, slow ones"},
     KeySpec{.name = "plan", .types = kObject, .members = &kPlan},
     KeySpec{.name = "train", .types = kObject, .members = &kTrain},
 };

@@ -16,6 +16,7 @@
 #include "schedules/scenario/plan.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/cluster/calibration.h"
+#include "sim/cluster/correction.h"
 
 namespace rehearse::sim {
 
@@ -138,6 +139,7 @@ struct Cluster {
   Host host;
   std::optional<Fabric> fabric;            // empty: full bisection
   std::optional<Calibration> calibration;  // measured tables that the file names
+  Correction correction;                   // by a measured step of this very cluster
   std::optional<double> price_usd_per_gpu_hour;
   std::optional<double> failures_per_million_gpu_hours;
   std::optional<BytesPerSecond> checkpoint_bandwidth;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "schedules/scenario/plan_names.h"
+#include "sim/cluster/correction.h"
 
 namespace rehearse::sim {
 namespace {
@@ -322,6 +323,17 @@ constexpr std::array kCalibrationKeys{
 constexpr KeyTable kCalibration{.title = "Calibration: measured tables of one machine",
                                 .keys = kCalibrationKeys};
 
+constexpr Range kFactor{0.01, 100};  // of a measured time over a predicted one
+constexpr std::array kCorrectionKeys = [] {
+  std::array<KeySpec, kCorrections.size() + 1> keys;
+  for (std::size_t i = 0; i < kCorrections.size(); ++i) {
+    keys[i] = number(kCorrections[i].name, kFactor, kCorrections[i].about);
+  }
+  keys.back() = text("source", "the step that was measured");
+  return keys;
+}();
+constexpr KeyTable kCorrection{.title = "correction", .keys = kCorrectionKeys};
+
 constexpr std::array<std::string_view, 1> kNodeSchema{"node/1"};
 constexpr std::array kClusterKeys{
     KeySpec{.name = "$schema", .types = kString, .about = "for editors"},
@@ -349,6 +361,8 @@ constexpr std::array kClusterKeys{
             .types = kString | kObject,
             .members = &kCalibration,
             .about = "measured tables: path or object"},
+    object("correction", kCorrection,
+           "factors on predicted times, from a measured step of this very cluster"),
     number("price_per_gpu_hour", kUsd, "USD"),
     number("price_usd_per_node_hour", kUsd),
     number("failures_per_million_gpu_hours", kFailures),

@@ -212,6 +212,7 @@ class ClusterReader {
     cluster_.pcie = read_pcie(from_.section("pcie"), cluster_.gpu);
     cluster_.nics = read_nics(from_.section("nics"), cluster_.gpus_per_node);
     read_host(from_.section("host"));
+    read_correction(from_.section("correction"));
     read_economy();
     check();
     fabric();
@@ -232,6 +233,12 @@ class ClusterReader {
                      .memory_gib = from.number("memory_gib", 0),
                      .cpu = from.text("cpu"),
                      .inter_socket = from.bandwidth("inter_socket_gb_per_s_per_direction")};
+  }
+
+  void read_correction(const Section& from) {
+    for (const CorrectionRow& row : kCorrections) {
+      cluster_.correction.*row.field = from.number(row.name, 1);
+    }
   }
 
   void read_economy() {

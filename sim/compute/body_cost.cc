@@ -179,7 +179,9 @@ class Pricer {
 
 double issue_us(const ComputeCosts& costs, const Plan& plan) {
   if (costs.sharing.workers > 0) return 0;  // who issues computes: inside the measured times
-  return plan.runtime.own_executor ? costs.scalars.executor_issue_us : costs.scalars.issue_us;
+  const KernelScalars& scalars = costs.scalars;
+  return costs.correction.host *
+         (plan.runtime.own_executor ? scalars.executor_issue_us : scalars.issue_us);
 }
 
 // What was measured of our executor: all kernels of a CPU; of a GPU its attention in 16 bit (its
@@ -220,6 +222,7 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.sms = std::max(1, cluster.gpu.sm_count);
   costs.attention = plan.attention_kernel;
   costs.sequence = plan.sequence_length;
+  costs.correction = cluster.correction;
   return costs;
 }
 
@@ -355,9 +358,9 @@ double ComputeModel::memory_bound_ns(std::string_view op, MemoryClass otherwise,
                                      double bytes) const {
   if (costs_.measured) {
     const auto time = costs_.measured->memory_bound(op, false, std::llround(bytes));
-    if (time) return time->seconds * 1e9;
+    if (time) return costs_.correction.memory_bound * time->seconds * 1e9;
   }
-  return memory_bound_cost(costs_, otherwise, bytes).ns;
+  return costs_.correction.memory_bound * memory_bound_cost(costs_, otherwise, bytes).ns;
 }
 
 Bytes ComputeModel::optimizer_bytes(std::int64_t parameters) const {

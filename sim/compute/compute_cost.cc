@@ -28,9 +28,7 @@ std::optional<NodeCost> measured_cost(const ComputeCosts& costs, const Node& nod
   return NodeCost{.ns = time->seconds * 1e9, .level = time->level, .shared = shared};
 }
 
-}  // namespace
-
-NodeCost price_node(const ComputeCosts& costs, const Node& node) {
+NodeCost described_cost(const ComputeCosts& costs, const Node& node) {
   if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
     return measured_attention_cost(costs, node).value_or(attention_cost(costs, node));
   }
@@ -44,6 +42,28 @@ NodeCost price_node(const ComputeCosts& costs, const Node& node) {
       return memory_bound_cost(costs, memory_class(costs, node.kind()),
                                static_cast<double>(node.bytes));
   }
+}
+
+double correction_of(const Correction& correction, NodeKind kind) {
+  switch (kind) {
+    case NodeKind::Gemm:
+      return correction.products;
+    case NodeKind::Attention:
+    case NodeKind::AttentionBackward:
+      return correction.attention;
+    default:
+      return correction.memory_bound;
+  }
+}
+
+}  // namespace
+
+NodeCost price_node(const ComputeCosts& costs, const Node& node) {
+  NodeCost cost = described_cost(costs, node);
+  const double factor = correction_of(costs.correction, node.kind());
+  cost.ns *= factor;
+  cost.tensor_ns *= factor;
+  return cost;
 }
 
 NodeCost price_before(const ComputeCosts& costs, const Node& collective) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "schedules/body/body.h"
+#include "sim/cluster/correction.h"
 #include "sim/compute/kernel_scalars.h"
 #include "sim/compute/measured_attention.h"
 #include "sim/compute/measured_kernels.h"
@@ -34,6 +35,7 @@ struct ComputeCosts {
   bool rms_norms = false;
   std::int64_t vocabulary = 0;  // of one rank
   WorkerSharing sharing;
+  Correction correction;  // by a measured step; `host` is not of a node
 };
 
 struct NodeCost {

@@ -13,8 +13,8 @@ WorkerSharing worker_sharing(const Cluster& cluster) {
   const auto factor = [&](std::string_view name) {
     return std::max(1.0, tables.scalar(name).value_or(1));
   };
-  const auto ns = [](std::optional<double> us) {
-    return to_nanoseconds(std::max(0.0, us.value_or(0)) * 1e3).value;
+  const auto ns = [&](std::optional<double> us) {
+    return to_nanoseconds(cluster.correction.host * std::max(0.0, us.value_or(0)) * 1e3).value;
   };
   sharing.matrix_products = factor("workers.matrix_products");
   sharing.attention = factor("workers.attention");

@@ -28,6 +28,7 @@ class Attribution {
       start_[n] = timeline.start[first.index()].value;
       end_[n] = timeline.end[first.index()].value;
     }
+    if (!timeline.late.empty()) carry_lateness();
     result_.rows.resize(at(program.num_rows));
     result_.exposed.resize(at(program.num_ops));
     result_.exposed_in_fill.resize(at(program.num_ops));
@@ -54,6 +55,7 @@ class Attribution {
   struct Piece {
     std::int64_t begin = 0, end = 0;
     IdleCause cause{};
+    bool elsewhere = false;  // others compute meanwhile
   };
 
   void explain_row(std::int32_t r) {
@@ -69,6 +71,7 @@ class Attribution {
     }
     std::int64_t now = timeline_.begin.value;
     aside_.clear();
+    previous_ = {};
     for (std::int32_t i = program_.row_begin[at(r)]; i < program_.row_begin[at(r) + 1]; ++i) {
       if (program_.stream[at(i)] != Stream::Compute) continue;
       if (!program_.computes({i})) {
@@ -81,15 +84,18 @@ class Attribution {
       explain(now, timeline_.start[at(i)].value, {i}, program_.node_of[at(i)], false);
       book_body({i});
       now = timeline_.end[at(i)].value;
+      previous_ = program_.node_of[at(i)];
     }
     phase_ = last_pipeline ? Phase::Drain : Phase::Steady;
     if (last && timeline_.end[last.index()].value > now) {
       const std::int64_t until = timeline_.end[last.index()].value;
       explain(now, until, {}, program_.node_of[last.index()], true);
       now = until;
+      previous_ = program_.node_of[last.index()];
     }
     pieces_.clear();
-    book(now, timeline_.finish.value, IdleCause::Cooldown);
+    book(now, timeline_.finish.value, IdleCause::Cooldown, true);
+    if (!lateness_.empty()) blame_stragglers(last_lateness_);
     write_spans({});
   }
 
@@ -101,9 +107,13 @@ class Attribution {
         timeline_.contended.empty()
             ? 0
             : std::min(timeline_.contended[op.index()].value, lasted - alone);
-    row_->busy += lasted - alone - shared;
-    row_->idle += alone + shared;
-    row_->in_body += alone + shared;
+    const std::int64_t held = timeline_.held.empty() ? 0
+                                                     : std::min(timeline_.held[op.index()].value,
+                                                                lasted - alone - shared);
+    row_->busy += lasted - alone - shared - held;
+    row_->idle += alone + shared + held;
+    row_->in_body += alone + shared + held;
+    cause(IdleCause::Straggler) += held;
     cause(IdleCause::Communication) += alone;
     cause(IdleCause::Contention) += shared;
     result_.exposed[op.index()] += ranks_ * (alone + shared);
@@ -114,6 +124,7 @@ class Attribution {
     pieces_.clear();
     begin_ = begin;
     std::int64_t now = end;
+    const NodeId by = lateness_.empty() || within ? node : last_to_arrive(node);
     if (within && now > begin) now = book_run(node, now);
     while (now > begin) {
       const NodeId before = book_wait(node, now);
@@ -125,7 +136,49 @@ class Attribution {
       now = book_run(before, now);
       node = before;
     }
+    if (!lateness_.empty() && by) blame_stragglers(lateness_[by.index()]);
     write_spans(ended_by);
+  }
+
+  // How much later every node ended for what jitter and stragglers added to it and, one before the
+  // other, to those that arrived last.
+  void carry_lateness() {
+    lateness_.resize(end_.size());
+    for (NodeId n{0}; n.value < program_.num_runnable; ++n.value) {
+      const NodeId before = last_to_arrive(n);
+      lateness_[n.index()] = timeline_.late[program_.members_of(n).front().index()].value +
+                             (before ? lateness_[before.index()] : 0);
+      if (end_[n.index()] == timeline_.finish.value) {
+        last_lateness_ = std::max(last_lateness_, lateness_[n.index()]);
+      }
+    }
+  }
+
+  NodeId last_to_arrive(NodeId node) const {
+    NodeId last{};
+    for (const NodeId pred : program_.preds_of(node)) {
+      if (!last || end_[pred.index()] > end_[last.index()]) last = pred;
+    }
+    return last;
+  }
+
+  // Of the gap's pieces in which others compute, the last ones: the row waits because these are
+  // later than itself.
+  void blame_stragglers(std::int64_t lateness) {
+    std::int64_t more = lateness - (previous_ ? lateness_[previous_.index()] : 0);
+    for (std::size_t i = 0; i < pieces_.size() && more > 0; ++i) {
+      if (!pieces_[i].elsewhere) continue;
+      const Piece piece = pieces_[i];
+      const std::int64_t late = std::min(more, piece.end - piece.begin);
+      cause(piece.cause) -= late;
+      cause(IdleCause::Straggler) += late;
+      more -= late;
+      pieces_[i].begin = piece.end - late;
+      pieces_[i].cause = IdleCause::Straggler;
+      if (pieces_[i].begin == piece.begin) continue;
+      pieces_.insert(pieces_.begin() + static_cast<std::ptrdiff_t>(i) + 1, piece);
+      pieces_[++i].end -= late;
+    }
   }
 
   // Books what kept the node from starting though no predecessor ran, from `now` back to when the
@@ -188,13 +241,11 @@ class Attribution {
       case OpClass::Compute:
       case OpClass::Local:
       case OpClass::Text: {
-        const std::int64_t late =
-            timeline_.late.empty() ? 0 : std::min(timeline_.late[first.index()].value, ran);
-        book_back(now, now - late, IdleCause::Straggler);
         // An ADD on a communication stream neither fills nor drains the pipeline.
         book_back(
             now, start,
-            program_.computes(first) ? in_phase(IdleCause::Dependency) : IdleCause::Dependency);
+            program_.computes(first) ? in_phase(IdleCause::Dependency) : IdleCause::Dependency,
+            true);
         break;
       }
     }
@@ -230,16 +281,16 @@ class Attribution {
   }
 
   // Books from `now` back to `to`, but no further than the gap's beginning; moves `now`.
-  void book_back(std::int64_t& now, std::int64_t to, IdleCause c) {
-    book(std::max(begin_, to), now, c);
+  void book_back(std::int64_t& now, std::int64_t to, IdleCause c, bool elsewhere = false) {
+    book(std::max(begin_, to), now, c, elsewhere);
     now = std::min(now, std::max(begin_, to));
   }
 
-  void book(std::int64_t begin, std::int64_t end, IdleCause c) {
+  void book(std::int64_t begin, std::int64_t end, IdleCause c, bool elsewhere = false) {
     if (begin >= end) return;
     row_->idle += end - begin;
     cause(c) += end - begin;
-    pieces_.push_back({begin, end, c});
+    pieces_.push_back({begin, end, c, elsewhere});
   }
 
   // Pieces came last first. What lies under collectives on the compute stream is no gap there: the
@@ -285,11 +336,14 @@ class Attribution {
   const Timeline& timeline_;
   const std::vector<Nanoseconds> issued_;  // per node
   std::vector<std::int64_t> start_, end_;  // per node
+  std::vector<std::int64_t> lateness_;     // per node; empty: nothing was late
+  std::int64_t last_lateness_ = 0;         // of what ended last of all
   Bubbles result_;
   // The row and the gap in it that is being explained.
   RowBubbles* row_ = nullptr;
   std::int64_t ranks_ = 1, begin_ = 0;
   Phase phase_{};
+  NodeId previous_{};          // that computed on the row before the gap
   std::vector<OpId> aside_;    // collectives on its compute stream since the last op
   std::vector<Piece> pieces_;  // of the gap, last first
 };

@@ -12,7 +12,9 @@
 //   transfer that stood behind another transfer      contention (from when its data was there)
 //   communication or copy, as long as alone          communication; what sharing added: contention
 //   (under a collective of the row's own compute stream: communication, whatever came last)
-//   what computes elsewhere (or adds, on dp)         dependency; what jitter added: straggler
+//   what computes elsewhere (or adds, on dp)         dependency
+//   what arrived last was later, for what jitter     straggler: as much as its lateness is more
+//   and slow GPUs added to it and before it          than the row's own, of what computes elsewhere
 //   after the row's last op, until the step's end    cooldown
 //
 // Before a row's first pipeline op (F B I W R OVERLAP) transfers and computing elsewhere count as

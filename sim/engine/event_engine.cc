@@ -34,6 +34,7 @@ class Engine {
         costs_(program, costs, demands(options)),
         issued_(issue_times(program, costs)),
         jitter_(program, options),
+        waits_(options.row_waits),
         shares_(costs_.any_demands()),
         slows_(options.slow && any_slowdown(costs)),
         records_load_(options.record_load),
@@ -162,8 +163,14 @@ class Engine {
     const RankClass computes_on = program_.computes_on[node.index()];
     std::int64_t time = cost.time;
     if (jitter_.any() && computes_on) {
-      time = jitter_.time(program_.members_of(node).front(), cost.time);
-      if (time > cost.time) lose(timeline_.late, node, time - cost.time);
+      const OpId op = program_.members_of(node).front();
+      time = jitter_.time(op, cost.time, std::min(table_.cost(op).communicating.value, cost.time));
+      if (time > cost.time) {
+        const double waits = waits_.empty() ? 0 : waits_[computes_on.index()];
+        lose(timeline_.late, node, time - cost.time);
+        lose(timeline_.held, node,
+             static_cast<std::int64_t>(static_cast<double>(time - cost.time) * waits));
+      }
     }
     if (time == 0) return end(node, now_);
 
@@ -334,6 +341,7 @@ class Engine {
   const NodeCosts costs_;
   const std::vector<Nanoseconds> issued_;  // per node
   const Jitter jitter_;
+  const std::vector<double>& waits_;  // per row: EngineOptions::row_waits
   const bool shares_, slows_, records_load_;
   std::int64_t now_ = 0, events_ = 0;
   std::int64_t begun_ = -1;  // when the first node started

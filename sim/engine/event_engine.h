@@ -20,11 +20,16 @@
 namespace rehearse::sim {
 
 struct EngineOptions {
-  // Factor on the time of everything that computes on a row (1.05: 5 % slower); empty: 1 for all.
+  // Factor on the time of everything that computes on a row (1.05: 5 % slower), but for what a body
+  // waits for its own collectives; empty: 1 for all.
   std::vector<double> row_factor;
+  // Share of what the factor adds in which the mean rank of the row waits, inside the op, for the
+  // slowest of those that compute it together; empty: 0 for all.
+  std::vector<double> row_waits;
   // Relative spread of compute times, per row (fixed for the step) and per op. Approximately normal
   // (sum of 12 uniforms, so exact on every machine), cut at 0.5 and 2.
   double row_sigma = 0, op_sigma = 0;
+  std::int32_t op_draws = 1;  // ranks that compute an op together: the slowest of them counts
   std::uint64_t seed = 0;
   bool share = true;         // false: demands are ignored
   bool slow = true;          // false: slowdowns are ignored

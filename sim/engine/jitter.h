@@ -16,12 +16,14 @@ class Jitter {
   Jitter(const Program& program, const EngineOptions& options);
 
   bool any() const { return !row_factor_.empty(); }
-  // REQUIRES: any(); the op computes (Program::computes_on).
-  std::int64_t time(OpId op, std::int64_t alone) const;
+  // Of `alone`, `fixed` is what no GPU's speed changes. REQUIRES: any(); the op computes
+  // (Program::computes_on).
+  std::int64_t time(OpId op, std::int64_t alone, std::int64_t fixed) const;
 
  private:
   const Program& program_;
   const double op_sigma_;
+  const std::int32_t op_draws_;
   const std::uint64_t seed_;
   std::vector<double> row_factor_;  // empty: nothing differs from its cost
 };

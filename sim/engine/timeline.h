@@ -19,6 +19,8 @@ struct Timeline {
   std::vector<Nanoseconds> contended;  // because its shared resources were taken by others
   std::vector<Nanoseconds> slowed;     // because communication ran on the same row
   std::vector<Nanoseconds> late;       // part of the time alone that jitter or a straggler added
+  // part of `late` in which the mean rank of the row waits for the slowest of its group
+  std::vector<Nanoseconds> held;
 
   // Load of each resource, on request: samples of resource k are [load_begin[k], load_begin[k+1]).
   std::vector<std::int32_t> load_begin;

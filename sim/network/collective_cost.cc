@@ -270,6 +270,9 @@ double pairwise_of_part(const LinkUse& use, std::int32_t n, std::int32_t g) {
   return use.ring * below * std::max(0.0, g - below) / g;
 }
 
+CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
+                              const Network& network);
+
 // The members of a group of several nodes that are on one of them, and the links between these.
 GroupShape part_inside(const GroupShape& shape) {
   GroupShape part = shape;
@@ -297,7 +300,7 @@ Least least_of(OpKind kind, Bytes size, const GroupShape& shape, const Network& 
   const double more =
       bus_bandwidth_factor(kind, shape.ranks) / bus_bandwidth_factor(kind, part.ranks) * 1e-9;
   const auto time = [&](std::int64_t bytes) {
-    return static_cast<double>(collective_cost(kind, {bytes}, part, network).time.value) * more;
+    return static_cast<double>(described_cost(kind, {bytes}, part, network).time.value) * more;
   };
   const std::int64_t rest = size.value - size.value / 2;
   const double whole = time(size.value);
@@ -306,10 +309,9 @@ Least least_of(OpKind kind, Bytes size, const GroupShape& shape, const Network& 
   return {.seconds = whole, .transfer = std::clamp(transfer, 0.0, whole)};
 }
 
-}  // namespace
-
-CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape,
-                               const Network& network) {
+// Of the cluster as it is described, before it is corrected.
+CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
+                              const Network& network) {
   const OpKind kind = normalised(asked);
   CollectiveCost cost;
   if (!is_priced(kind) || shape.ranks <= 1 || size.value <= 0) return cost;
@@ -368,7 +370,7 @@ CollectiveCost collective_cost(OpKind asked, Bytes size, const GroupShape& shape
   return cost;
 }
 
-CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Network& network) {
+CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Network& network) {
   CollectiveCost cost{.algorithm = Algorithm::Pairwise};
   if (shape.ranks <= 1 || size.value <= 0) return cost;
   if (network.cluster().workers > 0) {  // one thread of a process copies every rank's block
@@ -411,6 +413,26 @@ CollectiveCost ring_shift_cost(Bytes size, const GroupShape& shape, const Networ
     cost.demands.push_back({shape.links[i].resource, std::min(1.0, seconds[i] / time)});
   }
   return cost;
+}
+
+// Times of this very cluster were measured: its links are as much slower as they say.
+CollectiveCost corrected(CollectiveCost cost, const Network& network) {
+  const double factor = network.cluster().correction.collectives;
+  if (factor == 1) return cost;
+  cost.time = to_nanoseconds(static_cast<double>(cost.time.value) * factor);
+  for (Demand& demand : cost.demands) demand.share = std::min(1.0, demand.share / factor);
+  return cost;
+}
+
+}  // namespace
+
+CollectiveCost collective_cost(OpKind kind, Bytes bytes, const GroupShape& shape,
+                               const Network& network) {
+  return corrected(described_cost(kind, bytes, shape, network), network);
+}
+
+CollectiveCost ring_shift_cost(Bytes bytes, const GroupShape& shape, const Network& network) {
+  return corrected(described_shift(bytes, shape, network), network);
 }
 
 double bus_bandwidth_factor(OpKind kind, std::int32_t ranks) {

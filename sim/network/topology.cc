@@ -78,8 +78,9 @@ void Network::place_rows(std::span<const RankClassInfo> rows) {
   for (const RankClassInfo& row : rows) {
     const bool whole = row.multiplicity >= per_position;  // whatever its data range says
     position_.push_back(row.position.value);
-    data_begin_.push_back(whole ? 0 : std::clamp(row.data_begin, 0, replicas));
-    data_end_.push_back(whole ? replicas : std::clamp(row.data_end, 0, replicas));
+    const std::int32_t context = mesh_.size(Axis::Context);  // a row's range is of dp and cp
+    data_begin_.push_back(whole ? 0 : std::clamp(row.data_begin / context, 0, replicas));
+    data_end_.push_back(whole ? replicas : std::clamp(row.data_end / context, 0, replicas));
   }
   row_of_rank_.assign(static_cast<std::size_t>(mesh_.ranks()), -1);
   row_begin_.push_back(0);

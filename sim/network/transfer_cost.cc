@@ -26,9 +26,8 @@ std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, doub
   return all;
 }
 
-}  // namespace
-
-TransferCost transfer_cost(Bytes size, const Path& path, const Network& network) {
+// Of the cluster as it is described, before it is corrected.
+TransferCost described_transfer(Bytes size, const Path& path, const Network& network) {
   TransferCost cost{.link = path.link};
   if (path.same_device || size.value <= 0) return cost;
   if (network.cluster().workers > 0) {
@@ -67,6 +66,19 @@ TransferCost transfer_cost(Bytes size, const Path& path, const Network& network)
   cost.time = nanoseconds(seconds);
   cost.send = demands(path.out, bytes, seconds);
   cost.recv = demands(path.in, bytes, seconds);
+  return cost;
+}
+
+}  // namespace
+
+TransferCost transfer_cost(Bytes bytes, const Path& path, const Network& network) {
+  TransferCost cost = described_transfer(bytes, path, network);
+  const double factor = network.cluster().correction.transfers;
+  if (factor == 1) return cost;
+  cost.time = to_nanoseconds(static_cast<double>(cost.time.value) * factor);
+  for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
+    for (Demand& demand : *side) demand.share = std::min(1.0, demand.share / factor);
+  }
   return cost;
 }
 

@@ -9,6 +9,7 @@
 #include "schedules/ir/text.h"
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
+#include "schedules/ranks/unfold.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/engine/event_engine.h"
@@ -17,6 +18,7 @@
 #include "sim/memory/host_memory.h"
 #include "sim/memory/memory_script.h"
 #include "sim/network/collective_cost.h"
+#include "sim/predict/variation.h"
 
 namespace rehearse::sim {
 namespace {
@@ -216,6 +218,24 @@ void add_host_memory(Prediction& p, const Cluster& cluster) {
       static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
 }
 
+// Gives replicas that differ rows of their own, and the engine their speeds.
+void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
+  const ReplicaClasses classes = replica_classes(variation, p.plan);
+  if (classes.split()) p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
+  for (const RankClassInfo& row : p.schedule.rows) {
+    const auto range = std::ranges::find(classes.begins, row.data_begin) - classes.begins.begin();
+    const std::size_t of =
+        static_cast<std::size_t>(range) * static_cast<std::size_t>(classes.positions) +
+        row.position.index();
+    engine.row_factor.push_back(classes.factor[of]);
+    engine.row_waits.push_back(classes.waits[of]);
+  }
+  engine.op_sigma = variation.jitter_sigma;
+  engine.op_draws = p.plan.tensor_parallel * p.plan.context_parallel;
+  engine.seed = static_cast<std::uint64_t>(variation.seed);
+  p.variation_note = variation_note(variation, classes, p.plan);
+}
+
 // REQUIRES: options.tables.
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
@@ -250,6 +270,16 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   Result<Schedule> lowered = lower(p.order, layout, lowering);
   if (!lowered) return lowered.error();
   p.schedule = std::move(lowered).value();
+  EngineOptions engine{.record_load = options.record_load};
+  if (scenario.variation.any()) {
+    if (plan.has_parameter_server()) {
+      return Error{.message =
+                       "variation: replicas that differ are not priced with a parameter "
+                       "server (plan.data_parallel_algorithm)",
+                   .unsupported = true};
+    }
+    vary(p, scenario.variation, engine);
+  }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
   for (const RankMemory& rank : p.memory.ranks) {
@@ -275,11 +305,10 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   }
   if (cluster.workers > 0) p.link_names.emplace_back("workers");
   const Program program = compile(p.schedule);
-  EngineOptions engine;
-  engine.record_load = options.record_load;
-  Result<Timeline> timeline = needs_events(p.pricing.table) || options.record_load
-                                  ? simulate(program, p.pricing.table, engine)
-                                  : sweep(program, p.pricing.table);
+  const bool events =
+      needs_events(p.pricing.table) || options.record_load || scenario.variation.any();
+  Result<Timeline> timeline =
+      events ? simulate(program, p.pricing.table, engine) : sweep(program, p.pricing.table);
   if (!timeline) return timeline.error();
   p.timeline = std::move(timeline).value();
   if (const Result<> good = countable(p.timeline, p.gpus); !good) return good.error();

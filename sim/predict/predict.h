@@ -70,8 +70,9 @@ struct Prediction {
   std::optional<double> usd_per_gpu_hour;
   double energy_j = 0;
   std::int32_t gpus = 1;
-  double wall_s = 0;         // filled by the caller: sim reads no clock
-  std::string overlap_note;  // sim/predict/overlap_note.h; filled by the caller
+  double wall_s = 0;           // filled by the caller: sim reads no clock
+  std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
+  std::string overlap_note;    // sim/predict/overlap_note.h; filled by the caller
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 

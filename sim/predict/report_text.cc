@@ -207,6 +207,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         100 * p.scatter);
   }
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
+  if (!p.variation_note.empty()) text += "\nnote: " + p.variation_note;
   if (!p.overlap_note.empty()) text += "\nnote: " + p.overlap_note;
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
                       p.schedule.num_rows(), seconds(p.wall_s));

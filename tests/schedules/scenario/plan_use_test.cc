@@ -147,8 +147,8 @@ TEST(PlanUse, EveryNameOfVersion02IsKnown) {
     expect_later(std::string("plan.") + key, 1);
   }
   for (const char* key :
-       {"adapter", "trainable", "freeze", "variation", "train.router_auxiliary_loss",
-        "train.router_z_loss", "train.router_bias_rate", "train.loss_scale"}) {
+       {"adapter", "trainable", "freeze", "train.router_auxiliary_loss", "train.router_z_loss",
+        "train.router_bias_rate", "train.loss_scale"}) {
     expect_later(key, 1);
   }
 }
