@@ -31,6 +31,12 @@ Command run_command();
 Command view_command();
 Command compare_command();
 Command calibrate_command();
+Command plan_command();
+Command list_command();
+Command groups_command();
+// Of these commands.
+Command completion_command(const std::vector<Command>& commands);
+Command man_command(const std::vector<Command>& commands);
 
 // One line "rehearse: MESSAGE" on stderr.
 void print_error(const std::string& message);

@@ -88,10 +88,14 @@ std::string version_text() {
 }
 
 int run(int argc, char** argv) {
-  return perform(argc, argv, version_text(),
-                 {check_command(), schedule_command(), simulate_command(), search_command(),
-                  validate_command(), render_command(), export_command(), run_command(),
-                  view_command(), compare_command(), calibrate_command()});
+  std::vector<Command> commands{plan_command(),     check_command(),   schedule_command(),
+                                simulate_command(), search_command(),  validate_command(),
+                                render_command(),   export_command(),  run_command(),
+                                view_command(),     compare_command(), calibrate_command(),
+                                list_command(),     groups_command()};
+  commands.push_back(completion_command(commands));
+  commands.push_back(man_command(commands));
+  return perform(argc, argv, version_text(), commands);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "cli/sweep.h"
 #include "sim/predict/overlap_note.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
@@ -13,11 +14,24 @@ namespace rehearse::cli {
 namespace {
 
 struct Options : ScenarioFlags {
-  std::string trace;
-  bool json = false, require_fit = false;
+  std::string trace, sweep, svg;
+  bool json = false, csv = false, require_fit = false;
 };
 
 int simulate(const Options& options) {
+  if (!options.sweep.empty()) {
+    if (!options.trace.empty() || options.require_fit) {
+      return fail("simulate: --trace and --require-fit are of one plan, --sweep is of several");
+    }
+    return sweep({.scenario = options,
+                  .key_values = options.sweep,
+                  .csv = options.csv,
+                  .json = options.json,
+                  .svg = options.svg});
+  }
+  if (options.csv || !options.svg.empty()) {
+    return fail("simulate: --csv and --svg go with --sweep");
+  }
   const auto begin = std::chrono::steady_clock::now();
   const Result<Opened> opened = open(options.scenario, options.options());
   if (!opened) return fail(opened.error().message);
@@ -67,6 +81,9 @@ Command simulate_command() {
       {"--cluster", &o->cluster, "cluster file instead of the scenario's"},
       {"--gpus", &o->gpus, "number of GPUs instead of the scenario's", Whole{1, 1 << 20}},
       {"--require-fit", &o->require_fit, "exit 1 if the plan does not fit"},
+      {"--sweep", &o->sweep, "predict every value of a key: --sweep plan.micro_batch=1,2,4"},
+      {"--csv", &o->csv, "of a sweep: as CSV"},
+      {"--svg", &o->svg, "of a sweep: write step time against the key's values to FILE"},
   };
   command.footer =
       "Example: rehearse simulate gpt3-175b-1024 --set plan.micro_batch=2 --trace step.trace";

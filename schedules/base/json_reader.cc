@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 200;
 constexpr std::size_t kMaxMembers = 10'000;  // of one object: keys are searched one by one
-constexpr std::int64_t kMaxFile = std::int64_t{64} << 20;
 
 // Where the parser is; shared by all copies of the iterator.
 struct Cursor {
@@ -306,7 +305,7 @@ Result<std::string> read_text_file(const std::string& path, std::int64_t limit) 
 }
 
 Result<JsonValue> read_json(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kMaxFile);
+  const Result<std::string> text = read_text_file(path, kMostText);
   if (!text) return text.error();
   return parse_json(text.value(), path);
 }

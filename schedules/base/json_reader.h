@@ -52,7 +52,8 @@ struct JsonMember {
 constexpr std::size_t kMostValues = 4'000'000;
 Result<JsonValue> parse_json(std::string_view text, const std::string& path,
                              std::int32_t first_line = 1, std::size_t most = kMostValues);
-// Reads and parses a regular file of at most 64 MiB.
+// Reads and parses a regular file of at most kMostText bytes.
+constexpr std::int64_t kMostText = 64 << 20;
 Result<JsonValue> read_json(const std::string& path);
 // Any regular file as text, at most `limit` bytes.
 Result<std::string> read_text_file(const std::string& path, std::int64_t limit);

@@ -2,6 +2,7 @@
 #include "schedules/scenario/open_scenario.h"
 
 #include "schedules/base/files.h"
+#include "schedules/base/standard_input.h"
 
 namespace rehearse {
 
@@ -21,10 +22,34 @@ std::string other_kind(const JsonValue& document, const std::string& path) {
   return {};
 }
 
+namespace {
+
+constexpr std::string_view kTrace = "rehtrace";  // how a trace of ours begins (trace_file.cc)
+
+// "-" is standard input.
+Result<JsonValue> read_document(std::string& path) {
+  if (path == "-") {
+    path = "standard input";
+    const Result<std::string>& text = standard_input();
+    if (!text) return text.error();
+    return parse_json(text.value(), path);
+  }
+  path = scenario_file(path);
+  const Result<std::string> text = read_text_file(path, kMostText);
+  if (!text) return text.error();
+  if (text.value().starts_with(kTrace)) {
+    return json_error(path, 0, "",
+                      "is a trace, not a scenario: rehearse view " + path +
+                          ", or rehearse render " + path + " --text");
+  }
+  return parse_json(text.value(), path);
+}
+
+}  // namespace
+
 Result<JsonValue> open_scenario(std::string& path) {
   const std::string named = path;
-  path = scenario_file(path);
-  Result<JsonValue> root = read_json(path);
+  Result<JsonValue> root = read_document(path);
   if (!root) {
     Error error = root.error();
     const std::string nearest = nearest_scenario(named);

@@ -6,6 +6,7 @@
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/base/shipped.h"
 #include "schedules/base/utf8.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/scenario/open_scenario.h"
@@ -64,9 +65,8 @@ class ScenarioReader {
     if (!root_.is(JsonKind::Object)) return;  // check() says so
     if (options_.cluster) {
       // A path of the command line is relative to where the user stands.
-      const auto found = find_file(*options_.cluster, "", "clusters");
-      if (!found)
-        return report_.fail(0, "cluster", "no such file: " + json_excerpt(*options_.cluster));
+      const auto found = find_meant(*options_.cluster, "", "cluster");
+      if (!found) return report_.fail(0, "cluster", no_such_file(*options_.cluster, "clusters"));
       JsonValue name;
       name.kind = JsonKind::String;
       name.text = *options_.cluster;
@@ -138,18 +138,28 @@ class ScenarioReader {
     *at = std::move(value);
   }
 
-  // The file that a key names; `known` is where --cluster has found it already, or empty.
-  std::optional<std::string> find_named(const std::string& name, const std::string& folder,
-                                        const std::string& known) const {
-    return known.empty() ? find_file(name, report_.path(), folder) : known;
+  // The file that a key, `model` or `cluster`, names; a short name of a shipped one is said.
+  std::optional<std::string> find_meant(const std::string& name, const std::string& from,
+                                        const std::string& key) {
+    auto found = find_file(name, from, key + "s");
+    if (found) return found;
+    const std::optional<std::string> id = meant_id(name, key + "s");
+    if (!id) return found;
+    scenario_.warnings.push_back(key + ": " + json_excerpt(name) + " is taken as " + *id);
+    return find_file(*id, from, key + "s");
+  }
+  // The same; `known` is where --cluster has found it already, or empty.
+  std::optional<std::string> find_named(const std::string& name, const std::string& key,
+                                        const std::string& known) {
+    return known.empty() ? find_meant(name, report_.path(), key) : known;
   }
 
   // --set model.num_hidden_layers=4 where `model` names a file: the file's object takes its place.
   void open_in_place(const std::string& key, JsonValue& value) {
     if (key != "model" && key != "cluster") return;
     std::string& origin = key == "model" ? model_path_ : cluster_path_;
-    const auto found = find_named(value.text, key + "s", origin);
-    if (!found) return report_.fail(value.line, key, "no such file: " + json_excerpt(value.text));
+    const auto found = find_named(value.text, key, origin);
+    if (!found) return report_.fail(value.line, key, no_such_file(value.text, key + "s"));
     const std::int32_t line = value.line;
     Result<JsonValue> inside = read_json(*found);
     if (!inside) {
@@ -179,9 +189,8 @@ class ScenarioReader {
       return take(parse_model_file(*model, model_path_.empty() ? "inline" : stem_of(model_path_),
                                    "model", report_));
     }
-    const auto found = find_file(model->text, report_.path(), "models");
-    if (!found)
-      return report_.fail(model->line, "model", "no such file: " + json_excerpt(model->text));
+    const auto found = find_meant(model->text, report_.path(), "model");
+    if (!found) return report_.fail(model->line, "model", no_such_file(model->text, "models"));
     Result<ModelFile> read = read_model_file(*found);
     if (read) {
       take(std::move(read).value());
@@ -211,9 +220,9 @@ class ScenarioReader {
       source.line = cluster->line;
       return node_size(*cluster, "cluster.", report_);
     }
-    const auto found = find_named(cluster->text, "clusters", cluster_path_);
+    const auto found = find_named(cluster->text, "cluster", cluster_path_);
     if (!found)
-      return report_.fail(cluster->line, "cluster", "no such file: " + json_excerpt(cluster->text));
+      return report_.fail(cluster->line, "cluster", no_such_file(cluster->text, "clusters"));
     source.path = *found;
     const Result<JsonValue> file = read_json(*found);
     JsonReport inside(*found);

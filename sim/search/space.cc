@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "schedules/base/files.h"
 #include "schedules/base/json_keys.h"
+#include "schedules/base/shipped.h"
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/open_scenario.h"
@@ -111,7 +111,7 @@ class SpaceReader {
     JsonValue& model = member_of(root_, "model");
     if (text.starts_with("model=")) return override_key(text, "model");
     if (model.is(JsonKind::String)) {
-      const auto found = find_file(model.text, path_, "models");
+      const auto found = find_meant_file(model.text, path_, "models");
       Result<JsonValue> inside = read_json(found ? *found : model.text);
       if (!inside) return;
       model = std::move(inside).value();
@@ -121,7 +121,7 @@ class SpaceReader {
   std::string model_text() {
     const JsonValue& model = member_of(root_, "model");
     if (!model.is(JsonKind::String)) return to_json_text(model);
-    const auto found = find_file(model.text, path_, "models");
+    const auto found = find_meant_file(model.text, path_, "models");
     return json_quoted(
         std::filesystem::absolute(found ? *found : model.text).lexically_normal().string());
   }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// rehearse groups: which ranks form which process group, by node.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/ranks/group_key.h"
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options : ScenarioFlags {
+  std::int32_t rank = -1;  // all
+  bool json = false;
+};
+
+// Instances of one kind, each its ranks in ascending order.
+struct Instances {
+  GroupKind kind{};
+  std::vector<std::vector<std::int32_t>> ranks;
+};
+
+// Ranks of a pipeline send to each other: they differ in their position alone.
+std::array<std::int32_t, 3> key_of(GroupKind kind, const Coordinates& at, const Plan& plan,
+                                   const Placement& placement) {
+  if (kind == GroupKind::Pipeline) return {at.tensor, at.context, at.data};
+  return group_key(kind, at, plan, placement);
+}
+
+// Whether ranks of this model and placement meet in such groups (schedules/passes/draft.cc).
+bool meets(GroupKind kind, const Transformer& model, const Placement& placement) {
+  const bool two_ways = !placement.up.empty();
+  if (kind == GroupKind::Mirror) return two_ways;
+  if (kind == GroupKind::Embedding) {
+    return !two_ways && model.tied_embedding && placement.down.front() != placement.down.back();
+  }
+  return kind != GroupKind::Other;
+}
+
+std::vector<Instances> groups_of(const Transformer& model, const Plan& plan,
+                                 const Placement& placement) {
+  const Mesh mesh(plan);
+  std::vector<Instances> groups;
+  for (std::size_t k = 0; k < kNumGroupKinds; ++k) {
+    const auto kind = static_cast<GroupKind>(k);
+    if (!meets(kind, model, placement)) continue;
+    std::map<std::array<std::int32_t, 3>, std::vector<std::int32_t>> instances;
+    for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+      const auto key = key_of(kind, mesh.coordinates({rank}), plan, placement);
+      if (key[0] >= 0) instances[key].push_back(rank);
+    }
+    Instances made{.kind = kind};
+    for (auto& [key, ranks] : instances) {
+      if (ranks.size() > 1) made.ranks.push_back(std::move(ranks));
+    }
+    std::ranges::sort(made.ranks);
+    if (!made.ranks.empty()) groups.push_back(std::move(made));
+  }
+  return groups;
+}
+
+std::int32_t nodes_of(const std::vector<std::int32_t>& ranks, std::int32_t per_node) {
+  std::int32_t nodes = 0, last = -1;
+  for (const std::int32_t rank : ranks) {
+    if (rank / per_node != last) ++nodes;
+    last = rank / per_node;
+  }
+  return nodes;
+}
+
+// "0-7", "0 8 16 24 ... 120"
+std::string ranks_text(const std::vector<std::int32_t>& ranks) {
+  constexpr std::size_t kMost = 16;
+  const auto last = static_cast<std::int32_t>(ranks.size()) - 1;
+  if (last > 1 && ranks.back() - ranks.front() == last) {
+    return fmt::format("{}-{}", ranks.front(), ranks.back());
+  }
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks.size() > kMost && i == kMost - 1) {
+      return text + fmt::format(" ... {}", ranks.back());
+    }
+    text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_t per_node,
+                    std::int32_t rank) {
+  std::string text = fmt::format("{} ranks, {} per node\n", plan.gpus(), per_node);
+  for (const Instances& group : groups) {
+    const auto name = traits(group.kind).name;
+    for (const auto& ranks : group.ranks) {
+      if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
+      const std::int32_t nodes = nodes_of(ranks, per_node);
+      text += fmt::format("{:<6} {:>6} ranks  ", name, ranks.size());
+      if (rank < 0) text += fmt::format("{:>6} groups  ", group.ranks.size());
+      text += nodes == 1 ? "inside a node    " : fmt::format("over {:>4} nodes  ", nodes);
+      text += (rank < 0 ? "the first: " : "") + ranks_text(ranks) + "\n";
+      if (rank < 0) break;
+    }
+  }
+  return text;
+}
+
+Json json_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_t per_node,
+             std::int32_t rank) {
+  Json json{{"schema", "rehearse.groups/1"}, {"ranks", plan.gpus()}, {"gpus_per_node", per_node}};
+  json["groups"] = Json::array();
+  for (const Instances& group : groups) {
+    for (const auto& ranks : group.ranks) {
+      if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
+      json["groups"].push_back({{"group", traits(group.kind).name},
+                                {"ranks", ranks},
+                                {"nodes", nodes_of(ranks, per_node)}});
+    }
+  }
+  return json;
+}
+
+int groups(const Options& options) {
+  const Result<Opened> opened = open(options.scenario, options.options());
+  if (!opened) return fail(opened.error().message);
+  const auto& [scenario, cluster] = opened.value();
+  if (options.rank >= scenario.plan.gpus()) {
+    return fail(fmt::format("groups: --rank {}: the last rank of {} is {}", options.rank,
+                            scenario.plan.gpus(), scenario.plan.gpus() - 1));
+  }
+  Plan plan = scenario.plan;
+  const Result<Schedule> order = order_of(scenario.model, plan);
+  if (!order) return fail(options.scenario + ": " + order.error().message);
+  const std::vector<Instances> all = groups_of(scenario.model, plan, order.value().placement);
+  const std::int32_t per_node =
+      std::max(1, cluster.workers > 0 ? plan.gpus() : cluster.gpus_per_node);
+  print_text(options.json ? json_of(all, plan, per_node, options.rank).dump(2) + "\n"
+                          : text_of(all, plan, per_node, options.rank));
+  return kDone;
+}
+
+}  // namespace
+
+Command groups_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"groups", "which ranks form which process group, by node"};
+  command.options = {
+      required({"SCENARIO", &o->scenario, "scenario file"}),
+      {"--rank", &o->rank, "the groups of this rank, with all their members", Whole{0, 1 << 20}},
+      {"--json", &o->json, "one JSON document on stdout, with all groups"},
+      one_each({"--set", &o->set, "override a key: --set plan.tensor_parallel=4"}),
+      {"--cluster", &o->cluster, "cluster file instead of the scenario's"},
+      {"--gpus", &o->gpus, "number of GPUs instead of the scenario's", Whole{1, 1 << 20}},
+  };
+  command.footer = "Example: rehearse groups 3d-8-gpus --rank 3";
+  command.perform = [o](const Given&) { return groups(*o); };
+  return command;
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// rehearse plan: the shortest way from a config.json and a number of GPUs to an answer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/find_config.h"
+#include "cli/plan_answer.h"
+#include "schedules/base/files.h"
+#include "schedules/base/shipped.h"
+#include "schedules/model/hf_config.h"
+#include "sim/search/search_report.h"
+
+namespace rehearse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string config, on, framework = "megatron", save, adapter, base;
+  std::vector<std::string> set;
+  std::int32_t gpus = 0;
+  std::int64_t sequence_length = 0, global_batch = 0;
+  bool json = false;
+};
+
+// A step's tokens where nobody says: 4 M, as Llama 2 and 3 (arXiv 2307.09288, 2407.21783) and GPT-3
+// of this size have; below 32 GPUs as many as keep 128 k on each.
+constexpr std::int64_t kTokensOfStep = 1 << 22, kTokensOfGpu = 1 << 17;
+constexpr std::int64_t kMostSequence = 8192;
+
+// What a person leaves out, and what is said of it.
+struct Batch {
+  std::int64_t sequence_length = 0, global_batch = 0;
+  std::vector<std::string> assumed;
+};
+Batch batch_of(const Options& options, const Transformer& model) {
+  Batch batch{.sequence_length = options.sequence_length, .global_batch = options.global_batch};
+  if (batch.sequence_length == 0) {
+    const std::int64_t longest = model.max_positions > 0 ? model.max_positions : kMostSequence;
+    batch.sequence_length = std::min(longest, kMostSequence);
+    batch.assumed.push_back(
+        fmt::format("sequences of {} tokens (--sequence-length)", batch.sequence_length));
+  }
+  if (batch.global_batch == 0) {
+    const std::int64_t tokens = std::min(kTokensOfStep, kTokensOfGpu * options.gpus);
+    const std::int64_t each =
+        std::max<std::int64_t>(1, tokens / batch.sequence_length / options.gpus);
+    batch.global_batch = each * options.gpus;
+    batch.assumed.push_back(
+        fmt::format("{} of them per step, {:.2g} M tokens (--global-batch)", batch.global_batch,
+                    static_cast<double>(batch.global_batch * batch.sequence_length) * 1e-6));
+  }
+  return batch;
+}
+
+// A search over everything that the scenario leaves open.
+struct Search {
+  sim::Space space;
+  sim::Cluster cluster;
+  sim::SearchResult result;
+};
+Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
+                        std::int32_t gpus, const Json& more, bool explain) {
+  Json plan{{"sequence_length", batch.sequence_length},
+            {"global_batch", batch.global_batch},
+            {"runtime", options.framework}};
+  plan.update(more);
+  const Json scenario{{"name", stem_of(model)},
+                      {"model", model},
+                      {"cluster", options.on},
+                      {"gpus", gpus},
+                      {"plan", plan}};
+  Result<sim::Space> space = sim::parse_space(scenario.dump(), "plan", {.overrides = options.set});
+  if (!space) return space.error();
+  Result<sim::Cluster> cluster = sim::read_cluster(space.value().base.cluster);
+  if (!cluster) return cluster.error();
+  if (const Result<> enough = sim::check_gpus(cluster.value(), gpus); !enough) {
+    return enough.error();
+  }
+  const auto threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
+  Result<sim::SearchResult> result =
+      sim::search(space.value(), cluster.value(),
+                  {.top = 1, .threads = threads, .explain = explain, .front = false});
+  if (!result) return result.error();
+  return Search{std::move(space).value(), std::move(cluster).value(), std::move(result).value()};
+}
+
+// The cheapest changes first: what costs time alone, then more GPUs.
+std::vector<Way> ways_of(const Options& options, const std::string& model, const Batch& batch) {
+  std::vector<Way> ways;
+  const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more) {
+    Batch fitted = batch;
+    fitted.global_batch = std::max<std::int64_t>(batch.global_batch, gpus);
+    Result<Search> found = searched(options, model, fitted, gpus, more, false);
+    if (!found || found.value().result.best.empty()) return false;
+    ways.push_back({what, std::move(found.value().result.best.front())});
+    return true;
+  };
+  attempt("with ZeRO-3", options.gpus, {{"zero_stage", 3}});
+  attempt("with optimizer states in host memory", options.gpus, {{"offload", "optimizer"}});
+  for (std::int32_t times = 2; times <= 64; times *= 2) {
+    const std::int32_t gpus = options.gpus * times;
+    if (attempt(fmt::format("on {} GPUs", gpus), gpus, Json::object())) break;
+  }
+  return ways;
+}
+
+int plan(const Options& options) {
+  for (const auto& [flag, value] :
+       {std::pair{"--adapter", &options.adapter}, std::pair{"--base", &options.base}}) {
+    if (!value->empty()) return fail(fmt::format("plan: {} is not built yet", flag));
+  }
+  const Result<FoundConfig> found = find_config(options.config);
+  if (!found) return fail(found.error().message);
+  if (!found.value().note.empty()) print_error("plan: " + found.value().note);
+  const std::string model =
+      std::filesystem::absolute(found.value().path).lexically_normal().string();
+  const Result<ModelFile> read = read_model_file(model);
+  if (!read) return fail(read.error().message);
+  const Transformer& transformer = read.value().model;
+  const Batch batch = batch_of(options, transformer);
+  Result<Search> made = searched(options, model, batch, options.gpus, Json::object(), true);
+  if (!made) return fail(made.error().message);
+  const Search& search = made.value();
+  for (const std::string& warning : search.space.base.warnings) print_error(warning);
+
+  const bool folder = std::filesystem::path(model).stem() == "config";
+  PlanAnswer answer{.model = folder ? options.config : stem_of(model),
+                    .parameters = total_parameters(transformer),
+                    .cluster = search.cluster.name,
+                    .gpu = search.cluster.gpu.name,
+                    .gpus = options.gpus,
+                    .gpus_per_node = search.cluster.gpus_per_node,
+                    .assumed = batch.assumed,
+                    .sensitivities = search.result.sensitivities,
+                    .capacity = search.cluster.capacity().value,
+                    .considered = search.result.plans,
+                    .saved = options.save};
+  if (search.result.best.empty()) {
+    answer.ways = ways_of(options, model, batch);
+    answer.saved.clear();
+  } else {
+    answer.best = search.result.best.front();
+    if (!options.save.empty() &&
+        !write_file(options.save, sim::scenario_text(search.space, *answer.best, answer.model))) {
+      return kBadInput;
+    }
+  }
+  print_text(options.json ? answer_json(answer) : answer_text(answer));
+  return answer.best ? kDone : kNo;
+}
+
+}  // namespace
+
+Command plan_command() {
+  const auto o = std::make_shared<Options>();
+  Command command{"plan", "does this model fit on these GPUs, how long is a step, laid out how"};
+  command.options = {
+      required({"CONFIG", &o->config,
+                "a Hugging Face config.json: file, folder, a repository in the hub's cache, or a "
+                "shipped model"}),
+      required({"--gpus", &o->gpus, "how many", Whole{1, 1 << 20}}),
+      required({"--on", &o->on, "cluster: a file, or a shipped one's name: h100"}),
+      {"--sequence-length", &o->sequence_length, "tokens; left out: the model's, at most 8192"},
+      {"--global-batch", &o->global_batch, "sequences per step; left out: about 4 M tokens"},
+      shows_default({"--for", &o->framework, "framework: a runtime profile"}),
+      one_each({"--set", &o->set, "fix a key of the plan: --set plan.tensor_parallel=8"}),
+      {"--adapter", &o->adapter, "lora:RANK:TARGETS; not built yet"},
+      {"--base", &o->base, "type of a frozen base; not built yet"},
+      {"--json", &o->json, "one JSON document on stdout"},
+      {"--save", &o->save, "write the plan as a scenario for simulate, run and view"},
+  };
+  command.footer = "Example: rehearse plan llama3-8b --gpus 16 --on h100";
+  command.perform = [o](const Given&) { return plan(*o); };
+  return command;
+}
+
+}  // namespace rehearse::cli

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/scenario.h"
+#include "sim/search/search_report.h"
+#include "viz/analysis/units_text.h"
+
+namespace rehearse::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string seconds(double s) {
+  return s >= 1 ? fmt::format("{:.3g} s", s) : fmt::format("{:.3g} ms", s * 1e3);
+}
+std::string gb(std::int64_t bytes) {
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
+}
+std::string count(double value) {
+  std::string text = fmt::format("{:.0f}", value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+double low(const sim::FoundPlan& plan) {
+  return plan.step_s * (1 - plan.error_band);
+}
+double high(const sim::FoundPlan& plan) {
+  return plan.step_s * (1 + plan.error_band);
+}
+
+std::string head(const PlanAnswer& a) {
+  const std::int32_t nodes = (a.gpus + a.gpus_per_node - 1) / a.gpus_per_node;
+  return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} {} of {})\n", a.model,
+                     static_cast<double>(a.parameters) * 1e-9, a.gpus, a.gpu, nodes,
+                     nodes == 1 ? "node" : "nodes", a.cluster);
+}
+
+struct Share {
+  std::string_view name;
+  std::int64_t bytes = 0;
+};
+std::vector<Share> shares(const sim::MemoryParts& p) {
+  return {{"parameters", p.parameters},
+          {"gradients", p.gradients},
+          {"optimizer", p.optimizer},
+          {"activations", p.activations},
+          {"buffers", p.buffers},
+          {"workspace", p.workspace},
+          {"outside the allocator", p.communicators + p.context}};
+}
+
+std::string memory(const sim::FoundPlan& plan) {
+  std::vector<Share> parts = shares(plan.parts);
+  std::ranges::stable_sort(parts, std::greater<>{}, &Share::bytes);
+  std::string text;
+  for (const Share& part : parts) {
+    if (part.bytes * 200 < plan.peak_device) continue;  // below half a per cent
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", part.name, gb(part.bytes));
+  }
+  return text;
+}
+
+std::string layout(const Plan& p) {
+  std::string text = fmt::format("tensor {}, pipeline {}", p.tensor_parallel, p.pipeline_parallel);
+  if (p.context_parallel > 1) text += fmt::format(", context {}", p.context_parallel);
+  if (p.expert_parallel > 1) text += fmt::format(", expert {}", p.expert_parallel);
+  text += fmt::format(", data {}", p.data_parallel);
+  if (p.zero_stage > 0) text += fmt::format("; ZeRO-{}", p.zero_stage);
+  if (p.sequence_parallel && p.tensor_parallel > 1) text += "; sequence parallel";
+  if (p.pipeline_parallel > 1) {
+    text += "; schedule " + p.schedule;
+    if (p.virtual_stages > 1) text += fmt::format(" x{}", p.virtual_stages);
+  }
+  return text;
+}
+
+std::string batch(const Plan& p) {
+  return fmt::format("{} micro-batch{} of {} x {} tokens on each of {} replicas; {} recomputed",
+                     p.microbatches(), p.microbatches() == 1 ? "" : "es", p.micro_batch,
+                     p.sequence_length, p.data_parallel,
+                     p.recompute == RecomputeMode::None        ? "nothing is"
+                     : p.recompute == RecomputeMode::Selective ? "attention is"
+                                                               : "every layer is");
+}
+
+std::string where(const sim::FoundPlan& plan) {
+  std::string text = fmt::format("computing {:.0f} %", 100 * plan.busy_s / plan.step_s);
+  std::vector<std::pair<double, std::string_view>> causes;
+  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    causes.emplace_back(plan.causes_s[c] / plan.step_s, kIdleCauseNames[c]);
+  }
+  std::ranges::stable_sort(causes, std::greater<>{}, [](const auto& cause) { return cause.first; });
+  for (const auto& [share, name] : causes) {
+    if (share >= 0.01) text += fmt::format(", {} {:.0f} %", name, 100 * share);
+  }
+  return text;
+}
+
+std::string limits(const PlanAnswer& a) {
+  std::string text;
+  int told = 0;
+  for (const sim::Sensitivity& s : a.sensitivities) {
+    const double gain = a.best->step_s / s.step_s - 1;
+    if (gain < 0.005 || ++told > 3) continue;
+    text += fmt::format("{}{} +{:.0f} %: {:.1f} % faster", text.empty() ? "" : "; ", s.what,
+                        100 * (s.factor - 1), 100 * gain);
+  }
+  return text;
+}
+
+// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
+std::string megatron_flags(const Plan& p) {
+  std::string text = fmt::format(
+      "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {} "
+      "--global-batch-size {} --seq-length {}",
+      p.tensor_parallel, p.pipeline_parallel, p.micro_batch, p.global_batch, p.sequence_length);
+  if (p.context_parallel > 1)
+    text += fmt::format(" --context-parallel-size {}", p.context_parallel);
+  if (p.expert_parallel > 1) {
+    text += fmt::format(" --expert-model-parallel-size {}", p.expert_parallel);
+  }
+  if (p.virtual_stages > 1) {
+    text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
+  }
+  if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
+  if (p.zero_stage >= 1) text += " --use-distributed-optimizer";
+  if (p.recompute == RecomputeMode::Full) {
+    text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+  } else if (p.recompute == RecomputeMode::Selective) {
+    text += " --recompute-granularity selective";
+  }
+  return text;
+}
+
+bool of_megatron(const Plan& plan) {
+  return plan.runtime.name.starts_with("megatron") && plan.zero_stage <= 1;
+}
+
+Json plan_of(const sim::FoundPlan& plan) {
+  return {{"step_time_s", plan.step_s},
+          {"low_s", low(plan)},
+          {"high_s", high(plan)},
+          {"tokens_per_s", plan.tokens_per_s},
+          {"mfu", plan.mfu ? Json(*plan.mfu) : Json(nullptr)},
+          {"bubble_ratio", plan.bubble_ratio},
+          {"peak_bytes", plan.peak_device},
+          {"capacity_bytes", plan.capacity},
+          {"plan", Json::parse(plan_json(plan.plan, -1))}};
+}
+
+}  // namespace
+
+std::string answer_text(const PlanAnswer& a) {
+  std::string text = head(a);
+  for (const std::string& one : a.assumed) text += "  assumed: " + one + "\n";
+  if (!a.best) {
+    text += fmt::format("\nfits      NO: none of {} layouts fits into {} of a GPU\n",
+                        count(static_cast<double>(a.considered)), gb(a.capacity));
+    if (a.ways.empty()) return text + "          nothing that was tried makes it fit\n";
+    for (const Way& way : a.ways) {
+      text +=
+          fmt::format("would fit {}: {} on the fullest GPU, {} a step ({})\n", way.what,
+                      gb(way.plan.peak_device), seconds(way.plan.step_s), layout(way.plan.plan));
+    }
+    return text;
+  }
+  const sim::FoundPlan& best = *a.best;
+  text += fmt::format("\nfits      yes: {} of {} on the fullest GPU\n", gb(best.peak_device),
+                      gb(best.capacity));
+  text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
+                      seconds(best.step_s), seconds(low(best)), seconds(high(best)),
+                      count(best.tokens_per_s), count(best.tokens_per_s / a.gpus));
+  if (best.mfu) text += fmt::format("; MFU {:.0f} %", 100 * *best.mfu);
+  text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +
+          memory(best) + "\ntime      " + where(best) + "\n";
+  if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
+  if (of_megatron(best.plan)) text += "flags     " + megatron_flags(best.plan) + "\n";
+  text += fmt::format("          the fastest of {} layouts for {}\n",
+                      count(static_cast<double>(a.considered)), best.plan.runtime.title);
+  if (!a.saved.empty()) {
+    text += fmt::format(
+        "next      rehearse simulate {0}; rehearse simulate {0} --trace step.trace; "
+        "rehearse view step.trace\n",
+        a.saved);
+  } else {
+    text += "next      --save FILE writes it as a scenario for simulate, run and view\n";
+  }
+  return text;
+}
+
+std::string answer_json(const PlanAnswer& a) {
+  Json json{{"schema", "rehearse.plan/1"},
+            {"model", a.model},
+            {"parameters", a.parameters},
+            {"cluster", a.cluster},
+            {"gpu", a.gpu},
+            {"gpus", a.gpus},
+            {"assumed", a.assumed},
+            {"considered", a.considered},
+            {"fits", a.best.has_value()}};
+  json["best"] = a.best ? plan_of(*a.best) : Json(nullptr);
+  json["ways"] = Json::array();
+  for (const Way& way : a.ways) {
+    Json row{{"what", way.what}};
+    row.update(plan_of(way.plan));
+    json["ways"].push_back(std::move(row));
+  }
+  json["limits"] = Json::array();
+  for (const sim::Sensitivity& s : a.sensitivities) {
+    json["limits"].push_back({{"what", s.what}, {"factor", s.factor}, {"step_time_s", s.step_s}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace rehearse::cli

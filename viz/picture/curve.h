@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number against the values of a key, with the band in which the truth is likely to lie.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "viz/picture/scene.h"
+
+namespace rehearse::viz {
+
+struct CurvePoint {
+  std::string label;                    // of the key's value
+  double value = 0, low = 0, high = 0;  // low <= value <= high
+  std::string reason;                   // not empty: there is no value, for this reason
+};
+
+struct Curve {
+  std::string title, x_title, y_title;
+  std::vector<CurvePoint> points;  // equally spaced
+};
+
+// The y axis begins at 0. Points without a value are marked at its foot, numbered below the axis.
+Scene curve_scene(const Curve& curve, Theme theme = Theme::Light);
+
+}  // namespace rehearse::viz
