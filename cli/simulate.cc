@@ -9,6 +9,7 @@
 #include "sim/predict/predicted_trace.h"
 #include "sim/predict/report.h"
 #include "sim/predict/zero_order.h"
+#include "sim/search/nearest_fit.h"
 
 namespace rehearse::cli {
 namespace {
@@ -50,6 +51,17 @@ int simulate(const Options& options) {
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+  if (!prediction.memory.fits) {
+    // The scenario's own space, whatever order it names: nearest_fit says which ones are tried.
+    ScenarioOptions any_order = options.options();
+    any_order.overrides.emplace_back("plan.schedule=null");
+    const Result<sim::Space> space = sim::read_space(options.scenario, any_order);
+    if (space) {
+      const Result<sim::NearestPlan> nearest =
+          sim::nearest_fit(space.value(), cluster, prediction.plan);
+      if (nearest) prediction.memory.instead = nearest.value();
+    }
+  }
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -62,6 +62,13 @@ constexpr std::array kStateKeys{
     state("moments_at_first_step", kBool, 0, "moments are allocated by the first step"),
     state("default_dropout", kNumber, 1,
           "of models with LayerNorm, where neither model nor plan says"),
+    KeySpec{.name = "gathered_elements",
+            .types = kInteger,
+            .min = 1,
+            .max = kMaxBytes,
+            .sourced = true,
+            .about = "units are gathered tensor by tensor, the next one while fewer elements are "
+                     "there; left out: a whole unit at once"},
     KeySpec{.name = "optimizer_list_if",
             .types = kString,
             .sourced = true,
@@ -96,7 +103,7 @@ constexpr std::array kConstantKeys{
 };
 constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
 
-constexpr std::array<std::string_view, 3> kKeep{"always", "drop", "saved"};
+constexpr std::array<std::string_view, 4> kKeep{"always", "drop", "saved", "cheap"};
 constexpr std::array<std::string_view, 2> kRecompute{"all", "drop"};
 constexpr std::array<std::string_view, 1> kPhases{"W"};
 constexpr std::array kRowKeys{

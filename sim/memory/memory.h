@@ -31,6 +31,14 @@ struct MemoryParts {
   }
 };
 
+// Whether a peak is so near the capacity, on either side, that `fits` may well be wrong: published
+// peaks lie up to 5 % from the predicted ones (docs/memory.md, "Reached").
+constexpr double kNearCapacity = 0.05;
+constexpr bool near_capacity(std::int64_t peak_device, std::int64_t capacity) {
+  const auto peak = static_cast<double>(peak_device), limit = static_cast<double>(capacity);
+  return peak >= (1 - kNearCapacity) * limit && peak <= (1 + kNearCapacity) * limit;
+}
+
 struct RankMemory {
   RankClass row{};                    // of the schedule that was given
   std::int64_t peak_allocated = 0;    // [B] max_memory_allocated
@@ -44,6 +52,19 @@ struct RankMemory {
   bool fits = true;
 };
 
+// A key of a plan that differs in another one; values as JSON.
+struct PlanChange {
+  std::string key, from, to;
+};
+// The nearest plan to one that does not fit (sim/search/nearest_fit.h).
+struct NearestPlan {
+  std::vector<PlanChange> changes;
+  bool fits = false;  // false: no plan that was tried does; this is the one that needs least
+  std::int64_t peak_device = 0, host = 0;  // [B] as below
+  double step_s = 0;                       // as predicted; 0: it does not fit
+  std::int32_t tried = 0;                  // plans whose memory was predicted
+};
+
 struct MemoryReport {
   bool fits = true;
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
@@ -54,6 +75,9 @@ struct MemoryReport {
   std::optional<std::int64_t> host_capacity;
   std::vector<RankMemory> ranks;  // per row of the schedule
   std::string note;  // what the reader should hear of it (zero_order.h), filled by who reports
+  std::optional<NearestPlan> instead;  // of a plan that does not fit; filled by who reports
+
+  bool near_capacity() const { return sim::near_capacity(peak_device, capacity); }
 };
 
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.

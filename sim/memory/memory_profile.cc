@@ -14,11 +14,11 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout", "flash",      "unfused",      "gated",      "rope",
-    "learned", "layernorm",  "sp",           "experts",    "mla",
-    "tp",      "fused_loss", "kept_gathers", "eager_rope", "eager_activation"};
+    "dropout",      "flash",      "unfused",          "gated", "rope", "learned",
+    "layernorm",    "sp",         "experts",          "mla",   "tp",   "fused_loss",
+    "kept_gathers", "eager_rope", "eager_activation", "fp8"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -60,6 +60,8 @@ class ProfileReader {
     profile_.fp32_gradients_at_step = in.given("fp32_gradients_at_step")->boolean;
     profile_.moments_at_first_step = in.given("moments_at_first_step")->boolean;
     profile_.default_dropout = in.given("default_dropout")->number;
+    const JsonValue* gathered = in.given("gathered_elements");
+    profile_.gathered_elements = gathered == nullptr ? 0 : gathered->integer;
     const JsonValue* list = in.given("optimizer_list_if");
     profile_.optimizer_list = list == nullptr ? Condition{.all = 1, .none = 1}  // never
                                               : condition(*list, "states.optimizer_list_if");
@@ -123,9 +125,10 @@ class ProfileReader {
     }
     if (const JsonValue* given = item.given("if")) row.condition = condition(*given, path + ".if");
     if (const JsonValue* keep = item.given("keep")) {
-      row.keep = keep->text == "always" ? Keep::Always
-                 : keep->text == "drop" ? Keep::Drop
-                                        : Keep::Saved;
+      row.keep = keep->text == "always"  ? Keep::Always
+                 : keep->text == "drop"  ? Keep::Drop
+                 : keep->text == "cheap" ? Keep::Cheap
+                                         : Keep::Saved;
     }
     row.weight_phase = item.given("phase") != nullptr;
     return row;

@@ -33,8 +33,9 @@ enum class SizeLetter : std::uint8_t {
   Scores,        // S: elements of the attention square, b (a/t) (s/c) s
   ExpertTokens,  // x: n * experts per token
   Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
+  Operand,       // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
 };
-inline constexpr std::size_t kNumSizeLetters = 14;
+inline constexpr std::size_t kNumSizeLetters = 15;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -60,8 +61,9 @@ enum class Flag : std::uint8_t {
   KeptGathers,
   EagerRope,
   EagerActivation,
+  Fp8Operands,  // products keep their inputs in 8 bit
 };
-inline constexpr std::size_t kNumFlags = 15;
+inline constexpr std::size_t kNumFlags = 16;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
@@ -73,6 +75,8 @@ enum class Keep : std::uint8_t {
   Always,  // kept for the backward
   Drop,    // kept, but selective recomputation drops it and makes it again
   Saved,   // kept only under selective recomputation, else freed inside the forward
+  Cheap,   // as Drop, and where nothing is recomputed a compiled program makes it again all the
+           // same, at its last use: its kernel is fused with that
 };
 
 struct ScriptRow {
@@ -122,7 +126,10 @@ struct MemoryProfile {
   std::int32_t stale_transfers_per_chunk = 0;   // held from one pipelined step to the next
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
-  std::int32_t gather_units_from = 9;   // ZeRO stage from which units are gathered and resharded
+  std::int32_t gather_units_from = 9;  // ZeRO stage from which units are gathered and resharded
+  // Where units are gathered: tensor by tensor, the next one as long as fewer elements than this
+  // are there. 0: a whole unit at once.
+  std::int64_t gathered_elements = 0;
   bool fp32_gradients_at_step = false;  // 16-bit gradients are copied to fp32 for the optimizer
   Condition optimizer_list;             // where it holds: the update makes a list of 4-byte copies
   bool moments_at_first_step = false;   // they then lie where activations were: fragmentation

@@ -2,6 +2,7 @@
 #include "sim/memory/memory_resident.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace rehearse::sim {
 namespace {
@@ -84,13 +85,13 @@ void ResidentState::optimizer_step(bool first) {
 void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
   if (!gathers_) return;
   finish_gather(unit);
-  if (next >= 0 && plan_.prefetch > 0) start_gather(static_cast<std::size_t>(next));
+  if (next >= 0 && plan_.prefetch > 0 && !by_tensor()) start_gather(static_cast<std::size_t>(next));
 }
 
 void ResidentState::leave_forward(std::size_t unit) {
-  const bool reshards =
-      gathers_ && !whole_step_ && plan_.zero_stage >= 3 && !is_root(unit) && unit != last_layer_;
-  if (reshards) ledger_.free(unit_[unit].gathered);
+  const bool whole_unit =
+      !whole_step_ && plan_.zero_stage >= 3 && !is_root(unit) && unit != last_layer_;
+  if (gathers_ && (whole_unit || by_tensor())) ledger_.free(unit_[unit].gathered);
 }
 
 void ResidentState::leave_backward(std::size_t u) {
@@ -103,6 +104,7 @@ void ResidentState::leave_backward(std::size_t u) {
     }
     return;
   }
+  if (by_tensor()) return reduce_tensors(u);
   std::vector<Handle> gradients;
   for (const std::int64_t elements : units_[u].elements) {
     gradients.push_back(ledger_.allocate(element() * elements, MemoryPart::Gradients));
@@ -128,9 +130,40 @@ void ResidentState::start_gather(std::size_t u) {
   unit.in_flight = ledger_.allocate(element() * padded, MemoryPart::Buffers, kGatherStream);
 }
 
+// DeepSpeed fetches a module's parameters as it is reached and drops them behind it: at a time
+// there is one tensor and the one fetched ahead, at most the two largest.
+void ResidentState::gather_tensors(std::size_t u) {
+  std::vector<std::int64_t> largest = units_[u].elements;
+  std::ranges::sort(largest, std::greater<>());
+  std::int64_t gathered = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(largest.size(), plan_.prefetch > 0 ? 2 : 1);
+       ++i) {
+    if (i > 0 && gathered >= profile_.gathered_elements) break;
+    gathered += largest[i];
+    unit_[u].gathered.push_back(ledger_.allocate(
+        element() * divide_up(largest[i], shards_) * shards_, MemoryPart::Buffers));
+  }
+}
+
+// Each gradient is copied to the bucket of the reduction and dropped; shards stay.
+void ResidentState::reduce_tensors(std::size_t u) {
+  const std::int64_t largest = std::ranges::max(units_[u].elements);
+  Handle gradient = ledger_.allocate(element() * largest, MemoryPart::Gradients);
+  Handle bucket = ledger_.allocate(element() * largest, MemoryPart::Buffers);
+  ledger_.free(gradient);
+  std::vector<Handle>& kept = unit_[u].shard;
+  if (kept.empty()) {
+    kept.push_back(ledger_.allocate(divide_up(units_[u].total, shards_) * plan_.precision.gradients,
+                                    MemoryPart::Gradients, kReduceStream));
+  }
+  ledger_.free(bucket);
+  ledger_.free(unit_[u].gathered);
+}
+
 void ResidentState::finish_gather(std::size_t u) {
   Unit& unit = unit_[u];
   if (!unit.gathered.empty()) return;
+  if (by_tensor()) return gather_tensors(u);
   start_gather(u);
   for (const std::int64_t elements : units_[u].elements) {
     unit.gathered.push_back(ledger_.allocate(element() * elements, MemoryPart::Buffers));

@@ -15,14 +15,23 @@ constexpr std::int64_t& at(SizeLetters& letters, SizeLetter letter) {
   return letters.value[static_cast<std::size_t>(letter)];
 }
 
+// A product that casts its input keeps the cast alone (Transformer Engine, pytorch/module/linear.py
+// and layernorm_linear.py: save_for_backward of ln_out and inputmat in fp8); torchao, which casts
+// for every product again, keeps the input.
+bool keeps_fp8_operands(const Plan& plan) {
+  return plan.precision.compute == ComputeType::Fp8 &&
+         plan.runtime.fp8_casts != Fp8Casts::EachProduct;
+}
+
 // Names to slots, and which of them hold a tensor at the present row.
 class Compiler {
  public:
   Compiler(const SegmentScript& script, const SizeLetters& letters, Flags flags)
       : script_(script), letters_(letters), flags_(flags) {}
 
-  SegmentProgram compile(RecomputeMode mode) {
+  SegmentProgram compile(RecomputeMode mode, bool compiled) {
     mode_ = mode;
+    remakes_ = compiled && mode == RecomputeMode::None;
     run_forward(program_.forward, Run::First);
     end_forward();
     if (mode == RecomputeMode::Full) run_forward(program_.backward, Run::Again);
@@ -33,6 +42,7 @@ class Compiler {
           allocate(program_.backward, row, /*kept=*/row.tensor == "input_gradient");
           break;
         case ScriptRow::Act::Free:
+          remake(row.tensor);
           free(program_.backward, row.tensor, row.weight_phase);
           break;
         case ScriptRow::Act::Recompute:
@@ -56,6 +66,7 @@ class Compiler {
     names_.push_back(name);
     alive_.push_back(false);
     keep_.push_back(Keep::No);
+    bytes_.push_back(0);
     return static_cast<std::int16_t>(names_.size() - 1);
   }
   bool alive(std::int16_t s) const { return alive_[static_cast<std::size_t>(s)]; }
@@ -65,7 +76,16 @@ class Compiler {
     const std::int64_t bytes = letters_.bytes(row.size);
     if (alive(s) || bytes <= 0) return;
     alive_[static_cast<std::size_t>(s)] = true;
+    bytes_[static_cast<std::size_t>(s)] = bytes;
     steps.push_back({.bytes = bytes, .slot = s, .kept = kept});
+  }
+  // A cheap tensor of a compiled program, which its last use makes again.
+  void remake(std::string_view name) {
+    const std::int16_t s = slot(name);
+    const auto at = static_cast<std::size_t>(s);
+    if (!remakes_ || keep_[at] != Keep::Cheap || alive(s) || bytes_[at] == 0) return;
+    alive_[at] = true;
+    program_.backward.push_back({.bytes = bytes_[at], .slot = s});
   }
   void free(std::vector<ScriptStep>& steps, std::string_view name, bool weight_phase = false) {
     const std::int16_t s = slot(name);
@@ -78,7 +98,7 @@ class Compiler {
   bool survives(Keep keep) const {
     switch (mode_) {
       case RecomputeMode::None:
-        return keep == Keep::Always || keep == Keep::Drop;
+        return keep == Keep::Always || keep == Keep::Drop || (keep == Keep::Cheap && !remakes_);
       case RecomputeMode::Selective:
         return keep == Keep::Always || keep == Keep::Saved;
       case RecomputeMode::Full:
@@ -88,7 +108,7 @@ class Compiler {
   }
 
   bool needed_again(Keep keep) const {
-    return keep == Keep::Always || keep == Keep::Drop ||
+    return keep == Keep::Always || keep == Keep::Drop || keep == Keep::Cheap ||
            (keep == Keep::Saved && mode_ == RecomputeMode::Selective);
   }
 
@@ -98,7 +118,8 @@ class Compiler {
     const bool again = run != Run::First;
     for (const ScriptRow& row : script_.forward) {
       if (!row.condition.holds(flags_)) continue;
-      if (run == Run::DroppedAlone && row.keep != Keep::Drop) continue;
+      const bool dropped = row.keep == Keep::Drop || row.keep == Keep::Cheap;
+      if (run == Run::DroppedAlone && !dropped) continue;
       if (row.act == ScriptRow::Act::Allocate) {
         if (again && row.tensor == "output") continue;
         const bool kept = !again && (row.tensor == "output" || survives(row.keep));
@@ -135,10 +156,12 @@ class Compiler {
   const SizeLetters& letters_;
   Flags flags_;
   RecomputeMode mode_ = RecomputeMode::None;
+  bool remakes_ = false;  // cheap tensors in the backward, with nothing recomputed
   SegmentProgram program_;
   std::vector<std::string_view> names_{"input", "output", "output_gradient", "input_gradient"};
   std::vector<bool> alive_ = std::vector<bool>(4, false);
   std::vector<Keep> keep_ = std::vector<Keep>(4, Keep::No);
+  std::vector<std::int64_t> bytes_ = std::vector<std::int64_t>(4, 0);  // when last allocated
 };
 
 }  // namespace
@@ -159,6 +182,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   const auto& [model, plan, shape] = layout;
   SizeLetters letters;
   at(letters, SizeLetter::Element) = shape.element;
+  at(letters, SizeLetter::Operand) = keeps_fp8_operands(plan) ? 1 : shape.element;
   at(letters, SizeLetter::Tokens) = shape.tokens;
   at(letters, SizeLetter::Local) = shape.local;
   at(letters, SizeLetter::Hidden) = shape.hidden;
@@ -217,6 +241,7 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::KeptGathers, runtime.sequence_gather == SequenceGather::Kept);
   set(Flag::EagerRope, runtime.eager_kernels.rope && !runtime.compiled);
   set(Flag::EagerActivation, runtime.eager_kernels.activation && !runtime.compiled);
+  set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   return flags;
 }
 
@@ -229,7 +254,7 @@ SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layou
                                                                    : profile.head;
   const SizeLetters letters = size_letters(layout, experts);
   return Compiler(script, letters, script_flags(profile, layout, experts))
-      .compile(layer ? layout.plan.recompute : RecomputeMode::None);
+      .compile(layer ? layout.plan.recompute : RecomputeMode::None, layout.plan.runtime.compiled);
 }
 
 ForwardBytes forward_bytes(const SegmentProgram& program) {

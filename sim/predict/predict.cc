@@ -216,6 +216,10 @@ void add_host_memory(Prediction& p, const Cluster& cluster) {
   const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
   memory.host_capacity =
       static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
+  for (RankMemory& rank : memory.ranks) {
+    rank.fits &= rank.host <= *memory.host_capacity;
+    memory.fits &= rank.fits;
+  }
 }
 
 // Gives replicas that differ rows of their own, and the engine their speeds.

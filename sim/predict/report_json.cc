@@ -5,6 +5,7 @@
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
+#include "sim/predict/fit_text.h"
 #include "sim/predict/report.h"
 
 namespace rehearse::sim {
@@ -60,7 +61,9 @@ Json memory_json(const Prediction& p) {
                {"peak_reserved_bytes", m.peak_reserved},
                {"peak_device_bytes", m.peak_device},
                {"host_bytes", m.host},
-               {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)}};
+               {"host_capacity_bytes", m.host_capacity ? Json(*m.host_capacity) : Json(nullptr)},
+               {"near_capacity", m.near_capacity()},
+               {"instead", Json::parse(instead_json(m))}};
   Json ranks = Json::array();
   const std::size_t classes = p.schedule.rows.size() / m.ranks.size();
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {

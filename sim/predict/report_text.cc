@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "schedules/scenario/plan_names.h"
+#include "sim/predict/fit_text.h"
 #include "sim/predict/report.h"
+#include "sim/predict/report_units.h"
 
 namespace rehearse::sim {
 namespace {
@@ -15,19 +17,6 @@ namespace {
 constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
     "is measured", "is interpolated between measurements", "follows from formulas",
     "follows from datasheets"};
-
-std::string bytes(std::int64_t value) {
-  const double b = static_cast<double>(value);
-  if (std::fabs(b) >= 1e9) return fmt::format("{:.2f} GB", b * 1e-9);
-  if (std::fabs(b) >= 1e6) return fmt::format("{:.1f} MB", b * 1e-6);
-  return fmt::format("{:.1f} kB", b * 1e-3);
-}
-
-std::string seconds(double s) {
-  if (s >= 1) return fmt::format("{:.3f} s", s);
-  if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
-  return fmt::format("{:.1f} us", s * 1e6);
-}
 
 std::string joules(double j) {
   if (j >= 1e9) return fmt::format("{:.1f} GJ", j * 1e-9);
@@ -55,31 +44,10 @@ std::string layout_of(const Plan& plan) {
   return text;
 }
 
-// What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
-// be made.
-std::string misfit_lines(const Prediction& p) {
-  const MemoryReport& m = p.memory;
-  if (m.fits || m.ranks.empty()) return {};
-  std::size_t worst = 0;
-  for (std::size_t r = 1; r < m.ranks.size(); ++r) {
-    if (m.ranks[r].peak_device > m.ranks[worst].peak_device) worst = r;
-  }
-  const bool device = m.ranks[worst].peak_device > m.capacity || !m.host_capacity;
-  const std::string needs = device
-                                ? fmt::format("position {} needs {} of a device that has {}", worst,
-                                              bytes(m.ranks[worst].peak_device), bytes(m.capacity))
-                                : fmt::format("a rank needs {} of host memory and has {}",
-                                              bytes(m.host), bytes(*m.host_capacity));
-  return fmt::format(
-      "DOES NOT FIT: {}.\n  Such a step cannot be made; the times below are what it would take. "
-      "rehearse search\n  lists plans that fit.\n\n",
-      needs);
-}
-
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
-                                 bytes(m.capacity), m.fits ? "fits" : "DOES NOT FIT");
+                                 bytes_text(m.capacity), fit_words(m));
   text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
                       "reserved", "device", "peak at", "what fills it");
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {
@@ -95,16 +63,16 @@ std::string memory_lines(const Prediction& p) {
       if (share >= 0.005)
         filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
     }
-    text +=
-        fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
-                    bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
+    text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r,
+                        bytes_text(rank.peak_allocated), bytes_text(rank.peak_reserved),
+                        bytes_text(rank.peak_device), p.memory_ops[r], filled);
   }
   if (m.host > 0) {
-    text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
+    text += fmt::format("  in host memory: up to {} per rank", bytes_text(m.host));
     if (m.host_capacity) {
-      text +=
-          fmt::format("{} the {} that its node has for each",
-                      m.host > *m.host_capacity ? ", MORE THAN" : " of", bytes(*m.host_capacity));
+      text += fmt::format("{} the {} that its node has for each",
+                          m.host > *m.host_capacity ? ", MORE THAN" : " of",
+                          bytes_text(*m.host_capacity));
     }
     text += '\n';
   }
@@ -141,10 +109,11 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       plan.schedule, plan.microbatches(), plan.microbatches() == 1 ? "" : "es",
                       plan.micro_batch, plan.sequence_length);
   text += order_line(p) + "\n";
-  text += misfit_lines(p);
+  text += misfit_text(p);
   text += fmt::format(
       "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
-      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
+      seconds_text(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus,
+      100 * p.error_band);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {
     text += fmt::format(": MFU {:.1f} %", 100 * *p.mfu());
@@ -160,7 +129,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
     if (p.bubbles.causes[c] == 0) continue;
     const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
-    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
+    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds_text(s),
                         100 * s / p.step_s);
   }
   if (cluster.workers > 0 && p.gpus > cluster.workers) {
@@ -178,13 +147,13 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "{}\n",
         "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
-    text +=
-        fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                    traits(row.traffic.group).name,
-                    row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-                    row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-                    seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
-                    seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text += fmt::format(
+        "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+        traits(row.traffic.group).name,
+        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+        row.traffic.ranks, row.traffic.count, bytes_text(row.traffic.bytes),
+        seconds_text(static_cast<double>(row.traffic.time.value) * 1e-9),
+        seconds_text(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
   }
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
@@ -210,7 +179,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   if (!p.variation_note.empty()) text += "\nnote: " + p.variation_note;
   if (!p.overlap_note.empty()) text += "\nnote: " + p.overlap_note;
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
-                      p.schedule.num_rows(), seconds(p.wall_s));
+                      p.schedule.num_rows(), seconds_text(p.wall_s));
   return text;
 }
 

@@ -135,6 +135,7 @@ class MeshEstimator {
       if (!chosen) continue;
       Plan plan = chosen.value();
       for (const RecomputeMode recompute : kind.recomputes) {
+        if (setup_.wanted && !setup_.wanted(family.plan, micro_batch, recompute)) continue;
         plan.recompute = recompute;
         ++out_.plans;
         Candidate candidate{.family = index, .micro_batch = micro_batch, .recompute = recompute};

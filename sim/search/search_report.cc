@@ -43,6 +43,10 @@ double tokens_per_usd(const FoundPlan& plan) {
   return plan.tokens_per_s * plan.step_s / *plan.usd_per_step;
 }
 
+bool near(const FoundPlan& plan) {
+  return near_capacity(plan.peak_device, plan.capacity);
+}
+
 std::string table(const SearchResult& result) {
   const bool priced = !result.best.empty() && result.best.front().usd_per_step.has_value();
   std::string text = fmt::format(
@@ -53,9 +57,12 @@ std::string table(const SearchResult& result) {
     text += fmt::format(
         "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1, seconds(plan.step_s),
         plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
-        gb(plan.capacity - plan.peak_device), plan.bubble_ratio * 100, count(plan.tokens_per_s),
-        priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "", energy(plan.energy_j),
-        layout_text(plan.plan));
+        gb(plan.capacity - plan.peak_device) + (near(plan) ? "~" : ""), plan.bubble_ratio * 100,
+        count(plan.tokens_per_s), priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "",
+        energy(plan.energy_j), layout_text(plan.plan));
+  }
+  if (std::ranges::any_of(result.best, near)) {
+    text += "  ~ within 5 % of the capacity: too near to be sure that it fits\n";
   }
   return text;
 }
@@ -285,6 +292,7 @@ Json plan_summary(const FoundPlan& found) {
           {"peak_device_bytes", found.peak_device},
           {"capacity_bytes", found.capacity},
           {"headroom_bytes", found.capacity - found.peak_device},
+          {"near_capacity", near(found)},
           {"usd_per_step", optional(found.usd_per_step)},
           {"tokens_per_usd", found.usd_per_step ? finite(tokens_per_usd(found)) : Json(nullptr)},
           {"energy_j", finite(found.energy_j)},

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/fit_text.h"
+
+#include <algorithm>
+
+#include "sim/predict/report_units.h"
+
+namespace rehearse::sim {
+namespace {
+
+// One line of flags; what is a string in JSON goes without its quotes.
+std::string flags(const NearestPlan& nearest) {
+  std::string text;
+  for (const PlanChange& change : nearest.changes) {
+    std::string value = change.to;
+    std::erase(value, '"');
+    text += fmt::format("{}--set plan.{}={}", text.empty() ? "" : " ", change.key, value);
+  }
+  return text;
+}
+
+std::string nearest_text(const NearestPlan& nearest) {
+  if (nearest.changes.empty()) return "  No other plan of this scenario is legal.\n";
+  const std::string host =
+      nearest.host > 0 ? fmt::format(" and {} of host memory", bytes_text(nearest.host)) : "";
+  if (!nearest.fits) {
+    return fmt::format("  No plan near it fits; the least memory found is {}{}:\n    {}\n",
+                       bytes_text(nearest.peak_device), host, flags(nearest));
+  }
+  return fmt::format("  The nearest plan that fits needs {}{} and takes {} a step:\n    {}\n",
+                     bytes_text(nearest.peak_device), host, seconds_text(nearest.step_s),
+                     flags(nearest));
+}
+
+}  // namespace
+
+std::string fit_words(const MemoryReport& memory) {
+  const std::string words = memory.fits ? "fits" : "DOES NOT FIT";
+  if (!memory.near_capacity()) return words;
+  const double share = 100 * static_cast<double>(memory.peak_device) /
+                       static_cast<double>(std::max<std::int64_t>(memory.capacity, 1));
+  return words + fmt::format(", at {:.1f} % of it: too near to be sure", share);
+}
+
+std::string misfit_text(const Prediction& p) {
+  const MemoryReport& m = p.memory;
+  if (m.fits || m.ranks.empty()) return {};
+  const auto worst = std::ranges::max_element(m.ranks, {}, &RankMemory::peak_device);
+  const bool device = worst->peak_device > m.capacity || !m.host_capacity;
+  std::string text =
+      device ? fmt::format("DOES NOT FIT: position {} needs {} of a device that has {}.\n",
+                           worst - m.ranks.begin(), bytes_text(worst->peak_device),
+                           bytes_text(m.capacity))
+             : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
+                           bytes_text(m.host), bytes_text(*m.host_capacity));
+  if (m.instead) text += nearest_text(*m.instead);
+  return text +
+         "  Such a step cannot be made; the times below are what it would take. "
+         "rehearse search\n  lists plans that fit.\n\n";
+}
+
+std::string instead_json(const MemoryReport& memory) {
+  if (!memory.instead) return "null";
+  const NearestPlan& nearest = *memory.instead;
+  std::string changes;
+  for (const PlanChange& change : nearest.changes) {
+    changes += fmt::format("{}{{\"key\": \"plan.{}\", \"from\": {}, \"to\": {}}}",
+                           changes.empty() ? "" : ", ", change.key, change.from, change.to);
+  }
+  return fmt::format(
+      "{{\"fits\": {}, \"changes\": [{}], \"peak_device_bytes\": {}, \"host_bytes\": {}, "
+      "\"step_time_s\": {}, \"tried\": {}}}",
+      nearest.fits, changes, nearest.peak_device, nearest.host,
+      nearest.fits ? fmt::format("{}", nearest.step_s) : "null", nearest.tried);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report says of `fits`: the decision that a plan is bought on.
+#pragma once
+
+#include <string>
+
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+
+// For people: "fits", "DOES NOT FIT", and how near the capacity where it is within 5 %.
+std::string fit_words(const MemoryReport& memory);
+// What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
+// be made. With the nearest plan that fits, as flags. Empty: it fits.
+std::string misfit_text(const Prediction& prediction);
+// The report key `memory.instead`, as a JSON text: null where the plan fits or none was looked for.
+std::string instead_json(const MemoryReport& memory);
+
+}  // namespace rehearse::sim

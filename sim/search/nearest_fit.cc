@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/nearest_fit.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "schedules/order/registry.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/scenario/plan_names.h"
+#include "sim/search/search_estimate.h"
+#include "sim/search/search_live.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::int32_t kMostChanges = 3;
+// A further key is changed only for a step this much shorter.
+constexpr double kWorthAChange = 0.9;
+// What is replayed of one number of changes, and of the whole space for the least memory. Our own
+// runtime's arena comes of a whole lowering, so fewer of its plans are tried.
+constexpr std::int32_t kMostReplays = 48, kMostArenas = 8;
+// How many of those that fit are predicted whole, for each number of changes.
+constexpr std::int32_t kMostPredictions = 3;
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string quoted(std::string_view name) {
+  return '"' + std::string(name) + '"';
+}
+
+// A key that may be changed, and its value as JSON.
+struct ChangedKey {
+  std::string_view key;
+  std::string (*value)(const Plan&);
+};
+constexpr std::array<ChangedKey, 11> kChangedKeys{{
+    {"tensor_parallel", [](const Plan& p) { return number(p.tensor_parallel); }},
+    {"pipeline_parallel", [](const Plan& p) { return number(p.pipeline_parallel); }},
+    {"context_parallel", [](const Plan& p) { return number(p.context_parallel); }},
+    {"data_parallel", [](const Plan& p) { return number(p.data_parallel); }},
+    {"schedule", [](const Plan& p) { return quoted(p.schedule); }},
+    {"virtual_stages", [](const Plan& p) { return number(p.virtual_stages); }},
+    {"zero_stage", [](const Plan& p) { return number(p.zero_stage); }},
+    {"sequence_parallel",
+     [](const Plan& p) -> std::string { return p.sequence_parallel ? "true" : "false"; }},
+    {"micro_batch", [](const Plan& p) { return number(p.micro_batch); }},
+    {"recompute", [](const Plan& p) { return quoted(name_of(p.recompute)); }},
+    {"offload", [](const Plan& p) { return quoted(name_of(p.offload)); }},
+}};
+
+JsonValue json(const std::string& text) {
+  return parse_json(text, "").value();
+}
+
+// The scenario's space with the changed keys open, each with its own value and those that need less
+// memory.
+Space opened(Space space, const Plan& plan) {
+  const auto is_open = [](std::string_view key) {
+    return std::ranges::find(kChangedKeys, key, &ChangedKey::key) != kChangedKeys.end();
+  };
+  std::erase_if(space.plan.members, [&](const JsonMember& m) { return is_open(m.key); });
+  space.lists.clear();
+  space.ranges.clear();
+  const auto list = [&](const char* key, const std::vector<std::string>& values) {
+    SpaceKey& made = space.lists.emplace_back(SpaceKey{key, {}});
+    for (const std::string& value : values) made.values.push_back(json(value));
+  };
+  const auto said = [&](const char* key, const std::string& value) {
+    if (space.plan.given(key) != nullptr) return;
+    std::erase_if(space.plan.members, [&](const JsonMember& m) { return m.key == key; });
+    space.plan.members.push_back({key, 0, json(value)});
+  };
+  said("global_batch", number(plan.global_batch));
+  said("runtime", quoted(plan.runtime.name));
+  space.gpus = plan.gpus();
+
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  const bool named = plan.pipeline_parallel > 1 && info != nullptr && !info->planned;
+  std::vector<std::string> schedules;
+  if (named) schedules.push_back(quoted(plan.schedule));
+  if (!named || plan.schedule != "1f1b") schedules.push_back(quoted("1f1b"));
+  list("schedule", schedules);
+  std::vector<std::string> stages, modes, batches, offloads{quoted(name_of(plan.offload))};
+  for (std::int32_t z = plan.zero_stage; z <= 3; ++z) stages.push_back(number(z));
+  list("zero_stage", stages);
+  for (auto mode = static_cast<std::size_t>(plan.recompute); mode < kRecomputeNames.size();
+       ++mode) {
+    modes.push_back(quoted(kRecomputeNames[mode]));
+  }
+  list("recompute", modes);
+  for (std::int32_t b = 1; b <= plan.micro_batch; ++b) {
+    if (plan.micro_batch % b == 0) batches.push_back(number(b));
+  }
+  list("micro_batch", batches);
+  list("sequence_parallel", plan.sequence_parallel ? std::vector<std::string>{"true"}
+                                                   : std::vector<std::string>{"false", "true"});
+  for (const std::string_view other : kOffloadNames) {
+    if (other != name_of(plan.offload)) offloads.push_back(quoted(other));
+  }
+  list("offload", offloads);
+  return space;
+}
+
+std::int32_t changed_family_keys(const Plan& from, const Plan& to) {
+  std::int32_t count =
+      (from.tensor_parallel != to.tensor_parallel) +
+      (from.pipeline_parallel != to.pipeline_parallel) +
+      (from.context_parallel != to.context_parallel) + (from.zero_stage != to.zero_stage) +
+      (from.sequence_parallel != to.sequence_parallel) + (from.offload != to.offload);
+  const bool pipelined = from.pipeline_parallel > 1 && to.pipeline_parallel > 1;
+  return count +
+         (pipelined && (from.schedule != to.schedule || from.virtual_stages != to.virtual_stages));
+}
+
+std::vector<PlanChange> changes_of(const Plan& from, const Plan& to) {
+  const bool no_pipeline = from.pipeline_parallel == 1 && to.pipeline_parallel == 1;
+  std::vector<PlanChange> changes;
+  for (const ChangedKey& key : kChangedKeys) {
+    if (no_pipeline && (key.key == "schedule" || key.key == "virtual_stages")) continue;
+    const std::string before = key.value(from), after = key.value(to);
+    if (before != after) changes.push_back({std::string(key.key), before, after});
+  }
+  return changes;
+}
+
+class Finder {
+ public:
+  Finder(const Space& space, const Cluster& cluster, const Plan& plan)
+      : space_(opened(space, plan)),
+        cluster_(cluster),
+        plan_(plan),
+        runtime_said_(space.plan.given("runtime") != nullptr) {}
+
+  Result<NearestPlan> run() {
+    Result<SearchSetup> setup = search_setup(space_, cluster_);
+    if (!setup) return setup.error();
+    setup_ = std::move(setup).value();
+    for (std::int32_t changes = 1; changes <= kMostChanges; ++changes) look_at(by_time(changes));
+    if (!nearest_.fits) look_at(by_memory());
+    if (found_) nearest_.changes = changes_of(plan_, *found_);
+    // The runtime stays, also where another ZeRO stage has another one by default.
+    if (found_ && !runtime_said_ && default_runtime(found_->zero_stage) != plan_.runtime.name) {
+      nearest_.changes.push_back({"runtime", "null", quoted(plan_.runtime.name)});
+    }
+    return nearest_;
+  }
+
+ private:
+  struct Choice {
+    double key = 0;  // estimated step [s], or bound [B]
+    Plan plan;
+  };
+
+  template <class Wanted, class Key>
+  std::vector<Choice> choices(Wanted wanted, Key key) {
+    setup_.wanted = wanted;
+    std::vector<Choice> found;
+    for (const MeshSize& mesh : meshes(space_)) {
+      const MeshCandidates candidates = estimate_mesh(setup_, mesh, times_, /*keep_refused=*/0);
+      for (const Candidate& c : candidates.fitting) {
+        const PlanFamily& family = candidates.families[static_cast<std::size_t>(c.family)];
+        const Result<Plan> made = plan_of(family.plan, c.micro_batch, c.recompute);
+        if (made) found.push_back({key(c), made.value()});
+      }
+    }
+    // Estimates are too low for what leaves for the host: it comes last.
+    std::ranges::stable_sort(found, {}, [this](const Choice& c) {
+      return std::pair(c.plan.offload != plan_.offload, c.key);
+    });
+    return found;
+  }
+  // Exactly so many keys changed, the fastest first.
+  std::vector<Choice> by_time(std::int32_t changes) {
+    return choices(
+        [this, changes](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+          return changed_family_keys(plan_, family) + (micro_batch != plan_.micro_batch) +
+                     (recompute != plan_.recompute) ==
+                 changes;
+        },
+        [](const Candidate& c) { return c.seconds; });
+  }
+  // Everything that saves memory without another layout, on every layout; the smallest bound first.
+  std::vector<Choice> by_memory() {
+    Cluster boundless = cluster_;
+    boundless.gpu.usable_memory_gib = 1e9;
+    setup_.cluster = &boundless;
+    const auto found = choices(
+        [](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+          return micro_batch == 1 && recompute == RecomputeMode::Full &&
+                 (family.zero_stage > 0 || family.replicas() == 1);
+        },
+        [](const Candidate& c) { return static_cast<double>(c.bound); });
+    setup_.cluster = &cluster_;
+    return found;
+  }
+
+  // Replays them in their order. Of the first few that fit the fastest is taken, if it is worth its
+  // changes; as long as none fits, the one that needs least.
+  void look_at(const std::vector<Choice>& choices) {
+    std::int32_t replays = plan_.runtime.own_executor ? kMostArenas : kMostReplays;
+    std::int32_t predictions = kMostPredictions;
+    const std::int64_t capacity = cluster_.capacity().value;
+    double shorter_than = std::numeric_limits<double>::infinity();
+    if (nearest_.fits) shorter_than = kWorthAChange * nearest_.step_s;
+    for (const Choice& choice : choices) {
+      if (nearest_.fits && choice.key >= shorter_than) continue;
+      // One is replayed in any case, so that a least is known.
+      if (found_ && live_.lower_bound(setup_, choice.plan, cluster_) > capacity) continue;
+      if (replays-- == 0) return;
+      ++nearest_.tried;
+      const std::optional<MemoryReport> memory = memory_of(choice.plan);
+      if (!memory) continue;
+      if (memory->fits) {
+        if (predictions-- == 0) return;
+        const Result<Prediction> made = predicted(choice.plan, /*timeline=*/true);
+        if (!made || made.value().step_s >= shorter_than) continue;
+        shorter_than = nearest_.step_s = made.value().step_s;
+      } else if (nearest_.fits || (found_ && memory->peak_device >= nearest_.peak_device)) {
+        continue;
+      }
+      found_ = choice.plan;
+      nearest_.peak_device = memory->peak_device;
+      nearest_.host = memory->host;
+      nearest_.fits = memory->fits;
+    }
+  }
+
+  Result<Prediction> predicted(const Plan& plan, bool timeline) const {
+    Scenario scenario = space_.base;
+    scenario.plan = plan;
+    scenario.gpus = plan.gpus();
+    return predict(scenario, cluster_,
+                   {.timeline = timeline, .lifetimes = false, .tables = &setup_.tables});
+  }
+  // A framework's memory needs the order alone, unless something lies on the host.
+  std::optional<MemoryReport> memory_of(const Plan& plan) const {
+    if (plan.runtime.own_executor || plan.offload != OffloadMode::None) {
+      Result<Prediction> made = predicted(plan, /*timeline=*/false);
+      if (!made) return std::nullopt;
+      return std::move(made.value().memory);
+    }
+    Plan filled = plan;
+    const Result<Schedule> order = order_of(space_.base.model, filled);
+    if (!order) return std::nullopt;
+    return predict_memory(setup_.tables.profile(plan), {space_.base.model, filled}, cluster_,
+                          order.value());
+  }
+
+  Space space_;
+  const Cluster& cluster_;
+  const Plan& plan_;
+  bool runtime_said_;
+  SearchSetup setup_;
+  PipelineTimes times_;
+  LiveBounds live_;
+  NearestPlan nearest_;
+  std::optional<Plan> found_;
+};
+
+}  // namespace
+
+std::int32_t changed_keys(const Plan& from, const Plan& to) {
+  return changed_family_keys(from, to) + (from.micro_batch != to.micro_batch) +
+         (from.recompute != to.recompute);
+}
+
+Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan) {
+  return Finder(space, cluster, plan).run();
+}
+
+}  // namespace rehearse::sim

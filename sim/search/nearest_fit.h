@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan nearest to one that does not fit in memory: the fewest keys changed, and of such plans
+// the fastest.
+//
+// The space is the scenario's own, with its model, GPUs and all that its plan says but the keys of
+// kChangedKeys (nearest_fit.cc). With one key changed, then two, then three, a search's estimates
+// (search_estimate.h) rank the plans whose memory bound lets them in, and the first that the replay
+// lets in is taken; one with more changes only where its step is a tenth shorter. Where none fits,
+// the least memory of the whole space is looked for. No clock, no chance: the same plan gives the
+// same answer.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/base/result.h"
+#include "sim/cluster/cluster.h"
+#include "sim/memory/memory.h"
+#include "sim/search/space.h"
+
+namespace rehearse::sim {
+
+// `space`: read from the scenario of `plan`, whose micro-batch and order are chosen. `plan` does
+// not fit. Errors: the cluster's tables cannot be read.
+Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan);
+
+// How many keys must be changed to make `to` of `from`. Not counted is what follows from another
+// key: the number of replicas, and schedule and chunks where a pipeline begins or ends.
+std::int32_t changed_keys(const Plan& from, const Plan& to);
+
+}  // namespace rehearse::sim
