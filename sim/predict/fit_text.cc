@@ -24,7 +24,7 @@ std::string nearest_text(const NearestPlan& nearest) {
   const std::string host =
       nearest.host > 0 ? fmt::format(" and {} of host memory", bytes_text(nearest.host)) : "";
   if (!nearest.fits) {
-    return fmt::format("  No plan near it fits; the least memory found is {}{}:\n    {}\n",
+    return fmt::format("  No plan that was tried fits; the least memory found is {}{}:\n    {}\n",
                        bytes_text(nearest.peak_device), host, flags(nearest));
   }
   return fmt::format("  The nearest plan that fits needs {}{} and takes {} a step:\n    {}\n",

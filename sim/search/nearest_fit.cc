@@ -6,7 +6,6 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "schedules/order/registry.h"
 #include "schedules/passes/plan_order.h"
@@ -25,6 +24,9 @@ constexpr double kWorthAChange = 0.9;
 constexpr std::int32_t kMostReplays = 48, kMostArenas = 8;
 // How many of those that fit are predicted whole, for each number of changes.
 constexpr std::int32_t kMostPredictions = 3;
+// Ops of all steps that are lowered for one answer: about half a second. A replay alone takes as
+// long as a sixteenth of them.
+constexpr std::int64_t kMostOps = 1'000'000, kReplayShare = 16;
 
 std::string number(std::int64_t value) {
   return std::to_string(value);
@@ -168,21 +170,22 @@ class Finder {
         if (made) found.push_back({key(c), made.value()});
       }
     }
-    // Estimates are too low for what leaves for the host: it comes last.
-    std::ranges::stable_sort(found, {}, [this](const Choice& c) {
-      return std::pair(c.plan.offload != plan_.offload, c.key);
-    });
+    std::ranges::stable_sort(found, {}, &Choice::key);
     return found;
   }
-  // Exactly so many keys changed, the fastest first.
+  // Exactly so many keys changed, the fastest first; but last what leaves for the host, for which
+  // the estimates are too low.
   std::vector<Choice> by_time(std::int32_t changes) {
-    return choices(
+    std::vector<Choice> found = choices(
         [this, changes](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
           return changed_family_keys(plan_, family) + (micro_batch != plan_.micro_batch) +
                      (recompute != plan_.recompute) ==
                  changes;
         },
         [](const Candidate& c) { return c.seconds; });
+    std::ranges::stable_partition(
+        found, [this](const Choice& c) { return c.plan.offload == plan_.offload; });
+    return found;
   }
   // Everything that saves memory without another layout, on every layout; the smallest bound first.
   std::vector<Choice> by_memory() {
@@ -211,12 +214,14 @@ class Finder {
       if (nearest_.fits && choice.key >= shorter_than) continue;
       // One is replayed in any case, so that a least is known.
       if (found_ && live_.lower_bound(setup_, choice.plan, cluster_) > capacity) continue;
-      if (replays-- == 0) return;
+      ops_ += ops_of(choice.plan) / (is_lowered_for_memory(choice.plan) ? 1 : kReplayShare);
+      if (replays-- == 0 || (found_ && ops_ > kMostOps)) return;
       ++nearest_.tried;
       const std::optional<MemoryReport> memory = memory_of(choice.plan);
       if (!memory) continue;
       if (memory->fits) {
-        if (predictions-- == 0) return;
+        ops_ += ops_of(choice.plan);
+        if (predictions-- == 0 || (nearest_.fits && ops_ > kMostOps)) return;
         const Result<Prediction> made = predicted(choice.plan, /*timeline=*/true);
         if (!made || made.value().step_s >= shorter_than) continue;
         shorter_than = nearest_.step_s = made.value().step_s;
@@ -230,6 +235,17 @@ class Finder {
     }
   }
 
+  // Ops of a step, about.
+  std::int64_t ops_of(const Plan& plan) const {
+    const bool by_layer = plan.runtime.own_executor || plan.offload == OffloadMode::Activations;
+    const auto parts =
+        by_layer ? space_.base.model.layers : static_cast<std::int64_t>(plan.stage_layers.size());
+    return 4 * parts * plan.microbatches();
+  }
+  bool is_lowered_for_memory(const Plan& plan) const {
+    return plan.runtime.own_executor || plan.offload != OffloadMode::None;
+  }
+
   Result<Prediction> predicted(const Plan& plan, bool timeline) const {
     Scenario scenario = space_.base;
     scenario.plan = plan;
@@ -239,7 +255,7 @@ class Finder {
   }
   // A framework's memory needs the order alone, unless something lies on the host.
   std::optional<MemoryReport> memory_of(const Plan& plan) const {
-    if (plan.runtime.own_executor || plan.offload != OffloadMode::None) {
+    if (is_lowered_for_memory(plan)) {
       Result<Prediction> made = predicted(plan, /*timeline=*/false);
       if (!made) return std::nullopt;
       return std::move(made.value().memory);
@@ -260,6 +276,7 @@ class Finder {
   LiveBounds live_;
   NearestPlan nearest_;
   std::optional<Plan> found_;
+  std::int64_t ops_ = 0;  // lowered so far
 };
 
 }  // namespace
