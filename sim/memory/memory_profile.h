@@ -62,8 +62,9 @@ enum class Flag : std::uint8_t {
   EagerRope,
   EagerActivation,
   Fp8Operands,  // products keep their inputs in 8 bit
+  EagerAttention,
 };
-inline constexpr std::size_t kNumFlags = 16;
+inline constexpr std::size_t kNumFlags = 17;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;

@@ -59,6 +59,18 @@ std::string misfit_text(const Prediction& p) {
          "rehearse search\n  lists plans that fit.\n\n";
 }
 
+std::string retries_note(const MemoryReport& memory) {
+  std::int32_t most = 0;
+  for (const RankMemory& rank : memory.ranks) most = std::max(most, rank.retries);
+  if (most == 0) return {};
+  return fmt::format(
+      "memory fits only with an emptied cache: the allocator gives its cached blocks back {} "
+      "time{} "
+      "in a step and waits for the device each time; what that takes is not in the times, for want "
+      "of a measurement",
+      most, most == 1 ? "" : "s");
+}
+
 std::string instead_json(const MemoryReport& memory) {
   if (!memory.instead) return "null";
   const NearestPlan& nearest = *memory.instead;

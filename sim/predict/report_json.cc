@@ -81,6 +81,7 @@ Json memory_json(const Prediction& p) {
                      {"peak_reserved_bytes", rank.peak_reserved},
                      {"peak_device_bytes", rank.peak_device},
                      {"host_bytes", rank.host},
+                     {"allocator_retries", rank.retries},
                      {"at_op", name},
                      {"at_s", memory_time(p, r * classes, name)},
                      {"parts",
@@ -182,6 +183,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["notes"] = scenario.notes();
   if (!p.variation_note.empty()) json["notes"].push_back(p.variation_note);
   if (!p.overlap_note.empty()) json["notes"].push_back(p.overlap_note);
+  if (const std::string note = retries_note(p.memory); !note.empty()) json["notes"].push_back(note);
   if (!p.plan.order.empty()) {                  // which order a planned schedule took
     const bool here = p.choice.considered > 0;  // else it was chosen before
     json["order"] = {

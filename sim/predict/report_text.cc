@@ -178,6 +178,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
   if (!p.variation_note.empty()) text += "\nnote: " + p.variation_note;
   if (!p.overlap_note.empty()) text += "\nnote: " + p.overlap_note;
+  if (const std::string note = retries_note(p.memory); !note.empty()) text += "\nnote: " + note;
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
                       p.schedule.num_rows(), seconds_text(p.wall_s));
   return text;
