@@ -63,8 +63,9 @@ enum class Flag : std::uint8_t {
   EagerActivation,
   Fp8Operands,  // products keep their inputs in 8 bit
   EagerAttention,
+  EagerNorm,
 };
-inline constexpr std::size_t kNumFlags = 17;
+inline constexpr std::size_t kNumFlags = 18;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
