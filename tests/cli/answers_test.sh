@@ -139,6 +139,16 @@ says "communication: none, one GPU does it all" simulate scenarios/memory-bf16.j
 [ "$(grep -n "DOES NOT FIT: position 0 needs" "$work/out" | cut -d: -f1)" -lt \
   "$(grep -n "^step time" "$work/out" | cut -d: -f1)" ] || fail "said below the step time"
 grep -qF "rehearse search" "$work/out" || fail "does not say where plans that fit are found"
+grep -q "The nearest plan that fits needs" "$work/out" || fail "names no plan that fits"
+# The flags that it prints make a plan that fits, which has nothing to say of another one.
+flags=$(sed -n 's/^ *\(--set plan\..*\)$/\1/p' "$work/out")
+# shellcheck disable=SC2086
+"$rehearse" simulate dp-ddp --set plan.micro_batch=64 --set plan.global_batch=512 $flags --json \
+  --require-fit >"$work/out" || fail "what is named does not fit: $flags"
+grep -q '"instead": null' "$work/out" || fail "a plan that fits names another"
+"$rehearse" simulate dp-ddp --set plan.micro_batch=64 --set plan.global_batch=512 --json \
+  >"$work/out" || fail "as JSON"
+grep -A3 '"instead": {' "$work/out" | grep -q '"fits": true' || fail "JSON names no plan that fits"
 refused 2 "but there are 4 gpus: data_parallel 4 fits them" simulate dp-ddp --gpus 4
 refused 2 "data_parallel 8 fixed; --set plan.data_parallel=null leaves one open" search dp-ddp \
   --gpus 4

@@ -323,6 +323,23 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
   EXPECT_GE(in_steps, 100);
 }
 
+// DeepSpeed's limit is read; who has none gathers whole units. What is no number of elements is
+// refused with its key.
+TEST(Memory, AProfileSaysHowManyElementsAreGathered) {
+  EXPECT_EQ(profile_of("megatron_deepspeed").gathered_elements, 1'000'000'000);
+  EXPECT_EQ(profile_of("fsdp").gathered_elements, 0);
+  const std::string path = ::testing::TempDir() + "gathered_" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << R"({"base": "fsdp", "states": {"contiguous_gradients": false,
+      "contiguous_parameters_from_zero_stage": 9, "gather_units_from_zero_stage": 2,
+      "gathered_elements": 0, "fp32_gradients_at_step": false, "moments_at_first_step": true,
+      "default_dropout": 0}})";
+  const Result<MemoryProfile> none = read_memory_profile(path);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("states.gathered_elements"), std::string::npos)
+      << none.error().message;
+  std::filesystem::remove(path);
+}
+
 TEST(Memory, NamesWhatIsWrongInAProfile) {
   const Result<MemoryProfile> missing = read_memory_profile("tests/data/no_such_profile.json");
   EXPECT_FALSE(missing);

@@ -194,6 +194,25 @@ TEST(Offload, MovesWhatFrameworksKeep) {
 }
 
 // Without the event behind which a copy may read, the validator says so.
+// What is beyond the host's memory does not fit, however empty the device is.
+TEST(Offload, DoesNotFitWhereTheHostIsTooSmall) {
+  for (const char* runtime : {"rehearse", "megatron"}) {
+    for (const char* what : {"optimizer", "activations"}) {
+      const Scenario s = scenario(R"("data_parallel": 1, "global_batch": 4, "runtime": ")" +
+                                  std::string(runtime) + R"(", "offload": ")" + what + '"');
+      Cluster cluster = cluster_of(s, 63);
+      const Prediction roomy = predict(s, cluster).value();
+      ASSERT_TRUE(roomy.memory.fits);
+      ASSERT_GT(roomy.memory.host, 0);
+      cluster.host.memory_gib = 0.99 * static_cast<double>(roomy.memory.host) / (1 << 30);
+      const Prediction small = predict(s, cluster).value();
+      EXPECT_FALSE(small.memory.fits) << runtime << " " << what;
+      EXPECT_LE(small.memory.peak_device, small.memory.capacity);
+      EXPECT_GT(small.memory.host, *small.memory.host_capacity);
+    }
+  }
+}
+
 TEST(Offload, IsProvedByTheValidator) {
   Prediction p = predicted(one(R"("offload": "activations")"));
   Schedule& s = p.schedule;
