@@ -3,14 +3,12 @@
 // the fastest.
 //
 // The space is the scenario's own, with its model, GPUs and all that its plan says but the keys of
-// kChangedKeys (nearest_fit.cc). With one key changed, then two, then three, a search's estimates
+// plan_changes.h. With one key changed, then two, then three, a search's estimates
 // (search_estimate.h) rank the plans whose memory bound lets them in, and the first that the replay
 // lets in is taken; one with more changes only where its step is a tenth shorter. Where none fits,
 // the least memory of the whole space is looked for. No clock, no chance: the same plan gives the
 // same answer.
 #pragma once
-
-#include <cstdint>
 
 #include "schedules/base/result.h"
 #include "sim/cluster/cluster.h"
@@ -22,9 +20,5 @@ namespace rehearse::sim {
 // `space`: read from the scenario of `plan`, whose micro-batch and order are chosen. `plan` does
 // not fit. Errors: the cluster's tables cannot be read.
 Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan);
-
-// How many keys must be changed to make `to` of `from`. Not counted is what follows from another
-// key: the number of replicas, and schedule and chunks where a pipeline begins or ends.
-std::int32_t changed_keys(const Plan& from, const Plan& to);
 
 }  // namespace rehearse::sim

@@ -55,9 +55,9 @@ std::string table(const SearchResult& result) {
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
     text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10} {:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1, seconds(plan.step_s),
+        "{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1, seconds(plan.step_s),
         plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
-        gb(plan.capacity - plan.peak_device) + (near(plan) ? "~" : ""), plan.bubble_ratio * 100,
+        gb(plan.capacity - plan.peak_device), near(plan) ? '~' : ' ', plan.bubble_ratio * 100,
         count(plan.tokens_per_s), priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "",
         energy(plan.energy_j), layout_text(plan.plan));
   }
