@@ -19,7 +19,7 @@ std::string flags(const NearestPlan& nearest) {
   return text;
 }
 
-std::string nearest_text(const NearestPlan& nearest) {
+std::string nearest_text(const NearestPlan& nearest, std::int64_t capacity) {
   if (nearest.changes.empty()) return "  No other plan of this scenario is legal.\n";
   const std::string host =
       nearest.host > 0 ? fmt::format(" and {} of host memory", bytes_text(nearest.host)) : "";
@@ -27,9 +27,10 @@ std::string nearest_text(const NearestPlan& nearest) {
     return fmt::format("  No plan that was tried fits; the least memory found is {}{}:\n    {}\n",
                        bytes_text(nearest.peak_device), host, flags(nearest));
   }
-  return fmt::format("  The nearest plan that fits needs {}{} and takes {} a step:\n    {}\n",
-                     bytes_text(nearest.peak_device), host, seconds_text(nearest.step_s),
-                     flags(nearest));
+  return fmt::format("  The nearest plan that fits needs {}{}{} and takes {} a step:\n    {}\n",
+                     bytes_text(nearest.peak_device),
+                     near_capacity(nearest.peak_device, capacity) ? " (too near to be sure)" : "",
+                     host, seconds_text(nearest.step_s), flags(nearest));
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ std::string misfit_text(const Prediction& p) {
                            bytes_text(m.capacity))
              : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
                            bytes_text(m.host), bytes_text(*m.host_capacity));
-  if (m.instead) text += nearest_text(*m.instead);
+  if (m.instead) text += nearest_text(*m.instead, m.capacity);
   return text +
          "  Such a step cannot be made; the times below are what it would take. "
          "rehearse search\n  lists plans that fit.\n\n";
