@@ -147,6 +147,7 @@ void ResidentState::gather_tensors(std::size_t u) {
 
 // Each gradient is copied to the bucket of the reduction and dropped; shards stay.
 void ResidentState::reduce_tensors(std::size_t u) {
+  if (units_[u].elements.empty()) return;
   const std::int64_t largest = std::ranges::max(units_[u].elements);
   Handle gradient = ledger_.allocate(element() * largest, MemoryPart::Gradients);
   Handle bucket = ledger_.allocate(element() * largest, MemoryPart::Buffers);

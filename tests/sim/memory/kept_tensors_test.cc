@@ -98,7 +98,8 @@ TEST(KeptTensors, what_a_backward_makes_again_it_frees) {
   for (std::size_t s = kInputGradientSlot + 1; s < held.size(); ++s) EXPECT_EQ(held[s], 0) << s;
 }
 
-// softmax in fp32 is kept beside its 16-bit copy; an RMS norm made of operations keeps x / rms(x).
+// softmax in fp32 is kept beside its 16-bit copy; an RMS norm made of operations keeps x / rms(x),
+// torchtitan's its input in fp32 too, and SiLU op by op its output.
 TEST(KeptTensors, eager_operations_keep_what_autograd_saves) {
   Plan plan = plan_of("megatron");
   plan.flash_attention = false;
@@ -110,6 +111,10 @@ TEST(KeptTensors, eager_operations_keep_what_autograd_saves) {
   const std::int64_t kernel = kept(plan);
   plan.runtime.eager_kernels.norm = true;
   EXPECT_EQ(kept(plan) - kernel, 2 * 2 * n * h);
+  plan = plan_of("torchtitan");
+  const std::int64_t titan = kept(plan);
+  plan.runtime.eager_kernels = {};
+  EXPECT_EQ(titan - kept(plan), 2 * (4 + 2) * n * h + 2 * n * f);
 }
 
 // DeepSpeed: at a time the two largest of a layer's tensors (here the fused gate and up projection,
