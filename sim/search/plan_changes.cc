@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 
@@ -14,9 +15,6 @@ namespace {
 
 std::string number(std::int64_t value) {
   return std::to_string(value);
-}
-std::string quoted(std::string_view name) {
-  return '"' + std::string(name) + '"';
 }
 
 // A key that may be changed, and its value as JSON.
@@ -29,14 +27,14 @@ constexpr std::array<ChangedKey, 11> kChangedKeys{{
     {"pipeline_parallel", [](const Plan& p) { return number(p.pipeline_parallel); }},
     {"context_parallel", [](const Plan& p) { return number(p.context_parallel); }},
     {"data_parallel", [](const Plan& p) { return number(p.data_parallel); }},
-    {"schedule", [](const Plan& p) { return quoted(p.schedule); }},
+    {"schedule", [](const Plan& p) { return json_quoted(p.schedule); }},
     {"virtual_stages", [](const Plan& p) { return number(p.virtual_stages); }},
     {"zero_stage", [](const Plan& p) { return number(p.zero_stage); }},
     {"sequence_parallel",
      [](const Plan& p) -> std::string { return p.sequence_parallel ? "true" : "false"; }},
     {"micro_batch", [](const Plan& p) { return number(p.micro_batch); }},
-    {"recompute", [](const Plan& p) { return quoted(name_of(p.recompute)); }},
-    {"offload", [](const Plan& p) { return quoted(name_of(p.offload)); }},
+    {"recompute", [](const Plan& p) { return json_quoted(name_of(p.recompute)); }},
+    {"offload", [](const Plan& p) { return json_quoted(name_of(p.offload)); }},
 }};
 
 JsonValue json(const std::string& text) {
@@ -62,21 +60,21 @@ Space with_open_keys(Space space, const Plan& plan) {
     space.plan.members.push_back({key, 0, json(value)});
   };
   said("global_batch", number(plan.global_batch));
-  said("runtime", quoted(plan.runtime.name));
+  said("runtime", json_quoted(plan.runtime.name));
   space.gpus = plan.gpus();
 
   const ScheduleInfo* info = find_schedule(plan.schedule);
   const bool named = plan.pipeline_parallel > 1 && info != nullptr && !info->planned;
   std::vector<std::string> schedules;
-  if (named) schedules.push_back(quoted(plan.schedule));
-  if (!named || plan.schedule != "1f1b") schedules.push_back(quoted("1f1b"));
+  if (named) schedules.push_back(json_quoted(plan.schedule));
+  if (!named || plan.schedule != "1f1b") schedules.push_back(json_quoted("1f1b"));
   list("schedule", schedules);
-  std::vector<std::string> stages, modes, batches, offloads{quoted(name_of(plan.offload))};
+  std::vector<std::string> stages, modes, batches, offloads{json_quoted(name_of(plan.offload))};
   for (std::int32_t z = plan.zero_stage; z <= 3; ++z) stages.push_back(number(z));
   list("zero_stage", stages);
   for (auto mode = static_cast<std::size_t>(plan.recompute); mode < kRecomputeNames.size();
        ++mode) {
-    modes.push_back(quoted(kRecomputeNames[mode]));
+    modes.push_back(json_quoted(kRecomputeNames[mode]));
   }
   list("recompute", modes);
   for (std::int32_t b = 1; b <= plan.micro_batch; ++b) {
@@ -86,7 +84,7 @@ Space with_open_keys(Space space, const Plan& plan) {
   list("sequence_parallel", plan.sequence_parallel ? std::vector<std::string>{"true"}
                                                    : std::vector<std::string>{"false", "true"});
   for (const std::string_view other : kOffloadNames) {
-    if (other != name_of(plan.offload)) offloads.push_back(quoted(other));
+    if (other != name_of(plan.offload)) offloads.push_back(json_quoted(other));
   }
   list("offload", offloads);
   return space;
@@ -112,7 +110,7 @@ std::vector<PlanChange> changes_of(const Plan& from, const Plan& to, bool runtim
     if (before != after) changes.push_back({std::string(key.key), before, after});
   }
   if (!runtime_said && default_runtime(to.zero_stage) != to.runtime.name) {
-    changes.push_back({"runtime", "null", quoted(to.runtime.name)});
+    changes.push_back({"runtime", "null", json_quoted(to.runtime.name)});
   }
   return changes;
 }
