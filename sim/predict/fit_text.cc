@@ -8,6 +8,8 @@
 namespace rehearse::sim {
 namespace {
 
+using report::bytes, report::seconds;
+
 // One line of flags; what is a string in JSON goes without its quotes.
 std::string flags(const NearestPlan& nearest) {
   std::string text;
@@ -22,15 +24,15 @@ std::string flags(const NearestPlan& nearest) {
 std::string nearest_text(const NearestPlan& nearest, std::int64_t capacity) {
   if (nearest.changes.empty()) return "  No other plan of this scenario is legal.\n";
   const std::string host =
-      nearest.host > 0 ? fmt::format(" and {} of host memory", bytes_text(nearest.host)) : "";
+      nearest.host > 0 ? fmt::format(" and {} of host memory", bytes(nearest.host)) : "";
   if (!nearest.fits) {
     return fmt::format("  No plan that was tried fits; the least memory found is {}{}:\n    {}\n",
-                       bytes_text(nearest.peak_device), host, flags(nearest));
+                       bytes(nearest.peak_device), host, flags(nearest));
   }
   return fmt::format("  The nearest plan that fits needs {}{}{} and takes {} a step:\n    {}\n",
-                     bytes_text(nearest.peak_device),
+                     bytes(nearest.peak_device),
                      near_capacity(nearest.peak_device, capacity) ? " (too near to be sure)" : "",
-                     host, seconds_text(nearest.step_s), flags(nearest));
+                     host, seconds(nearest.step_s), flags(nearest));
 }
 
 }  // namespace
@@ -50,10 +52,9 @@ std::string misfit_text(const Prediction& p) {
   const bool device = worst->peak_device > m.capacity || !m.host_capacity;
   std::string text =
       device ? fmt::format("DOES NOT FIT: position {} needs {} of a device that has {}.\n",
-                           worst - m.ranks.begin(), bytes_text(worst->peak_device),
-                           bytes_text(m.capacity))
+                           worst - m.ranks.begin(), bytes(worst->peak_device), bytes(m.capacity))
              : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
-                           bytes_text(m.host), bytes_text(*m.host_capacity));
+                           bytes(m.host), bytes(*m.host_capacity));
   if (m.instead) text += nearest_text(*m.instead, m.capacity);
   return text +
          "  Such a step cannot be made; the times below are what it would take. "

@@ -13,6 +13,8 @@
 namespace rehearse::sim {
 namespace {
 
+using report::bytes, report::seconds;
+
 // What a share of the time rests on, after CostLevel.
 constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
     "is measured", "is interpolated between measurements", "follows from formulas",
@@ -47,7 +49,7 @@ std::string layout_of(const Plan& plan) {
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
-                                 bytes_text(m.capacity), fit_words(m));
+                                 bytes(m.capacity), fit_words(m));
   text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
                       "reserved", "device", "peak at", "what fills it");
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {
@@ -63,16 +65,16 @@ std::string memory_lines(const Prediction& p) {
       if (share >= 0.005)
         filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
     }
-    text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r,
-                        bytes_text(rank.peak_allocated), bytes_text(rank.peak_reserved),
-                        bytes_text(rank.peak_device), p.memory_ops[r], filled);
+    text +=
+        fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
+                    bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
   }
   if (m.host > 0) {
-    text += fmt::format("  in host memory: up to {} per rank", bytes_text(m.host));
+    text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
     if (m.host_capacity) {
-      text += fmt::format("{} the {} that its node has for each",
-                          m.host > *m.host_capacity ? ", MORE THAN" : " of",
-                          bytes_text(*m.host_capacity));
+      text +=
+          fmt::format("{} the {} that its node has for each",
+                      m.host > *m.host_capacity ? ", MORE THAN" : " of", bytes(*m.host_capacity));
     }
     text += '\n';
   }
@@ -112,8 +114,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += misfit_text(p);
   text += fmt::format(
       "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
-      seconds_text(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus,
-      100 * p.error_band);
+      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {
     text += fmt::format(": MFU {:.1f} %", 100 * *p.mfu());
@@ -129,7 +130,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
     if (p.bubbles.causes[c] == 0) continue;
     const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
-    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds_text(s),
+    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
                         100 * s / p.step_s);
   }
   if (cluster.workers > 0 && p.gpus > cluster.workers) {
@@ -147,13 +148,13 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "{}\n",
         "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
-    text += fmt::format(
-        "  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-        traits(row.traffic.group).name,
-        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-        row.traffic.ranks, row.traffic.count, bytes_text(row.traffic.bytes),
-        seconds_text(static_cast<double>(row.traffic.time.value) * 1e-9),
-        seconds_text(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text +=
+        fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+                    traits(row.traffic.group).name,
+                    row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+                    row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+                    seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
+                    seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
   }
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
@@ -180,7 +181,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   if (!p.overlap_note.empty()) text += "\nnote: " + p.overlap_note;
   if (const std::string note = retries_note(p.memory); !note.empty()) text += "\nnote: " + note;
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
-                      p.schedule.num_rows(), seconds_text(p.wall_s));
+                      p.schedule.num_rows(), seconds(p.wall_s));
   return text;
 }
 
