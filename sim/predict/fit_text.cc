@@ -66,10 +66,9 @@ std::string retries_note(const MemoryReport& memory) {
   for (const RankMemory& rank : memory.ranks) most = std::max(most, rank.retries);
   if (most == 0) return {};
   return fmt::format(
-      "memory fits only with an emptied cache: the allocator gives its cached blocks back {} "
-      "time{} "
-      "in a step and waits for the device each time; what that takes is not in the times, for want "
-      "of a measurement",
+      "memory fits only with an emptied cache: in the first steps the allocator gives its cached "
+      "blocks back {} time{} and waits for the device each time; where later steps need it too "
+      "they take longer than predicted, by how much nobody has published",
       most, most == 1 ? "" : "s");
 }
 
