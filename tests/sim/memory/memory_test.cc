@@ -226,6 +226,15 @@ RandomPlan random_plan(std::mt19937& random) {
   return made;
 }
 
+// What else changes which tensors are kept: kernels op by op, compilation, 8 bit, DeepSpeed.
+void vary_traits(Plan& plan, std::mt19937& random) {
+  if (plan.zero_stage == 3 && random() % 2 == 0) plan.runtime = runtime_named("megatron_deepspeed");
+  plan.runtime.compiled = random() % 2 == 0;
+  plan.runtime.eager_kernels = {.norm = random() % 2 == 0, .activation = random() % 2 == 0};
+  if (random() % 2 == 0) plan.precision.compute = ComputeType::Fp8;
+  if (!plan.flash_attention && random() % 2 == 0) plan.attention_kernel = AttentionKernel::Eager;
+}
+
 struct GridPlan {
   RandomPlan made;
   Schedule order;
@@ -255,7 +264,9 @@ void for_random_plans(std::uint32_t seed, int plans, int longer,
 
 TEST(Memory, AddsUpItsPartsToThePeakAndStaysAboveItsBoundOnRandomPlans) {
   std::map<std::string, int> seen;
+  std::mt19937 traits(11);
   for_random_plans(7, 300, /*longer=*/1, [&](GridPlan& grid) {
+    vary_traits(grid.made.plan, traits);
     const Plan& plan = grid.made.plan;
     ++seen[plan.schedule];
     const MemoryProfile profile = profile_of(plan.runtime.name);
@@ -284,7 +295,9 @@ TEST(Memory, LeavesOutOnlyWhatChangesNothing) {
   const auto ratio = [](std::int64_t a, std::int64_t b) {
     return static_cast<double>(a) / static_cast<double>(b);
   };
+  std::mt19937 traits(13);
   for_random_plans(11, 120, /*longer=*/8, [&](GridPlan& grid) {
+    vary_traits(grid.made.plan, traits);
     const Plan& plan = grid.made.plan;
     const MemoryProfile profile = profile_of(plan.runtime.name);
     ReplaySetup setup = replay_setup(profile, {grid.made.model, plan}, 80, grid.order);
