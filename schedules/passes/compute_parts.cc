@@ -76,7 +76,7 @@ class Computer {
       take_inputs(part);
       duration += row_.work(part).duration;
     }
-    Op op = parts.front().op;
+    Op& op = row_.add(parts.front().op, duration, row_.at(end - 1, Phase::Compute)).op;
     if (parts.size() == 2) {
       std::vector<Op>& children = row_.draft.schedule.children;
       op = {.kind = OpKind::Overlap,
@@ -86,7 +86,6 @@ class Computer {
       for (const Part& part : parts) children.push_back(part.op);
     }
     op.stream = Stream::Compute;
-    row_.add(op, duration, row_.at(end - 1, Phase::Compute));
     for (const Part& part : parts) {
       part.op.kind == OpKind::Forward ? forward(part) : backward(part);
     }
@@ -98,13 +97,13 @@ class Computer {
     const Op& op = part.op;
     if (op.kind == OpKind::Forward && part.index == 0 && !row_.first_stage(op.stage)) {
       const Stage before{op.stage.value - 1};
-      row_.alive(op).x[0] = row_.remote(before, op.stage, op.microbatch)
+      row_.alive(op).x[0] = row_.remote(before, op.microbatch)
                                 ? arriving(ValueKind::Activation, before, op)
                                 : row_.alive_at[row_.slot(before, op)].x.back();
     }
     if (is_backward(op.kind) && part.last() && !row_.last_stage(op.stage)) {
       const Stage next{op.stage.value + 1};
-      row_.alive(op).d.back() = row_.remote(next, op.stage, op.microbatch)
+      row_.alive(op).d.back() = row_.remote(next, op.microbatch)
                                     ? arriving(ValueKind::ActivationGradient, next, op)
                                     : row_.alive_at[row_.slot(next, op)].d[0];
     }
@@ -120,7 +119,7 @@ class Computer {
     const bool tokens = part.index == 0 && row_.first_stage(op.stage);
     row_.operand(tokens ? tokens_ : state.x[part.index], Access::Read);
     if (loss) row_.operand(targets_, Access::Read);
-    earlier_slices(part);
+    if (op.slice >= 0) earlier_slices(part);
     parameters(part);
     gradients(part);
     const BodySizes& bytes = row_.work(part).sizes;
@@ -161,7 +160,7 @@ class Computer {
     // The attention output may lie in the slab for W and is read by I too.
     read(state.slab_weight[part.index]);
     if (weight) read(state.left[part.index]);
-    earlier_slices(part);
+    if (op.slice >= 0) earlier_slices(part);
     parameters(part);
     gradients(part);
     const BodySizes& bytes = row_.work(part).sizes;
@@ -183,9 +182,7 @@ class Computer {
   // makes these for all; a weight gradient needs neither.
   void earlier_slices(const Part& part) {
     const Op& op = part.op;
-    if (op.slice < 0 || !row_.work(part).has_layers || !row_.plan.runtime.own_executor) {
-      return;
-    }
+    if (!row_.work(part).has_layers || !row_.plan.runtime.own_executor) return;
     if (op.kind == OpKind::WeightGradient) return;
     Op other = op;
     for (other.slice = 0; other.slice < op.slice; ++other.slice) {

@@ -7,39 +7,39 @@
 namespace rehearse {
 namespace {
 
-// Who touched a value: ops, and reads of other streams as a list through the operands.
+// Who touched a value: ops, and reads of other streams as a list.
 struct Touched {
-  std::int32_t writer = -1;
-  std::int32_t computing = -1;  // the last reader since, on the compute stream
-  std::int32_t newest = -1;     // operand of the last one on another
+  OpId writer;
+  OpId computing;            // the last reader since, on the compute stream
+  std::int32_t newest = -1;  // the last one on another, in the list of these
 };
 struct OtherRead {
-  std::int32_t reader, older;  // op; operand, or -1
+  OpId reader;
+  std::int32_t older;  // of the same value; -1: none
 };
 
 }  // namespace
 
-Dependencies dependencies_of(const Draft& draft) {
+Dependencies dependencies_of(Draft& draft) {
   Dependencies found;
-  found.begin.reserve(draft.ops.size() + 1);
+  found.ranges.resize(draft.ops.size());
   found.from.reserve(draft.operands.size());
   std::vector<Touched> values(draft.schedule.values.size());
-  std::vector<OtherRead> reads(draft.operands.size());
-  std::int32_t k = 0, id = 0;
+  std::vector<OtherRead> reads;
   auto barrier = draft.barriers.begin();
   for (std::size_t row = 0; row + 1 < draft.row_begin.size(); ++row) {
-    std::int32_t last_compute = -1;
-    for (; id < draft.row_begin[row + 1]; ++id) {
-      const DraftOp& at = draft.ops[static_cast<std::size_t>(id)];
-      const bool compute = at.op.stream == Stream::Compute;
-      const auto follow = [&](std::int32_t before) {
-        if (before < 0 || before == id) return;
-        const bool chained =
-            compute && draft.ops[static_cast<std::size_t>(before)].op.stream == Stream::Compute;
+    OpId last_compute;
+    for (const OpId id : draft.program_of(row)) {
+      const DraftOp& op = draft.ops[id.index()];
+      const bool compute = op.op.stream == Stream::Compute;
+      const auto follow = [&](OpId before) {
+        if (!before || before == id) return;
+        const bool chained = compute && draft.ops[before.index()].op.stream == Stream::Compute;
         if (!chained) found.from.push_back(before);
       };
-      for (; k < at.operand_end; ++k) {
-        const Operand& operand = draft.operands[static_cast<std::size_t>(k)];
+      Dependencies::Range& range = found.ranges[id.index()];
+      range.begin = static_cast<std::int32_t>(found.from.size());
+      for (const Operand& operand : draft.operands_of(op)) {
         if (operand.access == Access::Workspace) continue;
         Touched& value = values[operand.value.index()];
         follow(value.writer);
@@ -47,8 +47,8 @@ Dependencies dependencies_of(const Draft& draft) {
           if (compute) {
             value.computing = id;
           } else {
-            reads[static_cast<std::size_t>(k)] = {id, value.newest};
-            value.newest = k;
+            reads.push_back({id, value.newest});
+            value.newest = static_cast<std::int32_t>(reads.size()) - 1;
           }
           continue;
         }
@@ -60,14 +60,14 @@ Dependencies dependencies_of(const Draft& draft) {
         }
         value = {.writer = id};
       }
-      for (; barrier != draft.barriers.end() && barrier->first.value == id; ++barrier) {
-        follow(barrier->second.value);
+      for (; barrier != draft.barriers.end() && barrier->first == id; ++barrier) {
+        follow(barrier->second);
       }
       if (compute) {
-        if (last_compute >= 0) found.from.push_back(last_compute);
+        if (last_compute) found.from.push_back(last_compute);
         last_compute = id;
       }
-      found.begin.push_back(static_cast<std::int32_t>(found.from.size()));
+      range.end = static_cast<std::int32_t>(found.from.size());
     }
   }
   return found;

@@ -85,11 +85,11 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
   s.groups = make_groups(s, layout);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);
   const auto units = static_cast<std::size_t>(order.microbatches * slices);
-  draft.transfers.resize(2 * s.segments.size() * units * classes);
-  for (MatchId& match : draft.transfers) match = draft.new_match();
+  draft.carried.resize(2 * s.segments.size() * units * classes);
   // About: two transfers beside every compute op, two operands each, one of them new.
   const std::size_t ops = (3 * order.ops.size() + 16 * s.segments.size() + 64) * classes;
   draft.ops.reserve(ops);
+  draft.program.reserve(ops);
   draft.operands.reserve(5 * ops / 2);
   s.values.reserve(ops);
   return draft;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule while it is being lowered: ops of all rows as they are woven (on every row
-// definitions before uses), before the one global order is known.
+// The schedule while it is being lowered: ops of all rows as the passes made them, and each row's
+// program (definitions before uses), before the one global order is known.
 #pragma once
 
 #include <array>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,13 +25,23 @@ struct SegmentBuckets {
 // Collectives whose members are on several rows: what they meet for.
 enum class Meeting : std::int32_t { Embed, Mirror, World, Server, Broadcast };
 
-// An op before its place is known.
+// In place of an op: the last one of the compute stream that stands before in the row's program,
+// whichever that is once all are woven.
+inline constexpr OpId kLastCompute{-2};
+
+// An op before its place in the global order is known.
 struct DraftOp {
+  DraftOp(const Op& what, std::int64_t ns, std::int32_t place, std::size_t operands)
+      : op(what), duration(ns), at(place), operand_begin(static_cast<std::int32_t>(operands)) {}
   Op op;
-  std::int64_t duration = 0;     // estimated
-  OpId after;                    // is placed behind this op; none: free
-  std::int32_t tie = 0;          // breaks ties of equal key and class
-  std::int32_t operand_end = 0;  // its operands: from the end of the op before
+  std::int64_t duration;  // estimated
+  std::int32_t at;        // its place in the row's program
+  // Its operands; the end, which is where those of the op made next begin, once the row is woven.
+  std::int32_t operand_begin, operand_end = 0;
+  OpId after = {};             // is placed behind this op of the row
+  OpId waits_for = {};         // waits for it too, though it touches nothing of it
+  std::int32_t tie = 0;        // breaks ties of equal key and class
+  bool holds_compute = false;  // the next part waits for this op
 };
 
 // What a segment keeps and works in, by slice, segment kind and direction [B]. Frameworks keep
@@ -54,18 +65,25 @@ struct Draft {
   std::vector<std::vector<std::vector<SegmentBuckets>>> buckets_of;
   std::vector<std::int32_t> identity_of;  // per bucket: equal on the replicas of a stage
   std::int32_t num_tensors = 0;           // parameter tensors of the whole model
-  std::vector<MatchId> transfers;         // by (payload, stage, micro-batch, slice, rows' class)
 
-  std::vector<DraftOp> ops;
-  std::vector<std::int32_t> row_begin{0};  // ops of row r: [row_begin[r], row_begin[r+1])
+  std::vector<DraftOp> ops;  // row after row, those of a row as its passes made them
   std::vector<Operand> operands;
-  // (op, what it waits for though it touches nothing of it), ascending by op: what is not
-  // overlapped
+  // The ops again, those of a row in the order of its program: [row_begin[r], row_begin[r+1]).
+  std::vector<OpId> program;
+  std::vector<std::int32_t> row_begin{0};
+  // (op, what it waits for though it touches nothing of it), as the program lists the ops: what is
+  // not overlapped
   std::vector<std::pair<OpId, OpId>> barriers;
-  std::vector<Carried> carried;  // by match
+  // By match; those of transfers come first, by (payload, stage, micro-batch, slice, rows' class).
+  std::vector<Carried> carried;
   std::map<std::array<std::int32_t, 3>, MatchId> meetings;
 
-  std::int32_t operand_begin(std::size_t op) const { return op == 0 ? 0 : ops[op - 1].operand_end; }
+  std::span<const OpId> program_of(std::size_t row) const {
+    return {program.data() + row_begin[row], program.data() + row_begin[row + 1]};
+  }
+  std::span<Operand> operands_of(const DraftOp& op) {  // REQUIRES: woven
+    return {operands.data() + op.operand_begin, operands.data() + op.operand_end};
+  }
   MatchId new_match() {
     carried.emplace_back();
     return {static_cast<std::int32_t>(carried.size()) - 1};
@@ -98,19 +116,27 @@ struct AtEnds {
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               AtEnds microbatch);
 
-// Ops that op i follows: from[begin[i]] ... from[begin[i+1] - 1].
+// By op of the draft: the ops that it follows.
 struct Dependencies {
-  std::vector<std::int32_t> begin{0}, from;
+  struct Range {
+    std::int32_t begin = 0, end = 0;  // into `from`
+  };
+  std::vector<Range> ranges;
+  std::vector<OpId> from;
+  std::span<const OpId> of(OpId id) const {
+    const Range& range = ranges[id.index()];
+    return {from.data() + range.begin, static_cast<std::size_t>(range.end - range.begin)};
+  }
 };
-// By operands and barriers and on the compute stream, on the op's own row; ops as woven.
-Dependencies dependencies_of(const Draft& draft);
+// By operands and barriers and on the compute stream, on the op's own row.
+Dependencies dependencies_of(Draft& draft);
 
 // The schedule in its order, with what only the passes after it need.
 struct Ordered {
   Schedule schedule;                   // no rows: the compute order itself cannot run
   std::vector<std::int64_t> duration;  // per op of the schedule
-  Dependencies dependencies;           // of ops as woven
-  std::vector<std::int32_t> woven;     // per op of the schedule: which it was as woven
+  Dependencies dependencies;           // of the draft's ops
+  std::vector<OpId> made;              // per op of the schedule: which it was in the draft
 };
 Ordered order(Draft&& draft);
 // Estimated time that a value stays alive beyond its last use on a communication stream [ns].

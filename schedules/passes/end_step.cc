@@ -76,7 +76,7 @@ class Updater {
     const ValueId state = row_.state[id.index()];
     passing_[id.index()] = add_twin(row_, state, Home::Device);
     const std::pair pair(state, passing_[id.index()]);
-    RowOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id}, row_.end(), {&pair, 1});
+    DraftOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id}, row_.end(), {&pair, 1});
     fetch.after = last_;
     fetch.tie = row_.last_op().value;
   }
@@ -102,7 +102,7 @@ class Updater {
     step(id, Stream::D2h, row_.host_gradient[id.index()], norms_.host, row_.state[id.index()]);
     row_.operand(updated, Access::Write);
     const std::pair pair(updated, parameter);
-    RowOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id}, row_.end(), {&pair, 1});
+    DraftOp& fetch = add_copy(row_, OpKind::Fetch, {.bucket = id}, row_.end(), {&pair, 1});
     fetch.tie = row_.last_op().value;
   }
 

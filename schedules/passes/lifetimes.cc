@@ -4,7 +4,6 @@
 // that use is on a communication stream: otherwise compute would wait for a neighbour only to reuse
 // memory (docs/ir.md has the price).
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include "schedules/body/arena.h"
@@ -36,7 +35,8 @@ std::vector<Use> number_versions(Schedule& s, const Margins& margins,
     const auto at = static_cast<std::size_t>(i);
     const Op& op = s.ops[at];
     const std::int64_t ended = op.key + held(op, duration[at], margins);
-    for (std::int32_t k = s.operand_begin[at]; k < s.operand_begin[at + 1]; ++k) {
+    const std::int32_t end = s.operand_begin[at + 1];
+    for (std::int32_t k = s.operand_begin[at]; k < end; ++k) {
       Operand& operand = s.operands[static_cast<std::size_t>(k)];
       Use& use = uses[operand.value.index()];
       operand.version = use.version;
@@ -65,31 +65,21 @@ std::int32_t first_at(const std::vector<Op>& ops, std::int32_t from, std::int32_
       ops.begin());
 }
 
-// Values in the order of their rows: those of a row lie together, in the order of the schedule.
-std::vector<std::size_t> by_row(const Schedule& s) {
-  std::vector<std::size_t> values(s.values.size());
-  std::iota(values.begin(), values.end(), std::size_t{0});
-  std::stable_sort(values.begin(), values.end(),
-                   [&](std::size_t a, std::size_t b) { return s.values[a].row < s.values[b].row; });
-  return values;
-}
-
 // The arena of a row, whose values are given, in one memory.
-ArenaPlan place(Schedule& s, RankClass row, std::span<const std::size_t> values, Home home) {
+ArenaPlan place(const Schedule& s, RankClass row, std::span<Value> values, Home home) {
   std::vector<ArenaBlock> blocks;
-  std::vector<std::size_t> owner;
+  std::vector<Value*> owner;
   const std::int32_t first = s.row_begin[row.index()], end = s.row_begin[row.index() + 1];
-  for (const std::size_t v : values) {
-    const Value& value = s.values[v];
+  for (Value& value : values) {
     if (value.home != home || value.bytes.value == 0) continue;
     if (home == Home::Host && !in_host_arena(value)) continue;
     // Before the step is earlier than its first op.
     blocks.push_back({value.bytes.value, value.define ? value.define.value : first - 1,
                       value.hold_until ? value.hold_until.value : end - 1});
-    owner.push_back(v);
+    owner.push_back(&value);
   }
   ArenaPlan plan = plan_arena(blocks);
-  for (std::size_t b = 0; b < owner.size(); ++b) s.values[owner[b]].offset = {plan.offset[b]};
+  for (std::size_t b = 0; b < owner.size(); ++b) owner[b]->offset = {plan.offset[b]};
   return plan;
 }
 
@@ -110,12 +100,11 @@ void plan_lifetimes(Schedule& s, const Margins& margins, const std::vector<std::
     value.hold_until = {std::max(use.last, next - 1)};
   }
   if (!arena) return;
-  const std::vector<std::size_t> values = by_row(s);
-  auto rest = values.begin();
+  auto rest = s.values.begin();  // those of a row lie together
   for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
     const auto last =
-        std::find_if(rest, values.end(), [&](std::size_t v) { return s.values[v].row != row; });
-    const std::span<const std::size_t> own(rest, last);
+        std::find_if(rest, s.values.end(), [&](const Value& value) { return value.row != row; });
+    const std::span<Value> own(rest, last);
     const ArenaPlan device = place(s, row, own, Home::Device);
     s.arena_bytes.push_back({device.bytes});
     s.live_peak_bytes.push_back({device.live_peak});

@@ -13,7 +13,7 @@
 //   sync_gradients    sums over replicas, once gradients are ready
 //   offload           copies to the host and back
 //   end_step          norm, optimizer, what brings the update to all
-//   weave             brings a row's ops into its program
+//   weave             a row's program: its ops in the order of their places
 // and on the whole again:
 //   order             one global order by estimated times, each row restricted to it
 //   plan_lifetimes    versions, last uses, holds, arena

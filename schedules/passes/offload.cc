@@ -44,7 +44,7 @@ void send_and_fetch(RowDraft& row, std::size_t forward, std::size_t back,
     device[kept.index()] = add_twin(row, host, Home::Device);
     in.emplace_back(host, device[kept.index()]);
   }
-  RowOp& fetch = add_copy(row, OpKind::Fetch, about, row.at(back, Phase::Fetch), in);
+  DraftOp& fetch = add_copy(row, OpKind::Fetch, about, row.at(back, Phase::Fetch), in);
   fetch.after = kLastCompute;
   fetch.tie = row.last_op().value;  // in the order of their use
 }
@@ -87,8 +87,8 @@ void offload_gradients(RowDraft& row) {
 
 }  // namespace
 
-RowOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
-                std::span<const std::pair<ValueId, ValueId>> pairs) {
+DraftOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
+                  std::span<const std::pair<ValueId, ValueId>> pairs) {
   std::int64_t bytes = 0;
   for (const auto& [from, to] : pairs) {
     bytes += std::min(row.of(from).bytes.value, row.of(to).bytes.value);
@@ -96,7 +96,7 @@ RowOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
   Op op = about;
   op.kind = kind;
   op.stream = traits(kind).stream;
-  RowOp& made = row.add(op, row.draft.estimates.copy(bytes), at);
+  DraftOp& made = row.add(op, row.draft.estimates.copy(bytes), at);
   for (const auto& [from, to] : pairs) {
     row.operand(from, Access::Read);
     row.operand(to, row.of(to).persistent ? Access::Update : Access::Write);

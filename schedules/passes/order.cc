@@ -11,10 +11,6 @@
 namespace rehearse {
 namespace {
 
-std::size_t at(std::int32_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 // Starts of all ops. An op that cannot be placed yet hangs on one op that it follows and is looked
 // at again once that one is placed. Ops of equal match start together, at the latest of them.
 class Starts {
@@ -27,75 +23,72 @@ class Starts {
 
   // Per op; empty: a cycle, the compute order itself cannot run.
   std::vector<std::int64_t> run() {
-    const auto num_ops = static_cast<std::int32_t>(ops_.size());
     start_.resize(ops_.size());
-    for (std::int32_t i = 0; i < num_ops; ++i) {
-      const MatchId match = draft_.ops[at(i)].op.match;
+    for (const OpId id : draft_.program) {
+      const MatchId match = draft_.ops[id.index()].op.match;
       if (!match) continue;
       Meeting& meeting = meetings_[match.index()];
-      ops_[at(i)].other_member = meeting.member;
-      meeting.member = i;
+      ops_[id.index()].other_member = meeting.member;
+      meeting.member = id;
       ++meeting.absent;
     }
-    for (std::int32_t i = 0; i < num_ops; ++i) {
-      look(i);
+    for (const OpId id : draft_.program) {
+      look(id);
       while (!woken_.empty()) {
-        const std::int32_t next = woken_.back();
+        const OpId next = woken_.back();
         woken_.pop_back();
         look(next);
       }
     }
-    if (placed_ != num_ops) return {};
+    if (placed_ != ops_.size()) return {};
     return std::move(start_);
   }
 
  private:
   struct State {
-    std::int64_t end = -1;            // -1: not placed
-    std::int32_t first_waiting = -1;  // list of the ops that hang on this one
-    std::int32_t next_waiting = -1;
-    std::int32_t other_member = -1;  // list of the ops of its match
+    std::int64_t end = -1;  // -1: not placed
+    OpId first_waiting;     // list of the ops that hang on this one
+    OpId next_waiting;
+    OpId other_member;  // list of the ops of its match
   };
   struct Meeting {
     std::int64_t start = 0;
-    std::int32_t member = -1;
+    OpId member;
     std::int32_t absent = 0;  // members that wait for something yet
   };
 
-  void look(std::int32_t i) {
+  void look(OpId id) {
     std::int64_t ready = 0;
-    const auto follows = [&](std::int32_t before) {
-      State& state = ops_[at(before)];
+    const auto follows = [&](OpId before) {
+      State& state = ops_[before.index()];
       if (state.end < 0) {
-        ops_[at(i)].next_waiting = state.first_waiting;
-        state.first_waiting = i;
+        ops_[id.index()].next_waiting = state.first_waiting;
+        state.first_waiting = id;
         return false;
       }
       ready = std::max(ready, state.end);
       return true;
     };
     // The compute stream comes last, and is what mostly is not there yet.
-    const std::int32_t begin = dependencies_.begin[at(i)];
-    for (std::int32_t k = dependencies_.begin[at(i) + 1]; k-- > begin;) {
-      if (!follows(dependencies_.from[at(k)])) return;
+    const std::span<const OpId> before = dependencies_.of(id);
+    for (std::size_t k = before.size(); k-- > 0;) {
+      if (!follows(before[k])) return;
     }
-    const DraftOp& op = draft_.ops[at(i)];
-    if (op.after && !follows(op.after.value)) return;
-    if (!op.op.match) return place(i, ready);
+    const DraftOp& op = draft_.ops[id.index()];
+    if (op.after && !follows(op.after)) return;
+    if (!op.op.match) return place(id, ready);
     Meeting& meeting = meetings_[op.op.match.index()];
     meeting.start = std::max(meeting.start, ready);
     if (--meeting.absent > 0) return;
-    for (std::int32_t m = meeting.member; m >= 0; m = ops_[at(m)].other_member) {
-      place(m, meeting.start);
-    }
+    for (OpId m = meeting.member; m; m = ops_[m.index()].other_member) place(m, meeting.start);
   }
 
-  void place(std::int32_t i, std::int64_t start) {
-    start_[at(i)] = start;
-    State& state = ops_[at(i)];
-    state.end = start + draft_.ops[at(i)].duration;
+  void place(OpId id, std::int64_t start) {
+    start_[id.index()] = start;
+    State& state = ops_[id.index()];
+    state.end = start + draft_.ops[id.index()].duration;
     ++placed_;
-    for (std::int32_t w = state.first_waiting; w >= 0; w = ops_[at(w)].next_waiting) {
+    for (OpId w = state.first_waiting; w; w = ops_[w.index()].next_waiting) {
       woken_.push_back(w);
     }
   }
@@ -105,8 +98,8 @@ class Starts {
   std::vector<State> ops_;
   std::vector<Meeting> meetings_;
   std::vector<std::int64_t> start_;
-  std::vector<std::int32_t> woken_;
-  std::int32_t placed_ = 0;
+  std::vector<OpId> woken_;
+  std::size_t placed_ = 0;
 };
 
 // Among ops of one key. Producers end before consumers start, so any rule is a linear extension;
@@ -122,18 +115,19 @@ int class_of(const Op& op) {
 // An op's place among those of its row.
 struct Place {
   std::int64_t start;
-  std::int64_t rule;  // class, then tie
-  std::int32_t op;    // as woven
+  std::int64_t rule;   // class, then tie
+  std::int32_t place;  // in the row's program
+  OpId op;
 
   bool operator<(const Place& other) const {
     if (start != other.start) return start < other.start;
     if (rule != other.rule) return rule < other.rule;
-    return op < other.op;
+    return place < other.place;
   }
 };
 
-// The ops of a row by the sequences in which they mostly start as they are woven: what computes
-// always, transfers of a kind and payload nearly always.
+// The ops of a row by the sequences in which they mostly start as the program lists them: what
+// computes always, transfers of a kind and payload nearly always.
 constexpr std::size_t kSequences = 6;
 constexpr std::size_t kCompute = 0, kOther = 5;
 std::size_t sequence_of(const Op& op) {
@@ -143,16 +137,17 @@ std::size_t sequence_of(const Op& op) {
 }
 
 // The ops of all rows, row after row.
-std::vector<std::int32_t> by_key(const Draft& draft, const std::vector<std::int64_t>& start) {
-  std::vector<std::int32_t> sorted(draft.ops.size());
+std::vector<OpId> by_key(const Draft& draft, const std::vector<std::int64_t>& start) {
+  std::vector<OpId> sorted(draft.ops.size());
   auto to = sorted.begin();
   std::array<std::vector<Place>, kSequences> sequences;
   for (std::size_t row = 0; row + 1 < draft.row_begin.size(); ++row) {
     for (auto& sequence : sequences) sequence.clear();
-    for (std::int32_t i = draft.row_begin[row]; i < draft.row_begin[row + 1]; ++i) {
-      const DraftOp& op = draft.ops[at(i)];
+    std::int32_t place = 0;
+    for (const OpId id : draft.program_of(row)) {
+      const DraftOp& op = draft.ops[id.index()];
       sequences[sequence_of(op.op)].push_back(
-          {start[at(i)], (std::int64_t{class_of(op.op)} << 32) + op.tie, i});
+          {start[id.index()], (std::int64_t{class_of(op.op)} << 32) + op.tie, place++, id});
     }
     // What is left of them, the one with the first op first.
     std::array<std::pair<const Place*, const Place*>, kSequences> rest;
@@ -195,22 +190,21 @@ Ordered order(Draft&& draft) {
   if (start.empty() && !draft.ops.empty()) return {};
   Ordered ordered{.schedule = std::move(draft.schedule),
                   .dependencies = std::move(dependencies),
-                  .woven = by_key(draft, start)};
+                  .made = by_key(draft, start)};
   Schedule& s = ordered.schedule;
   const std::size_t num_ops = draft.ops.size();
   std::vector<MatchId> match_of(draft.carried.size());
   std::int32_t matches = 0;
   s.row_begin = draft.row_begin;
-  s.ops.resize(num_ops);
+  s.ops.reserve(num_ops);
   s.operands.reserve(draft.operands.size());
   s.operand_begin.resize(num_ops + 1);
   ordered.duration.resize(num_ops);
   for (std::size_t to = 0; to < num_ops; ++to) {
-    const std::size_t from = at(ordered.woven[to]);
-    const DraftOp& woven = draft.ops[from];
-    Op& op = s.ops[to];
-    op = woven.op;
-    op.key = start[from];
+    const OpId from = ordered.made[to];
+    const DraftOp& made = draft.ops[from.index()];
+    Op& op = s.ops.emplace_back(made.op);
+    op.key = start[from.index()];
     if (op.match) {
       MatchId& id = match_of[op.match.index()];
       if (!id) {
@@ -219,9 +213,8 @@ Ordered order(Draft&& draft) {
       }
       op.match = id;
     }
-    ordered.duration[to] = woven.duration;
-    s.operands.insert(s.operands.end(), draft.operands.begin() + draft.operand_begin(from),
-                      draft.operands.begin() + woven.operand_end);
+    ordered.duration[to] = made.duration;
+    for (const Operand& operand : draft.operands_of(made)) s.operands.push_back(operand);
     s.operand_begin[to + 1] = static_cast<std::int32_t>(s.operands.size());
   }
   return ordered;

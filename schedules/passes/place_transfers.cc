@@ -49,19 +49,22 @@ class Placer {
   void add(OpKind kind, Payload payload, const Op& about, std::int32_t at) {
     const Stage other = other_stage(kind, payload, about.stage);
     if (other.value < 0 || other.value >= row_.s.placement.stages()) return;
-    if (!row_.remote(about.stage, other, about.microbatch)) return;
+    const Position peer = row_.s.placement.position(other, about.microbatch);
+    if (peer == row_.position) return;
     const bool send = kind == OpKind::Send, activation = payload == Payload::Activation;
     const std::size_t number =
-        (activation ? 0 : row_.slots) + row_.slot(send ? about.stage : other, about);
-    RowOp& made = row_.add(transfer_op(kind, payload, about.stage, about.microbatch, about.slice),
-                           row_.draft.estimates.transfer, at);
+        ((activation ? 0 : row_.s.segments.size()) + (send ? about.stage : other).index()) *
+            static_cast<std::size_t>(row_.units) +
+        row_.unit(about);
+    DraftOp& made = row_.add(transfer_op(kind, payload, about.stage, about.microbatch, about.slice),
+                             row_.draft.estimates.transfer, at);
     made.tie = static_cast<std::int32_t>(number);
     // One exchange between two compute ops: what is sent keeps the compute stream, and what is
     // received holds back the op that reads it.
     if (send && !row_.plan.overlap_pipeline) made.op.stream = Stream::Compute;
-    made.op.peer = row_.s.placement.position(other, about.microbatch);
+    made.op.peer = peer;
     made.op.group = pipeline_;
-    made.op.match = row_.draft.transfers[number * classes_ + class_];
+    made.op.match = {static_cast<std::int32_t>(number * classes_ + class_)};
     row_.draft.carried[made.op.match.index()] = carried_;
     const Alive& alive = row_.alive(about);
     const ValueId what = activation ? (send ? alive.x.back() : alive.x.front())

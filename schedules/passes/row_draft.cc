@@ -11,21 +11,25 @@ RowDraft::RowDraft(Draft& of, RankClass at)
       position(s.rows[at.index()].position),
       slices(std::max(of.order.slices, 1)),
       units(of.order.microbatches * slices),
-      slots(s.segments.size() * static_cast<std::size_t>(units)),
+      first_slot(s.segments.size()),
       replica(s.rows[at.index()].data_begin),
       both_ends(holds({0}) && holds({s.placement.stages() - 1})),
-      owner(!of.plan.has_parameter_server() || replica == 0) {
-  // About: two transfers beside every compute op, two operands each, one of them new.
+      owner(!of.plan.has_parameter_server() || replica == 0),
+      ops(of.ops),
+      first_op(of.ops.size()) {
+  for (Stage stage{0}; stage.value < s.placement.stages(); ++stage.value) {
+    first_slot[stage.index()] = slots;
+    if (holds(stage)) slots += static_cast<std::size_t>(units);
+  }
+  // About: two transfers beside every compute op, one new value each.
   const std::size_t expected =
       3 * of.order.program(RankClass{position.value}).size() + 16 * s.segments.size() + 64;
-  ops.reserve(expected);
-  operands.reserve(5 * expected / 2);
   values.reserve(expected);
 }
 
 OpId RowDraft::last_compute() const {
   OpId last;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
+  for (std::size_t i = first_op; i < ops.size(); ++i) {
     if (ops[i].op.stream != Stream::Compute || ops[i].at == end()) continue;
     if (!last || ops[i].at >= ops[last.index()].at) last = {static_cast<std::int32_t>(i)};
   }
@@ -56,11 +60,11 @@ Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about)
 
 }  // namespace
 
-RowOp& RowDraft::collective(OpKind kind, GroupKind over, Stream stream, BucketId about,
-                            std::int32_t at, MatchId match) {
+DraftOp& RowDraft::collective(OpKind kind, GroupKind over, Stream stream, BucketId about,
+                              std::int32_t at, MatchId match) {
   if (!match) match = draft.new_match();
   draft.carried[match.index()] = carried(draft, kind, over, about);
-  RowOp& made =
+  DraftOp& made =
       add({.kind = kind, .stream = stream, .group = s.group(over), .match = match, .bucket = about},
           draft.estimates.other, at);
   // Ties: backward order of the buckets, what belongs to none of them last.

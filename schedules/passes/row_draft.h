@@ -3,7 +3,7 @@
 //
 // A pass adds ops to the row and operands to its own ops; it never moves an op. Every op says where
 // in the row's program it stands (`at`), so passes need not run in the program's order: `weave`
-// sorts. Ops and values are numbered as the passes make them until then.
+// finds it. Values are numbered as the passes make them until then.
 #pragma once
 
 #include <deque>
@@ -53,21 +53,6 @@ struct ReadyGradient {
 enum class Phase : std::int8_t { Receive, Gather, Fetch, Compute, Send, Offload, Reduce };
 inline constexpr std::int32_t kPhases = 7;
 
-// In place of an op: the last one of the compute stream that stands before, whichever that is once
-// all are woven.
-inline constexpr OpId kLastCompute{-2};
-
-struct RowOp {
-  Op op;
-  std::int64_t duration = 0;       // estimated
-  std::int32_t at = 0;             // its place in the row's program
-  std::int32_t operand_begin = 0;  // its operands: up to those of the op made next
-  OpId after = {};                 // is placed behind this op of the row
-  OpId waits_for = {};             // waits for it too, though it touches nothing of it
-  std::int32_t tie = 0;            // breaks ties of equal key and class
-  bool holds_compute = false;      // the next part waits for this op
-};
-
 struct RowDraft {
   RowDraft(Draft& draft, RankClass row);
 
@@ -77,11 +62,12 @@ struct RowDraft {
   const Plan& plan;
   RankClass row;
   Position position;
-  std::int32_t slices, units;  // units: micro-batches, by slice
-  std::size_t slots;           // (stage, micro-batch, slice)
-  std::int32_t replica;        // the first that the row stands for
-  bool both_ends;              // of the model are on this row
-  bool owner;                  // its ranks update parameters
+  std::int32_t slices, units;           // units: micro-batches, by slice
+  std::size_t slots = 0;                // (stage that the row holds, micro-batch, slice)
+  std::vector<std::size_t> first_slot;  // by stage
+  std::int32_t replica;                 // the first that the row stands for
+  bool both_ends;                       // of the model are on this row
+  bool owner;                           // its ranks update parameters
 
   // --- what split_parts finds
   std::vector<Part> parts;
@@ -102,8 +88,8 @@ struct RowDraft {
   std::vector<ValueId> gradient, host_gradient;  // by bucket: what the optimizer reads
 
   // --- the columns
-  std::vector<RowOp> ops;
-  std::vector<Operand> operands;
+  std::vector<DraftOp>& ops;  // the draft's; this row's from `first_op` on
+  std::size_t first_op;
   std::vector<Value> values;
 
   // Places in the program. An OVERLAP stands at its second part.
@@ -119,23 +105,22 @@ struct RowDraft {
   }
   OpId last_compute() const;  // the last op beside a part on the compute stream
   OpId last_op() const { return {static_cast<std::int32_t>(ops.size()) - 1}; }
-  RowOp& add(const Op& op, std::int64_t duration, std::int32_t at) {
-    return ops.emplace_back(RowOp{op, duration, at, static_cast<std::int32_t>(operands.size())});
+  DraftOp& add(const Op& op, std::int64_t duration, std::int32_t at) {
+    return ops.emplace_back(op, duration, at, draft.operands.size());
   }
   // A collective about a bucket, or of the world about the norms. Without a match: of this row's
   // ranks alone.
-  RowOp& collective(OpKind kind, GroupKind over, Stream stream, BucketId about, std::int32_t at,
-                    MatchId match = {});
+  DraftOp& collective(OpKind kind, GroupKind over, Stream stream, BucketId about, std::int32_t at,
+                      MatchId match = {});
   // Appends an operand to the op added last.
   void operand(ValueId value, Access access) {
-    operands.push_back({.value = value, .access = access});
+    draft.operands.push_back({.value = value, .access = access});
   }
   std::span<Operand> operands_of(OpId id) {
-    const auto next = id.index() + 1;
-    const auto begin = static_cast<std::size_t>(ops[id.index()].operand_begin);
-    const auto end =
-        next < ops.size() ? static_cast<std::size_t>(ops[next].operand_begin) : operands.size();
-    return std::span{operands}.subspan(begin, end - begin);
+    const bool last = id == last_op();
+    return {draft.operands.data() + ops[id.index()].operand_begin,
+            last ? draft.operands.data() + draft.operands.size()
+                 : draft.operands.data() + ops[id.index() + 1].operand_begin};
   }
 
   ValueId value(ValueKind kind, std::int64_t bytes, Stage stage, const Op& about) {
@@ -168,7 +153,7 @@ struct RowDraft {
     return static_cast<std::size_t>(op.microbatch.value * slices) + slice_of(op);
   }
   std::size_t slot(Stage stage, const Op& about) const {
-    return stage.index() * static_cast<std::size_t>(units) + unit(about);
+    return first_slot[stage.index()] + unit(about);
   }
   std::size_t slot(const Op& op) const { return slot(op.stage, op); }
   Alive& alive(const Op& op) { return alive_at[slot(op)]; }
@@ -179,8 +164,8 @@ struct RowDraft {
   }
   bool first_stage(Stage stage) const { return stage.value == 0; }
   bool last_stage(Stage stage) const { return stage.value + 1 == s.placement.stages(); }
-  bool remote(Stage a, Stage b, Microbatch microbatch) const {
-    return s.placement.position(a, microbatch) != s.placement.position(b, microbatch);
+  bool remote(Stage stage, Microbatch microbatch) const {  // on another position
+    return s.placement.position(stage, microbatch) != position;
   }
   // Whether both uses of a tied table add to one gradient, which is reduced once. Our runtime keeps
   // them apart where no replica follows: then the sums are those of a pipeline, whose ends hold a
@@ -219,15 +204,15 @@ void shard_parameters(RowDraft& row);
 void sync_gradients(RowDraft& row);
 void offload(RowDraft& row);
 void end_step(RowDraft& row);
-// Appends the row to the draft.
+// Appends the row's program to the draft, and its values to the schedule.
 void weave(RowDraft& row);
 
 // ZeRO-1 and 2: every rank gathers what the others have updated, behind the op `updated`; none: at
 // the start of the step, where the first forward waits for what it reads alone.
 void gather_updated(RowDraft& row, OpId updated, std::int32_t at);
 // A copy between the memories: one op for all pairs (from, to). `about`: whose copies they are.
-RowOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
-                std::span<const std::pair<ValueId, ValueId>> pairs);
+DraftOp& add_copy(RowDraft& row, OpKind kind, const Op& about, std::int32_t at,
+                  std::span<const std::pair<ValueId, ValueId>> pairs);
 // The same contents in the other memory.
 ValueId add_twin(RowDraft& row, ValueId value, Home home);
 

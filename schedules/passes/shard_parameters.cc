@@ -32,83 +32,92 @@ std::vector<BucketId> by_first_use(const RowDraft& row) {
   return order;
 }
 
-// Buckets that a part reads, in the order of its segments.
-std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
-  std::vector<BucketId> list;
-  if (part.op.kind == OpKind::WeightGradient) return list;
-  const bool forward = part.op.kind == OpKind::Forward;
-  const auto covered = row.segments(part);
-  for (std::size_t g = 0; g < covered.size(); ++g) {
-    if (!forward && covered[g].kind == SegmentKind::Embedding) continue;
-    const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-    add_once(list, of.own);
-    if (forward || !row.plan.runtime.own_executor) add_once(list, of.table);
-  }
-  return list;
-}
+// The parts that read parameters, each with the buckets that it reads in the order of its segments.
+struct Readings {
+  std::vector<std::size_t> parts;
+  std::vector<std::size_t> begin{0};  // reading i: buckets [begin[i], begin[i+1])
+  std::vector<BucketId> buckets;
 
-// Per part the buckets that enter the window before it. Alive at a part are the buckets that it
-// reads and that the next `prefetch` reading parts read (none of these where gathers are not
-// overlapped).
-std::vector<std::vector<BucketId>> windows(const RowDraft& row) {
-  std::vector<std::vector<BucketId>> entering(row.parts.size());
-  std::vector<std::size_t> reading;  // parts that read parameters
-  std::vector<std::vector<BucketId>> reads;
-  for (std::size_t i = 0; i < row.parts.size(); ++i) {
-    std::vector<BucketId> list = reads_of(row, row.parts[i]);
-    if (list.empty()) continue;
-    reading.push_back(i);
-    reads.push_back(std::move(list));
+  explicit Readings(const RowDraft& row) {
+    for (std::size_t i = 0; i < row.parts.size(); ++i) {
+      read(row, row.parts[i]);
+      if (buckets.size() == begin.back()) continue;
+      parts.push_back(i);
+      begin.push_back(buckets.size());
+    }
   }
+
+ private:
+  void read(const RowDraft& row, const Part& part) {
+    if (part.op.kind == OpKind::WeightGradient) return;
+    const bool forward = part.op.kind == OpKind::Forward;
+    const auto covered = row.segments(part);
+    for (std::size_t g = 0; g < covered.size(); ++g) {
+      if (!forward && covered[g].kind == SegmentKind::Embedding) continue;
+      const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
+      add(of.own);
+      if (forward || !row.plan.runtime.own_executor) add(of.table);
+    }
+  }
+  void add(BucketId id) {
+    const auto first = buckets.begin() + static_cast<std::ptrdiff_t>(begin.back());
+    if (id && std::find(first, buckets.end(), id) == buckets.end()) buckets.push_back(id);
+  }
+};
+
+struct Entry {
+  std::size_t part;  // before which the bucket enters the window
+  BucketId bucket;
+};
+
+// Alive at a part are the buckets that it reads and that the next `prefetch` reading parts read
+// (none of these where gathers are not overlapped; all where they are kept).
+std::vector<Entry> entries(const RowDraft& row) {
+  const Readings reads(row);
+  const std::size_t n = reads.parts.size();
   const bool keep = row.draft.plan.keeps_gathered();
-  const std::size_t ahead = keep ? reading.size()
+  const std::size_t ahead = keep ? n
                             : row.plan.overlap_parameter_gather
                                 ? static_cast<std::size_t>(row.plan.prefetch)
                                 : 0;
-  std::vector<BucketId> alive;
-  for (std::size_t r = 0; r < reading.size(); ++r) {
-    std::vector<BucketId> now;
-    for (std::size_t k = r; k < std::min(r + ahead + 1, reading.size()); ++k) {
-      for (const BucketId id : reads[k]) add_once(now, id);
+  std::vector<Entry> entering;
+  std::vector<std::size_t> left(row.s.buckets.size(), 0);  // the reading at which it has left
+  for (std::size_t r = 0; r < (keep ? std::min<std::size_t>(n, 1) : n); ++r) {
+    const std::size_t end = reads.begin[std::min(r + ahead + 1, n)];
+    for (std::size_t k = reads.begin[r]; k < end; ++k) {
+      const BucketId id = reads.buckets[k];
+      if (left[id.index()] <= r) entering.push_back({reads.parts[r], id});
+      left[id.index()] = r + 2;
     }
-    if (keep) {
-      for (const BucketId id : alive) add_once(now, id);
-    }
-    for (const BucketId id : now) {
-      if (std::find(alive.begin(), alive.end(), id) == alive.end()) {
-        entering[reading[r]].push_back(id);
-      }
-    }
-    alive = std::move(now);
   }
   return entering;
 }
 
 void gather_windows(RowDraft& row) {
-  const std::vector<std::vector<BucketId>> entering = windows(row);
+  const std::vector<Entry> entering = entries(row);
+  auto next = entering.begin();
   std::vector<ValueId> gathered(row.s.buckets.size());
   std::vector<std::int32_t> times(row.s.buckets.size(), 0);
   for (std::size_t step = 0; step + 1 < row.step_begin.size(); ++step) {
-    for (std::size_t part = row.step_begin[step]; part < row.step_begin[step + 1]; ++part) {
-      for (const BucketId id : entering[part]) {
-        RowOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
+    for (; next != entering.end() && next->part < row.step_begin[step + 1]; ++next) {
+      const auto [part, id] = *next;
+      DraftOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
                                        row.at(part, Phase::Gather));
-        gather.op.instance = ++times[id.index()];
-        gather.after = kLastCompute;
-        // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the
-        // compute before their window: FSDP2 copies out one unit before it gathers the one after
-        // the next.
-        if (!row.plan.runtime.own_executor || !row.plan.overlap_parameter_gather) {
-          gather.waits_for = kLastCompute;
-        }
-        gather.tie = row.last_op().value;  // as they enter
-        const ValueId whole = row.bucket_value(
-            ValueKind::FullParameter, id, row.draft.layout.shape.element * row.bucket(id).padded);
-        row.of(whole).instance = times[id.index()];
-        gathered[id.index()] = whole;
-        row.operand(row.parameter[id.index()], Access::Read);
-        row.operand(whole, Access::Write);
+      gather.op.instance = ++times[id.index()];
+      gather.after = kLastCompute;
+      // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the
+      // compute before their window: FSDP2 copies out one unit before it gathers the one after
+      // the next.
+      if (!row.plan.runtime.own_executor || !row.plan.overlap_parameter_gather) {
+        gather.waits_for = kLastCompute;
       }
+      gather.tie = row.last_op().value;  // as they enter
+      const ValueId whole = row.bucket_value(
+          ValueKind::FullParameter, id, row.draft.layout.shape.element * row.bucket(id).padded);
+      row.of(whole).instance = times[id.index()];
+      gathered[id.index()] = whole;
+      row.operand(row.parameter[id.index()], Access::Read);
+      row.operand(whole, Access::Write);
     }
     for (Operand& operand : row.operands_of(row.compute_op(step))) {
       const Value& read = row.of(operand.value);
@@ -123,7 +132,8 @@ void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
   if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2 || row.draft.plan.replicas() == 1) return;
   auto tie = -static_cast<std::int32_t>(row.s.buckets.size());
   for (const BucketId id : by_first_use(row)) {
-    RowOp& gather = row.collective(OpKind::AllGather, row.bucket(id).replicas, Stream::Dp, id, at);
+    DraftOp& gather =
+        row.collective(OpKind::AllGather, row.bucket(id).replicas, Stream::Dp, id, at);
     gather.tie = tie++;
     gather.waits_for = updated;
     row.operand(row.parameter[id.index()], Access::Update);

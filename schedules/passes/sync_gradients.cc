@@ -52,7 +52,7 @@ class Reducer {
     const OpKind kind = server                      ? OpKind::Reduce
                         : row_.plan.zero_stage >= 1 ? OpKind::ReduceScatter
                                                     : OpKind::AllReduce;
-    RowOp& over_replicas = row_.collective(
+    DraftOp& over_replicas = row_.collective(
         kind, bucket.replicas, Stream::Dp, about, at,
         server ? row_.draft.shared_match(Meeting::Server, about.value, use) : MatchId{});
     if (!each) {
@@ -93,9 +93,9 @@ class Reducer {
     return sum;
   }
 
-  RowOp& add(BucketId about, ValueId what, ValueId to, std::int32_t at) {
-    RowOp& made = row_.add({.kind = OpKind::Add, .stream = Stream::Dp, .bucket = about},
-                           row_.draft.estimates.other, at);
+  DraftOp& add(BucketId about, ValueId what, ValueId to, std::int32_t at) {
+    DraftOp& made = row_.add({.kind = OpKind::Add, .stream = Stream::Dp, .bucket = about},
+                             row_.draft.estimates.other, at);
     made.tie = static_cast<std::int32_t>(row_.s.buckets.size()) - about.value;
     row_.operand(what, Access::Read);
     row_.operand(to, Access::Update);

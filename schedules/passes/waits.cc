@@ -60,6 +60,7 @@ class Owners {
   void take(std::int64_t begin, std::int64_t end, std::int32_t value, Visit visit) {
     auto at = spans_.upper_bound(begin);
     if (at != spans_.begin() && std::prev(at)->second.end > begin) --at;
+    std::map<std::int64_t, Span>::node_type node;  // of an owner that is gone
     while (at != spans_.end() && at->first < end) {
       const std::int64_t from = at->first;
       const Span old = at->second;
@@ -68,11 +69,17 @@ class Owners {
         at->second.end = begin;
         ++at;
       } else {
-        at = spans_.erase(at);
+        node = spans_.extract(at++);
       }
       if (old.end > end) at = spans_.insert_or_assign(at, end, old);
     }
-    spans_.insert_or_assign(at, begin, Span{end, value});
+    if (!node) {
+      spans_.emplace_hint(at, begin, Span{end, value});
+      return;
+    }
+    node.key() = begin;
+    node.mapped() = {end, value};
+    spans_.insert(at, std::move(node));
   }
 
  private:
@@ -129,11 +136,10 @@ void data_first(Schedule& s, std::size_t first) {
 
 void add_waits(Ordered& ordered) {
   Schedule& s = ordered.schedule;
-  const Dependencies& dependencies = ordered.dependencies;
   const std::size_t num_ops = s.ops.size();
-  std::vector<std::int32_t> place(num_ops);  // per op as woven
+  std::vector<std::int32_t> place(num_ops);  // per op of the draft
   for (std::size_t i = 0; i < num_ops; ++i) {
-    place[static_cast<std::size_t>(ordered.woven[i])] = static_cast<std::int32_t>(i);
+    place[ordered.made[i].index()] = static_cast<std::int32_t>(i);
   }
   s.waits.clear();
   s.wait_is_reuse.clear();
@@ -149,14 +155,12 @@ void add_waits(Ordered& ordered) {
   for (std::int32_t r = 0; r < s.num_rows(); ++r) {
     std::array<std::int32_t, kNumStreams> last_of_stream = kNone;
     std::array<Owners, 2> owners;  // by home
-    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
-         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
+    const std::int32_t end = s.row_begin[static_cast<std::size_t>(r) + 1];
+    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)]; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const auto woven = static_cast<std::size_t>(ordered.woven[at]);
       const auto stream = static_cast<std::size_t>(s.ops[at].stream);
-      for (std::int32_t k = dependencies.begin[woven]; k < dependencies.begin[woven + 1]; ++k) {
-        const std::int32_t from =
-            place[static_cast<std::size_t>(dependencies.from[static_cast<std::size_t>(k)])];
+      for (const OpId before : ordered.dependencies.of(ordered.made[at])) {
+        const std::int32_t from = place[before.index()];
         const auto other = static_cast<std::size_t>(s.ops[static_cast<std::size_t>(from)].stream);
         if (other != stream) needs.add(other, from, /*reuse=*/false);
       }

@@ -17,11 +17,9 @@ struct Woven : PassCase {
       weave(made);
     }
   }
-  std::span<const Operand> operands(std::size_t op) const {
-    const auto begin = static_cast<std::size_t>(draft.operand_begin(op));
-    const auto end = static_cast<std::size_t>(draft.ops[op].operand_end);
-    return std::span{draft.operands}.subspan(begin, end - begin);
-  }
+  // Of the programs, row after row.
+  const DraftOp& op(std::size_t i) const { return draft.ops[draft.program[i].index()]; }
+  std::span<const Operand> operands(std::size_t i) { return draft.operands_of(op(i)); }
   const Value& value(const Operand& operand) const {
     return draft.schedule.values[operand.value.index()];
   }
@@ -122,7 +120,7 @@ TEST(PlaceTransfers, WhatNoOpOfTheRowMakesIsReceivedOnce) {
   for (std::int32_t r = 0; r < 2; ++r) {
     RowDraft row = of.row(r, passes_until(place_transfers));
     std::map<ValueId, int> computed, received, read;
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(row.ops.size()); ++i) {
+    for (auto i = static_cast<std::int32_t>(row.first_op); i <= row.last_op().value; ++i) {
       const OpKind kind = row.ops[static_cast<std::size_t>(i)].op.kind;
       for (const Operand& operand : row.operands_of({i})) {
         const ValueKind what = row.of(operand.value).kind;
@@ -139,11 +137,11 @@ TEST(PlaceTransfers, WhatNoOpOfTheRowMakesIsReceivedOnce) {
 }
 
 TEST(ShardParameters, APartReadsWhatTheLastGatherOfTheBucketBroughtIt) {
-  const Woven of(example_plan(3));
+  Woven of(example_plan(3));
   std::map<BucketId, ValueId> gathered;
   std::size_t reads = 0;
-  for (std::size_t i = 0; i < of.draft.ops.size(); ++i) {
-    const OpKind kind = of.draft.ops[i].op.kind;
+  for (std::size_t i = 0; i < of.draft.program.size(); ++i) {
+    const OpKind kind = of.op(i).op.kind;
     for (const Operand& operand : of.operands(i)) {
       const Value& value = of.value(operand);
       if (kind == OpKind::Unshard && operand.access == Access::Write) {
@@ -178,11 +176,11 @@ TEST(Offload, WhatLeftTheDeviceIsNotTouchedThereAgain) {
   Plan plan = example_plan(1);
   plan.offload = OffloadMode::Activations;
   plan.prefetch = 0;
-  const Woven of(plan);
+  Woven of(plan);
   std::set<ValueId> left;
   std::size_t fetched = 0;
-  for (std::size_t i = 0; i < of.draft.ops.size(); ++i) {
-    const Op& op = of.draft.ops[i].op;
+  for (std::size_t i = 0; i < of.draft.program.size(); ++i) {
+    const Op& op = of.op(i).op;
     for (const Operand& operand : of.operands(i)) {
       EXPECT_FALSE(left.contains(operand.value));
     }
@@ -196,11 +194,11 @@ TEST(Offload, WhatLeftTheDeviceIsNotTouchedThereAgain) {
 }
 
 TEST(EndStep, EveryBucketIsUpdatedOnceBehindTheNorm) {
-  const Woven of(example_plan(1));
+  Woven of(example_plan(1));
   std::map<BucketId, int> updates;
   bool normed = false;
-  for (std::size_t i = 0; i < of.draft.ops.size(); ++i) {
-    const Op& op = of.draft.ops[i].op;
+  for (std::size_t i = 0; i < of.draft.program.size(); ++i) {
+    const Op& op = of.op(i).op;
     if (static_cast<std::int32_t>(i) == of.draft.row_begin[1]) normed = false;
     normed = normed || op.kind == OpKind::GradNorm;
     if (op.kind != OpKind::OptimizerStep) continue;
@@ -213,13 +211,13 @@ TEST(EndStep, EveryBucketIsUpdatedOnceBehindTheNorm) {
 
 // Values are numbered as they are touched first: behind an op, those seen are the first ones.
 TEST(Weave, ValuesAreNumberedAsTheProgramTouchesThem) {
-  const Woven of(example_plan(2));
+  Woven of(example_plan(2));
   std::set<ValueId> seen;
   for (std::size_t v = 0; v < of.draft.schedule.values.size(); ++v) {
     if (of.draft.schedule.values[v].persistent) seen.insert({static_cast<std::int32_t>(v)});
   }
   std::int32_t next = 0;
-  for (std::size_t i = 0; i < of.draft.ops.size(); ++i) {
+  for (std::size_t i = 0; i < of.draft.program.size(); ++i) {
     for (const Operand& operand : of.operands(i)) seen.insert(operand.value);
     while (seen.contains({next})) ++next;
     for (const Operand& operand : of.operands(i)) EXPECT_LT(operand.value.value, next);
