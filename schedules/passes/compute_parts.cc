@@ -3,29 +3,20 @@
 // parameters whole and all memory on the device; and the tokens and targets that they begin with.
 //
 // Invariant behind it: one op per part or OVERLAP, and what a part keeps is what the parts of its
-// backward read. A bucket's gradient is one value that all its contributions add to, where it is
-// reduced once per step, else one per micro-batch; it is ready behind the last of them.
-#include <algorithm>
-
+// backward read.
 #include "schedules/passes/row_draft.h"
+#include "schedules/passes/summed_gradients.h"
 
 namespace rehearse {
 namespace {
 
 class Computer {
  public:
-  explicit Computer(RowDraft& row)
-      : row_(row),
-        each_(row.draft.plan.reduces_each_microbatch()),
-        gradient_(2 * row.s.buckets.size()),
-        open_(2 * row.s.buckets.size() * (each_ ? static_cast<std::size_t>(row.units) : 1), 0) {}
+  explicit Computer(RowDraft& row) : row_(row), gradients_(row) {}
 
   void run() {
     divide_values();
     fetch_inputs();
-    for (const Part& part : row_.parts) {
-      for (const auto& [about, use] : row_.work(part).adds) ++open(part, about, use);
-    }
     row_.first_compute = row_.ops.size();
     for (std::size_t step = 0; step + 1 < row_.step_begin.size(); ++step) {
       compute(row_.step_begin[step], row_.step_begin[step + 1]);
@@ -89,7 +80,7 @@ class Computer {
     for (const Part& part : parts) {
       part.op.kind == OpKind::Forward ? forward(part) : backward(part);
     }
-    for (const Part& part : parts) contributed(part, end - 1);
+    for (const Part& part : parts) gradients_.finish(part, end - 1);
   }
 
   // What comes from another stage: of this row the value itself, else a new one.
@@ -121,7 +112,7 @@ class Computer {
     if (loss) row_.operand(targets_, Access::Read);
     if (op.slice >= 0) earlier_slices(part);
     parameters(part);
-    gradients(part);
+    gradients_.add(part);
     const BodySizes& bytes = row_.work(part).sizes;
     if (loss && row_.loss) row_.operand(row_.loss, Access::Update);
     if (!loss) {
@@ -162,7 +153,7 @@ class Computer {
     if (weight) read(state.left[part.index]);
     if (op.slice >= 0) earlier_slices(part);
     parameters(part);
-    gradients(part);
+    gradients_.add(part);
     const BodySizes& bytes = row_.work(part).sizes;
     if (!weight && !embedding) {
       const ValueId out =
@@ -204,38 +195,6 @@ class Computer {
     }
   }
 
-  // Gradients that exist are updated, new ones are listed in fresh_ (written, after the outputs).
-  void gradients(const Part& part) {
-    fresh_.clear();
-    for (const auto& [about, use] : row_.work(part).adds) {
-      ValueId& gradient = gradient_of(about, use);
-      if (gradient) {
-        row_.operand(gradient, Access::Update);
-        continue;
-      }
-      gradient = row_.bucket_value(ValueKind::Gradient, about, 4 * row_.bucket(about).padded);
-      if (each_) row_.of(gradient).microbatch = part.op.microbatch;
-      // Both uses of a tied table on one row: the head's is kept apart until they are added.
-      if (use == 1 && row_.both_ends) row_.of(gradient).instance = 1;
-      fresh_.push_back(gradient);
-    }
-  }
-
-  // Lists what the part was the last to add to, in forward order.
-  void contributed(const Part& part, std::size_t at) {
-    const auto first = static_cast<std::ptrdiff_t>(row_.ready.size());
-    for (const auto& [about, use] : row_.work(part).adds) {
-      if (--open(part, about, use) > 0) continue;
-      ValueId& gradient = gradient_of(about, use);
-      if (!gradient) continue;  // an OVERLAP's halves finish two micro-batches: reduced together
-      row_.ready.push_back({at, about, use, part.op.microbatch, gradient});
-      if (each_) gradient = {};
-    }
-    std::sort(row_.ready.begin() + first, row_.ready.end(), [](const auto& a, const auto& b) {
-      return a.about != b.about ? a.about < b.about : a.use < b.use;
-    });
-  }
-
   // A value of the op's part.
   ValueId part_value(ValueKind kind, std::int64_t bytes, const Op& op) {
     const ValueId id = row_.value(kind, bytes, op);
@@ -254,25 +213,11 @@ class Computer {
     if (workspace > 0) {
       row_.operand(row_.value(ValueKind::Workspace, workspace, op), Access::Workspace);
     }
-    for (const ValueId id : fresh_) row_.operand(id, Access::Write);
-  }
-
-  static std::size_t number(BucketId about, int use) {
-    return about.index() * 2 + static_cast<std::size_t>(use);
-  }
-  ValueId& gradient_of(BucketId about, int use) { return gradient_[number(about, use)]; }
-  // Contributions still to come: in the step, or of the micro-batch.
-  std::int32_t& open(const Part& part, BucketId about, int use) {
-    return open_[each_ ? number(about, use) * static_cast<std::size_t>(row_.units) +
-                             row_.unit(part.op)
-                       : number(about, use)];
+    gradients_.write_new();
   }
 
   RowDraft& row_;
-  bool each_;                       // gradients are reduced per micro-batch
-  std::vector<ValueId> gradient_;   // by bucket * 2 + use: that which is being added to
-  std::vector<std::int32_t> open_;  // likewise, and by micro-batch where these are reduced each
-  std::vector<ValueId> fresh_;      // gradients that the op under way is the first to write
+  SummedGradients gradients_;
   ValueId tokens_, targets_;
 };
 

@@ -34,10 +34,9 @@ struct DraftOp {
   DraftOp(const Op& what, std::int64_t ns, std::int32_t place, std::size_t operands)
       : op(what), duration(ns), at(place), operand_begin(static_cast<std::int32_t>(operands)) {}
   Op op;
-  std::int64_t duration;  // estimated
-  std::int32_t at;        // its place in the row's program
-  // Its operands; the end, which is where those of the op made next begin, once the row is woven.
-  std::int32_t operand_begin, operand_end = 0;
+  std::int64_t duration;       // estimated
+  std::int32_t at;             // its place in the row's program
+  std::int32_t operand_begin;  // its operands: up to those of the op made next
   OpId after = {};             // is placed behind this op of the row
   OpId waits_for = {};         // waits for it too, though it touches nothing of it
   std::int32_t tie = 0;        // breaks ties of equal key and class
@@ -81,8 +80,10 @@ struct Draft {
   std::span<const OpId> program_of(std::size_t row) const {
     return {program.data() + row_begin[row], program.data() + row_begin[row + 1]};
   }
-  std::span<Operand> operands_of(const DraftOp& op) {  // REQUIRES: woven
-    return {operands.data() + op.operand_begin, operands.data() + op.operand_end};
+  std::span<Operand> operands_of(const DraftOp& op) {
+    Operand* const end = &op == &ops.back() ? operands.data() + operands.size()
+                                            : operands.data() + (&op)[1].operand_begin;
+    return {operands.data() + op.operand_begin, end};
   }
   MatchId new_match() {
     carried.emplace_back();

@@ -44,7 +44,7 @@ void send_and_fetch(RowDraft& row, std::size_t forward, std::size_t back,
     device[kept.index()] = add_twin(row, host, Home::Device);
     in.emplace_back(host, device[kept.index()]);
   }
-  DraftOp& fetch = add_copy(row, OpKind::Fetch, about, row.at(back, Phase::Fetch), in);
+  DraftOp& fetch = add_copy(row, OpKind::Fetch, about, row.at(back, Phase::Before), in);
   fetch.after = kLastCompute;
   fetch.tie = row.last_op().value;  // in the order of their use
 }

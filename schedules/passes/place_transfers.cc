@@ -27,7 +27,7 @@ class Placer {
 
   void take_in(std::size_t number) {
     const Part& part = row_.parts[number];
-    const std::int32_t at = row_.at(number, Phase::Receive);
+    const std::int32_t at = row_.at(number, Phase::Before);
     if (part.op.kind == OpKind::Forward && part.index == 0) {
       add(OpKind::Recv, Payload::Activation, part.op, at);
     } else if (is_backward(part.op.kind) && part.last()) {

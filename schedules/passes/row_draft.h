@@ -49,9 +49,10 @@ struct ReadyGradient {
   ValueId gradient;
 };
 
-// Where an op stands beside a part: what the part waits for, the part, what it makes possible.
-enum class Phase : std::int8_t { Receive, Gather, Fetch, Compute, Send, Offload, Reduce };
-inline constexpr std::int32_t kPhases = 7;
+// Where an op stands beside a part: what the part waits for (as the passes make it: transfers,
+// gathers, copies), the part, what it makes possible.
+enum class Phase : std::int8_t { Before, Compute, Send, Offload, Reduce };
+inline constexpr std::int32_t kPhases = 5;
 
 struct RowDraft {
   RowDraft(Draft& draft, RankClass row);
@@ -116,12 +117,7 @@ struct RowDraft {
   void operand(ValueId value, Access access) {
     draft.operands.push_back({.value = value, .access = access});
   }
-  std::span<Operand> operands_of(OpId id) {
-    const bool last = id == last_op();
-    return {draft.operands.data() + ops[id.index()].operand_begin,
-            last ? draft.operands.data() + draft.operands.size()
-                 : draft.operands.data() + ops[id.index() + 1].operand_begin};
-  }
+  std::span<Operand> operands_of(OpId id) { return draft.operands_of(ops[id.index()]); }
 
   ValueId value(ValueKind kind, std::int64_t bytes, Stage stage, const Op& about) {
     Value& made = values.emplace_back();

@@ -102,7 +102,7 @@ void gather_windows(RowDraft& row) {
     for (; next != entering.end() && next->part < row.step_begin[step + 1]; ++next) {
       const auto [part, id] = *next;
       DraftOp& gather = row.collective(OpKind::Unshard, row.bucket(id).replicas, Stream::Dp, id,
-                                       row.at(part, Phase::Gather));
+                                       row.at(part, Phase::Before));
       gather.op.instance = ++times[id.index()];
       gather.after = kLastCompute;
       // Our runtime's gathers wait for memory that the arena gives on; a framework's, for the

@@ -32,20 +32,12 @@ class Weaver {
 
   void run() {
     for (std::int32_t v = 0; row_.values[static_cast<std::size_t>(v)].persistent; ++v) number({v});
-    end_operands();
     list_by_place(row_, draft_.program);
     for (std::size_t i = row_.first_op; i < draft_.program.size(); ++i) add(draft_.program[i]);
     draft_.row_begin.push_back(static_cast<std::int32_t>(draft_.program.size()));
   }
 
  private:
-  void end_operands() {
-    auto end = static_cast<std::int32_t>(draft_.operands.size());
-    for (std::size_t i = row_.ops.size(); i-- > row_.first_op;) {
-      row_.ops[i].operand_end = end;
-      end = row_.ops[i].operand_begin;
-    }
-  }
   void add(OpId id) {
     DraftOp& op = row_.ops[id.index()];
     if (op.after == kLastCompute) op.after = last_compute_;
