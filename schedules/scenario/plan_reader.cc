@@ -372,7 +372,8 @@ void PlanReader::profile() {
 }
 
 // The profile, and what the plan says over it. Our executor is what it is: a plan that asks it for
-// something else is refused, be it here or by `run` (plan_use.cc).
+// something else is refused, here if it names the runtime, else by `run` (plan_use.cc); whoever
+// else reads a plan for the executor is told what is left out.
 void PlanReader::runtime() {
   profile();
   RuntimeTraits& traits = plan_.runtime;
@@ -386,6 +387,9 @@ void PlanReader::runtime() {
       return fail(row.key.name, "runtime " + traits.name + " has " + trait_json(row, of_profile) +
                                     " alone, not " + trait_json(row, traits));
     }
+    warnings_.push_back(std::string(row.key.name) + " " + trait_json(row, traits) +
+                        " is left out: runtime " + traits.name + " has " +
+                        trait_json(row, of_profile) + " alone");
     traits = of_profile;
   }
   if (!traits.deterministic) return;
@@ -497,6 +501,8 @@ void PlanReader::overlap() {
     if (given("runtime") != nullptr) {
       return fail("overlap", "pipeline: runtime " + traits.name + " has true alone, not false");
     }
+    warnings_.push_back("overlap.pipeline false is left out: runtime " + traits.name +
+                        " has true alone");
     plan_.runtime.overlap_pipeline = PipelineOverlap::Always;
   }
   plan_.overlap_pipeline = overlaps_transfers(plan_);

@@ -306,6 +306,12 @@ TEST(PlanTraits, OurExecutorIsNotAskedForWhatItDoesNotDo) {
     EXPECT_EQ(error_of(asks + R"(": false})"), "") << what;
   }
   EXPECT_EQ(error_of(R"("runtime": "rehearse", "gated_mlp": "fused")"), "");
+  // Where not the plan but the command names the runtime, a line says what is left out.
+  for (const char* asked : {R"("gated_mlp": "split")", R"("overlap": {"pipeline": false})"}) {
+    const auto warnings = read(asked, "", kTiny, {.runtime = "rehearse"}).warnings;
+    ASSERT_EQ(warnings.size(), 1u) << asked;
+    EXPECT_NE(warnings[0].find("is left out: runtime rehearse has"), std::string::npos);
+  }
 }
 
 // Megatron's transfers run beside compute where it has virtual stages; of the others only these do.
