@@ -57,6 +57,8 @@ Result<> choose_order(const RunFlags& options, Scenario& scenario) {
   plan.stage_layers = chosen.stage_layers;
   plan.sequence_slices = chosen.sequence_slices;
   plan.memory_limit = chosen.memory_limit;
+  plan.planned_stages = chosen.planned_stages;
+  plan.planned_transfer = chosen.planned_transfer;
   plan.chunks_open = plan.slices_open = false;
   return {};
 }

@@ -43,9 +43,8 @@ Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m,
         phase, 2);
   }
   // A fused weight gradient reads and writes the sum of the micro-batches in its own type.
-  const RuntimeTraits& runtime = plan.runtime;
-  const bool adds = role == GemmRole::WeightGradient && plan.zero_stage < 3 &&
-                    runtime.gradient_accumulation == GradientAccumulation::Fused;
+  const bool adds =
+      role == GemmRole::WeightGradient && plan.zero_stage < 3 && plan.accumulates_in_product();
   const std::int64_t written = adds ? 2 * plan.precision.gradients : s.element;
   Node& node = add(kernel, name, batch * (s.element * (m * k + k * n) + written * m * n), phase, 2);
   node.fp8 = fp8;
@@ -59,7 +58,7 @@ Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m,
 }
 
 void FrameworkNodes::accumulate(std::int64_t elements) {
-  if (plan.runtime.gradient_accumulation == GradientAccumulation::Fused) return;
+  if (plan.accumulates_in_product()) return;
   add(Kernel::Elementwise, "accumulate gradient", (2 + 2 * plan.precision.gradients) * elements,
       NodePhase::Weight);
 }

@@ -23,9 +23,14 @@ enum class GroupKind : std::uint8_t {
   Embedding,  // the ends of the pipeline, which both use a tied table
   Mirror,     // the two positions that hold a stage's parameters, one in each direction
   World,
-  Other,  // of a file, with a name of its own
+  Other,      // of a file, with a name of its own
+  Shard,      // neighbouring replicas that hold the shards of one copy between them
+  Replicate,  // the replicas that hold equal shards, one of every shard group
 };
-inline constexpr std::size_t kNumGroupKinds = 9;
+inline constexpr std::size_t kNumGroupKinds = 11;
+
+// Which replicas of a position meet, of those along the axes of a group.
+enum class ReplicaPart : std::uint8_t { All, Neighbours, Across };
 
 // Over which positions of the pipeline an instance spans.
 enum class Positions : std::uint8_t { Own, All, Ends, Mirrored };
@@ -42,6 +47,7 @@ struct GroupTraits {
   bool tensor, context, data;  // axes of the mesh along which an instance spans
   Positions positions;
   RowMembers row_members;
+  ReplicaPart part = ReplicaPart::All;
 };
 
 inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
@@ -54,16 +60,22 @@ inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
     {"mirror", false, false, false, Positions::Mirrored, RowMembers::One},
     {"world", true, true, true, Positions::All, RowMembers::Ranks},
     {"", false, false, false, Positions::Own, RowMembers::One},
+    {"shard", false, true, true, Positions::Own, RowMembers::Inside, ReplicaPart::Neighbours},
+    {"replicate", false, true, true, Positions::Own, RowMembers::Inside, ReplicaPart::Across},
 }};
 
 constexpr const GroupTraits& traits(GroupKind kind) {
   return kGroupTraits[static_cast<std::size_t>(kind)];
 }
 constexpr GroupKind group_kind(std::string_view name) {
-  for (std::size_t k = 0; k + 1 < kNumGroupKinds; ++k) {
+  for (std::size_t k = 0; k < kNumGroupKinds; ++k) {
     if (kGroupTraits[k].name == name) return static_cast<GroupKind>(k);
   }
   return GroupKind::Other;
+}
+// Whether a collective over the group joins what replicas of the same parameters have.
+constexpr bool is_over_replicas(GroupKind kind) {
+  return traits(kind).data && !traits(kind).tensor;
 }
 
 // Ranks of a collective.

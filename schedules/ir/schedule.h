@@ -101,8 +101,10 @@ struct Bucket {
   std::int64_t elements = 0;  // unpadded, per tp rank
   std::int64_t padded = 0;    // multiple of d * 64
   std::int32_t tensors = 0;
-  bool tied = false;                     // the vocabulary table of a tied embedding
-  GroupKind replicas = GroupKind::Data;  // over whom its gradient is summed and its shards lie
+  bool tied = false;  // the vocabulary table of a tied embedding
+  // Over whom its gradient is summed and its shards lie; between groups of these, where there are
+  // several, what each of them has summed is summed over GroupKind::Replicate.
+  GroupKind replicas = GroupKind::Data;
 };
 
 // What an op moves over a link (schedules/ir/payload.h).

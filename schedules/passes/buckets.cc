@@ -98,13 +98,15 @@ struct Open {  // a bucket that still takes segments
 // what it needs next, so there every bucket ends with a layer at the latest. So it does where our
 // runtime shards gradients, which are whole for one bucket at a time, and where its optimizer state
 // comes from the host, bucket by bucket. No bucket spans the stages of two directions (their
-// replicas are summed bucket by bucket).
+// replicas are summed bucket by bucket), nor two chunks whose reductions start one by one.
 void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
   const bool bidirectional = !s.placement.up.empty();
   const bool by_layer = plan.zero_stage == 3 || cuts_for_gradients(plan) ||
                         (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
+  // Megatron has buffers of their own for every chunk, which start together on all positions.
+  const bool by_chunk = plan.runtime.aligned_reductions && plan.overlap_gradient_reduce;
   const bool tied = draft.layout.model.tied_embedding;
   std::int32_t composites = 0;
   TensorLists lists(draft.layout);
@@ -172,7 +174,7 @@ void make_buckets(Draft& draft) {
         }
         const bool full = plan.bucket_bytes > 0 && 4 * open.sums.elements >= plan.bucket_bytes;
         const bool layer_ends = by_layer && segments[g].kind == SegmentKind::Layer;
-        if (full || layer_ends || (bidirectional && g == 0)) close();
+        if (full || layer_ends || ((bidirectional || by_chunk) && g == 0)) close();
         if (segments[g].kind == SegmentKind::Embedding) {
           close();
           add_table();
@@ -183,6 +185,7 @@ void make_buckets(Draft& draft) {
     for (std::size_t i = made.size(); i-- > 0;) {  // forward order
       const BucketId id{static_cast<std::int32_t>(s.buckets.size())};
       Bucket& bucket = made[i];
+      if (plan.shard_group > 0) bucket.replicas = GroupKind::Shard;
       const std::int64_t unit = s.replicas(bucket) * std::int64_t{64};
       bucket.padded = (bucket.elements + unit - 1) / unit * unit;
       for (const auto& [stage, segment] : made_from[i].segments) {

@@ -13,7 +13,7 @@ bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
 }  // namespace
 
 bool cuts_for_gradients(const Plan& plan) {
-  return plan.zero_stage >= 2 && plan.replicas() > 1 && plan.runtime.own_executor;
+  return plan.zero_stage >= 2 && plan.shards() > 1 && plan.runtime.own_executor;
 }
 
 // Activations go to the host segment by segment. ZeRO-3 gathers and frees by part, and our ZeRO-2
@@ -25,11 +25,12 @@ bool cuts_for_gradients(const Plan& plan) {
 std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage,
                               AtEnds microbatch) {
   const Plan& plan = draft.plan;
-  const bool shards = plan.replicas() > 1;
+  const bool shards = plan.shards() > 1;
+  const bool replicas = plan.replicas() > 1;
   const bool gathers = plan.overlap_parameter_gather && plan.zero_stage >= 1 &&
                        plan.pipeline_parallel == 1 && microbatch.first;
   const bool parameters = (plan.zero_stage == 3 || gathers) && shards;
-  const bool gradients = cuts_for_gradients(plan) || (plan.overlap_gradient_reduce && shards &&
+  const bool gradients = cuts_for_gradients(plan) || (plan.overlap_gradient_reduce && replicas &&
                                                       (plan.zero_stage >= 2 || microbatch.last));
   const bool activations = plan.offload == OffloadMode::Activations;
   std::vector<std::int16_t> parts{0};

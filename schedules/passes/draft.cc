@@ -47,7 +47,12 @@ std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
   };
   add(GroupKind::Tensor, plan.tensor_parallel, all);
   add(GroupKind::Context, plan.context_parallel, all);
-  add(GroupKind::Data, plan.replicas(), all);
+  if (plan.shard_group == 0) {
+    add(GroupKind::Data, plan.replicas(), all);
+  } else {
+    add(GroupKind::Shard, plan.shards(), all);
+    add(GroupKind::Replicate, plan.replicas() / plan.shards(), all);
+  }
   add(GroupKind::Pipeline, plan.pipeline_parallel, all);
   const Position begin = s.placement.down.front(), end = s.placement.down.back();
   if (!s.placement.up.empty()) {

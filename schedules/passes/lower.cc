@@ -61,6 +61,11 @@ std::int64_t Estimates::of(SegmentKind kind, Direction direction) const {
 
 void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
   const Plan& plan = layout.plan;
+  if (!plan.planned_stages.empty()) {
+    shape.stage_times = plan.planned_stages;
+    shape.times.transfer = plan.planned_transfer;
+    return;
+  }
   const Estimates e = estimate_by_flops(layout);
   shape.stage_times.clear();
   for (const auto& segments :

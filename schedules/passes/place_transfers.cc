@@ -16,7 +16,9 @@ class Placer {
       : row_(row),
         pipeline_(row.s.group(GroupKind::Pipeline)),
         classes_(row.s.rows.size() / static_cast<std::size_t>(row.s.placement.positions)),
-        class_(row.row.index() % classes_) {
+        class_(row.row.index() % classes_),
+        posted_ahead_(row.plan.runtime.receives_one_ahead && row.plan.overlap_pipeline &&
+                      row.plan.virtual_stages > 1) {
     // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all
     // of an activation, and sends its part.
     const std::int64_t parts = row.plan.scatters_transfers() ? row.plan.tensor_parallel : 1;
@@ -33,6 +35,12 @@ class Placer {
     } else if (is_backward(part.op.kind) && part.last()) {
       add(OpKind::Recv, Payload::Gradient, part.op, at);
     }
+  }
+  // Behind the parts of an issued compute op: the next receive of its direction stands behind it.
+  void ended(std::size_t step) {
+    const OpKind kind = row_.parts[row_.step_begin[step + 1] - 1].op.kind;
+    if (kind == OpKind::Forward) last_forward_ = row_.compute_op(step);
+    if (is_backward(kind)) last_backward_ = row_.compute_op(step);
   }
   // `last`: the last part of its op.
   void hand_on(std::size_t number, std::size_t last) {
@@ -62,6 +70,7 @@ class Placer {
     // One exchange between two compute ops: what is sent keeps the compute stream, and what is
     // received holds back the op that reads it.
     if (send && !row_.plan.overlap_pipeline) made.op.stream = Stream::Compute;
+    if (!send && posted_ahead_) made.after = activation ? last_forward_ : last_backward_;
     made.op.peer = peer;
     made.op.group = pipeline_;
     made.op.match = {static_cast<std::int32_t>(number * classes_ + class_)};
@@ -75,6 +84,9 @@ class Placer {
   RowDraft& row_;
   GroupId pipeline_;
   std::size_t classes_, class_;  // rows per position, and which of them this is
+  // Megatron's interleaved schedule posts one receive ahead of each direction.
+  bool posted_ahead_;
+  OpId last_forward_, last_backward_;
   Carried carried_;
 };
 
@@ -86,6 +98,7 @@ void place_transfers(RowDraft& row) {
     const std::size_t begin = row.step_begin[step], end = row.step_begin[step + 1];
     for (std::size_t part = begin; part < end; ++part) placer.take_in(part);
     for (std::size_t part = begin; part < end; ++part) placer.hand_on(part, end - 1);
+    placer.ended(step);
   }
 }
 

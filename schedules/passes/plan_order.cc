@@ -14,7 +14,7 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array kRoundLimits{1.0, 2.0, 4.0};             // of 1F1B's activations
+constexpr std::array kUsualLimits{1.0, 2.0, 4.0};             // of 1F1B's activations
 constexpr std::int64_t kMostPlanned = std::int64_t{1} << 20;  // ops that `auto` plans itself
 
 std::int32_t stages_of(const ScheduleInfo& info, const Plan& plan, std::int32_t v) {
@@ -45,17 +45,27 @@ class Candidates {
 
   std::vector<Plan> of_zero_bubble() {
     const ScheduleInfo& own = *find_schedule(plan_.schedule);
-    for (const double round : kRoundLimits) {
-      if (round < plan_.memory_limit) add(own, 1, 1, round);
-    }
-    add(own, 1, 1, plan_.memory_limit);
+    for (const double limit : limits(plan_.memory_limit)) add(own, 1, 1, limit);
     return std::move(found_);
   }
 
  private:
-  static std::vector<double> limits(double asked) {
-    if (asked > 0) return {asked};
-    return {kRoundLimits.begin(), kRoundLimits.end()};
+  // The limits that orders are planned for, smallest first: where one is asked for, those of one
+  // ladder that it reaches, so that more memory means more orders to choose from. Its steps are
+  // quarters of 1F1B's peak, in halves of an activation, which is what the planner counts; from
+  // twice the peak on, to four times, whole peaks.
+  std::vector<double> limits(double asked) const {
+    if (asked <= 0) return {kUsualLimits.begin(), kUsualLimits.end()};
+    const std::int32_t peak = 2 * std::min(plan_.pipeline_parallel, plan_.microbatches());
+    const std::int32_t step = std::max(1, peak / 4);
+    const auto most = static_cast<std::int32_t>(std::min(asked, 4.0) * peak + 1e-9);
+    std::vector<double> ladder;
+    for (std::int32_t h = asked >= 1 ? peak : 1 + (peak - 1) % step; h <= most;) {
+      ladder.push_back(static_cast<double>(h) / peak);
+      h = h + step <= 2 * peak ? h + step : (h / peak + 1) * peak;
+    }
+    if (ladder.empty()) ladder.push_back(asked);
+    return ladder;
   }
 
   void add_named(const ScheduleInfo& info) {

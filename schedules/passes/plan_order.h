@@ -13,7 +13,8 @@ namespace rehearse {
 
 // By name or from a file ("file:PATH", which fills in what the plan left to it). The one place
 // where an order is made of a plan: simulate, run, check and search call it. Planned orders are
-// planned for estimate_by_flops, so they do not depend on a machine.
+// planned for what the plan holds of priced times (Plan::planned_stages), else for
+// estimate_by_flops, which depend on no machine.
 // Errors: one line.
 Result<Schedule> order_of(const Transformer& model, Plan& plan);
 
@@ -26,10 +27,12 @@ bool leaves_order_open(const Plan& plan);
 // follow from it where the user left them out: virtual_stages, stage_layers, sequence_slices,
 // memory_limit). Of two that come out equal the first is meant to be taken.
 //   auto          every named order that is legal for the plan and keeps to its memory_limit, where
-//                 one is given; the planner's for that limit, else for 1F1B's activations, twice
-//                 and four times as many
-//   zb_1p, zb_2p  the planner's for memory_limit and for each round limit below: a larger limit is
-//                 never slower than a smaller round one
+//                 one is given; the planner's for the limits below, else for 1F1B's activations,
+//                 twice and four times as many
+//   zb_1p, zb_2p  the planner's for the limits below
+// The limits below: steps of a quarter of 1F1B's peak, from it (for a memory_limit under 1: from
+// the least) up to memory_limit, which is rounded down to a step; 3 and 4 where it is larger. Of
+// two limits from 1 on the larger is never slower: it has the orders of the other to choose from.
 // The work is bounded: planned orders of pipelines of more than 2^20 ops are left out of `auto`.
 std::vector<Plan> order_candidates(const Transformer& model, const Plan& plan);
 

@@ -39,8 +39,8 @@ OpId RowDraft::last_compute() const {
 namespace {
 
 // Parameters are gathered as they are computed with, gradients travel in the plan's type: over tp
-// what is partial there, and between the replicas or uses of a stage (mirror, embed) what a rank
-// holds after its own group has reduced it.
+// what is partial there, and between the replicas or uses of a stage (replicate, mirror, embed)
+// what a rank holds after its own group has reduced it.
 Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about) {
   if (!about) return {.elements = draft.num_tensors + 1, .element_bytes = 8};
   const Bucket& bucket = draft.schedule.buckets[about.index()];
@@ -51,7 +51,8 @@ Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about)
   const bool whole =  // summed whole, in fp32, by frameworks that then keep a part
       kind == OpKind::ReduceScatter &&
       draft.plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
-  const bool held = over == GroupKind::Mirror || over == GroupKind::Embedding;
+  const bool held =
+      over == GroupKind::Mirror || over == GroupKind::Embedding || over == GroupKind::Replicate;
   return {.elements = over == GroupKind::Tensor ? bucket.partial
                       : held                    ? draft.owned(about)
                                                 : bucket.padded,

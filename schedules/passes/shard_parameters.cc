@@ -129,7 +129,7 @@ void gather_windows(RowDraft& row) {
 }  // namespace
 
 void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
-  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2 || row.draft.plan.replicas() == 1) return;
+  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2 || row.draft.plan.shards() == 1) return;
   auto tie = -static_cast<std::int32_t>(row.s.buckets.size());
   for (const BucketId id : by_first_use(row)) {
     DraftOp& gather =

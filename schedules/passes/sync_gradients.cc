@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients once they are ready: summed over tensor ranks where they are partial there, over the
-// replicas, over the uses of a tied table, over the two homes of a bidirectional stage.
+// replicas (those that share a copy's shards, then those that hold the same), over the uses of a
+// tied table, over the two homes of a bidirectional stage.
 //
 // Invariant behind it: every bucket of a row that updates has one gradient, the sum of all
 // contributions of the step, or this rank's shard of it.
+#include <algorithm>
+
 #include "schedules/passes/row_draft.h"
 
 namespace rehearse {
@@ -11,7 +14,8 @@ namespace {
 
 class Reducer {
  public:
-  explicit Reducer(RowDraft& row) : row_(row), reduced_(2 * row.s.buckets.size()) {}
+  explicit Reducer(RowDraft& row)
+      : row_(row), reduced_(2 * row.s.buckets.size()), aligned_(aligns(row)) {}
 
   void run() {
     // What is not overlapped is reduced behind the last part, or holds up the next one.
@@ -20,12 +24,16 @@ class Reducer {
     const OpId last = row_.compute_op(row_.step_begin.size() - 2);
     for (const ReadyGradient& ready : row_.ready) {
       const std::size_t first = row_.ops.size();
-      reduce(ready, behind_all ? row_.end() : row_.at(ready.part, Phase::Reduce));
-      if (overlap || row_.ops.size() == first) continue;
+      const Turn turn = aligned_     ? turn_of(ready.part)
+                        : behind_all ? Turn{row_.end(), last}
+                                     : Turn{row_.at(ready.part, Phase::Reduce), {}};
+      reduce(ready, turn.at);
       for (std::size_t i = first; i < row_.ops.size(); ++i) {
-        row_.ops[i].holds_compute = row_.ops[i].op.stream != Stream::Compute;
+        DraftOp& made = row_.ops[i];
+        if (made.op.stream == Stream::Compute) continue;
+        made.holds_compute = !overlap;
+        made.waits_for = turn.behind;
       }
-      if (behind_all && row_.ops.back().holds_compute) row_.ops.back().waits_for = last;
     }
     row_.gradient.assign(row_.s.buckets.size(), {});
     for (std::size_t i = row_.s.buckets.size(); i-- > 0;) {
@@ -35,6 +43,42 @@ class Reducer {
   }
 
  private:
+  // Where a reduction stands, and the compute op that it waits for though it reads nothing of it.
+  struct Turn {
+    std::int32_t at;
+    OpId behind;
+  };
+
+  // Megatron (megatron/core/pipeline_parallel/schedules.py: grad_sync_func) starts the reductions
+  // of a chunk on all positions when position 0 ends its last backward: compute is slower beside
+  // them, and what each position lost alone would add up. Position r does so r backwards after its
+  // own, or at its end.
+  static bool aligns(const RowDraft& row) {
+    const std::vector<Position>& down = row.s.placement.down;
+    for (std::size_t stage = 0; stage < down.size(); ++stage) {
+      if (down[stage].index() != stage % static_cast<std::size_t>(row.s.placement.positions)) {
+        return false;
+      }
+    }
+    return row.plan.runtime.aligned_reductions && row.plan.overlap_gradient_reduce &&
+           row.s.placement.up.empty() && row.position.value > 0 &&
+           !row.draft.plan.reduces_each_microbatch();
+  }
+
+  // A backward that is cut ends with its part 0.
+  Turn turn_of(std::size_t part) const {
+    const auto next = std::ranges::upper_bound(row_.step_begin, part);
+    auto step = static_cast<std::size_t>(next - row_.step_begin.begin()) - 1;
+    const std::size_t steps = row_.step_begin.size() - 1;
+    const OpKind kind = row_.parts[part].op.kind;
+    for (std::int32_t ends = row_.position.value;; ++step) {  // of backwards: its own, r others
+      if (step == steps) return {row_.end(), row_.compute_op(steps - 1)};
+      const Part& last = row_.parts[row_.step_begin[step + 1] - 1];
+      if (last.op.kind == kind && last.index == 0 && ends-- == 0) break;
+    }
+    return {row_.at(row_.step_begin[step + 1] - 1, Phase::Reduce), row_.compute_op(step)};
+  }
+
   // Sum over tp of the range that is partial, then over the replicas: all-reduce, or reduce-scatter
   // into the own shard; per micro-batch the shard is added to what earlier ones left.
   void reduce(const ReadyGradient& ready, std::int32_t at) {
@@ -47,7 +91,7 @@ class Reducer {
       row_.operand(whole, Access::Update);
     }
     if (!each) sum = whole;
-    if (row_.s.replicas(bucket) == 1) return;
+    if (row_.s.replicas(bucket) == 1) return across(about, whole, at, {});
     const bool server = row_.draft.plan.has_parameter_server();
     const OpKind kind = server                      ? OpKind::Reduce
                         : row_.plan.zero_stage >= 1 ? OpKind::ReduceScatter
@@ -57,7 +101,7 @@ class Reducer {
         server ? row_.draft.shared_match(Meeting::Server, about.value, use) : MatchId{});
     if (!each) {
       row_.operand(whole, Access::Update);
-      return;
+      return across(about, whole, at, {});
     }
     over_replicas.op.instance = microbatch.value;
     const ValueId shard =
@@ -66,12 +110,22 @@ class Reducer {
     row_.of(shard).instance = row_.of(whole).instance;
     row_.operand(whole, Access::Read);
     row_.operand(shard, Access::Write);
+    across(about, shard, at, microbatch);
     if (!sum) {
       sum = shard;
       return;
     }
     row_.of(shard).microbatch = microbatch;
     add(about, shard, sum, at).op.instance = microbatch.value;
+  }
+
+  // What the shard groups have summed, each by itself: torch reduces it across them as often as
+  // within (FSDP2 foreach_reduce: reduce_scatter, then all_reduce of its output).
+  void across(BucketId about, ValueId summed, std::int32_t at, Microbatch microbatch) {
+    if (!row_.s.group(GroupKind::Replicate)) return;
+    DraftOp& made = row_.collective(OpKind::AllReduce, GroupKind::Replicate, Stream::Dp, about, at);
+    if (microbatch) made.op.instance = microbatch.value;
+    row_.operand(summed, Access::Update);
   }
 
   // What the optimizer reads of a bucket.
@@ -104,6 +158,7 @@ class Reducer {
 
   RowDraft& row_;
   std::vector<ValueId> reduced_;  // by bucket * 2 + use
+  bool aligned_;
 };
 
 }  // namespace

@@ -32,9 +32,13 @@ std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, co
   if (!meets || positions.empty()) return {-1, 0, 0};
   // What does not vary inside an instance.
   const GroupTraits& spans = traits(group);
-  return {spans.tensor ? 0 : at.tensor,
-          (spans.data ? 0 : at.data * plan.context_parallel) + (spans.context ? 0 : at.context),
-          std::ranges::min(positions).value};
+  const std::int32_t replica = at.data * plan.context_parallel + at.context;
+  const std::int32_t among_replicas =
+      spans.part == ReplicaPart::Neighbours ? replica / plan.shards()
+      : spans.part == ReplicaPart::Across
+          ? replica % plan.shards()
+          : (spans.data ? 0 : at.data * plan.context_parallel) + (spans.context ? 0 : at.context);
+  return {spans.tensor ? 0 : at.tensor, among_replicas, std::ranges::min(positions).value};
 }
 
 }  // namespace rehearse

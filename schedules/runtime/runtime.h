@@ -20,8 +20,9 @@ constexpr bool is_fused(AttentionKernel kernel) {
 }
 
 // How a weight gradient joins the sum of the micro-batches before it: by a kernel of its own, or
-// inside the product (or not at all, where every gradient is reduced at once).
-enum class GradientAccumulation : std::uint8_t { Separate, Fused };
+// inside the product (or not at all, where every gradient is reduced at once). Megatron's first
+// fused kernel adds to 4-byte sums alone.
+enum class GradientAccumulation : std::uint8_t { Separate, Fused, FusedFp32 };
 // The loss: kernel by kernel; in one pass in place; or on every tensor-parallel rank over the whole
 // vocabulary, whose logits are gathered.
 enum class CrossEntropy : std::uint8_t { Eager, Fused, Gathered };
@@ -84,11 +85,14 @@ struct RuntimeTraits {
   PipelineOverlap overlap_pipeline = PipelineOverlap::Interleaved;
   bool overlap_tensor_parallel = true;      // false: all of it is exposed
   std::int32_t blocking_transfer_us = 720;  // a transfer that compute waits for takes that longer
-  bool serial_transfers = false;  // send and receive of such an exchange one after the other
+  bool serial_transfers = false;   // send and receive of such an exchange one after the other
+  bool receives_one_ahead = true;  // beside compute, a receive stands among the transfers behind
+                                   // the op before its own, of the same direction
 
   // How work and data are spread over ranks.
   SequenceGather sequence_gather = SequenceGather::Repeated;
   GradientReduction gradient_reduction = GradientReduction::ReduceScatter;
+  bool aligned_reductions = true;  // overlapped, positions of a pipeline reduce at the same time
   Fp8Communication fp8_communication = Fp8Communication::Gather;
   bool context_parallel_balance = true;   // each rank has an early and a late part of a sequence;
                                           // else the last has the part that attends to most keys

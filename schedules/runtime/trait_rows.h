@@ -54,7 +54,7 @@ constexpr TraitRow of_plan(TraitRow row) {
   return row;
 }
 
-inline constexpr std::array<std::string_view, 2> kAccumulations{"separate", "fused"};
+inline constexpr std::array<std::string_view, 3> kAccumulations{"separate", "fused", "fused_fp32"};
 inline constexpr std::array<std::string_view, 3> kCrossEntropies{"eager", "fused", "gathered"};
 inline constexpr std::array<std::string_view, 3> kEager{"norm", "rope", "activation"};
 inline constexpr std::array<std::string_view, 2> kGatedMlps{"fused", "split"};
@@ -73,8 +73,10 @@ inline constexpr std::array kTraitRows = [] {
   using namespace trait;
   return std::array{
       flag("own_executor", &T::own_executor, "our executor performs it: what `run` can run"),
-      of_plan(choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
-                     "weight gradients are added by a kernel of their own, or in the product")),
+      of_plan(
+          choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
+                 "weight gradients are added by a kernel of their own, in the product, or there "
+                 "where the sums have 4 bytes")),
       flag("gradient_reduction_cast", &T::gradient_reduction_cast,
            "gradients are cast and copied into the buffer of their reduction"),
       of_plan(choice("cross_entropy", &T::cross_entropy, kCrossEntropies,
@@ -120,10 +122,15 @@ inline constexpr std::array kTraitRows = [] {
             "microseconds that a transfer takes longer where compute waits for it"),
       flag("serial_transfers", &T::serial_transfers,
            "where compute waits for transfers: each waits for one of the other direction too"),
+      flag("receives_one_ahead", &T::receives_one_ahead,
+           "a receive beside compute is posted behind the op before its own, with virtual_stages > "
+           "1"),
       of_plan(choice("sequence_gather", &T::sequence_gather, kSequenceGathers,
                      "gathered norm outputs are gathered again for the backward, or kept")),
       of_plan(choice("gradient_reduction", &T::gradient_reduction, kReductions,
                      "gradients are reduce-scattered, or all-reduced whole in fp32")),
+      flag("aligned_reductions", &T::aligned_reductions,
+           "all positions of a pipeline start an overlapped reduction together"),
       of_plan(choice("fp8_communication", &T::fp8_communication, kFp8Communications,
                      "tensor-parallel collectives in 8 bit where the products are")),
       of_plan(flag("context_parallel_balance", &T::context_parallel_balance,

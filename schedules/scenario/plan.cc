@@ -93,6 +93,7 @@ std::string plan_json(const Plan& plan, int indent) {
   object.integer("expert_tensor_parallel", plan.expert_tensor_parallel);
   object.flag("sequence_parallel", plan.sequence_parallel);
   object.integer("zero_stage", plan.zero_stage);
+  object.given("shard_group", plan.shard_group);
   object.text("data_parallel_algorithm", name_of(plan.data_parallel_algorithm));
   object.text("schedule", plan.schedule);
   object.integer("virtual_stages", plan.virtual_stages);

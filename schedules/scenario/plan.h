@@ -12,6 +12,7 @@
 #include "schedules/base/units.h"
 #include "schedules/model/model.h"
 #include "schedules/runtime/runtime.h"
+#include "schedules/timing/compute_timing.h"
 
 namespace rehearse {
 
@@ -35,11 +36,16 @@ struct Plan {
   std::int32_t expert_parallel = 1, data_parallel = 1, expert_tensor_parallel = 1;
   bool sequence_parallel = false;
   std::int32_t zero_stage = 0;
+  std::int32_t shard_group = 0;  // ZeRO shards over that many neighbouring replicas; 0: over all
   DataParallelAlgorithm data_parallel_algorithm = DataParallelAlgorithm::AllReduce;
   std::string schedule = "none";  // canonical name of the registry, or "file:PATH"
   // The order that was taken for a planned schedule, a name of the registry. Empty: not
   // chosen (schedules/passes/plan_order.h), or no planned schedule. Not a key of files.
   std::string order;
+  // What a planned schedule is planned for, where somebody has priced it: F, I, W of every stage
+  // and a transfer. Empty: estimates by FLOPs. Not a key of files.
+  std::vector<StageTimes> planned_stages;
+  Nanoseconds planned_transfer{0};
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
   std::int32_t microbatch_group_size = 0;  // N, resolved for interleaved orders, else 0
@@ -78,15 +84,17 @@ struct Plan {
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
   }
-  // Ranks that hold equal parameters: ZeRO shards over them.
+  // Ranks that compute with equal parameters.
   std::int32_t replicas() const { return data_parallel * context_parallel; }
+  // The neighbours among them over whom ZeRO shards; the others hold the same shards.
+  std::int32_t shards() const { return shard_group > 0 ? shard_group : replicas(); }
 
   // What ZeRO and the runtime make of a step: the rules of the lowering and of search's estimate.
-  bool shards_parameters() const { return zero_stage == 3 && replicas() > 1; }
+  bool shards_parameters() const { return zero_stage == 3 && shards() > 1; }
   // FSDP under a pipeline keeps parameters gathered and reduces once (torch: one gather per step).
   bool keeps_gathered() const { return runtime.gathers_once_in_pipeline && pipeline_parallel > 1; }
   bool reduces_each_microbatch() const {
-    return zero_stage >= 2 && replicas() > 1 && !keeps_gathered();
+    return zero_stage >= 2 && shards() > 1 && !keeps_gathered();
   }
   bool has_parameter_server() const {
     return data_parallel_algorithm == DataParallelAlgorithm::ParameterServer && replicas() > 1;
@@ -100,6 +108,12 @@ struct Plan {
   // parallelism each of them holds all of it.
   bool scatters_transfers() const {
     return runtime.transfer_scatter_gather && tensor_parallel > 1 && !sequence_parallel;
+  }
+  // Whether the product of a weight gradient reads and writes the sum of the micro-batches.
+  bool accumulates_in_product() const {
+    return runtime.gradient_accumulation == GradientAccumulation::Fused ||
+           (runtime.gradient_accumulation == GradientAccumulation::FusedFp32 &&
+            precision.gradients == 4);
   }
   bool operator==(const Plan&) const = default;
 };

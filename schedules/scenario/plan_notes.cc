@@ -34,6 +34,8 @@ constexpr Pair kPairs[]{
      "nothing to split: tensor_parallel is 1"},
     {"bucket_bytes", any, [](const Plan& p) { return !one_replica(p) && sharded(p); },
      "zero_stage 3 gathers and reduces layer by layer"},
+    {"shard_group", any, [](const Plan& p) { return p.zero_stage == 0; },
+     "nothing is sharded: zero_stage is 0"},
     {"prefetch", any, [](const Plan& p) { return !sharded(p); },
      "only zero_stage 3 gathers parameters ahead"},
     {"prefetch", any, [](const Plan& p) { return sharded(p) && !p.overlap_parameter_gather; },

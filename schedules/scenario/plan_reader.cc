@@ -78,6 +78,7 @@ class PlanReader {
 
   void tensor_fits();
   void sizes();
+  void shard_group();
   void schedule();
   void named_schedule(const std::string& name);
   void batches();
@@ -160,6 +161,19 @@ void PlanReader::sizes() {
             product({t, p, c}) + " = " + number(inner));
   }
   plan_.data_parallel = static_cast<std::int32_t>(gpus / inner);
+  shard_group();
+}
+
+// All replicas share one copy's shards unless the plan says a part of them does.
+void PlanReader::shard_group() {
+  if (given("shard_group") == nullptr) return;
+  const std::int32_t shards = size("shard_group", 0);
+  if (plan_.replicas() % shards != 0) {
+    return fail("shard_group", number(shards) + " does not divide data x context parallel = " +
+                                   product({plan_.data_parallel, plan_.context_parallel}) + " = " +
+                                   number(plan_.replicas()));
+  }
+  plan_.shard_group = plan_.zero_stage == 0 || shards == plan_.replicas() ? 0 : shards;
 }
 
 void PlanReader::schedule() {

@@ -21,6 +21,7 @@ constexpr PlanKey kKeys[]{
     {"plan.tensor_parallel plan.pipeline_parallel plan.context_parallel plan.data_parallel "
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
      X},
+    {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
     {"plan.expert_parallel plan.expert_tensor_parallel", None, "", "",
      "models with experts are refused by their own key"},
     {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "

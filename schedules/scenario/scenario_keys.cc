@@ -39,13 +39,12 @@ constexpr KeySpec choice(std::string_view name, const std::array<std::string_vie
 // What docs/scenario.md names and no code has yet.
 constexpr std::array<std::string_view, 2> kOverlapLater{"expert_parallel",
                                                         "tensor_parallel_chunks"};
-constexpr std::array<std::string_view, 26> kPlanLater{
+constexpr std::array<std::string_view, 25> kPlanLater{
     "expert_dispatch",
     "expert_routing",
     "expert_capacity",
     "recompute_layers",
     "context_parallel_algorithm",
-    "shard_group",
     "secondary_shard_group",
     "transfers",
     "offload_to",
@@ -121,6 +120,7 @@ constexpr std::array kLayoutKeys{
             .max = 3,
             .searchable = true,
             .about = "shards optimizer (1), gradients (2), parameters (3: FSDP)"},
+    size("shard_group", "ZeRO shards over that many neighbouring replicas; left out: d c"),
     choice("data_parallel_algorithm", kDataParallelNames, "how replicas agree without ZeRO"),
     KeySpec{.name = "schedule",
             .types = kString,

@@ -18,7 +18,7 @@ namespace {
 std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
   const Precision& bytes = plan.precision;
   const bool gathers = plan.zero_stage >= profile.gather_units_from;
-  const std::int64_t shard = parameters / plan.replicas();
+  const std::int64_t shard = parameters / plan.shards();
   std::int64_t sum = (gathers ? shard : parameters) * bytes.parameters;
   if (plan.offload != OffloadMode::Optimizer) {
     sum += (plan.zero_stage >= 1 || gathers ? shard : parameters) * bytes.optimizer;

@@ -214,6 +214,7 @@ Estimate between_nodes(OpKind kind, double bytes, double slowest, double port,
   const CollectiveConstants& k = model.constants;
   const Cluster& c = network.cluster();
   Estimate e{.port = port};
+  if (!model.nic.benchmarked) e.level = CostLevel::Datasheet;
   if (shape.siblings == 1) {
     for (const CollectiveFit& fit : model.fits) {
       if (fit.kind != kind || fit.nodes != shape.nodes || fit.ranks != shape.ranks) continue;
@@ -392,7 +393,7 @@ CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Networ
     double each = use.ring;
     if (use.kind == LinkKind::Nic) {  // the member at the node's edge has its own NIC alone
       each = std::max(each, 1 / network.links()[use.resource.index()].capacity.value) *
-             model.nic.achievable_fraction / k.transfer_nic_fraction;
+             model.nic.achievable_fraction / model.transfer_fraction();
     }
     if (use.kind == LinkKind::Port) each = 1 / network.pair_bandwidth();
     seconds.push_back(bytes * each);

@@ -161,6 +161,7 @@ NicConstants read_nic(const Reader& in) {
   const double step_us = in.number("step_us", -1);
   return {.kind = in.text("kind"),
           .achievable_fraction = in.number("achievable_fraction"),
+          .benchmarked = !in.text("source").empty(),
           .step = step_us < 0 ? -1 : step_us * kMicro};
 }
 

@@ -5,6 +5,7 @@
 // The fits are scenarios/kernels/collectives.json (each with its source and its error).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ struct CollectiveSystem {
 struct NicConstants {
   std::string kind;                // prefix of Nics::kind; empty: any
   double achievable_fraction = 1;  // of the line rate, large collectives
+  bool benchmarked = true;         // a published benchmark stands behind the fraction
   double step = -1;                // [s] one step of a multi-node collective; < 0: from the latency
 };
 
@@ -59,7 +61,7 @@ struct CollectiveConstants {
   double send_recv_alpha = 0;            // [s] send/recv inside a node, where the system has none
   double transfer_alpha = 0;             // [s] send/recv between nodes: this + hops * NIC latency
   double transfer_latency_hops = 0;
-  double transfer_nic_fraction = 1;  // of the line rate, one pair
+  double transfer_nic_fraction = 1;  // of the line rate, one pair; no more than collectives reach
   double scale_up_fraction = 1;      // of the data sheet, where a node says nothing
   double pcie_fraction = 1;          // of a PCIe link, where a node says nothing
   double socket_fraction = 1;        // of a PCIe link: all GPU traffic between two sockets
@@ -97,6 +99,11 @@ struct CollectiveModel {
   std::vector<CollectiveFit> fits;  // of that system (first) and of same_as
   NicConstants nic;
   std::vector<CollectivePoint> measured;  // the cluster's calibration, by op, nodes, ranks, bytes
+
+  // Of the line rate, one pair of ranks on two nodes.
+  double transfer_fraction() const {
+    return std::min(constants.transfer_nic_fraction, nic.achievable_fraction);
+  }
 };
 
 // Errors: "FILE: KEY: what is wrong".

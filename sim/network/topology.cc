@@ -49,11 +49,23 @@ struct Network::Loads {
     }
     entries.resize(kept);
   }
+  // The larger of the two on each block. REQUIRES: both merged.
+  void take_larger(const Loads& other) {
+    for (const Entry& theirs : other.entries) {
+      const auto mine = std::ranges::lower_bound(entries, theirs.block, {}, &Entry::block);
+      if (mine == entries.end() || mine->block != theirs.block) {
+        entries.insert(mine, theirs);
+      } else {
+        mine->ring = std::max(mine->ring, theirs.ring);
+        mine->pairwise = std::max(mine->pairwise, theirs.pairwise);
+      }
+    }
+  }
 };
 
 Network::Network(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
                  std::span<const RankClassInfo> rows)
-    : cluster_(&cluster), model_(&model), mesh_(plan) {
+    : cluster_(&cluster), model_(&model), mesh_(plan), shards_(plan.shards()) {
   nodes_ = ceil_div(mesh_.ranks(), cluster.gpus_per_node);
   place_rows(rows);
   // The ports: one resource pair per row, since a GPU belongs to one row.
@@ -171,6 +183,20 @@ std::span<const std::int32_t> Network::ranks_of(RankClass row) const {
   const auto begin = static_cast<std::size_t>(row_begin_[row.index()]);
   return std::span{row_ranks_}.subspan(
       begin, static_cast<std::size_t>(row_begin_[row.index() + 1]) - begin);
+}
+
+std::vector<std::vector<std::int32_t>> Network::replicas_of(RankClass row) const {
+  std::vector<std::vector<std::int32_t>> replicas;
+  const std::int32_t begin = data_begin_[row.index()], end = data_end_[row.index()];
+  for (std::int32_t d = begin; d < end; ++d) {
+    std::vector<std::int32_t>& ranks = replicas.emplace_back();
+    for (std::int32_t c = 0; c < mesh_.size(Axis::Context); ++c) {
+      for (std::int32_t t = 0; t < mesh_.size(Axis::Tensor); ++t) {
+        ranks.push_back(mesh_.rank({t, c, d, position_[row.index()]}).value);
+      }
+    }
+  }
+  return replicas;
 }
 
 double Network::ring_bandwidth(std::int32_t members) const {
@@ -312,8 +338,13 @@ GroupShape Network::group(RankClass row, const GroupAxes& axes) const {
                          mesh_.size(Axis::Data), mesh_.size(Axis::Pipeline)};
   std::vector<Position> positions = axes.positions;
   if (positions.empty()) positions.push_back({position_[row.index()]});
-  shape.ranks = (axes.tensor ? size.tensor : 1) * (axes.context ? size.context : 1) *
-                (axes.data ? size.data : 1) * static_cast<std::int32_t>(positions.size());
+  const std::int32_t replicas = size.context * size.data;
+  const std::int32_t along = axes.part == ReplicaPart::Neighbours ? shards_
+                             : axes.part == ReplicaPart::Across
+                                 ? replicas / shards_
+                                 : (axes.context ? size.context : 1) * (axes.data ? size.data : 1);
+  shape.ranks =
+      (axes.tensor ? size.tensor : 1) * along * static_cast<std::int32_t>(positions.size());
   if (shape.ranks <= 1) return shape;
 
   std::vector<Loads> loads(cuts_.size());
@@ -321,29 +352,34 @@ GroupShape Network::group(RankClass row, const GroupAxes& axes) const {
   std::vector<std::int32_t> members;
   const std::int32_t own_begin = data_begin_[row.index()], own_end = data_end_[row.index()];
   // Fixed coordinates choose the instance, the others run over its members.
+  std::map<std::int32_t, std::vector<std::int32_t>> replicas_of;  // by instance
+  for (std::int32_t r = 0; r < replicas; ++r) {
+    const std::int32_t d = r / size.context, c = r % size.context;
+    if (!axes.data && (d < own_begin || d >= own_end)) continue;
+    const std::int32_t instance = axes.part == ReplicaPart::Neighbours ? r / shards_
+                                  : axes.part == ReplicaPart::Across
+                                      ? r % shards_
+                                      : (axes.context ? 0 : c) + (axes.data ? 0 : d * size.context);
+    replicas_of[instance].push_back(r);
+  }
   for (std::int32_t t0 = 0; t0 < (axes.tensor ? 1 : size.tensor); ++t0) {
-    for (std::int32_t c0 = 0; c0 < (axes.context ? 1 : size.context); ++c0) {
-      for (std::int32_t d0 = axes.data ? 0 : own_begin; d0 < (axes.data ? 1 : own_end); ++d0) {
-        members.clear();
-        for (const Position p : positions) {
-          for (std::int32_t d = axes.data ? 0 : d0; d < (axes.data ? size.data : d0 + 1); ++d) {
-            for (std::int32_t c = axes.context ? 0 : c0; c < (axes.context ? size.context : c0 + 1);
-                 ++c) {
-              for (std::int32_t t = axes.tensor ? 0 : t0; t < (axes.tensor ? size.tensor : t0 + 1);
-                   ++t) {
-                members.push_back(mesh_.rank({t, c, d, p.value}).value);
-              }
-            }
+    for (const auto& [instance, inside] : replicas_of) {
+      members.clear();
+      for (const Position p : positions) {
+        for (const std::int32_t r : inside) {
+          for (std::int32_t t = axes.tensor ? 0 : t0; t < (axes.tensor ? size.tensor : t0 + 1);
+               ++t) {
+            members.push_back(mesh_.rank({t, r % size.context, r / size.context, p.value}).value);
           }
         }
-        std::sort(members.begin(), members.end());
-        account(members, row, loads, shape);
-        for (std::size_t i = 0; i < members.size(); ++i) {
-          const std::int32_t node = node_of(members[i]);
-          if (i > 0 && node == node_of(members[i - 1])) continue;
-          const std::int32_t count = ++instances_on[static_cast<std::size_t>(node)];
-          shape.siblings = std::max(shape.siblings, count);
-        }
+      }
+      std::sort(members.begin(), members.end());
+      account(members, row, loads, shape);
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        const std::int32_t node = node_of(members[i]);
+        if (i > 0 && node == node_of(members[i - 1])) continue;
+        const std::int32_t count = ++instances_on[static_cast<std::size_t>(node)];
+        shape.siblings = std::max(shape.siblings, count);
       }
     }
   }
@@ -380,13 +416,13 @@ GroupShape Network::group(RankClass row, const Schedule& schedule, GroupId id) c
                {.tensor = spans.tensor,
                 .context = spans.context,
                 .data = spans.data,
+                .part = spans.part,
                 .positions = positions_of(kind, {position_[row.index()]}, schedule.placement)});
 }
 
 Path Network::path(RankClass from, RankClass to) const {
   Path path;
   std::vector<Loads> out(cuts_.size()), in(cuts_.size());
-  const std::span<const std::int32_t> senders = ranks_of(from);
   const std::int32_t shift =
       (position_[to.index()] - position_[from.index()]) * mesh_.stride(Axis::Pipeline);
   if (shift == 0) {
@@ -394,18 +430,31 @@ Path Network::path(RankClass from, RankClass to) const {
     return path;
   }
   bool inside = false;
-  for (const std::int32_t a : senders) {
-    const std::int32_t b = a + shift;
-    const bool crosses = node_of(a) != node_of(b);
-    (crosses ? path.between_nodes : inside) = true;
-    path.between_processes = path.between_processes || process_of(a) != process_of(b);
+  // Replicas do not wait for each other within a step: those that share a NIC take turns on it, so
+  // that a transfer waits for the ranks of its own replica alone.
+  for (const std::vector<std::int32_t>& senders : replicas_of(from)) {
+    std::vector<Loads> leaving(cuts_.size()), entering(cuts_.size());
+    for (const std::int32_t a : senders) {
+      const std::int32_t b = a + shift;
+      const bool crosses = node_of(a) != node_of(b);
+      (crosses ? path.between_nodes : inside) = true;
+      path.between_processes = path.between_processes || process_of(a) != process_of(b);
+      for (std::size_t level = 0; level < cuts_.size(); ++level) {
+        const Cut& cut = cuts_[level];
+        if (!cut.for_groups || a / cut.block == b / cut.block) continue;
+        if (cut.kind == LinkKind::Nic && !crosses) continue;
+        if (cut.kind == LinkKind::Pod) path.crosses_pod = true;
+        const bool turns = cut.kind == LinkKind::Nic;
+        (turns ? leaving : out)[level].entries.push_back({a / cut.block, 1, 0});
+        (turns ? entering : in)[level].entries.push_back({b / cut.block, 1, 0});
+      }
+    }
     for (std::size_t level = 0; level < cuts_.size(); ++level) {
-      const Cut& cut = cuts_[level];
-      if (!cut.for_groups || a / cut.block == b / cut.block) continue;
-      if (cut.kind == LinkKind::Nic && !crosses) continue;
-      if (cut.kind == LinkKind::Pod) path.crosses_pod = true;
-      out[level].entries.push_back({a / cut.block, 1, 0});
-      in[level].entries.push_back({b / cut.block, 1, 0});
+      if (cuts_[level].kind != LinkKind::Nic) continue;
+      leaving[level].merge();
+      entering[level].merge();
+      out[level].take_larger(leaving[level]);
+      in[level].take_larger(entering[level]);
     }
   }
   if (inside) {
@@ -416,7 +465,7 @@ Path Network::path(RankClass from, RankClass to) const {
   append_links(out, path.out, true, false);
   append_links(in, path.in, false, true);
   // A single pair reaches another share of its NIC than a ring does.
-  const double nic = model_->nic.achievable_fraction / model_->constants.transfer_nic_fraction;
+  const double nic = model_->nic.achievable_fraction / model_->transfer_fraction();
   for (std::vector<LinkUse>* uses : {&path.out, &path.in}) {
     for (LinkUse& use : *uses) {
       if (use.kind == LinkKind::Nic) use.ring *= nic;

@@ -81,6 +81,7 @@ struct Path {
 // The mesh coordinates that vary inside one instance of a group.
 struct GroupAxes {
   bool tensor = false, context = false, data = false;
+  ReplicaPart part = ReplicaPart::All;  // of the replicas along context and data
   std::vector<Position> positions;  // empty: the row's own; else the group spans these positions
 };
 
@@ -138,6 +139,8 @@ class Network {
   void add_node_cuts();
   void add_fabric_cuts();
   std::span<const std::int32_t> ranks_of(RankClass row) const;
+  // The row's ranks by their coordinate along the data axis.
+  std::vector<std::vector<std::int32_t>> replicas_of(RankClass row) const;
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
   std::int32_t process_of(std::int32_t rank) const {
     return rank * cluster_->processes / mesh_.ranks();
@@ -149,6 +152,7 @@ class Network {
   const Cluster* cluster_;
   const CollectiveModel* model_;
   Mesh mesh_;
+  std::int32_t shards_;
   std::vector<std::int32_t> row_begin_;  // ranks of row r: row_ranks_[row_begin_[r] ..]
   std::vector<std::int32_t> row_ranks_;
   std::vector<std::int32_t> row_of_rank_;

@@ -47,6 +47,7 @@ TransferCost described_transfer(Bytes size, const Path& path, const Network& net
       model.system.send_recv_alpha > 0 ? model.system.send_recv_alpha : k.send_recv_alpha;
   if (path.between_nodes) {
     alpha = k.transfer_alpha + k.transfer_latency_hops * c.nics.one_way_latency_us * kMicro;
+    if (!model.nic.benchmarked) cost.level = CostLevel::Datasheet;
     if (path.crosses_pod && c.fabric) alpha += c.fabric->between_pods_latency_us * kMicro;
   }
   double seconds = alpha + bytes * path.seconds_per_byte;

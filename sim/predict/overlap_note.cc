@@ -32,7 +32,7 @@ Reductions most_reductions(const Prediction& p) {
   Reductions sum;
   for (const CommunicationRow& row : p.communication) {
     const Traffic& t = row.traffic;
-    if (t.group != GroupKind::Data || t.kind == OpKind::AllGather || t.kind == OpKind::Unshard)
+    if (!is_over_replicas(t.group) || t.kind == OpKind::AllGather || t.kind == OpKind::Unshard)
       continue;
     sum.count += t.count;
     sum.ms += static_cast<double>(t.time.value) * 1e-6;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/predict/predict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,6 +20,7 @@
 #include "sim/memory/host_memory.h"
 #include "sim/memory/memory_script.h"
 #include "sim/network/collective_cost.h"
+#include "sim/predict/planned_times.h"
 #include "sim/predict/variation.h"
 
 namespace rehearse::sim {
@@ -149,6 +152,20 @@ Result<> countable(const Timeline& timeline, std::int32_t gpus) {
   if (static_cast<double>(timeline.step().value) * gpus < 0x1p62) return {};
   return Error{"the step would take " + std::to_string(timeline.step().value / 1'000'000'000) +
                " s on " + std::to_string(gpus) + " GPUs: are the cluster's rates right?"};
+}
+
+// What a prediction says where data leaves a node over a NIC without a benchmark.
+std::string network_note(const Prediction& p, const Cluster& cluster, const NicConstants& nic) {
+  const auto on_nic = [](const CommunicationRow& row) {
+    return row.traffic.link == LinkKind::Nic || row.traffic.link == LinkKind::Leaf ||
+           row.traffic.link == LinkKind::Pod;
+  };
+  if (nic.benchmarked || std::ranges::none_of(p.communication, on_nic)) return {};
+  const std::string kind = cluster.nics.kind.empty() ? "of no kind" : '"' + cluster.nics.kind + '"';
+  return fmt::format(
+      "cluster.nics.kind: NICs {} have no published benchmark here; {:.0f} % of their line rate is "
+      "assumed, and counts as datasheet",
+      kind, 100 * nic.achievable_fraction);
 }
 
 // Shares of all the time that ops of the compute stream and exposed communication take.
@@ -330,6 +347,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                (static_cast<double>(p.bubbles.busy) +
                 tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
+  p.network_note = network_note(p, cluster, models->collectives.nic);
   add_confidence(p, cluster);
   return p;
 }
@@ -409,7 +427,13 @@ Result<Prediction> predict_best_order(const Scenario& scenario, const Plan& plan
   std::optional<Tried> best;
   std::optional<Error> failed;
   OrderChoice choice;
-  for (const Plan& candidate : order_candidates(scenario.model, plan)) {
+  const Cluster placed = with_places(cluster, plan.gpus());
+  for (Plan& candidate : order_candidates(scenario.model, plan)) {
+    if (find_schedule(candidate.order)->planned) {
+      const Result<> timed =
+          price_planned_times(scenario.model, placed, *options.tables, candidate);
+      if (!timed) return timed.error();
+    }
     Result<Tried> tried = try_order(scenario, candidate, cluster, trial, most_ops);
     if (!tried) {
       if (!failed) failed = tried.error();

@@ -181,9 +181,10 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_simulated", p.schedule.num_rows()},
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
-  if (!p.variation_note.empty()) json["notes"].push_back(p.variation_note);
-  if (!p.overlap_note.empty()) json["notes"].push_back(p.overlap_note);
-  if (const std::string note = retries_note(p.memory); !note.empty()) json["notes"].push_back(note);
+  for (const std::string& note :
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+    if (!note.empty()) json["notes"].push_back(note);
+  }
   if (!p.plan.order.empty()) {                  // which order a planned schedule took
     const bool here = p.choice.considered > 0;  // else it was chosen before
     json["order"] = {

@@ -39,6 +39,7 @@ std::string layout_of(const Plan& plan) {
   if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
   text += fmt::format(" dp {}", plan.data_parallel);
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
   if (plan.recompute != RecomputeMode::None) {
     text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
@@ -142,15 +143,20 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += memory_lines(p);
   if (p.resident) text += '\n' + resident_text(*p.resident);
   if (p.communication.empty()) text += "\ncommunication: none, one GPU does it all\n";
+  std::size_t width = 6;
+  for (const CommunicationRow& row : p.communication) {
+    width = std::max(width, traits(row.traffic.group).name.size());
+  }
   if (!p.communication.empty())
     text += fmt::format(
-        "\ncommunication per rank and step\n  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9}  "
+        "\ncommunication per rank and step\n  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9} "
+        " "
         "{}\n",
-        "group", "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
   for (const CommunicationRow& row : p.communication) {
     text +=
-        fmt::format("  {:<6} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                    traits(row.traffic.group).name,
+        fmt::format("  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+                    traits(row.traffic.group).name, width,
                     row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
                     row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
                     seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
@@ -177,9 +183,10 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         100 * p.scatter);
   }
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
-  if (!p.variation_note.empty()) text += "\nnote: " + p.variation_note;
-  if (!p.overlap_note.empty()) text += "\nnote: " + p.overlap_note;
-  if (const std::string note = retries_note(p.memory); !note.empty()) text += "\nnote: " + note;
+  for (const std::string& note :
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+    if (!note.empty()) text += "\nnote: " + note;
+  }
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
                       p.schedule.num_rows(), seconds(p.wall_s));
   return text;

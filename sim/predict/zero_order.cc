@@ -52,13 +52,14 @@ Plan with_stage(Plan plan, std::int32_t stage) {
     }
   }
   plan.zero_stage = stage;
+  if (stage == 0) plan.shard_group = 0;
   return plan;
 }
 
 }  // namespace
 
 std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule) {
-  const bool shards = plan.replicas() > 1;
+  const bool shards = plan.shards() > 1;
   if (!plan.runtime.own_executor || plan.zero_stage == 0 || !shards) return {};
   const Parts here = fullest(schedule);
   for (std::int32_t stage = plan.zero_stage; stage-- > 0;) {

@@ -86,7 +86,7 @@ class MeshEstimator {
     std::vector<Hop> hops;
     std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
-    GroupShape replicas;                                    // context x data
+    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
     std::vector<std::int32_t> micro_batches;
     std::vector<RecomputeMode> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -107,8 +107,13 @@ class MeshEstimator {
     kind->network =
         std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
     kind->collectives = body_collectives(*kind->network);
-    kind->replicas = kind->network->group(
-        RankClass{0}, GroupAxes{.tensor = false, .context = true, .data = true, .positions = {}});
+    const auto among = [&](ReplicaPart part) {
+      return kind->network->group(
+          RankClass{0},
+          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
+    };
+    kind->shards = among(ReplicaPart::Neighbours);
+    kind->across = among(ReplicaPart::Across);
     for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
       if (plan.pipeline_parallel == 1) break;
       kind->hops.push_back({kind->network->path(RankClass{to - 1}, RankClass{to}),
@@ -225,15 +230,17 @@ class MeshEstimator {
     const auto [at, fresh] = kind.traffic.try_emplace(elements);
     if (!fresh) return at->second;
     const std::int64_t element = Layout(model_, plan).shape.element;
-    const auto cost = [&](OpKind op, std::int64_t bytes) {
-      return static_cast<double>(
-          collective_cost(op, {bytes}, kind.replicas, *kind.network).time.value);
+    const auto cost = [&](OpKind op, std::int64_t bytes, const GroupShape& over) {
+      return static_cast<double>(collective_cost(op, {bytes}, over, *kind.network).time.value);
     };
     const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
-    at->second = {cost(OpKind::AllReduce, plan.precision.gradients * elements),
-                  whole ? cost(OpKind::AllReduce, 4 * elements)
-                        : cost(OpKind::ReduceScatter, plan.precision.gradients * elements),
-                  cost(OpKind::AllGather, element * elements)};
+    const std::int64_t gradients = plan.precision.gradients * elements;
+    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.across);
+    at->second = {cost(OpKind::AllReduce, gradients, kind.shards),
+                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.shards)
+                         : cost(OpKind::ReduceScatter, gradients, kind.shards)) +
+                      across,
+                  cost(OpKind::AllGather, element * elements, kind.shards)};
     return at->second;
   }
 
@@ -282,13 +289,13 @@ class MeshEstimator {
         distinct.push_back(load);
       }
     }
-    const std::int32_t shards = plan.replicas();
+    const std::int32_t shards = plan.shards();
     const Result<double> update = update_time(kind, plan);
     for (Load& load : distinct) {
       if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
       load.update = (update ? update.value() : 0) * static_cast<double>(load.parameters) /
                     (plan.zero_stage >= 1 ? shards : 1);
-      if (shards == 1) continue;
+      if (plan.replicas() == 1) continue;
       const auto& whole = traffic(kind, plan, load.parameters);
       load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
       load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
@@ -325,7 +332,6 @@ class MeshEstimator {
     const ScheduleInfo* info = find_schedule(plan.schedule);
     const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
     const double m = plan.microbatches();
-    const std::int32_t shards = plan.replicas();
     double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
     for (const Load& load : loads) {
       for (std::size_t k = 0; k < kShapes; ++k) {
@@ -373,7 +379,7 @@ class MeshEstimator {
         forward = pace(load.unit_gather * units, forward, costs.slowdown);
         backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
         tail += load.unit_gather + load.unit_reduce;
-      } else if (shards > 1) {
+      } else if (plan.replicas() > 1) {
         const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
         const double least = load.reduce / load.buckets;
         const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
@@ -403,7 +409,7 @@ class MeshEstimator {
   double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
     std::int64_t most = 0;
     for (const Load& load : loads) most = std::max(most, load.parameters);
-    const std::int32_t shards = plan.replicas();
+    const std::int32_t shards = plan.shards();
     const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
     const Cluster& cluster = *setup_.cluster;
     if (plan.runtime.own_executor) {

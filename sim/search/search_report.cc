@@ -365,6 +365,7 @@ std::string layout_text(const Plan& plan) {
   text += fmt::format(" dp {}, micro-batch {}", plan.data_parallel, plan.micro_batch);
   if (plan.pipeline_parallel > 1) text += ", " + plan.schedule;
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", SP";
   if (plan.recompute != RecomputeMode::None) {
     text += fmt::format(", {} recompute", name_of(plan.recompute));

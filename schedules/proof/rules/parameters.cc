@@ -2,6 +2,7 @@
 // V9 and V10: parameters are whole when they are read, and every micro-batch's gradient is in the
 // sum that the optimizer sees.
 #include <algorithm>
+#include <array>
 
 #include "schedules/ir/listing.h"
 #include "schedules/proof/rules/rules.h"
@@ -276,13 +277,13 @@ class Sums {
 
   // What each value has been through, and where it goes.
   struct Flow {
-    std::int32_t last_sum = -1;    // compute op that added last
-    std::int32_t collective = -1;  // first reduction over more than tp
-    bool over_dp = false, over_embed = false, used = false;
+    std::int32_t last_sum = -1;               // compute op that added last
+    std::int32_t collective = -1;             // first reduction over more than tp
+    std::array<bool, kNumGroupKinds> over{};  // groups that have reduced it
+    bool used = false;
   };
 
   void flow() {
-    const GroupId dp = s_.group(GroupKind::Data), embed = s_.group(GroupKind::Embedding);
     std::vector<Flow> flows(s_.values.size());
     facts_.each_op([&](RankClass, std::int32_t id, const Op& op) {
       const bool collective = traits(op.kind).op_class == OpClass::Collective;
@@ -290,14 +291,13 @@ class Sums {
       for (const Operand& operand : s_.operands_of({id})) {
         if (!is_gradient(operand) || operand.access != Access::Read) continue;
         Flow& from = flows[operand.value.index()];
-        in.over_dp |= from.over_dp;
-        in.over_embed |= from.over_embed;
+        for (std::size_t k = 0; k < kNumGroupKinds; ++k) in.over[k] |= from.over[k];
         if (op.kind != OpKind::GradNorm) from.used = true;
       }
       for (const Operand& operand : s_.operands_of({id})) {
         if (!is_gradient(operand)) continue;
         Flow& value = flows[operand.value.index()];
-        if (op.kind == OpKind::OptimizerStep) step(id, operand.value, value, dp, embed);
+        if (op.kind == OpKind::OptimizerStep) step(id, operand.value, value);
         if (operand.access == Access::Read) continue;
         if (is_compute(op.kind)) {
           if (value.collective >= 0) {
@@ -308,8 +308,8 @@ class Sums {
           }
           value.last_sum = id;
         }
-        value.over_dp |= in.over_dp || (collective && op.group == dp);
-        value.over_embed |= in.over_embed || (collective && op.group == embed);
+        for (std::size_t k = 0; k < kNumGroupKinds; ++k) value.over[k] |= in.over[k];
+        if (collective && op.group) value.over[number(s_.group_of(op).kind)] = true;
         if (collective && is_over_replicas(op)) {
           if (value.collective < 0) value.collective = id;
           value.used |= op.kind == OpKind::Reduce;  // it went to the root
@@ -331,16 +331,19 @@ class Sums {
     return op.group && !s_.is_on(op, GroupKind::Tensor) && !s_.is_on(op, GroupKind::Context);
   }
 
-  void step(std::int32_t id, ValueId value, const Flow& flow, GroupId dp, GroupId embed) {
-    if (dp && !flow.over_dp) {
+  static constexpr std::size_t number(GroupKind kind) { return static_cast<std::size_t>(kind); }
+
+  void step(std::int32_t id, ValueId value, const Flow& flow) {
+    for (const GroupKind kind : {GroupKind::Data, GroupKind::Shard, GroupKind::Replicate}) {
+      if (!s_.group(kind) || flow.over[number(kind)]) continue;
       report_.add(id, [&] {
         return facts_.where(id) + " uses " + value_name(s_, value) +
-               ", which has not been reduced over dp";
+               ", which has not been reduced over " + std::string(traits(kind).name);
       });
     }
     const Value& gradient = s_.values[value.index()];
     const bool tied = gradient.bucket && s_.buckets[gradient.bucket.index()].tied;
-    if (embed && tied && !flow.over_embed) {
+    if (s_.group(GroupKind::Embedding) && tied && !flow.over[number(GroupKind::Embedding)]) {
       report_.add(id, [&] {
         return facts_.where(id) + " uses " + value_name(s_, value) +
                ", which has not been added to that of the other use (group embed)";

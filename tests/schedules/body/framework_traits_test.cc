@@ -76,6 +76,20 @@ TEST_F(FrameworkTraits, SeparateAccumulationIsAKernelForEveryWeight) {
   EXPECT_EQ(sum(body(Direction::Backward), weights) - apart, (2 * 4 - 2) * parameters);
 }
 
+// Megatron's first fused kernel adds to 4-byte sums; 2-byte sums are added apart: 2 B read, 2 read
+// and written.
+TEST_F(FrameworkTraits, AFusedKernelOfFourBytesLeavesTwoByteSumsApart) {
+  const std::int64_t parameters = (3 * h + h + 3 * f) * h / t;
+  const auto fused = [](auto& r) { r.gradient_accumulation = GradientAccumulation::Fused; };
+  const auto fp32 = [](auto& r) { r.gradient_accumulation = GradientAccumulation::FusedFp32; };
+  for (const std::int32_t bytes : {2, 4}) {
+    plan.precision.gradients = bytes;
+    fused(plan.runtime);
+    EXPECT_EQ(more(&FrameworkTraits::moved, Direction::Backward, SegmentKind::Layer, fp32),
+              bytes == 2 ? (2 + 2 * 2) * parameters : 0);
+  }
+}
+
 // 38 + 14 B per logit of a rank kernel by kernel, 4 + 2 in place.
 TEST_F(FrameworkTraits, AnEagerLossMovesTheLogitsAgainAndAgain) {
   const auto eager = [](auto& r) { r.cross_entropy = CrossEntropy::Eager; };

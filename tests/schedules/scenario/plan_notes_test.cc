@@ -46,6 +46,7 @@ TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
   const Case cases[] = {
       {"plan.sequence_parallel=true", "plan.sequence_parallel=false", {"gpus=4"}},
       {"plan.bucket_bytes=4096", "plan.bucket_bytes=null", {"gpus=4", "plan.zero_stage=3"}},
+      {"plan.shard_group=2", "plan.shard_group=null", {"gpus=4"}},
       {"plan.prefetch=3", "plan.prefetch=null", {"gpus=4", "plan.zero_stage=1"}},
       {"plan.prefetch=3",
        "plan.prefetch=null",

@@ -208,6 +208,18 @@ TEST(PlanBatches, AChoiceIsCheckedLikeAGivenValue) {
   EXPECT_EQ(choose_micro_batch(interleaved, 2).value().microbatch_group_size, 5);  // m = 9
 }
 
+// d = 4, c = 2: 8 replicas, which all share one copy's shards unless a divisor of 8 is said.
+TEST(PlanZero, ShardsOverAPartOfTheReplicas) {
+  const std::string eight = R"("context_parallel": 2, "zero_stage": 3)";
+  EXPECT_EQ(plan(eight).shards(), 8);
+  EXPECT_EQ(plan(eight + R"(, "shard_group": null)"), plan(eight));
+  EXPECT_EQ(plan(eight + R"(, "shard_group": 8)"), plan(eight));
+  EXPECT_EQ(plan(eight + R"(, "shard_group": 2)").shards(), 2);
+  EXPECT_EQ(error_of(eight + R"(, "shard_group": 3)"),
+            "x.json:1: plan.shard_group: 3 does not divide data x context parallel = 4 x 2 = 8");
+  EXPECT_EQ(plan(R"("shard_group": 4)").shard_group, 0);  // nothing is sharded, and a note says so
+}
+
 // One row per spelling: parameters + gradients + optimizer, and the type of the products.
 TEST(PlanPrecision, IsBytesPerParameterAndAType) {
   const struct {
@@ -390,7 +402,7 @@ TEST(PlanJson, ReadsBackAsTheSamePlan) {
       {"", R"("micro_batch": 2)",
        R"("pipeline_parallel": 4, "virtual_stages": 3, "micro_batch": 1, "global_batch": 16)",
        R"("pipeline_parallel": 2, "schedule": "zb_v", "micro_batch": 1, "global_batch": 16)",
-       R"("zero_stage": 3, "prefetch": 2)",
+       R"("zero_stage": 3, "prefetch": 2)", R"("zero_stage": 3, "shard_group": 4)",
        R"("precision": {"parameters": 2, "gradients": 2, "optimizer": 12})",
        R"("tensor_parallel": 2, "sequence_parallel": true, "overlap": {"tensor_parallel": true}, "rank_order": "dp-tp")",
        R"("pipeline_parallel": 2, "schedule": "seq_1f1b", "micro_batch": 1, "global_batch": 8, "dropout": 0.25)"}) {

@@ -60,7 +60,7 @@ void expect_step_time(const std::string& file, const Select& select, std::int32_
 }
 
 TEST(Accuracy, StepsOfKorthikantiTable5) {
-  expect_step_time("korthikanti_seqsel", all, 9, 0.045, 0.09);
+  expect_step_time("korthikanti_seqsel", all, 9, 0.036, 0.08);
 }
 
 double mean_of_layers(const FileScore& result) {
@@ -72,13 +72,13 @@ double mean_of_layers(const FileScore& result) {
   return 1;
 }
 
-// Kernels and collectives of a layer are within 2 % where the backward's all-reduce runs beside the
-// weight gradients. The file names Megatron of 2021, which waits for it: the measured backward did
-// not (docs/accuracy.md).
+// Kernels and collectives of a layer are within 2 %: the backward's all-reduce runs beside the
+// weight gradients. Where it does not, as in Megatron-LM until August 2021, they are 7 % too slow.
 TEST(Accuracy, LayersOfKorthikantiTable4) {
-  EXPECT_LE(mean_of_layers(score_group("korthikanti_seqsel", all, {"plan.runtime=megatron_2023"})),
-            0.02);
-  EXPECT_LE(mean_of_layers(score_group("korthikanti_seqsel", all)), 0.075);
+  EXPECT_LE(mean_of_layers(score_group("korthikanti_seqsel", all)), 0.02);
+  EXPECT_GE(mean_of_layers(
+                score_group("korthikanti_seqsel", all, {"plan.overlap.tensor_parallel=false"})),
+            0.06);
 }
 
 TEST(Accuracy, TensorAndPipelineRowsOfMegatronSc21) {
@@ -116,12 +116,12 @@ TEST(Accuracy, ContextParallelAnd405BRowsOfTorchtitan) {
       0.18);
 }
 
-// NVIDIA's own runs; Grok has experts. The largest errors are Nemotron 340B's.
+// NVIDIA's own runs; Grok has experts.
 TEST(Accuracy, Bf16RowsOfDgxcOnH100) {
   expect_step_time(
       "dgxc_benchmarking",
       [](const std::string& id) { return has(id, "h100") && has(id, "bf16") && !has(id, "grok"); },
-      84, 0.035, 0.13);
+      84, 0.035, 0.08);
 }
 
 TEST(Accuracy, Fp8RowsOfDgxcOnH100) {
@@ -147,7 +147,12 @@ TEST(Accuracy, RowsOfAlephAlpha) {
 TEST(Accuracy, RowsOfOtherFrameworks) {
   expect_step_time("megatron_bridge", all, 13, 0.08);
   expect_step_time("llmc", all, 4, 0.05);
-  expect_step_time("fms_fsdp", all, 6, 0.05);
+  const auto hybrid = [](const std::string& id) { return has(id, "7b"); };
+  expect_step_time(
+      "fms_fsdp", [&](const std::string& id) { return !hybrid(id); }, 6, 0.05);
+  expect_step_time("fms_fsdp", hybrid, 2, 0.09);  // shard_group 8
+  expect_step_time(
+      "nemo_automodel", [](const std::string& id) { return has(id, "llama"); }, 1, 0.05);
   expect_step_time("flagperf_paddle", all, 20, 0.10);
 }
 

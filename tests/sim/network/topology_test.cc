@@ -190,6 +190,39 @@ TEST(Topology, FindsGroupsOfASchedule) {
   }
 }
 
+// 32 replicas on four nodes, ZeRO over eight: shards inside a node, each of their eight ranks with
+// its equals on the four nodes; all eight such groups leave a node, on a rail each.
+TEST(Topology, ShardGroupsLieInsideAndReplicatesAcrossNodes) {
+  const auto dgx = machine("dgx-a100-80gb");
+  Plan plan = make_plan({.d = 32});
+  plan.shard_group = 8;
+  const Network network = make_network(*dgx, plan);
+  const auto group = [&](ReplicaPart part) {
+    return network.group(
+        {0}, {.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
+  };
+  const GroupShape shards = group(ReplicaPart::Neighbours), equals = group(ReplicaPart::Across);
+  EXPECT_EQ(shards.ranks, 8);
+  EXPECT_EQ(shards.nodes, 1);
+  EXPECT_EQ(shards.siblings, 1);
+  EXPECT_EQ(equals.ranks, 4);
+  EXPECT_EQ(equals.nodes, 4);
+  EXPECT_EQ(equals.siblings, 8);
+  EXPECT_EQ(equals.nics, 1);
+}
+
+// Two positions of eight GPUs with one NIC for all: tensor-parallel ranks send at once, replicas
+// take turns.
+TEST(Topology, ReplicasThatShareANicTakeTurns) {
+  const auto dgx = machine("dgx-a100-80gb");
+  dgx->cluster.nics.count = 1;
+  const double alone =
+      make_network(*dgx, make_plan({.t = 1, .p = 2, .d = 8})).path({0}, {1}).seconds_per_byte;
+  const double together =
+      make_network(*dgx, make_plan({.t = 8, .p = 2})).path({0}, {1}).seconds_per_byte;
+  EXPECT_NEAR(together / alone, 8, 1e-9);
+}
+
 TEST(Topology, MovesABodysDemandsToTheRowThatRunsIt) {
   const auto dgx = machine("dgx-a100-80gb");
   const Network network = make_network(*dgx, make_plan({.t = 2, .p = 4, .d = 2}, kDataOutside));

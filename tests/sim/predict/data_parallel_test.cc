@@ -325,7 +325,7 @@ TEST(DataParallel, SaysSoWhereAShippedScenarioIsSlowerWithOverlappedReductions) 
     if (file.path().stem() == "gpt3-175b-1024") gpt3 = costs;
   }
   EXPECT_GE(seen, 8);
-  EXPECT_GT(gpt3, 0);
+  EXPECT_LT(gpt3, 0);  // all its positions reduce at once, so that their losses do not add up
 }
 
 // Every shipped scenario with replicas, also as ZeRO-1 to 3. Reductions beside the backward too

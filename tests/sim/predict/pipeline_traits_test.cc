@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Megatron does in an interleaved pipeline: reductions of all positions start together, and a
+// receive stands one op ahead.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "schedules/scenario/scenario.h"
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+namespace {
+
+// Four positions, eight micro-batches, two replicas; `set` changes the plan that was read.
+template <class Set>
+Prediction predicted(int chunks, Set set) {
+  const std::string text =
+      R"({"model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 8, "plan": {"pipeline_parallel": 4,
+      "data_parallel": 2, "zero_stage": 1, "micro_batch": 1, "global_batch": 16,
+      "sequence_length": 512, "overlap": {"gradient_reduce": true}, "virtual_stages": )" +
+      std::to_string(chunks) + "}}";
+  Result<Scenario> read = parse_scenario(text, "interleaved.json", 1, {});
+  EXPECT_TRUE(read) << (read ? "" : read.error().message);
+  Scenario scenario = std::move(read).value();
+  set(scenario.plan.runtime);
+  const Result<Cluster> cluster = read_cluster(scenario.cluster);
+  Result<Prediction> made = predict(scenario, cluster.value());
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return std::move(made).value();
+}
+
+// How many backwards of the row lie between the last one that adds to the bucket and `behind`; -1:
+// that is the row's last.
+std::int32_t backwards_later(const Schedule& s, RankClass row, BucketId bucket, OpId behind) {
+  std::int32_t done = 0, added = -1, waited = -1;
+  for (std::int32_t i = s.row_begin[row.index()]; i < s.row_begin[row.index() + 1]; ++i) {
+    const Op& op = s.ops[static_cast<std::size_t>(i)];
+    if (op.kind != OpKind::Backward) continue;
+    const bool adds = std::ranges::any_of(s.operands_of({i}), [&](const Operand& operand) {
+      const Value& value = s.values[operand.value.index()];
+      return value.kind == ValueKind::Gradient && value.bucket == bucket;
+    });
+    if (adds) added = done;
+    if (OpId{i} == behind) waited = done;
+    if (op.segment_begin == 0) ++done;  // parts run from the last layer to the first
+  }
+  return waited == done - 1 ? -1 : waited - added;
+}
+
+// Position r starts a chunk's reductions r backwards after its own last one of the chunk, when
+// position 0 ends its own, or at its end. Reductions keep their order, so that each starts behind
+// the latest compute op that one of them has waited for.
+TEST(AlignedReductions, StartOnAllPositionsTogether) {
+  for (const int chunks : {1, 2}) {
+    const Prediction p = predicted(chunks, [](RuntimeTraits& t) { t.aligned_reductions = true; });
+    const Schedule& s = p.schedule;
+    int reductions = 0;
+    for (RankClass row{1}; row.value < s.num_rows(); ++row.value) {
+      OpId behind;
+      for (std::int32_t i = s.row_begin[row.index()]; i < s.row_begin[row.index() + 1]; ++i) {
+        const Op& op = s.ops[static_cast<std::size_t>(i)];
+        if (op.kind != OpKind::ReduceScatter) continue;
+        for (const OpId wait : s.waits_of({i})) {
+          if (s.ops[wait.index()].kind == OpKind::Backward) behind = std::max(behind, wait);
+        }
+        const std::int32_t later = backwards_later(s, row, op.bucket, behind);
+        EXPECT_TRUE(later == -1 || later == row.value)
+            << chunks << " row " << row.value << ": " << later;
+        ++reductions;
+      }
+    }
+    EXPECT_GE(reductions, 3 * chunks);
+  }
+}
+
+// Compute is slower beside a reduction. Alone, each position of GPT-3's eight would lose that time
+// in turn.
+TEST(AlignedReductions, AreFasterThanEachForItselfInADeepPipeline) {
+  const auto step = [](bool aligned) {
+    Scenario scenario = read_scenario("scenarios/gpt3-175b-1024.json",
+                                      {.overrides = {"plan.overlap.gradient_reduce=true"}})
+                            .value();
+    scenario.plan.runtime.aligned_reductions = aligned;
+    const Cluster cluster = read_cluster(scenario.cluster).value();
+    return predict(scenario, cluster, {.memory = false, .lifetimes = false}).value().step_s;
+  };
+  EXPECT_LT(step(true), step(false));
+}
+
+// How many receives of activations stand in their row's program before the forward that precedes
+// the one that takes them.
+std::int32_t posted_early(const Schedule& s) {
+  using Unit = std::pair<std::int32_t, std::int32_t>;  // stage, micro-batch
+  std::int32_t early = 0;
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
+    std::map<Unit, std::int32_t> number;  // of a forward in its row
+    for (const Op& op : s.program(row)) {
+      if (op.kind != OpKind::Forward) continue;
+      number.try_emplace({op.stage.value, op.microbatch.value},
+                         static_cast<std::int32_t>(number.size()));
+    }
+    std::int32_t begun = 0;
+    for (const Op& op : s.program(row)) {
+      const Unit unit{op.stage.value, op.microbatch.value};
+      if (op.kind == OpKind::Forward) begun = number[unit] + 1;
+      if (op.kind != OpKind::Recv || op.payload != Payload::Activation) continue;
+      early += begun < number[unit] ? 1 : 0;
+    }
+  }
+  return early;
+}
+
+TEST(ReceivesOneAhead, StandBehindTheForwardBeforeTheirOwn) {
+  const auto early = [](bool ahead) {
+    return posted_early(
+        predicted(3, [&](RuntimeTraits& t) { t.receives_one_ahead = ahead; }).schedule);
+  };
+  EXPECT_EQ(early(true), 0);
+  EXPECT_GT(early(false), 0);
+}
+
+}  // namespace
+}  // namespace rehearse::sim
