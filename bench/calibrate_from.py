@@ -79,13 +79,12 @@ def groups(rehearse):
         done = subprocess.run([rehearse, "validate", str(path), "--json"], capture_output=True, text=True)
         if not done.stdout:
             continue
-        report = json.loads(done.stdout)
         by_group = {}
-        for row in report["cases"]:
-            group = row.get("group")
-            for score in row.get("metrics", []):
-                if score["metric"] == "step_time_s" and group:
-                    by_group.setdefault(group, []).append(score["predicted"] / score["measured"])
+        for row in json.loads(done.stdout)["files"][0]["rows"]:
+            is_ = (row.get("measured") or {}).get("step_time_s")
+            was = (row.get("predicted") or {}).get("step_time_s")
+            if is_ and was and row.get("group"):
+                by_group.setdefault(row["group"], []).append(was / is_)
         before, after = [], []
         count = plans = 0
         for ratios in by_group.values():

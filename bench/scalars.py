@@ -14,7 +14,7 @@ HEAD = """# Every scalar of every GPU
 
 The compute model ([cost_models.md](cost_models.md)) rests on these numbers and on no others. `bench/scalars.py` writes this page from
 `scenarios/kernels/*.json`; a GPU type has what its architecture's file says, else what `default` says. One set per GPU type: none per source, model or row.
-**No source** marks a number that nobody measured: it was assumed, or set once.
+**No source** marks a number that nobody measured: it was assumed, or set once. Time that rests on such a rate (of memory-bound kernels, fused attention, batched products) is of the level `datasheet`, and its share of a step widens the step's band.
 """
 
 

@@ -13,6 +13,7 @@
 
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
+#include "schedules/passes/plan_order.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/program.h"
 #include "sim/engine/sweep.h"
@@ -80,21 +81,23 @@ struct Whole {
   const HardwareTables& tables;
 
   std::int64_t run(bool events) const {
-    const Schedule order = order_of(model, plan).value();
+    Plan ordered = plan;
+    const Schedule order = order_of(model, ordered).value();
+    const Layout layout(model, ordered);
     BoundTables states(&tables.profile(plan), model, cluster.gpu.compute_capability);
     states.family(plan);
-    const LiveBytes live(tables.profile(plan), model, plan, cluster.gpu.compute_capability);
+    const LiveBytes live(tables.profile(plan), layout, cluster.gpu.compute_capability);
     std::int64_t bytes = 0;
     for (const LiveRow& row : live_rows(order)) {
       bytes = std::max(bytes, states.row_bound(plan, row.stages, live.most(row.program)));
     }
     const Schedule lowered =
-        lower(order, {model, plan}, {.plan_arena = false, .lifetimes = false}).value();
+        lower(order, layout, {.plan_arena = false, .lifetimes = false}).value();
     const Network network(cluster, tables.collectives, plan, lowered.rows);
     const ComputeModel compute =
-        ComputeModel::create(cluster, model, plan, body_collectives(network), tables.scalars)
+        ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars)
             .value();
-    const Pricing pricing = price(lowered, model, plan, compute, network);
+    const Pricing pricing = price(lowered, layout, compute, network);
     const Program program = compile(lowered);
     const Timeline timeline = events ? simulate(program, pricing.table, {}).value()
                                      : sweep(program, pricing.table).value();
@@ -118,8 +121,9 @@ void schedules_at_8_64(const Space& space, const Cluster& cluster) {
     rate("  from nothing, static sweep, live bytes", [&] { (void)whole.run(false); });
     rate("  from nothing, event engine, live bytes", [&] { (void)whole.run(true); });
     rate("  allocator replayed on every position", [&] {
-      (void)predict_memory(tables.profile(plan), scenario.model, plan, cluster,
-                           order_of(scenario.model, plan).value());
+      Plan ordered = plan;
+      const Schedule order = order_of(scenario.model, ordered).value();
+      (void)predict_memory(tables.profile(plan), {scenario.model, ordered}, cluster, order);
     });
     rate("  predict(), the allocator and reasons for every idle ns with it",
          [&] { (void)predict(scenario, cluster, {.tables = &tables}); });

@@ -13,6 +13,7 @@
 #include "schedules/base/files.h"
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"
+#include "sim/search/framework.h"
 #include "sim/search/search_report.h"
 
 namespace rehearse::cli {
@@ -58,6 +59,27 @@ Batch batch_of(const Options& options, const Transformer& model) {
   return batch;
 }
 
+constexpr double kHeadroom = 0.05;  // share of the capacity that is kept free, as search does
+
+// What the framework can launch, priced by its profile; any other name is a profile's.
+Result<> narrow(sim::Space& space, const std::string& named) {
+  const Result<std::vector<sim::Framework>> frameworks = sim::shipped_frameworks();
+  if (!frameworks) return frameworks.error();
+  for (const sim::Framework& framework : frameworks.value()) {
+    if (framework.name == named) return use_framework(space, framework);
+  }
+  keep_released(space, frameworks.value());
+  return {};
+}
+
+// Whether a framework has this name: else it is a runtime profile's.
+bool is_framework(const std::string& named) {
+  const Result<std::vector<sim::Framework>> frameworks = sim::shipped_frameworks();
+  return frameworks && std::ranges::any_of(frameworks.value(), [&](const sim::Framework& f) {
+           return f.name == named;
+         });
+}
+
 // A search over everything that the scenario leaves open.
 struct Search {
   sim::Space space;
@@ -66,28 +88,31 @@ struct Search {
 };
 Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
                         std::int32_t gpus, const Json& more, bool explain) {
-  Json plan{{"sequence_length", batch.sequence_length},
-            {"global_batch", batch.global_batch},
-            {"runtime", options.framework}};
+  Json plan{{"sequence_length", batch.sequence_length}, {"global_batch", batch.global_batch}};
+  if (!is_framework(options.framework)) plan["runtime"] = options.framework;
   plan.update(more);
   const Json scenario{{"name", stem_of(model)},
                       {"model", model},
                       {"cluster", options.on},
                       {"gpus", gpus},
                       {"plan", plan}};
-  Result<sim::Space> space = sim::parse_space(scenario.dump(), "plan", {.overrides = options.set});
-  if (!space) return space.error();
-  Result<sim::Cluster> cluster = sim::read_cluster(space.value().base.cluster);
+  Result<sim::Space> read = sim::parse_space(scenario.dump(), "plan", {.overrides = options.set});
+  if (!read) return read.error();
+  sim::Space space = std::move(read).value();
+  if (const Result<> narrowed = narrow(space, options.framework); !narrowed) {
+    return narrowed.error();
+  }
+  Result<sim::Cluster> cluster = sim::read_cluster(space.base.cluster);
   if (!cluster) return cluster.error();
   if (const Result<> enough = sim::check_gpus(cluster.value(), gpus); !enough) {
     return enough.error();
   }
   const auto threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
-  Result<sim::SearchResult> result =
-      sim::search(space.value(), cluster.value(),
-                  {.top = 1, .threads = threads, .explain = explain, .front = false});
+  Result<sim::SearchResult> result = sim::search(
+      space, cluster.value(),
+      {.top = 1, .threads = threads, .explain = explain, .front = false, .headroom = kHeadroom});
   if (!result) return result.error();
-  return Search{std::move(space).value(), std::move(cluster).value(), std::move(result).value()};
+  return Search{std::move(space), std::move(cluster).value(), std::move(result).value()};
 }
 
 // The cheapest changes first: what costs time alone, then more GPUs.
@@ -164,11 +189,12 @@ Command plan_command() {
       required({"CONFIG", &o->config,
                 "a Hugging Face config.json: file, folder, a repository in the hub's cache, or a "
                 "shipped model"}),
-      required({"--gpus", &o->gpus, "how many", Whole{1, 1 << 20}}),
+      required({"--gpus", &o->gpus, "how many", Whole{1, 1 << 17}}),
       required({"--on", &o->on, "cluster: a file, or a shipped one's name: h100"}),
       {"--sequence-length", &o->sequence_length, "tokens; left out: the model's, at most 8192"},
       {"--global-batch", &o->global_batch, "sequences per step; left out: about 4 M tokens"},
-      shows_default({"--for", &o->framework, "framework: a runtime profile"}),
+      shows_default({"--for", &o->framework,
+                     "framework: megatron, torchtitan, deepspeed, nanotron, or a runtime profile"}),
       one_each({"--set", &o->set, "fix a key of the plan: --set plan.tensor_parallel=8"}),
       {"--adapter", &o->adapter, "lora:RANK:TARGETS; not built yet"},
       {"--base", &o->base, "type of a frozen base; not built yet"},

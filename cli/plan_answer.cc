@@ -28,13 +28,6 @@ std::string count(double value) {
   return text;
 }
 
-double low(const sim::FoundPlan& plan) {
-  return plan.step_s * (1 - plan.error_band);
-}
-double high(const sim::FoundPlan& plan) {
-  return plan.step_s * (1 + plan.error_band);
-}
-
 std::string head(const PlanAnswer& a) {
   const std::int32_t nodes = (a.gpus + a.gpus_per_node - 1) / a.gpus_per_node;
   return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} {} of {})\n", a.model,
@@ -145,8 +138,8 @@ bool of_megatron(const Plan& plan) {
 
 Json plan_of(const sim::FoundPlan& plan) {
   return {{"step_time_s", plan.step_s},
-          {"low_s", low(plan)},
-          {"high_s", high(plan)},
+          {"low_s", plan.low_s},
+          {"high_s", plan.high_s},
           {"tokens_per_s", plan.tokens_per_s},
           {"mfu", plan.mfu ? Json(*plan.mfu) : Json(nullptr)},
           {"bubble_ratio", plan.bubble_ratio},
@@ -175,7 +168,7 @@ std::string answer_text(const PlanAnswer& a) {
   text += fmt::format("\nfits      yes: {} of {} on the fullest GPU\n", gb(best.peak_device),
                       gb(best.capacity));
   text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
-                      seconds(best.step_s), seconds(low(best)), seconds(high(best)),
+                      seconds(best.step_s), seconds(best.low_s), seconds(best.high_s),
                       count(best.tokens_per_s), count(best.tokens_per_s / a.gpus));
   if (best.mfu) text += fmt::format("; MFU {:.0f} %", 100 * *best.mfu);
   text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +

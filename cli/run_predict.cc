@@ -4,10 +4,10 @@
 
 #include "cli/commands.h"
 #include "cli/run.h"
-#include "sim/predict/overlap_note.h"
 #include "sim/predict/predicted_trace.h"
-#include "sim/predict/report.h"
-#include "sim/predict/zero_order.h"
+#include "sim/report/overlap_note.h"
+#include "sim/report/report.h"
+#include "sim/report/zero_order.h"
 
 namespace rehearse::cli {
 

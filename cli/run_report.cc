@@ -11,7 +11,7 @@
 #include "cli/straggler_report.h"
 #include "exec/run/machine_memory.h"
 #include "schedules/ranks/unfold.h"
-#include "sim/predict/zero_order.h"
+#include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
 
 namespace rehearse::cli {
@@ -122,6 +122,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   json["idle_ns"] = sum.idle();
   Json seconds = Json::object(), nanoseconds = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (!reports_cause(c, sum.causes[c] != 0)) continue;
     const std::string name(kIdleCauseNames[c]);
     seconds[name] = static_cast<double>(sum.causes[c]) * 1e-9 / ranks;
     nanoseconds[name] = sum.causes[c];

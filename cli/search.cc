@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "schedules/base/json_reader.h"
 #include "sim/cluster/cluster.h"
 #include "sim/search/search_report.h"
 
@@ -22,8 +23,9 @@ struct Options {
   std::vector<std::int32_t> gpus;
   std::vector<double> prices;
   std::int32_t top = 10, threads = 0;
-  double tokens = 0, change = 20;
-  bool json = false, csv = false;
+  std::string framework;
+  double tokens = 0, change = 20, headroom = 5;
+  bool json = false, csv = false, all = false;
 };
 
 std::atomic<bool> stop_asked{false};
@@ -98,6 +100,21 @@ bool save_plans(const Options& options, const sim::Space& space, const sim::Sear
   return true;
 }
 
+// What of the space is searched: what the framework named can launch, or without one what some
+// released framework can. Gives the names of the schedules left out.
+Result<std::vector<std::string>> narrow(sim::Space& space, const std::string& named,
+                                        const std::vector<sim::Framework>& frameworks) {
+  if (named.empty()) return keep_released(space, frameworks);
+  std::vector<std::string_view> names;
+  for (const sim::Framework& framework : frameworks) {
+    names.push_back(framework.name);
+    if (framework.name != named) continue;
+    if (const Result<> used = use_framework(space, framework); !used) return used.error();
+    return std::vector<std::string>{};
+  }
+  return Error{"--framework: there is no " + json_excerpt(named) + what_is_known(named, names)};
+}
+
 int search(const Options& options) {
   if (options.json && options.csv) {
     return fail("--json and --csv exclude each other");
@@ -110,17 +127,22 @@ int search(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   const StopOnInterrupt interrupt;
   stop_asked.store(false);
+  const std::size_t clusters = std::max<std::size_t>(options.clusters.size(), 1);
+  const std::size_t counts = std::max<std::size_t>(options.gpus.size(), 1);
+  const bool single = clusters * counts == 1;
   sim::SearchOptions how{.top = options.top,
                          .threads = options.threads,
+                         .front = single,
+                         .merge = single && !options.all,  // a table compares the fastest
+                         .headroom = options.headroom / 100,
                          .change = 1 + options.change / 100,
                          .stop = &stop_asked};
   if (how.threads <= 0) {
     how.threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
   }
-  const std::size_t clusters = std::max<std::size_t>(options.clusters.size(), 1);
-  const std::size_t counts = std::max<std::size_t>(options.gpus.size(), 1);
-  const bool single = clusters * counts == 1;
-  how.front = single;
+  Result<std::vector<sim::Framework>> frameworks = sim::shipped_frameworks();
+  if (!frameworks) return fail(frameworks.error().message);
+  how.frameworks = std::move(frameworks).value();
   sim::SearchReport report{.tokens = options.tokens};
   std::optional<sim::Space> first;
   {
@@ -132,44 +154,48 @@ int search(const Options& options) {
         ScenarioOptions read{.overrides = options.set};
         if (!options.clusters.empty()) read.cluster = options.clusters[c];
         if (!options.gpus.empty()) read.gpus = options.gpus[g];
-        const Result<sim::Space> space = sim::read_space(options.scenario, read);
-        if (!space) return fail(space.error().message);
-        Result<sim::Cluster> cluster = sim::read_cluster(space.value().base.cluster);
+        Result<sim::Space> read_space = sim::read_space(options.scenario, read);
+        if (!read_space) return fail(read_space.error().message);
+        sim::Space space = std::move(read_space).value();
+        Result<std::vector<std::string>> left_out =
+            narrow(space, options.framework, how.frameworks);
+        if (!left_out) return fail(left_out.error().message);
+        Result<sim::Cluster> cluster = sim::read_cluster(space.base.cluster);
         if (!cluster) return fail(cluster.error().message);
         sim::Cluster hardware = std::move(cluster).value();
-        const std::int32_t wanted =
-            space.value().gpus.value_or(space.value().base.cluster.gpus_per_node);
+        const std::int32_t wanted = space.gpus.value_or(space.base.cluster.gpus_per_node);
         const Result<> enough = sim::check_gpus(hardware, wanted);
         if (!enough) return fail(enough.error().message);
         hardware = sim::with_places(std::move(hardware), wanted);
         if (!options.prices.empty()) {
           hardware.price_usd_per_gpu_hour = options.prices[options.prices.size() == 1 ? 0 : c];
         }
-        Result<sim::SearchResult> found = sim::search(space.value(), hardware, how);
+        Result<sim::SearchResult> found = sim::search(space, hardware, how);
         if (!found) return fail(found.error().message);
         sim::SearchCase one{.cluster = hardware.name,
                             .gpus = found.value().gpus,
                             .result = std::move(found).value(),
                             .usd_per_gpu_hour = hardware.price_usd_per_gpu_hour};
+        one.result.left_out = std::move(left_out).value();
         if (!one.result.best.empty()) {
           const sim::FoundPlan& best = one.result.best.front();
-          one.goodput = sim::goodput_of(hardware, space.value().base.model, best.plan);
+          one.goodput = sim::goodput_of(hardware, space.base.model, best.plan);
           if (options.tokens > 0) {
             one.train = sim::time_to_train(options.tokens, best.tokens_per_s, best.plan.gpus(),
                                            one.goodput, one.usd_per_gpu_hour);
           }
         }
-        if (!options.save.empty() && !save_plans(options, space.value(), one, single)) {
+        if (!options.save.empty() && !save_plans(options, space, one, single)) {
           return kBadInput;
         }
         if (report.cases.empty()) {
-          report.name = space.value().base.name;
-          report.fixed = sim::fixed_sizes(space.value());
-          first = space.value();
+          report.name = space.base.name;
+          report.fixed = sim::fixed_sizes(space);
+          first = space;
           for (const std::string& warning : one.result.warnings) {
             std::fprintf(stderr, "rehearse: warning: %s\n", warning.c_str());
           }
-          for (const std::string& note : space.value().base.notes()) {
+          for (const std::string& note : space.base.notes()) {
             std::fprintf(stderr, "rehearse: note: %s\n", note.c_str());
           }
         }
@@ -207,6 +233,10 @@ Command search_command() {
       {"--tokens", &o->tokens, "budget: time to train and cost for so many", Number{1, 1e18}},
       shows_default({"--change", &o->change, "per cent, of the better hardware under `why`",
                      Number{1, 1000}}),
+      {"--framework", &o->framework, "search what it can launch: megatron, torchtitan, ..."},
+      shows_default({"--headroom", &o->headroom, "per cent of a GPU's memory that is kept free",
+                     Number{0, 99}}),
+      {"--all", &o->all, "list every plan, also those that the prediction cannot tell apart"},
       one_each({"--set", &o->set, "override a key: --set plan.tensor_parallel=[1,2,4]"}),
       {"--save", &o->save, "write every plan listed as a scenario into DIR"},
       {"--svg", &o->svg, "write throughput and cost against GPUs to FILE"},

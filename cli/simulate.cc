@@ -5,10 +5,10 @@
 #include "cli/commands.h"
 #include "cli/open.h"
 #include "cli/sweep.h"
-#include "sim/predict/overlap_note.h"
 #include "sim/predict/predicted_trace.h"
-#include "sim/predict/report.h"
-#include "sim/predict/zero_order.h"
+#include "sim/report/overlap_note.h"
+#include "sim/report/report.h"
+#include "sim/report/zero_order.h"
 #include "sim/search/nearest_fit.h"
 
 namespace rehearse::cli {

@@ -59,8 +59,8 @@ Swept predicted(const Sweep& sweep, const std::string& key, const std::string& v
   swept.fits = p.memory.fits;
   if (!swept.fits) swept.reason = "does not fit in memory";
   swept.step_s = p.step_s;
-  swept.low_s = p.step_s * (1 - p.error_band);
-  swept.high_s = p.step_s * (1 + p.error_band);
+  swept.low_s = p.low_s();
+  swept.high_s = p.high_s();
   swept.tokens_per_s = p.tokens_per_s;
   swept.bubble = p.bubble_ratio();
   swept.peak = p.memory.peak_device;

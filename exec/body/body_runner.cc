@@ -144,6 +144,15 @@ void OpCursor::State::run(const Node& n) {
                                        scale, w(n), at().loss);
     case Kernel::RowSums:  // done with the maxima
     case Kernel::Product:
+    case Kernel::GroupedLinear:
+    case Kernel::GroupedLinearInput:
+    case Kernel::GroupedLinearWeight:
+    case Kernel::Route:
+    case Kernel::RouteBackward:
+    case Kernel::Permute:
+    case Kernel::AllToAll:
+    case Kernel::Dispatch:
+    case Kernel::Combine:
     case Kernel::Scores:
     case Kernel::Dropout:
     case Kernel::Elementwise:

@@ -51,6 +51,8 @@ constexpr OpKind collective_kind(NodeKind kind) {
     case NodeKind::ReduceScatter:
       return OpKind::ReduceScatter;
     case NodeKind::AllToAll:
+    case NodeKind::Dispatch:
+    case NodeKind::Combine:
       return OpKind::AllToAll;
     case NodeKind::RingExchange:
       return OpKind::Send;
@@ -66,6 +68,7 @@ struct Node {
   Axis axis = Axis::Tensor;  // collectives: over which axis of the mesh
   bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
   bool overlapped = false;   // collective that the runtime hides behind its neighbours
+  bool routed = false;       // on rows that the router sends here: the busiest rank has more
   bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run

@@ -2,6 +2,7 @@
 #include "schedules/body/body_framework.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "schedules/body/framework_nodes.h"
 
@@ -85,6 +86,55 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   return b.take();
 }
 
+// The input of a prediction layer: the hidden state and the embedding of the next token, normed,
+// side by side, projected to h (DeepSeek-V3, arXiv 2412.19437, section 2.2; NVIDIA/Megatron-LM
+// megatron/core/transformer/multi_token_prediction.py).
+std::vector<Node> prediction_input(FrameworkNodes b, bool forward) {
+  const RankShape& s = b.s;
+  const std::int64_t columns = s.hidden / s.tensor;
+  if (forward) {
+    b.add(K::Lookup, "lookup of the next token", 4 * s.tokens * s.hidden, P::Main, 3);
+    b.norm("norm of the embedding");
+    b.norm("norm of the hidden state");
+    b.gather_input(Hiding::Exposed);
+    b.gemm(K::Linear, "gemm prediction projection", s.tokens, columns, 2 * s.hidden);
+    return b.take();
+  }
+  b.gather_again();
+  b.gemm(K::LinearInput, "gemm d_prediction projection input", s.tokens, 2 * s.hidden, columns);
+  b.reduce_output(Hiding::Plain);
+  b.gemm(K::LinearWeight, "gemm d_prediction projection weight", 2 * s.hidden, columns, s.tokens,
+         P::Weight);
+  b.accumulate(2 * s.hidden * columns);
+  b.norm_backward("norm of the embedding backward", 1);
+  b.norm_backward("norm of the hidden state backward", 1);
+  b.add(K::TableGradient, "row sums into the table gradient", 10 * s.tokens * s.hidden, P::Weight,
+        3);
+  return b.take();
+}
+
+// The head, and each prediction layer with a head of its own behind it.
+std::vector<Node> head(const Layout& layout, bool forward) {
+  const FrameworkNodes nodes(layout);
+  const bool experts = layout.model.has_experts(layout.model.layers - 1);
+  std::vector<Node> all;
+  const auto add = [&](std::vector<Node> more) {
+    std::ranges::move(more, std::back_inserter(all));
+  };
+  for (std::int64_t i = 0; !forward && i < layout.model.prediction_layers; ++i) {
+    add(head_backward(nodes));
+    add(framework_layer_backward(nodes, experts));
+    add(prediction_input(nodes, false));
+  }
+  add(forward ? head_forward(nodes) : head_backward(nodes));
+  for (std::int64_t i = 0; forward && i < layout.model.prediction_layers; ++i) {
+    add(prediction_input(nodes, true));
+    add(framework_layer_forward(nodes, experts));
+    add(head_forward(nodes));
+  }
+  return all;
+}
+
 std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
   const FrameworkNodes nodes(layout);
   const bool forward = shape.direction == Direction::Forward;
@@ -95,7 +145,7 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
       return forward ? framework_layer_forward(nodes, shape.experts)
                      : framework_layer_backward(nodes, shape.experts);
     case SegmentKind::Head:
-      return forward ? head_forward(nodes) : head_backward(nodes);
+      return head(layout, forward);
   }
   return {};
 }
@@ -156,8 +206,19 @@ Body make_framework_body(const Layout& layout, const BodyShape& shape) {
 }
 
 std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
-  return plan.precision.compute == ComputeType::Fp32 ? plan.runtime.optimizer_bytes_fp32
-                                                     : plan.runtime.optimizer_bytes;
+  const std::int64_t adamw = plan.precision.compute == ComputeType::Fp32
+                                 ? plan.runtime.optimizer_bytes_fp32
+                                 : plan.runtime.optimizer_bytes;
+  // Two moments are read and written: 16 bytes in fp32, 4 in 8 bit; Muon has one of them.
+  switch (plan.optimizer) {
+    case Optimizer::AdamW8bit:
+      return std::max<std::int64_t>(adamw - 12, 1);
+    case Optimizer::Muon:
+      return std::max<std::int64_t>(adamw - 8, 1);
+    case Optimizer::AdamW:
+      break;
+  }
+  return adamw;
 }
 std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
   return 4;

@@ -51,7 +51,7 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
 double attention_flops(const Context& c) {
   const double sequence = static_cast<double>(c.plan.sequence_length);
   return 2.0 * static_cast<double>(c.s.tokens) * sequence * static_cast<double>(c.s.heads) *
-         static_cast<double>(c.s.head_dim);
+         static_cast<double>(c.s.head_dim) * c.plan.attention_share();
 }
 
 // Sum over the tp ranks of a row-parallel product: (tokens, hidden) partial -> (local, hidden).

@@ -29,8 +29,7 @@ struct Layer {
   FrameworkNodes& b;
   std::vector<Product> before, up, down;  // what feeds attention; MLP in; MLP out
   Product projection;
-  std::int64_t activation_columns = 0;  // of the activation's output, all experts together
-  std::int64_t expert_rows = 0;         // tokens times top-k; 0: dense
+  bool experts = false;  // in place of up and down: framework_experts.cc
 
   const RuntimeTraits& runtime() const { return b.plan.runtime; }
   bool unfused() const { return !is_fused(b.plan.attention_kernel); }
@@ -63,38 +62,10 @@ void add_attention_products(Layer& layer) {
                       s.hidden,    s.heads * mla.v_head_dim};
 }
 
-void add_expert_products(Layer& layer) {
-  const RankShape& s = layer.b.s;
-  const Experts& experts = layer.b.model.experts;
-  const std::int64_t local =
-      std::max<std::int64_t>(1, experts.count / layer.b.plan.expert_parallel);
-  const std::int64_t width = ceil_divide(experts.ffn_hidden, layer.b.plan.expert_tensor_parallel);
-  layer.expert_rows = s.tokens * experts.per_token;
-  const std::int64_t rows = ceil_divide(layer.expert_rows, local);
-  layer.up.push_back({"gemm router", "gemm d_router input", "gemm d_router weight", s.tokens,
-                      experts.count, s.hidden});
-  layer.up.push_back({"gemm experts up", "gemm d_experts up input", "gemm d_experts up weight",
-                      rows, layer.gated() ? 2 * width : width, s.hidden, local});
-  layer.down.push_back({"gemm experts down", "gemm d_experts down input",
-                        "gemm d_experts down weight", rows, s.hidden, width, local});
-  layer.activation_columns = experts.per_token * width;
-  if (experts.shared_ffn_hidden > 0) {
-    const std::int64_t shared = ceil_divide(experts.shared_ffn_hidden, s.tensor);
-    layer.up.push_back({"gemm shared up", "gemm d_shared up input", "gemm d_shared up weight",
-                        s.tokens, layer.gated() ? 2 * shared : shared, s.hidden});
-    layer.down.push_back({"gemm shared down", "gemm d_shared down input",
-                          "gemm d_shared down weight", s.tokens, s.hidden, shared});
-    layer.activation_columns += shared;
-  }
-}
-
 Layer describe(FrameworkNodes& nodes, bool experts) {
-  Layer layer{.b = nodes};
+  Layer layer{.b = nodes, .experts = experts};
   add_attention_products(layer);
-  if (experts) {
-    add_expert_products(layer);
-    return layer;
-  }
+  if (experts) return layer;
   const RankShape& s = nodes.s;
   const bool split = layer.gated() && layer.runtime().gated_mlp == GatedMlp::Split;
   layer.up.push_back({"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens,
@@ -105,7 +76,6 @@ Layer describe(FrameworkNodes& nodes, bool experts) {
   }
   layer.down.push_back(
       {"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden, s.ffn});
-  layer.activation_columns = s.ffn;
   return layer;
 }
 
@@ -143,8 +113,8 @@ double fused_flops(const Layer& layer) {
       layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
-  return 2 * samples * causal_pairs(layer) / context * imbalance * widths *
-         static_cast<double>(s.heads);
+  return 2 * samples * layer.b.plan.attention_share() * causal_pairs(layer) / context * imbalance *
+         widths * static_cast<double>(s.heads);
 }
 
 // Slices of the sequence: the k-th meets k of them, so their mean (S + 1)/2.
@@ -238,20 +208,8 @@ void residual(Layer& layer, P phase) {
     layer.b.add(K::Elementwise, "bias, residual", 6 * e, phase, 2);
   }
 }
-// Eager SwiGLU: SiLU (2 + 2 B), then its product with the gate (2 + 2 + 2).
 void activation(Layer& layer, P phase) {
-  if (layer.gated() && layer.b.eager(&EagerKernels::activation)) {
-    layer.b.add(K::Elementwise, "silu, mul", 10 * layer.b.s.tokens * layer.activation_columns,
-                phase, 2);
-    return;
-  }
-  layer.b.add(layer.gated() ? K::Swiglu : K::Gelu, layer.gated() ? "swiglu" : "gelu",
-              (layer.gated() ? 6 : 4) * layer.b.s.tokens * layer.activation_columns, phase, 2);
-}
-// Experts: rows to their expert and back, forward and backward alike.
-void permute(Layer& layer, std::string_view name, P phase) {
-  if (layer.expert_rows == 0) return;
-  layer.b.add(K::Elementwise, name, 4 * layer.expert_rows * layer.b.s.hidden, phase, 3);
+  layer.b.activation(layer.b.s.tokens * layer.b.s.ffn, phase);
 }
 
 // What a forward runs up to (and with) the first, up to the second part.
@@ -267,14 +225,17 @@ void attention_part(Layer& layer, P phase) {
 }
 void mlp_front(Layer& layer, P phase) {
   layer.b.norm("norm2", phase);
+  if (layer.experts) return experts_front(layer.b, phase);
   layer.b.gather_input(Hiding::Exposed, phase);
-  permute(layer, "dispatch to experts", phase);
   for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
   activation(layer, phase);
 }
 void mlp_back(Layer& layer, P phase) {
+  if (layer.experts) {
+    experts_back(layer.b, phase);
+    return residual(layer, phase);
+  }
   for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
-  permute(layer, "combine experts", phase);
   layer.b.reduce_output(Hiding::Exposed, phase);
   residual(layer, phase);
 }
@@ -296,6 +257,10 @@ void recompute_operator_selective(Layer& layer) {
     layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
   residual(layer, phase);
   layer.b.norm("norm2", phase);
+  if (layer.experts) {  // of experts the activation alone
+    layer.b.activation(s.experts.rows * s.experts.width, phase);
+    return;
+  }
   layer.b.gather_input(Hiding::Exposed, phase);
   if (layer.gated()) {
     for (Product p : layer.up) {
@@ -355,15 +320,11 @@ void column_parallel_backward(Layer& layer, const std::vector<Product>& products
   for (auto p = products.rbegin(); p != products.rend(); ++p) weight_gradient(layer, *p);
 }
 
-void activation_backward(Layer& layer) {
-  const std::int64_t elements = layer.b.s.tokens * layer.activation_columns;
-  if (layer.gated() && layer.b.eager(&EagerKernels::activation)) {
-    layer.b.add(K::Elementwise, "silu, mul backward", 18 * elements, P::Main, 3);
-  } else {
-    layer.b.add(layer.gated() ? K::SwigluBackward : K::GeluBackward,
-                layer.gated() ? "swiglu backward" : "gelu backward",
-                (layer.gated() ? 10 : 6) * elements, P::Main, 2);
-  }
+void mlp_backward(Layer& layer) {
+  if (layer.experts) return experts_backward(layer.b);
+  row_parallel_backward(layer, layer.down);
+  layer.b.activation_backward(layer.b.s.tokens * layer.b.s.ffn);
+  column_parallel_backward(layer, layer.up, layer.runtime().gated_mlp == GatedMlp::Split);
 }
 
 }  // namespace
@@ -382,12 +343,7 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   Layer layer = describe(nodes, experts);
   recompute(layer);
   residual_backward(layer);
-  permute(layer, "combine backward", P::Main);
-  row_parallel_backward(layer, layer.down);
-  activation_backward(layer);
-  column_parallel_backward(layer, layer.up,
-                           !experts && layer.runtime().gated_mlp == GatedMlp::Split);
-  permute(layer, "dispatch backward", P::Main);
+  mlp_backward(layer);
   nodes.norm_backward("norm2 backward", 2);
   residual_backward(layer);
   row_parallel_backward(layer, {layer.projection});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/body/framework_nodes.h"
 
+#include <cmath>
+
 namespace rehearse {
 
 Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t bytes, NodePhase phase,
@@ -16,6 +18,17 @@ Node& FrameworkNodes::add(Kernel kernel, std::string_view name, std::int64_t byt
 // micro-batch alone. (Transformer Engine's two: read from memory, unverified.)
 std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int64_t n,
                                         std::int64_t k, WrittenBy input) const {
+  if (is_block_scaled(plan.precision.compute)) {
+    // Row-wise and column-wise copies, each read from 16 bit: no kernel before the product writes
+    // blocks. MXFP8: 1 + 1/32 bytes a value and copy, NVFP4: 1/2 + 1/16.
+    const bool four_bit = plan.precision.compute == ComputeType::Nvfp4;
+    const double copies = 2 + 2 * (four_bit ? 0.5625 : 1.03125);
+    const double weights = static_cast<double>(k * n) / std::max(1, plan.microbatches());
+    const double moved = role == GemmRole::Forward         ? static_cast<double>(m * k) + weights
+                         : role == GemmRole::InputGradient ? static_cast<double>(m * k)
+                                                           : 0;
+    return std::llround(copies * moved);
+  }
   const Fp8Casts casts = plan.runtime.fp8_casts;
   if (casts == Fp8Casts::EachProduct) return 3 * (m * k + k * n);
   const bool unwritten = casts == Fp8Casts::Unwritten;
@@ -36,7 +49,7 @@ std::int64_t FrameworkNodes::cast_bytes(GemmRole role, std::int64_t m, std::int6
 Node& FrameworkNodes::gemm(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n,
                            std::int64_t k, NodePhase phase, std::int64_t batch, bool layer,
                            WrittenBy input) {
-  const bool fp8 = layer && plan.precision.compute == ComputeType::Fp8;
+  const bool fp8 = layer && is_quantized(plan.precision.compute);
   const GemmRole role = traits_of(kernel).role;
   if (fp8) {
     add(Kernel::Elementwise, "cast operands to fp8", batch * cast_bytes(role, m, n, k, input),
@@ -79,6 +92,25 @@ void FrameworkNodes::norm_backward(std::string_view name, std::int32_t launches)
   }
 }
 
+// Eager SwiGLU: SiLU (2 + 2 B), then its product with the gate (2 + 2 + 2).
+Node& FrameworkNodes::activation(std::int64_t elements, NodePhase phase) {
+  const bool gated = model.mlp == MlpKind::Gated;
+  if (gated && eager(&EagerKernels::activation)) {
+    return add(Kernel::Elementwise, "silu, mul", 10 * elements, phase, 2);
+  }
+  return add(gated ? Kernel::Swiglu : Kernel::Gelu, gated ? "swiglu" : "gelu",
+             (gated ? 6 : 4) * elements, phase, 2);
+}
+Node& FrameworkNodes::activation_backward(std::int64_t elements) {
+  const bool gated = model.mlp == MlpKind::Gated;
+  if (gated && eager(&EagerKernels::activation)) {
+    return add(Kernel::Elementwise, "silu, mul backward", 18 * elements, NodePhase::Main, 3);
+  }
+  return add(gated ? Kernel::SwigluBackward : Kernel::GeluBackward,
+             gated ? "swiglu backward" : "gelu backward", (gated ? 10 : 6) * elements,
+             NodePhase::Main, 2);
+}
+
 void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64_t bytes,
                                 Hiding hiding, NodePhase phase, std::int32_t launches) {
   if (s.tensor == 1) return;
@@ -91,8 +123,8 @@ void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64
 
 // Of (tokens, hidden), in 8 bit where the products are and this collective's bytes too.
 std::int64_t FrameworkNodes::tensor_bytes(bool eight_bit) const {
-  return eight_bit && plan.precision.compute == ComputeType::Fp8 ? array_bytes() / s.element
-                                                                 : array_bytes();
+  return eight_bit && is_quantized(plan.precision.compute) ? array_bytes() / s.element
+                                                           : array_bytes();
 }
 
 // The forward's partial sums alone (the exposed ones) may travel in 8 bit.

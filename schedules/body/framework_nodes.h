@@ -43,6 +43,9 @@ class FrameworkNodes {
   void accumulate(std::int64_t elements);
   void norm(std::string_view name, NodePhase phase = NodePhase::Main);
   void norm_backward(std::string_view name, std::int32_t launches);
+  // The MLP's activation; `elements` of its output.
+  Node& activation(std::int64_t elements, NodePhase phase);
+  Node& activation_backward(std::int64_t elements);
   // Memory-bound operations run op by op; a compiler would make one kernel of them.
   bool eager(bool EagerKernels::*operation) const {
     return plan.runtime.eager_kernels.*operation && !plan.runtime.compiled;
@@ -67,6 +70,11 @@ class FrameworkNodes {
   std::vector<Node> nodes_;
 };
 
+// Of a layer with experts, what lies between the second norm and the second residual sum, in two
+// parts (the second begins behind the activation); and their backward, both halves.
+void experts_front(FrameworkNodes& nodes, NodePhase phase);
+void experts_back(FrameworkNodes& nodes, NodePhase phase);
+void experts_backward(FrameworkNodes& nodes);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);

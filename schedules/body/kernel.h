@@ -30,6 +30,9 @@ enum class NodeKind : std::uint8_t {
   ReduceScatter,
   AllToAll,
   RingExchange,  // context parallel: K/V block to the next rank while attention runs
+  Permute,       // rows in another order, to experts and back
+  Dispatch,      // rows to the ranks of their experts: an all-to-all by what the router says
+  Combine,       // and back
 };
 enum class GemmRole : std::uint8_t { None, Forward, InputGradient, WeightGradient };
 
@@ -38,8 +41,11 @@ enum class Kernel : std::uint8_t {
   Product,  // of two activations: unfused attention
   Linear,   // y = x w^T (+ bias where the product is column-parallel)
   LinearInput,
-  LinearWeight,  // adds the bias's gradient too
-  Logits,        // of a chunk of the loss
+  LinearWeight,   // adds the bias's gradient too
+  GroupedLinear,  // the same of several experts at once, each with rows of its own
+  GroupedLinearInput,
+  GroupedLinearWeight,
+  Logits,  // of a chunk of the loss
   LogitsInput,
   LogitsWeight,  // ends the chunk
   // Attention and what brings q, k, v where they are read.
@@ -65,6 +71,9 @@ enum class Kernel : std::uint8_t {
   AddResidual,  // and the bias of the row-parallel product before
   AddPositions,
   Elementwise,  // casts, copies and sums of frameworks
+  Route,        // scores of the experts, the chosen ones, their counts
+  RouteBackward,
+  Permute,  // copies of tokens to the order of their experts, and sums back
   // The model's ends.
   Lookup,
   PositionGradient,
@@ -81,8 +90,11 @@ enum class Kernel : std::uint8_t {
   RingKeyGradients,
   MaximaOverRanks,
   SumsOverRanks,
+  AllToAll,
+  Dispatch,
+  Combine,
 };
-inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::SumsOverRanks) + 1;
+inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::Combine) + 1;
 
 // The pass that a GPU makes of a node and the one before it (docs/cuda.md).
 enum class FusedWith : std::uint8_t {
@@ -113,6 +125,9 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Linear, N::Gemm, R::Forward},
       {K::LinearInput, N::Gemm, R::InputGradient},
       {K::LinearWeight, N::Gemm, R::WeightGradient},
+      {K::GroupedLinear, N::Gemm, R::Forward},
+      {K::GroupedLinearInput, N::Gemm, R::InputGradient},
+      {K::GroupedLinearWeight, N::Gemm, R::WeightGradient},
       {K::Logits, N::Gemm, R::Forward},
       {K::LogitsInput, N::Gemm, R::InputGradient},
       {K::LogitsWeight, N::Gemm, R::WeightGradient},
@@ -137,6 +152,9 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::AddResidual, N::Elementwise, R::None, F::Nothing, "add"},
       {K::AddPositions, N::Elementwise, R::None, F::Nothing, "position"},
       {K::Elementwise, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Route, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::RouteBackward, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Permute, N::Permute, R::None, F::Nothing, "add"},
       {K::Lookup, N::Embedding, R::None, F::Nothing, "embedding"},
       {K::PositionGradient, N::EmbeddingBackward, R::None, F::Nothing, "position"},
       {K::SortTokens, N::Elementwise},  // with the sums into the table
@@ -151,6 +169,9 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::RingKeyGradients, N::RingExchange},
       {K::MaximaOverRanks, N::AllReduce, R::None, F::Nothing, "row_maxima"},
       {K::SumsOverRanks, N::AllReduce, R::None, F::Nothing, "row_sums"},
+      {K::AllToAll, N::AllToAll},
+      {K::Dispatch, N::Dispatch},
+      {K::Combine, N::Combine},
   }};
 }();
 constexpr const KernelTraits& traits_of(Kernel kernel) {
@@ -164,6 +185,10 @@ static_assert(
       return true;
     }(),
     "a row for every kernel, in their order");
+
+constexpr bool is_grouped(Kernel kernel) {
+  return kernel >= Kernel::GroupedLinear && kernel <= Kernel::GroupedLinearWeight;
+}
 
 // Whose parameter a tensor or a node's is, within its segment.
 enum class ParameterRole : std::uint8_t {

@@ -40,6 +40,13 @@ class Tensors {
     tensor.matrix = true;
     tensor.table = true;
   }
+  // Of `slots` experts and matrices in the whole layer.
+  ParameterTensor& of_experts(const Name& name, std::int64_t elements, std::int64_t slots) {
+    ParameterTensor& tensor = add(name, elements);
+    tensor.expert = true;
+    tensor.norm_slots = static_cast<std::int32_t>(slots);
+    return tensor;
+  }
   void norm(const Transformer& model, const Name& weight, const Name& bias) {
     replicated(weight, model.hidden);
     if (model.norm == NormKind::LayerNorm && model.norm_bias) replicated(bias, model.hidden);
@@ -81,24 +88,63 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
     out.replicated("q_norm.weight", model.head_dim);
     out.replicated("k_norm.weight", model.head_dim);
   }
+  if (model.query_key_norm_whole) {
+    out.column_bias("q_norm.weight", shape.heads * model.head_dim);
+    out.column_bias("k_norm.weight", shape.kv_heads * model.head_dim);
+  }
   if (model.attention_sinks) out.column_bias("sinks", shape.heads);
   out.matrix({Role::Projection, "projection.weight"}, shape.heads * model.head_dim * h);
   if (model.projection_bias) out.replicated({Role::Projection, "projection.bias", true}, h);
 }
 
-void expert_parameters(const Transformer& model, std::int64_t t, Tensors& out) {
+void moe_parameters(const Transformer& model, const RankShape& shape, Tensors& out) {
   const Experts& experts = model.experts;
+  const std::int64_t here = shape.experts.per_rank, width = shape.experts.width;
   const std::int64_t h = model.hidden, matrices = model.mlp == MlpKind::Gated ? 3 : 2;
   out.replicated_matrix("router.weight", h * experts.count);
   if (experts.bias) out.replicated("router.bias", experts.count);
-  out.matrix("experts.weight", experts.count * matrices * h * experts.ffn_hidden / t);
+  out.of_experts("experts.weight", here * matrices * h * width, experts.count * matrices).matrix =
+      true;
   if (experts.bias) {
-    out.column_bias("experts.up_bias", experts.count * (matrices - 1) * experts.ffn_hidden / t);
-    out.replicated("experts.down_bias", experts.count * h);
+    out.of_experts("experts.up_bias", here * (matrices - 1) * width,
+                   experts.count * (matrices - 1));
+    out.of_experts("experts.down_bias", here * h, experts.count);
   }
   if (experts.shared_ffn_hidden > 0) {
-    out.matrix("shared_experts.weight", matrices * h * experts.shared_ffn_hidden / t);
+    out.matrix("shared_experts.weight", matrices * h * shape.experts.shared);
     if (experts.shared_gate) out.replicated_matrix("shared_gate.weight", h);
+  }
+}
+
+void layer_parameters(const Transformer& model, const RankShape& shape, std::int64_t layer,
+                      Tensors& out) {
+  const std::int64_t h = model.hidden;
+  out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
+  attention_parameters(model, shape, shape.tensor, out);
+  out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
+  if (model.has_experts(layer)) {
+    moe_parameters(model, shape, out);
+    return;
+  }
+  out.matrix({Role::Up, "up.weight"}, h * shape.up);
+  if (model.mlp_bias) out.column_bias({Role::Up, "up.bias", true}, shape.up);
+  out.matrix({Role::Down, "down.weight"}, shape.ffn * h);
+  if (model.mlp_bias) out.replicated({Role::Down, "down.bias", true}, h);
+}
+
+// One more layer behind the last, of the hidden state and the next token's embedding; the last
+// position has a table of its own for that where the first is another. Head and loss run again.
+void prediction_parameters(const Layout& layout, Tensors& out) {
+  const auto& [model, plan, shape] = layout;
+  for (std::int64_t i = 0; i < model.prediction_layers; ++i) {
+    out.norm(model, "prediction.embedding_norm.weight", "prediction.embedding_norm.bias");
+    out.norm(model, "prediction.hidden_norm.weight", "prediction.hidden_norm.bias");
+    out.matrix("prediction.projection.weight", 2 * model.hidden * model.hidden / shape.tensor);
+    layer_parameters(model, shape, model.layers - 1, out);
+    out.norm(model, "prediction.final_norm.weight", "prediction.final_norm.bias");
+  }
+  if (model.prediction_layers > 0 && plan.pipeline_parallel > 1) {
+    out.matrix("prediction.table.weight", shape.vocabulary * model.hidden);
   }
 }
 
@@ -106,7 +152,8 @@ void expert_parameters(const Transformer& model, std::int64_t t, Tensors& out) {
 
 std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKind kind,
                                                 std::int64_t layer) {
-  const auto& [model, plan, shape] = layout;
+  const Transformer& model = layout.model;
+  const RankShape& shape = layout.shape;
   const std::int64_t h = model.hidden;
   Tensors out(shape.gather);
   switch (kind) {
@@ -118,22 +165,13 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
       if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
       break;
     case SegmentKind::Layer:
-      out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
-      attention_parameters(model, shape, shape.tensor, out);
-      out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
-      if (model.has_experts(layer)) {
-        expert_parameters(model, plan.expert_tensor_parallel, out);
-      } else {
-        out.matrix({Role::Up, "up.weight"}, h * shape.up);
-        if (model.mlp_bias) out.column_bias({Role::Up, "up.bias", true}, shape.up);
-        out.matrix({Role::Down, "down.weight"}, shape.ffn * h);
-        if (model.mlp_bias) out.replicated({Role::Down, "down.bias", true}, h);
-      }
+      layer_parameters(model, shape, layer, out);
       break;
     case SegmentKind::Head:
       out.norm(model, {Role::FinalNorm, "final_norm.weight"},
                {Role::FinalNorm, "final_norm.bias", true});
       if (!model.tied_embedding) out.table({Role::Head, "head.weight"}, shape.vocabulary * h);
+      if (!layout.plan.runtime.own_executor) prediction_parameters(layout, out);
       break;
   }
   return out.take();

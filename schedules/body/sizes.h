@@ -26,6 +26,10 @@ struct ParameterTensor {
   bool replicated = false;    // the same on every tp rank: counted by coordinate 0 in the norm
   bool matrix = false;        // takes weight decay even where only matrices do
   bool table = false;         // the vocabulary table
+  bool expert = false;        // of routed experts: its gradient is summed over their own replicas
+  // Numbers of the gradient norm's vector: one, or one per expert and matrix of the whole model's
+  // layer, so that the norm is the same sum however experts are split.
+  std::int32_t norm_slots = 1;
 
   // Of the matrix [out, in], over tp: column-parallel products split their outputs, biases with
   // them; row-parallel ones their inputs.
@@ -35,7 +39,7 @@ struct ParameterTensor {
   }
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a
-// head's final norm and, where it is not tied, its table.
+// head's final norm and, where it is not tied, its table; there also the model's prediction layers.
 std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKind kind,
                                                 std::int64_t layer);
 

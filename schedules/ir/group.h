@@ -17,17 +17,20 @@ namespace rehearse {
 enum class GroupKind : std::uint8_t {
   Tensor,
   Context,
-  Expert,     // a view inside context x data
+  Expert,     // ranks that share the experts; folded, like all kinds of experts below
   Data,       // all replicas of a position's parameters: along data and context
   Pipeline,   // all positions; its ranks send to each other and meet in no collective
   Embedding,  // the ends of the pipeline, which both use a tied table
   Mirror,     // the two positions that hold a stage's parameters, one in each direction
   World,
-  Other,      // of a file, with a name of its own
-  Shard,      // neighbouring replicas that hold the shards of one copy between them
-  Replicate,  // the replicas that hold equal shards, one of every shard group
+  Other,         // of a file, with a name of its own
+  Shard,         // neighbouring replicas that hold the shards of one copy between them
+  Replicate,     // the replicas that hold equal shards, one of every shard group
+  ExpertTensor,  // ranks that share each expert's matrices
+  ExpertData,    // replicas of the same experts: over them their gradients are summed
+  ExpertBlock,   // expert and expert tensor together: one whole set of experts
 };
-inline constexpr std::size_t kNumGroupKinds = 11;
+inline constexpr std::size_t kNumGroupKinds = 14;
 
 // Which replicas of a position meet, of those along the axes of a group.
 enum class ReplicaPart : std::uint8_t { All, Neighbours, Across };
@@ -48,12 +51,18 @@ struct GroupTraits {
   Positions positions;
   RowMembers row_members;
   ReplicaPart part = ReplicaPart::All;
+  // Axes of the folded mesh (schedules/scenario/mesh.h) along which an instance spans, in place of
+  // the three above.
+  bool expert_tensor = false, expert = false, expert_data = false;
+
+  constexpr bool is_folded() const { return expert_tensor || expert || expert_data; }
 };
 
 inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
     {"tp", true, false, false, Positions::Own, RowMembers::Inside},
     {"cp", false, true, false, Positions::Own, RowMembers::Inside},
-    {"ep", false, false, false, Positions::Own, RowMembers::Inside},
+    {"ep", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, false, true,
+     false},
     {"dp", false, true, true, Positions::Own, RowMembers::Replicas},
     {"pp", false, false, false, Positions::All, RowMembers::One},
     {"embed", false, false, false, Positions::Ends, RowMembers::One},
@@ -62,6 +71,12 @@ inline constexpr std::array<GroupTraits, kNumGroupKinds> kGroupTraits{{
     {"", false, false, false, Positions::Own, RowMembers::One},
     {"shard", false, true, true, Positions::Own, RowMembers::Inside, ReplicaPart::Neighbours},
     {"replicate", false, true, true, Positions::Own, RowMembers::Inside, ReplicaPart::Across},
+    {"etp", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, true, false,
+     false},
+    {"edp", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, false, false,
+     true},
+    {"ep_etp", false, false, false, Positions::Own, RowMembers::Inside, ReplicaPart::All, true,
+     true, false},
 }};
 
 constexpr const GroupTraits& traits(GroupKind kind) {

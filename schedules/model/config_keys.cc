@@ -10,10 +10,13 @@ constexpr KeyUse X = KeyUse::Executed, Ours = KeyUse::Ours, Said = KeyUse::Said,
                  None = KeyUse::NoMeaning, Refused = KeyUse::Refused;
 
 constexpr std::string_view kRope =
-    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss";
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
+    "glm4_moe llama4_text";
 constexpr std::string_view kQwen = "qwen2 qwen2_moe qwen3 qwen3_moe";
-constexpr std::string_view kMoe = "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss";
+constexpr std::string_view kMoe =
+    "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
 constexpr std::string_view kDeepseek = "deepseek_v2 deepseek_v3";
+constexpr std::string_view kGrouped = "deepseek_v2 deepseek_v3 glm4_moe";
 
 // One function under several names. gelu_fast writes sqrt(2/pi) with ten digits: 4e-12 of it.
 constexpr std::string_view kTanhGelu =
@@ -21,7 +24,12 @@ constexpr std::string_view kTanhGelu =
 constexpr std::string_view kSilu = R"(null | "silu" | "swish" | "swiglu")";
 constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
                            kLikeSilu = "it is priced as SiLU, gated";
-constexpr std::string_view kEven = "experts are priced with the tokens shared evenly";
+constexpr std::string_view kEven = "how evenly experts are chosen says plan.expert_routing";
+// Of a llama4_text of 48 layers.
+constexpr std::string_view kEveryLayer =
+    "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 2"
+    "2, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 4"
+    "2, 43, 44, 45, 46, 47]";
 constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kFull = "full attention is priced in every layer";
 constexpr std::string_view kWindow = "fused attention is priced within the window in every layer";
@@ -33,17 +41,25 @@ constexpr ConfigKey kKeys[]{
     {"qwen3", "model_type", P, "", "",
      "of the norms of queries and keys the parameters are priced, not the kernels"},
     {"qwen3_moe", "model_type", P, "", "",
-     "experts are priced with the tokens shared evenly; of the norms of queries and keys the "
+     "how evenly experts are chosen says plan.expert_routing; of the norms of queries and keys the "
      "parameters, not the kernels"},
     {"bloom", "model_type", P, "", "",
      "of the norm after the embedding the parameters are priced, not the kernel; ALiBi is not "
      "priced"},
     {"mpt", "model_type", P, "", "", "ALiBi is not priced"},
     {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
-     "experts are priced with the tokens shared evenly"},
+     "how evenly experts are chosen says plan.expert_routing"},
     {"gpt_oss", "model_type", P, "", "",
-     "experts are priced with the tokens shared evenly, full attention in every layer, of the "
+     "how evenly experts are chosen says plan.expert_routing; full attention in every layer, of "
+     "the "
      "attention sinks the parameters"},
+    {"olmoe glm4_moe", "model_type", P, "", "",
+     "how evenly experts are chosen says plan.expert_routing; of the norms of queries and keys the "
+     "parameters, not the kernels"},
+    {"llama4_text", "model_type", P, "", "",
+     "how evenly experts are chosen says plan.expert_routing; full attention and rotary positions "
+     "in "
+     "every layer"},
 
     // Sizes.
     {"*",
@@ -59,12 +75,14 @@ constexpr ConfigKey kKeys[]{
     {"gpt2 bloom mpt", "intermediate_size", Ours, "@four_times_hidden"},
     {"gpt2 gpt_neox bloom mpt", "num_key_value_heads", Ours, "@heads"},
     {kDeepseek, "head_dim", None, "", "", "what rotates of a head; qk_rope_head_dim says it"},
-    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss", "head_dim", X},
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text",
+     "head_dim", X},
     {"gpt2 gpt_neox bloom mpt", "head_dim", Ours, "@head_dim"},
     {"*", "initializer_range", X},
 
     // Biases.
-    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3", "attention_bias", X},
+    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3 olmoe glm4_moe llama4_text",
+     "attention_bias", X},
     {"gpt2 bloom", "attention_bias", Ours, "true"},
     {"mistral mixtral mpt", "attention_bias", Ours, "false"},
     {"qwen2 qwen2_moe", "attention_bias", Ours, ""},
@@ -128,22 +146,30 @@ constexpr ConfigKey kKeys[]{
     {"deepseek_v3", "rope_interleave", P, "", "true", "it costs nothing"},
 
     // Experts.
-    {"mixtral gpt_oss", "num_local_experts num_experts", P, "", "4"},
+    {"gpt2",
+     "num_local_experts num_experts num_experts_per_tok moe_intermediate_size "
+     "shared_expert_intermediate_size",
+     P, "null | 0", "8", "a GPT with experts without biases in every layer; transformers has none"},
+    {"mixtral gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
+    {"olmoe", "num_experts num_local_experts", P, "", "4"},
     {"qwen2_moe", "num_experts", P, "", "4"},
     {"qwen3_moe", "num_experts num_local_experts", P, "", "4"},
-    {kDeepseek, "n_routed_experts num_experts num_local_experts", P, "", "4"},
+    {kGrouped, "n_routed_experts num_experts num_local_experts", P, "", "8"},
     {"gpt_oss", "experts_per_token", P, "", "2"},
     {kMoe, "num_experts_per_tok", P, "", "2"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3", "moe_intermediate_size", P, "", "32"},
+    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
     {"qwen2_moe", "shared_expert_intermediate_size", P, "", "32"},
-    {kDeepseek, "n_shared_experts first_k_dense_replace", P, "", "1"},
+    {kGrouped, "n_shared_experts first_k_dense_replace", P, "", "1"},
+    {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp", P, "", "2"},
+    {"llama4_text", "moe_layers", P, "null", kEveryLayer, "which layers, as the step says"},
     {kDeepseek, "moe_layer_freq", P, "", "2"},
     {"qwen2_moe qwen3_moe", "decoder_sparse_step", P, "", "1"},
     {"qwen2_moe qwen3_moe", "mlp_only_layers", P, "", "[0]"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3", "norm_topk_prob", P, "", "true",
+    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 olmoe glm4_moe", "norm_topk_prob", P, "", "true",
      "it costs nothing"},
-    {kDeepseek, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
-    {kDeepseek, "n_group topk_group", P, "", "2", "it costs nothing"},
+    {kGrouped, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
+    {kGrouped, "n_group", P, "", "8"},
+    {kGrouped, "topk_group", P, "", "1"},
     {kDeepseek, "topk_method scoring_func", P, "", R"("noaux_tc")", "it costs nothing"},
     {kDeepseek, "aux_loss_alpha", P, "null | 0", "0.001", kNotPriced},
     {kDeepseek, "seq_aux", None, "", "", "which sum aux_loss_alpha weighs"},
@@ -151,10 +177,21 @@ constexpr ConfigKey kKeys[]{
     {kMoe, "output_router_logits", P, "null | false", "true", "the router's loss is not priced"},
     {kMoe, "router_aux_loss_coef", None, "", "",
      "weighs a loss that output_router_logits asks for"},
-    {"mixtral", "router_jitter_noise", P, "null | 0", "0.1", kNotPriced},
+    {"mixtral llama4_text", "router_jitter_noise", P, "null | 0", "0.1", kNotPriced},
     {"*", "num_experts num_local_experts n_routed_experts", P, "null | 0", "4",
      "the dialect has no experts: priced as dense"},
+    {kGrouped, "num_nextn_predict_layers", P, "null | 0", "1",
+     "prediction layers are priced on the last stage, but for the activations that they keep"},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
+    {"glm4_moe", "use_qk_norm", P, "null | false", "true",
+     "the parameters of the norms are priced, not the kernels"},
+    {"llama4_text", "use_qk_norm", P, "null | false", "true", kNotPriced},
+    {"llama4_text", "no_rope_layers no_rope_layer_interval", P, "null", "4",
+     "rotary positions are priced in every layer"},
+    {"llama4_text", "attention_chunk_size", P, "null", "8192", kFull},
+    {"llama4_text", "attn_temperature_tuning", P, "null | false", "true", "it costs nothing"},
+    {"llama4_text", "attn_scale floor_scale", None, "", "",
+     "say how attn_temperature_tuning tunes"},
 
     // Words of other architectures, that files of these dialects borrow.
     {"*", "quantization_config", P, "null | {}", R"({"quant_method": "fp8"})",
@@ -229,7 +266,8 @@ constexpr ConfigKey kKeys[]{
      "skip_bias_add_qkv",
      None, "", "", "kernels of the framework that trained it"},
     {"mpt", "init_device verbose", None, "", "", "where weights are made; how much is printed"},
-    {"deepseek_v3", "num_mtp_layers", P, "null | 0", "1", "prediction layers are not priced"},
+    {"deepseek_v3 glm4_moe", "num_mtp_layers", P, "null | 0", "1",
+     "prediction layers are priced on the last stage, but for the activations that they keep"},
 };
 
 std::vector<std::string_view> words_of(std::string_view text) {

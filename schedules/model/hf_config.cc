@@ -116,6 +116,15 @@ constexpr std::array kKeys{
     count("shared_expert_intermediate_size", kMlpWidth, 0),
     count("first_k_dense_replace", kLayers, 0),
     count("moe_layer_freq", kLayers),
+    count("n_group", kExperts),
+    count("topk_group", kExperts),
+    count("num_nextn_predict_layers", kLayers, 0),
+    count("num_mtp_layers", kLayers, 0),
+    count("interleave_moe_layer_step", kLayers),
+    count("intermediate_size_mlp", kMlpWidth),
+    KeySpec{
+        .name = "moe_layers", .types = kArray, .min = 0, .max = kLayers, .item_types = kInteger},
+    flag("use_qk_norm"),
     count("decoder_sparse_step", kLayers),
     KeySpec{.name = "mlp_only_layers",
             .types = kArray,
@@ -245,6 +254,15 @@ void derive(const ConfigReader& config, Transformer& model) {
     config.fail("num_experts_per_tok", std::to_string(experts.per_token) +
                                            " is not between 1 and the " +
                                            std::to_string(experts.count) + " experts");
+  } else if (experts.count > 0 && experts.count % experts.groups != 0) {
+    config.fail("n_group", std::to_string(experts.groups) + " groups do not divide " +
+                               std::to_string(experts.count) + " experts");
+  } else if (experts.count > 0 &&
+             (experts.kept_groups > experts.groups ||
+              experts.per_token > experts.kept_groups * (experts.count / experts.groups))) {
+    config.fail("topk_group", std::to_string(experts.kept_groups) + " of " +
+                                  with_number("n_group", experts.groups) + " do not hold " +
+                                  with_number("num_experts_per_tok", experts.per_token));
   }
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
   if (width > kWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");

@@ -6,13 +6,14 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array<Spelling, 6> kGpt2Spellings{{
+constexpr std::array<Spelling, 7> kGpt2Spellings{{
     {"n_embd", "hidden_size"},
     {"n_layer", "num_hidden_layers"},
     {"n_head", "num_attention_heads"},
     {"n_inner", "intermediate_size"},
     {"n_positions", "max_position_embeddings"},
     {"activation_function", "hidden_act"},
+    {"num_local_experts", "num_experts"},
 }};
 constexpr std::array<Spelling, 2> kNeoxSpellings{{
     {"rotary_emb_base", "rope_theta"},
@@ -39,6 +40,11 @@ constexpr std::array<Spelling, 2> kGptOssSpellings{{
 constexpr std::array<Spelling, 2> kDeepseekSpellings{{
     {"n_routed_experts", "num_experts"},
     {"num_local_experts", "num_experts"},
+}};
+constexpr std::array<Spelling, 3> kGlmSpellings{{
+    {"n_routed_experts", "num_experts"},
+    {"num_local_experts", "num_experts"},
+    {"num_mtp_layers", "num_nextn_predict_layers"},
 }};
 
 // RMS norms, gated MLP, rotary positions, no biases, untied: what Llama began.
@@ -160,7 +166,34 @@ Transformer deepseek_v3() {
                    .per_token = 8,
                    .ffn_hidden = 2048,
                    .shared_ffn_hidden = 1,  // shared experts; times their width in finish
-                   .first_layer = 3};
+                   .first_layer = 3,
+                   .groups = 8,
+                   .kept_groups = 4};
+  return model;
+}
+Transformer glm4_moe() {
+  Transformer model = llama_like(46, 4096, 96, 8, 10944, 151552, 131072);
+  model.norm_epsilon = 1e-5;
+  model.experts = {.count = 128,
+                   .per_token = 8,
+                   .ffn_hidden = 1408,
+                   .shared_ffn_hidden = 1,  // shared experts; times their width in finish
+                   .first_layer = 1};
+  return model;
+}
+Transformer olmoe() {
+  Transformer model = llama_like(16, 2048, 16, 16, 2048, 50304, 4096);
+  model.norm_epsilon = 1e-5;
+  model.query_key_norm_whole = true;
+  model.experts = {.count = 64, .per_token = 8};
+  return model;
+}
+Transformer llama4_text() {
+  Transformer model = llama_like(48, 5120, 40, 8, 8192, 202048, 131072);
+  model.head_dim = 128;
+  model.rope_theta = 500000;
+  model.norm_epsilon = 1e-5;
+  model.experts = {.count = 16, .per_token = 1};
   return model;
 }
 Transformer gpt_oss() {
@@ -172,6 +205,19 @@ Transformer gpt_oss() {
   model.norm_epsilon = 1e-5;
   model.experts = {.count = 128, .per_token = 4, .bias = true};
   return model;
+}
+
+// Not Hugging Face's keys: a GPT with experts, as Megatron-LM trains it. Every layer has them, and
+// they have no biases.
+void finish_gpt2(const ConfigReader& config, Transformer& model) {
+  Experts& experts = model.experts;
+  config.read("num_experts", experts.count);
+  if (experts.count == 0) return;
+  experts.per_token = 2;
+  experts.ffn_hidden = model.ffn_hidden > 0 ? model.ffn_hidden : 4 * model.hidden;
+  config.read("num_experts_per_tok", experts.per_token);
+  config.read("moe_intermediate_size", experts.ffn_hidden);
+  config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
 }
 
 void finish_gpt_neox(const ConfigReader& config, Transformer& model) {
@@ -247,7 +293,68 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
   experts.first_layer = static_cast<std::int64_t>(dense->items.size());
 }
 
-// Layer i has experts where i >= first_k_dense_replace and i mod moe_layer_freq = 0.
+// As transformers reads mlp layers with `num_experts` experts of the MLP's own width.
+void finish_olmoe(const ConfigReader& config, Transformer& model) {
+  config.read("num_experts", model.experts.count);
+  config.read("num_experts_per_tok", model.experts.per_token);
+  model.experts.ffn_hidden = model.ffn_hidden;
+}
+
+// Every interleave_moe_layer_step-th layer has experts, whose width intermediate_size is that of
+// the shared one too; dense layers have intermediate_size_mlp.
+void finish_llama4(const ConfigReader& config, Transformer& model) {
+  Experts& experts = model.experts;
+  config.read("num_experts", experts.count);
+  config.read("num_experts_per_tok", experts.per_token);
+  config.read("interleave_moe_layer_step", experts.layer_step);
+  experts.first_layer = experts.layer_step - 1;
+  experts.ffn_hidden = experts.shared_ffn_hidden = model.ffn_hidden;
+  model.ffn_hidden = 16384;
+  config.read("intermediate_size_mlp", model.ffn_hidden);
+  const JsonValue* listed = config.given("moe_layers");
+  if (listed == nullptr) return;
+  std::int64_t next = experts.first_layer;
+  for (const JsonValue& layer : listed->items) {
+    if (layer.integer != next) {
+      return config.fail("moe_layers", "only every interleave_moe_layer_step-th layer", true);
+    }
+    next += experts.layer_step;
+  }
+  if (next < model.layers) {
+    config.fail("moe_layers", "only every interleave_moe_layer_step-th layer", true);
+  }
+}
+
+// The widths and groups that DeepSeek and GLM files say alike. Layer i has experts where
+// i >= first_k_dense_replace and i mod moe_layer_freq = 0.
+void read_grouped_experts(const ConfigReader& config, Transformer& model) {
+  Experts& experts = model.experts;
+  std::int64_t shared = experts.shared_ffn_hidden;
+  config.read("num_experts", experts.count);
+  config.read("num_experts_per_tok", experts.per_token);
+  config.read("moe_intermediate_size", experts.ffn_hidden);
+  config.read("n_shared_experts", shared);
+  if (config.is_null("n_shared_experts")) shared = 0;
+  config.read("first_k_dense_replace", experts.first_layer);
+  config.read("moe_layer_freq", experts.layer_step);
+  config.read("n_group", experts.groups);
+  config.read("topk_group", experts.kept_groups);
+  config.read("num_nextn_predict_layers", model.prediction_layers);
+  experts.first_layer =
+      (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
+  experts.shared_ffn_hidden = shared * experts.ffn_hidden;
+  if (experts.count == 0) experts = {};
+}
+
+// Queries, keys and values alone have biases here.
+void finish_glm4(const ConfigReader& config, Transformer& model) {
+  model.projection_bias = false;
+  // The class divides without a rest where the file leaves it out: 4096 / 96 = 42.
+  if (model.head_dim == 0) model.head_dim = model.hidden / model.heads;
+  config.read("use_qk_norm", model.query_key_norm);
+  read_grouped_experts(config, model);
+}
+
 void finish_deepseek(const ConfigReader& config, Transformer& model) {
   LatentAttention& latent = model.latent;
   config.read("q_lora_rank", latent.q_lora_rank);
@@ -258,23 +365,11 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   config.read("v_head_dim", latent.v_head_dim);
   // In these files head_dim is what rotates.
   model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
-  Experts& experts = model.experts;
-  std::int64_t shared = experts.shared_ffn_hidden;
-  config.read("num_experts", experts.count);
-  config.read("num_experts_per_tok", experts.per_token);
-  config.read("moe_intermediate_size", experts.ffn_hidden);
-  config.read("n_shared_experts", shared);
-  if (config.is_null("n_shared_experts")) shared = 0;
-  config.read("first_k_dense_replace", experts.first_layer);
-  config.read("moe_layer_freq", experts.layer_step);
-  experts.first_layer =
-      (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
-  experts.shared_ffn_hidden = shared * experts.ffn_hidden;
-  if (experts.count == 0) experts = {};
+  read_grouped_experts(config, model);
 }
 
-constexpr std::array<Dialect, 14> kDialects{{
-    {"gpt2", kGpt2Spellings, gpt2, nullptr},
+constexpr std::array<Dialect, 17> kDialects{{
+    {"gpt2", kGpt2Spellings, gpt2, finish_gpt2},
     {"llama", {}, llama, nullptr},
     {"mistral", {}, mistral, finish_mistral},
     {"mixtral", kLocalSpellings, mixtral, finish_mixtral},
@@ -288,8 +383,11 @@ constexpr std::array<Dialect, 14> kDialects{{
     // No published DeepSeek model has another activation than SiLU: "gelu" is how measured cases
     // of Megatron-LM say its two-matrix MLP (its latent attention without --swiglu).
     {"deepseek_v2", kDeepseekSpellings, deepseek_v2, finish_deepseek, true},
-    {"deepseek_v3", kDeepseekSpellings, deepseek_v3, finish_deepseek, true},
+    {"deepseek_v3", kGlmSpellings, deepseek_v3, finish_deepseek, true},
     {"gpt_oss", kGptOssSpellings, gpt_oss, finish_gpt_oss},
+    {"olmoe", kLocalSpellings, olmoe, finish_olmoe},
+    {"glm4_moe", kGlmSpellings, glm4_moe, finish_glm4},
+    {"llama4_text", kLocalSpellings, llama4_text, finish_llama4},
 }};
 
 }  // namespace

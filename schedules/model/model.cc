@@ -42,6 +42,7 @@ std::int64_t attention_vectors(const Transformer& model) {
   }
   if (model.projection_bias) count += model.hidden;
   if (model.query_key_norm) count += 2 * model.head_dim;
+  if (model.query_key_norm_whole) count += (model.heads + model.kv_heads) * model.head_dim;
   if (model.attention_sinks) count += model.heads;
   return count;
 }
@@ -61,12 +62,8 @@ std::int64_t dense_mlp(const Transformer& model) {
 
 // Router, `experts` routed experts and the shared one.
 std::int64_t expert_mlp(const Transformer& model, std::int64_t experts) {
-  const Experts& e = model.experts;
-  const std::int64_t one = matrices_of_mlp(model) * model.hidden * e.ffn_hidden +
-                           (e.bias ? mlp_biases(model, e.ffn_hidden) : 0);
-  const std::int64_t shared = matrices_of_mlp(model) * model.hidden * e.shared_ffn_hidden;
-  return model.hidden * e.count + (e.bias ? e.count : 0) + experts * one + shared +
-         (e.shared_gate ? model.hidden : 0);
+  return router_parameters(model) + experts * expert_parameters(model) +
+         shared_expert_parameters(model);
 }
 
 std::int64_t layer_count(const Transformer& model, std::int64_t layer, std::int64_t experts) {
@@ -129,6 +126,29 @@ std::int64_t head_parameters(const Transformer& model) {
          (model.tied_embedding ? 0 : model.vocabulary * model.hidden);
 }
 
+std::int64_t expert_parameters(const Transformer& model) {
+  const Experts& e = model.experts;
+  return matrices_of_mlp(model) * model.hidden * e.ffn_hidden +
+         (e.bias ? mlp_biases(model, e.ffn_hidden) : 0);
+}
+
+std::int64_t router_parameters(const Transformer& model) {
+  const Experts& e = model.experts;
+  return model.hidden * e.count + (e.bias ? e.count : 0);
+}
+
+std::int64_t shared_expert_parameters(const Transformer& model) {
+  const Experts& e = model.experts;
+  return matrices_of_mlp(model) * model.hidden * e.shared_ffn_hidden +
+         (e.shared_gate ? model.hidden : 0);
+}
+
+std::int64_t prediction_parameters(const Transformer& model) {
+  return model.prediction_layers *
+         (layer_parameters(model, model.layers - 1) + 2 * model.hidden * model.hidden +
+          3 * norm_parameters(model, model.hidden));
+}
+
 std::int64_t total_parameters(const Transformer& model) {
   return total_count(model, model.experts.count);
 }
@@ -157,8 +177,12 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     weights += static_cast<double>(multiplied(model, layer));
   }
+  // A prediction layer is a layer, its projection and one more head.
+  const double more = static_cast<double>(model.prediction_layers);
+  weights += more * static_cast<double>(multiplied(model, model.layers - 1) +
+                                        (2 * model.hidden + model.vocabulary) * model.hidden);
   // Forward once, backward twice; 2 FLOPs per multiply-add.
-  return 3.0 * 2.0 * tokens * (weights + square * layers * attention_width(model) * s);
+  return 3.0 * 2.0 * tokens * (weights + square * (layers + more) * attention_width(model) * s);
 }
 
 }  // namespace rehearse

@@ -31,6 +31,9 @@ struct Experts {
   std::int64_t first_layer = 0;
   std::int64_t layer_step = 1;  // every k-th layer from first_layer on has experts
   bool bias = false;            // gpt_oss
+  // Routing to few groups of experts: a token's experts lie in `kept_groups` of `groups`
+  // (DeepSeek: topk_group of n_group); equal: anywhere.
+  std::int64_t groups = 1, kept_groups = 1;
   bool operator==(const Experts&) const = default;
 };
 
@@ -50,10 +53,11 @@ struct Transformer {
   MlpKind mlp = MlpKind::Gelu;
   PositionKind positions = PositionKind::Learned;
   bool qkv_bias = true, projection_bias = true, mlp_bias = true;
-  bool query_key_norm = false;     // qwen3: an RMS norm of head_dim for q and for k
-  bool embedding_norm = false;     // bloom: LayerNorm after the embedding
-  bool attention_sinks = false;    // gpt_oss: one learned logit per head
-  bool parallel_residual = false;  // gpt_neox: attention and MLP read the same input
+  bool query_key_norm = false;        // qwen3: an RMS norm of head_dim for q and for k
+  bool query_key_norm_whole = false;  // olmoe: of all heads' columns for q, and for k
+  bool embedding_norm = false;        // bloom: LayerNorm after the embedding
+  bool attention_sinks = false;       // gpt_oss: one learned logit per head
+  bool parallel_residual = false;     // gpt_neox: attention and MLP read the same input
   bool tied_embedding = true;
   std::int64_t sliding_window = 0;  // 0: full attention
   double rope_theta = 10000.0;
@@ -63,6 +67,9 @@ struct Transformer {
   double dropout = -1.0;            // resid_pdrop; -1: the file does not say
   LatentAttention latent;
   Experts experts;
+  // Layers that predict further tokens (DeepSeek-V3, arXiv 2412.19437, section 2.2): beside
+  // `layers`
+  std::int64_t prediction_layers = 0;
 
   bool has_experts(std::int64_t layer) const {
     return experts.count > 0 && layer >= experts.first_layer &&
@@ -78,6 +85,13 @@ std::int64_t layer_parameters(const Transformer& model, std::int64_t layer);
 std::int64_t head_parameters(const Transformer& model);    // final norm + untied table
 std::int64_t total_parameters(const Transformer& model);   // tied table counted once
 std::int64_t active_parameters(const Transformer& model);  // top-k experts only
+// Of a layer with experts: one routed expert, the router, the shared experts with their gate.
+std::int64_t expert_parameters(const Transformer& model);
+std::int64_t router_parameters(const Transformer& model);
+std::int64_t shared_expert_parameters(const Transformer& model);
+// All prediction layers, beside total_parameters: each is one more layer, the projection of (hidden
+// state, embedding) to h, their two norms and a norm before the head; table and head are shared.
+std::int64_t prediction_parameters(const Transformer& model);
 
 // How model FLOPs are counted. A FLOP is 2 per multiply-add.
 enum class FlopsConvention : std::uint8_t {

@@ -13,11 +13,18 @@ struct Sums {
   std::int32_t tensors = 0;
 };
 
-// Tensors of a segment; the tied table apart.
-Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied_table, bool want_table) {
+// Which bucket a tensor lies in: its segment's own, that of a tied table, that of folded experts.
+enum class Part : std::uint8_t { Own, Table, Experts };
+Part part_of(const ParameterTensor& tensor, bool tied, bool folds) {
+  if (tied && tensor.table) return Part::Table;
+  return folds && tensor.expert ? Part::Experts : Part::Own;
+}
+
+// Tensors of a segment in one of its buckets.
+Sums sums_of(const std::vector<ParameterTensor>& tensors, bool tied, bool folds, Part wanted) {
   Sums sums;
   for (const ParameterTensor& tensor : tensors) {
-    if ((tied_table && tensor.table) != want_table) continue;
+    if (part_of(tensor, tied, folds) != wanted) continue;
     sums.partial += tensor.partial ? tensor.elements : 0;
     sums.elements += tensor.elements;
     ++sums.tensors;
@@ -75,10 +82,13 @@ void place_tensors(Schedule& s, const std::vector<std::vector<SegmentBuckets>>& 
   };
   for (Stage stage{0}; stage.index() < of.size(); ++stage.value) {
     for (std::size_t g = 0; g < of[stage.index()].size(); ++g) {
-      const auto& [own, table] = of[stage.index()][g];
+      const auto& [own, table, experts] = of[stage.index()][g];
       const auto& tensors = lists.of(s.segments[stage.index()][g]);
       for (std::size_t k = 0; k < tensors.size(); ++k) {
-        place(tensors[k].table && table ? table : own, stage, g, tensors, k);
+        const BucketId at = tensors[k].table && table      ? table
+                            : tensors[k].expert && experts ? experts
+                                                           : own;
+        place(at, stage, g, tensors, k);
       }
       if (table && !known[table.index()]) {  // the head's, whose own tensors lack it
         place(table, stage, g, lists.of({SegmentKind::Embedding, -1}), 0);
@@ -88,9 +98,17 @@ void place_tensors(Schedule& s, const std::vector<std::vector<SegmentBuckets>>& 
 }
 
 struct Open {  // a bucket that still takes segments
+  Part part = Part::Own;
   Sums sums;
   std::vector<std::pair<Stage, std::int32_t>> segments;  // (stage, segment in it), backward order
 };
+
+// Equal on both positions of a bidirectional stage, and no other bucket's.
+std::int32_t identity(const Open& from) {
+  constexpr std::int32_t kSegments = 1 << 15;
+  const auto& [stage, segment] = from.segments.front();
+  return (stage.value * 2 + (from.part == Part::Experts ? 1 : 0)) * kSegments + segment;
+}
 
 }  // namespace
 
@@ -98,7 +116,8 @@ struct Open {  // a bucket that still takes segments
 // what it needs next, so there every bucket ends with a layer at the latest. So it does where our
 // runtime shards gradients, which are whole for one bucket at a time, and where its optimizer state
 // comes from the host, bucket by bucket. No bucket spans the stages of two directions (their
-// replicas are summed bucket by bucket), nor two chunks whose reductions start one by one.
+// replicas are summed bucket by bucket), nor two chunks whose reductions start one by one. Folded
+// experts have other replicas than the rest: buckets of their own, by the same rules.
 void make_buckets(Draft& draft) {
   Schedule& s = draft.schedule;
   const Plan& plan = draft.plan;
@@ -107,12 +126,13 @@ void make_buckets(Draft& draft) {
                         (plan.offload == OffloadMode::Optimizer && plan.runtime.own_executor);
   // Megatron has buffers of their own for every chunk, which start together on all positions.
   const bool by_chunk = plan.runtime.aligned_reductions && plan.overlap_gradient_reduce;
-  const bool tied = draft.layout.model.tied_embedding;
+  const bool tied = draft.layout.model.tied_embedding, folds = plan.folds_experts();
   std::int32_t composites = 0;
   TensorLists lists(draft.layout);
   for (const auto& stage : s.segments) {
     for (const SegmentInfo& segment : stage) {
-      draft.num_tensors += static_cast<std::int32_t>(lists.of(segment).size());
+      for (const ParameterTensor& tensor : lists.of(segment))
+        draft.num_tensors += tensor.norm_slots;
     }
   }
   draft.buckets_of.assign(static_cast<std::size_t>(s.placement.positions),
@@ -121,25 +141,27 @@ void make_buckets(Draft& draft) {
     auto& of = draft.buckets_of[position.index()];
     std::vector<Bucket> made;  // in backward order
     std::vector<Open> made_from;
-    Open open;
-    const auto close = [&] {
+    Open dense, experts{.part = Part::Experts};
+    const auto close = [&](Open& open) {
       if (open.segments.empty()) return;
       Bucket bucket{.position = position,
                     .partial = open.sums.partial,
                     .elements = open.sums.elements,
                     .tensors = open.sums.tensors};
+      const bool of_experts = open.part == Part::Experts;
+      if (of_experts) bucket.replicas = GroupKind::ExpertData;
       const auto& [stage, segment] = open.segments.front();
       const SegmentInfo& info = s.segments[stage.index()][static_cast<std::size_t>(segment)];
       if (open.segments.size() > 1) {
         bucket.name = letters(composites++);
       } else if (info.kind == SegmentKind::Layer) {
-        bucket.name = "L" + std::to_string(info.layer);
+        bucket.name = (of_experts ? "X" : "L") + std::to_string(info.layer);
       } else {
-        bucket.name = info.kind == SegmentKind::Embedding ? "E" : "H";
+        bucket.name = of_experts ? "XH" : info.kind == SegmentKind::Embedding ? "E" : "H";
       }
       made.push_back(std::move(bucket));
       made_from.push_back(std::move(open));
-      open = {};
+      open = {.part = made_from.back().part};
     };
     for (std::int32_t stage = s.placement.stages(); stage-- > 0;) {
       const Stage at{stage};
@@ -155,7 +177,8 @@ void make_buckets(Draft& draft) {
           const bool known =
               std::any_of(made.begin(), made.end(), [](const Bucket& b) { return b.tied; });
           if (!uses_table || known) return;
-          const Sums sums = sums_of(lists.of({SegmentKind::Embedding, -1}), true, true);
+          const Sums sums =
+              sums_of(lists.of({SegmentKind::Embedding, -1}), true, folds, Part::Table);
           made.push_back({.name = "T",
                           .position = position,
                           .partial = sums.partial,
@@ -165,23 +188,27 @@ void make_buckets(Draft& draft) {
           made_from.push_back({});
         };
         if (segments[g].kind == SegmentKind::Head) add_table();
-        const Sums sums = sums_of(tensors, tied, false);
-        if (sums.elements > 0) {
-          open.segments.emplace_back(at, static_cast<std::int32_t>(g));
-          open.sums.partial += sums.partial;
-          open.sums.elements += sums.elements;
-          open.sums.tensors += sums.tensors;
-        }
-        const bool full = plan.bucket_bytes > 0 && 4 * open.sums.elements >= plan.bucket_bytes;
         const bool layer_ends = by_layer && segments[g].kind == SegmentKind::Layer;
-        if (full || layer_ends || ((bidirectional || by_chunk) && g == 0)) close();
+        for (Open* open : {&experts, &dense}) {
+          const Sums sums = sums_of(tensors, tied, folds, open->part);
+          if (sums.elements > 0) {
+            open->segments.emplace_back(at, static_cast<std::int32_t>(g));
+            open->sums.partial += sums.partial;
+            open->sums.elements += sums.elements;
+            open->sums.tensors += sums.tensors;
+          }
+          const bool full = plan.bucket_bytes > 0 && 4 * open->sums.elements >= plan.bucket_bytes;
+          if (full || layer_ends || ((bidirectional || by_chunk) && g == 0)) close(*open);
+        }
         if (segments[g].kind == SegmentKind::Embedding) {
-          close();
+          close(experts);
+          close(dense);
           add_table();
         }
       }
     }
-    close();
+    close(experts);
+    close(dense);
     for (std::size_t i = made.size(); i-- > 0;) {  // forward order
       const BucketId id{static_cast<std::int32_t>(s.buckets.size())};
       Bucket& bucket = made[i];
@@ -189,7 +216,8 @@ void make_buckets(Draft& draft) {
       const std::int64_t unit = s.replicas(bucket) * std::int64_t{64};
       bucket.padded = (bucket.elements + unit - 1) / unit * unit;
       for (const auto& [stage, segment] : made_from[i].segments) {
-        of[stage.index()][static_cast<std::size_t>(segment)].own = id;
+        SegmentBuckets& its = of[stage.index()][static_cast<std::size_t>(segment)];
+        (made_from[i].part == Part::Experts ? its.experts : its.own) = id;
       }
       if (bucket.tied) {
         for (std::size_t stage = 0; stage < of.size(); ++stage) {
@@ -198,9 +226,7 @@ void make_buckets(Draft& draft) {
           }
         }
       }
-      draft.identity_of.push_back(bucket.tied ? -1
-                                              : made_from[i].segments.front().first.value * 65536 +
-                                                    made_from[i].segments.front().second);
+      draft.identity_of.push_back(bucket.tied ? -1 : identity(made_from[i]));
       s.buckets.push_back(std::move(bucket));
     }
     place_tensors(s, of, lists);

@@ -4,13 +4,6 @@
 #include "schedules/passes/draft.h"
 
 namespace rehearse {
-namespace {
-
-bool same(const SegmentBuckets& a, const SegmentBuckets& b) {
-  return a.own == b.own && a.table == b.table;
-}
-
-}  // namespace
 
 bool cuts_for_gradients(const Plan& plan) {
   return plan.zero_stage >= 2 && plan.shards() > 1 && plan.runtime.own_executor;
@@ -37,7 +30,7 @@ std::vector<std::int16_t> cut(const Draft& draft, Position position, Stage stage
   if (!parameters && !gradients && !activations) return parts;
   const auto& buckets = draft.buckets_of[position.index()][stage.index()];
   for (std::size_t g = 1; g < buckets.size(); ++g) {
-    if (activations || !same(buckets[g], buckets[g - 1])) {
+    if (activations || buckets[g] != buckets[g - 1]) {
       parts.push_back(static_cast<std::int16_t>(g));
     }
   }

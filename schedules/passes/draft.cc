@@ -66,6 +66,13 @@ std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
     add(GroupKind::Embedding, 2, ends);
   }
   add(GroupKind::World, plan.gpus(), all);
+  if (layout.model.experts.count > 0) {
+    const std::int32_t q = layout.shape.experts.gathers_rows ? plan.expert_tensor_parallel : 1;
+    add(GroupKind::Expert, plan.expert_parallel, all);
+    add(GroupKind::ExpertTensor, q, all);
+    add(GroupKind::ExpertBlock, plan.expert_parallel * q, all);
+    if (plan.folds_experts()) add(GroupKind::ExpertData, plan.expert_replicas(), all);
+  }
   return groups;
 }
 

@@ -18,8 +18,10 @@ namespace rehearse {
 
 // Where a segment's parameters lie, on the position that holds the stage.
 struct SegmentBuckets {
-  BucketId own;    // the bucket of its own tensors; none: it has none
-  BucketId table;  // the tied vocabulary table that it reads; none: not tied, or a layer
+  BucketId own;      // the bucket of its own tensors; none: it has none
+  BucketId table;    // the tied vocabulary table that it reads; none: not tied, or a layer
+  BucketId experts;  // of its routed experts, where these lie otherwise than the rest
+  bool operator==(const SegmentBuckets&) const = default;
 };
 
 // Collectives whose members are on several rows: what they meet for.
@@ -95,6 +97,16 @@ struct Draft {
     return at->second;
   }
 
+  // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3); whether its
+  // gradients are reduced into their shards within every micro-batch. Experts without a replica
+  // have nothing to share.
+  bool shards(BucketId id) const { return plan.zero_stage == 3 && replicas(id) > 1; }
+  bool reduces_each_microbatch(BucketId id) const {
+    return plan.zero_stage >= 2 && replicas(id) > 1 && !plan.keeps_gathered();
+  }
+  std::int32_t replicas(BucketId id) const {
+    return schedule.replicas(schedule.buckets[id.index()]);
+  }
   // Elements of a bucket that a rank updates.
   std::int64_t owned(BucketId id) const {
     return schedule.owned_elements(schedule.buckets[id.index()], plan.zero_stage);

@@ -20,7 +20,7 @@ void hold_parameters(RowDraft& row) {
     const std::int64_t element =
         row.plan.zero_stage == 3 ? precision.parameters : draft.layout.shape.element;
     row.parameter[i] =
-        draft.plan.shards_parameters()
+        draft.shards(id)
             ? row.bucket_value(ValueKind::ParameterShard, id, element * draft.owned(id))
             : row.bucket_value(ValueKind::FullParameter, id, element * row.bucket(id).padded);
     row.of(row.parameter[i]).persistent = true;

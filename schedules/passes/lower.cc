@@ -34,6 +34,10 @@ Estimates estimate_by_flops(const Layout& layout) {
   e.layer_weight = ns(2.0 * n * weights);
   e.head_forward = ns(logits * (early ? 3 : 1));
   e.head_backward = early ? 1000 : ns(2.0 * logits);
+  if (!early) {  // a prediction layer is a layer and one more head
+    e.head_forward += model.prediction_layers * (e.layer_forward + e.head_forward);
+    e.head_backward += model.prediction_layers * (e.layer_input + e.layer_weight + e.head_backward);
+  }
   e.embedding_forward = e.embedding_backward = 1000;
   e.transfer = 10000 + layout.activation_bytes() / 20;
   e.other = 10000;

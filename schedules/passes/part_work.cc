@@ -67,6 +67,7 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
         break;
       case SegmentKind::Layer:
         if (backward) visit(of.own, 0);
+        if (backward && of.experts) visit(of.experts, 0);
         break;
       case SegmentKind::Head: {
         // Our loss computes the table's gradient with the forward, frameworks in the backward.
@@ -77,6 +78,7 @@ void contributions(const RowDraft& row, const Part& part, Visit visit) {
         const bool own = kind == OpKind::Backward || kind == OpKind::InputGradient ||
                          (table && !of.table);  // an untied table lies in the head's own bucket
         if (own && of.own) visit(of.own, 0);
+        if (backward && of.experts) visit(of.experts, 0);
         break;
       }
     }
@@ -100,6 +102,7 @@ std::vector<BucketId> reads_of(const RowDraft& row, const Part& part) {
       add(of.table);
     } else {
       if (table) add(of.table);
+      add(of.experts);
       add(of.own);
     }
   }

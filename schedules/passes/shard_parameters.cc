@@ -27,6 +27,7 @@ std::vector<BucketId> by_first_use(const RowDraft& row) {
       const SegmentBuckets& of = row.buckets(part, g);
       add_once(order, of.table);
       add_once(order, of.own);
+      add_once(order, of.experts);
     }
   }
   return order;
@@ -55,13 +56,16 @@ struct Readings {
     for (std::size_t g = 0; g < covered.size(); ++g) {
       if (!forward && covered[g].kind == SegmentKind::Embedding) continue;
       const SegmentBuckets& of = row.buckets(part, row.begin_of(part) + g);
-      add(of.own);
-      if (forward || !row.plan.runtime.own_executor) add(of.table);
+      add(row, of.own);
+      add(row, of.experts);
+      if (forward || !row.plan.runtime.own_executor) add(row, of.table);
     }
   }
-  void add(BucketId id) {
+  // Experts may have no replicas to shard them over.
+  void add(const RowDraft& row, BucketId id) {
+    if (!id || !row.draft.shards(id)) return;
     const auto first = buckets.begin() + static_cast<std::ptrdiff_t>(begin.back());
-    if (id && std::find(first, buckets.end(), id) == buckets.end()) buckets.push_back(id);
+    if (std::find(first, buckets.end(), id) == buckets.end()) buckets.push_back(id);
   }
 };
 
@@ -129,9 +133,10 @@ void gather_windows(RowDraft& row) {
 }  // namespace
 
 void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
-  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2 || row.draft.plan.shards() == 1) return;
+  if (row.plan.zero_stage < 1 || row.plan.zero_stage > 2) return;
   auto tie = -static_cast<std::int32_t>(row.s.buckets.size());
   for (const BucketId id : by_first_use(row)) {
+    if (row.draft.replicas(id) == 1) continue;
     DraftOp& gather =
         row.collective(OpKind::AllGather, row.bucket(id).replicas, Stream::Dp, id, at);
     gather.tie = tie++;
@@ -141,7 +146,7 @@ void gather_updated(RowDraft& row, OpId updated, std::int32_t at) {
 }
 
 void shard_parameters(RowDraft& row) {
-  if (row.draft.plan.shards_parameters()) gather_windows(row);
+  if (row.plan.zero_stage == 3) gather_windows(row);
   if (row.plan.overlap_parameter_gather) gather_updated(row, {}, row.start());
 }
 

@@ -4,10 +4,21 @@
 #include <algorithm>
 
 namespace rehearse {
+namespace {
+
+bool any_reduced_each(const RowDraft& row) {
+  for (std::size_t i = 0; i < row.s.buckets.size(); ++i) {
+    const BucketId id{static_cast<std::int32_t>(i)};
+    if (row.here(id) && row.draft.reduces_each_microbatch(id)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 SummedGradients::SummedGradients(RowDraft& row)
     : row_(row),
-      each_(row.draft.plan.reduces_each_microbatch()),
+      each_(any_reduced_each(row)),
       gradient_(2 * row.s.buckets.size()),
       open_(2 * row.s.buckets.size() * (each_ ? static_cast<std::size_t>(row.units) : 1), 0) {
   for (const Part& part : row_.parts) {
@@ -23,7 +34,7 @@ void SummedGradients::add_each(const Part& part) {
       continue;
     }
     gradient = row_.bucket_value(ValueKind::Gradient, about, 4 * row_.bucket(about).padded);
-    if (each_) row_.of(gradient).microbatch = part.op.microbatch;
+    if (each(about)) row_.of(gradient).microbatch = part.op.microbatch;
     // Both uses of a tied table on one row: the head's is kept apart until they are added.
     if (use == 1 && row_.both_ends) row_.of(gradient).instance = 1;
     new_.push_back(gradient);
@@ -37,7 +48,7 @@ void SummedGradients::list_ready(const Part& part, std::size_t at) {
     ValueId& gradient = gradient_of(about, use);
     if (!gradient) continue;  // an OVERLAP's halves finish two micro-batches: reduced together
     row_.ready.push_back({at, about, use, part.op.microbatch, gradient});
-    if (each_) gradient = {};
+    if (each(about)) gradient = {};
   }
   std::sort(row_.ready.begin() + first, row_.ready.end(), [](const auto& a, const auto& b) {
     return a.about != b.about ? a.about < b.about : a.use < b.use;

@@ -38,13 +38,17 @@ class SummedGradients {
   ValueId& gradient_of(BucketId about, int use) { return gradient_[number(about, use)]; }
   // Contributions still to come: in the step, or of the micro-batch.
   std::int32_t& open(const Part& part, BucketId about, int use) {
-    return open_[each_ ? number(about, use) * static_cast<std::size_t>(row_.units) +
-                             row_.unit(part.op)
-                       : number(about, use)];
+    const std::size_t at = number(about, use);
+    if (!each_) return open_[at];
+    return open_[at * static_cast<std::size_t>(row_.units) +
+                 (each(about) ? row_.unit(part.op) : 0)];
   }
 
+  // Experts may have no replicas where the rest has some.
+  bool each(BucketId about) const { return each_ && row_.draft.reduces_each_microbatch(about); }
+
   RowDraft& row_;
-  bool each_;                       // gradients are reduced per micro-batch
+  bool each_;                       // some gradients are reduced per micro-batch
   std::vector<ValueId> gradient_;   // by bucket * 2 + use: that which is being added to
   std::vector<std::int32_t> open_;  // likewise, and by micro-batch where these are reduced each
   std::vector<ValueId> new_;        // that the part under way is the first to write

@@ -20,10 +20,10 @@ class Reducer {
   void run() {
     // What is not overlapped is reduced behind the last part, or holds up the next one.
     const bool overlap = row_.plan.overlap_gradient_reduce;
-    const bool behind_all = !overlap && !row_.draft.plan.reduces_each_microbatch();
     const OpId last = row_.compute_op(row_.step_begin.size() - 2);
     for (const ReadyGradient& ready : row_.ready) {
       const std::size_t first = row_.ops.size();
+      const bool behind_all = !overlap && !row_.draft.reduces_each_microbatch(ready.about);
       const Turn turn = aligned_     ? turn_of(ready.part)
                         : behind_all ? Turn{row_.end(), last}
                                      : Turn{row_.at(ready.part, Phase::Reduce), {}};
@@ -85,7 +85,7 @@ class Reducer {
     const auto& [part, about, use, microbatch, whole] = ready;
     const Bucket& bucket = row_.bucket(about);
     ValueId& sum = reduced_[about.index() * 2 + static_cast<std::size_t>(use)];
-    const bool each = row_.draft.plan.reduces_each_microbatch();
+    const bool each = row_.draft.reduces_each_microbatch(about);
     if (bucket.partial > 0) {
       row_.collective(OpKind::AllReduce, GroupKind::Tensor, Stream::Compute, about, at);
       row_.operand(whole, Access::Update);

@@ -26,12 +26,18 @@ std::vector<Position> positions_of(GroupKind group, Position own, const Placemen
 
 std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
                                       const Placement& placement) {
-  const bool meets =
-      group != GroupKind::Pipeline && group != GroupKind::Expert && group != GroupKind::Other;
+  const bool meets = group != GroupKind::Pipeline && group != GroupKind::Other;
   const std::vector<Position> positions = positions_of(group, {at.pipeline}, placement);
   if (!meets || positions.empty()) return {-1, 0, 0};
   // What does not vary inside an instance.
   const GroupTraits& spans = traits(group);
+  if (spans.is_folded()) {
+    const Folded folded = Mesh(plan).folded(at);
+    return {spans.expert_tensor ? 0 : folded.tensor,
+            (spans.expert_data ? 0 : folded.data * plan.expert_parallel) +
+                (spans.expert ? 0 : folded.expert),
+            at.pipeline};
+  }
   const std::int32_t replica = at.data * plan.context_parallel + at.context;
   const std::int32_t among_replicas =
       spans.part == ReplicaPart::Neighbours ? replica / plan.shards()

@@ -58,6 +58,8 @@ struct RuntimeTraits {
   // Our executor performs the schedule: with our bodies, and with every value in a planned arena.
   // Else a framework does: its kernels, issued by its host, and its caching allocator.
   bool own_executor = false;
+  // It stands for whatever framework has no profile: no measured step is its own.
+  bool any_framework = false;
 
   // Kernels of a framework.
   GradientAccumulation gradient_accumulation = GradientAccumulation::Fused;

@@ -73,6 +73,8 @@ inline constexpr std::array kTraitRows = [] {
   using namespace trait;
   return std::array{
       flag("own_executor", &T::own_executor, "our executor performs it: what `run` can run"),
+      flag("any_framework", &T::any_framework,
+           "stands for whatever framework has no profile: no measured step is its own"),
       of_plan(
           choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
                  "weight gradients are added by a kernel of their own, in the product, or there "

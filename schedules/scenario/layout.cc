@@ -17,6 +17,23 @@ std::int64_t loss_chunk_tokens(const RankShape& shape) {
   return chunk >= 256 ? chunk / 128 * 128 : chunk;
 }
 
+// Without sequence parallelism the ranks of tp bring the same tokens, each to its part of all
+// experts' matrices: q = t, e = 1 (plan_reader.cc).
+ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankShape& shape) {
+  const Experts& experts = model.experts;
+  if (experts.count == 0) return {};
+  const std::int64_t q = plan.expert_tensor_parallel;
+  ExpertShape made;
+  made.per_rank = std::max<std::int64_t>(1, experts.count / plan.expert_parallel);
+  made.width = (experts.ffn_hidden + q - 1) / q;
+  made.tokens = shape.local;
+  made.copies = made.tokens * experts.per_token;
+  made.gathers_rows = q > 1 && (shape.gather || shape.tensor == 1);
+  made.rows = made.copies * (made.gathers_rows ? q : 1);
+  made.shared = (experts.shared_ffn_hidden + shape.tensor - 1) / shape.tensor;
+  return made;
+}
+
 RankShape rank_shape(const Transformer& model, const Plan& plan) {
   RankShape shape;
   const std::int64_t t = plan.tensor_parallel;
@@ -34,6 +51,7 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.up = (model.mlp == MlpKind::Gated ? 2 : 1) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;
   shape.loss_chunk = loss_chunk_tokens(shape);
+  shape.experts = expert_shape(model, plan, shape);
   return shape;
 }
 

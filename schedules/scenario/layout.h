@@ -9,6 +9,18 @@
 
 namespace rehearse {
 
+// The experts of a rank and what one layer brings to them, on average over ranks. Zero: a dense
+// model. Letters: E experts, k per token, e and q ranks that share them and each one's matrices.
+struct ExpertShape {
+  std::int64_t per_rank = 0;  // E/e
+  std::int64_t width = 0;     // f/q: of an expert's matrices
+  std::int64_t tokens = 0;    // n: that the rank brings, the shard of sequence parallelism
+  std::int64_t copies = 0;    // n k: rows that it sends
+  std::int64_t rows = 0;      // R = n k q: rows that its experts compute
+  std::int64_t shared = 0;    // columns of the shared experts, over tp
+  bool gathers_rows = false;  // q > 1 ranks with rows of their own gather them
+};
+
 // Per-rank shapes of one micro-batch (or sequence slice). Letters as in docs/ir.md.
 struct RankShape {
   std::int64_t element = 2;  // e: bytes of the compute type (fp32 4, else 2)
@@ -22,6 +34,7 @@ struct RankShape {
   std::int64_t vocabulary = 0;  // V'/t
   std::int64_t loss_chunk = 0;  // tokens of one chunk of the loss
   bool gather = false;          // sequence parallelism is active: t > 1 and the plan asks for it
+  ExpertShape experts;
 };
 
 // A view. REQUIRES: model and plan outlive it, and what shapes are made of does not change.

@@ -13,12 +13,16 @@ Mesh::Mesh(const Plan& plan) {
   size_[at(Axis::Context)] = plan.context_parallel;
   size_[at(Axis::Data)] = plan.data_parallel;
   size_[at(Axis::Pipeline)] = plan.pipeline_parallel;
-  std::int32_t stride = 1;
+  std::int32_t stride = 1, in_position = 1;
   for (const Axis axis : plan.rank_order) {
     if (axis == Axis::Expert) continue;
     stride_[at(axis)] = stride;
     stride *= size_[at(axis)];
+    if (axis == Axis::Pipeline) continue;
+    stride_in_position_[at(axis)] = in_position;
+    in_position *= size_[at(axis)];
   }
+  folded_size_ = {plan.expert_tensor_parallel, plan.expert_parallel, plan.expert_replicas()};
 }
 
 std::int32_t Mesh::ranks() const {
@@ -42,6 +46,21 @@ Rank Mesh::rank(const Coordinates& c) const {
 Coordinates Mesh::coordinates(Rank rank) const {
   const auto on = [&](Axis axis) { return rank.value / stride(axis) % size(axis); };
   return {on(Axis::Tensor), on(Axis::Context), on(Axis::Data), on(Axis::Pipeline)};
+}
+
+Folded Mesh::folded(const Coordinates& c) const {
+  const std::int32_t place = c.tensor * stride_in_position_[at(Axis::Tensor)] +
+                             c.context * stride_in_position_[at(Axis::Context)] +
+                             c.data * stride_in_position_[at(Axis::Data)];
+  const std::int32_t q = folded_size_.tensor, e = folded_size_.expert;
+  return {place % q, place / q % e, place / (q * e)};
+}
+
+Rank Mesh::rank(const Folded& f, std::int32_t pipeline) const {
+  const std::int32_t place =
+      f.tensor + folded_size_.tensor * (f.expert + folded_size_.expert * f.data);
+  const auto on = [&](Axis axis) { return place / stride_in_position_[at(axis)] % size(axis); };
+  return rank({on(Axis::Tensor), on(Axis::Context), on(Axis::Data), pipeline});
 }
 
 std::vector<Rank> Mesh::group(Axis axis, Rank rank) const {

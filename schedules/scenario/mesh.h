@@ -9,10 +9,18 @@
 
 namespace rehearse {
 
-// Coordinates on tp, cp, dp, pp. The expert axis is a view inside cp x dp and has none of its own.
+// Coordinates on tp, cp, dp, pp. Experts have a mesh of their own on the same ranks: Folded.
 struct Coordinates {
   std::int32_t tensor = 0, context = 0, data = 0, pipeline = 0;
   bool operator==(const Coordinates&) const = default;
+};
+
+// The experts' coordinates of a rank: with j its place inside its position (mixed radix of tp, cp,
+// dp in the plan's rank_order), j = tensor + q (expert + e data). Source: NVIDIA/Megatron-LM
+// megatron/core/parallel_state.py; arXiv 2504.14960.
+struct Folded {
+  std::int32_t tensor = 0, expert = 0, data = 0;  // in [0, q), [0, e), [0, r)
+  bool operator==(const Folded&) const = default;
 };
 
 class Mesh {
@@ -21,6 +29,10 @@ class Mesh {
   std::int32_t ranks() const;
   Rank rank(const Coordinates& at) const;
   Coordinates coordinates(Rank rank) const;
+  Folded folded(const Coordinates& at) const;
+  // The other way, on a position of the pipeline.
+  Rank rank(const Folded& at, std::int32_t pipeline) const;
+  const Folded& folded_size() const { return folded_size_; }
   std::int32_t stride(Axis axis) const;  // distance in ranks between neighbours on the axis
   std::int32_t size(Axis axis) const;
   // Members of the group along `axis` that holds `rank`, by coordinate.
@@ -28,6 +40,8 @@ class Mesh {
 
  private:
   std::array<std::int32_t, 5> size_{1, 1, 1, 1, 1}, stride_{1, 1, 1, 1, 1};
+  std::array<std::int32_t, 5> stride_in_position_{1, 1, 1, 1, 1};  // of tp, cp, dp
+  Folded folded_size_{1, 1, 1};
 };
 
 }  // namespace rehearse

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
@@ -67,6 +68,12 @@ std::string precision_text(const Precision& precision) {
   return object.take();
 }
 
+std::string expert_routing_text(const Plan& plan) {
+  return plan.expert_routing == ExpertRouting::Factor
+             ? json_number(plan.expert_factor)
+             : json_quoted(kExpertRoutingNames[static_cast<std::size_t>(plan.expert_routing)]);
+}
+
 std::string overlap_text(const Plan& plan) {
   ObjectText object(0, 1);
   object.flag("gradient_reduce", plan.overlap_gradient_reduce);
@@ -74,6 +81,8 @@ std::string overlap_text(const Plan& plan) {
   object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Default ? "null"
                                 : plan.overlap_tensor_parallel == TensorOverlap::Off   ? "false"
                                                                                        : "true");
+  object.raw("expert_parallel",
+             plan.overlap_expert_parallel == ExpertOverlap::Shared ? "\"shared\"" : "false");
   const PipelineOverlap pipeline = plan.runtime.overlap_pipeline;
   object.raw("pipeline", pipeline == PipelineOverlap::Interleaved ? "null"
                          : pipeline == PipelineOverlap::Never     ? "false"
@@ -83,6 +92,13 @@ std::string overlap_text(const Plan& plan) {
 
 }  // namespace
 
+double Plan::attention_share() const {
+  if (document_length <= 0) return 1;
+  const double x = static_cast<double>(sequence_length) / document_length;
+  if (x < 1e-3) return 1;
+  return 2 * (x - 1 + std::exp(-x)) / (x * x);
+}
+
 std::string plan_json(const Plan& plan, int indent) {
   ObjectText object(indent, 1);
   object.integer("tensor_parallel", plan.tensor_parallel);
@@ -91,6 +107,10 @@ std::string plan_json(const Plan& plan, int indent) {
   object.integer("expert_parallel", plan.expert_parallel);
   object.integer("data_parallel", plan.data_parallel);
   object.integer("expert_tensor_parallel", plan.expert_tensor_parallel);
+  object.text("expert_dispatch", name_of(plan.expert_dispatch));
+  object.raw("expert_routing", expert_routing_text(plan));
+  object.raw("expert_capacity",
+             plan.expert_capacity > 0 ? json_number(plan.expert_capacity) : "null");
   object.flag("sequence_parallel", plan.sequence_parallel);
   object.integer("zero_stage", plan.zero_stage);
   object.given("shard_group", plan.shard_group);
@@ -107,6 +127,8 @@ std::string plan_json(const Plan& plan, int indent) {
   object.given("sequence_length", plan.sequence_length);
   object.text("recompute", name_of(plan.recompute));
   object.raw("precision", precision_text(plan.precision));
+  object.text("optimizer", name_of(plan.optimizer));
+  if (plan.document_length > 0) object.raw("document_length", json_number(plan.document_length));
   object.flag("flash_attention", plan.flash_attention);
   object.text("attention_kernel", name_of(plan.attention_kernel));
   object.raw("dropout", json_number(plan.dropout));

@@ -18,10 +18,40 @@ namespace rehearse {
 
 enum class RecomputeMode : std::uint8_t { None, Selective, Full };
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
-enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8 };
+// Products run in this type. From Fp8 on they run in it alone: all else stays in 16 bit. Mxfp8 and
+// Nvfp4 have a scale for every block of values (OCP microscaling; NVIDIA's 4-bit format).
+enum class ComputeType : std::uint8_t { Fp32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4 };
+constexpr bool is_quantized(ComputeType type) {
+  return type >= ComputeType::Fp8;
+}
+constexpr bool is_block_scaled(ComputeType type) {
+  return type >= ComputeType::Mxfp8;
+}
+// AdamW; with moments in 8 bit (Dettmers et al., arXiv 2110.02861); Muon for matrices of layers,
+// AdamW for the rest (Jordan et al., 2024; Liu et al., arXiv 2502.16982).
+enum class Optimizer : std::uint8_t { AdamW, AdamW8bit, Muon };
 enum class TensorOverlap : std::uint8_t { Default, Off, Chunked };  // absent, false, true
 enum class DataParallelAlgorithm : std::uint8_t { AllReduce, ParameterServer };
-enum class Axis : std::uint8_t { Tensor, Context, Expert, Data, Pipeline };
+// The mesh, and what collectives of experts span: ExpertBlock is Expert and ExpertTensor together.
+enum class Axis : std::uint8_t {
+  Tensor,
+  Context,
+  Expert,
+  Data,
+  Pipeline,
+  ExpertTensor,
+  ExpertBlock,
+};
+inline constexpr std::size_t kNumAxes = 7;
+// How tokens come to their experts and back.
+enum class ExpertDispatch : std::uint8_t {
+  AllToAll,      // one copy per expert chosen
+  AllGather,     // all tokens to all ranks
+  Deduplicated,  // one copy per rank, and per node over NICs
+};
+// How far the busiest rank's rows lie above the mean.
+enum class ExpertRouting : std::uint8_t { Balanced, Uniform, Factor };
+enum class ExpertOverlap : std::uint8_t { None, Shared };  // the shared expert beside dispatch
 
 // Bytes per parameter; `optimizer` includes the fp32 master copy where there is one.
 struct Precision {
@@ -60,6 +90,8 @@ struct Plan {
   std::int64_t sequence_length = 0;
   RecomputeMode recompute = RecomputeMode::None;
   Precision precision;
+  Optimizer optimizer = Optimizer::AdamW;
+  double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
   bool flash_attention = true;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
   double dropout = 0;
@@ -69,6 +101,11 @@ struct Plan {
   std::vector<Axis> rank_order;  // fastest-varying first; expert lies within context and data
   bool overlap_gradient_reduce = false, overlap_parameter_gather = false;
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
+  ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
+  ExpertRouting expert_routing = ExpertRouting::Uniform;
+  double expert_factor = 1;    // of ExpertRouting::Factor, >= 1
+  double expert_capacity = 0;  // most rows of a rank over the mean; more are dropped. 0: none are
+  ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
@@ -81,6 +118,9 @@ struct Plan {
     return static_cast<std::int32_t>(global_batch /
                                      (static_cast<std::int64_t>(data_parallel) * micro_batch));
   }
+  // Share of the pairs of a sequence's tokens that lie in one document: documents of exponential
+  // lengths, cut at the sequence's ends. With x = s / L: 2 (x - 1 + e^-x) / x^2.
+  double attention_share() const;
   std::int64_t microbatch_tokens() const {  // T = b s / cp of one rank's micro-batch
     return micro_batch * sequence_length / context_parallel;
   }
@@ -88,6 +128,16 @@ struct Plan {
   std::int32_t replicas() const { return data_parallel * context_parallel; }
   // The neighbours among them over whom ZeRO shards; the others hold the same shards.
   std::int32_t shards() const { return shard_group > 0 ? shard_group : replicas(); }
+
+  // r: ranks of a position that hold the same experts, and sum their gradients. The experts' mesh
+  // q x e x r lies on the same ranks as t x c x d (arXiv 2504.14960, "parallel folding").
+  std::int32_t expert_replicas() const {
+    return tensor_parallel * replicas() / (expert_parallel * expert_tensor_parallel);
+  }
+  // Whether experts lie otherwise than the dense matrices: then they have buckets of their own.
+  bool folds_experts() const {
+    return expert_parallel > 1 || expert_tensor_parallel != tensor_parallel;
+  }
 
   // What ZeRO and the runtime make of a step: the rules of the lowering and of search's estimate.
   bool shards_parameters() const { return zero_stage == 3 && shards() > 1; }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "schedules/runtime/trait_rows.h"
@@ -13,9 +14,15 @@ namespace rehearse {
 
 inline constexpr std::array<std::string_view, 3> kRecomputeNames{"none", "selective", "full"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames{"none", "optimizer", "activations"};
-inline constexpr std::array<std::string_view, 4> kComputeTypeNames{"fp32", "fp16", "bf16", "fp8"};
+inline constexpr std::array<std::string_view, 6> kComputeTypeNames{"fp32", "fp16",  "bf16",
+                                                                   "fp8",  "mxfp8", "nvfp4"};
+inline constexpr std::array<std::string_view, 3> kOptimizerNames{"adamw", "adamw_8bit", "muon"};
 inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce",
                                                                     "parameter_server"};
+inline constexpr std::array<std::string_view, 3> kExpertDispatchNames{"all_to_all", "all_gather",
+                                                                      "deduplicated"};
+inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced", "uniform"};
+// Of the rank order.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
 
 constexpr std::string_view name_of(RecomputeMode m) {
@@ -27,11 +34,26 @@ constexpr std::string_view name_of(OffloadMode m) {
 constexpr std::string_view name_of(AttentionKernel k) {
   return kAttentionKernelNames[static_cast<std::size_t>(k)];
 }
+constexpr std::string_view name_of(Optimizer o) {
+  return kOptimizerNames[static_cast<std::size_t>(o)];
+}
 constexpr std::string_view name_of(ComputeType t) {
   return kComputeTypeNames[static_cast<std::size_t>(t)];
 }
 constexpr std::string_view name_of(DataParallelAlgorithm a) {
   return kDataParallelNames[static_cast<std::size_t>(a)];
+}
+constexpr std::string_view name_of(ExpertDispatch d) {
+  return kExpertDispatchNames[static_cast<std::size_t>(d)];
+}
+// " ep 8 etp 2", for people; empty where experts lie as the rest does.
+inline std::string expert_sizes(const Plan& plan) {
+  if (plan.expert_parallel == 1) return {};
+  std::string text = " ep " + std::to_string(plan.expert_parallel);
+  if (plan.expert_tensor_parallel > 1) {
+    text += " etp " + std::to_string(plan.expert_tensor_parallel);
+  }
+  return text;
 }
 constexpr std::string_view name_of(Axis a) {
   return kAxisNames[static_cast<std::size_t>(a)];

@@ -22,6 +22,10 @@ bool sharded(const Plan& plan) {
   return plan.zero_stage == 3;
 }
 
+bool whole_experts(const Plan& plan) {
+  return plan.expert_parallel == 1 && plan.expert_tensor_parallel == 1;
+}
+
 struct Pair {
   std::string_view key;                  // below "plan."; "overlap.x": a member of overlap
   bool (*asks)(const JsonValue& value);  // the key's value asks for something
@@ -32,6 +36,10 @@ struct Pair {
 constexpr Pair kPairs[]{
     {"sequence_parallel", on, [](const Plan& p) { return p.tensor_parallel == 1; },
      "nothing to split: tensor_parallel is 1"},
+    {"expert_dispatch", any, whole_experts,
+     "nothing is dispatched: every rank has all experts whole"},
+    {"expert_routing", any, [](const Plan& p) { return p.expert_parallel == 1; },
+     "no rank waits for another's rows: expert_parallel is 1"},
     {"bucket_bytes", any, [](const Plan& p) { return !one_replica(p) && sharded(p); },
      "zero_stage 3 gathers and reduces layer by layer"},
     {"shard_group", any, [](const Plan& p) { return p.zero_stage == 0; },

@@ -7,6 +7,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
+#include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
 #include "schedules/scenario/scenario.h"
@@ -45,8 +46,8 @@ class PlanReader {
     // Each step needs the ones before it, so the first error ends the reading.
     for (const auto step :
          {&PlanReader::tensor_fits, &PlanReader::sizes, &PlanReader::schedule, &PlanReader::batches,
-          &PlanReader::layers, &PlanReader::memory, &PlanReader::attention, &PlanReader::overlap,
-          &PlanReader::order, &PlanReader::experts}) {
+          &PlanReader::layers, &PlanReader::memory, &PlanReader::attention, &PlanReader::recipe,
+          &PlanReader::overlap, &PlanReader::order, &PlanReader::experts}) {
       (this->*step)();
       if (!report_.ok()) break;
     }
@@ -88,6 +89,7 @@ class PlanReader {
   void profile();
   void precision();
   void attention();
+  void recipe();
   void overlap();
   void order();
   void experts();
@@ -444,6 +446,40 @@ void PlanReader::precision() {
   }
 }
 
+// What trains today beside AdamW in 16 and 8 bit, priced for frameworks.
+void PlanReader::recipe() {
+  choose("optimizer", kOptimizerNames, plan_.optimizer);
+  const bool own = plan_.runtime.own_executor;
+  if (plan_.optimizer != Optimizer::AdamW) {
+    const std::string name(name_of(plan_.optimizer));
+    if (own && given("runtime") != nullptr) {
+      return fail("optimizer", "runtime " + plan_.runtime.name + " has adamw alone, not " + name);
+    }
+    if (own) plan_.optimizer = Optimizer::AdamW;  // `run` refuses the key
+    if (plan_.offload == OffloadMode::Optimizer) {
+      return fail("optimizer", name + " is not priced with its states in host memory");
+    }
+    if (plan_.optimizer == Optimizer::Muon && context_.model != nullptr &&
+        context_.model->experts.count > 0) {
+      return fail("optimizer", name + " is not priced for models with experts yet");
+    }
+    if (plan_.precision.optimizer < 8) {
+      return fail("optimizer",
+                  name + " needs 8 bytes per parameter of precision.optimizer, or more");
+    }
+  }
+  if (is_block_scaled(plan_.precision.compute) && own) {
+    return fail("precision", "runtime " + plan_.runtime.name + " has no products in " +
+                                 std::string(name_of(plan_.precision.compute)));
+  }
+  if (const JsonValue* length = given("document_length")) {
+    plan_.document_length = length->number;
+    if (!plan_.flash_attention) {
+      fail("document_length", "attention inside documents needs a fused kernel");
+    }
+  }
+}
+
 void PlanReader::attention() {
   const JsonValue* flash = given("flash_attention");
   const JsonValue* kernel = given("attention_kernel");
@@ -559,41 +595,16 @@ void PlanReader::order() {
     }
     plan_.rank_order.push_back(axis);
   }
-  const auto place = [&](Axis axis) {
-    return std::ranges::find(plan_.rank_order, axis) - plan_.rank_order.begin();
-  };
-  const auto low = std::min({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
-  const auto high = std::max({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
-  if (plan_.expert_parallel > 1 && high - low != 2) {
-    fail("rank_order", "cp, ep and dp must stand together: experts lie within cp x dp");
-  }
 }
 
 void PlanReader::experts() {
-  const std::int64_t e = plan_.expert_parallel, t = plan_.tensor_parallel;
-  const std::int64_t replicas = std::int64_t{plan_.data_parallel} * plan_.context_parallel;
-  const bool spread = replicas % e != 0 && replicas * t % e == 0;
-  plan_.expert_tensor_parallel = size("expert_tensor_parallel", spread ? 1 : plan_.tensor_parallel);
-  const std::int64_t et = plan_.expert_tensor_parallel;
-  const Experts none;
-  const Experts& experts = context_.model == nullptr ? none : context_.model->experts;
-  if (replicas * t % et != 0) {
-    return fail("expert_tensor_parallel",
-                number(et) + " does not divide data x context x tensor parallel = " +
-                    product({plan_.data_parallel, plan_.context_parallel, t}));
+  read_expert_plan(json_, context_.model, plan_,
+                   [this](std::string_view key, const std::string& what, bool unsupported) {
+                     fail(key, what, unsupported);
+                   });
+  if (plan_.shard_group > 0 && plan_.folds_experts()) {
+    fail("shard_group", "is not priced together with folded experts", true);
   }
-  if (replicas * t / et % e != 0) {
-    return fail("expert_parallel",
-                number(e) + " does not divide data x context x tensor / expert tensor parallel = " +
-                    number(replicas * t / et));
-  }
-  if (experts.count > 0) {
-    divides("expert_parallel", e, "the number of experts", experts.count);
-    divides("expert_tensor_parallel", et, "the width of an expert", experts.ffn_hidden);
-  } else if (e > 1 && context_.model != nullptr) {
-    fail("expert_parallel", number(e) + " > 1, but the model has no experts");
-  }
-  if (e > 1) fail("expert_parallel", number(e) + " > 1 is not built yet", true);
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ constexpr PlanKey kKeys[]{
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
-    {"plan.expert_parallel plan.expert_tensor_parallel", None, "", "",
-     "models with experts are refused by their own key"},
+    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_routing "
+     "plan.expert_capacity plan.overlap.expert_parallel",
+     None, "", "", "models with experts are refused by their own key"},
     {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
      "plan.extra_warmup plan.sequence_slices plan.memory_limit",
      X},
@@ -35,6 +36,8 @@ constexpr PlanKey kKeys[]{
     {"plan.precision plan.precision.parameters plan.precision.gradients "
      "plan.precision.optimizer plan.precision.compute",
      Said, "", "", "what the device has instead"},
+    {"plan.optimizer", P, R"(null | "adamw")", R"("muon")", "another optimizer's update is priced"},
+    {"plan.document_length", P, "null", "1024", "attention inside documents is priced"},
     {"plan.flash_attention", Said, "null | true", "false",
      "the executor has one kernel, which is fused: the same mathematics"},
     {"plan.attention_kernel", Said, R"(null | "flash1" | "flash2" | "flash3")", R"("eager")",

@@ -274,6 +274,10 @@ class ScenarioReader {
     scenario_.plan = resolve_plan(json, context, report_, scenario_.warnings);
     if (!report_.ok()) return;
     scenario_.gpus = scenario_.plan.gpus();
+    for (const JsonMember& member : json.members) {
+      if (!member.value.is(JsonKind::Null)) scenario_.given.push_back(member.key);
+    }
+    if (options_.runtime) scenario_.given.emplace_back("runtime");
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
     scenario_.run_notes = said_of(root_);
     for (Unperformed& key : use_.unperformed) {

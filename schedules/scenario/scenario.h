@@ -34,6 +34,7 @@ struct Scenario {
   ClusterSource cluster;
   Variation variation;  // of the predicted GPUs
   std::int32_t gpus = 1;
+  std::vector<std::string> given;     // keys of the plan that the file, or the command, says
   std::vector<std::string> warnings;  // one line each: nothing is wrong, but should be said
   // What of model file and plan `run` refuses and everything else prices (config_keys.h,
   // plan_use.h), and what of the model file nobody knows.

@@ -37,12 +37,10 @@ constexpr KeySpec choice(std::string_view name, const std::array<std::string_vie
 }
 
 // What docs/scenario.md names and no code has yet.
-constexpr std::array<std::string_view, 2> kOverlapLater{"expert_parallel",
-                                                        "tensor_parallel_chunks"};
-constexpr std::array<std::string_view, 25> kPlanLater{
-    "expert_dispatch",
-    "expert_routing",
-    "expert_capacity",
+constexpr std::array<std::string_view, 1> kOverlapLater{"tensor_parallel_chunks"};
+constexpr std::array<std::string_view, 1> kExpertOverlapLater{"pair"};
+constexpr std::array<std::string_view, 1> kExpertOverlapNames{"shared"};
+constexpr std::array<std::string_view, 20> kPlanLater{
     "recompute_layers",
     "context_parallel_algorithm",
     "secondary_shard_group",
@@ -50,8 +48,6 @@ constexpr std::array<std::string_view, 25> kPlanLater{
     "offload_to",
     "tensor_parallel_2d",
     "quantized_gather",
-    "optimizer",
-    "document_length",
     "chimera_scaling",
     "padding",
     // Megatron-LM's and torch's words for keys of a plan
@@ -74,7 +70,6 @@ constexpr std::array<std::string_view, 8> kRecomputeLater{
     "attention_core", "norm", "mlp_activation", "expert_activation",
     "latent_up",      "mlp",  "experts",        "shared_experts"};
 constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
-constexpr std::array<std::string_view, 2> kPrecisionLater{"mxfp8", "nvfp4"};
 constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
 
 constexpr std::array kOverlapKeys{
@@ -82,6 +77,11 @@ constexpr std::array kOverlapKeys{
     flag("parameter_gather",
          "parameters are gathered with the next forward (ZeRO-3: layer before)"),
     flag("tensor_parallel", "false: nothing hidden; true: chunked; left out: as the runtime does"),
+    KeySpec{.name = "expert_parallel",
+            .types = kBool | kString,
+            .choices = kExpertOverlapNames,
+            .later = kExpertOverlapLater,
+            .about = "what hides dispatch and combine: false, or \"shared\" (the shared expert)"},
     flag("pipeline", "transfers between stages run beside compute; false: compute waits for them"),
 };
 constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys, .later = kOverlapLater};
@@ -110,9 +110,24 @@ constexpr std::array kLayoutKeys{
     size("tensor_parallel", "t: ranks that share each matrix"),
     size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
     size("context_parallel", "c: ranks that share each sequence"),
-    size("expert_parallel", "e: ranks that share the experts; lies within cp and dp"),
+    size("expert_parallel", "e: ranks that share the experts; folded over tp, cp and dp"),
     size("data_parallel", "d: replicas; left out: gpus / (t p c)"),
     size("expert_tensor_parallel", "t of the experts; left out: t"),
+    choice("expert_dispatch", kExpertDispatchNames, "how tokens come to their experts and back"),
+    KeySpec{.name = "expert_routing",
+            .types = kString | kNumber,
+            .min = 1,
+            .max = 1e4,
+            .choices = kExpertRoutingNames,
+            .searchable = true,
+            .about = "balance of the rows: exact, random, or the busiest rank's over the mean"},
+    KeySpec{.name = "expert_capacity",
+            .types = kNumber,
+            .min = 0,
+            .max = 1e4,
+            .above_min = true,
+            .searchable = true,
+            .about = "most rows of a rank over the mean, more are dropped; left out: dropless"},
     flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
     KeySpec{.name = "zero_stage",
             .types = kInteger,
@@ -186,11 +201,18 @@ constexpr std::array kLayoutKeys{
     KeySpec{.name = "precision",
             .types = kString | kObject,
             .choices = kComputeTypeNames,
-            .later = kPrecisionLater,
             .members = &kPrecision,
             .searchable = true,
             .about = "types of parameters, gradients, optimizer and products"},
     flag("flash_attention", "fused attention; agrees with attention_kernel"),
+    choice("optimizer", kOptimizerNames, "adamw, with moments in 8 bit, or muon for matrices"),
+    KeySpec{.name = "document_length",
+            .types = kNumber,
+            .min = 1,
+            .max = kMaxTokens,
+            .searchable = true,
+            .about = "mean length of the documents packed into a sequence, whose attention does "
+                     "not cross them; left out: whole sequences"},
     choice("attention_kernel", kAttentionKernelNames,
            "how the attention core runs: op by op, or a kernel's generation"),
     KeySpec{.name = "dropout",

@@ -85,11 +85,17 @@ enum class IdleCause : std::uint8_t {
   Straggler,
   Host,
   Resource,
+  Imbalance,  // fewer rows of experts than the busiest rank
 };
-inline constexpr std::size_t kNumIdleCauses = 8;
+inline constexpr std::size_t kNumIdleCauses = 9;
 inline constexpr std::string_view kIdleCauseNames[kNumIdleCauses] = {
-    "warmup",     "cooldown",  "dependency", "communication",
-    "contention", "straggler", "host",       "resource"};
+    "warmup",    "cooldown", "dependency", "communication", "contention",
+    "straggler", "host",     "resource",   "imbalance"};
+
+// Imbalance stands in reports where there is some: of models with experts.
+constexpr bool reports_cause(std::size_t cause, bool any) {
+  return any || cause != static_cast<std::size_t>(IdleCause::Imbalance);
+}
 
 enum class TraceLabel : std::uint8_t { Predicted, Measured };
 

@@ -3,6 +3,7 @@
 #include "sim/accuracy/validation.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "schedules/scenario/mesh.h"
 #include "schedules/timing/compute_timing.h"
@@ -11,6 +12,7 @@
 #include "sim/compute/body_cost.h"
 #include "sim/formulas/closed_form.h"
 #include "sim/network/topology.h"
+#include "sim/predict/confidence.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
@@ -154,7 +156,7 @@ Result<> predict_part(ValidationCase& entry, const Cluster& cluster, const std::
   const CollectiveModel collectives = make_collective_model(tables.value(), cluster);
   const Network network(cluster, collectives, scenario.plan, {});
   const Result<ComputeModel> compute =
-      ComputeModel::create(cluster, layout, body_collectives(network));
+      ComputeModel::create(cluster, layout, body_collectives(network, layout));
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
   const SegmentSeconds seconds = [&](SegmentKind segment, std::int64_t layer, Direction direction) {
     const bool experts = segment == SegmentKind::Layer && scenario.model.has_experts(layer);
@@ -200,8 +202,10 @@ void fill_memory(std::vector<Figure>& figures, const Memory& memory) {
   fill(figures, "steady_allocated_bytes", static_cast<double>(memory.steady_allocated));
 }
 
-Result<> predict_step(ValidationCase& entry, const Cluster& cluster) {
-  Result<Prediction> predicted = predict(*entry.scenario, cluster);
+// A source is no witness of its own cases.
+Result<> predict_step(ValidationCase& entry, const Cluster& cluster, const std::string& path) {
+  const std::string source = std::filesystem::path(path).stem().string();
+  Result<Prediction> predicted = predict(*entry.scenario, cluster, {.without_source = source});
   if (!predicted) return settle(entry, predicted.error());
   const Prediction& p = predicted.value();
   fill(entry.figures, "step_time_s", p.step_s);
@@ -218,6 +222,9 @@ Result<> predict_step(ValidationCase& entry, const Cluster& cluster) {
   fill(entry.figures, "parameters", static_cast<double>(p.parameters));
   fill_memory(entry.figures, p.memory);
   entry.predicted_fits = p.memory.fits;
+  entry.features = features_of(p, cluster);
+  entry.low_s = p.low_s();
+  entry.high_s = p.high_s();
   for (RankFigures& rank : entry.ranks) {
     if (const RankMemory* memory = memory_of(p, rank.rank)) fill_memory(rank.figures, *memory);
   }
@@ -248,7 +255,7 @@ Result<> predict_case(ValidationCase& entry, const std::string& path) {
     predict_formula(entry, cluster.value());
     return {};
   }
-  return entry.kind == CaseKind::Step ? predict_step(entry, cluster.value())
+  return entry.kind == CaseKind::Step ? predict_step(entry, cluster.value(), path)
                                       : predict_part(entry, cluster.value(), path);
 }
 

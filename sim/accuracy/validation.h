@@ -19,6 +19,7 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/durations.h"
 #include "sim/accuracy/moe_layer.h"
+#include "sim/band/step_features.h"
 
 namespace rehearse::sim {
 
@@ -67,6 +68,10 @@ struct ValidationCase {
   std::vector<Figure> figures;  // of `measured` but fits and ranks, in file order
   std::vector<RankFigures> ranks;
   std::optional<bool> measured_fits, predicted_fits;
+  // Step: in what it is like other steps, and between which times it lies, nine times in ten, as
+  // the other sources say.
+  std::optional<StepFeatures> features;
+  std::optional<double> low_s, high_s;
   std::string skipped;  // why it is not predicted; empty: it is
   std::int32_t line = 0;
 };
@@ -101,11 +106,18 @@ struct FitDecisions {
   std::int32_t false_refusals = 0;  // predicted not to fit, ran
   std::int32_t wrong() const { return false_fits + false_refusals; }
 };
+// Of the step times of a file: how many lie between low_s and high_s.
+struct BandScore {
+  std::int32_t cases = 0, inside = 0;
+  double half_width = 0;  // median, relative
+  double coverage() const { return cases > 0 ? static_cast<double>(inside) / cases : 0; }
+};
 struct FileScore {
   std::int32_t cases = 0, skipped = 0, missed_tolerances = 0;
   FitDecisions fit;
   std::vector<GroupScore> groups;  // of at least three different plans, sorted by name
   std::optional<ErrorStats> step_time, memory;
+  std::optional<BandScore> band;
   std::vector<std::pair<std::string, ErrorStats>> other;  // by measured key, sorted
 };
 // Scores the cases of one file, or of all files together.

@@ -7,6 +7,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/scenario_keys.h"
+#include "sim/accuracy/reported_experts.h"
 #include "sim/accuracy/validation.h"
 
 namespace rehearse::sim {
@@ -264,12 +265,18 @@ class CaseReader {
                    : text_or_empty(value, "kind") == "formula" ? CaseKind::Formula
                                                                : CaseKind::Step;
       scenario(form->value, entry);
+      if (entry.scenario) take_reported_experts(value, entry.scenario->plan);
     }
     entry.measure = text_or_empty(value, "measure");
     if (entry.scenario) {
       entry.group = text_or_empty(value, "group");
-      if (entry.group.empty())
-        entry.group = group_of(*entry.scenario, text_or_empty(value, "source"));
+      if (entry.group.empty()) {
+        const JsonValue* source = value.given("source");
+        entry.group =
+            group_of(*entry.scenario, source != nullptr
+                                          ? source->text
+                                          : std::filesystem::path(report_.path()).stem().string());
+      }
     }
   }
 

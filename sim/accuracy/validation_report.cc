@@ -28,6 +28,13 @@ std::string stats_json(const std::optional<ErrorStats>& stats, bool spearman) {
   return text + "}";
 }
 
+std::string band_json(const std::optional<BandScore>& band) {
+  if (!band) return "null";
+  return fmt::format(R"({{"cases": {}, "inside": {}, "coverage": {}, "median_half_width": {}}})",
+                     band->cases, band->inside, json_number(band->coverage()),
+                     json_number(band->half_width));
+}
+
 // One side of a row. Members of `measured` in the order of the file.
 std::string side_json(const ValidationCase& entry, bool predicted) {
   std::string text = "{";
@@ -60,6 +67,7 @@ std::string score_json(const FileScore& score, const std::string& indent) {
   std::string text =
       fmt::format("{0}\"cases\": {1},\n{0}\"skipped\": {2},\n", indent, score.cases, score.skipped);
   text += indent + "\"step_time\": " + stats_json(score.step_time, true) + ",\n";
+  text += indent + "\"band\": " + band_json(score.band) + ",\n";
   text += indent + "\"memory\": " + stats_json(score.memory, false) + ",\n";
   text += indent + "\"other\": {";
   for (std::size_t i = 0; i < score.other.size(); ++i) {
@@ -131,6 +139,12 @@ std::string score_text(const std::string& name, const FileScore& score) {
   if (score.skipped > 0) text += fmt::format(", {} skipped", score.skipped);
   text += "\n";
   if (score.step_time) text += stats_text("step time", *score.step_time);
+  if (score.band) {
+    text +=
+        fmt::format("  {} of {} steps between low and high ({:.0f} %), half-width {} (median)\n",
+                    score.band->inside, score.band->cases, 100 * score.band->coverage(),
+                    percent(score.band->half_width));
+  }
   if (score.memory) text += stats_text("memory", *score.memory);
   for (const auto& [key, stats] : score.other) text += stats_text(key, stats);
   if (!score.groups.empty()) text += groups_text(score.groups);
@@ -195,7 +209,13 @@ std::string validation_json(const std::vector<ValidationFile>& files) {
       text += "\"id\": " + json_quoted(entry.id);
       if (!entry.skipped.empty()) text += ", \"skipped\": " + json_quoted(entry.skipped);
       text += ", \"predicted\": " + side_json(entry, true);
-      text += ", \"measured\": " + side_json(entry, false) + "}";
+      text += ", \"measured\": " + side_json(entry, false);
+      if (entry.features) {
+        text += ", \"low_s\": " + number(entry.low_s) + ", \"high_s\": " + number(entry.high_s);
+        text += ", \"group\": " + json_quoted(entry.group);
+        text += ", \"features\": " + features_json(*entry.features);
+      }
+      text += "}";
     }
     text += "\n      ]\n    }";
   }

@@ -144,6 +144,27 @@ std::optional<double> rank_correlation(const std::vector<std::pair<double, doubl
   return ab / std::sqrt(aa * bb);
 }
 
+namespace {
+
+std::optional<BandScore> score_bands(const std::vector<const ValidationCase*>& cases) {
+  BandScore score;
+  std::vector<double> widths;
+  for (const ValidationCase* entry : cases) {
+    const Figure* step = find(entry->figures, "step_time_s");
+    if (step == nullptr || !step->measured || !step->predicted || !entry->low_s) continue;
+    ++score.cases;
+    score.inside += *entry->low_s <= *step->measured && *step->measured <= *entry->high_s ? 1 : 0;
+    widths.push_back((*entry->high_s - *entry->low_s) / 2 / *step->predicted);
+  }
+  if (widths.empty()) return std::nullopt;
+  const auto middle = widths.begin() + static_cast<std::ptrdiff_t>(widths.size() / 2);
+  std::ranges::nth_element(widths, middle);
+  score.half_width = *middle;
+  return score;
+}
+
+}  // namespace
+
 FileScore score(const std::vector<const ValidationCase*>& cases) {
   FileScore result;
   Stats step_time, memory;
@@ -183,6 +204,7 @@ FileScore score(const std::vector<const ValidationCase*>& cases) {
   if (result.step_time) result.step_time->spearman = rank_correlation(steps);
   result.memory = memory.get();
   result.groups = score_groups(cases);
+  result.band = score_bands(cases);
   for (const auto& [key, stats] : other) {
     if (const std::optional<ErrorStats> got = stats.get()) result.other.emplace_back(key, *got);
   }

@@ -26,7 +26,10 @@ std::optional<double> Cluster::peak_flops(ComputeType type) const {
     case ComputeType::Bf16:
       return gpu.peaks.bf16;
     case ComputeType::Fp8:
+    case ComputeType::Mxfp8:
       return gpu.peaks.fp8;
+    case ComputeType::Nvfp4:
+      return gpu.peaks.nvfp4;
   }
   return {};
 }

@@ -24,7 +24,7 @@ enum class Architecture : std::uint8_t { Volta, Ampere, Ada, Hopper, Blackwell, 
 
 // Dense peak rates per type of the matrix products [FLOP/s]; empty: not known or not there.
 struct PeakRates {
-  std::optional<double> fp32_vector, tf32, fp16, bf16, fp8;
+  std::optional<double> fp32_vector, tf32, fp16, bf16, fp8, nvfp4;
 };
 
 // Fractions of peak and collective figures read from measured tables (key gpu.calibration).

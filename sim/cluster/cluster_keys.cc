@@ -63,7 +63,7 @@ constexpr KeySpec object(std::string_view name, const KeyTable& table,
 
 constexpr std::array kPeakKeys{
     number("fp32_vector", kTflops), number("tf32", kTflops), number("fp16", kTflops),
-    number("bf16", kTflops),        number("fp8", kTflops),
+    number("bf16", kTflops),        number("fp8", kTflops),  number("nvfp4", kTflops),
 };
 constexpr KeyTable kPeaks{.title = "peak_dense_tflops", .keys = kPeakKeys};
 

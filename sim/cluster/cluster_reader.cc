@@ -95,7 +95,8 @@ Gpu read_gpu(const Section& from) {
                .tf32 = peaks.rate("tf32"),
                .fp16 = peaks.rate("fp16"),
                .bf16 = peaks.rate("bf16"),
-               .fp8 = peaks.rate("fp8")};
+               .fp8 = peaks.rate("fp8"),
+               .nvfp4 = peaks.rate("nvfp4")};
   gpu.memory_capacity_gb = from.number("memory_capacity_gb", 0);
   gpu.usable_memory_gib = from.number("usable_memory_gib");
   gpu.memory_bandwidth = from.bandwidth("memory_bandwidth_gb_per_s").value_or(BytesPerSecond{});

@@ -56,7 +56,7 @@ NodeCost attention_cost(const ComputeCosts& costs, const Node& node) {
   // Its rate was found on whole steps and is far below the tensor units': the clock is in it.
   return {.ns = std::max(node.flops / rate * 1e9, memory_ns) + sums_ns(costs, node) +
                 scalars.kernel_us * 1e3,
-          .level = scalars.level,
+          .level = scalars.level_of(scalars.attention_assumed[kernel]),
           .flops16 = node.flops};
 }
 

@@ -30,6 +30,9 @@ MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
     case NodeKind::ReduceScatter:
     case NodeKind::AllToAll:
     case NodeKind::RingExchange:
+    case NodeKind::Permute:
+    case NodeKind::Dispatch:
+    case NodeKind::Combine:
       return MemoryClass::Elementwise;
   }
   return MemoryClass::Elementwise;
@@ -37,9 +40,10 @@ MemoryClass memory_class(const ComputeCosts& costs, NodeKind kind) {
 
 NodeCost memory_bound_cost(const ComputeCosts& costs, MemoryClass memory_class, double bytes) {
   if (bytes <= 0) return {.level = costs.scalars.level};
-  const double share = costs.scalars.memory[static_cast<std::size_t>(memory_class)];
+  const auto of = static_cast<std::size_t>(memory_class);
+  const double share = costs.scalars.memory[of];
   return {.ns = bytes / (share * costs.memory_bytes_per_s) * 1e9 + costs.scalars.kernel_us * 1e3,
-          .level = costs.scalars.level};
+          .level = costs.scalars.level_of(costs.scalars.memory_assumed[of])};
 }
 
 }  // namespace rehearse::sim

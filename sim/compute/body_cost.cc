@@ -8,10 +8,12 @@
 #include "schedules/body/body_framework.h"
 #include "schedules/body/sizes.h"
 #include "sim/compute/bandwidth_cost.h"
+#include "sim/compute/expert_load.h"
 #include "sim/compute/fused_nodes.h"
 #include "sim/compute/power.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
+#include "sim/formulas/packed_documents.h"
 
 namespace rehearse::sim {
 namespace {
@@ -37,7 +39,8 @@ bool in_stretch(const Node& node, bool ring) {
            (node.kind() == NodeKind::Gemm && node.role() == GemmRole::None) ||
            node.kind() == NodeKind::Elementwise;
   }
-  return (node.kind() == NodeKind::Gemm && node.role() != GemmRole::None) ||
+  return (node.kind() == NodeKind::Gemm && node.role() != GemmRole::None &&
+          !is_grouped(node.kernel)) ||
          node.kind() == NodeKind::Elementwise || (is_collective(node.kind()) && node.overlapped);
 }
 
@@ -51,7 +54,8 @@ NodeCost without_launch(const ComputeCosts& costs, MemoryClass memory_class, std
 struct Totals {
   double compute_ns = 0, exposed_ns = 0, contention_ns = 0, collective_ns = 0, host_us = 0;
   double tensor_ns = 0, flops16 = 0, hbm_bytes = 0, flops = 0;
-  double shared_ns = 0;  // compute_ns while all workers of a CPU compute
+  double imbalanced_ns = 0;  // of compute_ns: what the busiest rank does beyond the mean
+  double shared_ns = 0;      // compute_ns while all workers of a CPU compute
   std::array<double, kNumCostLevels> level_ns{};
   std::vector<Demand> demands;  // share * ns until divided by the body's time
 };
@@ -93,9 +97,13 @@ class Pricer {
 
  private:
   void compute(const Node& node, const FusedNode& fused, std::size_t i) {
-    const NodeCost cost =
-        fused.launched ? price_node(costs_, node)
-                       : without_launch(costs_, memory_class(costs_, node.kind()), fused.bytes);
+    NodeCost cost = fused.launched
+                        ? price_node(costs_, node)
+                        : without_launch(costs_, memory_class(costs_, node.kind()), fused.bytes);
+    if (node.routed) {
+      totals_.imbalanced_ns += cost.ns * (costs_.busiest_rows - costs_.mean_rows);
+      cost.ns *= costs_.busiest_rows;
+    }
     ns_[i] = cost.ns;
     levels_[i] = cost.level;
     count(cost);
@@ -114,7 +122,9 @@ class Pricer {
     count(price_before(costs_, node));
     if (!collectives_) return;
     const CollectiveUse use = collectives_(node.kind(), node.axis, Bytes{node.bytes});
-    ns_[i] = static_cast<double>(use.time.value);
+    const bool by_rows =
+        node.routed && node.kind() != NodeKind::Dispatch && node.kind() != NodeKind::Combine;
+    ns_[i] = static_cast<double>(use.time.value) * (by_rows ? costs_.busiest_rows : 1);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
     for (const Demand& demand : use.demands) {
@@ -210,9 +220,12 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   if (plan.runtime.own_executor) use_measured(cluster, layout, costs);
   costs.fuses = cluster.workers == 0 && plan.runtime.own_executor;
   const ComputeType type = plan.precision.compute;
-  costs.fp8 = type == ComputeType::Fp8 && cluster.gpu.peaks.fp8.has_value();
+  costs.fp8 = is_quantized(type) && cluster.gpu.peaks.fp8.has_value();
+  if (type == ComputeType::Nvfp4 && cluster.gpu.peaks.nvfp4 && costs.fp8) {
+    costs.fp8_factor = *cluster.gpu.peaks.nvfp4 / *cluster.gpu.peaks.fp8;
+  }
   // 8-bit products are priced as a multiple of the 16-bit ones: all else stays in 16 bit.
-  const ComputeType priced = type == ComputeType::Fp8 ? ComputeType::Bf16 : type;
+  const ComputeType priced = is_quantized(type) ? ComputeType::Bf16 : type;
   std::optional<double> peak = cluster.peak_flops(priced);
   if (!peak) peak = cluster.peak_flops(ComputeType::Fp16);
   if (!peak) peak = cluster.gpu.peaks.fp32_vector;
@@ -222,7 +235,14 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
   costs.sms = std::max(1, cluster.gpu.sm_count);
   costs.attention = plan.attention_kernel;
   costs.sequence = plan.sequence_length;
+  costs.busiest_attention =
+      busiest_documents(plan.document_length, plan.sequence_length, plan.data_parallel,
+                        std::int64_t{plan.microbatches()} * plan.micro_batch);
   costs.correction = cluster.correction;
+  const RowsOfExperts rows =
+      balance_of(layout).rows(static_cast<double>(layout.shape.experts.tokens));
+  costs.busiest_rows = rows.busiest;
+  costs.mean_rows = rows.mean;
   return costs;
 }
 
@@ -276,6 +296,7 @@ BodyCost sum(const std::vector<const BodyCost*>& bodies) {
     add_time(total.time, body->time);
     add_time(total.device, body->device);
     add_time(total.communicating, body->communicating);
+    add_time(total.imbalanced, body->imbalanced);
     add_time(total.host, body->host);
     add_time(total.collectives, body->collectives);
     total.flops += body->flops;
@@ -335,6 +356,7 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
   BodyCost cost{.time = to_nanoseconds(time),
                 .device = to_nanoseconds(device),
                 .communicating = to_nanoseconds(totals.exposed_ns),
+                .imbalanced = to_nanoseconds(totals.imbalanced_ns),
                 .host = to_nanoseconds(host),
                 .collectives = to_nanoseconds(totals.collective_ns),
                 .level = main_level(totals.level_ns),
@@ -370,6 +392,18 @@ Bytes ComputeModel::optimizer_bytes(std::int64_t parameters) const {
 Nanoseconds ComputeModel::optimizer_step(std::int64_t parameters) const {
   const auto bytes = static_cast<double>(optimizer_bytes(parameters).value);
   return to_nanoseconds(memory_bound_ns("optimizer", MemoryClass::Optimizer, bytes));
+}
+
+Nanoseconds ComputeModel::orthogonalize(std::int64_t rows, std::int64_t columns) const {
+  const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
+  const auto product = [&](std::int64_t a, std::int64_t b, std::int64_t k) {
+    Node node{.kernel = Kernel::Linear, .m = a, .n = b, .k = k};
+    node.flops = 2.0 * static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(k);
+    node.bytes = 2 * (a * k + k * b + a * b);
+    return price_node(costs_, node).ns;
+  };
+  return to_nanoseconds(kNewtonSchulzSteps *
+                        (product(m, m, n) + product(m, m, m) + product(m, n, m)));
 }
 
 Nanoseconds ComputeModel::gradient_norm(std::int64_t parameters) const {

@@ -27,7 +27,9 @@ struct CollectiveUse {
 };
 // `kind`: AllReduce, AllGather, ReduceScatter, AllToAll, RingExchange (to the next rank of the
 // axis); `payload`: the whole array (RingExchange: all that one rank sends to the next). Asked for
-// Axis::Tensor and Axis::Context by bodies, and for Axis::Data once where the clock is found.
+// Axis::Tensor, Axis::Context and those of experts by bodies, and for Axis::Data once where the
+// clock is found. `kind` also Dispatch and Combine, of all copies of a rank's tokens, whose time is
+// that of the busiest rank.
 using CollectiveTimes = std::function<CollectiveUse(NodeKind kind, Axis axis, Bytes payload)>;
 
 struct NodePrice {
@@ -39,6 +41,7 @@ struct BodyCost {
   Nanoseconds time{};           // alone: soft maximum of device and host time
   Nanoseconds device{};         // kernels and exposed collectives, the host out of the way
   Nanoseconds communicating{};  // of `time`: waiting for its own collectives (idle, not busy)
+  Nanoseconds imbalanced{};     // of `time`: the mean rank waits for the busiest (idle, not busy)
   Nanoseconds host{};         // the host thread's work. Already inside `time`: a Cost made of this
                               //   has host = 0
   Nanoseconds collectives{};  // all of its own collectives, hidden ones too
@@ -51,6 +54,8 @@ struct BodyCost {
 
 // The sum of bodies run one after another (a compute op over several segments).
 BodyCost sum(const std::vector<const BodyCost*>& bodies);
+
+constexpr int kNewtonSchulzSteps = 5;
 
 class ComputeModel {
  public:
@@ -70,6 +75,9 @@ class ComputeModel {
   std::vector<NodePrice> price_nodes(const Body& body) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
+  // Muon's update of a matrix: five steps X <- 3.4445 X + (-4.775 A + 2.0315 A^2) X, A = X X^T, in
+  // bf16 (Jordan et al., 2024, github.com/KellerJordan/Muon).
+  Nanoseconds orthogonalize(std::int64_t rows, std::int64_t columns) const;
   Bytes optimizer_bytes(std::int64_t parameters) const;  // that an update reads and writes
   Nanoseconds gradient_norm(std::int64_t parameters) const;
   Nanoseconds clear(Bytes bytes) const;  // sets memory to zero

@@ -60,7 +60,10 @@ double correction_of(const Correction& correction, NodeKind kind) {
 
 NodeCost price_node(const ComputeCosts& costs, const Node& node) {
   NodeCost cost = described_cost(costs, node);
-  const double factor = correction_of(costs.correction, node.kind());
+  double factor = correction_of(costs.correction, node.kind());
+  if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
+    factor *= costs.busiest_attention;
+  }
   cost.ns *= factor;
   cost.tensor_ns *= factor;
   return cost;

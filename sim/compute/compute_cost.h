@@ -20,12 +20,17 @@ struct ComputeCosts {
   bool tensor_cores = true;  // false: fp32 on the vector units, tiles and waves do not apply
   double memory_bytes_per_s = 0;
   std::int32_t sms = 0;
+  // Rows of experts over their mean: of the busiest rank, whom all wait for, and on average, less
+  // than 1 where a capacity drops some.
+  double busiest_rows = 1, mean_rows = 1;
   double clock = 1;  // power: share of the full tensor clock, (0, 1]
   AttentionKernel attention = AttentionKernel::Flash2;
   MemoryClass norm = MemoryClass::Norm;  // the runtime's kernels of norms
   bool fuses = false;                    // our executor on a GPU (fused_nodes.h)
-  bool fp8 = false;                      // nodes with fp8 run in 8 bit
+  bool fp8 = false;                      // nodes with fp8 run in 8 bit, or in 4
+  double fp8_factor = 1;                 // rate of their products over those in 8 bit
   std::int64_t sequence = 0;             // of attention, for its length term [tokens]
+  double busiest_attention = 1;          // of packed documents: the busiest rank's over the mean's
   AttentionSize attention_size;          // of one rank of our executor
   // Our executor's attention was measured there: its points come before the formula.
   std::optional<MeasuredAttention> measured_attention;

@@ -73,12 +73,13 @@ NodeCost gemm_cost(const ComputeCosts& costs, const Node& node) {
   const double memory_ns =
       static_cast<double>(node.bytes) / (scalars.gemm_memory * costs.memory_bytes_per_s) * 1e9;
   NodeCost cost{.level = scalars.level, .flops16 = node.flops * (fp8 ? scalars.fp8_energy : 1)};
-  double peak = costs.peak_flops * (fp8 ? scalars.fp8_rate : 1);
+  double peak = costs.peak_flops * (fp8 ? scalars.fp8_rate * costs.fp8_factor : 1);
   double fraction = 0;
   if (!costs.tensor_cores) {
     fraction = scalars.gemm_sustained;
   } else if (node.role() == GemmRole::None) {  // unfused attention: many small products
     fraction = scalars.batched_sustained;
+    cost.level = scalars.level_of(scalars.batched_assumed);
   } else {
     TableEfficiency table;
     // A table in 16 bit says nothing about 8 bit; its points are fractions of the 16-bit peak.

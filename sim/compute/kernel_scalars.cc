@@ -79,6 +79,7 @@ class Reader {
 
   void file(const JsonValue& root, std::string_view gpu) {
     members(root);
+    sources(root);
     const JsonValue* types = root.given("types");
     if (types == nullptr) return;
     for (const JsonValue& type : types->items) {
@@ -100,6 +101,7 @@ class Reader {
     for (std::size_t i = 0; i < kNumMemoryClasses; ++i) {
       const auto value = calibration.scalar("memory." + std::string(kMemoryNames[i]));
       if (value) out_.memory[i] = *value;
+      if (value) out_.memory_assumed[i] = false;
     }
     for (std::size_t i = kFirstFused; i < kAttentionKernelNames.size(); ++i) {
       const std::string name = "attention." + std::string(kAttentionKernelNames[i]);
@@ -107,10 +109,33 @@ class Reader {
       const auto backward = calibration.scalar(name + ".backward");
       if (forward) out_.attention_forward[i] = *forward;
       if (backward) out_.attention_backward[i] = *backward;
+      if (forward && backward) out_.attention_assumed[i] = false;
     }
   }
 
  private:
+  // Which of the file's scalars have a source. A name that no rate below has is of another kind.
+  void sources(const JsonValue& root) {
+    const JsonValue* list = root.given("sources");
+    if (list == nullptr) return;
+    for (const JsonValue& entry : list->items) {
+      const JsonValue* of = entry.given("of");
+      if (of == nullptr) continue;
+      for (const JsonValue& name : of->items) assume(name.text, entry.given("source") == nullptr);
+    }
+  }
+  void assume(std::string_view name, bool assumed) {
+    for (std::size_t i = 0; i < kNumMemoryClasses; ++i) {
+      if (name == "memory." + std::string(kMemoryNames[i])) out_.memory_assumed[i] = assumed;
+    }
+    for (std::size_t i = kFirstFused; i < kAttentionKernelNames.size(); ++i) {
+      if (name == "attention." + std::string(kAttentionKernelNames[i])) {
+        out_.attention_assumed[i] = assumed;
+      }
+    }
+    if (name == "matrix_products.batched_fraction") out_.batched_assumed = assumed;
+  }
+
   void members(const JsonValue& object) {
     for (const JsonMember& member : object.members) {
       if (member.value.is(JsonKind::Object)) section(member);

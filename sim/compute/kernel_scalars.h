@@ -74,6 +74,13 @@ struct KernelScalars {
 
   std::array<double, kNumMemoryClasses> memory{};  // share of the bandwidth
 
+  // Rates that nobody measured: their `source` in the file is null. Times that rest on them are of
+  // the level Datasheet.
+  std::array<bool, kNumMemoryClasses> memory_assumed{};
+  std::array<bool, 5> attention_assumed{};  // by AttentionKernel
+  bool batched_assumed = false;
+  CostLevel level_of(bool assumed) const { return assumed ? CostLevel::Datasheet : level; }
+
   // Power (docs/cost_models.md, "Power").
   double power_idle_w = 0;
   double pj_per_flop = 0;        // 16-bit matrix products at full clock

@@ -40,6 +40,8 @@ struct Cost {
   Nanoseconds host{};
   // of `time`: the body waits for its own collectives (idle, not busy)
   Nanoseconds communicating{};
+  // of `time`: ranks with fewer rows of experts than the busiest wait for it (idle, not busy)
+  Nanoseconds imbalanced{};
   double slowdown = 0;  // compute of the same row runs at rate (1 - slowdown) meanwhile
   CostLevel level = CostLevel::Formula;
   std::int32_t demand_begin = 0, demand_end = 0;  // into CostTable::demands

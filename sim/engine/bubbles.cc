@@ -110,11 +110,14 @@ class Attribution {
     const std::int64_t held = timeline_.held.empty() ? 0
                                                      : std::min(timeline_.held[op.index()].value,
                                                                 lasted - alone - shared);
-    row_->busy += lasted - alone - shared - held;
-    row_->idle += alone + shared + held;
-    row_->in_body += alone + shared + held;
+    const std::int64_t uneven =
+        std::min(costs_.cost(op).imbalanced.value, lasted - alone - shared - held);
+    row_->busy += lasted - alone - shared - held - uneven;
+    row_->idle += alone + shared + held + uneven;
+    row_->in_body += alone + shared + held + uneven;
     cause(IdleCause::Straggler) += held;
     cause(IdleCause::Communication) += alone;
+    cause(IdleCause::Imbalance) += uneven;
     cause(IdleCause::Contention) += shared;
     result_.exposed[op.index()] += ranks_ * (alone + shared);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sim/memory/memory_replay.h"
+#include "sim/memory/memory_states.h"
 
 namespace rehearse::sim {
 namespace {
@@ -23,8 +24,13 @@ void summarize(MemoryReport& report) {
 std::int64_t communicators_of(const Transformer& model, const Plan& plan) {
   const std::int64_t axes = (plan.tensor_parallel > 1) + (plan.context_parallel > 1) +
                             (plan.data_parallel > 1) + (plan.pipeline_parallel > 1);
+  const bool folds = model.experts.count > 0 && plan.folds_experts();
+  const std::int64_t of_experts = !folds ? 0
+                                         : 2 * (plan.expert_parallel > 1) +
+                                               (plan.expert_tensor_parallel > 1) +
+                                               (plan.expert_replicas() > 1);
   const bool embed = model.tied_embedding && plan.pipeline_parallel > 1;
-  return plan.gpus() > 1 ? axes + 1 + embed : 0;
+  return plan.gpus() > 1 ? axes + of_experts + 1 + embed : 0;
 }
 
 MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
@@ -48,6 +54,10 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
     memory.peak_device = memory.peak_reserved + outside;
     memory.parts.communicators = communicators;
     memory.parts.context = context;
+    if (layout.model.experts.count > 0)
+      memory.parts.experts = expert_state_bytes(
+          layout.plan,
+          row_units(layout, setup.stages[static_cast<std::size_t>(row)], order.placement.stages()));
     memory.fits = memory.peak_device <= report.capacity;
     report.ranks.push_back(memory);
   }

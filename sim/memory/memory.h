@@ -26,6 +26,8 @@ struct MemoryParts {
   std::int64_t buffers = 0;      // of gathers and reductions
   std::int64_t workspace = 0;    // temporaries of an op, library workspaces
   std::int64_t communicators = 0, context = 0;  // outside the allocator
+  // Of parameters, gradients and optimizer: those of routed experts. No part of the sum.
+  std::int64_t experts = 0;
   std::int64_t allocated() const {
     return parameters + gradients + optimizer + activations + buffers + workspace;
   }

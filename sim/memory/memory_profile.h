@@ -31,7 +31,7 @@ enum class SizeLetter : std::uint8_t {
   Vocabulary,    // V: padded vocabulary / t; where logits are gathered, all of it
   Heads,         // a: heads / t
   Scores,        // S: elements of the attention square, b (a/t) (s/c) s
-  ExpertTokens,  // x: n * experts per token
+  ExpertTokens,  // x: rows that the experts of a rank compute, even routing
   Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
   Operand,       // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
 };

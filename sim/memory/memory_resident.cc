@@ -2,6 +2,7 @@
 #include "sim/memory/memory_resident.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 namespace rehearse::sim {
@@ -9,6 +10,11 @@ namespace {
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+std::int64_t experts_of(const std::vector<UnitTensors>& units) {
+  std::int64_t sum = 0;
+  for (const UnitTensors& unit : units) sum += unit.experts;
+  return sum;
 }
 
 }  // namespace
@@ -21,7 +27,7 @@ ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
       units_(std::move(units)),
       unit_(units_.size()),
       ledger_(ledger),
-      shards_(plan.shards()),
+      shards_(plan),
       backwards_per_step_(backwards),
       gathers_(plan.zero_stage >= profile.gather_units_from),
       whole_step_(pipelined),
@@ -37,15 +43,18 @@ void ResidentState::build() {
   const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
   std::vector<Handle> initial;
   for (const UnitTensors& unit : units_) {
-    for (const std::int64_t elements : unit.elements) {
-      const std::int64_t held = gathers_ ? divide_up(elements, shards_) : elements;
+    for (std::size_t i = 0; i < unit.elements.size(); ++i) {
+      const std::int64_t elements = unit.elements[i];
+      const std::int64_t held =
+          gathers_ ? divide_up(elements, shards_.of(unit.of_experts[i])) : elements;
       initial.push_back(ledger_.allocate(held * bytes.parameters, MemoryPart::Parameters));
     }
   }
   const std::int64_t total = parameters_of(units_);
   if (contiguous) ledger_.allocate(total * bytes.parameters, MemoryPart::Parameters);
   if (profile_.contiguous_gradients && !gathers_) {
-    const std::int64_t held = plan_.zero_stage >= 2 ? divide_up(total, shards_) : total;
+    const std::int64_t held =
+        plan_.zero_stage >= 2 ? shards_.shard(total, experts_of(units_)) : total;
     ledger_.allocate(held * bytes.gradients, MemoryPart::Gradients);
   }
   if (contiguous) ledger_.free(initial);
@@ -55,7 +64,30 @@ void ResidentState::build() {
 void ResidentState::create_moments() {
   const Precision& bytes = plan_.precision;
   const std::int32_t master = bytes.parameters < 4 ? std::min(4, bytes.optimizer) : 0;
-  optimizer_tensors(bytes.optimizer - master);
+  if (plan_.optimizer == Optimizer::AdamW) return optimizer_tensors(bytes.optimizer - master);
+  if (plan_.offload == OffloadMode::Optimizer) return;
+  for (const std::int64_t elements : owned()) {
+    if (plan_.optimizer == Optimizer::AdamW8bit) {
+      constexpr std::int64_t kBlock = 256;  // values that share a scale, fp32
+      for (int moment = 0; moment < 2; ++moment) {
+        ledger_.allocate(elements + 4 * divide_up(elements, kBlock), MemoryPart::Optimizer);
+      }
+      continue;
+    }
+    // Muon's one momentum; what is no matrix of a layer has AdamW's second moment too.
+    ledger_.allocate(4 * elements, MemoryPart::Optimizer);
+    const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * no_matrices());
+    if (others > 0) ledger_.allocate(4 * others, MemoryPart::Optimizer);
+  }
+}
+
+double ResidentState::no_matrices() const {
+  std::int64_t all = 0, matrices = 0;
+  for (const UnitTensors& unit : units_) {
+    all += unit.total;
+    matrices += unit.matrices;
+  }
+  return all > 0 ? 1 - static_cast<double>(matrices) / static_cast<double>(all) : 0;
 }
 
 void ResidentState::begin_step() {
@@ -114,7 +146,7 @@ void ResidentState::leave_backward(std::size_t u) {
   } else if (is_root(u)) {
     collect_root(u, gradients);
   } else {
-    reduce(u, units_[u].total, gradients);
+    reduce(u, units_[u].total, units_[u].experts, gradients);
     ledger_.free(unit_[u].gathered);
   }
 }
@@ -126,7 +158,7 @@ void ResidentState::skip_backwards(std::int32_t count) {
 void ResidentState::start_gather(std::size_t u) {
   Unit& unit = unit_[u];
   if (!unit.gathered.empty() || unit.in_flight >= 0) return;
-  const std::int64_t padded = divide_up(units_[u].total, shards_) * shards_;
+  const std::int64_t padded = shards_.padded(units_[u].total, units_[u].experts);
   unit.in_flight = ledger_.allocate(element() * padded, MemoryPart::Buffers, kGatherStream);
 }
 
@@ -140,8 +172,8 @@ void ResidentState::gather_tensors(std::size_t u) {
        ++i) {
     if (i > 0 && gathered >= profile_.gathered_elements) break;
     gathered += largest[i];
-    unit_[u].gathered.push_back(ledger_.allocate(
-        element() * divide_up(largest[i], shards_) * shards_, MemoryPart::Buffers));
+    unit_[u].gathered.push_back(
+        ledger_.allocate(shards_.padded(largest[i], 0) * element(), MemoryPart::Buffers));
   }
 }
 
@@ -154,8 +186,9 @@ void ResidentState::reduce_tensors(std::size_t u) {
   ledger_.free(gradient);
   std::vector<Handle>& kept = unit_[u].shard;
   if (kept.empty()) {
-    kept.push_back(ledger_.allocate(divide_up(units_[u].total, shards_) * plan_.precision.gradients,
-                                    MemoryPart::Gradients, kReduceStream));
+    kept.push_back(ledger_.allocate(
+        shards_.shard(units_[u].total, units_[u].experts) * plan_.precision.gradients,
+        MemoryPart::Gradients, kReduceStream));
   }
   ledger_.free(bucket);
   ledger_.free(unit_[u].gathered);
@@ -183,7 +216,7 @@ void ResidentState::sum_unsharded(std::size_t u, std::vector<Handle>& gradients)
   }
   ledger_.free(gradients);
   if (backwards_[u] < backwards_per_step_) return;
-  reduce(u, units_[u].total, unit.unsharded);
+  reduce(u, units_[u].total, units_[u].experts, unit.unsharded);
   ledger_.free(unit.gathered);
 }
 
@@ -191,7 +224,7 @@ void ResidentState::collect_root(std::size_t u, std::vector<Handle>& gradients) 
   root_gradients_.insert(root_gradients_.end(), gradients.begin(), gradients.end());
   root_elements_ += units_[u].total;
   if (++root_seen_ < root_segments_) return;
-  reduce(u, root_elements_, root_gradients_);
+  reduce(u, root_elements_, 0, root_gradients_);
   root_seen_ = 0;
   root_elements_ = 0;
   for (std::size_t other = 0; other < units_.size(); ++other) {
@@ -201,10 +234,11 @@ void ResidentState::collect_root(std::size_t u, std::vector<Handle>& gradients) 
 
 // As in torch: the flat input lies in the compute stream and is held until the next reduction, the
 // shard in the stream of the reduction.
-void ResidentState::reduce(std::size_t u, std::int64_t elements, std::vector<Handle>& gradients) {
-  const std::int64_t shard = divide_up(elements, shards_);
-  const Handle input =
-      ledger_.allocate(shard * shards_ * plan_.precision.gradients, MemoryPart::Buffers);
+void ResidentState::reduce(std::size_t u, std::int64_t elements, std::int64_t of_experts,
+                           std::vector<Handle>& gradients) {
+  const std::int64_t shard = shards_.shard(elements, of_experts);
+  const Handle input = ledger_.allocate(
+      shards_.padded(elements, of_experts) * plan_.precision.gradients, MemoryPart::Buffers);
   ledger_.free(gradients);
   ledger_.free(reduce_buffer_);
   reduce_buffer_ = input;
@@ -221,13 +255,19 @@ void ResidentState::reduce(std::size_t u, std::int64_t elements, std::vector<Han
 std::vector<std::int64_t> ResidentState::owned() const {
   std::vector<std::int64_t> tensors;
   const bool flat = plan_.zero_stage >= 1 && !gathers_;
-  std::int64_t left = flat ? divide_up(parameters_of(units_), shards_) : 0;
+  // Of the two flat buffers, the dense tensors' and the experts': what is left of this rank's
+  // range.
+  const std::int64_t of_experts = experts_of(units_);
+  std::array<std::int64_t, 2> left{divide_up(parameters_of(units_) - of_experts, shards_.dense),
+                                   divide_up(of_experts, shards_.experts)};
   for (const UnitTensors& unit : units_) {
-    for (const std::int64_t elements : unit.elements) {
-      const std::int64_t mine = gathers_ ? divide_up(elements, shards_)
-                                : flat   ? std::min(elements, left)
+    for (std::size_t i = 0; i < unit.elements.size(); ++i) {
+      const std::int64_t elements = unit.elements[i];
+      const bool expert = unit.of_experts[i];
+      const std::int64_t mine = gathers_ ? divide_up(elements, shards_.of(expert))
+                                : flat   ? std::min(elements, left[expert ? 1 : 0])
                                          : elements;
-      left -= flat ? mine : 0;
+      left[expert ? 1 : 0] -= flat ? mine : 0;
       if (mine > 0) tensors.push_back(mine);
     }
   }

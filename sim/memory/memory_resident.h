@@ -49,8 +49,11 @@ class ResidentState {
   void finish_gather(std::size_t unit);
   void sum_unsharded(std::size_t unit, std::vector<Handle>& gradients);
   void collect_root(std::size_t unit, std::vector<Handle>& gradients);
-  void reduce(std::size_t unit, std::int64_t elements, std::vector<Handle>& gradients);
+  // Of `elements`, `of_experts` lie with the experts' replicas.
+  void reduce(std::size_t unit, std::int64_t elements, std::int64_t of_experts,
+              std::vector<Handle>& gradients);
   void optimizer_tensors(std::int32_t bytes_per_parameter);
+  double no_matrices() const;  // share of the row's parameters that Muon leaves to AdamW
   // Tensors that this rank updates: all of them, its share of each (FSDP), or its range of the flat
   // buffer (distributed optimizer).
   std::vector<std::int64_t> owned() const;
@@ -60,7 +63,7 @@ class ResidentState {
   std::vector<UnitTensors> units_;
   std::vector<Unit> unit_;
   Ledger& ledger_;
-  std::int64_t shards_;
+  Shards shards_;
   std::int32_t backwards_per_step_;
   bool gathers_;
   bool whole_step_;

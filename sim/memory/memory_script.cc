@@ -19,8 +19,7 @@ constexpr std::int64_t& at(SizeLetters& letters, SizeLetter letter) {
 // and layernorm_linear.py: save_for_backward of ln_out and inputmat in fp8); torchao, which casts
 // for every product again, keeps the input.
 bool keeps_fp8_operands(const Plan& plan) {
-  return plan.precision.compute == ComputeType::Fp8 &&
-         plan.runtime.fp8_casts != Fp8Casts::EachProduct;
+  return is_quantized(plan.precision.compute) && plan.runtime.fp8_casts != Fp8Casts::EachProduct;
 }
 
 // Names to slots, and which of them hold a tensor at the present row.
@@ -203,10 +202,11 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
         2 * (mla.q_lora_rank + mla.kv_lora_rank) + mla.qk_rope_head_dim;
   }
   if (experts) {
-    const std::int64_t width =
-        model.experts.per_token * model.experts.ffn_hidden + model.experts.shared_ffn_hidden;
-    at(letters, SizeLetter::Ffn) = width / std::max(plan.expert_tensor_parallel, 1);
-    at(letters, SizeLetter::ExpertTokens) = shape.tokens * model.experts.per_token;
+    // R (f/q) of the routed experts and n (fs/t) of the shared ones, per token of n.
+    const double capacity = plan.expert_capacity > 0 ? plan.expert_capacity : 1;
+    const auto rows = static_cast<std::int64_t>(capacity * static_cast<double>(shape.experts.rows));
+    at(letters, SizeLetter::Ffn) = rows * shape.experts.width / shape.tokens + shape.experts.shared;
+    at(letters, SizeLetter::ExpertTokens) = rows;
   }
   at(letters, SizeLetter::Up) =
       (model.mlp == MlpKind::Gated ? 2 : 1) * at(letters, SizeLetter::Ffn);

@@ -20,10 +20,17 @@ std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage
           .stage = stage, .segment = number++, .kind = segment.kind, .layer = segment.layer};
       for (const ParameterTensor& tensor :
            segment_parameters(layout, segment.kind, segment.layer)) {
-        if (tensor.elements > 0) unit.elements.push_back(tensor.elements);
+        if (tensor.elements <= 0) continue;
+        const bool own = tensor.expert && layout.plan.folds_experts();
+        unit.elements.push_back(tensor.elements);
+        unit.of_experts.push_back(own);
+        unit.experts += own ? tensor.elements : 0;
+        unit.routed += tensor.expert ? tensor.elements : 0;
+        if (segment.kind == SegmentKind::Layer && tensor.matrix) unit.matrices += tensor.elements;
       }
       if (segment.kind == SegmentKind::Head && layout.model.tied_embedding && !has_table) {
         unit.elements.push_back(layout.shape.vocabulary * layout.model.hidden);
+        unit.of_experts.push_back(false);
       }
       for (const std::int64_t elements : unit.elements) unit.total += elements;
       units.push_back(std::move(unit));
@@ -48,6 +55,35 @@ std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order) {
     }
   }
   return found;
+}
+
+namespace {
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+}  // namespace
+
+Shards::Shards(const Plan& plan)
+    : dense(plan.shards()),
+      experts(plan.folds_experts() ? plan.expert_replicas() : plan.shards()) {}
+
+std::int64_t Shards::shard(std::int64_t elements, std::int64_t of_experts) const {
+  return divide_up(elements - of_experts, dense) + divide_up(of_experts, experts);
+}
+std::int64_t Shards::padded(std::int64_t elements, std::int64_t of_experts) const {
+  return divide_up(elements - of_experts, dense) * dense + divide_up(of_experts, experts) * experts;
+}
+
+std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>& units) {
+  std::int64_t elements = 0;
+  for (const UnitTensors& unit : units) elements += unit.routed;
+  const std::int64_t replicas = Shards(plan).experts;
+  const auto held = [&](std::int32_t from_stage, std::int64_t bytes) {
+    return bytes * (plan.zero_stage >= from_stage ? divide_up(elements, replicas) : elements);
+  };
+  const bool on_device = plan.offload != OffloadMode::Optimizer;
+  return held(3, plan.precision.parameters) + held(2, plan.precision.gradients) +
+         (on_device ? held(1, plan.precision.optimizer) : 0);
 }
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units) {

@@ -18,7 +18,11 @@ struct UnitTensors {
   SegmentKind kind{};
   std::int64_t layer = -1;
   std::vector<std::int64_t> elements;  // per parameter tensor, on this tensor-parallel rank
-  std::int64_t total = 0;              // their sum
+  std::vector<bool> of_experts;        // per tensor: it lies with the experts' own replicas
+  std::int64_t total = 0;              // sum of `elements`
+  std::int64_t experts = 0;            // of it, what lies with the experts' replicas
+  std::int64_t routed = 0;             // of it, parameters of routed experts
+  std::int64_t matrices = 0;           // of it, of the layers' matrices
 };
 
 // All units of the stages that a row runs, in the order of the model. A tied table is held twice
@@ -30,5 +34,17 @@ std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage
 std::vector<std::vector<Stage>> stages_of_rows(const Schedule& order);
 
 std::int64_t parameters_of(const std::vector<UnitTensors>& units);
+// Ranks over which ZeRO shards: the dense tensors' replicas, the experts'.
+struct Shards {
+  std::int64_t dense = 1, experts = 1;
+  explicit Shards(const Plan& plan);
+  std::int64_t of(bool experts_too) const { return experts_too ? experts : dense; }
+  // Elements of a rank's shard.
+  std::int64_t shard(std::int64_t elements, std::int64_t of_experts) const;
+  // The same of all ranks together, padding included.
+  std::int64_t padded(std::int64_t elements, std::int64_t of_experts) const;
+};
+// [B] of parameters, gradients and optimizer state of routed experts.
+std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>& units);
 
 }  // namespace rehearse::sim

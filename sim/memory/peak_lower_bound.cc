@@ -18,7 +18,9 @@ namespace {
 std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::int64_t parameters) {
   const Precision& bytes = plan.precision;
   const bool gathers = plan.zero_stage >= profile.gather_units_from;
-  const std::int64_t shard = parameters / plan.shards();
+  // Experts may have more replicas than the dense tensors: a bound from below takes the larger.
+  const Shards shards(plan);
+  const std::int64_t shard = parameters / std::max(shards.dense, shards.experts);
   std::int64_t sum = (gathers ? shard : parameters) * bytes.parameters;
   if (plan.offload != OffloadMode::Optimizer) {
     sum += (plan.zero_stage >= 1 || gathers ? shard : parameters) * bytes.optimizer;

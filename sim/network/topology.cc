@@ -332,54 +332,103 @@ void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, 
   }
 }
 
-GroupShape Network::group(RankClass row, const GroupAxes& axes) const {
+GroupAxes axes_of(GroupKind kind) {
+  const GroupTraits& spans = traits(kind);
+  if (spans.is_folded()) {
+    return {.tensor = spans.expert_tensor,
+            .context = spans.expert,
+            .data = spans.expert_data,
+            .folded = true};
+  }
+  return {.tensor = spans.tensor, .context = spans.context, .data = spans.data, .part = spans.part};
+}
+
+void Network::members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                         const std::array<std::int32_t, 3>& fixed,
+                         std::vector<std::int32_t>& members) const {
+  const std::array<bool, 3> spans{axes.tensor, axes.context, axes.data};
+  const auto first = [&](std::size_t k) { return spans[k] ? 0 : fixed[k]; };
+  const auto end = [&](std::size_t k) { return spans[k] ? size[k] : fixed[k] + 1; };
+  members.clear();
+  for (const Position p : axes.positions) {
+    for (std::int32_t z = first(2); z < end(2); ++z) {
+      for (std::int32_t y = first(1); y < end(1); ++y) {
+        for (std::int32_t x = first(0); x < end(0); ++x) {
+          members.push_back(axes.folded ? mesh_.rank(Folded{x, y, z}, p.value).value
+                                        : mesh_.rank({x, y, z, p.value}).value);
+        }
+      }
+    }
+  }
+  std::sort(members.begin(), members.end());
+}
+
+// Of the instance-th of the groups of `among` replicas: neighbours, or one of every neighbourhood.
+void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                           const PartOfReplicas& part, std::vector<std::int32_t>& members) const {
+  members.clear();
+  for (const Position p : axes.positions) {
+    for (std::int32_t k = 0; k < part.among; ++k) {
+      const std::int32_t replica = axes.part == ReplicaPart::Neighbours
+                                       ? part.instance * part.among + k
+                                       : k * shards_ + part.instance;
+      const std::int32_t end = axes.tensor ? size[0] : part.tensor + 1;
+      for (std::int32_t t = axes.tensor ? 0 : part.tensor; t < end; ++t) {
+        members.push_back(mesh_.rank({t, replica % size[1], replica / size[1], p.value}).value);
+      }
+    }
+  }
+  std::sort(members.begin(), members.end());
+}
+
+GroupShape Network::group(RankClass row, const GroupAxes& along) const {
   GroupShape shape;
-  const Coordinates size{mesh_.size(Axis::Tensor), mesh_.size(Axis::Context),
-                         mesh_.size(Axis::Data), mesh_.size(Axis::Pipeline)};
-  std::vector<Position> positions = axes.positions;
-  if (positions.empty()) positions.push_back({position_[row.index()]});
-  const std::int32_t replicas = size.context * size.data;
-  const std::int32_t along = axes.part == ReplicaPart::Neighbours ? shards_
+  const Folded& folded = mesh_.folded_size();
+  const std::array<std::int32_t, 3> size =
+      along.folded
+          ? std::array{folded.tensor, folded.expert, folded.data}
+          : std::array{mesh_.size(Axis::Tensor), mesh_.size(Axis::Context), mesh_.size(Axis::Data)};
+  GroupAxes axes = along;
+  if (axes.positions.empty()) axes.positions.push_back({position_[row.index()]});
+  const std::int32_t replicas = size[1] * size[2];
+  const std::int32_t among = axes.part == ReplicaPart::Neighbours ? shards_
                              : axes.part == ReplicaPart::Across
                                  ? replicas / shards_
-                                 : (axes.context ? size.context : 1) * (axes.data ? size.data : 1);
+                                 : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
   shape.ranks =
-      (axes.tensor ? size.tensor : 1) * along * static_cast<std::int32_t>(positions.size());
+      (axes.tensor ? size[0] : 1) * among * static_cast<std::int32_t>(axes.positions.size());
   if (shape.ranks <= 1) return shape;
 
   std::vector<Loads> loads(cuts_.size());
   std::vector<std::int32_t> instances_on(static_cast<std::size_t>(nodes_), 0);
   std::vector<std::int32_t> members;
-  const std::int32_t own_begin = data_begin_[row.index()], own_end = data_end_[row.index()];
+  const auto count_instance = [&] {
+    account(members, row, loads, shape);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::int32_t node = node_of(members[i]);
+      if (i > 0 && node == node_of(members[i - 1])) continue;
+      const std::int32_t count = ++instances_on[static_cast<std::size_t>(node)];
+      shape.siblings = std::max(shape.siblings, count);
+    }
+  };
   // Fixed coordinates choose the instance, the others run over its members.
-  std::map<std::int32_t, std::vector<std::int32_t>> replicas_of;  // by instance
-  for (std::int32_t r = 0; r < replicas; ++r) {
-    const std::int32_t d = r / size.context, c = r % size.context;
-    if (!axes.data && (d < own_begin || d >= own_end)) continue;
-    const std::int32_t instance = axes.part == ReplicaPart::Neighbours ? r / shards_
-                                  : axes.part == ReplicaPart::Across
-                                      ? r % shards_
-                                      : (axes.context ? 0 : c) + (axes.data ? 0 : d * size.context);
-    replicas_of[instance].push_back(r);
-  }
-  for (std::int32_t t0 = 0; t0 < (axes.tensor ? 1 : size.tensor); ++t0) {
-    for (const auto& [instance, inside] : replicas_of) {
-      members.clear();
-      for (const Position p : positions) {
-        for (const std::int32_t r : inside) {
-          for (std::int32_t t = axes.tensor ? 0 : t0; t < (axes.tensor ? size.tensor : t0 + 1);
-               ++t) {
-            members.push_back(mesh_.rank({t, r % size.context, r / size.context, p.value}).value);
-          }
-        }
+  if (axes.part != ReplicaPart::All) {
+    for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
+      for (std::int32_t instance = 0; instance < replicas / among; ++instance) {
+        part_members(axes, size, {x, instance, among}, members);
+        count_instance();
       }
-      std::sort(members.begin(), members.end());
-      account(members, row, loads, shape);
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        const std::int32_t node = node_of(members[i]);
-        if (i > 0 && node == node_of(members[i - 1])) continue;
-        const std::int32_t count = ++instances_on[static_cast<std::size_t>(node)];
-        shape.siblings = std::max(shape.siblings, count);
+    }
+  } else {
+    // A parameter server has no experts: all replicas of these are the row's.
+    const std::int32_t own_begin = axes.folded ? 0 : data_begin_[row.index()];
+    const std::int32_t own_end = axes.folded ? size[2] : data_end_[row.index()];
+    for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
+      for (std::int32_t y = 0; y < (axes.context ? 1 : size[1]); ++y) {
+        for (std::int32_t z = axes.data ? 0 : own_begin; z < (axes.data ? 1 : own_end); ++z) {
+          members_of(axes, size, {x, y, z}, members);
+          count_instance();
+        }
       }
     }
   }
@@ -401,6 +450,9 @@ GroupShape Network::group(RankClass row, const GroupAxes& axes) const {
 }
 
 GroupShape Network::group(RankClass row, Axis axis) const {
+  if (axis == Axis::Expert || axis == Axis::ExpertTensor || axis == Axis::ExpertBlock) {
+    return group(row, axes_of(kind_along(axis)));
+  }
   GroupAxes axes{
       .tensor = axis == Axis::Tensor, .context = axis == Axis::Context, .data = axis == Axis::Data};
   if (axis == Axis::Pipeline) {
@@ -411,13 +463,9 @@ GroupShape Network::group(RankClass row, Axis axis) const {
 
 GroupShape Network::group(RankClass row, const Schedule& schedule, GroupId id) const {
   const GroupKind kind = schedule.groups[id.index()].kind;
-  const GroupTraits& spans = traits(kind);
-  return group(row,
-               {.tensor = spans.tensor,
-                .context = spans.context,
-                .data = spans.data,
-                .part = spans.part,
-                .positions = positions_of(kind, {position_[row.index()]}, schedule.placement)});
+  GroupAxes axes = axes_of(kind);
+  axes.positions = positions_of(kind, {position_[row.index()]}, schedule.placement);
+  return group(row, axes);
 }
 
 Path Network::path(RankClass from, RankClass to) const {
@@ -480,7 +528,11 @@ Path Network::path(RankClass from, RankClass to) const {
 std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) const {
   std::vector<Counterpart> names;
   if (from == to) return names;
-  for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data}) {
+  const Folded& folded = mesh_.folded_size();
+  const bool folds = folded.expert > 1 || folded.tensor != mesh_.size(Axis::Tensor);
+  constexpr std::array kAxes{Axis::Tensor, Axis::Context,      Axis::Data,
+                             Axis::Expert, Axis::ExpertTensor, Axis::ExpertBlock};
+  for (const Axis axis : std::span{kAxes}.first(folds ? 6 : 3)) {
     const GroupShape a = group(from, axis), b = group(to, axis);
     for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there
       const auto is_kind = [&](const LinkUse& other) { return other.kind == use.kind; };

@@ -8,6 +8,7 @@
 // are one resource. No times here: collective_cost.h and transfer_cost.h make them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -83,7 +84,10 @@ struct GroupAxes {
   bool tensor = false, context = false, data = false;
   ReplicaPart part = ReplicaPart::All;  // of the replicas along context and data
   std::vector<Position> positions;  // empty: the row's own; else the group spans these positions
+  // `tensor`, `context`, `data` are those of the experts' mesh: tensor, expert and replicas.
+  bool folded = false;
 };
+GroupAxes axes_of(GroupKind kind);  // without positions
 
 // A link of one row, and what it is on another.
 struct Counterpart {
@@ -100,7 +104,8 @@ class Network {
           std::span<const RankClassInfo> rows);
 
   GroupShape group(RankClass row, const GroupAxes& axes) const;
-  // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions).
+  // By axis: Tensor, Context, Data (replicas without context), Pipeline (all positions), and those
+  // of experts.
   GroupShape group(RankClass row, Axis axis) const;
   // The shape of a group of the schedule: along the axes and over the positions of its kind.
   GroupShape group(RankClass row, const Schedule& schedule, GroupId group) const;
@@ -145,6 +150,15 @@ class Network {
   std::int32_t process_of(std::int32_t rank) const {
     return rank * cluster_->processes / mesh_.ranks();
   }
+  // Members of an instance: along the axes that it spans, else at the coordinate of `fixed`.
+  void members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                  const std::array<std::int32_t, 3>& fixed,
+                  std::vector<std::int32_t>& members) const;
+  struct PartOfReplicas {
+    std::int32_t tensor, instance, among;
+  };
+  void part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                    const PartOfReplicas& part, std::vector<std::int32_t>& members) const;
   void account(std::span<const std::int32_t> members, RankClass row, std::vector<Loads>& loads,
                GroupShape& shape) const;
   void append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out, bool in) const;

@@ -91,7 +91,7 @@ Result<CorrectionFit> fit_correction(const Scenario& scenario, const Cluster& cl
     if (!made) return made.error();
     fit.after_s = made.value().step_s;
     const double rest = measured.step_s / fit.after_s;
-    if (std::abs(rest - 1) < 1e-4) break;
+    if (std::abs(rest - 1) < 1e-6) break;
     multiply(corrected.correction, rest);
     if (!possible(corrected.correction)) {
       return Error{"the measured step and its prediction, " + std::to_string(fit.before_s) +

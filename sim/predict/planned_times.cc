@@ -12,7 +12,7 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
   const Layout layout(model, plan);
   const Network network(cluster, tables.collectives, plan, {});
   const Result<ComputeModel> compute =
-      ComputeModel::create(cluster, layout, body_collectives(network), tables.scalars);
+      ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
   if (!compute) return compute.error();
   const auto time = [&](const SegmentInfo& segment, Direction direction) {
     const bool experts = segment.kind == SegmentKind::Layer && model.has_experts(segment.layer);

@@ -12,6 +12,7 @@
 #include "schedules/passes/lower.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/unfold.h"
+#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_size.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/engine/event_engine.h"
@@ -20,6 +21,7 @@
 #include "sim/memory/host_memory.h"
 #include "sim/memory/memory_script.h"
 #include "sim/network/collective_cost.h"
+#include "sim/predict/confidence.h"
 #include "sim/predict/planned_times.h"
 #include "sim/predict/variation.h"
 
@@ -117,10 +119,6 @@ void add_communication(Prediction& p) {
   }
 }
 
-// A CPU's own kernels are measured to 2 %, but its ranks share cores and memory with each other and
-// with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
-constexpr double kSharedCpuBand = 0.15;
-
 // Whether all times and their sums over ops and ranks are what integers of nanoseconds can count.
 Result<> countable(const Prediction& p) {
   constexpr double kLongest = 0x1p59;  // of all ops of all rows together, 18 years
@@ -166,35 +164,6 @@ std::string network_note(const Prediction& p, const Cluster& cluster, const NicC
       "cluster.nics.kind: NICs {} have no published benchmark here; {:.0f} % of their line rate is "
       "assumed, and counts as datasheet",
       kind, 100 * nic.achievable_fraction);
-}
-
-// Shares of all the time that ops of the compute stream and exposed communication take.
-void add_confidence(Prediction& p, const Cluster& cluster) {
-  std::array<double, kNumCostLevels> sum{};
-  const Schedule& s = p.schedule;
-  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
-    const double ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
-    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
-         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
-      const auto op = static_cast<std::size_t>(i);
-      const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
-      const bool computes = s.ops[op].stream == Stream::Compute;
-      const double time =
-          computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
-                   : static_cast<double>(p.bubbles.exposed[op]);
-      for (std::size_t l = 0; l < kNumCostLevels; ++l)
-        sum[l] += time * p.pricing.level_share[cost][l];
-    }
-  }
-  double total = 0;
-  for (const double part : sum) total += part;
-  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
-    p.confidence[l] = total > 0 ? sum[l] / total : 0;
-    p.error_band += p.confidence[l] * error_band(static_cast<CostLevel>(l));
-  }
-  if (cluster.workers > 0) p.error_band = std::max(p.error_band, kSharedCpuBand);
-  if (cluster.calibration) p.scatter = cluster.calibration->scatter(p.gpus > 1);
-  p.error_band = std::max(p.error_band, p.scatter);
 }
 
 // Measured curves of groups inside a node, as if its links were `factor` times as fast.
@@ -257,6 +226,17 @@ void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
   p.variation_note = variation_note(variation, classes, p.plan);
 }
 
+// Products with a scale per block need tensor cores that read them.
+Result<> check_precision(const Plan& plan, const Cluster& cluster) {
+  if (!is_block_scaled(plan.precision.compute)) return {};
+  if (cluster.peak_flops(plan.precision.compute) && cluster.gpu.compute_capability >= 100)
+    return {};
+  return Error{.message = "plan.precision: " + cluster.gpu.name + " has no products in " +
+                          std::string(name_of(plan.precision.compute)) +
+                          ": they need compute capability 10.0 and a peak rate",
+               .unsupported = true};
+}
+
 // REQUIRES: options.tables.
 Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
                                 const PredictOptions& options) {
@@ -266,6 +246,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const HardwareTables& tables = *options.tables;
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
+  if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
   if (plan.runtime.own_executor && model.experts.count > 0) {
     return Error{.message = "plan.runtime: " + plan.runtime.name +
                             " has no experts yet: the time would be that of "
@@ -315,7 +296,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Network& network =
       models->network.emplace(cluster, models->collectives, plan, p.schedule.rows);
   Result<ComputeModel> compute =
-      ComputeModel::create(cluster, layout, body_collectives(network), tables.scalars);
+      ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
   if (!compute) return compute.error();
   models->compute.emplace(std::move(compute).value());
   p.models = models;
@@ -337,6 +318,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
   p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
   p.parameters = total_parameters(model);
+  p.has_experts = model.experts.count > 0;
   p.peak_flops = cluster.peak_flops(plan.precision.compute);
   count_flops(p, layout, FlopsConvention::Megatron);
   // The square is most of a long sequence's work, and causal attention computes half of it: counted
@@ -348,7 +330,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                 tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
   add_communication(p);
   p.network_note = network_note(p, cluster, models->collectives.nic);
-  add_confidence(p, cluster);
+  add_confidence(p, scenario, cluster, tables.errors, options.without_source);
   return p;
 }
 
@@ -465,8 +447,11 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
   if (!collectives) return collectives.error();
   Result<KernelScalars> scalars = read_kernel_scalars(cluster);
   if (!scalars) return scalars.error();
+  Result<ErrorTable> errors = shipped_error_table();
+  if (!errors) return errors.error();
   HardwareTables tables{.collectives = make_collective_model(collectives.value(), cluster),
-                        .scalars = std::move(scalars).value()};
+                        .scalars = std::move(scalars).value(),
+                        .errors = std::move(errors).value()};
   for (const std::string& runtime : runtimes) {
     Result<MemoryProfile> profile = read_memory_profile(runtime);
     if (!profile) return profile.error();

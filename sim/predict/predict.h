@@ -13,6 +13,7 @@
 #include "schedules/ir/schedule.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/resident_memory.h"
+#include "sim/band/band.h"
 #include "sim/cluster/cluster.h"
 #include "sim/compute/body_cost.h"
 #include "sim/compute/kernel_scalars.h"
@@ -61,22 +62,27 @@ struct Prediction {
 
   double step_s = 0, tokens_per_s = 0;
   std::int64_t parameters = 0;
+  bool has_experts = false;                      // its model
   double model_flops = 0, recomputed_flops = 0;  // of the whole step
   FlopsConvention flops_convention = FlopsConvention::Megatron;
   std::optional<double> peak_flops;                 // of one GPU in precision.compute
   std::array<double, kNumCostLevels> confidence{};  // shares, sum 1
-  double error_band = 0;                            // relative
-  double scatter = 0;  // of the measurements that it rests on (calibration.h)
+  double error_band = 0;  // half the width of the band, relative; of a CPU to either side
+  Band band;              // what the errors of validated steps say of this one
+  double scatter = 0;     // of the measurements that it rests on (calibration.h)
   std::optional<double> usd_per_gpu_hour;
   double energy_j = 0;
   std::int32_t gpus = 1;
   double wall_s = 0;           // filled by the caller: sim reads no clock
   std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
-  std::string overlap_note;    // sim/predict/overlap_note.h; filled by the caller
+  std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
   std::string network_note;    // of a NIC that nobody has benchmarked; empty: nothing uses one
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 
+  // Between these the truth lies, nine times in ten.
+  double low_s() const { return step_s * band.low; }
+  double high_s() const { return step_s * band.high; }
   double tflops(double flops) const { return flops / (gpus * step_s) * 1e-12; }
   // Shares of peak_flops, at most 1; none where the peak is not known.
   std::optional<double> mfu() const { return share(model_flops); }
@@ -96,6 +102,7 @@ struct Prediction {
 struct HardwareTables {
   CollectiveModel collectives;
   KernelScalars scalars;
+  ErrorTable errors;
   std::map<std::string, MemoryProfile> memory;  // by the runtime's name
 
   // REQUIRES: one of the runtimes that were asked for.
@@ -119,6 +126,7 @@ struct PredictOptions {
   bool record_load = false;
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read
+  std::string without_source;              // of measured steps, for the band (band.h)
 };
 
 // Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and

@@ -124,8 +124,13 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
     const OpClass op_class = traits(op.kind).op_class;
     const bool waits = op.stream == Stream::Compute &&
                        (op_class == OpClass::Collective || op_class == OpClass::Transfer);
-    communicating.push_back(waits ? (p.timeline.end[i] - p.timeline.start[i]).value
-                                  : of.communicating.value);
+    const std::int64_t lasted = (p.timeline.end[i] - p.timeline.start[i]).value;
+    // What its body waits for: its own collectives, their links, the busiest rank (bubbles.cc).
+    const std::int64_t shared = p.timeline.contended.empty() || op_class != OpClass::Compute
+                                    ? 0
+                                    : p.timeline.contended[i].value;
+    const std::int64_t inside = of.communicating.value + shared + of.imbalanced.value;
+    communicating.push_back(waits ? lasted : std::min(inside, lasted));
   }
   trace.cost_level = std::move(level);
   trace.communicating_ns = std::move(communicating);

@@ -9,10 +9,13 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/payload.h"
 #include "schedules/ranks/group_key.h"
+#include "sim/compute/expert_load.h"
 #include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
+#include "sim/network/dispatch_cost.h"
 #include "sim/network/transfer_cost.h"
+#include "sim/predict/muon_cost.h"
 #include "sim/predict/pair_bodies.h"
 
 namespace rehearse::sim {
@@ -22,7 +25,12 @@ namespace {
 // priced once.
 class BodyCollectives {
  public:
-  explicit BodyCollectives(const Network& network) : network_(network) {}
+  BodyCollectives(const Network& network, const Layout& layout)
+      : network_(network),
+        dispatcher_(static_cast<Dispatcher>(layout.plan.expert_dispatch)),
+        hidden_(layout.shape.hidden),
+        element_(layout.shape.element),
+        balance_(balance_of(layout)) {}
 
   const GroupShape& group(Axis axis) {
     std::optional<GroupShape>& shape = shapes_[static_cast<std::size_t>(axis)];
@@ -34,17 +42,41 @@ class BodyCollectives {
     const Key key{static_cast<std::int64_t>(kind), static_cast<std::int64_t>(axis), payload.value};
     const auto [at, fresh] = known_.try_emplace(key);
     if (fresh) {
-      at->second = kind == NodeKind::RingExchange
-                       ? ring_shift_cost(payload, group(axis), network_)
-                       : collective_cost(collective_kind(kind), payload, group(axis), network_);
+      at->second = price(kind, group(axis), payload);
     }
     return at->second;
   }
 
  private:
   using Key = std::array<std::int64_t, 3>;
+
+  CollectiveCost price(NodeKind kind, const GroupShape& group, Bytes payload) const {
+    switch (kind) {
+      case NodeKind::RingExchange:
+        return ring_shift_cost(payload, group, network_);
+      case NodeKind::Dispatch:
+      case NodeKind::Combine: {
+        const std::int64_t tokens =
+            payload.value / (hidden_ * element_ * balance_.routing.per_token);
+        return dispatch_cost(dispatcher_,
+                             {.tokens = tokens,
+                              .hidden = hidden_,
+                              .bytes_per_value = static_cast<double>(element_),
+                              .routing = balance_.routing,
+                              .load = balance_.rows(static_cast<double>(tokens)).busiest},
+                             group, network_)
+            .cost;
+      }
+      default:
+        return collective_cost(collective_kind(kind), payload, group, network_);
+    }
+  }
+
   const Network& network_;
-  std::array<std::optional<GroupShape>, 5> shapes_;
+  Dispatcher dispatcher_;
+  std::int64_t hidden_, element_;
+  ExpertBalance balance_;
+  std::array<std::optional<GroupShape>, kNumAxes> shapes_;
   std::map<Key, CollectiveCost> known_;
 };
 
@@ -109,7 +141,9 @@ class Pricer {
         plan_(layout.plan),
         compute_(compute),
         network_(network),
-        collectives_(network) {}
+        collectives_(network, layout) {
+    if (layout.plan.optimizer == Optimizer::Muon) muon_.emplace(schedule, layout, compute, network);
+  }
 
   Pricing run() {
     // A CPU's ranks share its workers: one more resource.
@@ -257,7 +291,10 @@ class Pricer {
       return add_on_workers(use, true, body.level, share, std::move(traffic));
     }
     // Bodies are priced on row 0's links; every row has links of its own, if it has them at all.
-    return add({.time = body.time, .communicating = body.communicating, .level = body.level},
+    return add({.time = body.time,
+                .communicating = body.communicating,
+                .imbalanced = body.imbalanced,
+                .level = body.level},
                moved_to(links_, body.demands), share, std::move(traffic));
   }
 
@@ -432,6 +469,7 @@ class Pricer {
     }
     if (op.kind == OpKind::OptimizerStep) {
       time = compute_.optimizer_step(updated_elements(s_.buckets[op.bucket.index()]));
+      if (muon_) time += muon_->of(op.bucket, row_);
     } else if (op.kind == OpKind::GradNorm) {
       std::int64_t elements = 0;
       for (const Operand& operand : s_.operands_of(current_)) {
@@ -544,6 +582,7 @@ class Pricer {
   const ComputeModel& compute_;
   const Network& network_;
   BodyCollectives collectives_;
+  std::optional<MuonCost> muon_;
   Pricing out_;
   RankClass row_{0};
   OpId current_{};
@@ -556,11 +595,12 @@ class Pricer {
 
 }  // namespace
 
-CollectiveTimes body_collectives(const Network& network) {
-  return [known = BodyCollectives(network)](NodeKind kind, Axis axis, Bytes payload) mutable {
-    const CollectiveCost& cost = known.cost(kind, axis, payload);
-    return CollectiveUse{cost.time, cost.demands, cost.level};
-  };
+CollectiveTimes body_collectives(const Network& network, const Layout& layout) {
+  return
+      [known = BodyCollectives(network, layout)](NodeKind kind, Axis axis, Bytes payload) mutable {
+        const CollectiveCost& cost = known.cost(kind, axis, payload);
+        return CollectiveUse{cost.time, cost.demands, cost.level};
+      };
 }
 
 Pricing price(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,

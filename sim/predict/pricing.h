@@ -40,6 +40,6 @@ Pricing price(const Schedule& schedule, const Layout& layout, const ComputeModel
               const Network& network);
 
 // The collectives inside bodies, for ComputeModel::create. REQUIRES: network outlives the function.
-CollectiveTimes body_collectives(const Network& network);
+CollectiveTimes body_collectives(const Network& network, const Layout& layout);
 
 }  // namespace rehearse::sim

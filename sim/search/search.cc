@@ -7,6 +7,7 @@
 #include <thread>
 #include <tuple>
 
+#include "sim/search/equal_plans.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
 
@@ -136,6 +137,12 @@ class Searcher {
     return predict(scenario, cluster_, numbers);
   }
 
+  // [B] of a GPU's capacity that a plan may take.
+  std::int64_t allowed(const Cluster& cluster) const {
+    return static_cast<std::int64_t>((1 - options_.headroom) *
+                                     static_cast<double>(cluster.capacity().value));
+  }
+
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
   Evaluated evaluate(const Plan& plan, double estimate_s, std::int64_t limit) {
     Evaluated evaluated;
@@ -196,7 +203,7 @@ class Searcher {
 
   std::size_t look_at(std::size_t begin, std::size_t end) {
     std::vector<Evaluated> evaluated(end - begin);
-    const std::int64_t limit = cluster_.capacity().value;
+    const std::int64_t limit = allowed(cluster_);
     parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
       const Entry& entry = entries_[begin + i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
@@ -330,11 +337,12 @@ class Searcher {
         scenario.gpus = plan.gpus();
         const Result<Prediction> made = predict(scenario, change.cluster,
                                                 {.memory = memory,
-                                                 .memory_limit = change.cluster.capacity().value,
+                                                 .memory_limit = allowed(change.cluster),
                                                  .lifetimes = false,
                                                  .scale_up_factor = change.scale_up,
                                                  .tables = &tables});
         if (!made || !made.value().memory.fits) return false;
+        if (memory && made.value().memory.peak_device > allowed(change.cluster)) return false;
         const FoundPlan one = summarize(made.value());
         if (one.seconds_per_token() >= least) return true;
         least = one.seconds_per_token();
@@ -352,7 +360,7 @@ class Searcher {
       std::size_t tried = 0, let_in = 0;
       for (const auto& [key, plan] : refused) {
         if (tried == kMostRefused || let_in == kMostPlans) break;
-        if (live_.lower_bound(setup_, plan, change.cluster) > change.cluster.capacity().value) {
+        if (live_.lower_bound(setup_, plan, change.cluster) > allowed(change.cluster)) {
           continue;
         }
         ++tried;
@@ -368,10 +376,19 @@ class Searcher {
   void finish() {
     result_.interrupted = stopped();
     std::ranges::stable_sort(confirmed_, faster);
+    if (!confirmed_.empty()) result_.fastest_s = confirmed_.front().step_s;
+    if (options_.merge) {
+      result_.equal_within = setup_.tables.errors.pair_equal;
+      result_.ordered_from = setup_.tables.errors.pair_ordered;
+      confirmed_ = merge_equal(std::move(confirmed_), result_.equal_within);
+    }
     if (confirmed_.size() > static_cast<std::size_t>(std::max(options_.top, 1))) {
       confirmed_.resize(static_cast<std::size_t>(std::max(options_.top, 1)));
     }
     result_.best = std::move(confirmed_);
+    for (FoundPlan& plan : result_.best) {
+      plan.launched_elsewhere = launched_elsewhere(options_.frameworks, plan.plan);
+    }
   }
 
   const Space& space_;
@@ -396,6 +413,9 @@ FoundPlan summarize(const Prediction& p) {
   found.bubble_ratio = p.bubble_ratio();
   found.energy_j = p.energy_j;
   found.error_band = p.error_band;
+  found.low_s = p.low_s();
+  found.high_s = p.high_s();
+  found.nearest = p.band.nearest;
   found.mfu = p.mfu();
   if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
   found.peak_device = p.memory.peak_device;

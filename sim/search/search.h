@@ -20,6 +20,12 @@
 
 namespace rehearse::sim {
 
+// A plan that another one stands for.
+struct EqualPlan {
+  Plan plan;
+  double step_s = 0;
+};
+
 // What is kept of a confirmed plan's prediction: the report's figures of the same names.
 struct FoundPlan {
   Plan plan;
@@ -31,6 +37,10 @@ struct FoundPlan {
   double busy_s = 0;                           // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
   std::vector<CommunicationRow> communication;
+  double low_s = 0, high_s = 0;  // between which the truth lies, nine times in ten
+  std::vector<NearCases> nearest;
+  std::vector<EqualPlan> equal;    // that the prediction cannot tell from it (equal_plans.h)
+  std::string launched_elsewhere;  // who can launch it, where its own framework cannot
 
   double seconds_per_token() const {
     return step_s /
@@ -70,6 +80,9 @@ struct SearchOptions {
   std::int32_t top = 10, threads = 1;
   bool explain = true;                      // situation and sensitivities too
   bool front = true;                        // memory against time too; REQUIRES explain
+  bool merge = false;                       // plans that are equal are one row (equal_plans.h)
+  double headroom = 0;                      // share of the capacity that is kept free
+  std::vector<Framework> frameworks;        // that may be named beside a plan
   double change = 1.2;                      // factor of the sensitivities
   const std::atomic<bool>* stop = nullptr;  // set: end early with what there is
   // Called between batches by one thread at a time; may be empty.
@@ -82,9 +95,13 @@ struct SearchResult {
   std::int64_t possible = 0;  // of them not refused by the memory bound
   std::int64_t replayed = 0, too_large = 0, confirmed = 0;  // of those: looked at exactly
   bool interrupted = false;
-  bool complete = true;          // false: a limit of work ended it before the estimates did
-  std::vector<FoundPlan> best;   // by time per token, at most `top`
-  std::vector<FoundPlan> front;  // memory against time: each faster than all smaller ones
+  bool complete = true;     // false: a limit of work ended it before the estimates did
+  double fastest_s = 0;     // step of the fastest plan, which need not be the one that a row shows
+  double ordered_from = 0;  // ln: so far apart, nine pairs in ten are in order
+  double equal_within = 0;  // ln: what tells two plans apart, where they were merged
+  std::vector<std::string> left_out;  // schedules that no released framework runs; of the caller
+  std::vector<FoundPlan> best;        // by time per token, at most `top`
+  std::vector<FoundPlan> front;       // memory against time: each faster than all smaller ones
   std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
   std::vector<Sensitivity> sensitivities;    // best first
   std::vector<std::string> warnings;

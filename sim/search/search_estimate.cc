@@ -106,7 +106,7 @@ class MeshEstimator {
     }
     kind->network =
         std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
-    kind->collectives = body_collectives(*kind->network);
+    kind->collectives = body_collectives(*kind->network, Layout(model_, plan));
     const auto among = [&](ReplicaPart part) {
       return kind->network->group(
           RankClass{0},

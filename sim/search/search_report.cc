@@ -47,6 +47,20 @@ bool near(const FoundPlan& plan) {
   return near_capacity(plan.peak_device, plan.capacity);
 }
 
+// Behind a plan: how many it stands for, and who else is needed to launch it.
+std::string marks_of(const FoundPlan& plan) {
+  std::string text;
+  if (!plan.equal.empty()) {
+    const double fastest = std::ranges::min_element(plan.equal, {}, &EqualPlan::step_s)->step_s;
+    text += fmt::format("  [and {} equal, from {}]", plan.equal.size(),
+                        seconds(std::min(fastest, plan.step_s)));
+  }
+  if (!plan.launched_elsewhere.empty()) {
+    text += fmt::format("  [launched by: {}]", plan.launched_elsewhere);
+  }
+  return text;
+}
+
 std::string table(const SearchResult& result) {
   const bool priced = !result.best.empty() && result.best.front().usd_per_step.has_value();
   std::string text = fmt::format(
@@ -59,11 +73,32 @@ std::string table(const SearchResult& result) {
         plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
         gb(plan.capacity - plan.peak_device), near(plan) ? '~' : ' ', plan.bubble_ratio * 100,
         count(plan.tokens_per_s), priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), layout_text(plan.plan));
+        energy(plan.energy_j), layout_text(plan.plan) + marks_of(plan));
   }
   if (std::ranges::any_of(result.best, near)) {
     text += "  ~ within 5 % of the capacity: too near to be sure that it fits\n";
   }
+  return text;
+}
+
+// What the list says of its own certainty.
+std::string certainty_text(const SearchResult& result) {
+  const FoundPlan& best = result.best.front();
+  std::string text = fmt::format("\n  the first row's step: 9 in 10 between {} and {}\n",
+                                 seconds(best.low_s), seconds(best.high_s));
+  if (result.equal_within > 0) {
+    text += fmt::format(
+        "  plans less than {:.1f} % apart are one row, of which the simplest is shown (--all lists "
+        "them): of measured\n  plans so near, more than one pair in three is in the other order; "
+        "from {:.1f} % on nine in ten are in this one\n",
+        100 * std::expm1(result.equal_within), 100 * std::expm1(result.ordered_from));
+  }
+  std::string sources;
+  for (const NearCases& near : best.nearest) {
+    sources +=
+        fmt::format("{}{} ({:.0f} %)", sources.empty() ? "" : ", ", near.source, 100 * near.share);
+  }
+  if (!sources.empty()) text += "  all of it rests on measured steps near to it: " + sources + "\n";
   return text;
 }
 
@@ -143,8 +178,8 @@ std::string loss_text(const FoundPlan& best, const FoundPlan& second) {
 // The first plan in the list that differs from the best in more than a name or a detail.
 const FoundPlan* runner_up(const SearchResult& result) {
   const auto shape = [](const Plan& p) {
-    return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.micro_batch,
-                      p.recompute, p.zero_stage == 3);
+    return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.expert_parallel,
+                      p.micro_batch, p.recompute, p.zero_stage == 3);
   };
   for (const FoundPlan& plan : result.best) {
     if (shape(plan.plan) != shape(result.best.front().plan)) return &plan;
@@ -156,16 +191,16 @@ std::string why_text(const SearchResult& result) {
   const FoundPlan& best = result.best.front();
   std::string text = "\nwhy\n";
   if (result.situation) text += "  " + situation_text(*result.situation) + "\n";
-  text += "  the best plan's step: " + limits_text(best) + "\n";
+  text += "  the first plan's step: " + limits_text(best) + "\n";
   if (const FoundPlan* second = runner_up(result)) {
     text += "  the next other layout, " + layout_text(second->plan) + ",\n    is " +
             loss_text(best, *second) + "\n";
   }
   if (!result.sensitivities.empty()) {
-    text += "  by how much the best step shortens with better hardware (simulated again)\n";
+    text += "  by how much the fastest step shortens with better hardware (simulated again)\n";
     for (const Sensitivity& s : result.sensitivities) {
       text += fmt::format("    {:<17} +{:.0f} %: {:>5.1f} %{}\n", s.what, 100 * (s.factor - 1),
-                          100 * (1 - s.step_s / best.step_s),
+                          100 * (1 - s.step_s / result.fastest_s),
                           s.plan == best.plan ? "" : "  with " + layout_text(s.plan));
     }
   }
@@ -189,7 +224,8 @@ std::string one_text(const SearchCase& one) {
     return "no plan fits in memory\n" +
            (result.situation ? "  " + situation_text(*result.situation) + "\n" : std::string());
   }
-  return table(result) + (result.situation ? why_text(result) + front_text(result) : "");
+  return table(result) + certainty_text(result) +
+         (result.situation ? why_text(result) + front_text(result) : "");
 }
 
 std::string_view situation_words(const SituationReport& s) {
@@ -233,7 +269,7 @@ std::string reasons_text(const SearchReport& report) {
       if (!result.sensitivities.empty()) {
         const Sensitivity& first = result.sensitivities.front();
         helps = fmt::format("{} +{:.0f} %: {:.1f} %", first.what, 100 * (first.factor - 1),
-                            100 * (1 - first.step_s / best.step_s));
+                            100 * (1 - first.step_s / result.fastest_s));
       }
     }
     text += fmt::format("{:<28} {:>5}  {:<22} {:<36} {}", one.cluster.substr(0, 28), one.gpus,
@@ -278,9 +314,20 @@ Json optional(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// Plans that the prediction cannot tell from the one shown.
+Json equal_json(const FoundPlan& found) {
+  Json list = Json::array();
+  for (const EqualPlan& equal : found.equal) {
+    list.push_back(
+        {{"step_time_s", finite(equal.step_s)}, {"plan", Json::parse(plan_json(equal.plan, 0))}});
+  }
+  return list;
+}
+
 Json plan_summary(const FoundPlan& found) {
   Json causes = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (!reports_cause(c, found.causes_s[c] != 0)) continue;
     causes[std::string(kIdleCauseNames[c])] = finite(found.causes_s[c]);
   }
   return {{"step_time_s", finite(found.step_s)},
@@ -297,6 +344,11 @@ Json plan_summary(const FoundPlan& found) {
           {"tokens_per_usd", found.usd_per_step ? finite(tokens_per_usd(found)) : Json(nullptr)},
           {"energy_j", finite(found.energy_j)},
           {"error_band", finite(found.error_band)},
+          {"low_s", finite(found.low_s)},
+          {"high_s", finite(found.high_s)},
+          {"launched_elsewhere",
+           found.launched_elsewhere.empty() ? Json(nullptr) : Json(found.launched_elsewhere)},
+          {"equal", equal_json(found)},
           {"plan", Json::parse(plan_json(found.plan, 0))}};
 }
 
@@ -313,16 +365,19 @@ std::string_view situation_name(Situation situation) {
 
 Json case_json(const SearchCase& one) {
   const SearchResult& r = one.result;
-  Json json = {{"cluster", one.cluster},
-               {"gpus", one.gpus},
-               {"plans", r.plans},
-               {"plans_within_memory_bound", r.possible},
-               {"plans_replayed", r.replayed},
-               {"plans_confirmed", r.confirmed},
-               {"complete", r.complete},
-               {"interrupted", r.interrupted},
-               {"best", plans_json(r.best)},
-               {"front", plans_json(r.front)}};
+  Json json = {
+      {"cluster", one.cluster},
+      {"gpus", one.gpus},
+      {"plans", r.plans},
+      {"plans_within_memory_bound", r.possible},
+      {"plans_replayed", r.replayed},
+      {"plans_confirmed", r.confirmed},
+      {"complete", r.complete},
+      {"equal_within", r.equal_within > 0 ? Json(std::expm1(r.equal_within)) : Json(nullptr)},
+      {"schedules_left_out", r.left_out},
+      {"interrupted", r.interrupted},
+      {"best", plans_json(r.best)},
+      {"front", plans_json(r.front)}};
   json["situation"] = nullptr;
   if (r.situation) {
     const SituationReport& s = *r.situation;
@@ -362,6 +417,7 @@ std::string layout_text(const Plan& plan) {
   std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += fmt::format("x{}", plan.virtual_stages);
   if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
+  text += expert_sizes(plan);
   text += fmt::format(" dp {}, micro-batch {}", plan.data_parallel, plan.micro_batch);
   if (plan.pipeline_parallel > 1) text += ", " + plan.schedule;
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
@@ -401,6 +457,14 @@ std::string search_text(const SearchReport& report) {
   }
   text += "\n";
   if (interrupted) text += "  interrupted: the best so far\n";
+  const std::vector<std::string>& left_out = report.cases.front().result.left_out;
+  if (!left_out.empty()) {
+    text +=
+        "  left out, for no released framework runs them with the overlap that a prediction "
+        "assumes\n  (name them in plan.schedule, or see --framework): ";
+    for (const std::string& name : left_out) text += (&name == left_out.data() ? "" : ", ") + name;
+    text += "\n";
+  }
   if (!complete) text += "  ended at its limit of work: a better plan may be left\n";
   text += "\n";
   if (!single) return text + cases_text(report) + reasons_text(report);

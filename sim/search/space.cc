@@ -85,6 +85,10 @@ class SpaceReader {
     Result<Scenario> base = parse_scenario(to_json_text(root_), path_, root_.line, rest);
     if (!base) return base.error();
     space_.base = std::move(base).value();
+    for (const JsonMember& member : space_.plan.members) {
+      if (!member.value.is(JsonKind::Null)) space_.base.given.push_back(member.key);
+    }
+    for (const SpaceKey& list : space_.lists) space_.base.given.push_back(list.key);
     if (options_.gpus) {
       space_.gpus = options_.gpus;
     } else if (const JsonValue* gpus = root_.given("gpus")) {
@@ -314,12 +318,24 @@ bool is_usual(const ScheduleInfo& info) {
   return !info.one_stage && !info.dominated && !info.planned;
 }
 
+bool is_kept(const Space& space, std::string_view schedule) {
+  return space.frameworks.empty() ||
+         std::ranges::any_of(space.frameworks, [&](const Framework& framework) {
+           return framework.runs(std::string(schedule));
+         });
+}
+bool is_kept(const Space& space, const Plan& plan) {
+  return space.frameworks.empty() ||
+         std::ranges::any_of(space.frameworks,
+                             [&](const Framework& framework) { return framework.launches(plan); });
+}
+
 std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p) {
   const std::int64_t layers = space.base.model.layers;
   if (p == 1) return {{text_value("none"), integer_value(1)}};
   std::vector<JsonValue> names;
   for (const ScheduleInfo& info : schedule_table()) {
-    if (is_usual(info)) names.push_back(text_value(info.name));
+    if (is_usual(info) && is_kept(space, info.name)) names.push_back(text_value(info.name));
   }
   names = values_of(space, "schedule", std::move(names));
   std::vector<ScheduleChoice> choices;
@@ -351,6 +367,32 @@ Result<Space> parse_space(std::string_view text, const std::string& path,
   Result<JsonValue> root = parse_json(text, path);
   if (!root) return root.error();
   return SpaceReader(std::move(root).value(), path, options).read();
+}
+
+std::vector<std::string> keep_released(Space& space, const std::vector<Framework>& frameworks) {
+  std::vector<std::string> left_out;
+  const JsonValue* runtime = space.plan.given("runtime");
+  const bool own =
+      runtime != nullptr && std::ranges::any_of(space.runtimes, [&](const RuntimeTraits& traits) {
+        return traits.name == runtime->text && traits.own_executor;
+      });
+  if (own || !is_open(space, "schedule")) return left_out;
+  space.frameworks = frameworks;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (is_usual(info) && !is_kept(space, info.name)) left_out.emplace_back(info.name);
+  }
+  return left_out;
+}
+
+Result<> use_framework(Space& space, const Framework& framework) {
+  space.frameworks = {framework};
+  if (!is_open(space, "runtime")) return {};
+  Result<RuntimeTraits> runtime = read_runtime(framework.runtimes.front(), space.base.path);
+  if (!runtime) return runtime.error();
+  member_of(space.plan, "runtime") = text_value(runtime.value().name);
+  space.base.given.emplace_back("runtime");
+  space.runtimes.push_back(std::move(runtime).value());
+  return {};
 }
 
 namespace {
@@ -420,6 +462,11 @@ void each_extra(const Space& space, Visit visit) {
   for (const SpaceKey& list : space.lists) {
     if (std::ranges::find(kOwn, list.key) == kOwn.end()) extra.push_back(&list);
   }
+  // Experts on as many ranks as divide their number; the reader refuses what a mesh cannot hold.
+  const SpaceKey experts{"expert_parallel", divisors(space.base.model.experts.count)};
+  if (space.base.model.experts.count > 0 && is_open(space, "expert_parallel")) {
+    extra.push_back(&experts);
+  }
   std::vector<std::size_t> at(extra.size(), 0);
   JsonValue plan = space.plan;
   while (true) {
@@ -480,6 +527,13 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
           Plan resolved = resolve_plan(plan, context, report, warnings);
           if (!report.ok()) {
             if (!refused) refused = report.error();
+            continue;
+          }
+          if (!is_kept(space, resolved)) {
+            if (!refused) {
+              refused = Error{space.base.path + ": plan: " + space.frameworks.front().title +
+                              " can launch none of the plans that the scenario leaves open"};
+            }
             continue;
           }
           found.push_back({std::move(resolved), sharded ? kind_sharded : kind_whole});

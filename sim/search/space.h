@@ -15,6 +15,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/base/result.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/search/framework.h"
 
 namespace rehearse::sim {
 
@@ -31,6 +32,8 @@ struct Space {
   std::vector<SpaceKey> lists;   // keys with several values, in the order of the file
   std::vector<SpaceKey> ranges;  // keys with {"min", "max"}: the two bounds
   std::vector<RuntimeTraits> runtimes;  // of every plan, read once
+  // A plan that none of them can launch is left out; empty: every plan is tried.
+  std::vector<Framework> frameworks;
   std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes
 };
 
@@ -38,6 +41,13 @@ struct Space {
 Result<Space> read_space(const std::string& path, const ScenarioOptions& options);
 Result<Space> parse_space(std::string_view text, const std::string& path,
                           const ScenarioOptions& options);
+
+// Where the plan leaves its schedule open and a framework performs it: what none of these can
+// launch is left out. Returns the names of the schedules that none of them runs.
+std::vector<std::string> keep_released(Space& space, const std::vector<Framework>& frameworks);
+// Searches what one framework can launch, priced by its profile where the plan names none. Errors:
+// the profile's.
+Result<> use_framework(Space& space, const Framework& framework);
 
 // Tensor x pipeline x context parallel; data parallel is what remains.
 struct MeshSize {

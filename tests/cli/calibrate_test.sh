@@ -35,7 +35,7 @@ grep -q "rounds of the same product lay [0-9]* % apart" "$work/out" || fail "not
 grep -q '"scatter.product":[0-9]' "$work/machine/here.json" || fail "no scatter: $(tail -3 "$work/machine/here.json")"
 sed -i 's/"scatter.product":[0-9.e-]*/"scatter.product":0.37/; s/"scatter.together":[0-9.e-]*/"scatter.together":0/' "$work/machine/here.json"
 "$rehearse" run "$scenario" --dry-run --cluster "$cluster" --trace "$work/p.trace" >"$work/out" || fail "run --dry-run --trace"
-grep -q "likely within 37 %" "$work/out" || fail "the prediction's band: $(grep likely "$work/out")"
+grep -q "9 in 10 between .* (-27 %, +37 %)" "$work/out" || fail "the prediction's band: $(grep "9 in 10" "$work/out")"
 grep -q "^doubtful: equal measurements of this machine lay 37 % apart" "$work/out" || fail "not said to be doubtful"
 "$rehearse" run "$scenario" --steps 2 --trace "$work/r.trace" >"$work/out.r" || fail "run --trace"
 "$rehearse" compare "$work/p.trace" "$work/r.trace" >"$work/out" || fail "compare"

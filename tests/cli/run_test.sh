@@ -48,9 +48,9 @@ for how in "" --dry-run; do
     --set plan.overlap.tensor_parallel=true
   refused 2 "model.activation_function: .relu. is not performed .*; nor plan.overlap.tensor_parallel true" \
     run "$scenario" $how --set plan.overlap.tensor_parallel=true --set model.activation_function=relu
-  refused 2 "plan.optimizer: is not built yet" run "$scenario" $how --set plan.optimizer=muon
+  refused 2 "plan.transfers: is not built yet" run "$scenario" $how --set plan.transfers=grouped
 done
-refused 2 "plan.optimizer: is not built yet" simulate "$scenario" --set plan.optimizer=muon
+refused 2 "plan.transfers: is not built yet" simulate "$scenario" --set plan.transfers=grouped
 "$rehearse" simulate "$scenario" --set plan.overlap.tensor_parallel=true >"$work/out" 2>"$work/err" || fail "not priced"
 grep -q "^note: plan.overlap.tensor_parallel true: .*; .run. refuses it" "$work/out" || fail "no note: $(cat "$work/out")"
 

@@ -7,7 +7,7 @@ rehearse=$1
 tiny '"global_batch": 8, "runtime": "rehearse"' '"steps": 2'
 
 # Every plan is saved as a scenario: `simulate` predicts what was listed, `run` trains it.
-"$rehearse" search "$scenario" --top 3 --save "$work/plans" --json >"$work/found.json" || fail "exit $?"
+"$rehearse" search "$scenario" --all --top 3 --save "$work/plans" --json >"$work/found.json" || fail "exit $?"
 listed=$(sed -n 's/.*"step_time_s": \([0-9.e-]*\),/\1/p' "$work/found.json" | head -3)
 number=0
 for listed_step in $listed; do
@@ -18,6 +18,16 @@ for listed_step in $listed; do
   "$rehearse" run "$plan" >"$work/run" 2>&1 || fail "plan $number does not run: $(cat "$work/run")"
 done
 [ "$number" -eq 3 ] || fail "$number plans saved instead of 3"
+
+# Plans that are equal are one row, unless all are asked for.
+rows() { "$rehearse" search "$scenario" --top 50 "$@" | grep -c '^ *[0-9]* .* dp '; }
+[ "$(rows)" -lt "$(rows --all)" ] || fail "no plans are merged: $(rows) rows of $(rows --all)"
+"$rehearse" search "$scenario" >"$work/rows"
+grep -q "\[and [0-9]* equal, from " "$work/rows" || fail "equal plans are not counted: $(cat "$work/rows")"
+grep -q "9 in 10 between" "$work/rows" || fail "no band: $(cat "$work/rows")"
+"$rehearse" search 3d-8-gpus --set plan.schedule=null --set plan.virtual_stages=null >"$work/rows"
+grep -q "no released framework runs them" "$work/rows" || fail "schedules left out in silence"
+grep -q "dualpipe" "$work/rows" || fail "dualpipe is not named as left out"
 
 # The same bytes for any number of threads.
 for threads in 1 2 5; do
@@ -49,6 +59,8 @@ refused 2 "min is more than max" search "$scenario" --set 'plan.tensor_parallel=
 refused 2 'unknown schedule "1f2b"' search "$scenario" --set 'plan.schedule=["1f1b", "1f2b"]'
 refused 2 "no combination of the sizes" search "$scenario" --set 'plan.tensor_parallel=[3]'
 refused 2 "no micro_batch divides" search "$scenario" --set 'plan.micro_batch=[3]'
+refused 2 'there is no "torch", the nearest known one is torchtitan' search "$scenario" --framework torch
+refused 2 "must be a number from 0 to 99" search "$scenario" --headroom 100
 refused 2 "exclude each other" search "$scenario" --json --csv
 refused 2 "one price" search "$scenario" --price 1 2
 

@@ -93,7 +93,7 @@ echo "$ran commands"
 # docs/commands.md has every option of every command.
 rehearse --help | sed -n '/^SUBCOMMANDS/I,$s/^  \([a-z]*\) .*/\1/p' >"$tmp/names"
 while read -r name; do
-  row=$(grep -F "| \`rehearse $name " docs/commands.md) || { echo "docs/commands.md: no $name"; status=1; }
+  row=$(grep -E "^\| \`rehearse $name[ \`]" docs/commands.md) || { echo "docs/commands.md: no $name"; status=1; }
   for option in $(rehearse "$name" --help | sed -nE 's/^ +(-[a-z],)?(--[a-z-]+).*/\2/p'); do
     case "$option:$row" in
       --help:*) ;;

@@ -23,7 +23,7 @@
 #include "sim/memory/memory_profile.h"
 #include "sim/network/collective_model.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/report.h"
+#include "sim/report/report.h"
 #include "sim/search/space.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"

@@ -40,6 +40,7 @@ constexpr std::array<CauseRow, kNumIdleCauses> kCauses{{
     {{253, 228, 212}, {213, 94, 0}, {72, 46, 28}, {213, 94, 0}, Hatch::Cross},       // straggler
     {{222, 238, 248}, {0, 114, 178}, {32, 50, 64}, {86, 180, 233}, Hatch::Horizontal},  // host
     {{250, 246, 206}, {150, 138, 0}, {62, 58, 26}, {240, 228, 66}, Hatch::Vertical},    // resource
+    {{253, 228, 212}, {213, 94, 0}, {72, 46, 28}, {213, 94, 0}, Hatch::Vertical},       // imbalance
 }};
 
 constexpr std::string_view long_name(OpKind kind) {

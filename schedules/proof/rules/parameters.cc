@@ -327,6 +327,11 @@ class Sums {
   bool is_gradient(const Operand& operand) const {
     return s_.values[operand.value.index()].kind == ValueKind::Gradient;
   }
+  // Over whom the value's bucket is summed.
+  GroupKind replicas_of(ValueId value) const {
+    const BucketId bucket = s_.values[value.index()].bucket;
+    return bucket ? s_.buckets[bucket.index()].replicas : GroupKind::Data;
+  }
   bool is_over_replicas(const Op& op) const {
     return op.group && !s_.is_on(op, GroupKind::Tensor) && !s_.is_on(op, GroupKind::Context);
   }
@@ -334,7 +339,9 @@ class Sums {
   static constexpr std::size_t number(GroupKind kind) { return static_cast<std::size_t>(kind); }
 
   void step(std::int32_t id, ValueId value, const Flow& flow) {
-    for (const GroupKind kind : {GroupKind::Data, GroupKind::Shard, GroupKind::Replicate}) {
+    const GroupKind replicas = replicas_of(value);
+    for (const GroupKind kind : {replicas, GroupKind::Replicate}) {
+      if (kind == GroupKind::Replicate && replicas != GroupKind::Shard) continue;
       if (!s_.group(kind) || flow.over[number(kind)]) continue;
       report_.add(id, [&] {
         return facts_.where(id) + " uses " + value_name(s_, value) +

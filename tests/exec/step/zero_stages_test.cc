@@ -12,7 +12,7 @@
 #include "exec/train/train.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/memory/arena_memory.h"
-#include "sim/predict/zero_order.h"
+#include "sim/report/zero_order.h"
 
 namespace rehearse::exec {
 namespace {

@@ -120,6 +120,25 @@ TEST(Dialect, Qwen3MoeTakesEveryKthLayer) {
   EXPECT_NE(error_of(R"({"model_type": "qwen3_moe", "mlp_only_layers": [3]})"), "");
 }
 
+// Layers 1, 3, 5 ... have experts; the dense ones have another width.
+TEST(Dialect, Llama4InterleavesItsExperts) {
+  const Transformer model = parse(R"({"model_type": "llama4_text", "interleave_moe_layer_step": 2,
+      "intermediate_size_mlp": 64, "intermediate_size": 32})");
+  EXPECT_FALSE(model.has_experts(0));
+  EXPECT_TRUE(model.has_experts(1));
+  EXPECT_EQ(model.ffn_hidden, 64);
+  EXPECT_EQ(model.experts.ffn_hidden, 32);
+  EXPECT_EQ(model.experts.shared_ffn_hidden, 32);
+  EXPECT_NE(error_of(R"({"model_type": "llama4_text", "moe_layers": [1, 2]})"), "");
+}
+
+TEST(Dialect, GroupsOfExpertsMustHoldWhatATokenChooses) {
+  EXPECT_EQ(parse(R"({"model_type": "deepseek_v3"})").experts.kept_groups, 4);
+  EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "n_group": 7})"), "");
+  EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "topk_group": 9})"), "");
+  EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "n_group": 64, "topk_group": 1})"), "");
+}
+
 TEST(Dialect, MptIsAlibiWithoutBiasesUnlessItSaysOtherwise) {
   const Transformer model = parse(R"({"model_type": "mpt", "expansion_ratio": 2})");
   EXPECT_EQ(model.positions, PositionKind::Alibi);

@@ -229,5 +229,79 @@ TEST(ParameterCount, OfTheGptFamilyRoundsToThePrintedBillions) {
   }
 }
 
+// Shipped files, counted to the unit: totals are transformers' modules on the meta device (5.23.0),
+// the parts of a layer its tensors. `without_input`, `without_both`: active parameters in billions
+// without the input's table, and without the head's too.
+TEST(ParameterCount, OfShippedModelsWithExpertsIsThatOfTransformers) {
+  const struct {
+    const char* id;
+    std::int64_t total, active, expert, router, shared;
+    double without_input, without_both;
+  } rows[] = {
+      {"mixtral-8x7b", 46'702'792'704, 12'879'925'248, 176'160'768, 32'768, 0, 12.749, 12.618},
+      {"mixtral-8x22b", 140'620'634'112, 39'152'031'744, 301'989'888, 49'152, 0, 38.955, 38.759},
+      {"qwen1.5-moe-a2.7b", 14'315'784'192, 2'689'173'504, 8'650'752, 122'880, 34'605'056, 2.378,
+       2.067},
+      {"qwen2-57b-a14b", 57'408'658'944, 14'249'270'784, 27'525'120, 229'376, 220'204'544, 13.705,
+       13.160},
+      {"qwen3-30b-a3b", 30'532'122'624, 3'353'032'704, 4'718'592, 262'144, 0, 3.042, 2.731},
+      {"qwen3-235b-a22b", 235'093'634'560, 22'190'763'520, 18'874'368, 524'288, 0, 21.568, 20.946},
+      {"deepseek-v2-lite", 15'706'484'224, 2'661'150'208, 8'650'752, 131'072, 17'301'504, 2.451,
+       2.242},
+      {"deepseek-v2", 235'741'434'880, 21'375'800'320, 23'592'960, 819'200, 47'185'920, 20.852,
+       20.327},
+      {"deepseek-v3", 671'026'404'352, 37'552'282'624, 44'040'192, 1'835'008, 44'040'192, 36.626,
+       35.699},
+      {"gpt-oss-20b", 20'914'757'184, 4'187'440'704, 24'891'840, 92'192, 0, 3.608, 3.029},
+      {"gpt-oss-120b", 116'829'156'672, 5'711'982'912, 24'891'840, 368'768, 0, 5.133, 4.554},
+      {"olmoe-1b-7b", 6'919'161'856, 1'282'017'280, 6'291'456, 131'072, 0, 1.179, 1.076},
+      {"glm-4.5", 352'797'814'784, 33'632'251'904, 23'592'960, 819'200, 23'592'960, 32.856, 32.080},
+      {"glm-4.5-air", 106'852'245'504, 13'424'123'904, 17'301'504, 524'288, 17'301'504, 12.803,
+       12.183},
+      {"llama4-scout", 107'769'861'120, 17'172'894'720, 125'829'120, 81'920, 125'829'120, 16.138,
+       15.104},
+      {"llama4-maverick", 400'711'848'960, 17'184'691'200, 125'829'120, 655'360, 125'829'120,
+       16.150, 15.116},
+  };
+  for (const auto& row : rows) {
+    const Result<Transformer> read =
+        read_transformer(std::string("scenarios/models/") + row.id + ".json");
+    ASSERT_TRUE(read) << row.id << (read ? "" : read.error().message);
+    const Transformer& model = read.value();
+    EXPECT_EQ(total_parameters(model), row.total) << row.id;
+    EXPECT_EQ(active_parameters(model), row.active) << row.id;
+    EXPECT_EQ(expert_parameters(model), row.expert) << row.id;
+    EXPECT_EQ(router_parameters(model), row.router) << row.id;
+    EXPECT_EQ(shared_expert_parameters(model), row.shared) << row.id;
+    const std::int64_t table = model.vocabulary * model.hidden;
+    EXPECT_NEAR(static_cast<double>(row.active - table) * 1e-9, row.without_input, 5.1e-4)
+        << row.id;
+    EXPECT_NEAR(static_cast<double>(row.active - 2 * table) * 1e-9, row.without_both, 5.1e-4)
+        << row.id;
+  }
+}
+
+// DeepSeek-V3's file says one prediction layer: an expert layer of 11,507,286,016 parameters, the
+// projection 2 h^2 and three norms of h beside it.
+TEST(ParameterCount, OfPredictionLayersStandsBesideTheTotal) {
+  const Result<Transformer> read = read_transformer("scenarios/models/deepseek-v3.json");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read.value().prediction_layers, 1);
+  EXPECT_EQ(layer_parameters(read.value(), 60), 11'507'286'016);
+  EXPECT_EQ(prediction_parameters(read.value()), 11'507'286'016 + 102'760'448 + 3 * 7168);
+  EXPECT_EQ(prediction_parameters(parse(R"({"model_type": "mixtral"})")), 0);
+}
+
+// A GPT with experts as Megatron-LM trains it (not a key of transformers): per layer E experts of
+// 2 h f, a router of h E.
+TEST(ParameterCount, OfAGptWithExpertsIsItsMatrices) {
+  const std::string dense = R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
+      "n_inner": 256, "attention_bias": false, "mlp_bias": false)";
+  const std::int64_t mlp = 2 * 64 * 256;
+  EXPECT_EQ(total_parameters(parse(dense + R"(, "num_local_experts": 4, "num_experts_per_tok": 1,
+      "moe_intermediate_size": 256})")),
+            total_parameters(parse(dense + "}")) + 2 * (3 * mlp + 64 * 4));
+}
+
 }  // namespace
 }  // namespace rehearse

@@ -6,7 +6,7 @@
 
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/report.h"
+#include "sim/report/report.h"
 
 namespace rehearse {
 namespace {
@@ -45,6 +45,8 @@ struct Case {
 TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
   const Case cases[] = {
       {"plan.sequence_parallel=true", "plan.sequence_parallel=false", {"gpus=4"}},
+      {"plan.expert_dispatch=all_gather", "plan.expert_dispatch=null", {"gpus=4"}},
+      {"plan.expert_routing=1.5", "plan.expert_routing=null", {"gpus=4"}},
       {"plan.bucket_bytes=4096", "plan.bucket_bytes=null", {"gpus=4", "plan.zero_stage=3"}},
       {"plan.shard_group=2", "plan.shard_group=null", {"gpus=4"}},
       {"plan.prefetch=3", "plan.prefetch=null", {"gpus=4", "plan.zero_stage=1"}},

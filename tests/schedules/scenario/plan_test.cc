@@ -376,19 +376,6 @@ TEST(PlanRankOrder, MayLeaveOutAxesOfOneRank) {
   EXPECT_NE(error_of(R"("rank_order": "")"), "");
 }
 
-TEST(PlanExperts, ParallelExpertsAreRefusedAsUnsupported) {
-  const std::string text =
-      scenario_text(R"("expert_parallel": 2)", "8", R"({"model_type": "mixtral"})");
-  const Result<Scenario> scenario = parse_scenario(text, "x.json", 1, {});
-  ASSERT_FALSE(scenario);
-  EXPECT_TRUE(scenario.error().unsupported);
-  const Result<Scenario> wrong =
-      parse_scenario(scenario_text(R"("expert_parallel": 3)", "8", R"({"model_type": "mixtral"})"),
-                     "x.json", 1, {});
-  ASSERT_FALSE(wrong);
-  EXPECT_FALSE(wrong.error().unsupported);  // 3 does not divide: wrong in every version
-}
-
 TEST(PlanNull, MeansLeftOut) {
   const Plan nulls = plan(R"("tensor_parallel": null, "schedule": null, "stage_layers": null,
       "micro_batch": null, "precision": null, "overlap": null, "rank_order": null, "memory_limit": null)");

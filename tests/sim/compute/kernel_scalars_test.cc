@@ -42,6 +42,20 @@ TEST(KernelScalars, TheCardOf500WattsHasItsOwnEnergyPerFlop) {
   EXPECT_EQ(read_kernel_scalars(card, kKernels).value().pj_per_flop, 1.3);
 }
 
+// ampere.json has a source for element-wise kernels and none for dropout; default.json has none for
+// the optimizer's.
+TEST(KernelScalars, ARateWithoutASourceIsAssumed) {
+  const KernelScalars ampere = read_kernel_scalars(a100_node(), kKernels).value();
+  const auto level = [&](MemoryClass of) {
+    return ampere.level_of(ampere.memory_assumed[static_cast<std::size_t>(of)]);
+  };
+  EXPECT_EQ(level(MemoryClass::Elementwise), CostLevel::Formula);
+  EXPECT_EQ(level(MemoryClass::Dropout), CostLevel::Datasheet);
+  EXPECT_EQ(level(MemoryClass::Optimizer), CostLevel::Datasheet);
+  EXPECT_FALSE(ampere.attention_assumed[static_cast<std::size_t>(AttentionKernel::Flash2)]);
+  EXPECT_TRUE(ampere.batched_assumed);
+}
+
 // Every scalar of every file is named by exactly one entry of the file's `sources`, which has a
 // source, or null where there is none, and what the value was chosen on (docs/scalars.md).
 TEST(KernelScalars, EveryScalarSaysWhereItIsFrom) {

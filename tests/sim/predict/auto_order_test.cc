@@ -10,7 +10,7 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/metrics.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/report.h"
+#include "sim/report/report.h"
 
 namespace rehearse::sim {
 namespace {

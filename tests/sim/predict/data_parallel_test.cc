@@ -14,8 +14,8 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/scenario.h"
-#include "sim/predict/overlap_note.h"
 #include "sim/predict/predict.h"
+#include "sim/report/overlap_note.h"
 
 namespace rehearse::sim {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a report says of a plan that fits, hardly fits or does not, in words and as JSON.
-#include "sim/predict/fit_text.h"
+#include "sim/report/fit_text.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include "schedules/scenario/scenario.h"
 #include "sim/cluster/cluster_keys.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/report.h"
+#include "sim/report/report.h"
 
 namespace rehearse::sim {
 namespace {

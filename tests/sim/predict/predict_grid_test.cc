@@ -9,7 +9,7 @@
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/report.h"
+#include "sim/report/report.h"
 
 namespace rehearse::sim {
 namespace {

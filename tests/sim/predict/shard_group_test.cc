@@ -96,5 +96,17 @@ TEST(ShardGroup, AreNeighboursAndReplicatesAreOneOfEach) {
   }
 }
 
+// Experts have other replicas than the rest: together with parts of these nothing is priced yet.
+TEST(ShardGroup, OfFoldedExpertsIsRefused) {
+  const std::string text =
+      R"({"model": "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 32, "plan": {"micro_batch": 1,
+      "global_batch": 64, "sequence_length": 1024, "zero_stage": 1, "shard_group": 8,
+      "expert_parallel": 8}})";
+  const Result<Scenario> scenario = parse_scenario(text, "shards.json", 1, {});
+  ASSERT_FALSE(scenario);
+  EXPECT_NE(scenario.error().message.find("plan.shard_group: is not priced together with folded"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace rehearse::sim

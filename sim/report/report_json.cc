@@ -5,8 +5,8 @@
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
-#include "sim/predict/fit_text.h"
-#include "sim/predict/report.h"
+#include "sim/report/fit_text.h"
+#include "sim/report/report.h"
 
 namespace rehearse::sim {
 namespace {
@@ -93,6 +93,7 @@ Json memory_json(const Prediction& p) {
                        {"workspace", rank.parts.workspace},
                        {"communicators", rank.parts.communicators},
                        {"context", rank.parts.context}}}});
+    if (rank.parts.experts > 0) ranks.back()["parts"]["experts"] = rank.parts.experts;
   }
   json["ranks"] = std::move(ranks);
   json["note"] = m.note.empty() ? Json(nullptr) : Json(m.note);
@@ -104,6 +105,22 @@ Json memory_json(const Prediction& p) {
     json["planned_resident_bytes"] = p.resident->total();
   }
   return json;
+}
+
+// The band, and what stands behind it.
+void add_band(Json& confidence, const Prediction& p) {
+  confidence["low_s"] = p.low_s();
+  confidence["high_s"] = p.high_s();
+  Json nearest = Json::array();
+  for (const NearCases& near : p.band.nearest) {
+    nearest.push_back({{"source", near.source},
+                       {"cases", near.cases},
+                       {"share", near.share},
+                       {"differs", near.differs}});
+  }
+  confidence["nearest"] = std::move(nearest);
+  confidence["unseen"] = p.band.unseen;
+  confidence["defaulted"] = p.band.defaulted;
 }
 
 }  // namespace
@@ -137,6 +154,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["idle_ns"] = p.bubbles.idle;
   Json seconds = Json::object(), nanoseconds = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
+    if (!reports_cause(c, p.bubbles.causes[c] != 0)) continue;
     const std::string name(kIdleCauseNames[c]);
     seconds[name] = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
     nanoseconds[name] = p.bubbles.causes[c];
@@ -164,6 +182,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
     confidence[std::string(name_of(static_cast<CostLevel>(l)))] = p.confidence[l];
   }
   confidence["error_band"] = p.error_band;
+  add_band(confidence, p);
   if (p.scatter > 0) confidence["scatter"] = p.scatter;
   json["confidence"] = std::move(confidence);
   const double gpu_hours = p.gpus * p.step_s / 3600;

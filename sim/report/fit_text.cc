@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/fit_text.h"
+#include "sim/report/fit_text.h"
 
 #include <algorithm>
 
-#include "sim/predict/report_units.h"
+#include "sim/report/report_units.h"
 
 namespace rehearse::sim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/zero_order.h"
+#include "sim/report/zero_order.h"
 
 #include <fmt/format.h>
 

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "schedules/scenario/plan_names.h"
-#include "sim/predict/fit_text.h"
-#include "sim/predict/report.h"
-#include "sim/predict/report_units.h"
+#include "sim/report/fit_text.h"
+#include "sim/report/report.h"
+#include "sim/report/report_units.h"
 
 namespace rehearse::sim {
 namespace {
@@ -18,7 +18,9 @@ using report::bytes, report::seconds;
 // What a share of the time rests on, after CostLevel.
 constexpr std::array<std::string_view, kNumCostLevels> kLevelWords{
     "is measured", "is interpolated between measurements", "follows from formulas",
-    "follows from datasheets"};
+    "follows from datasheets and assumed rates"};
+
+constexpr std::size_t kMostSources = 3;  // that are named
 
 std::string joules(double j) {
   if (j >= 1e9) return fmt::format("{:.1f} GJ", j * 1e-9);
@@ -37,7 +39,7 @@ std::string layout_of(const Plan& plan) {
   std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
   if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
-  text += fmt::format(" dp {}", plan.data_parallel);
+  text += expert_sizes(plan) + fmt::format(" dp {}", plan.data_parallel);
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
@@ -66,6 +68,8 @@ std::string memory_lines(const Prediction& p) {
       if (share >= 0.005)
         filled += fmt::format("{}{} {:.0f} %", filled.empty() ? "" : ", ", name, 100 * share);
     }
+    if (rank.parts.experts > 0)
+      filled += fmt::format("; states of experts {}", bytes(rank.parts.experts));
     text +=
         fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
                     bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
@@ -98,6 +102,30 @@ std::string order_line(const Prediction& p) {
                      choice.considered, choice.fitting);
 }
 
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// Low and high, and whose measured steps say so.
+std::string band_lines(const Prediction& p) {
+  std::string text =
+      fmt::format("  9 in 10 between {:>10} and {} ({:+.0f} %, {:+.0f} %)\n", seconds(p.low_s()),
+                  seconds(p.high_s()), 100 * (p.band.low - 1), 100 * (p.band.high - 1));
+  std::vector<std::string> sources;
+  for (const NearCases& near : p.band.nearest) sources.push_back(near.source);
+  if (sources.size() > kMostSources) sources.resize(kMostSources);
+  if (!sources.empty()) text += "  as measured steps near to it: " + listed(sources) + "\n";
+  if (!p.band.unseen.empty()) {
+    text += "  wider: no measured step of this kind (" + listed(p.band.unseen) + ")\n";
+  }
+  if (!p.band.defaulted.empty()) {
+    text += "  wider: the plan does not say " + listed(p.band.defaulted) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
@@ -113,9 +141,9 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       plan.micro_batch, plan.sequence_length);
   text += order_line(p) + "\n";
   text += misfit_text(p);
-  text += fmt::format(
-      "step time       {:>12}   ({} tokens/s, {:.0f} per GPU; likely within {:.0f} %)\n",
-      seconds(p.step_s), with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus, 100 * p.error_band);
+  text += fmt::format("step time       {:>12}   ({} tokens/s, {:.0f} per GPU)\n", seconds(p.step_s),
+                      with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus);
+  text += band_lines(p);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {
     text += fmt::format(": MFU {:.1f} %", 100 * *p.mfu());

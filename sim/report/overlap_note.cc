@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/predict/overlap_note.h"
+#include "sim/report/overlap_note.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/expert_plan.h"
+
+#include <algorithm>
+
+#include "schedules/scenario/plan_names.h"
+
+namespace rehearse {
+namespace {
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+class ExpertPlanReader {
+ public:
+  ExpertPlanReader(const JsonValue& json, const Transformer* model, Plan& plan,
+                   const PlanFailure& fail)
+      : json_(json), model_(model), plan_(plan), fail_(fail) {}
+
+  void read() {
+    for (const auto step : {&ExpertPlanReader::sizes, &ExpertPlanReader::of_model,
+                            &ExpertPlanReader::folding, &ExpertPlanReader::traffic}) {
+      if (!failed_) (this->*step)();
+    }
+  }
+
+ private:
+  void fail(std::string_view key, const std::string& what, bool unsupported = false) {
+    failed_ = true;
+    fail_(key, what, unsupported);
+  }
+  const Experts& experts() const {
+    static const Experts kNone;
+    return model_ == nullptr ? kNone : model_->experts;
+  }
+
+  // q e r = t c d, r derived.
+  void sizes() {
+    const std::int64_t e = plan_.expert_parallel, t = plan_.tensor_parallel;
+    const std::int64_t replicas = plan_.replicas();
+    const bool spread = replicas % e != 0 && replicas * t % e == 0;
+    const JsonValue* given = json_.given("expert_tensor_parallel");
+    const std::int64_t q = given != nullptr ? given->integer : spread ? 1 : t;
+    plan_.expert_tensor_parallel = static_cast<std::int32_t>(q);
+    if (replicas * t % q != 0) {
+      return fail("expert_tensor_parallel",
+                  number(q) + " does not divide data x context x tensor parallel = " +
+                      number(plan_.data_parallel) + " x " + number(plan_.context_parallel) + " x " +
+                      number(t));
+    }
+    if (replicas * t / q % e != 0) {
+      fail("expert_parallel",
+           number(e) + " does not divide data x context x tensor / expert tensor parallel = " +
+               number(replicas * t / q));
+    }
+  }
+
+  void of_model() {
+    const std::int64_t e = plan_.expert_parallel, q = plan_.expert_tensor_parallel;
+    if (experts().count == 0) {
+      if (e > 1 && model_ != nullptr) {
+        fail("expert_parallel", number(e) + " > 1, but the model has no experts");
+      }
+      return;
+    }
+    if (experts().count % e != 0) {
+      return fail("expert_parallel",
+                  number(e) + " does not divide the number of experts " + number(experts().count));
+    }
+    if (experts().ffn_hidden % q != 0) {
+      return fail("expert_tensor_parallel", number(q) + " does not divide the width of an expert " +
+                                                number(experts().ffn_hidden));
+    }
+    if (experts().bias && q > 1 && plan_.folds_experts()) {
+      fail("expert_tensor_parallel",
+           number(q) + " > 1, but a bias is added once: experts with biases are whole");
+    }
+  }
+
+  // What experts need that lie otherwise than the dense matrices.
+  void folding() {
+    if (!plan_.folds_experts() || experts().count == 0) return;
+    const std::string_view key =
+        plan_.expert_parallel > 1 ? "expert_parallel" : "expert_tensor_parallel";
+    if (plan_.tensor_parallel > 1 && !plan_.sequence_parallel) {
+      return fail("sequence_parallel",
+                  "must be true: else each token goes to its experts from all " +
+                      number(plan_.tensor_parallel) + " tensor-parallel ranks");
+    }
+    if (plan_.has_parameter_server()) {
+      return fail("data_parallel_algorithm", "parameter_server has one owner of all parameters; " +
+                                                 std::string(key) +
+                                                 " spreads experts over replicas");
+    }
+    if (plan_.expert_replicas() != plan_.data_parallel) ranks_stand_together();
+    if (failed_) return;
+    if (plan_.runtime.own_executor) {
+      fail(key, "experts of runtime " + plan_.runtime.name + " are not built yet", true);
+    }
+  }
+
+  // Where an expert group takes a part of dp, its ranks are neighbours but for tp, cp and dp.
+  void ranks_stand_together() {
+    const auto place = [&](Axis axis) {
+      return std::ranges::find(plan_.rank_order, axis) - plan_.rank_order.begin();
+    };
+    const auto [low, high] =
+        std::minmax({place(Axis::Context), place(Axis::Expert), place(Axis::Data)});
+    if (high - low != 2 && plan_.expert_parallel > 1) {
+      return fail("rank_order", "cp, ep and dp must stand together: experts lie within cp x dp");
+    }
+    if (plan_.rank_order.back() != Axis::Pipeline && plan_.pipeline_parallel > 1) {
+      fail("rank_order", "pp must come last where experts are folded over tp, cp and dp");
+    }
+  }
+
+  void traffic() {
+    if (const JsonValue* given = json_.given("expert_dispatch")) {
+      const auto found = std::ranges::find(kExpertDispatchNames, given->text);
+      plan_.expert_dispatch = static_cast<ExpertDispatch>(found - kExpertDispatchNames.begin());
+    }
+    if (const JsonValue* given = json_.given("expert_routing")) {
+      if (given->is(JsonKind::String)) {
+        const auto found = std::ranges::find(kExpertRoutingNames, given->text);
+        plan_.expert_routing = static_cast<ExpertRouting>(found - kExpertRoutingNames.begin());
+      } else {
+        plan_.expert_routing = ExpertRouting::Factor;
+        plan_.expert_factor = given->number;
+      }
+    }
+    if (const JsonValue* given = json_.given("expert_capacity")) {
+      plan_.expert_capacity = given->number;
+    }
+    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts() &&
+        plan_.expert_tensor_parallel > 1) {
+      return fail("expert_dispatch",
+                  "deduplicated with expert_tensor_parallel > 1 is not built yet", true);
+    }
+    const JsonValue* overlap = json_.given("overlap");
+    const JsonValue* beside = overlap == nullptr ? nullptr : overlap->given("expert_parallel");
+    if (beside == nullptr || (beside->is(JsonKind::Bool) && !beside->boolean)) return;
+    if (!beside->is(JsonKind::String)) {
+      return fail("overlap.expert_parallel", "must be false or \"shared\", not true");
+    }
+    if (plan_.expert_parallel == 1) {
+      return fail("overlap.expert_parallel", "nothing is dispatched: expert_parallel is 1");
+    }
+    if (experts().shared_ffn_hidden == 0) {
+      return fail("overlap.expert_parallel", "the model has no shared expert");
+    }
+    plan_.overlap_expert_parallel = ExpertOverlap::Shared;
+  }
+
+  const JsonValue& json_;
+  const Transformer* model_;
+  Plan& plan_;
+  const PlanFailure& fail_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
+                      const PlanFailure& fail) {
+  ExpertPlanReader(json, model, plan, fail).read();
+}
+
+}  // namespace rehearse

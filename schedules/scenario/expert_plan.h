@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan's keys of experts: how they are split, how tokens come to them. One reason in one line
+// where that is not possible.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "schedules/base/json_reader.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+// Says that `key` of the plan is wrong, or (unsupported) not built yet.
+using PlanFailure =
+    std::function<void(std::string_view key, const std::string& what, bool unsupported)>;
+
+// Reads them into `plan`, whose other sizes, order of ranks and runtime are read. `model` may be
+// null: schedules without one. Legality: NVIDIA/Megatron-LM megatron/core/transformer/
+// transformer_config.py and parallel_state.py.
+void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
+                      const PlanFailure& fail);
+
+}  // namespace rehearse

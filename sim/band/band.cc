@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/band/band.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rehearse::sim {
+namespace {
+
+constexpr double kLeastShare = 0.05;  // of a source that is named
+
+struct Weighted {
+  double value = 0, weight = 0;
+};
+
+// The smallest value at which the weights up to it reach `share` of all.
+double quantile(const std::vector<Weighted>& ascending, double share) {
+  double all = 0, sum = 0;
+  for (const Weighted& one : ascending) all += one.weight;
+  for (const Weighted& one : ascending) {
+    sum += one.weight;
+    if (sum >= share * all) return one.value;
+  }
+  return ascending.empty() ? 0 : ascending.back().value;
+}
+
+// What a source's rows weigh, and which of them is the most alike.
+struct Source {
+  std::int32_t cases = 0;
+  double sum = 0, squares = 0, largest = 0;
+  const MeasuredError* nearest = nullptr;
+
+  // Its most alike step's weight; less where few steps stand behind it.
+  double weight(double few) const {
+    if (sum <= 0) return 0;
+    const double effective = sum * sum / squares;
+    return largest * effective / (effective + few);
+  }
+};
+
+class BandMaker {
+ public:
+  BandMaker(const BandQuery& query, const ErrorTable& table) : query_(query), table_(table) {}
+
+  Band make() {
+    // Any framework may be as wrong as whichever of the known ones: no band is wider than its.
+    Sides sides = sides_as(query_.features);
+    if (query_.features.runtime.empty()) {
+      for (const std::string& runtime : runtimes()) {
+        StepFeatures known = query_.features;
+        known.runtime = runtime;
+        const Sides other = sides_as(known);
+        sides = {std::min(sides.lower, other.lower), std::max(sides.upper, other.upper)};
+      }
+    }
+    weigh(query_.features);
+    name_nearest();
+    const double widened = widening();
+    band_.low = std::exp(-std::hypot(sides.lower, widened));
+    band_.high = std::exp(std::hypot(sides.upper, widened));
+    return std::move(band_);
+  }
+
+ private:
+  struct Sides {
+    double lower = 0, upper = 0;  // of log errors, <= 0 <= upper
+  };
+  // Where nine in ten of the errors lie, of steps as like to these features as they are.
+  Sides sides_as(const StepFeatures& features) {
+    weigh(features);
+    std::vector<Weighted> errors;
+    for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+      const Source& of = sources_[source(r)];
+      if (weights_[r] <= 0) continue;
+      errors.push_back(
+          {table_.rows[r].log_error, of.weight(table_.rule.few) * weights_[r] / of.sum});
+    }
+    std::ranges::sort(errors, {}, &Weighted::value);
+    return {std::min(quantile(errors, table_.rule.lower), 0.0),
+            std::max(quantile(errors, table_.rule.upper), 0.0)};
+  }
+
+  std::vector<std::string> runtimes() const {
+    std::vector<std::string> names;
+    for (const MeasuredError& row : table_.rows) {
+      const std::string& name = row.features.runtime;
+      if (!left_out(row) && !name.empty() && std::ranges::find(names, name) == names.end()) {
+        names.push_back(name);
+      }
+    }
+    return names;
+  }
+
+  std::size_t source(std::size_t row) const {
+    return static_cast<std::size_t>(table_.rows[row].source);
+  }
+  bool left_out(const MeasuredError& row) const {
+    return table_.sources[static_cast<std::size_t>(row.source)] == query_.without_source;
+  }
+
+  double alike(const StepFeatures& f, const StepFeatures& other) const {
+    const BandRule& rule = table_.rule;
+    const auto differing = static_cast<double>(differences(f, other).size());
+    return std::pow(rule.difference, differing) *
+           std::exp(-std::abs(f.network_share - other.network_share) / rule.network_scale -
+                    std::abs(f.memory_fill - other.memory_fill) / rule.memory_scale);
+  }
+
+  void weigh(const StepFeatures& features) {
+    weights_.assign(table_.rows.size(), 0);
+    sources_.assign(table_.sources.size(), {});
+    for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+      const MeasuredError& row = table_.rows[r];
+      if (left_out(row)) continue;
+      const double weight = weights_[r] = alike(features, row.features);
+      Source& of = sources_[source(r)];
+      ++of.cases;
+      of.sum += weight;
+      of.squares += weight * weight;
+      if (weight <= of.largest) continue;
+      of.largest = weight;
+      of.nearest = &row;
+    }
+  }
+
+  void name_nearest() {
+    double all = 0;
+    for (const Source& of : sources_) all += of.weight(table_.rule.few);
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
+      const double share = all > 0 ? sources_[s].weight(table_.rule.few) / all : 0;
+      if (share < kLeastShare) continue;
+      NearCases near{.source = table_.sources[s], .cases = sources_[s].cases, .share = share};
+      for (const std::string_view what :
+           differences(query_.features, sources_[s].nearest->features)) {
+        near.differs.emplace_back(what);
+      }
+      band_.nearest.push_back(std::move(near));
+    }
+    std::ranges::stable_sort(band_.nearest, std::ranges::greater{}, &NearCases::share);
+  }
+
+  template <class Like>
+  bool any(const Like& like) const {
+    return std::ranges::any_of(table_.rows, [&](const MeasuredError& row) {
+      return !left_out(row) && like(row.features);
+    });
+  }
+
+  // In quadrature: what no validated step shows, and what was left to defaults.
+  double widening() {
+    const StepFeatures& f = query_.features;
+    double squares = std::pow(table_.unseen * query_.assumed_share, 2);
+    const auto unseen = [&](const std::string& what, double share) {
+      band_.unseen.push_back(what);
+      squares += table_.unseen * table_.unseen * share * share;
+    };
+    const auto hardware = [&](const StepFeatures& o) {
+      return o.gpu == f.gpu && o.precision == f.precision;
+    };
+    const auto software = [&](const StepFeatures& o) {
+      return !f.runtime.empty() && o.runtime == f.runtime;
+    };
+    const bool new_hardware = !any(hardware), new_software = !any(software);
+    if (new_hardware) unseen(f.gpu + " in " + f.precision, 1);
+    if (new_software) unseen(f.runtime.empty() ? "this framework" : "runtime " + f.runtime, 1);
+    if (!new_hardware && !new_software &&
+        !any([&](const StepFeatures& o) { return hardware(o) && software(o); })) {
+      unseen("runtime " + f.runtime + " on " + f.gpu + " in " + f.precision, 1);
+    }
+    if (!f.nic.empty() && !any([&](const StepFeatures& o) { return o.nic == f.nic; })) {
+      unseen("NICs of the kind " + f.nic, f.network_share);
+    }
+    if (!any([&](const StepFeatures& o) { return o.gpus >= f.gpus; })) {
+      unseen("so many GPUs", f.network_share);
+    }
+    for (const LeftOut& key : table_.left_out) {
+      if (std::ranges::find_first_of(key.keys, query_.given) != key.keys.end()) continue;
+      band_.defaulted.push_back(key.keys.front());
+      squares += key.move * key.move;
+    }
+    return std::sqrt(squares);
+  }
+
+  const BandQuery& query_;
+  const ErrorTable& table_;
+  std::vector<double> weights_;  // per row
+  std::vector<Source> sources_;
+  Band band_;
+};
+
+}  // namespace
+
+Band band_of(const BandQuery& query, const ErrorTable& table) {
+  return BandMaker(query, table).make();
+}
+
+Band even_band(double error) {
+  return {.low = 1 / (1 + error), .high = 1 + error};
+}
+
+}  // namespace rehearse::sim

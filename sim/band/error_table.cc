@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/band/error_table.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "schedules/base/files.h"
+#include "schedules/base/json_keys.h"
+#include "schedules/base/json_reader.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr KeySpec number(std::string_view name, double min, double max) {
+  return {.name = name, .types = kNumber | kInteger, .min = min, .max = max, .required = true};
+}
+constexpr KeySpec kRuleKeys[] = {number("difference", 0.001, 1),
+                                 number("network_scale", 0.001, 100),
+                                 number("memory_scale", 0.001, 100),
+                                 number("lower", 0, 0.5),
+                                 number("upper", 0.5, 1),
+                                 number("few", 0, 1000)};
+constexpr KeyTable kRule{.title = "rule", .keys = kRuleKeys};
+constexpr KeySpec kLeftOutKeys[] = {
+    {.name = "keys", .types = kArray, .item_types = kString, .required = true},
+    number("move", 0, 10)};
+constexpr KeyTable kLeftOut{.title = "left out", .keys = kLeftOutKeys};
+constexpr KeySpec kFileKeys[] = {
+    {.name = "schema", .types = kString, .required = true},
+    {.name = "about", .types = kArray},
+    {.name = "rule", .types = kObject, .members = &kRule, .required = true},
+    number("unseen", 0, 10),
+    {.name = "left_out", .types = kArray, .items = &kLeftOut, .required = true},
+    number("pair_equal", 0, 10),
+    number("pair_ordered", 0, 10),
+};
+constexpr KeyTable kFile{.title = "errors", .keys = kFileKeys};
+
+// A row of the CSV file: seven texts, then four numbers. (Hundreds of rows as JSON would take
+// longer to read than a small prediction to make.)
+constexpr std::size_t kTexts = 7, kFields = 11;
+
+std::optional<std::array<std::string_view, kFields>> fields_of(std::string_view row) {
+  std::array<std::string_view, kFields> fields;
+  for (std::size_t i = 0; i < kFields; ++i) {
+    const std::size_t end = row.find(',');
+    if ((end == std::string_view::npos) != (i + 1 == kFields)) return std::nullopt;
+    fields[i] = row.substr(0, end);
+    row.remove_prefix(std::min(fields[i].size() + 1, row.size()));
+  }
+  return fields;
+}
+
+// Adds the row to the table; false where it is not one.
+bool take_row(std::string_view text, ErrorTable& table) {
+  const auto fields = fields_of(text);
+  if (!fields) return false;
+  std::array<double, kFields - kTexts> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::string_view field = (*fields)[kTexts + i];
+    const char* last = field.data() + field.size();
+    const auto [end, error] = std::from_chars(field.data(), last, numbers[i]);
+    if (error != std::errc() || end != last || !std::isfinite(numbers[i])) return false;
+  }
+  if (table.sources.empty() || table.sources.back() != (*fields)[0]) {
+    table.sources.emplace_back((*fields)[0]);
+  }
+  table.rows.push_back({.source = static_cast<std::int32_t>(table.sources.size()) - 1,
+                        .features = {.gpu = std::string((*fields)[1]),
+                                     .precision = std::string((*fields)[2]),
+                                     .runtime = std::string((*fields)[3]),
+                                     .attention = std::string((*fields)[4]),
+                                     .kinds = kinds_of((*fields)[5]),
+                                     .nic = std::string((*fields)[6]),
+                                     .gpus = static_cast<std::int32_t>(numbers[0]),
+                                     .network_share = numbers[1],
+                                     .memory_fill = numbers[2]},
+                        .log_error = numbers[3]});
+  return true;
+}
+
+Result<> read_rows(const std::string& path, ErrorTable& table) {
+  constexpr std::int64_t kMostBytes = 16 << 20;
+  const Result<std::string> read = read_text_file(path, kMostBytes);
+  if (!read) return read.error();
+  std::string_view rest = read.value();
+  for (std::int32_t line = 1; !rest.empty(); ++line) {
+    const std::string_view row = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(row.size() + 1, rest.size()));
+    if (line > 1 && !take_row(row, table)) {  // the first has the columns' names
+      return json_error(path, line, "", "a row has seven texts and four numbers");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ErrorTable> read_error_table(const std::string& path) {
+  const Result<JsonValue> read = read_json(path);
+  if (!read) return read.error();
+  const JsonValue& root = read.value();
+  JsonReport report(path);
+  check_keys(root, kFile, "", report);
+  if (!report.ok()) return report.error();
+  const JsonValue& rule = *root.given("rule");
+  ErrorTable table{.rule = {.difference = rule.given("difference")->number,
+                            .network_scale = rule.given("network_scale")->number,
+                            .memory_scale = rule.given("memory_scale")->number,
+                            .lower = rule.given("lower")->number,
+                            .upper = rule.given("upper")->number,
+                            .few = rule.given("few")->number},
+                   .unseen = root.given("unseen")->number,
+                   .pair_equal = root.given("pair_equal")->number,
+                   .pair_ordered = root.given("pair_ordered")->number};
+  for (const JsonValue& item : root.given("left_out")->items) {
+    LeftOut row{.move = item.given("move")->number};
+    for (const JsonValue& key : item.given("keys")->items) row.keys.push_back(key.text);
+    table.left_out.push_back(std::move(row));
+  }
+  const std::string rows = std::filesystem::path(path).replace_extension(".csv").string();
+  if (const Result<> good = read_rows(rows, table); !good) return good.error();
+  return table;
+}
+
+Result<ErrorTable> shipped_error_table() {
+  return read_error_table(shipped_directory() + "/accuracy/errors.json");
+}
+
+}  // namespace rehearse::sim

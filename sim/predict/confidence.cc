@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/confidence.h"
+
+#include <algorithm>
+
+#include "schedules/scenario/plan_names.h"
+#include "sim/band/band.h"
+
+namespace rehearse::sim {
+namespace {
+
+// A CPU's own kernels are measured to 2 %, but its ranks share cores and memory with each other and
+// with the machine: 20 of the 24 layouts in docs/accuracy.md were within this.
+constexpr double kSharedCpuBand = 0.15;
+
+// Shares of all the time that ops of the compute stream and exposed communication take.
+void add_level_shares(Prediction& p) {
+  std::array<double, kNumCostLevels> sum{};
+  const Schedule& s = p.schedule;
+  for (std::int32_t r = 0; r < s.num_rows(); ++r) {
+    const double ranks = s.rows[static_cast<std::size_t>(r)].multiplicity;
+    for (std::int32_t i = s.row_begin[static_cast<std::size_t>(r)];
+         i < s.row_begin[static_cast<std::size_t>(r) + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
+      const bool computes = s.ops[op].stream == Stream::Compute;
+      const double time =
+          computes ? ranks * static_cast<double>((p.timeline.end[op] - p.timeline.start[op]).value)
+                   : static_cast<double>(p.bubbles.exposed[op]);
+      for (std::size_t l = 0; l < kNumCostLevels; ++l)
+        sum[l] += time * p.pricing.level_share[cost][l];
+    }
+  }
+  double total = 0;
+  for (const double part : sum) total += part;
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    p.confidence[l] = total > 0 ? sum[l] / total : 0;
+  }
+}
+
+std::string precision_name(ComputeType type) {
+  const bool half = type == ComputeType::Fp16 || type == ComputeType::Bf16;
+  return half ? "16 bit" : std::string(name_of(type));
+}
+
+// No whole step of a CPU is among the validated ones: it is as wrong as the measurements that it
+// rests on.
+double cpu_error(const Prediction& p) {
+  double error = 0;
+  for (std::size_t l = 0; l < kNumCostLevels; ++l) {
+    error += p.confidence[l] * error_band(static_cast<CostLevel>(l));
+  }
+  return std::max({error, kSharedCpuBand, p.scatter});
+}
+
+}  // namespace
+
+StepFeatures features_of(const Prediction& p, const Cluster& cluster) {
+  const Plan& plan = p.plan;
+  StepFeatures f{
+      .gpu = cluster.gpu.architecture_name + " " + std::to_string(cluster.gpu.compute_capability),
+      .precision = precision_name(plan.precision.compute),
+      .runtime = plan.runtime.any_framework ? "" : plan.runtime.name,
+      .attention = std::string(name_of(plan.attention_kernel)),
+      .nic = p.gpus > cluster.gpus_per_node ? cluster.nics.kind : "",
+      .gpus = p.gpus};
+  if (plan.tensor_parallel > 1) f.set(ParallelKind::Tensor);
+  if (plan.pipeline_parallel > 1) f.set(ParallelKind::Pipeline);
+  if (plan.context_parallel > 1) f.set(ParallelKind::Context);
+  if (plan.zero_stage == 3) f.set(ParallelKind::ShardedParameters);
+  if (p.has_experts) f.set(ParallelKind::Experts);
+  for (const CommunicationRow& row : p.communication) {
+    if (p.step_s > 0) f.network_share += row.exposed_s / p.step_s;
+  }
+  f.memory_fill = static_cast<double>(p.memory.peak_device) /
+                  static_cast<double>(std::max<std::int64_t>(cluster.capacity().value, 1));
+  return f;
+}
+
+void add_confidence(Prediction& p, const Scenario& scenario, const Cluster& cluster,
+                    const ErrorTable& errors, const std::string& without_source) {
+  add_level_shares(p);
+  if (cluster.calibration) p.scatter = cluster.calibration->scatter(p.gpus > 1);
+  if (cluster.workers > 0) {
+    p.error_band = cpu_error(p);
+    p.band = even_band(p.error_band);
+    return;
+  }
+  p.band = band_of({.features = features_of(p, cluster),
+                    .given = scenario.given,
+                    .assumed_share = p.confidence[static_cast<std::size_t>(CostLevel::Datasheet)],
+                    .without_source = without_source},
+                   errors);
+  p.error_band = p.band.half_width();
+}
+
+}  // namespace rehearse::sim

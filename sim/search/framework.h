@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What released frameworks can launch, from scenarios/frameworks/released.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse::sim {
+
+struct Framework {
+  std::string name, title;
+  std::vector<std::string> runtimes;   // profiles that price it, the one of today first
+  std::vector<std::string> schedules;  // canonical names
+  std::vector<std::int32_t> zero_stages, pipeline_zero_stages;  // the latter with stages > 1
+  bool tensor_parallel = false, context_parallel = false;
+
+  bool runs(const std::string& schedule) const;
+  bool launches(const Plan& plan) const;
+};
+
+// Errors: "FILE:LINE: KEY: what is wrong".
+Result<std::vector<Framework>> shipped_frameworks();
+
+// Where the framework that prices the plan cannot launch it: who can, "torchtitan, nanotron" or
+// "no released framework". Empty: it can, or its runtime is no framework's.
+std::string launched_elsewhere(const std::vector<Framework>& frameworks, const Plan& plan);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// An expert layer's nodes: the worked example of the reference (h 64, f 128 gated, E 4, k 2, e 2,
+// q 1, 8 tokens on each of two ranks) byte by byte, and identities between plans.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "schedules/body/body.h"
+#include "schedules/body/sizes.h"
+#include "schedules/scenario/scenario.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::int64_t h = 64, f = 128, E = 4, k = 2, n = 8;
+
+Scenario scenario(const std::string& plan, const std::string& gpus, const std::string& more = "",
+                  std::int64_t tokens = n) {
+  const std::string text =
+      R"({"model": {"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 128,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+          "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 256)" +
+      more + R"(}, "cluster": "dgx-h100", "gpus": )" + gpus +
+      R"(, "plan": {"micro_batch": 1, "sequence_length": )" + std::to_string(tokens) + ", " + plan +
+      "}}";
+  const Result<Scenario> read = parse_scenario(text, "x.json", 1, {});
+  EXPECT_TRUE(read) << (read ? "" : read.error().message);
+  return read ? read.value() : Scenario{};
+}
+Body body(const Scenario& s, Direction direction) {
+  return make_body({s.model, s.plan},
+                   {.segment = SegmentKind::Layer, .experts = true, .direction = direction});
+}
+std::int64_t bytes(const Body& b, const std::function<bool(const Node&)>& counts) {
+  std::int64_t sum = 0;
+  for (const Node& node : b.nodes) sum += counts(node) ? node.bytes : 0;
+  return sum;
+}
+double flops(const Body& b, const std::function<bool(const Node&)>& counts) {
+  double sum = 0;
+  for (const Node& node : b.nodes) sum += counts(node) ? node.flops : 0;
+  return sum;
+}
+bool moves_rows(const Node& node) {
+  return node.kernel == Kernel::Dispatch || node.kernel == Kernel::Combine;
+}
+bool is_router(const Node& node) {
+  return node.name.find("router") != std::string_view::npos;
+}
+bool of_experts(const Node& node) {
+  return is_grouped(node.kernel);
+}
+
+// Experts of tokens 0 ... 7 of both ranks.
+constexpr std::array<std::array<std::array<int, 2>, 8>, 2> kChosen{{
+    {{{0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 2}, {2, 0}, {0, 1}, {3, 1}}},
+    {{{2, 3}, {2, 3}, {3, 2}, {1, 2}, {2, 1}, {0, 2}, {3, 0}, {2, 3}}},
+}};
+
+// What the router's choice makes of the mean: rows of both ranks 15 and 17, their mean the body's
+// R = 16; all sums over ranks are twice the body's.
+TEST(ExpertBody, IsTheMeanOfTheWorkedExample) {
+  std::array<std::array<std::int64_t, 2>, 2> rows{};  // by source and destination rank
+  std::array<std::array<std::int64_t, 4>, 2> counts{};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (const auto& token : kChosen[rank]) {
+      for (const int expert : token) {
+        ++rows[rank][static_cast<std::size_t>(expert) / 2];
+        ++counts[rank][static_cast<std::size_t>(expert)];
+      }
+    }
+  }
+  EXPECT_EQ(rows[0], (std::array<std::int64_t, 2>{11, 5}));
+  EXPECT_EQ(rows[1], (std::array<std::int64_t, 2>{4, 12}));
+  EXPECT_EQ(counts[0], (std::array<std::int64_t, 4>{6, 5, 3, 2}));
+  EXPECT_EQ(counts[1], (std::array<std::int64_t, 4>{2, 2, 7, 5}));
+  const std::int64_t received[] = {rows[0][0] + rows[1][0], rows[0][1] + rows[1][1]};
+  const Scenario s = scenario(R"("expert_parallel": 2)", "2");
+  const ExpertShape shape = Layout(s.model, s.plan).shape.experts;
+  EXPECT_EQ(shape.tokens, n);
+  EXPECT_EQ(2 * shape.rows, received[0] + received[1]);  // 15 + 17
+  EXPECT_EQ(rows[0][0] + rows[0][1], shape.copies);      // sum of sends = n k
+  EXPECT_EQ(received[1] * 16, 17 * shape.rows);          // imbalance 17/16
+
+  const Body forward = body(s, Direction::Forward);
+  EXPECT_EQ(bytes(forward, moves_rows), 2 * 2048);  // dispatch and combine: the whole buffers
+  EXPECT_EQ(bytes(forward, [](const Node& node) { return node.kernel == Kernel::AllToAll; }),
+            4 * n * k);  // weights, fp32
+  EXPECT_EQ(flops(forward, of_experts), (737280 + 835584) / 2);
+  EXPECT_EQ(flops(forward, is_router), 4096);
+  // Kept in bf16: X, U, A of 15 and of 17 rows.
+  EXPECT_EQ(2 * 2 * shape.rows * h, 1920 + 2176);
+  EXPECT_EQ(2 * 2 * shape.rows * 2 * f, 7680 + 8704);
+  EXPECT_EQ(2 * 2 * shape.rows * f, 3840 + 4352);
+
+  // Parameters: an expert 24,576, two on each rank; the router 256 on both.
+  std::int64_t experts = 0, router = 0;
+  for (const ParameterTensor& tensor :
+       segment_parameters({s.model, s.plan}, SegmentKind::Layer, 0)) {
+    if (tensor.expert) experts += tensor.elements;
+    if (tensor.name == "router.weight") router += tensor.elements;
+  }
+  EXPECT_EQ(experts, 49152);
+  EXPECT_EQ(router, 256);
+  EXPECT_EQ(expert_parameters(s.model), 24576);
+}
+
+TEST(ExpertBody, TheAllGatherDispatcherMovesTheTokensOfAllRanks) {
+  const Scenario s = scenario(R"("expert_parallel": 2, "expert_dispatch": "all_gather")", "2");
+  const Body forward = body(s, Direction::Forward);
+  EXPECT_EQ(bytes(forward, moves_rows), 0);
+  const auto over_block = [](Kernel kernel) {
+    return [kernel](const Node& node) {
+      return node.kernel == kernel && node.axis == Axis::ExpertBlock;
+    };
+  };
+  // Received: half of 2 n h B = 1,024, beside the map and weights (5 B for each of E); summed in
+  // fp32.
+  EXPECT_EQ(bytes(forward, over_block(Kernel::AllGather)), 2 * 1024 + 5 * 2 * n * E);
+  EXPECT_EQ(bytes(forward, over_block(Kernel::ReduceScatter)), 4 * 2 * n * h);
+}
+
+TEST(ExpertBody, TheBackwardMovesWhatTheForwardDid) {
+  for (const char* plan : {R"("expert_parallel": 2)", R"("expert_parallel": 4)",
+                           R"("expert_parallel": 2, "expert_tensor_parallel": 2)"}) {
+    const Scenario s = scenario(plan, "4");
+    const Body forward = body(s, Direction::Forward), backward = body(s, Direction::Backward);
+    EXPECT_GT(bytes(forward, moves_rows), 0);
+    EXPECT_EQ(bytes(backward, moves_rows), bytes(forward, moves_rows));
+    EXPECT_EQ(flops(backward, of_experts), 2 * flops(forward, of_experts));
+    // Both halves together are the whole.
+    EXPECT_EQ(flops(body(s, Direction::InputGradient), of_experts) +
+                  flops(body(s, Direction::WeightGradient), of_experts),
+              flops(backward, of_experts));
+  }
+}
+
+// e = 1 sends nothing and sorts once; the products are those of any e.
+TEST(ExpertBody, OneRankSendsNothing) {
+  const Scenario one = scenario("\"recompute\": \"none\"", "2"),
+                 two = scenario(R"("expert_parallel": 2)", "2");
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const Body alone = body(one, direction), shared = body(two, direction);
+    std::int64_t permutations = 0;
+    for (const Node& node : alone.nodes) {
+      EXPECT_EQ(collective_kind(node.kind()), OpKind::Forward) << node.name;
+      permutations += node.kernel == Kernel::Permute ? 1 : 0;
+    }
+    EXPECT_EQ(permutations, 2);
+    EXPECT_EQ(alone.flops(), shared.flops());
+  }
+}
+
+// E = k = 1 without its router is the dense MLP of width f.
+TEST(ExpertBody, OneExpertIsADenseLayer) {
+  const Scenario s = scenario("\"recompute\": \"none\"", "1");
+  Transformer model = s.model;
+  model.experts.count = model.experts.per_token = 1;
+  const auto of = [&](bool experts, Direction direction) {
+    const Body b =
+        make_body({model, s.plan},
+                  {.segment = SegmentKind::Layer, .experts = experts, .direction = direction});
+    return flops(b, [](const Node& node) { return !is_router(node); });
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    EXPECT_EQ(of(true, direction), of(false, direction));
+  }
+}
+
+// A prediction layer is a projection of 2 h to h, one more layer and one more head, in the body and
+// the parameters of the head's segment; with a pipeline also a table of the last position's own.
+TEST(ExpertBody, PredictionLayersStandBehindTheHead) {
+  const Scenario s = scenario(R"("pipeline_parallel": 2, "expert_parallel": 2)", "4");
+  Transformer model = s.model;
+  model.prediction_layers = 1;
+  const auto head = [&](const Transformer& of, Direction direction) {
+    return make_body({of, s.plan}, {.segment = SegmentKind::Head, .direction = direction});
+  };
+  const auto count = [&](const Transformer& of) {
+    std::int64_t sum = 0;
+    for (const ParameterTensor& tensor : segment_parameters({of, s.plan}, SegmentKind::Head, -1)) {
+      sum += tensor.elements;
+    }
+    return sum;
+  };
+  const std::int64_t vocabulary = s.plan.padded_vocabulary;
+  const std::int64_t elsewhere = (E - E / 2) * expert_parameters(model);  // on the other rank
+  EXPECT_EQ(count(model) - count(s.model),
+            prediction_parameters(model) - elsewhere + vocabulary * h);
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const double passes = direction == Direction::Forward ? 1 : 2;
+    EXPECT_EQ(head(model, direction).flops() - 2 * head(s.model, direction).flops(),
+              body(s, direction).flops() + passes * 2 * n * 2 * h * h);
+  }
+}
+
+// Under sequence parallelism an expert group of q = 1 gathers nothing over tp (experts.md,
+// conclusion 1); attention does.
+TEST(ExpertBody, WorksOnTheSequenceParallelShard) {
+  const Scenario s = scenario(R"("tensor_parallel": 2, "sequence_parallel": true,
+      "expert_parallel": 2, "expert_tensor_parallel": 1)",
+                              "2");
+  const Body forward = body(s, Direction::Forward);
+  std::int64_t over_tensor = 0;
+  for (const Node& node : forward.nodes) {
+    over_tensor += collective_kind(node.kind()) != OpKind::Forward && node.axis == Axis::Tensor;
+  }
+  EXPECT_EQ(over_tensor, 2);  // gather and reduce-scatter of attention
+  EXPECT_EQ(bytes(forward, moves_rows), 2 * 2 * (n / 2) * k * h);
+}
+
+// Parameters of all ranks of one set of experts are the model's, once, however they are split.
+TEST(ExpertBody, EveryExpertLiesOnOneRankOfASet) {
+  for (const char* plan :
+       {R"("expert_parallel": 1)", R"("expert_parallel": 2)", R"("expert_parallel": 4)",
+        R"("expert_parallel": 2, "expert_tensor_parallel": 2)"}) {
+    const Scenario s = scenario(plan, "4");
+    std::int64_t experts = 0;
+    std::int32_t slots = 0;
+    for (const ParameterTensor& tensor :
+         segment_parameters({s.model, s.plan}, SegmentKind::Layer, 0)) {
+      experts += tensor.expert ? tensor.elements : 0;
+      slots += tensor.expert ? tensor.norm_slots : 0;
+    }
+    EXPECT_EQ(experts * s.plan.expert_parallel * s.plan.expert_tensor_parallel,
+              E * expert_parameters(s.model));
+    EXPECT_EQ(slots, 3 * E);  // of the norm, whatever e is
+  }
+}
+
+}  // namespace
+}  // namespace rehearse

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of experts: defaults, legality with its reason, the folded mesh, a rank's expert shapes.
+#include "schedules/scenario/expert_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "schedules/ranks/group_key.h"
+#include "schedules/scenario/layout.h"
+#include "schedules/scenario/mesh.h"
+#include "schedules/scenario/scenario.h"
+
+namespace rehearse {
+namespace {
+
+const char* const kMixtral =
+    R"({"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 256})";
+const char* const kShared =
+    R"({"model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 128,
+        "moe_intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "n_routed_experts": 16, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2,
+        "first_k_dense_replace": 1, "vocab_size": 256})";
+
+Result<Scenario> read(const std::string& plan, const std::string& gpus,
+                      const std::string& model = kMixtral) {
+  const std::string text = R"({"model": )" + model + R"(, "cluster": "dgx-h100", "gpus": )" + gpus +
+                           R"(, "plan": {"sequence_length": 64, )" + plan + "}}";
+  return parse_scenario(text, "x.json", 1, {});
+}
+Plan plan(const std::string& text, const std::string& gpus, const std::string& model = kMixtral) {
+  const Result<Scenario> scenario = read(text, gpus, model);
+  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().message);
+  return scenario ? scenario.value().plan : Plan{};
+}
+std::string error(const std::string& text, const std::string& gpus,
+                  const std::string& model = kMixtral) {
+  const Result<Scenario> scenario = read(text, gpus, model);
+  return scenario ? "" : scenario.error().message;
+}
+bool says(const std::string& message, const std::string& words) {
+  return message.find(words) != std::string::npos;
+}
+
+// q is t, or 1 where e spreads over tensor-parallel ranks too: e divides t c d, not c d.
+TEST(ExpertPlan, DefaultsAreMegatrons) {
+  const Plan wide =
+      plan(R"("tensor_parallel": 2, "expert_parallel": 4, "sequence_parallel": true)", "8");
+  EXPECT_EQ(wide.expert_tensor_parallel, 2);
+  EXPECT_EQ(wide.expert_replicas(), 1);
+  const Plan folded =
+      plan(R"("tensor_parallel": 2, "expert_parallel": 8, "sequence_parallel": true)", "8");
+  EXPECT_EQ(folded.expert_tensor_parallel, 1);
+  const Plan none = plan("\"micro_batch\": 1", "8");
+  EXPECT_EQ(none.expert_dispatch, ExpertDispatch::AllToAll);
+  EXPECT_EQ(none.expert_routing, ExpertRouting::Uniform);
+  EXPECT_EQ(none.expert_capacity, 0);
+  EXPECT_FALSE(none.folds_experts());
+}
+
+TEST(ExpertPlan, EveryKeyIsReadAndPrintedBack) {
+  const Plan p = plan(R"("expert_parallel": 8, "expert_dispatch": "deduplicated",
+      "expert_routing": 1.25, "expert_capacity": 1.5, "overlap": {"expert_parallel": "shared"})",
+                      "8", kShared);
+  EXPECT_EQ(p.expert_dispatch, ExpertDispatch::Deduplicated);
+  EXPECT_EQ(p.expert_routing, ExpertRouting::Factor);
+  EXPECT_EQ(p.expert_factor, 1.25);
+  EXPECT_EQ(p.expert_capacity, 1.5);
+  EXPECT_EQ(p.overlap_expert_parallel, ExpertOverlap::Shared);
+  const std::string again = R"({"model": )" + std::string(kShared) +
+                            R"(, "cluster": "dgx-h100", "gpus": 8, "plan": )" + plan_json(p, 0) +
+                            "}";
+  const Result<Scenario> reread = parse_scenario(again, "x.json", 1, {});
+  ASSERT_TRUE(reread) << reread.error().message;
+  EXPECT_EQ(reread.value().plan, p);
+  EXPECT_EQ(plan(R"("expert_routing": "balanced")", "8").expert_routing, ExpertRouting::Balanced);
+}
+
+TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
+  EXPECT_TRUE(
+      says(error(R"("expert_parallel": 3)", "6"), "does not divide the number of experts 8"));
+  EXPECT_TRUE(
+      says(error(R"("expert_parallel": 16)", "8"), "plan.expert_parallel: 16 does not divide"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "expert_tensor_parallel": 3)", "6"),
+                   "does not divide the width of an expert 128"));
+  EXPECT_TRUE(says(error(R"("tensor_parallel": 2, "expert_parallel": 2)", "8"),
+                   "plan.sequence_parallel: must be true"));
+  EXPECT_TRUE(says(error(R"("tensor_parallel": 2, "pipeline_parallel": 2, "expert_parallel": 4,
+      "expert_tensor_parallel": 1, "sequence_parallel": true, "rank_order": "tp-pp-cp-ep-dp")",
+                         "16"),
+                   "plan.rank_order: pp must come last"));
+  EXPECT_TRUE(
+      says(error(R"("expert_parallel": 2, "data_parallel_algorithm": "parameter_server")", "8"),
+           "plan.data_parallel_algorithm: parameter_server"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "runtime": "rehearse")", "8"), "not built yet"));
+  EXPECT_TRUE(says(error(R"("expert_dispatch": "nccl")", "8"), "is not one of all_to_all"));
+  EXPECT_TRUE(says(error(R"("expert_routing": 0.5)", "8"), "too small"));
+  EXPECT_TRUE(
+      says(error(R"("expert_routing": "learned")", "8"), "is not one of balanced, uniform"));
+  EXPECT_TRUE(says(error(R"("expert_capacity": 0)", "8"), "too small"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": true})", "8"),
+                   "must be false or \"shared\""));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"})", "8"),
+                   "no shared expert"));
+  EXPECT_TRUE(says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "not built yet"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2)", "8", R"({"model_type": "gpt2"})"),
+                   "the model has no experts"));
+}
+
+// t 2, c 2, d 2, e 8, q 1: one group of all 8 ranks (experts.md 1.4).
+TEST(FoldedMesh, OneGroupMaySpanAllOfTpCpAndDp) {
+  const Plan p = plan(R"("tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 8,
+      "expert_tensor_parallel": 1, "sequence_parallel": true, "micro_batch": 1)",
+                      "8");
+  EXPECT_EQ(p.expert_replicas(), 1);
+  const Mesh mesh(p);
+  std::set<std::array<std::int32_t, 3>> instances;
+  for (std::int32_t r = 0; r < 8; ++r) {
+    instances.insert(group_key(GroupKind::Expert, mesh.coordinates({r}), p, {}));
+    EXPECT_EQ(mesh.folded(mesh.coordinates({r})).expert, r);
+  }
+}
+
+// r e q = t c d; a rank's two sets of coordinates name the same rank; every rank is in one instance
+// of each kind, of that kind's size; etp, ep and edp of a rank meet in the rank alone.
+TEST(FoldedMesh, IsAnotherViewOfTheSameRanks) {
+  const struct {
+    const char* sizes;
+    const char* gpus;
+    std::int32_t q, e, r;
+  } rows[] = {
+      {R"("tensor_parallel": 4, "expert_parallel": 2, "expert_tensor_parallel": 2)", "16", 2, 2, 4},
+      {R"("tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4, "expert_tensor_parallel": 1)",
+       "16", 1, 4, 4},
+      {R"("tensor_parallel": 2, "pipeline_parallel": 2, "expert_parallel": 8, "expert_tensor_parallel": 1)",
+       "32", 1, 8, 2},
+      {R"("expert_parallel": 4, "expert_tensor_parallel": 2)", "16", 2, 4, 2},
+      {R"("tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4, "expert_tensor_parallel": 1, "rank_order": "cp-ep-dp-tp-pp")",
+       "16", 1, 4, 4},
+  };
+  for (const auto& row : rows) {
+    const Plan p =
+        plan(std::string(row.sizes) + R"(, "sequence_parallel": true, "micro_batch": 1)", row.gpus);
+    EXPECT_EQ(p.expert_replicas(), row.r);
+    EXPECT_EQ(row.q * row.e * row.r, p.tensor_parallel * p.replicas());
+    const Mesh mesh(p);
+    const std::pair<GroupKind, std::int32_t> kinds[] = {{GroupKind::ExpertTensor, row.q},
+                                                        {GroupKind::Expert, row.e},
+                                                        {GroupKind::ExpertData, row.r},
+                                                        {GroupKind::ExpertBlock, row.q * row.e}};
+    for (const auto& [kind, size] : kinds) {
+      std::map<std::array<std::int32_t, 3>, std::int32_t> members;
+      for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+        const Coordinates at = mesh.coordinates({r});
+        EXPECT_EQ(mesh.rank(mesh.folded(at), at.pipeline), Rank{r});
+        ++members[group_key(kind, at, p, {})];
+      }
+      EXPECT_EQ(static_cast<std::int32_t>(members.size()), mesh.ranks() / size);
+      for (const auto& [key, count] : members) EXPECT_EQ(count, size);
+    }
+  }
+}
+
+// Mean rows do not depend on e (experts.md, conclusion 2): R = n k q, n the tokens of the
+// sequence-parallel shard.
+TEST(ExpertShapes, ExpertParallelismDoesNotChangeTheRows) {
+  for (const char* e : {"1", "2", "4", "8"}) {
+    const Scenario s =
+        read(std::string(R"("micro_batch": 2, "expert_parallel": )") + e, "8").value();
+    const ExpertShape shape = Layout(s.model, s.plan).shape.experts;
+    EXPECT_EQ(shape.per_rank, 8 / s.plan.expert_parallel);
+    EXPECT_EQ(shape.tokens, 2 * 64);
+    EXPECT_EQ(shape.rows, 2 * 64 * 2);
+    EXPECT_EQ(shape.width, 128);
+  }
+  const Scenario s = read(R"("micro_batch": 2, "tensor_parallel": 4, "sequence_parallel": true,
+      "expert_parallel": 2, "expert_tensor_parallel": 4)",
+                          "8")
+                         .value();
+  const ExpertShape shape = Layout(s.model, s.plan).shape.experts;
+  EXPECT_EQ(shape.tokens, 2 * 64 / 4);
+  EXPECT_EQ(shape.copies, 64);
+  EXPECT_EQ(shape.rows, 4 * 64);
+  EXPECT_EQ(shape.width, 32);
+}
+
+}  // namespace
+}  // namespace rehearse
