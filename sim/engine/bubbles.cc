@@ -166,11 +166,18 @@ class Attribution {
   }
 
   // Of the gap's pieces in which others compute, the last ones: the row waits because these are
-  // later than itself.
+  // later than itself. Where these do not last so long, of those in which the pipeline drains.
   void blame_stragglers(std::int64_t lateness) {
     std::int64_t more = lateness - (previous_ ? lateness_[previous_.index()] : 0);
+    blame(more, [](const Piece& piece) { return piece.elsewhere; });
+    blame(more, [](const Piece& piece) {
+      return piece.cause == IdleCause::Warmup || piece.cause == IdleCause::Cooldown;
+    });
+  }
+  template <class Takes>
+  void blame(std::int64_t& more, const Takes& takes) {
     for (std::size_t i = 0; i < pieces_.size() && more > 0; ++i) {
-      if (!pieces_[i].elsewhere) continue;
+      if (!takes(pieces_[i])) continue;
       const Piece piece = pieces_[i];
       const std::int64_t late = std::min(more, piece.end - piece.begin);
       cause(piece.cause) -= late;
