@@ -25,7 +25,7 @@ namespace rehearse::cli {
 namespace {
 
 struct Options {
-  std::string device = "cpu", out = "calibration.json";
+  std::string device = "cpu", out;
   std::vector<std::string> scenarios, set;
   std::string from, cluster;
   std::int32_t steps = 0;
@@ -170,7 +170,7 @@ int calibrate(const Options& options) {
     return calibrate_from({.from = options.from,
                            .scenario = options.scenarios.front(),
                            .cluster = options.cluster,
-                           .out = options.out,
+                           .out = options.out.empty() ? "corrected.cluster.json" : options.out,
                            .set = options.set,
                            .steps = options.steps});
   }
@@ -186,8 +186,9 @@ int calibrate(const Options& options) {
   const Result<Device> chosen = choose(options);
   if (!chosen) return fail("calibrate: --device cuda: " + chosen.error().message, kRunFailed);
   const Device& device = chosen.value();
-  const std::string cluster_file = cluster_path(options.out);
-  if (!writable(options.out)) return fail(options.out + ": cannot write");
+  const std::string out = options.out.empty() ? "calibration.json" : options.out;
+  const std::string cluster_file = cluster_path(out);
+  if (!writable(out)) return fail(out + ": cannot write");
   Result<exec::CalibrateOptions> shapes = measured_shapes(options);
   if (!shapes) return fail(shapes.error().message);
   exec::CalibrateOptions how = std::move(shapes).value();
@@ -233,15 +234,15 @@ int calibrate(const Options& options) {
     if (device.launch.process != 0) return kDone;  // the first one writes
   }
 
-  const std::string id = std::filesystem::path(options.out).stem().string();
-  const std::string name = std::filesystem::path(options.out).filename().string();
-  if (!write_file(options.out, exec::calibration_text(tables, id, REHEARSE_VERSION)) ||
+  const std::string id = std::filesystem::path(out).stem().string();
+  const std::string name = std::filesystem::path(out).filename().string();
+  if (!write_file(out, exec::calibration_text(tables, id, REHEARSE_VERSION)) ||
       !write_file(cluster_file, exec::cluster_text(tables, id + ".cluster", name))) {
     return kBadInput;
   }
   const Result<sim::Cluster> cluster = sim::read_cluster({.path = cluster_file});  // as users will
   if (!cluster) return fail(cluster.error().message, kRunFailed);
-  const std::string text = said(tables, options.out, cluster_file);
+  const std::string text = said(tables, out, cluster_file);
   print_text(text);
   return kDone;
 }
@@ -254,7 +255,8 @@ Command calibrate_command() {
   command.options = {
       {"--device", &o->device, "cpu or cuda", Choices{"cpu", "cuda"}},
       {"-o,--output", &o->out,
-       "the calibration; the cluster file that names it lies beside it, as NAME.cluster.json"},
+       "the calibration, calibration.json; the cluster file that names it lies beside it, as "
+       "NAME.cluster.json"},
       {"--quick", &o->quick, "seconds instead of about a minute: fewer points"},
       {"--scenario", &o->scenarios, "measure the very shapes of this scenario too (repeatable)"},
       one_each({"--set", &o->set, "override a key of the scenarios"}),
@@ -263,7 +265,7 @@ Command calibrate_command() {
        "a trace (ours, or PyTorch's: a file, or a folder with one per rank), or seconds"},
       {"--cluster", &o->cluster, "with --from: cluster file instead of the scenario's"},
       {"--steps", &o->steps,
-       "with --from: steps that PyTorch's profile holds; left out: told from its kernels",
+       "with --from: steps that PyTorch's profile holds; left out: as many as it marks, else one",
        Whole{1, 1 << 20}},
   };
   command.footer =

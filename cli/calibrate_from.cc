@@ -14,7 +14,6 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "sim/predict/fit_correction.h"
-#include "sim/predict/predicted_trace.h"
 #include "viz/import/import.h"
 
 namespace rehearse::cli {
@@ -36,7 +35,16 @@ struct Measured {
   sim::MeasuredStep step;
   std::string schedule_hash;  // empty: nobody knows
   bool own = false;           // our executor's trace
+  std::int32_t steps = 1;     // that it was taken for
 };
+
+StepWork per_step(StepWork work, std::int32_t steps) {
+  for (const auto part : {&StepWork::products, &StepWork::attention, &StepWork::memory_bound,
+                          &StepWork::computing, &StepWork::collectives, &StepWork::transfers}) {
+    work.*part /= steps;
+  }
+  return work;
+}
 
 Result<Measured> measured_of(const CalibrateFrom& options) {
   if (const std::optional<double> seconds = seconds_of(options.from)) {
@@ -52,10 +60,15 @@ Result<Measured> measured_of(const CalibrateFrom& options) {
     return Error{options.from + ": is a prediction; --from takes a measured step"};
   }
   if (t.step().value <= 0) return Error{options.from + ": holds no step"};
-  return Measured{
-      .step = {.step_s = static_cast<double>(t.step().value) * 1e-9, .work = step_work(t)},
-      .schedule_hash = t.schedule_hash,
-      .own = !t.schedule_hash.empty()};
+  const bool own = !t.schedule_hash.empty();
+  const std::int32_t steps = own                 ? 1
+                             : options.steps > 0 ? options.steps
+                                                 : std::max(t.profiled_steps, 1);
+  return Measured{.step = {.step_s = static_cast<double>(t.step().value) * 1e-9 / steps,
+                           .work = per_step(step_work(t), steps)},
+                  .schedule_hash = t.schedule_hash,
+                  .own = own,
+                  .steps = steps};
 }
 
 ScenarioOptions scenario_options(const CalibrateFrom& options, bool own) {
@@ -63,30 +76,6 @@ ScenarioOptions scenario_options(const CalibrateFrom& options, bool own) {
   if (!options.cluster.empty()) how.cluster = options.cluster;
   if (own) how.overrides.push_back("plan.runtime=" + std::string(kExecutorRuntime));
   return how;
-}
-
-// A foreign profile may hold several steps: as many as it has kernels for.
-Result<> take_one_step(const CalibrateFrom& options, const Opened& opened, Measured& measured) {
-  if (measured.own || !measured.step.work) return {};
-  StepWork& work = *measured.step.work;
-  double steps = options.steps;
-  if (steps == 0) {
-    const Result<sim::Prediction> made = predict(options.scenario, opened.scenario, opened.cluster);
-    if (!made) return made.error();
-    const StepWork one =
-        step_work(sim::predicted_trace(made.value(), opened.scenario, opened.cluster));
-    const double per_step = one.attention_kernels > 0 ? one.attention_kernels : one.product_kernels;
-    const double held = one.attention_kernels > 0 && work.attention_kernels > 0
-                            ? work.attention_kernels
-                            : work.product_kernels;
-    steps = per_step > 0 && held > 0 ? std::max(1.0, std::round(held / per_step)) : 1;
-  }
-  measured.step.step_s /= steps;
-  for (const auto part : {&StepWork::products, &StepWork::attention, &StepWork::memory_bound,
-                          &StepWork::computing, &StepWork::collectives, &StepWork::transfers}) {
-    work.*part /= steps;
-  }
-  return {};
 }
 
 // The cluster's own file with the correction; what it names beside itself is named from the root.
@@ -131,9 +120,9 @@ std::string unused_plan(const CalibrateFrom& options, const Opened& opened,
 }  // namespace
 
 int calibrate_from(const CalibrateFrom& options) {
-  Result<Measured> read = measured_of(options);
+  const Result<Measured> read = measured_of(options);
   if (!read) return fail(read.error().message);
-  Measured measured = std::move(read).value();
+  const Measured& measured = read.value();
   ScenarioOptions how = scenario_options(options, measured.own);
   Result<Opened> opened = open(options.scenario, how);
   if (opened && measured.own && opened.value().cluster.workers > 0) {  // a CPU runs fp32
@@ -142,9 +131,6 @@ int calibrate_from(const CalibrateFrom& options) {
   }
   if (!opened) return fail(opened.error().message);
   const auto& [scenario, cluster] = opened.value();
-  if (const Result<> one = take_one_step(options, opened.value(), measured); !one) {
-    return fail(one.error());
-  }
   const Result<sim::CorrectionFit> fitted = sim::fit_correction(scenario, cluster, measured.step);
   if (!fitted) return fail(options.scenario + ": " + fitted.error().message);
   const sim::CorrectionFit& fit = fitted.value();
@@ -160,10 +146,14 @@ int calibrate_from(const CalibrateFrom& options) {
   const Result<sim::Cluster> corrected = sim::read_cluster({.path = options.out});  // as users will
   if (!corrected) return fail(corrected.error().message);
 
-  std::string said =
-      fmt::format("measured {}, predicted {} before ({:+.1f} %), {} after\n",
-                  step_text(measured.step.step_s), step_text(fit.before_s),
-                  100 * (fit.before_s / measured.step.step_s - 1), step_text(fit.after_s));
+  std::string said;
+  if (measured.step.work && !measured.own) {
+    said = fmt::format("the profile is taken as {} step{} (--steps)\n", measured.steps,
+                       measured.steps == 1 ? "" : "s");
+  }
+  said += fmt::format("measured {}, predicted {} before ({:+.1f} %), {} after\n",
+                      step_text(measured.step.step_s), step_text(fit.before_s),
+                      100 * (fit.before_s / measured.step.step_s - 1), step_text(fit.after_s));
   said += "factors on predicted times:";
   for (const sim::CorrectionRow& row : sim::kCorrections) {
     said += fmt::format("{} {} {:.3g}", &row == sim::kCorrections.data() ? "" : ",", row.name,

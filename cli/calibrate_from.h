@@ -11,7 +11,7 @@ namespace rehearse::cli {
 struct CalibrateFrom {
   std::string from, scenario, cluster, out;
   std::vector<std::string> set;
-  std::int32_t steps = 0;  // of a foreign profile; 0: told from its kernels
+  std::int32_t steps = 0;  // of a foreign profile; 0: as many as it marks, else one
 };
 
 // Returns the exit code.

@@ -35,23 +35,11 @@ std::array<std::int32_t, 3> key_of(GroupKind kind, const Coordinates& at, const 
   return group_key(kind, at, plan, placement);
 }
 
-// Whether ranks of this model and placement meet in such groups (schedules/passes/draft.cc).
-bool meets(GroupKind kind, const Transformer& model, const Placement& placement) {
-  const bool two_ways = !placement.up.empty();
-  if (kind == GroupKind::Mirror) return two_ways;
-  if (kind == GroupKind::Embedding) {
-    return !two_ways && model.tied_embedding && placement.down.front() != placement.down.back();
-  }
-  return kind != GroupKind::Other;
-}
-
-std::vector<Instances> groups_of(const Transformer& model, const Plan& plan,
-                                 const Placement& placement) {
+std::vector<Instances> groups_of(const Layout& layout, const Placement& placement) {
+  const Plan& plan = layout.plan;
   const Mesh mesh(plan);
   std::vector<Instances> groups;
-  for (std::size_t k = 0; k < kNumGroupKinds; ++k) {
-    const auto kind = static_cast<GroupKind>(k);
-    if (!meets(kind, model, placement)) continue;
+  for (const auto& [kind, size] : group_sizes(layout, placement)) {
     std::map<std::array<std::int32_t, 3>, std::vector<std::int32_t>> instances;
     for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
       const auto key = key_of(kind, mesh.coordinates({rank}), plan, placement);
@@ -59,10 +47,10 @@ std::vector<Instances> groups_of(const Transformer& model, const Plan& plan,
     }
     Instances made{.kind = kind};
     for (auto& [key, ranks] : instances) {
-      if (ranks.size() > 1) made.ranks.push_back(std::move(ranks));
+      made.ranks.push_back(std::move(ranks));
     }
     std::ranges::sort(made.ranks);
-    if (!made.ranks.empty()) groups.push_back(std::move(made));
+    groups.push_back(std::move(made));
   }
   return groups;
 }
@@ -101,8 +89,10 @@ std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std:
     for (const auto& ranks : group.ranks) {
       if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
       const std::int32_t nodes = nodes_of(ranks, per_node);
-      text += fmt::format("{:<6} {:>6} ranks  ", name, ranks.size());
-      if (rank < 0) text += fmt::format("{:>6} groups  ", group.ranks.size());
+      text += fmt::format("{:<9} {:>6} ranks  ", name, ranks.size());
+      if (rank < 0)
+        text += fmt::format("{:>6} {:<6}  ", group.ranks.size(),
+                            group.ranks.size() == 1 ? "group" : "groups");
       text += nodes == 1 ? "inside a node    " : fmt::format("over {:>4} nodes  ", nodes);
       text += (rank < 0 ? "the first: " : "") + ranks_text(ranks) + "\n";
       if (rank < 0) break;
@@ -137,7 +127,7 @@ int groups(const Options& options) {
   Plan plan = scenario.plan;
   const Result<Schedule> order = order_of(scenario.model, plan);
   if (!order) return fail(options.scenario + ": " + order.error().message);
-  const std::vector<Instances> all = groups_of(scenario.model, plan, order.value().placement);
+  const std::vector<Instances> all = groups_of({scenario.model, plan}, order.value().placement);
   const std::int32_t per_node =
       std::max(1, cluster.workers > 0 ? plan.gpus() : cluster.gpus_per_node);
   print_text(options.json ? json_of(all, plan, per_node, options.rank).dump(2) + "\n"

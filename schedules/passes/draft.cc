@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "schedules/ranks/group_key.h"
+
 namespace rehearse {
 namespace {
 
@@ -36,42 +38,14 @@ std::vector<RankClassInfo> make_rows(const Plan& plan, const Placement& placemen
   return rows;
 }
 
-// A group of one rank does not exist.
 std::vector<Group> make_groups(const Schedule& s, const Layout& layout) {
-  const Plan& plan = layout.plan;
   std::vector<Group> groups;
-  std::vector<RankClass> all;
-  for (std::size_t r = 0; r < s.rows.size(); ++r) all.push_back({static_cast<std::int32_t>(r)});
-  const auto add = [&](GroupKind kind, std::int32_t size, std::vector<RankClass> rows) {
-    if (size > 1) groups.push_back({.kind = kind, .size = size, .rows = std::move(rows)});
-  };
-  add(GroupKind::Tensor, plan.tensor_parallel, all);
-  add(GroupKind::Context, plan.context_parallel, all);
-  if (plan.shard_group == 0) {
-    add(GroupKind::Data, plan.replicas(), all);
-  } else {
-    add(GroupKind::Shard, plan.shards(), all);
-    add(GroupKind::Replicate, plan.replicas() / plan.shards(), all);
-  }
-  add(GroupKind::Pipeline, plan.pipeline_parallel, all);
-  const Position begin = s.placement.down.front(), end = s.placement.down.back();
-  if (!s.placement.up.empty()) {
-    add(GroupKind::Mirror, 2, all);
-  } else if (layout.model.tied_embedding && begin != end) {
-    std::vector<RankClass> ends;
-    for (const RankClass row : all) {
-      const Position at = s.position_of(row);
-      if (at == begin || at == end) ends.push_back(row);
+  for (const auto& [kind, ranks] : group_sizes(layout, s.placement)) {
+    Group group{.kind = kind, .size = ranks};
+    for (RankClass row{0}; row.index() < s.rows.size(); ++row.value) {
+      if (!positions_of(kind, s.position_of(row), s.placement).empty()) group.rows.push_back(row);
     }
-    add(GroupKind::Embedding, 2, ends);
-  }
-  add(GroupKind::World, plan.gpus(), all);
-  if (layout.model.experts.count > 0) {
-    const std::int32_t q = layout.shape.experts.gathers_rows ? plan.expert_tensor_parallel : 1;
-    add(GroupKind::Expert, plan.expert_parallel, all);
-    add(GroupKind::ExpertTensor, q, all);
-    add(GroupKind::ExpertBlock, plan.expert_parallel * q, all);
-    if (plan.folds_experts()) add(GroupKind::ExpertData, plan.expert_replicas(), all);
+    groups.push_back(std::move(group));
   }
   return groups;
 }

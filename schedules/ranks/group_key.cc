@@ -24,6 +24,37 @@ std::vector<Position> positions_of(GroupKind group, Position own, const Placemen
   return positions;
 }
 
+std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placement) {
+  const Plan& plan = layout.plan;
+  std::vector<GroupSize> groups;
+  const auto add = [&](GroupKind kind, std::int32_t ranks) {
+    if (ranks > 1) groups.push_back({kind, ranks});
+  };
+  add(GroupKind::Tensor, plan.tensor_parallel);
+  add(GroupKind::Context, plan.context_parallel);
+  if (plan.shard_group == 0) {
+    add(GroupKind::Data, plan.replicas());
+  } else {
+    add(GroupKind::Shard, plan.shards());
+    add(GroupKind::Replicate, plan.replicas() / plan.shards());
+  }
+  add(GroupKind::Pipeline, plan.pipeline_parallel);
+  if (!placement.up.empty()) {
+    add(GroupKind::Mirror, 2);
+  } else if (layout.model.tied_embedding && placement.down.front() != placement.down.back()) {
+    add(GroupKind::Embedding, 2);
+  }
+  add(GroupKind::World, plan.gpus());
+  if (layout.model.experts.count > 0) {
+    const std::int32_t q = layout.shape.experts.gathers_rows ? plan.expert_tensor_parallel : 1;
+    add(GroupKind::Expert, plan.expert_parallel);
+    add(GroupKind::ExpertTensor, q);
+    add(GroupKind::ExpertBlock, plan.expert_parallel * q);
+    if (plan.folds_experts()) add(GroupKind::ExpertData, plan.expert_replicas());
+  }
+  return groups;
+}
+
 std::array<std::int32_t, 3> group_key(GroupKind group, const Coordinates& at, const Plan& plan,
                                       const Placement& placement) {
   const bool meets = group != GroupKind::Pipeline && group != GroupKind::Other;

@@ -8,6 +8,7 @@
 
 #include "schedules/ir/group.h"
 #include "schedules/ir/placement.h"
+#include "schedules/scenario/layout.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse {
@@ -22,6 +23,14 @@ constexpr GroupKind kind_along(Axis axis) {
 
 // Positions of the instance that a rank at `own` is in, its own and others; empty: it is in none.
 std::vector<Position> positions_of(GroupKind group, Position own, const Placement& placement);
+
+// The kinds of groups that a model cut so has, with the ranks of an instance of each: more than
+// one.
+struct GroupSize {
+  GroupKind kind{};
+  std::int32_t ranks = 1;
+};
+std::vector<GroupSize> group_sizes(const Layout& layout, const Placement& placement);
 
 // Ranks meet whose keys are equal. The key of a rank with these coordinates; the first number is -1
 // where it is in no instance of the group.

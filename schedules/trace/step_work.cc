@@ -10,20 +10,16 @@
 namespace rehearse {
 namespace {
 
-constexpr std::array kParts{&StepWork::products,          &StepWork::attention,
-                            &StepWork::memory_bound,      &StepWork::computing,
-                            &StepWork::collectives,       &StepWork::transfers,
-                            &StepWork::attention_kernels, &StepWork::product_kernels};
+constexpr std::array kParts{&StepWork::products,  &StepWork::attention,   &StepWork::memory_bound,
+                            &StepWork::computing, &StepWork::collectives, &StepWork::transfers};
 
-void add(StepWork& to, KernelWork work, double ns, double count) {
+void add(StepWork& to, KernelWork work, double ns) {
   switch (work) {
     case KernelWork::Product:
       to.products += ns;
-      to.product_kernels += count;
       break;
     case KernelWork::Attention:
       to.attention += ns;
-      to.attention_kernels += count;
       break;
     case KernelWork::MemoryBound:
       to.memory_bound += ns;
@@ -45,7 +41,7 @@ StepWork inside(const Trace& trace, std::size_t of) {
       const KernelWork kind = node.m > 0       ? KernelWork::Product
                               : node.flops > 0 ? KernelWork::Attention
                                                : KernelWork::MemoryBound;
-      add(work, kind, ns, trace.runs[r].count);
+      add(work, kind, ns);
     }
   }
   return work;
@@ -113,14 +109,12 @@ class Counting {
     work.computing += lasts - waits;
     work.collectives += least_[of];
     if (trace_.classes[of].name >= 0) {
-      add(work, work_of_kernel(trace_.text(trace_.classes[of].name)), lasts, 1);
+      add(work, work_of_kernel(trace_.text(trace_.classes[of].name)), lasts);
     } else if (!bodies_.empty()) {
       const StepWork& body = bodies_[of];
       work.products += body.products;
       work.attention += body.attention;
-      work.memory_bound += body.product_kernels > 0 ? body.memory_bound : lasts - waits;
-      work.product_kernels += body.product_kernels;
-      work.attention_kernels += body.attention_kernels;
+      work.memory_bound += body.has_kernels() ? body.memory_bound : lasts - waits;
     }
   }
 

@@ -20,9 +20,8 @@ struct StepWork {
   double products = 0, attention = 0, memory_bound = 0;  // 0, all three: not told apart
   double computing = 0;                                  // these, or ops as a whole
   double collectives = 0, transfers = 0;  // collectives: hidden ones too, on their own stream
-  double attention_kernels = 0, product_kernels = 0;  // how many; 0: not told apart
 
-  bool has_kernels() const { return product_kernels > 0; }
+  bool has_kernels() const { return products > 0; }
 };
 
 StepWork step_work(const Trace& trace);

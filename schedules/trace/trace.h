@@ -220,6 +220,9 @@ struct Trace {
   std::string title;          // scenario's name, or file
   std::string caption;        // assumed durations, device: written on figures
   std::int32_t microbatches = 0;
+  // Of a profile that PyTorch wrote: steps that it marks (ProfilerStep#N); 0: none. In no file of
+  // ours.
+  std::int32_t profiled_steps = 0;
   Nanoseconds begin{}, end{};  // first start and last end over all ops
 
   std::vector<std::string> strings;

@@ -45,6 +45,7 @@ class BandMaker {
   Band make() {
     // Any framework may be as wrong as whichever of the known ones: no band is wider than its.
     Sides sides = sides_as(query_.features);
+    name_nearest();
     if (query_.features.runtime.empty()) {
       for (const std::string& runtime : runtimes()) {
         StepFeatures known = query_.features;
@@ -53,8 +54,6 @@ class BandMaker {
         sides = {std::min(sides.lower, other.lower), std::max(sides.upper, other.upper)};
       }
     }
-    weigh(query_.features);
-    name_nearest();
     const double widened = widening();
     band_.low = std::exp(-std::hypot(sides.lower, widened));
     band_.high = std::exp(std::hypot(sides.upper, widened));

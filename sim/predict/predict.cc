@@ -280,6 +280,12 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
                        "server (plan.data_parallel_algorithm)",
                    .unsupported = true};
     }
+    if (plan.shard_group > 0) {
+      return Error{.message =
+                       "variation: replicas that differ are not priced with shard groups "
+                       "(plan.shard_group)",
+                   .unsupported = true};
+    }
     vary(p, scenario.variation, engine);
   }
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});

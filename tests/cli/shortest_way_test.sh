@@ -48,9 +48,20 @@ done <"$work/ids"
 refused 2 "KIND" list pictures
 
 # groups: tp inside a node, dp beside it, pp over nodes; all ranks of each kind, once.
-says 'tp          2 ranks       4 groups  inside a node    the first: 0 1' groups 3d-8-gpus
-says 'pp          2 ranks  inside a node    3 7' groups 3d-8-gpus --rank 3
-says 'dp         16 ranks      64 groups  over   16 nodes' groups gpt3-175b-1024
+says 'tp             2 ranks       4 groups  inside a node    the first: 0 1' groups 3d-8-gpus
+says 'pp             2 ranks  inside a node    3 7' groups 3d-8-gpus --rank 3
+says 'dp            16 ranks      64 groups  over   16 nodes' groups gpt3-175b-1024
+# Only the groups that the plan has: no experts in a dense one, no dp where its two halves are.
+kinds() {
+  want=$1
+  shift
+  got=$("$rehearse" groups "$@" | sed 1d | cut -d' ' -f1 | tr '\n' ' ')
+  [ "$got" = "$want " ] || fail "groups $*: $got"
+}
+kinds 'tp dp pp world' 3d-8-gpus
+kinds 'dp world' fsdp-64
+kinds 'shard replicate world' fsdp-64 --set plan.shard_group=8
+kinds 'dp pp world ep ep_etp edp' mixtral-8x7b-64
 refused 2 "the last rank of 8 is 7" groups 3d-8-gpus --rank 8
 
 # A sweep marks what cannot be, with the reason.

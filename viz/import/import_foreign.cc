@@ -188,6 +188,16 @@ class Classes {
 
 }  // namespace
 
+// torch/profiler/profiler.py marks every step, on the host and on the device.
+std::int32_t profiled_steps(const ForeignEvents& in) {
+  std::int32_t steps = 0;
+  for (std::size_t i = 0; i < in.texts.size(); ++i) {
+    const std::string_view name = in.texts.view(static_cast<std::int32_t>(i));
+    steps += name.starts_with("ProfilerStep#") ? 1 : 0;
+  }
+  return steps;
+}
+
 Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   std::vector<ForeignEvent> events = paired(in.events);
   const bool device = std::ranges::any_of(
@@ -215,6 +225,7 @@ Result<Trace> build_foreign(ForeignEvents& in, const std::string& name) {
   in.begin_ns = begin;
   Trace trace;
   trace.label = TraceLabel::Measured;
+  trace.profiled_steps = profiled_steps(in);
   trace.title = name.substr(name.find_last_of('/') + 1);
   trace.end = {end - begin};
 

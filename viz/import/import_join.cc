@@ -18,6 +18,7 @@ Result<Trace> join_profiles(std::vector<Profile> profiles) {
     origin = std::min(origin, profile.origin_ns);
     out.slots = std::max(out.slots, profile.trace.slots);
     out.microbatches = std::max(out.microbatches, profile.trace.microbatches);
+    out.profiled_steps = std::max(out.profiled_steps, profile.trace.profiled_steps);
   }
   std::vector<TraceRow> rows;
   std::vector<TraceLane> lanes;

@@ -173,6 +173,17 @@ TEST(Variation, TheSameSeedGivesTheSameStep) {
   EXPECT_GT(first, predicted(scenario_of(kPlans[1])).timeline.step().value);
 }
 
+TEST(Variation, ShardGroupsAreRefused) {
+  const Scenario scenario = scenario_of(
+      R"("data_parallel": 4, "zero_stage": 3, "shard_group": 2, "micro_batch": 1,
+         "global_batch": 4, "sequence_length": 128, "runtime": "fsdp")",
+      R"({"speed_sigma": 0.01})");
+  const Result<Cluster> cluster = read_cluster(scenario.cluster);
+  const Result<Prediction> made = predict(scenario, cluster.value());
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("shard groups"), std::string::npos);
+}
+
 TEST(Variation, AParameterServerIsRefused) {
   const Scenario scenario = scenario_of(
       R"("data_parallel": 4, "data_parallel_algorithm": "parameter_server", "micro_batch": 1,

@@ -5,6 +5,7 @@
 // output_json.cpp); it was written by hand, its times are made up.
 #include "viz/import/import.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,6 +46,29 @@ TEST(Kineto, DeviceEventsBecomeLanesOfTheirStreams) {
   EXPECT_EQ(trace.class_of({3}).kind, OpKind::Fetch);
   EXPECT_EQ(trace.class_of({4}).kind, OpKind::Send);
   EXPECT_EQ(trace.end.value, 132'125);
+}
+
+// The profiler numbers its steps, whatever kernels they run: ProfilerStep#4, on host and device.
+TEST(Kineto, StepsAreCountedByTheProfilersOwnMarks) {
+  const auto text = [](std::string_view marks) {
+    return R"({"deviceProperties": [{"name": "x"}], "traceEvents": [)" + std::string(marks) +
+           R"({"ph": "X", "cat": "kernel", "name": "flash_fwd", "pid": 0, "tid": 7,
+               "ts": 0.0, "dur": 5.0}]})";
+  };
+  const auto mark = [](int step) {
+    return fmt::format(R"({{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{}",
+                            "pid": 9, "tid": 9, "ts": {}.0, "dur": 9.0}},)",
+                       step, step * 10);
+  };
+  const std::string path = testing::TempDir() + "steps" + std::to_string(getpid()) + ".json";
+  for (const auto& [marks, steps] :
+       {std::pair{std::string(), 0}, {mark(4), 1}, {mark(4) + mark(4) + mark(5), 2}}) {
+    std::ofstream(path) << text(marks);
+    const Result<Trace> read = load_trace(path);
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read.value().profiled_steps, steps);
+  }
+  std::filesystem::remove(path);
 }
 
 // kineto_pipeline: four ranks, 1F1B, 8 micro-batches (make_kineto.py says what is in it).
