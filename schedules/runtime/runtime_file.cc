@@ -100,6 +100,13 @@ constexpr std::array kConstantKeys{
     state("transfer_buffers", kInteger, 1000, "hand-over tensors in flight during a step"),
     state("stale_transfers_per_chunk", kInteger, 1000,
           "hand-over tensors kept from one step to the next"),
+    KeySpec{.name = "remap_us_per_gb",
+            .types = kInteger,
+            .min = 0,
+            .max = 1e6,
+            .sourced = true,
+            .about = "where a step has to empty the allocator's cache: per 1e9 bytes that it gives "
+                     "back and maps anew; left out: nothing"},
 };
 constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
 

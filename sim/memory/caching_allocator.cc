@@ -365,6 +365,7 @@ std::int32_t CachingAllocator::merge(std::int32_t block, std::int32_t neighbour)
 
 void CachingAllocator::grow(std::int64_t bytes) {
   reserved_ += bytes;
+  mapped_ += bytes;
   max_reserved_ = std::max(max_reserved_, reserved_);
 }
 

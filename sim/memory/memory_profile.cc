@@ -77,6 +77,9 @@ class ProfileReader {
     profile_.communicator = in.given("communicator_bytes")->integer;
     profile_.transfer_buffers = small(in, "transfer_buffers");
     profile_.stale_transfers_per_chunk = small(in, "stale_transfers_per_chunk");
+    if (const JsonValue* remap = in.given("remap_us_per_gb")) {
+      profile_.remap_us_per_gb = static_cast<std::int32_t>(remap->integer);
+    }
   }
 
   ByCapability by_capability(const JsonValue& value, const std::string& key) {

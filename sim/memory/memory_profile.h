@@ -125,7 +125,9 @@ struct MemoryProfile {
   ByCapability context;                  // CUDA context, outside of it
   std::int64_t communicator = 0;         // one communicator's buffers, outside of it
   std::int32_t transfer_buffers = 0;     // hand-over tensors in flight during a pipelined step
-  std::int32_t stale_transfers_per_chunk = 0;   // held from one pipelined step to the next
+  std::int32_t stale_transfers_per_chunk = 0;  // held from one pipelined step to the next
+  // [us/GB] what it takes to give cached memory back to the driver and to map as much anew
+  std::int32_t remap_us_per_gb = 0;
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
   std::int32_t gather_units_from = 9;  // ZeRO stage from which units are gathered and resharded

@@ -20,6 +20,9 @@ constexpr std::size_t kQuietOps = 32;
 // for long: their steps are shortened only where they are very long.
 constexpr std::size_t kLongStep = 512, kLongSplitStep = 8192;
 
+// Steps more that are replayed where the cache has to be emptied.
+constexpr int kSettlingSteps = 4;
+
 // Blocks of the allocator, and units of ZeRO-3 that are gathered and reduced around them.
 struct ReplayMemory {
   using Tensor = Handle;
@@ -92,17 +95,9 @@ class RowReplay {
       transfers.push_back(ledger_.allocate(setup_.handover, MemoryPart::Buffers));
     }
     if (!profile.moments_at_first_step) state_.create_moments();
-    for (const bool first : {true, false}) {
-      if (first && !profile.moments_at_first_step) continue;
-      state_.begin_step();
-      last_step_ = samples_.size();
-      step();
-      ledger_.op = {};
-      if (setup_.samples) ledger_.watch();
-      state_.optimizer_step(first);
-      if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
-      if (ledger_.out_of_memory()) break;
-    }
+    if (profile.moments_at_first_step) replay_step(/*first=*/true);
+    replay_step(/*first=*/false);
+    settle();
     ledger_.free(transfers);
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
     result.left_out = left_out_;
@@ -153,11 +148,34 @@ class RowReplay {
            CachingAllocator::round_size(setup_.handover);
   }
 
+  void replay_step(bool first) {
+    if (ledger_.out_of_memory()) return;
+    state_.begin_step();
+    ledger_.begin_step();
+    last_step_ = samples_.size();
+    step();
+    ledger_.op = {};
+    if (setup_.samples) ledger_.watch();
+    state_.optimizer_step(first);
+    if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
+  }
+
+  // A step that empties the cache leaves the next one another cache: on, until a step maps as much
+  // as the one before it, or empties nothing.
+  void settle() {
+    for (int more = 0; more < kSettlingSteps && ledger_.retried(); ++more) {
+      const std::int64_t before = ledger_.mapped();
+      replay_step(/*first=*/false);
+      if (ledger_.out_of_memory() || ledger_.mapped() == before) return;
+    }
+  }
+
   void step() {
     const std::size_t begin = order_.first_op(row_);
     const auto program = order_.program(row_);
     const CachingAllocator& allocator = ledger_.allocator();
     std::int64_t reserved = -1, allocated = -1;
+    std::int32_t retries = -1;
     std::size_t grown_at = 0;  // last op at which a peak grew
     bool skipped = steady_.period == 0;
     for (std::size_t i = 0; i < program.size(); ++i) {
@@ -172,9 +190,11 @@ class RowReplay {
       for (const Op& work : work_of(order_, program[i])) run_op(work);
       if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
       if (ledger_.out_of_memory()) return;
-      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated) {
+      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated ||
+          allocator.retries() != retries) {
         reserved = allocator.max_reserved();
         allocated = allocator.max_allocated();
+        retries = allocator.retries();
         grown_at = i;
       }
     }

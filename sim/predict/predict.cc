@@ -23,6 +23,7 @@
 #include "sim/network/collective_cost.h"
 #include "sim/predict/confidence.h"
 #include "sim/predict/planned_times.h"
+#include "sim/predict/remapping.h"
 #include "sim/predict/variation.h"
 
 namespace rehearse::sim {
@@ -307,6 +308,11 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   models->compute.emplace(std::move(compute).value());
   p.models = models;
   p.pricing = price(p.schedule, layout, *models->compute, network);
+  if (remaps(p.memory)) {
+    const std::int32_t us_per_gb = tables.profile(plan).remap_us_per_gb;
+    price_remapping(p.memory, us_per_gb, p.order, p.schedule, p.pricing);
+    p.remap_s = remap_seconds(p.memory, us_per_gb);
+  }
   if (const Result<> good = countable(p); !good) return good.error();
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));

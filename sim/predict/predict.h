@@ -61,6 +61,7 @@ struct Prediction {
   std::vector<std::string> link_names;  // per resource of the pricing's table
 
   double step_s = 0, tokens_per_s = 0;
+  double remap_s = 0;  // of it: the allocator empties its cache (sim/predict/remapping.h)
   std::int64_t parameters = 0;
   bool has_experts = false;                      // its model
   double model_flops = 0, recomputed_flops = 0;  // of the whole step

@@ -82,6 +82,7 @@ Json memory_json(const Prediction& p) {
                      {"peak_device_bytes", rank.peak_device},
                      {"host_bytes", rank.host},
                      {"allocator_retries", rank.retries},
+                     {"remapped_bytes", rank.remapped_bytes()},
                      {"at_op", name},
                      {"at_s", memory_time(p, r * classes, name)},
                      {"parts",
@@ -201,7 +202,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) json["notes"].push_back(note);
   }
   if (!p.plan.order.empty()) {                  // which order a planned schedule took

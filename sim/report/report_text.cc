@@ -212,7 +212,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   }
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) text += "\nnote: " + note;
   }
   text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),

@@ -327,8 +327,9 @@ class Searcher {
       if (!read) return;
       HardwareTables tables = std::move(read).value();
       tables.memory = setup_.tables.memory;  // the same on every cluster
-      // Memory changes no time, and nothing else what fits.
+      // Memory changes no time but where a cache is emptied, and nothing else changes what fits.
       const bool memory = change.cluster.capacity() != cluster_.capacity();
+      const bool remaps = std::ranges::any_of(plans, &FoundPlan::remaps);
       double least = std::numeric_limits<double>::infinity();
       const auto attempt = [&](const Plan& plan) {
         if (stopped()) return false;
@@ -336,7 +337,7 @@ class Searcher {
         scenario.plan = plan;
         scenario.gpus = plan.gpus();
         const Result<Prediction> made = predict(scenario, change.cluster,
-                                                {.memory = memory,
+                                                {.memory = memory || remaps,
                                                  .memory_limit = allowed(change.cluster),
                                                  .lifetimes = false,
                                                  .scale_up_factor = change.scale_up,
@@ -420,6 +421,7 @@ FoundPlan summarize(const Prediction& p) {
   if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
   found.peak_device = p.memory.peak_device;
   found.capacity = p.memory.capacity;
+  found.remaps = p.remap_s > 0;
   const auto fullest = std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_device);
   if (fullest != p.memory.ranks.end()) found.parts = fullest->parts;
   const auto ranks = static_cast<double>(p.bubbles.ranks);

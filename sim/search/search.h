@@ -33,6 +33,7 @@ struct FoundPlan {
   double step_s = 0, tokens_per_s = 0, bubble_ratio = 0, energy_j = 0, error_band = 0;
   std::optional<double> mfu, usd_per_step;
   std::int64_t peak_device = 0, capacity = 0;  // [B] of the fullest rank
+  bool remaps = false;                         // every step empties the allocator's cache
   MemoryParts parts;                           // of the fullest rank, at its peak
   double busy_s = 0;                           // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
