@@ -105,6 +105,8 @@ TEST(Accuracy, RowsOfModelsWithExperts) {
   expect_step_time("experts/megatron_moe_release", all, 9, 0.135);
   expect_step_time("experts/moe_parallel_folding", all, 32, 0.12);
   expect_step_time("experts/deepseek_v3", all, 3, 0.10);
+  expect_step_time(
+      "nemo_automodel", [](const std::string& id) { return !has(id, "llama"); }, 6, 0.25);
 }
 
 // Aleph-Alpha/scaling: its own profile. `fa2rms` is the best test of absolute time, since its
