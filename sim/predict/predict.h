@@ -119,7 +119,7 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
 
 struct PredictOptions {
   bool timeline = true;  // false: memory alone
-  bool memory = true;    // false: left out, where it is known; not for runtime rehearse
+  bool memory = true;    // false: left out, where it is known and no cache is emptied for it
   // [B] of the fullest rank: a plan that needs more gets memory alone, too
   std::optional<std::int64_t> memory_limit;
   // false: the schedule carries no versions, last uses and holds; for who reads numbers only
