@@ -113,25 +113,27 @@ std::vector<Node> prediction_input(FrameworkNodes b, bool forward) {
   return b.take();
 }
 
-// The head, and each prediction layer with a head of its own behind it.
-std::vector<Node> head(const Layout& layout, bool forward) {
+void append(std::vector<Node>& nodes, std::vector<Node> more) {
+  std::ranges::move(more, std::back_inserter(nodes));
+}
+
+// The model's head, and once more for what each prediction layer hands it.
+std::vector<Node> heads(const Layout& layout, bool forward) {
   const FrameworkNodes nodes(layout);
-  const bool experts = layout.model.has_experts(layout.model.layers - 1);
   std::vector<Node> all;
-  const auto add = [&](std::vector<Node> more) {
-    std::ranges::move(more, std::back_inserter(all));
-  };
-  for (std::int64_t i = 0; !forward && i < layout.model.prediction_layers; ++i) {
-    add(head_backward(nodes));
-    add(framework_layer_backward(nodes, experts));
-    add(prediction_input(nodes, false));
+  for (std::int64_t i = 0; i <= layout.prediction_layers(); ++i) {
+    append(all, forward ? head_forward(nodes) : head_backward(nodes));
   }
-  add(forward ? head_forward(nodes) : head_backward(nodes));
-  for (std::int64_t i = 0; forward && i < layout.model.prediction_layers; ++i) {
-    add(prediction_input(nodes, true));
-    add(framework_layer_forward(nodes, experts));
-    add(head_forward(nodes));
-  }
+  return all;
+}
+
+std::vector<Node> layer(const Layout& layout, const BodyShape& shape, bool forward) {
+  const FrameworkNodes nodes(layout);
+  std::vector<Node> all;
+  if (shape.prediction && forward) append(all, prediction_input(nodes, true));
+  append(all, forward ? framework_layer_forward(nodes, shape.experts)
+                      : framework_layer_backward(nodes, shape.experts));
+  if (shape.prediction && !forward) append(all, prediction_input(nodes, false));
   return all;
 }
 
@@ -142,10 +144,9 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
     case SegmentKind::Embedding:
       return forward ? embedding_forward(nodes) : embedding_backward(nodes);
     case SegmentKind::Layer:
-      return forward ? framework_layer_forward(nodes, shape.experts)
-                     : framework_layer_backward(nodes, shape.experts);
+      return layer(layout, shape, forward);
     case SegmentKind::Head:
-      return head(layout, forward);
+      return heads(layout, forward);
   }
   return {};
 }
@@ -153,8 +154,8 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
 // Parameters of one unit on this rank before it is sharded.
 std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
   const Transformer& model = layout.model;
-  std::int64_t layer = 0;
-  if (shape.segment == SegmentKind::Layer) {
+  std::int64_t layer = shape.prediction ? model.layers : 0;
+  if (shape.segment == SegmentKind::Layer && !shape.prediction) {
     while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
   }
   std::int64_t sum = 0;

@@ -19,6 +19,7 @@ using P = NodePhase;
 struct Product {
   std::string_view forward, input, weight;
   std::int64_t rows = 0, n = 0, k = 0, batch = 1;
+  bool from_latent = false;  // of what compressed queries or keys are widened to
 };
 
 constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
@@ -53,11 +54,13 @@ void add_attention_products(Layer& layer) {
                             mla.q_lora_rank, s.hidden});
   }
   layer.before.push_back({"gemm q up", "gemm d_q up input", "gemm d_q up weight", s.tokens,
-                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden});
+                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden,
+                          /*batch=*/1, /*from_latent=*/true});
   layer.before.push_back({"gemm kv down", "gemm d_kv down input", "gemm d_kv down weight", s.tokens,
                           mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
   layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
-                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
+                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank,
+                          /*batch=*/1, /*from_latent=*/true});
   layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
                       s.hidden,    s.heads * mla.v_head_dim};
 }
@@ -224,7 +227,6 @@ void attention_part(Layer& layer, P phase) {
   residual(layer, phase);
 }
 void mlp_front(Layer& layer, P phase) {
-  layer.b.norm("norm2", phase);
   if (layer.experts) return experts_front(layer.b, phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
@@ -232,12 +234,38 @@ void mlp_front(Layer& layer, P phase) {
 }
 void mlp_back(Layer& layer, P phase) {
   if (layer.experts) {
-    experts_back(layer.b, phase);
-    return residual(layer, phase);
+    return experts_back(layer.b, phase);
   }
   for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
   layer.b.reduce_output(Hiding::Exposed, phase);
-  residual(layer, phase);
+}
+// Parts that were dropped, each as the forward ran it. What is gathered for them again is part of
+// the backward anyway.
+void recompute_parts(Layer& layer) {
+  using R = RecomputePart;
+  const P phase = P::Recompute;
+  const auto again = [&](R part) { return layer.b.plan.recomputes(part); };
+  if (again(R::Norm)) {
+    layer.b.norm("norm1", phase);
+    layer.b.norm("norm2", phase);
+  }
+  if (again(R::LatentUp)) {
+    for (const Product& p : layer.before) {
+      if (p.from_latent) forward_product(layer, p, phase);
+    }
+    rope(layer, K::Rope, "rope", phase);
+  }
+  if (again(R::AttentionCore) && layer.unfused()) core(layer, false, phase);
+  if (again(layer.experts ? R::Experts : R::Mlp)) {
+    mlp_front(layer, phase);
+    mlp_back(layer, phase);
+  }
+  if (!layer.experts) {
+    if (again(R::MlpActivation)) activation(layer, phase);
+    return;
+  }
+  if (again(R::ExpertActivation)) experts_activation(layer.b, phase);
+  if (again(R::SharedExperts)) shared_experts(layer.b, phase);
 }
 
 // torchtitan's operator-level selective checkpointing (models/../parallelize_llama.py): outputs of
@@ -275,7 +303,7 @@ void recompute(Layer& layer) {
   const P phase = P::Recompute;
   switch (layer.b.plan.recompute) {
     case RecomputeMode::None:
-      return;
+      return recompute_parts(layer);
     case RecomputeMode::Selective:
       if (layer.runtime().selective_recompute == SelectiveRecompute::Operators) {
         recompute_operator_selective(layer);
@@ -285,8 +313,11 @@ void recompute(Layer& layer) {
       return;
     case RecomputeMode::Full:
       attention_part(layer, phase);
+      layer.b.norm("norm2", phase);
       mlp_front(layer, phase);
-      if (!layer.runtime().checkpoint_early_stop) mlp_back(layer, phase);
+      if (layer.runtime().checkpoint_early_stop) return;
+      mlp_back(layer, phase);
+      residual(layer, phase);
       return;
   }
 }
@@ -334,8 +365,10 @@ std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
   const std::int32_t hooks = layer.runtime().fsdp_hook_launches;
   if (hooks > 0) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, hooks);
   attention_part(layer, P::Main);
+  nodes.norm("norm2", P::Main);
   mlp_front(layer, P::Main);
   mlp_back(layer, P::Main);
+  residual(layer, P::Main);
   return nodes.take();
 }
 

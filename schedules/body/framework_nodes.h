@@ -75,6 +75,10 @@ class FrameworkNodes {
 void experts_front(FrameworkNodes& nodes, NodePhase phase);
 void experts_back(FrameworkNodes& nodes, NodePhase phase);
 void experts_backward(FrameworkNodes& nodes);
+// Of a forward, what a backward may run again alone: the routed experts' activation; the shared
+// experts.
+void experts_activation(FrameworkNodes& nodes, NodePhase phase);
+void shared_experts(FrameworkNodes& nodes, NodePhase phase);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);

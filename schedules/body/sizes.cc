@@ -132,18 +132,16 @@ void layer_parameters(const Transformer& model, const RankShape& shape, std::int
   if (model.mlp_bias) out.replicated({Role::Down, "down.bias", true}, h);
 }
 
-// One more layer behind the last, of the hidden state and the next token's embedding; the last
-// position has a table of its own for that where the first is another. Head and loss run again.
-void prediction_parameters(const Layout& layout, Tensors& out) {
+// A layer like the last one, of the hidden state and the next token's embedding. The first has a
+// table of its own for that unless one position holds all. Head and loss are the model's.
+void prediction_parameters(const Layout& layout, std::int64_t layer, Tensors& out) {
   const auto& [model, plan, shape] = layout;
-  for (std::int64_t i = 0; i < model.prediction_layers; ++i) {
-    out.norm(model, "prediction.embedding_norm.weight", "prediction.embedding_norm.bias");
-    out.norm(model, "prediction.hidden_norm.weight", "prediction.hidden_norm.bias");
-    out.matrix("prediction.projection.weight", 2 * model.hidden * model.hidden / shape.tensor);
-    layer_parameters(model, shape, model.layers - 1, out);
-    out.norm(model, "prediction.final_norm.weight", "prediction.final_norm.bias");
-  }
-  if (model.prediction_layers > 0 && plan.pipeline_parallel > 1) {
+  out.norm(model, "prediction.embedding_norm.weight", "prediction.embedding_norm.bias");
+  out.norm(model, "prediction.hidden_norm.weight", "prediction.hidden_norm.bias");
+  out.matrix("prediction.projection.weight", 2 * model.hidden * model.hidden / shape.tensor);
+  layer_parameters(model, shape, model.layers - 1, out);
+  out.norm(model, "prediction.final_norm.weight", "prediction.final_norm.bias");
+  if (layer == model.layers && plan.pipeline_parallel > 1) {
     out.matrix("prediction.table.weight", shape.vocabulary * model.hidden);
   }
 }
@@ -165,25 +163,35 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
       if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
       break;
     case SegmentKind::Layer:
-      layer_parameters(model, shape, layer, out);
+      if (layer >= model.layers) {
+        prediction_parameters(layout, layer, out);
+      } else {
+        layer_parameters(model, shape, layer, out);
+      }
       break;
     case SegmentKind::Head:
       out.norm(model, {Role::FinalNorm, "final_norm.weight"},
                {Role::FinalNorm, "final_norm.bias", true});
       if (!model.tied_embedding) out.table({Role::Head, "head.weight"}, shape.vocabulary * h);
-      if (!layout.plan.runtime.own_executor) prediction_parameters(layout, out);
       break;
   }
   return out.take();
 }
 
-std::vector<std::vector<SegmentInfo>> stage_segments(const Plan& plan, std::int32_t stages) {
+std::vector<std::vector<SegmentInfo>> stage_segments(const Layout& layout, std::int32_t stages) {
+  const Plan& plan = layout.plan;
+  const std::int32_t predicts = plan.prediction_stage < 0 ? stages - 1 : plan.prediction_stage;
   std::vector<std::vector<SegmentInfo>> segments(static_cast<std::size_t>(stages));
   std::int32_t layer = 0;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     if (s == 0) segments[s].push_back({SegmentKind::Embedding, -1});
     for (std::int32_t i = 0; i < plan.stage_layers[s]; ++i) {
       segments[s].push_back({SegmentKind::Layer, layer++});
+    }
+    if (static_cast<std::int32_t>(s) == predicts) {
+      for (std::int64_t i = 0; i < layout.prediction_layers(); ++i) {
+        segments[s].push_back({SegmentKind::Layer, layer++});
+      }
     }
     if (s + 1 == segments.size()) segments[s].push_back({SegmentKind::Head, -1});
   }

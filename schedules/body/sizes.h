@@ -39,11 +39,12 @@ struct ParameterTensor {
   }
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a
-// head's final norm and, where it is not tied, its table; there also the model's prediction layers.
+// head's final norm and, where it is not tied, its table. From layer L on: a prediction layer's.
 std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKind kind,
                                                 std::int64_t layer);
 
-// What every stage holds: stage s of the plan's chunks; stage 0 the embedding, the last the head.
-std::vector<std::vector<SegmentInfo>> stage_segments(const Plan& plan, std::int32_t stages);
+// What every stage holds: stage s of the plan's chunks; stage 0 the embedding, the last the head,
+// plan.prediction_stage the layers that predict further tokens.
+std::vector<std::vector<SegmentInfo>> stage_segments(const Layout& layout, std::int32_t stages);
 
 }  // namespace rehearse

@@ -181,7 +181,7 @@ constexpr ConfigKey kKeys[]{
     {"*", "num_experts num_local_experts n_routed_experts", P, "null | 0", "4",
      "the dialect has no experts: priced as dense"},
     {kGrouped, "num_nextn_predict_layers", P, "null | 0", "1",
-     "prediction layers are priced on the last stage, but for the activations that they keep"},
+     "prediction layers are priced, on the last stage or where a layout has m"},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
     {"glm4_moe", "use_qk_norm", P, "null | false", "true",
      "the parameters of the norms are priced, not the kernels"},
@@ -267,7 +267,7 @@ constexpr ConfigKey kKeys[]{
      None, "", "", "kernels of the framework that trained it"},
     {"mpt", "init_device verbose", None, "", "", "where weights are made; how much is printed"},
     {"deepseek_v3 glm4_moe", "num_mtp_layers", P, "null | 0", "1",
-     "prediction layers are priced on the last stage, but for the activations that they keep"},
+     "prediction layers are priced, on the last stage or where a layout has m"},
 };
 
 std::vector<std::string_view> words_of(std::string_view text) {

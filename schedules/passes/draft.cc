@@ -66,7 +66,7 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
   s.microbatches = order.microbatches;
   s.slices = order.slices;
   s.placement = order.placement;
-  s.segments = stage_segments(layout.plan, order.placement.stages());
+  s.segments = stage_segments(layout, order.placement.stages());
   s.rows = make_rows(layout.plan, s.placement);
   s.groups = make_groups(s, layout);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);

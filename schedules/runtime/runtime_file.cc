@@ -138,6 +138,8 @@ constexpr std::array kFileKeys{
     object("embedding", kSegment, "tensors of the first segment"),
     object("layer", kSegment, "tensors of a layer"),
     object("head", kSegment, "tensors of the last segment, with the loss"),
+    object("prediction", kSegment,
+           "tensors of what stands before the layer of a prediction layer: embedding, projection"),
 };
 constexpr KeyTable kFile{.title = "Runtime: what a framework does and holds of its own",
                          .keys = kFileKeys};

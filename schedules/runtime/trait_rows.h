@@ -105,6 +105,8 @@ inline constexpr std::array kTraitRows = [] {
             "small kernels that are launched before every layer's forward"),
       choice("selective_recompute", &T::selective_recompute, kSelective,
              "what recompute \"selective\" makes again"),
+      flag("recomputes_parts", &T::recomputes_parts,
+           "a plan may list the parts of a layer to compute again"),
       of_plan(flag("checkpoint_early_stop", &T::checkpoint_early_stop,
                    "recomputation of a layer ends once the last saved tensor is there")),
       choice("fp8_casts", &T::fp8_casts, kFp8Casts,

@@ -10,6 +10,7 @@
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 
@@ -84,7 +85,9 @@ class PlanReader {
   void named_schedule(const std::string& name);
   void batches();
   void layers();
+  void place_predictions(const StageLayout& layout);
   void memory();
+  void recompute();
   void runtime();
   void profile();
   void precision();
@@ -332,12 +335,10 @@ void PlanReader::layers() {
     return;
   }
   if (layers->is(JsonKind::String)) {
-    Result<std::vector<std::int32_t>> parsed = parse_layout(layers->text);
-    if (!parsed) {
-      const std::string& why = parsed.error().message;
-      return fail("stage_layers", why, why.ends_with("not built yet"));
-    }
-    plan_.stage_layers = std::move(parsed).value();
+    Result<StageLayout> parsed = parse_layout(layers->text);
+    if (!parsed) return fail("stage_layers", parsed.error().message);
+    plan_.stage_layers = std::move(parsed.value().layers);
+    place_predictions(parsed.value());
   } else {
     for (const JsonValue& item : layers->items) {
       plan_.stage_layers.push_back(static_cast<std::int32_t>(item.integer));
@@ -358,7 +359,7 @@ void PlanReader::layers() {
 
 void PlanReader::memory() {
   runtime();
-  choose("recompute", kRecomputeNames, plan_.recompute);
+  recompute();
   choose("offload", kOffloadNames, plan_.offload);
   if (plan_.offload == OffloadMode::Activations && plan_.sequence_slices > 1) {
     return fail("offload",
@@ -371,6 +372,24 @@ void PlanReader::memory() {
   if (context_.model == nullptr) return;
   const std::int64_t multiple = plan_.pad_vocabulary_to * plan_.tensor_parallel;
   plan_.padded_vocabulary = (context_.model->vocabulary + multiple - 1) / multiple * multiple;
+}
+
+// A mode, or a list of parts of the model's layers that the backward computes again.
+void PlanReader::recompute() {
+  const JsonValue* value = given("recompute");
+  if (value == nullptr || !value->is(JsonKind::Array)) {
+    return choose("recompute", kRecomputeNames, plan_.recompute);
+  }
+  for (const JsonValue& item : value->items) {
+    const auto part = enum_of<RecomputePart>(item.text, kRecomputePartNames);
+    plan_.recompute_parts |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(part));
+  }
+  if (plan_.runtime.own_executor && given("runtime") == nullptr) {
+    plan_.recompute_parts = 0;  // `run` refuses the key
+    return;
+  }
+  const std::string why = context_.model == nullptr ? "" : unfit_parts(*context_.model, plan_);
+  if (!why.empty()) fail("recompute", why);
 }
 
 void PlanReader::profile() {
@@ -558,6 +577,20 @@ void PlanReader::overlap() {
   plan_.overlap_pipeline = overlaps_transfers(plan_);
   plan_.bucket_bytes = integer("bucket_bytes", default_bucket_bytes(plan_));
   plan_.prefetch = size("prefetch", 1);
+}
+
+// Where a layout says nothing of prediction layers they stand before the head.
+void PlanReader::place_predictions(const StageLayout& layout) {
+  const std::int64_t layers = context_.model->prediction_layers;
+  if (layout.prediction_layers == 0) return;
+  if (layout.prediction_layers != layers) {
+    return fail("stage_layers", number(layout.prediction_layers) +
+                                    " m, but num_nextn_predict_layers is " + number(layers));
+  }
+  if (layout.prediction_stage + 1 < static_cast<std::int32_t>(plan_.stage_layers.size())) {
+    plan_.prediction_stage = layout.prediction_stage;
+    plan_.prediction_layers = layout.prediction_layers;
+  }
 }
 
 // Axes that the order leaves out must have size 1 and come last.

@@ -23,13 +23,15 @@ constexpr PlanKey kKeys[]{
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
     {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_routing "
-     "plan.expert_capacity plan.overlap.expert_parallel",
+     "plan.expert_capacity plan.fp8_dispatch plan.overlap.expert_parallel",
      None, "", "", "models with experts are refused by their own key"},
     {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
      "plan.extra_warmup plan.sequence_slices plan.memory_limit",
      X},
     {"plan.micro_batch plan.global_batch plan.sequence_length", X},
-    {"plan.recompute plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
+    {"plan.recompute", P, R"(null | "none" | "selective" | "full")", R"(["norm"])",
+     "parts of a layer are priced"},
+    {"plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
     {"plan.overlap.gradient_reduce plan.overlap.parameter_gather", X},
     {"plan.overlap.tensor_parallel", P, "null | false", "true",
      "products in chunks beside their collectives are priced"},

@@ -14,12 +14,13 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o", "i", "w"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout", "flash",           "unfused",      "gated",      "rope",
-    "learned", "layernorm",       "sp",           "experts",    "mla",
-    "tp",      "fused_loss",      "kept_gathers", "eager_rope", "eager_activation",
-    "fp8",     "eager_attention", "eager_norm"};
+    "dropout",   "flash",           "unfused",      "gated",       "rope",
+    "learned",   "layernorm",       "sp",           "experts",     "mla",
+    "tp",        "fused_loss",      "kept_gathers", "eager_rope",  "eager_activation",
+    "fp8",       "eager_attention", "eager_norm",   "norm_again",  "latent_again",
+    "act_again", "mlp_again",       "shared_again", "fp8_dispatch"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -45,6 +46,7 @@ class ProfileReader {
     segment("embedding", profile_.embedding);
     segment("layer", profile_.layer);
     segment("head", profile_.head);
+    segment("prediction", profile_.prediction);
     if (!report_.ok()) return report_.error();
     return {};
   }

@@ -34,8 +34,10 @@ enum class SizeLetter : std::uint8_t {
   ExpertTokens,  // x: rows that the experts of a rank compute, even routing
   Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
   Operand,       // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
+  ExpertWidth,   // i: width of one expert / its tensor-parallel ranks
+  Shared,        // w: width of all shared experts / t
 };
-inline constexpr std::size_t kNumSizeLetters = 15;
+inline constexpr std::size_t kNumSizeLetters = 17;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -64,8 +66,15 @@ enum class Flag : std::uint8_t {
   Fp8Operands,  // products keep their inputs in 8 bit
   EagerAttention,
   EagerNorm,
+  // Parts that the backward makes again (Plan::recompute_parts), as the layer has them.
+  NormAgain,
+  LatentAgain,
+  ActivationAgain,  // of a dense layer's MLP, of the routed experts
+  MlpAgain,         // whole: a dense layer's, or the experts' with the shared ones
+  SharedAgain,
+  Fp8Dispatch,  // tokens come to their experts in 8 bit
 };
-inline constexpr std::size_t kNumFlags = 18;
+inline constexpr std::size_t kNumFlags = 24;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
@@ -121,6 +130,7 @@ struct ByCapability {
 
 struct MemoryProfile {
   SegmentScript embedding, layer, head;
+  SegmentScript prediction;  // what stands before the layer of a prediction layer; may be empty
   std::vector<ByCapability> workspaces;  // library workspaces inside the allocator, kept for good
   ByCapability context;                  // CUDA context, outside of it
   std::int64_t communicator = 0;         // one communicator's buffers, outside of it

@@ -76,7 +76,7 @@ class RowReplay {
     plan_stages();
     const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;
     for (const StagePlan& stage : stages_) {
-      walks_.emplace_back(memory_, stage, setup.handover, offloads);
+      walks_.emplace_back(memory_, stage, offloads);
     }
     plan_skipping();
   }
@@ -120,11 +120,10 @@ class RowReplay {
     for (const Stage stage : setup_.stages[row_.index()]) {
       StagePlan plan;
       for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
-        plan.add(setup_.program(segment), unit++);
+        plan.add(of_segment(setup_.programs, setup_.layout.model, segment), unit++);
       }
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
-      plan.first = stage.value == 0;
-      plan.last = stage.index() + 1 == setup_.segments.size();
+      plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));
       plan.block_of.assign(static_cast<std::size_t>(order_.microbatches * order_.slices), -1);
       stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
       stages_.push_back(std::move(plan));
@@ -268,30 +267,13 @@ class RowReplay {
 
 }  // namespace
 
-const SegmentProgram& ReplaySetup::program(const SegmentInfo& segment) const {
-  switch (segment.kind) {
-    case SegmentKind::Embedding:
-      return embedding;
-    case SegmentKind::Head:
-      return head;
-    case SegmentKind::Layer:
-      break;
-  }
-  return layout.model.has_experts(segment.layer) ? expert_layer : dense_layer;
-}
-
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order) {
   ReplaySetup setup{.layout = layout};
   setup.profile = &profile;
   setup.order = &order;
-  setup.embedding = segment_program(profile, layout, SegmentShape::Embedding);
-  setup.dense_layer = segment_program(profile, layout, SegmentShape::DenseLayer);
-  if (layout.model.experts.count > 0) {
-    setup.expert_layer = segment_program(profile, layout, SegmentShape::ExpertLayer);
-  }
-  setup.head = segment_program(profile, layout, SegmentShape::Head);
-  setup.segments = stage_segments(layout.plan, order.placement.stages());
+  setup.programs = segment_programs(profile, layout);
+  setup.segments = stage_segments(layout, order.placement.stages());
   setup.stages = stages_of_rows(order);
   setup.handover = layout.activation_bytes();
   setup.compute_capability = compute_capability;

@@ -37,7 +37,8 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
   const double square = convention == FlopsConvention::Megatron ? 2 : 1;
   double flops = 0;
   for (const bool experts : {false, true}) {
-    std::int64_t layers = 0;
+    const bool predict = model.has_experts(model.layers - 1) == experts;
+    std::int64_t layers = predict ? layout.prediction_layers() : 0;
     for (std::int64_t l = 0; l < model.layers; ++l)
       layers += model.has_experts(l) == experts ? 1 : 0;
     if (layers == 0) continue;
@@ -181,13 +182,14 @@ void scale_links(CollectiveModel& model, double factor) {
 // What a framework's forward keeps of each segment, for the copies to the host.
 std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
                                                           const Layout& layout) {
-  const auto kept = [&](SegmentShape shape, std::int64_t handover) {
-    return kept_bytes(segment_program(profile, layout, shape), handover);
-  };
-  const std::int64_t input = layout.activation_bytes();
-  return {kept(SegmentShape::Embedding, 0), kept(SegmentShape::DenseLayer, input),
-          layout.model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
-          kept(SegmentShape::Head, input)};
+  const SegmentPrograms programs = segment_programs(profile, layout);
+  std::array<std::int64_t, kNumSegmentShapes> kept{};
+  for (std::size_t shape = 0; shape < kept.size(); ++shape) {
+    if (programs[shape].slots == 0) continue;  // the model has none
+    const bool first = static_cast<SegmentShape>(shape) == SegmentShape::Embedding;
+    kept[shape] = kept_bytes(programs[shape], first ? 0 : layout.activation_bytes());
+  }
+  return kept;
 }
 
 void add_host_memory(Prediction& p, const Cluster& cluster) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "sim/report/fit_text.h"
 #include "sim/report/report.h"
 #include "sim/report/report_units.h"
@@ -43,8 +44,8 @@ std::string layout_of(const Plan& plan) {
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute != RecomputeMode::None) {
-    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
+  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+    text += ", " + recompute_text(plan) + " recompute";
   }
   return text;
 }

@@ -9,6 +9,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse::sim {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::array<ChangedKey, 11> kChangedKeys{{
     {"sequence_parallel",
      [](const Plan& p) -> std::string { return p.sequence_parallel ? "true" : "false"; }},
     {"micro_batch", [](const Plan& p) { return number(p.micro_batch); }},
-    {"recompute", [](const Plan& p) { return json_quoted(name_of(p.recompute)); }},
+    {"recompute", recompute_json},
     {"offload", [](const Plan& p) { return json_quoted(name_of(p.offload)); }},
 }};
 

@@ -27,7 +27,8 @@ constexpr std::size_t kShapes = kNumSegmentShapes;
 constexpr auto kEmbedding = static_cast<std::size_t>(SegmentShape::Embedding),
                kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
                kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
-               kHead = static_cast<std::size_t>(SegmentShape::Head);
+               kHead = static_cast<std::size_t>(SegmentShape::Head),
+               kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
 
 // Device time of one segment in each direction [ns].
 struct Times {
@@ -185,12 +186,17 @@ class MeshEstimator {
     for (std::size_t s = 0; s < kShapes; ++s) {
       if (s == kExpert && model_.experts.count == 0) continue;
       if (s == kDense && all_experts()) continue;
+      if (s == kPrediction && layout.prediction_layers() == 0) continue;
       const auto segment = s == kEmbedding ? SegmentKind::Embedding
                            : s == kHead    ? SegmentKind::Head
                                            : SegmentKind::Layer;
       const auto cost = [&](Direction direction) {
+        const bool prediction = s == kPrediction;
         return compute.value().price(make_body(
-            layout, {.segment = segment, .experts = s == kExpert, .direction = direction}));
+            layout, {.segment = segment,
+                     .experts = prediction ? model_.has_experts(model_.layers - 1) : s == kExpert,
+                     .direction = direction,
+                     .prediction = prediction}));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -217,8 +223,8 @@ class MeshEstimator {
   double transfer(Kind& kind, const Plan& plan) const {
     double longest = 0;
     for (const Kind::Hop& hop : kind.hops) {
-      const TransferCost cost =
-          handover_cost({model_, plan}, hop.path, hop.receivers, *kind.network);
+      const TransferCost cost = handover_cost(plan, {Layout(model_, plan).activation_bytes()},
+                                              hop.path, hop.receivers, *kind.network);
       longest = std::max(longest, static_cast<double>(cost.time.value));
     }
     return longest;
@@ -265,6 +271,9 @@ class MeshEstimator {
       std::int64_t parameters = 0;
       if (s == 0) segments[kEmbedding] = 1;
       if (s + 1 == stages) segments[kHead] = 1;
+      if (s == BoundTables::predicting(plan, stages)) {
+        segments[kPrediction] = static_cast<double>(Layout(model_, plan).prediction_layers());
+      }
       for (std::int32_t i = 0; i < plan.stage_layers[static_cast<std::size_t>(s)]; ++i, ++layer) {
         segments[model_.has_experts(layer) ? kExpert : kDense] += 1;
       }

@@ -101,10 +101,18 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
       says(error(R"("expert_routing": "learned")", "8"), "is not one of balanced, uniform"));
   EXPECT_TRUE(says(error(R"("expert_capacity": 0)", "8"), "too small"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": true})", "8"),
-                   "must be false or \"shared\""));
+                   "must be false, \"shared\" or \"pair\""));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"})", "8"),
                    "no shared expert"));
-  EXPECT_TRUE(says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "not built yet"));
+  EXPECT_TRUE(
+      says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true)", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true, "expert_parallel": 8)", "8"),
+                   "by expert_dispatch deduplicated alone"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true, "expert_parallel": 8, "precision": "bf16",
+      "expert_dispatch": "deduplicated")",
+                         "8"),
+                   "the products run in bf16"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2)", "8", R"({"model_type": "gpt2"})"),
                    "the model has no experts"));
 }

@@ -56,7 +56,13 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"global_batch\": " + std::to_string(d * m);
   text += ", \"sequence_parallel\": " + std::string(t > 1 ? "true" : "false");
   text += ", \"zero_stage\": " + std::to_string(zero);
-  text += ", \"recompute\": \"" + std::string(pick(random, {"none", "selective", "full"})) + "\"";
+  text += ", \"recompute\": " +
+          std::string(pick(random, {"\"none\"", "\"selective\"", "\"full\"", "[\"experts\"]",
+                                    "[\"norm\", \"latent_up\", \"expert_activation\"]"}));
+  // 8 layers in 2 p chunks, the prediction layer before the last of them.
+  if (schedule == "interleaved_1f1b" && p == 2 && pick(random, {0, 1}) == 1) {
+    text += R"(, "stage_layers": "Ett|ttt|tttm|L")";
+  }
   text += ", \"expert_dispatch\": \"" +
           std::string(pick(random, {"all_to_all", "all_gather", "deduplicated"})) + "\"";
   text +=
@@ -65,6 +71,7 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"overlap\": {\"gradient_reduce\": " + std::string(pick(random, {"true", "false"}));
   text += ", \"parameter_gather\": " + std::string(pick(random, {"true", "false"}));
   if (deepseek && e > 1 && pick(random, {0, 1}) == 1) text += ", \"expert_parallel\": \"shared\"";
+  if (!deepseek && e > 1 && pick(random, {0, 1}) == 1) text += ", \"expert_parallel\": \"pair\"";
   text += "}, \"runtime\": \"" + std::string(zero == 3 ? "fsdp" : "megatron") + "\"}}";
   return text;
 }
@@ -93,9 +100,9 @@ void check_buckets(const Prediction& p, const Transformer& model, const std::str
 
 TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
   std::mt19937 random(20250917);
-  int predicted = 0, folded = 0;
+  int predicted = 0, folded = 0, paired = 0, placed = 0, parts = 0;
   for (int trial = 0; predicted < 500; ++trial) {
-    ASSERT_LT(trial, 6000) << "too few of the random scenarios are legal";
+    ASSERT_LT(trial, 12000) << "too few of the random scenarios are legal";
     const std::string text = random_scenario(random);
     const Result<Scenario> scenario = parse_scenario(text, "random.json", 1, {});
     if (!scenario) continue;
@@ -124,10 +131,14 @@ TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
           << text;
     }
     folded += p.plan.folds_experts() ? 1 : 0;
+    paired += p.plan.overlap_expert_parallel == ExpertOverlap::Pair ? 1 : 0;
+    placed += p.plan.prediction_stage >= 0 ? 1 : 0;
+    parts += p.plan.recompute_parts != 0 ? 1 : 0;
     ++predicted;
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GE(folded, 250);
+  EXPECT_GE(std::min({paired, placed, parts}), 10);
 }
 
 // V10 asks a bucket over whom it is summed: dp does not do for experts, nor edp for the rest.
