@@ -58,7 +58,11 @@ class PlanReader {
  private:
   const JsonValue* given(std::string_view key) const { return json_.given(key); }
   void fail(std::string_view key, const std::string& what, bool unsupported = false) {
-    const JsonMember* member = json_.find(key);
+    const std::size_t dot = key.find('.');  // "overlap.expert_parallel": of an object's member
+    const JsonMember* member = json_.find(key.substr(0, dot));
+    if (dot != std::string_view::npos && member != nullptr) {
+      member = member->value.find(key.substr(dot + 1));
+    }
     report_.fail(member == nullptr ? json_.line : member->line, "plan." + std::string(key), what,
                  unsupported);
   }

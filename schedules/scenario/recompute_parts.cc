@@ -9,11 +9,13 @@ namespace {
 
 using Part = RecomputePart;
 
-std::string list_of(const Plan& plan, std::string (*shown)(std::string_view)) {
+std::string list_of(const Plan& plan, std::string_view between,
+                    std::string (*shown)(std::string_view)) {
   std::string text;
   for (std::size_t i = 0; i < kNumRecomputeParts; ++i) {
     if (!plan.recomputes(static_cast<Part>(i))) continue;
-    text += (text.empty() ? "" : ", ") + shown(kRecomputePartNames[i]);
+    if (!text.empty()) text += between;
+    text += shown(kRecomputePartNames[i]);
   }
   return text;
 }
@@ -82,12 +84,14 @@ std::string unfit_parts(const Transformer& model, const Plan& plan) {
 }
 
 std::string recompute_json(const Plan& plan) {
-  const std::string parts = list_of(plan, [](std::string_view name) { return json_quoted(name); });
+  const std::string parts =
+      list_of(plan, ", ", [](std::string_view name) { return json_quoted(name); });
   return parts.empty() ? json_quoted(rehearse::name_of(plan.recompute)) : "[" + parts + "]";
 }
 
 std::string recompute_text(const Plan& plan) {
-  const std::string parts = list_of(plan, [](std::string_view name) { return std::string(name); });
+  const std::string parts =
+      list_of(plan, " + ", [](std::string_view name) { return std::string(name); });
   return parts.empty() ? std::string(rehearse::name_of(plan.recompute)) : parts;
 }
 

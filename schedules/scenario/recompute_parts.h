@@ -19,7 +19,7 @@ inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePart
 // runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
 std::string unfit_parts(const Transformer& model, const Plan& plan);
 
-// As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people: "norm, latent_up".
+// As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people: "norm + latent_up".
 std::string recompute_json(const Plan& plan);
 std::string recompute_text(const Plan& plan);
 

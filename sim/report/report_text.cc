@@ -47,6 +47,9 @@ std::string layout_of(const Plan& plan) {
   if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
     text += ", " + recompute_text(plan) + " recompute";
   }
+  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {
+    text += ", forwards beside backwards";
+  }
   return text;
 }
 

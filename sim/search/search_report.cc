@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/trace/trace.h"
 
 namespace rehearse::sim {
@@ -423,8 +424,8 @@ std::string layout_text(const Plan& plan) {
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", SP";
-  if (plan.recompute != RecomputeMode::None) {
-    text += fmt::format(", {} recompute", name_of(plan.recompute));
+  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+    text += fmt::format(", {} recompute", recompute_text(plan));
   }
   if (plan.offload != OffloadMode::None) text += fmt::format(", offload {}", name_of(plan.offload));
   if (plan.precision.name != "bf16") text += ", " + plan.precision.name;

@@ -194,13 +194,24 @@ class SpaceReader {
     }
   }
 
+  // A list of parts, which is no list of values to try.
+  static bool is_one_value(const JsonValue& value, const KeySpec& spec) {
+    return value.is(JsonKind::Array) &&
+           std::ranges::any_of(value.items, [&](const JsonValue& item) {
+             return item.is(JsonKind::String) &&
+                    std::ranges::find(spec.parts, item.text) != spec.parts.end();
+           });
+  }
+
   void take_lists(JsonValue& plan) {
     for (JsonMember& member : plan.members) {
       if (member.key == "schedule" && refused_file(member.value, "plan.schedule")) return;
       const KeySpec* spec = find_key(plan_key_table(), member.key);
       if (spec == nullptr || !spec->searchable) continue;
       const std::string key = "plan." + member.key;
-      if (member.value.is(JsonKind::Array)) {
+      if (is_one_value(member.value, *spec)) {
+        check_key(member.value, *spec, key, report_);
+      } else if (member.value.is(JsonKind::Array)) {
         take_list(member, *spec, key);
       } else if (is_range(member.value, *spec)) {
         take_range(member, *spec, key);
@@ -269,6 +280,11 @@ std::vector<JsonValue> values_of(const Space& space, std::string_view key,
     });
   }
   return usual;
+}
+// Whether the plan lists parts of layers to compute again, which then every family's does.
+bool has_parts(const Space& space) {
+  const JsonValue* given = space.plan.given("recompute");
+  return given != nullptr && given->is(JsonKind::Array);
 }
 bool is_open(const Space& space, std::string_view key) {
   return space.plan.given(key) == nullptr &&
@@ -504,7 +520,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
     member_of(plan, "data_parallel") =
         integer_value(gpus / (std::int64_t{mesh.tensor} * mesh.pipeline * mesh.context));
     member_of(plan, "micro_batch") = {};
-    member_of(plan, "recompute") = {};
+    if (!has_parts(space)) member_of(plan, "recompute") = {};
     for (const JsonValue& parallel : sequence) {
       member_of(plan, "sequence_parallel") = parallel;
       bool fresh = true, fresh_sharded = true;
@@ -573,6 +589,7 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& famil
 }
 
 std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
+  if (has_parts(space)) return {RecomputeMode::None};
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
   if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
   std::vector<RecomputeMode> modes;

@@ -54,7 +54,7 @@ TEST(RecomputeParts, AListIsReadAndPrintedBack) {
   EXPECT_TRUE(s.plan.recomputes(RecomputePart::LatentUp));
   EXPECT_FALSE(s.plan.recomputes(RecomputePart::Mlp));
   EXPECT_EQ(recompute_json(s.plan), R"(["norm", "latent_up"])");
-  EXPECT_EQ(recompute_text(s.plan), "norm, latent_up");
+  EXPECT_EQ(recompute_text(s.plan), "norm + latent_up");
   EXPECT_EQ(recompute_text(scenario("\"full\"").plan), "full");
   const Result<Scenario> again = read(recompute_json(s.plan), kExperts);
   ASSERT_TRUE(again) << again.error().message;
