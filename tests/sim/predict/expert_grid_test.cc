@@ -10,6 +10,7 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
@@ -131,6 +132,12 @@ TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
                 rank.parts.parameters + rank.parts.gradients + rank.parts.optimizer)
           << text;
     }
+    // A search leaves out by this bound what the replay would refuse.
+    const MemoryProfile profile = read_memory_profile(p.plan.runtime.name).value();
+    EXPECT_LE(
+        memory_lower_bound(profile, {scenario.value().model, p.plan}),
+        std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_allocated)->peak_allocated)
+        << text;
     folded += p.plan.folds_experts() ? 1 : 0;
     paired += p.plan.overlap_expert_parallel == ExpertOverlap::Pair ? 1 : 0;
     placed += p.plan.prediction_stage >= 0 ? 1 : 0;
