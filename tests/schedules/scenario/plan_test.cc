@@ -156,8 +156,9 @@ TEST(PlanLayers, LayoutsAreReadInMegatronsWords) {
   EXPECT_EQ(layout("E|(t)*10|(tt|)*2,L"), (std::vector{0, 10, 2, 2, 0}));
   EXPECT_EQ(layout("Et*3|(tt|)*3L"), (std::vector{3, 2, 2, 2, 0}));
   EXPECT_EQ(layout("E((t|)*2 t|)*2 L"), (std::vector{1, 1, 1, 1, 1, 1, 0}));
-  for (const char* bad : {"", "tt|L", "E|t", "E|t)L", "E(t|L", "E|t*L", "E|t*0L", "EtE|L", "EL|tL",
-                          "E(((((((((((t)))))))))))L", "E(t)*99999999L", "Em|tL", "E|m|mL", "Etm|tL", "Etm|L"}) {
+  for (const char* bad :
+       {"", "tt|L", "E|t", "E|t)L", "E(t|L", "E|t*L", "E|t*0L", "EtE|L", "EL|tL",
+        "E(((((((((((t)))))))))))L", "E(t)*99999999L", "Em|tL", "E|m|mL", "Etm|tL", "Etm|L"}) {
     EXPECT_EQ(layout(bad), std::vector{-1}) << bad;
   }
 }
