@@ -92,7 +92,19 @@ class ExpertNodes {
   }
   void grouped(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
                P phase = P::Main) {
-    routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank));
+    if (b_.plan.runtime.grouped_experts) {
+      routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank));
+      return;
+    }
+    name.remove_prefix(std::string_view("grouped ").size());
+    for (std::int64_t i = 0; i < x_.per_rank; ++i) {
+      routed(b_.gemm(of_one(kernel), name, m, n, k, phase));
+    }
+  }
+  static Kernel of_one(Kernel grouped) {
+    return grouped == K::GroupedLinear        ? K::Linear
+           : grouped == K::GroupedLinearInput ? K::LinearInput
+                                              : K::LinearWeight;
   }
   void weight_gradient(std::string_view name, std::int64_t in, std::int64_t out) {
     grouped(K::GroupedLinearWeight, name, in, out, rows_each(), P::Weight);

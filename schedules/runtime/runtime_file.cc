@@ -90,6 +90,7 @@ constexpr KeySpec by_capability(std::string_view name, std::string_view about) {
 constexpr std::array kWorkspaceKeys{
     text("name", "for people"),
     by_capability("bytes", "one value, or a list by the GPU's compute capability"),
+    text("if", "conditions that must hold; ! negates"),
     text("source", "for people"),
 };
 constexpr KeyTable kWorkspace{.title = "workspace", .keys = kWorkspaceKeys};

@@ -97,6 +97,8 @@ inline constexpr std::array kTraitRows = [] {
                &T::eager_kernels}),
       of_plan(choice("gated_mlp", &T::gated_mlp, kGatedMlps,
                      "gate and up projection are one product, or two column-parallel layers")),
+      of_plan(flag("grouped_experts", &T::grouped_experts,
+                   "the products of a rank's experts are one launch, not one after another")),
       count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
             "bytes that the update moves per parameter"),
       count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,

@@ -49,6 +49,7 @@ constexpr PlanKey kKeys[]{
     {"plan.cross_entropy", P, R"(null | "fused")", R"("eager")", "the loss so made is priced"},
     {"plan.eager_kernels", P, "null | []", R"(["norm"])", "kernels op by op are priced"},
     {"plan.gated_mlp", P, R"(null | "fused")", R"("split")", "two layers are priced"},
+    {"plan.grouped_experts", P, "null | true", "false", "experts one after another are priced"},
     {"plan.sequence_gather", P, R"(null | "repeated")", R"("kept")", "kept outputs are priced"},
     {"plan.gradient_reduction", P, R"(null | "reduce_scatter")", R"("all_reduce_fp32")",
      "a whole sum in fp32 is priced"},

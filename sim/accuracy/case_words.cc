@@ -62,7 +62,13 @@ void take_case_words(const JsonValue& item, Plan& plan) {
     take_dispatcher(uncertain_of(item, "runtime"), plan);
     if (experts != nullptr) take_dispatcher(text_of(*experts, "dispatcher"), plan);
   }
-  if (experts == nullptr || given->given("expert_routing") != nullptr) return;
+  if (experts == nullptr) return;
+  const JsonValue* grouped = experts->given("grouped_gemm");
+  if (given->given("grouped_experts") == nullptr && grouped != nullptr &&
+      grouped->is(JsonKind::Bool)) {
+    plan.runtime.grouped_experts = grouped->boolean;
+  }
+  if (given->given("expert_routing") != nullptr) return;
   if (text_of(*experts, "routing").find("balanced by construction") != std::string_view::npos) {
     plan.expert_routing = ExpertRouting::Balanced;
   }

@@ -127,8 +127,9 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     of_stage_.push_back(passes);
   }
 
-  for (const ByCapability& workspace : profile.workspaces) {
-    held_ += workspace.of(compute_capability);
+  const Flags flags = script_flags(profile, layout, /*experts=*/false);
+  for (const Workspace& workspace : profile.workspaces) {
+    if (workspace.condition.holds(flags)) held_ += workspace.bytes.of(compute_capability);
   }
   if (plan.pipeline_parallel > 1) held_ += profile.transfer_buffers * handover;
 }

@@ -16,10 +16,10 @@ constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and t
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout", "flash",           "unfused",      "gated",      "rope",
-    "learned", "layernorm",       "sp",           "experts",    "mla",
-    "tp",      "fused_loss",      "kept_gathers", "eager_rope", "eager_activation",
-    "fp8",     "eager_attention", "eager_norm"};
+    "dropout", "flash",           "unfused",      "gated",          "rope",
+    "learned", "layernorm",       "sp",           "experts",        "mla",
+    "tp",      "fused_loss",      "kept_gathers", "eager_rope",     "eager_activation",
+    "fp8",     "eager_attention", "eager_norm",   "grouped_experts"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -71,7 +71,11 @@ class ProfileReader {
   void constants(const JsonValue& in) {
     profile_.workspaces.clear();
     for (const JsonValue& row : in.given("workspaces")->items) {
-      profile_.workspaces.push_back(by_capability(*row.given("bytes"), "constants.workspaces"));
+      Workspace made{.bytes = by_capability(*row.given("bytes"), "constants.workspaces")};
+      if (const JsonValue* given = row.given("if")) {
+        made.condition = condition(*given, "constants.workspaces.if");
+      }
+      profile_.workspaces.push_back(made);
     }
     profile_.context = by_capability(*in.given("context_bytes"), "constants.context_bytes");
     profile_.communicator = in.given("communicator_bytes")->integer;

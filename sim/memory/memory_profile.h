@@ -64,8 +64,9 @@ enum class Flag : std::uint8_t {
   Fp8Operands,  // products keep their inputs in 8 bit
   EagerAttention,
   EagerNorm,
+  GroupedExperts,  // of the model: it has experts, and their products are one launch
 };
-inline constexpr std::size_t kNumFlags = 18;
+inline constexpr std::size_t kNumFlags = 19;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
@@ -119,12 +120,18 @@ struct ByCapability {
   }
 };
 
+// Of a library, inside the allocator, kept for good.
+struct Workspace {
+  ByCapability bytes;
+  Condition condition;
+};
+
 struct MemoryProfile {
   SegmentScript embedding, layer, head;
-  std::vector<ByCapability> workspaces;  // library workspaces inside the allocator, kept for good
-  ByCapability context;                  // CUDA context, outside of it
-  std::int64_t communicator = 0;         // one communicator's buffers, outside of it
-  std::int32_t transfer_buffers = 0;     // hand-over tensors in flight during a pipelined step
+  std::vector<Workspace> workspaces;
+  ByCapability context;               // CUDA context, outside of it
+  std::int64_t communicator = 0;      // one communicator's buffers, outside of it
+  std::int32_t transfer_buffers = 0;  // hand-over tensors in flight during a pipelined step
   std::int32_t stale_transfers_per_chunk = 0;   // held from one pipelined step to the next
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer

@@ -84,8 +84,10 @@ class RowReplay {
   ReplayResult run() {
     const MemoryProfile& profile = *setup_.profile;
     state_.build();
-    for (const ByCapability& workspace : profile.workspaces) {
-      ledger_.allocate(workspace.of(setup_.compute_capability), MemoryPart::Workspace);
+    const Flags flags = script_flags(profile, setup_.layout, /*experts=*/false);
+    for (const Workspace& workspace : profile.workspaces) {
+      if (!workspace.condition.holds(flags)) continue;
+      ledger_.allocate(workspace.bytes.of(setup_.compute_capability), MemoryPart::Workspace);
     }
     std::vector<Handle> transfers;
     for (int i = 0; pipelined_ && i < profile.transfer_buffers; ++i) {

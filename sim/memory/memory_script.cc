@@ -242,6 +242,7 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::EagerRope, runtime.eager_kernels.rope && !runtime.compiled);
   set(Flag::EagerActivation, runtime.eager_kernels.activation && !runtime.compiled);
   set(Flag::EagerAttention, plan.attention_kernel == AttentionKernel::Eager);
+  set(Flag::GroupedExperts, model.experts.count > 0 && runtime.grouped_experts);
   set(Flag::EagerNorm, runtime.eager_kernels.norm && !runtime.compiled);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   return flags;

@@ -3,6 +3,7 @@
 // q 1, 8 tokens on each of two ranks) byte by byte, and identities between plans.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <numeric>
@@ -150,6 +151,24 @@ TEST(ExpertBody, OneRankSendsNothing) {
     }
     EXPECT_EQ(permutations, 2);
     EXPECT_EQ(alone.flops(), shared.flops());
+  }
+}
+
+// The same FLOPs, in a launch for each expert and product.
+TEST(ExpertBody, ExpertsMayRunOneAfterAnother) {
+  const Scenario grouped = scenario(R"("expert_parallel": 2)", "2"),
+                 each = scenario(R"("expert_parallel": 2, "grouped_experts": false)", "2");
+  const auto products = [](const Body& b) {
+    return std::ranges::count_if(b.nodes, [](const Node& node) {
+      return node.name.find("gemm fc") != std::string_view::npos ||
+             node.name.find("gemm d_fc") != std::string_view::npos;
+    });
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const Body together = body(grouped, direction), apart = body(each, direction);
+    EXPECT_EQ(products(apart), E / 2 * products(together));
+    EXPECT_EQ(std::ranges::count_if(apart.nodes, of_experts), 0);
+    EXPECT_EQ(apart.flops(), together.flops());
   }
 }
 

@@ -30,6 +30,15 @@ TEST(CaseWords, a_dispatcher_that_the_source_names_is_taken) {
   EXPECT_EQ(of(R"(, "uncertain": ["dispatcher: not DeepEP"])"), ExpertDispatch::AllToAll);
 }
 
+TEST(CaseWords, experts_one_after_another_are_taken) {
+  const auto of = [](const std::string& words) {
+    return taken("", R"(, "reported": {"experts": {)" + words + "}}").runtime.grouped_experts;
+  };
+  EXPECT_TRUE(of(""));
+  EXPECT_TRUE(of(R"("grouped_gemm": true)"));
+  EXPECT_FALSE(of(R"("grouped_gemm": false)"));
+}
+
 TEST(CaseWords, a_key_of_the_plan_stands) {
   const Plan plan = taken(R"("expert_dispatch": "all_to_all", "expert_routing": "uniform")",
                           R"(, "uncertain": ["runtime: DeepEP"],

@@ -379,7 +379,7 @@ TEST(Memory, AProfileSaysOverItsBase) {
   EXPECT_EQ(own.layer.backward.size(), base.layer.backward.size());
   EXPECT_EQ(own.moments_at_first_step, base.moments_at_first_step);
   EXPECT_EQ(own.communicator, 7);
-  EXPECT_EQ(own.workspaces.at(0).of(120), 5);
+  EXPECT_EQ(own.workspaces.at(0).bytes.of(120), 5);
   for (const auto& [capability, bytes] :
        {std::pair{0, 3}, {70, 3}, {80, 8}, {89, 8}, {90, 9}, {120, 9}}) {
     EXPECT_EQ(own.context.of(capability), bytes) << capability;
