@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <tuple>
 
 #include "schedules/body/body.h"
@@ -75,18 +76,26 @@ class MeshEstimator {
   }
 
  private:
-  struct Kind {
-    std::int32_t number = -1;
+  // The mesh on the cluster: which links its groups use. Takes time with the GPUs, and is the same
+  // for most kinds of families.
+  struct Placed {
     struct Hop {  // to a next position, near and far
       Path path;
       GroupShape receivers;  // along tp
     };
-    std::unique_ptr<Network> network;
-    CollectiveTimes collectives;
+    Placed(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
+           std::span<const RankClassInfo> rows)
+        : network(cluster, model, plan, rows) {}
+    Network network;
     std::vector<Hop> hops;
+    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
+  };
+  struct Kind {
+    std::int32_t number = -1;
+    const Placed* placed = nullptr;  // null: nothing was estimated yet
+    CollectiveTimes collectives;
     std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
-    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
     std::vector<std::int32_t> micro_batches;
     std::vector<RecomputeMode> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -99,26 +108,6 @@ class MeshEstimator {
     auto kind = std::make_unique<Kind>();
     kind->number = family.kind;
     const Plan& plan = family.plan;
-    std::vector<RankClassInfo> rows;
-    const std::int32_t replicas = plan.replicas();
-    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
-      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
-    }
-    kind->network =
-        std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
-    kind->collectives = body_collectives(*kind->network, Layout(model_, plan));
-    const auto among = [&](ReplicaPart part) {
-      return kind->network->group(
-          RankClass{0},
-          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
-    };
-    kind->shards = among(ReplicaPart::Neighbours);
-    kind->across = among(ReplicaPart::Across);
-    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
-      if (plan.pipeline_parallel == 1) break;
-      kind->hops.push_back({kind->network->path(RankClass{to - 1}, RankClass{to}),
-                            kind->network->group(RankClass{to}, Axis::Tensor)});
-    }
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
@@ -127,6 +116,38 @@ class MeshEstimator {
         std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
     kinds_.push_back(std::move(kind));
     return *kinds_.back();
+  }
+
+  void place(Kind& kind, const Plan& plan) {
+    if (kind.placed != nullptr) return;
+    std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
+                                               plan.expert_tensor_parallel, plan.shards()}];
+    if (!placed) placed = placed_as(plan);
+    kind.placed = placed.get();
+    kind.collectives = body_collectives(placed->network, Layout(model_, plan));
+  }
+
+  std::unique_ptr<Placed> placed_as(const Plan& plan) const {
+    std::vector<RankClassInfo> rows;
+    const std::int32_t replicas = plan.replicas();
+    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
+      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
+    }
+    auto placed = std::make_unique<Placed>(*setup_.cluster, setup_.tables.collectives, plan, rows);
+    const Network& network = placed->network;
+    const auto among = [&](ReplicaPart part) {
+      return network.group(
+          RankClass{0},
+          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
+    };
+    placed->shards = among(ReplicaPart::Neighbours);
+    placed->across = among(ReplicaPart::Across);
+    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
+      if (plan.pipeline_parallel == 1) break;
+      placed->hops.push_back({network.path(RankClass{to - 1}, RankClass{to}),
+                              network.group(RankClass{to}, Axis::Tensor)});
+    }
+    return placed;
   }
 
   void family(std::int32_t index) {
@@ -148,6 +169,7 @@ class MeshEstimator {
         const bool fits = candidate.bound <= capacity;
         // More memory than twice what there is: nobody asks what it would give.
         if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
+        place(kind, plan);
         if (loads.empty()) loads = loads_of(kind, family.plan);
         const Template& costs = template_of(kind, plan);
         if (!costs.valid) continue;
@@ -216,9 +238,9 @@ class MeshEstimator {
 
   double transfer(Kind& kind, const Plan& plan) const {
     double longest = 0;
-    for (const Kind::Hop& hop : kind.hops) {
+    for (const Placed::Hop& hop : kind.placed->hops) {
       const TransferCost cost =
-          handover_cost({model_, plan}, hop.path, hop.receivers, *kind.network);
+          handover_cost({model_, plan}, hop.path, hop.receivers, kind.placed->network);
       longest = std::max(longest, static_cast<double>(cost.time.value));
     }
     return longest;
@@ -231,16 +253,17 @@ class MeshEstimator {
     if (!fresh) return at->second;
     const std::int64_t element = Layout(model_, plan).shape.element;
     const auto cost = [&](OpKind op, std::int64_t bytes, const GroupShape& over) {
-      return static_cast<double>(collective_cost(op, {bytes}, over, *kind.network).time.value);
+      return static_cast<double>(
+          collective_cost(op, {bytes}, over, kind.placed->network).time.value);
     };
     const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
     const std::int64_t gradients = plan.precision.gradients * elements;
-    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.across);
-    at->second = {cost(OpKind::AllReduce, gradients, kind.shards),
-                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.shards)
-                         : cost(OpKind::ReduceScatter, gradients, kind.shards)) +
+    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.placed->across);
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards),
+                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.placed->shards)
+                         : cost(OpKind::ReduceScatter, gradients, kind.placed->shards)) +
                       across,
-                  cost(OpKind::AllGather, element * elements, kind.shards)};
+                  cost(OpKind::AllGather, element * elements, kind.placed->shards)};
     return at->second;
   }
 
@@ -430,6 +453,9 @@ class MeshEstimator {
   MeshCandidates out_;
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
+  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards.
+  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t>;
+  std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };
 
