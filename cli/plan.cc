@@ -163,6 +163,7 @@ int plan(const Options& options) {
                     .gpus_per_node = search.cluster.gpus_per_node,
                     .assumed = batch.assumed,
                     .sensitivities = search.result.sensitivities,
+                    .experts = search.result.experts,
                     .capacity = search.cluster.capacity().value,
                     .considered = search.result.plans,
                     .saved = options.save};

@@ -8,6 +8,7 @@
 
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/search/expert_advice.h"
 #include "sim/search/search_report.h"
 #include "viz/analysis/units_text.h"
 
@@ -117,7 +118,14 @@ std::string megatron_flags(const Plan& p) {
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);
   if (p.expert_parallel > 1) {
-    text += fmt::format(" --expert-model-parallel-size {}", p.expert_parallel);
+    text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {} ",
+                        p.expert_parallel, p.expert_tensor_parallel);
+    text += p.expert_dispatch == ExpertDispatch::Deduplicated
+                ? "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"
+            : p.expert_dispatch == ExpertDispatch::AllGather
+                ? "--moe-token-dispatcher-type allgather"
+                : "--moe-token-dispatcher-type alltoall";
+    text += p.runtime.grouped_experts ? " --moe-grouped-gemm" : "";
   }
   if (p.virtual_stages > 1) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
@@ -174,6 +182,12 @@ std::string answer_text(const PlanAnswer& a) {
   text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +
           memory(best) + "\ntime      " + where(best) + "\n";
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
+  if (a.experts) {
+    const std::string said = sim::expert_advice_text(*a.experts, best);
+    const std::size_t second = said.find('\n') + 1;
+    constexpr std::size_t kWord = std::string_view("experts: ").size();
+    text += "experts   " + said.substr(kWord, second - kWord) + "          " + said.substr(second);
+  }
   if (of_megatron(best.plan)) text += "flags     " + megatron_flags(best.plan) + "\n";
   text += fmt::format("          the fastest of {} layouts for {}\n",
                       count(static_cast<double>(a.considered)), best.plan.runtime.title);
@@ -208,6 +222,13 @@ std::string answer_json(const PlanAnswer& a) {
   json["limits"] = Json::array();
   for (const sim::Sensitivity& s : a.sensitivities) {
     json["limits"].push_back({{"what", s.what}, {"factor", s.factor}, {"step_time_s", s.step_s}});
+  }
+  json["experts"] = nullptr;
+  if (a.experts) {
+    const auto& other = a.experts->other;
+    json["experts"] = {{"limit", name_of(a.experts->limit)},
+                       {"tokens_cross_nodes", a.experts->crosses},
+                       {"otherwise_step_time_s", other ? Json(other->step_s) : Json(nullptr)}};
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

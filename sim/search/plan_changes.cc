@@ -61,6 +61,14 @@ Space with_open_keys(Space space, const Plan& plan) {
   };
   said("global_batch", number(plan.global_batch));
   said("runtime", json_quoted(plan.runtime.name));
+  if (space.base.model.experts.count > 0) {
+    said("expert_parallel", number(plan.expert_parallel));
+    said("expert_dispatch", json_quoted(name_of(plan.expert_dispatch)));
+    // Where nobody says it, it follows from tensor_parallel.
+    if (space.plan.given("expert_tensor_parallel") == nullptr) {
+      list("expert_tensor_parallel", {"null"});
+    }
+  }
   space.gpus = plan.gpus();
 
   const ScheduleInfo* info = find_schedule(plan.schedule);

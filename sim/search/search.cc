@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <tuple>
 
 #include "sim/search/equal_plans.h"
+#include "sim/search/expert_advice.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
 
@@ -201,16 +203,21 @@ class Searcher {
     if (confirmed_.empty() && !stopped()) smallest(next);
   }
 
-  std::size_t look_at(std::size_t begin, std::size_t end) {
-    std::vector<Evaluated> evaluated(end - begin);
+  std::vector<Evaluated> evaluated(std::span<const Entry> entries) {
+    std::vector<Evaluated> made(entries.size());
     const std::int64_t limit = allowed(cluster_);
-    parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
-      const Entry& entry = entries_[begin + i];
+    parallel_for(made.size(), options_.threads, [&](std::size_t i) {
+      const Entry& entry = entries[i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-      evaluated[i] = evaluate(plan_at(entry),
-                              mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
+      made[i] = evaluate(plan_at(entry),
+                         mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
     });
-    for (Evaluated& one : evaluated) take(std::move(one));
+    return made;
+  }
+  std::size_t look_at(std::size_t begin, std::size_t end) {
+    for (Evaluated& one : evaluated(std::span(entries_).subspan(begin, end - begin))) {
+      take(std::move(one));
+    }
     return end;
   }
 
@@ -252,6 +259,47 @@ class Searcher {
     if (confirmed_.empty()) return;
     if (options_.front) front();
     sensitivities();
+    if (space_.base.model.experts.count > 0) experts();
+  }
+
+  // The fastest plan whose experts' tokens cross nodes where the best's do not, or the other way:
+  // of some that fit, as the estimates rank them.
+  void experts() {
+    // What the walk of an order refuses costs microseconds.
+    constexpr std::size_t kEnough = 16, kMostReplayed = 64, kMostLooked = 50'000;
+    const FoundPlan& best = *std::ranges::min_element(confirmed_, faster);
+    ExpertAdvice advice = expert_advice(best, cluster_);
+    const auto is_other = [&](const Plan& plan) {
+      return experts_cross_nodes(plan, cluster_.gpus_per_node) != advice.crosses;
+    };
+    std::size_t fit = 0;
+    const auto take = [&](const FoundPlan& found) {
+      ++fit;
+      if (!advice.other || faster(found, *advice.other)) advice.other = found;
+    };
+    for (const FoundPlan& found : confirmed_) {
+      if (is_other(found.plan)) take(found);
+    }
+    std::size_t replayed = 0, looked = 0;
+    std::vector<Entry> batch;
+    for (std::size_t i = 0; i < entries_.size() && !stopped(); ++i) {
+      const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entries_[i].mesh)];
+      const Candidate& c = mesh.fitting[static_cast<std::size_t>(entries_[i].index)];
+      if (is_other(mesh.families[static_cast<std::size_t>(c.family)].plan)) {
+        batch.push_back(entries_[i]);
+      }
+      if (batch.size() < kBatch && i + 1 < entries_.size()) continue;
+      looked += batch.size();
+      for (const Evaluated& one : evaluated(batch)) {
+        replayed += one.replayed ? 1 : 0;
+        if (one.state == Evaluated::State::Confirmed) take(one.found);
+      }
+      batch.clear();
+      if (fit >= kEnough || replayed >= kMostReplayed || looked >= kMostLooked) break;
+    }
+    advice.has_other = fit > 0 || looked > 0;
+    if (advice.crosses && !advice.other) advice.limit = ExpertLimit::Memory;
+    result_.experts = std::move(advice);
   }
 
   // The fastest plan within each share of the memory, as the estimates rank them.

@@ -70,6 +70,19 @@ struct Sensitivity {
   Plan plan;          // which may be another one
 };
 
+// What holds the best plan of a model with experts back, and whether it pays that their tokens
+// cross nodes (expert_advice.h).
+enum class ExpertLimit : std::uint8_t { None, Nic, ScaleUp, Imbalance, Memory };
+struct ExpertAdvice {
+  ExpertLimit limit = ExpertLimit::None;
+  double dispatch_s = 0;           // compute waits for tokens, mean over ranks
+  double imbalance_s = 0;          // likewise for the rank with most of them
+  std::int64_t state_bytes = 0;    // of experts, on the fullest rank
+  bool crosses = false;            // tokens of the best plan leave their node
+  bool has_other = false;          // a plan of the other kind is within the bound
+  std::optional<FoundPlan> other;  // the fastest of those found that fit
+};
+
 struct SearchProgress {
   std::int64_t plans = 0, confirmed = 0;
   std::int32_t meshes_done = 0, meshes = 0;
@@ -104,6 +117,7 @@ struct SearchResult {
   std::vector<FoundPlan> front;       // memory against time: each faster than all smaller ones
   std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
   std::vector<Sensitivity> sensitivities;    // best first
+  std::optional<ExpertAdvice> experts;       // of a model that has some
   std::vector<std::string> warnings;
 };
 
