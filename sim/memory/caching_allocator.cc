@@ -146,7 +146,7 @@ std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
   std::size_t length = keys.size();
   while (length > 1) {
     const std::size_t half = length / 2;
-    base += half * static_cast<std::size_t>(base[half - 1] < key);
+    base += half & -static_cast<std::size_t>(base[half - 1] < key);
     length -= half;
   }
   const auto found = static_cast<std::size_t>(base - keys.data());
