@@ -122,6 +122,10 @@ void layer_parameters(const Transformer& model, const RankShape& shape, std::int
   out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
   attention_parameters(model, shape, shape.tensor, out);
   out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
+  if (model.post_norms) {
+    out.norm(model, "attention_norm.weight", "attention_norm.bias");
+    out.norm(model, "mlp_norm.weight", "mlp_norm.bias");
+  }
   if (model.has_experts(layer)) {
     moe_parameters(model, shape, out);
     return;

@@ -11,7 +11,7 @@ constexpr KeyUse X = KeyUse::Executed, Ours = KeyUse::Ours, Said = KeyUse::Said,
 
 constexpr std::string_view kRope =
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
-    "glm4_moe llama4_text";
+    "glm4_moe llama4_text phi3";
 constexpr std::string_view kQwen = "qwen2 qwen2_moe qwen3 qwen3_moe";
 constexpr std::string_view kMoe =
     "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
@@ -60,6 +60,11 @@ constexpr ConfigKey kKeys[]{
      "how evenly experts are chosen says plan.expert_routing; full attention and rotary positions "
      "in "
      "every layer"},
+    {"phi3", "model_type", P, "", "",
+     "like a llama, whose weights of queries, keys and values, and of gate and up, are one matrix"},
+    {"gemma3_text", "model_type", P, "", "",
+     "full attention in every layer; of the norms of queries, keys, attention and MLP the "
+     "parameters, not the kernels"},
 
     // Sizes.
     {"*",
@@ -70,21 +75,24 @@ constexpr ConfigKey kKeys[]{
     {"bloom", "n_embed n_layer n_head seq_length", X},
     {"mpt", "d_model n_layers n_heads max_seq_len expansion_ratio", X},
     {kRope, "intermediate_size num_key_value_heads rms_norm_eps", X},
+    {"gemma3_text", "intermediate_size num_key_value_heads rms_norm_eps rope_theta", X},
     {"gpt_neox", "intermediate_size layer_norm_eps", X},
     {"gpt2 bloom mpt", "layer_norm_epsilon", X},
     {"gpt2 bloom mpt", "intermediate_size", Ours, "@four_times_hidden"},
     {"gpt2 gpt_neox bloom mpt", "num_key_value_heads", Ours, "@heads"},
     {kDeepseek, "head_dim", None, "", "", "what rotates of a head; qk_rope_head_dim says it"},
-    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text",
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text "
+     "phi3 gemma3_text",
      "head_dim", X},
     {"gpt2 gpt_neox bloom mpt", "head_dim", Ours, "@head_dim"},
     {"*", "initializer_range", X},
 
     // Biases.
-    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3 olmoe glm4_moe llama4_text",
+    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3 olmoe glm4_moe llama4_text "
+     "gemma3_text",
      "attention_bias", X},
     {"gpt2 bloom", "attention_bias", Ours, "true"},
-    {"mistral mixtral mpt", "attention_bias", Ours, "false"},
+    {"mistral mixtral mpt phi3", "attention_bias", Ours, "false"},
     {"qwen2 qwen2_moe", "attention_bias", Ours, ""},
     {"qwen2_moe", "qkv_bias", X},
     {"llama deepseek_v2", "mlp_bias", X},
@@ -99,11 +107,15 @@ constexpr ConfigKey kKeys[]{
     {"mpt", "hidden_act", P, R"("gelu")", R"("relu")", kLikeGelu},
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
+    {"gemma3_text", "hidden_activation", P, R"(null | "gelu_pytorch_tanh")", R"("relu")",
+     "it is priced as GELU by tanh, gated"},
     {"*", "hidden_act", P, kSilu, R"("gelu")", kLikeSilu},
     {"gpt_oss", "swiglu_alpha swiglu_limit", P, "", "1", kLikeSilu},
 
     // Positions.
     {kRope, "rope_theta", X},
+    {"gemma3_text", "rope_parameters rope_scaling", P, "null",
+     R"({"rope_type": "linear", "factor": 2.0})", "it costs nothing"},
     {kRope, "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "linear", "factor": 2.0})",
      "it is priced as plain rotary positions"},
     {"*", "partial_rotary_factor", P, "null | 1", "0.5", "the whole head is priced as rotated"},
@@ -131,7 +143,10 @@ constexpr ConfigKey kKeys[]{
     {"mistral mixtral", "sliding_window", P, "@window", "8", kWindow, "4096"},
     {kQwen, "use_sliding_window", P, "@window", "true", kWindow},
     {kQwen, "sliding_window max_window_layers", P, "@window", "8", kWindow},
-    {"gpt_oss", "sliding_window", P, "null", "8", kFull},
+    {"phi3", "sliding_window", P, "@window", "8", kWindow},
+    {"gpt_oss gemma3_text", "sliding_window", P, "null", "8", kFull},
+    {"gemma3_text", "sliding_window_pattern _sliding_window_pattern", P, "null", "6", kFull},
+    {"gemma3_text", "rope_local_base_freq", P, "null", "10000", "it costs nothing"},
     {"*", "layer_types", P, "@full_attention", R"(["sliding_attention"])", kFull},
     {"bloom", "apply_residual_connection_post_layernorm", P, "null | false", "true",
      "it costs nothing"},
@@ -260,6 +275,7 @@ constexpr ConfigKey kKeys[]{
     {"*", "chunk_size_feed_forward pretraining_tp slow_but_exact", None, "", "",
      "the same products in pieces"},
     {"gpt2", "n_ctx", None, "", "", "n_positions says it"},
+    {"phi3", "original_max_position_embeddings", None, "", "", "rope_scaling says it"},
     {"gpt_oss", "initial_context_length", None, "", "", "rope_scaling says it"},
     {"bloom",
      "attention_softmax_in_fp32 masked_softmax_fusion bias_dropout_fusion skip_bias_add "

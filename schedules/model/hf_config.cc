@@ -69,6 +69,7 @@ constexpr std::array kKeys{
     count("seq_length", kPositions),
     count("max_seq_len", kPositions),
     KeySpec{.name = "hidden_act", .types = kString, .choices = kActivations},
+    KeySpec{.name = "hidden_activation", .types = kString, .choices = kActivations},
     KeySpec{.name = "activation_function", .types = kString, .choices = kActivations},
     KeySpec{.name = "position_embedding_type", .types = kString, .choices = kPositionKinds},
     share("resid_pdrop"),
@@ -217,7 +218,8 @@ void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transfo
       config.read(epsilon, model.norm_epsilon);
     }
   }
-  if (find_config_key(dialect.model_type, "rope_parameters") != nullptr) read_rope(config, model);
+  const ConfigKey* rope = find_config_key(dialect.model_type, "rope_parameters");
+  if (rope != nullptr && rope->runs == "@rope") read_rope(config, model);
   const std::string act = config.text("hidden_act", "");
   if (act == "swiglu" || act == "geglu") model.mlp = MlpKind::Gated;
   if (dialect.two_matrix_gelu && (act.starts_with("gelu") || act == "relu")) {
@@ -330,12 +332,43 @@ const KeyTable& model_key_table() {
   return kTable;
 }
 
+namespace {
+
+// The language model of a file that describes several (gemma3: text_config beside vision_config);
+// nullptr where the file is of one model.
+const JsonValue* language_model(const JsonValue& object) {
+  const JsonValue* type = object.given("model_type");
+  if (type != nullptr && type->is(JsonKind::String) && find_dialect(type->text)) return nullptr;
+  const JsonValue* text = object.given("text_config");
+  return text != nullptr && text->is(JsonKind::Object) ? text : nullptr;
+}
+
+// "vision_config, audio_config": the models beside it.
+std::string other_models(const JsonValue& object) {
+  std::string names;
+  for (const JsonMember& member : object.members) {
+    if (!member.key.ends_with("_config") || !member.value.is(JsonKind::Object)) continue;
+    if (member.key == "text_config" || member.key == "quantization_config") continue;
+    names += (names.empty() ? "model." : ", model.") + member.key;
+  }
+  return names;
+}
+
+}  // namespace
+
 ModelFile parse_model_file(const JsonValue& object, const std::string& name, const std::string& key,
                            JsonReport& report) {
   ModelFile file;
   Transformer& model = file.model;
   if (!object.is(JsonKind::Object)) {
     report.fail(object.line, key, "must be an object, not " + std::string(name_of(object.kind)));
+    return file;
+  }
+  if (const JsonValue* text = language_model(object)) {
+    file = parse_model_file(*text, name, join_key(key, "text_config"), report);
+    if (const std::string beside = other_models(object); !beside.empty()) {
+      file.use.notes.push_back(beside + ": not read: the language model alone (text_config) is");
+    }
     return file;
   }
   const JsonValue* type = object.given("model_type");

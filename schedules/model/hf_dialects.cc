@@ -41,6 +41,7 @@ constexpr std::array<Spelling, 2> kDeepseekSpellings{{
     {"n_routed_experts", "num_experts"},
     {"num_local_experts", "num_experts"},
 }};
+constexpr std::array<Spelling, 1> kGemmaSpellings{{{"hidden_activation", "hidden_act"}}};
 constexpr std::array<Spelling, 3> kGlmSpellings{{
     {"n_routed_experts", "num_experts"},
     {"num_local_experts", "num_experts"},
@@ -206,6 +207,19 @@ Transformer gpt_oss() {
   model.experts = {.count = 128, .per_token = 4, .bias = true};
   return model;
 }
+Transformer phi3() {
+  Transformer model = llama_like(32, 3072, 32, 0, 8192, 32064, 4096);
+  model.norm_epsilon = 1e-5;
+  return model;
+}
+Transformer gemma3_text() {
+  Transformer model = llama_like(26, 2304, 8, 4, 9216, 262208, 131072);
+  model.head_dim = 256;
+  model.query_key_norm = model.post_norms = true;
+  model.tied_embedding = true;
+  model.rope_theta = 1e6;
+  return model;
+}
 
 // Not Hugging Face's keys: a GPT with experts, as Megatron-LM trains it. Every layer has them, and
 // they have no biases.
@@ -368,7 +382,7 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   read_grouped_experts(config, model);
 }
 
-constexpr std::array<Dialect, 17> kDialects{{
+constexpr std::array<Dialect, 19> kDialects{{
     {"gpt2", kGpt2Spellings, gpt2, finish_gpt2},
     {"llama", {}, llama, nullptr},
     {"mistral", {}, mistral, finish_mistral},
@@ -388,6 +402,9 @@ constexpr std::array<Dialect, 17> kDialects{{
     {"olmoe", kLocalSpellings, olmoe, finish_olmoe},
     {"glm4_moe", kGlmSpellings, glm4_moe, finish_glm4},
     {"llama4_text", kLocalSpellings, llama4_text, finish_llama4},
+    {"phi3", {}, phi3, finish_mistral},
+    // Five of six layers are windowed; there is one switch for all layers, so none is.
+    {"gemma3_text", kGemmaSpellings, gemma3_text, nullptr},
 }};
 
 }  // namespace

@@ -68,7 +68,7 @@ std::int64_t expert_mlp(const Transformer& model, std::int64_t experts) {
 
 std::int64_t layer_count(const Transformer& model, std::int64_t layer, std::int64_t experts) {
   return attention_matrices(model) + attention_vectors(model) +
-         2 * norm_parameters(model, model.hidden) +
+         (model.post_norms ? 4 : 2) * norm_parameters(model, model.hidden) +
          (model.has_experts(layer) ? expert_mlp(model, experts) : dense_mlp(model));
 }
 

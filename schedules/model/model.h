@@ -55,6 +55,7 @@ struct Transformer {
   bool qkv_bias = true, projection_bias = true, mlp_bias = true;
   bool query_key_norm = false;        // qwen3: an RMS norm of head_dim for q and for k
   bool query_key_norm_whole = false;  // olmoe: of all heads' columns for q, and for k
+  bool post_norms = false;            // gemma3: RMS norms behind attention and behind MLP too
   bool embedding_norm = false;        // bloom: LayerNorm after the embedding
   bool attention_sinks = false;       // gpt_oss: one learned logit per head
   bool parallel_residual = false;     // gpt_neox: attention and MLP read the same input

@@ -17,7 +17,7 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 DIALECTS = ("gpt2 llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_neox bloom mpt "
-            "deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text").split()
+            "deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text phi3 gemma3_text").split()
 
 
 def main(path):

@@ -151,8 +151,8 @@ TEST(ConfigKeys, NoStructureThatTheExecutorLacksGoesUnnamed) {
       const Transformer& m = taken.model;
       const bool lacks = m.experts.count > 0 || m.latent.kv_lora_rank > 0 ||
                          m.positions == PositionKind::Alibi || m.query_key_norm ||
-                         m.embedding_norm || m.attention_sinks || m.parallel_residual ||
-                         m.sliding_window > 0 || !m.norm_bias;
+                         m.embedding_norm || m.post_norms || m.attention_sinks ||
+                         m.parallel_residual || m.sliding_window > 0 || !m.norm_bias;
       EXPECT_EQ(lacks, lacks && !taken.use.unperformed.empty()) << config;
     }
   }
