@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scenario of a run: as the device performs it, with nothing left open.
+#include "cli/open.h"
 #include "cli/run.h"
 #include "schedules/passes/plan_order.h"
 
@@ -10,9 +11,12 @@ namespace {
 Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) {
   ScenarioOptions how = options.options();
   how.runtime = kExecutorRuntime;
-  Result<Scenario> first = read_scenario(options.scenario, how);
-  if (!first) return first;
-  const Plan& plan = first.value().plan;
+  Result<Scenario> read = read_scenario(options.scenario, how);
+  if (!read) return read;
+  Scenario first = std::move(read).value();
+  // The cluster that a run is predicted for describes this machine: no change of the plan.
+  first.name = titled(first.name, {.overrides = options.set, .gpus = how.gpus});
+  const Plan& plan = first.plan;
   const Precision runs = device.precision(plan.precision, plan.zero_stage);
   if (plan.runtime.own_executor && plan.precision == runs) return first;
   std::string said;
@@ -26,8 +30,9 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   Result<Scenario> again = read_scenario(options.scenario, how);
   if (!again) return again;
   Scenario scenario = std::move(again).value();
+  scenario.name = first.name;
   if (!said.empty()) scenario.warnings.push_back(said);
-  scenario.run_notes = first.value().run_notes;  // of what the files say, not of what is run
+  scenario.run_notes = first.run_notes;  // of what the files say, not of what is run
   return scenario;
 }
 

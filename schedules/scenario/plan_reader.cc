@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/base/counted.h"
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
@@ -345,8 +346,8 @@ void PlanReader::layers() {
   }
   const auto entries = static_cast<std::int64_t>(plan_.stage_layers.size());
   if (!own && entries != chunks) {
-    return fail("stage_layers", number(entries) + " entries, but the pipeline has " +
-                                    number(chunks) + (chunks == 1 ? " chunk" : " chunks"));
+    return fail("stage_layers",
+                number(entries) + " entries, but the pipeline has " + counted(chunks, "chunk"));
   }
   std::int64_t sum = 0;
   for (const std::int32_t share : plan_.stage_layers) sum += share;
@@ -619,7 +620,9 @@ Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport&
                   std::vector<std::string>& warnings) {
   Plan read = PlanReader(plan, context, report, warnings).read();
   if (report.ok()) {
-    for (std::string& line : keys_without_effect(plan, read)) warnings.push_back(std::move(line));
+    for (const IdleKey& idle : keys_without_effect(plan, read)) {
+      warnings.push_back("plan." + idle.key + " changes nothing: " + idle.why);
+    }
   }
   return read;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/base/counted.h"
 #include "sim/report/report_units.h"
 
 namespace rehearse::sim {
@@ -67,9 +68,9 @@ std::string retries_note(const MemoryReport& memory) {
   if (most == 0) return {};
   return fmt::format(
       "memory fits only with an emptied cache: in the first steps the allocator gives its cached "
-      "blocks back {} time{} and waits for the device each time; where later steps need it too "
+      "blocks back {} and waits for the device each time; where later steps need it too "
       "they take longer than predicted, by how much nobody has published",
-      most, most == 1 ? "" : "s");
+      counted(most, "time"));
 }
 
 std::string instead_json(const MemoryReport& memory) {
