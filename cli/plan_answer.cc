@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "schedules/base/counted.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
-#include "sim/search/search_report.h"
+#include "schedules/trace/cause_words.h"
 #include "viz/analysis/units_text.h"
 
 namespace rehearse::cli {
@@ -17,7 +18,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string seconds(double s) {
-  return s >= 1 ? fmt::format("{:.3g} s", s) : fmt::format("{:.3g} ms", s * 1e3);
+  const double value = s >= 1 ? s : s * 1e3;
+  return fmt::format("{:.{}f} {}", value,
+                     value >= 100  ? 0
+                     : value >= 10 ? 1
+                                   : 2,
+                     s >= 1 ? "s" : "ms");
 }
 std::string gb(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
@@ -30,9 +36,9 @@ std::string count(double value) {
 
 std::string head(const PlanAnswer& a) {
   const std::int32_t nodes = (a.gpus + a.gpus_per_node - 1) / a.gpus_per_node;
-  return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} {} of {})\n", a.model,
-                     static_cast<double>(a.parameters) * 1e-9, a.gpus, a.gpu, nodes,
-                     nodes == 1 ? "node" : "nodes", a.cluster);
+  return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} of {})\n", a.model,
+                     static_cast<double>(a.parameters) * 1e-9, a.gpus, a.gpu,
+                     counted(nodes, "node"), a.cluster);
 }
 
 struct Share {
@@ -75,9 +81,11 @@ std::string layout(const Plan& p) {
 }
 
 std::string batch(const Plan& p) {
-  return fmt::format("{} micro-batch{} of {} x {} tokens on each of {} replicas; {} recomputed",
-                     p.microbatches(), p.microbatches() == 1 ? "" : "es", p.micro_batch,
-                     p.sequence_length, p.data_parallel,
+  const std::string replicas =
+      p.data_parallel == 1 ? "" : fmt::format(" on each of {} replicas", p.data_parallel);
+  return fmt::format("{} of {} x {} tokens{}; {} recomputed",
+                     counted(p.microbatches(), "micro-batch"), p.micro_batch, p.sequence_length,
+                     replicas,
                      p.recompute == RecomputeMode::None        ? "nothing is"
                      : p.recompute == RecomputeMode::Selective ? "attention is"
                                                                : "every layer is");
@@ -87,7 +95,7 @@ std::string where(const sim::FoundPlan& plan) {
   std::string text = fmt::format("computing {:.0f} %", 100 * plan.busy_s / plan.step_s);
   std::vector<std::pair<double, std::string_view>> causes;
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
-    causes.emplace_back(plan.causes_s[c] / plan.step_s, kIdleCauseNames[c]);
+    causes.emplace_back(plan.causes_s[c] / plan.step_s, cause_word(c, plan.plan.gpus()));
   }
   std::ranges::stable_sort(causes, std::greater<>{}, [](const auto& cause) { return cause.first; });
   for (const auto& [share, name] : causes) {
@@ -100,7 +108,7 @@ std::string limits(const PlanAnswer& a) {
   std::string text;
   int told = 0;
   for (const sim::Sensitivity& s : a.sensitivities) {
-    const double gain = a.best->step_s / s.step_s - 1;
+    const double gain = a.fastest_s / s.step_s - 1;
     if (gain < 0.005 || ++told > 3) continue;
     text += fmt::format("{}{} +{:.0f} %: {:.1f} % faster", text.empty() ? "" : "; ", s.what,
                         100 * (s.factor - 1), 100 * gain);
@@ -154,8 +162,10 @@ std::string answer_text(const PlanAnswer& a) {
   std::string text = head(a);
   for (const std::string& one : a.assumed) text += "  assumed: " + one + "\n";
   if (!a.best) {
-    text += fmt::format("\nfits      NO: none of {} layouts fits into {} of a GPU\n",
-                        count(static_cast<double>(a.considered)), gb(a.capacity));
+    text += fmt::format(
+        "\nfits      NO: none of {} layouts fits into {} of a GPU, whatever is sharded or "
+        "recomputed\n",
+        count(static_cast<double>(a.considered)), gb(a.capacity));
     if (a.ways.empty()) return text + "          nothing that was tried makes it fit\n";
     for (const Way& way : a.ways) {
       text +=

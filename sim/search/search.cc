@@ -187,6 +187,7 @@ class Searcher {
     const auto top = static_cast<std::size_t>(std::max(options_.top, 1));
     const std::size_t wanted = std::max<std::size_t>(3 * top, kBatch);
     std::size_t next = 0;
+    if (options_.probe > 0 && !any_fits()) return;
     while (next < entries_.size()) {
       if (stopped() && !confirmed_.empty()) break;
       if (confirmed_.size() >= wanted && entries_[next].key > horizon(top)) break;
@@ -230,8 +231,15 @@ class Searcher {
     }
   }
 
+  bool any_fits() {
+    std::vector<Entry> all = entries_;
+    smallest(0, static_cast<std::size_t>(options_.probe));
+    entries_ = std::move(all);
+    return !confirmed_.empty();
+  }
+
   // Nothing among the fastest fits: those with the smallest bound, if any, do.
-  void smallest(std::size_t from) {
+  void smallest(std::size_t from, std::size_t most = 512) {
     std::vector<Entry> rest(entries_.begin() + static_cast<std::ptrdiff_t>(from), entries_.end());
     const auto bound = [&](const Entry& entry) {
       return meshes_[static_cast<std::size_t>(entry.mesh)]
@@ -239,7 +247,7 @@ class Searcher {
           .bound;
     };
     std::ranges::stable_sort(rest, {}, bound);
-    if (rest.size() > 512) rest.resize(512);
+    if (rest.size() > most) rest.resize(most);
     entries_ = std::move(rest);
     for (std::size_t next = 0; next < entries_.size() && confirmed_.empty();) {
       next = look_at(next, std::min(next + kBatch, entries_.size()));
@@ -291,10 +299,11 @@ class Searcher {
 
   // Every change re-simulates the confirmed plans; more memory also those that it lets in.
   void sensitivities() {
-    constexpr std::size_t kMostPlans = 8, kMostRefused = 48;
+    const auto most_plans = static_cast<std::size_t>(std::max(options_.changed_plans, 1));
+    const std::size_t most_refused = 6 * most_plans;
     std::vector<FoundPlan> plans = confirmed_;
     std::ranges::stable_sort(plans, faster);
-    if (plans.size() > kMostPlans) plans.resize(kMostPlans);
+    if (plans.size() > most_plans) plans.resize(most_plans);
     const double best = plans.front().seconds_per_token();
     std::vector<std::pair<double, Plan>> refused;  // by estimate
     for (const MeshCandidates& mesh : meshes_) {
@@ -359,7 +368,7 @@ class Searcher {
       to.plan = plans.front().plan;
       std::size_t tried = 0, let_in = 0;
       for (const auto& [key, plan] : refused) {
-        if (tried == kMostRefused || let_in == kMostPlans) break;
+        if (tried == most_refused || let_in == most_plans) break;
         if (live_.lower_bound(setup_, plan, change.cluster) > allowed(change.cluster)) {
           continue;
         }
@@ -378,7 +387,7 @@ class Searcher {
     std::ranges::stable_sort(confirmed_, faster);
     if (!confirmed_.empty()) result_.fastest_s = confirmed_.front().step_s;
     if (options_.merge) {
-      result_.equal_within = setup_.tables.errors.pair_equal;
+      result_.equal_within = options_.merge_within.value_or(setup_.tables.errors.pair_equal);
       result_.ordered_from = setup_.tables.errors.pair_ordered;
       confirmed_ = merge_equal(std::move(confirmed_), result_.equal_within);
     }

@@ -78,12 +78,16 @@ struct SearchProgress {
 
 struct SearchOptions {
   std::int32_t top = 10, threads = 1;
-  bool explain = true;                      // situation and sensitivities too
-  bool front = true;                        // memory against time too; REQUIRES explain
-  bool merge = false;                       // plans that are equal are one row (equal_plans.h)
-  double headroom = 0;                      // share of the capacity that is kept free
-  std::vector<Framework> frameworks;        // that may be named beside a plan
-  double change = 1.2;                      // factor of the sensitivities
+  bool explain = true;                 // situation and sensitivities too
+  bool front = true;                   // memory against time too; REQUIRES explain
+  bool merge = false;                  // plans that are equal are one row (equal_plans.h)
+  std::optional<double> merge_within;  // ln; left out: what measured pairs say
+  double headroom = 0;                 // share of the capacity that is kept free
+  std::vector<Framework> frameworks;   // that may be named beside a plan
+  double change = 1.2;                 // factor of the sensitivities
+  std::int32_t changed_plans = 8;      // of the fastest, that each change is tried on
+  // Looks first at so many plans of the least memory, and ends where none of them fits; 0: no.
+  std::int32_t probe = 0;
   const std::atomic<bool>* stop = nullptr;  // set: end early with what there is
   // Called between batches by one thread at a time; may be empty.
   std::function<void(const SearchProgress&)> progress;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "schedules/scenario/plan_names.h"
@@ -516,21 +515,6 @@ std::string search_csv(const SearchReport& report) {
     }
   }
   return text;
-}
-
-std::string scenario_text(const Space& space, const FoundPlan& found, const std::string& name) {
-  const ClusterSource& cluster = space.base.cluster;
-  const std::string where =
-      cluster.inline_json.empty()
-          ? json_quoted(std::filesystem::absolute(cluster.path).lexically_normal().string())
-          : cluster.inline_json;
-  const std::string domain =
-      cluster.domain_gpus > 0 ? fmt::format("  \"domain_gpus\": {},\n", cluster.domain_gpus) : "";
-  return fmt::format(
-      "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n{}"
-      "  \"plan\": {}\n}}\n",
-      json_quoted(name), space.model_json, where, found.plan.gpus(), domain,
-      plan_json(found.plan, 4));
 }
 
 }  // namespace rehearse::sim

@@ -82,7 +82,17 @@ refused 2 "it writes svg, not png" simulate 3d-8-gpus --sweep plan.micro_batch=1
   fail "plan: $(cat "$work/err")"
 [ "$(wc -l <"$work/out")" -le 25 ] || fail "plan: longer than 25 lines"
 grep -q "^fits      yes" "$work/out" || fail "$(cat "$work/out")"
-"$rehearse" simulate "$work/p.json" --require-fit >/dev/null || fail "what plan saves"
+"$rehearse" simulate "$work/p.json" --require-fit >"$work/saved" 2>&1 || fail "what plan saves"
+! grep -q "changes nothing" "$work/saved" || fail "what plan saves: $(cat "$work/saved")"
+# Both name one band, and one step.
+band=$(sed -n 's/^  9 in 10 between *\([0-9]*\).* s and \([0-9]*\).*/\1 \2/p' "$work/saved")
+[ "$(sed -n 's/^step .*likely \([0-9]*\).* to \([0-9]*\).*/\1 \2/p' "$work/out")" = "$band" ] ||
+  fail "two bands: $band, $(cat "$work/out")"
+# A changed key belongs to the title; one GPU communicates with nobody; one of a thing is one.
+says 'GPT-2 1.5B on one A100, bf16 with fp32 master weights and gradients, with plan.micro_batch=1' \
+  simulate memory-bf16 --set plan.micro_batch=1
+says 'host copies' simulate memory-bf16
+says ' of 1 rank class simulated' simulate memory-bf16
 mkdir -p "$work/model" && cp scenarios/models/gpt2-124m.json "$work/model/config.json"
 says "0.1244 billion parameters" plan "$work/model" --gpus 8 --on dgx-a100-80gb --global-batch 64
 mkdir -p "$work/hub/models--openai-community--gpt2/snapshots/abc" &&
