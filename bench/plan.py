@@ -4,7 +4,8 @@
 
     bench/plan.py REHEARSE [--models a,b] [--gpus 8,64,512,2048] [--on CLUSTER] [--whole SECONDS]
 
-Prints a Markdown table: wall time of `plan`, what it answers, and with --whole the step of the best
+Prints a Markdown table: wall time of `plan` (two threads on two cores), its processor time (which
+hardly depends on what else the machine does), what it answers, and with --whole the step of the best
 of a search that simulates all plans that fit, or the 3,000 and more with the least estimates (`search`
 with a thousand rows; `plan` stops as soon as no estimate can win). One that does not end in the
 seconds given is `-`. Both see the same space: one framework, the batch that `plan` assumes, 5 % of the
@@ -12,6 +13,7 @@ memory kept free.
 """
 import argparse
 import json
+import resource
 import subprocess
 import tempfile
 import time
@@ -21,15 +23,21 @@ MODELS = ["llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "qwen2.5-32b", "qwen3-
 EVERY = 1000  # rows: the search simulates at least three times as many plans, by their estimates, or all
 
 
+def children_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def answer(command, seconds=None):
-    begin = time.monotonic()
+    """What a command says as JSON, its wall seconds and its processor's."""
+    begin, used = time.monotonic(), children_s()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return None, time.monotonic() - begin
+        return None, 0, 0
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout), time.monotonic() - begin
+    return json.loads(done.stdout), time.monotonic() - begin, children_s() - used
 
 
 def whole_search(rehearse, model, cluster, gpus, planned, seconds):
@@ -38,15 +46,15 @@ def whole_search(rehearse, model, cluster, gpus, planned, seconds):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(scenario, file)
         file.flush()
-        found, _ = answer([rehearse, "search", file.name, "--framework", "megatron", "--headroom", "5",
+        found, _, _ = answer([rehearse, "search", file.name, "--framework", "megatron", "--headroom", "5",
                            "--all", "--top", str(EVERY), "--json"], seconds)
     return found and found["cases"][0]
 
 
 def row(rehearse, model, cluster, gpus, seconds):
-    said, wall = answer([rehearse, "plan", model, "--gpus", str(gpus), "--on", cluster, "--json"])
+    said, wall, used = answer([rehearse, "plan", model, "--gpus", str(gpus), "--on", cluster, "--json"])
     best = said["best"]
-    cells = [model, str(gpus), f"{wall:.2f} s", f"{said['considered']:,}"]
+    cells = [model, str(gpus), f"{wall:.2f} s", f"{used:.2f} s", f"{said['considered']:,}"]
     if best is None:
         ways = "; ".join(way["what"] for way in said["ways"])
         return cells + [f"does not fit; {ways or 'nothing tried does'}", "-", "-"]
@@ -69,8 +77,8 @@ def main():
     parser.add_argument("--on", default="dgx-h100")
     parser.add_argument("--whole", type=float, default=0, help="seconds for the search of every plan; 0: none")
     given = parser.parse_args()
-    print("| model | GPUs | `plan` takes | layouts | step | simulated by the whole search | behind its best |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print("| model | GPUs | `plan` takes | of the processor | layouts | step | simulated by the whole search | behind its best |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for model in given.models.split(","):
         for gpus in map(int, given.gpus.split(",")):
             print("| " + " | ".join(row(given.rehearse, model, given.on, gpus, given.whole)) + " |", flush=True)
