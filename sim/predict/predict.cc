@@ -97,6 +97,7 @@ void add_communication(Prediction& p) {
         sum.kind = t.kind;
         sum.ranks = t.ranks;
         sum.link = t.link;
+        for (std::size_t k = 0; k < kNumLinkKinds; ++k) sum.links[k] |= t.links[k];
         sum.count += use.count * t.count;
         sum.bytes += use.count * t.bytes;
         sum.time += use.count * t.time;

@@ -188,7 +188,8 @@ class Pricer {
                                  .count = 1,
                                  .bytes = node.bytes,
                                  .time = cost.time,
-                                 .link = cost.link});
+                                 .link = cost.link,
+                                 .links = kinds_of(collectives_.group(node.axis).links)});
     }
     return made;
   }
@@ -382,7 +383,8 @@ class Pricer {
                          .count = 1,
                          .bytes = payload_of(s_, current_).bytes(),
                          .time = cost.time,
-                         .link = cost.link});
+                         .link = cost.link,
+                         .links = kinds_of(path.out)});
     }
     if (on_workers()) {
       return add_on_workers(use_of(0, 1, cost.time.value, kAcrossRows), false, cost.level,
@@ -424,7 +426,8 @@ class Pricer {
                                   .count = 1,
                                   .bytes = payload.value,
                                   .time = cost.time,
-                                  .link = cost.link}};
+                                  .link = cost.link,
+                                  .links = kinds_of(shape.links)}};
     if (on_workers()) {
       const RowMembers in_row = traits(s_.group_of(op).kind).row_members;
       const std::int32_t members = in_row == RowMembers::One     ? kAcrossRows

@@ -26,7 +26,8 @@ struct Traffic {
   std::int64_t count = 0;
   std::int64_t bytes = 0;  // payload per rank, the whole array, all `count` together
   Nanoseconds time{};      // alone, all together
-  LinkKind link = LinkKind::Port;
+  LinkKind link = LinkKind::Port;  // the slowest
+  LinkKinds links{};               // all that it loads
 };
 
 struct Pricing {

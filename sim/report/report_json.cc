@@ -6,6 +6,7 @@
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/fit_text.h"
+#include "sim/report/link_words.h"
 #include "sim/report/report.h"
 
 namespace rehearse::sim {
@@ -174,7 +175,8 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
          {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
          {"exposed_s", row.exposed_s},
          {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
-         {"link", std::string(name_of(row.traffic.link))}});
+         {"link", link_words(row.traffic, cluster).front()},
+         {"links", link_words(row.traffic, cluster)}});
   }
   json["communication"] = std::move(rows);
   Json confidence = Json::object();

@@ -9,6 +9,7 @@
 #include "schedules/scenario/plan_names.h"
 #include "schedules/trace/cause_words.h"
 #include "sim/report/fit_text.h"
+#include "sim/report/link_words.h"
 #include "sim/report/report.h"
 #include "sim/report/report_units.h"
 
@@ -182,15 +183,15 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "\ncommunication per rank and step\n  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9} "
         " "
         "{}\n",
-        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "links");
   for (const CommunicationRow& row : p.communication) {
-    text +=
-        fmt::format("  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                    traits(row.traffic.group).name, width,
-                    row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-                    row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-                    seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
-                    seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text += fmt::format(
+        "  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+        traits(row.traffic.group).name, width,
+        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
+        row.bus_bandwidth_gb_per_s, listed(link_words(row.traffic, cluster)));
   }
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
