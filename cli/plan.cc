@@ -74,12 +74,19 @@ Result<> narrow(sim::Space& space, const std::string& named) {
   return {};
 }
 
-// Whether a framework has this name: else it is a runtime profile's.
-bool is_framework(const std::string& named) {
+// Whether a framework has this name; else it is a runtime profile's. Errors: it is neither.
+Result<bool> is_framework(const std::string& named) {
   const Result<std::vector<sim::Framework>> frameworks = sim::shipped_frameworks();
-  return frameworks && std::ranges::any_of(frameworks.value(), [&](const sim::Framework& f) {
-           return f.name == named;
-         });
+  if (!frameworks) return frameworks.error();
+  std::vector<std::string> known = shipped_names("runtimes");
+  for (const sim::Framework& framework : frameworks.value()) {
+    if (framework.name == named) return true;
+    known.push_back(framework.name);
+  }
+  if (named.ends_with(".json") || std::ranges::find(known, named) != known.end()) return false;
+  const std::vector<std::string_view> words(known.begin(), known.end());
+  return Error{"--for " + json_excerpt(named) + ": neither a framework nor a runtime" +
+               what_is_known(named, words)};
 }
 
 // A search over everything that the scenario leaves open. `probe`: as in SearchOptions; then
@@ -92,7 +99,9 @@ struct Search {
 Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
                         std::int32_t gpus, const Json& more, std::int32_t probe) {
   Json plan{{"sequence_length", batch.sequence_length}, {"global_batch", batch.global_batch}};
-  if (!is_framework(options.framework)) plan["runtime"] = options.framework;
+  const Result<bool> framework = is_framework(options.framework);
+  if (!framework) return framework.error();
+  if (!framework.value()) plan["runtime"] = options.framework;
   plan.update(more);
   const Json scenario{{"name", stem_of(model)},
                       {"model", model},

@@ -32,6 +32,12 @@ echo '{"plan": 3}' | "$rehearse" simulate - >"$work/out" 2>&1
 
 # A trace, a folder and a config are told from a scenario.
 "$rehearse" simulate "$scenario" --trace "$work/t.trace" >/dev/null || fail "trace"
+refused 2 "is a model, not a scenario: rehearse plan" simulate scenarios/models/gpt2-124m.json
+refused 2 "is a scenario, not a model" plan scenarios/3d-8-gpus.json --gpus 8 --on h100
+refused 2 "is a cluster, not a model" plan scenarios/clusters/dgx-h100.json --gpus 8 --on h100
+refused 2 "no profile, and no trace" render scenarios/3d-8-gpus.json --text
+refused 2 "no such option; the nearest is --cluster" simulate 3d-8-gpus --clustr h100
+refused 2 "neither a framework nor a runtime, the nearest" plan gpt2-124m --gpus 8 --on h100 --for megatro
 refused 2 "is a trace, not a scenario: rehearse view" simulate "$work/t.trace"
 
 # list: every kind, both forms; what it lists is found by its id.
