@@ -180,7 +180,10 @@ std::string answer_text(const PlanAnswer& a) {
   text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
                       seconds(best.step_s), seconds(best.low_s), seconds(best.high_s),
                       count(best.tokens_per_s), count(best.tokens_per_s / a.gpus));
-  if (best.mfu) text += fmt::format("; MFU {:.0f} %", 100 * *best.mfu);
+  if (best.mfu) {
+    text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
+                        name_of(best.plan.precision.compute));
+  }
   text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +
           memory(best) + "\ntime      " + where(best) + "\n";
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
