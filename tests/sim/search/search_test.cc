@@ -9,9 +9,9 @@
 #include <random>
 
 #include "schedules/passes/plan_order.h"
+#include "sim/search/saved_plan.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
-#include "sim/search/saved_plan.h"
 #include "sim/search/search_report.h"
 #include "tests/sim/search/search_fixture.h"
 
