@@ -8,10 +8,12 @@ namespace rehearse::exec {
 void OpCursor::State::rope(const Node& n) const {
   AttentionShape shape = shared.attention;
   shape.sequence = shared.plan.sequence_length;
+  const RotaryShape rotary{.inverse_frequency = shared.inverse_frequency.data(),
+                           .rotary_dim = shape.head_dim};
   for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
-    kernels.rope(lane, shape, shared.model.rope_theta, n.kernel == Kernel::RopeBackward,
+    kernels.rope(lane, shape, rotary, n.kernel == Kernel::RopeBackward,
                  element(w(n), row * shared.shape.qkv));
   });
 }

@@ -36,7 +36,7 @@ void OpCursor::State::add_residual(const Node& n) {
          .bias = bias(n),
          .sum = w(n)};
   if (norm_follows(n)) return;
-  kernels.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
+  kernels.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, {}, sum.sum);
   sum = {};
 }
 
@@ -57,7 +57,7 @@ void OpCursor::State::norm(const Node& n) {
     kernels.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
                        w(n, 0), floats(w(n, 1)));
   } else {
-    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), m.norm_epsilon, w(n, 0),
+    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), 0, m.norm_epsilon, w(n, 0),
                      floats(w(n, 1)));
   }
 }
@@ -72,7 +72,7 @@ void OpCursor::State::norm_backward(const Node& n) const {
                                 residual, w(n), gradient(n), bias_gradient(n));
   } else {
     kernels.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
-                              residual, w(n), gradient(n));
+                              0, residual, w(n), gradient(n));
   }
 }
 

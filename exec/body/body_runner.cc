@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -34,6 +35,11 @@ BodyRunner::BodyRunner(const Layout& layout)
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
+  for (std::int64_t i = 0; i < s.shape.head_dim / 2; ++i) {
+    s.inverse_frequency.push_back(
+        std::pow(layout.model.rope_theta,
+                 -2.0 * static_cast<double>(i) / static_cast<double>(s.shape.head_dim)));
+  }
   s.activation = aligned(layout.activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   for (std::size_t k = 0; k < 3; ++k) {
@@ -101,9 +107,10 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::GeluBackward:
       return;  // with its product
     case Kernel::Swiglu:
-      return kernels.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));
+      return kernels.gated(lane, ActivationKind::Silu, s.tokens, s.ffn, r(n, 0), w(n));
     case Kernel::SwigluBackward:
-      return kernels.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
+      return kernels.gated_backward(lane, ActivationKind::Silu, s.tokens, s.ffn, r(n, 0), r(n, 1),
+                                    w(n));
     case Kernel::Rope:
     case Kernel::RopeBackward:
       return rope(n);

@@ -36,6 +36,7 @@ struct BodyRunner::Shared {
   const Plan& plan;
   RankShape shape;
   AttentionShape attention;
+  std::vector<double> inverse_frequency;  // (head_dim / 2), of rotary positions
   std::int64_t activation = 0;  // aligned bytes of (local, hidden)
   std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
   std::array<Roles, 3> roles;
