@@ -41,8 +41,9 @@ inline DropoutShape dropout_of(double rate, std::uint64_t seed, std::int64_t ste
   return shape;
 }
 
-constexpr std::uint32_t kPhiloxMultiplier[2] = {0xD2511F53U, 0xCD9E8D57U};
-constexpr std::uint32_t kPhiloxStep[2] = {0x9E3779B9U, 0xBB67AE85U};  // what a round adds to a key
 constexpr int kPhiloxRounds = 10;
+constexpr std::uint32_t kPhiloxFirst = 0xD2511F53U, kPhiloxSecond = 0xCD9E8D57U;  // multipliers
+// What a round adds to the key's words.
+constexpr std::uint32_t kPhiloxFirstStep = 0x9E3779B9U, kPhiloxSecondStep = 0xBB67AE85U;
 
 }  // namespace rehearse::exec

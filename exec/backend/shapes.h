@@ -32,6 +32,11 @@ struct AttentionForm {
   // at position 0 of the first sample here.
   DropoutShape dropout{};
   std::int64_t dropout_sequence = 0;  // tokens of a whole sample. REQUIRED where weights drop
+  // But for the scale.
+  constexpr bool plain() const {
+    return softcap == 0 && window == 0 && alibi_heads == 0 && sinks == nullptr &&
+           dropout.threshold == 0;
+  }
 };
 
 struct AttentionShape {
