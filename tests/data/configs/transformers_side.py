@@ -94,6 +94,16 @@ def build(config):
     return model, tensors
 
 
+def loss_of(model, config, data):
+    """Of one micro-batch; the router's loss is of its tokens alone, as wherever gradients add up."""
+    out = model(input_ids=data[:, :-1], use_cache=False)
+    loss = torch.nn.functional.cross_entropy(
+        out.logits.reshape(-1, config["vocab_size"]).double(), data[:, 1:].reshape(-1))
+    if getattr(out, "aux_loss", None) is not None and config.get("output_router_logits"):
+        loss = loss + model.router_aux_loss_coef * out.aux_loss
+    return loss
+
+
 def train(config, dtype=torch.float64):
     """(losses, gradient norms, shapes of the published tensors)"""
     torch.manual_seed(0)
@@ -109,12 +119,9 @@ def train(config, dtype=torch.float64):
             rows = [tokens((step * batch + i) * length, length + 1, vocabulary, TRAIN["seed"])
                     for i in range(batch)]
             data = torch.from_numpy(np.stack(rows))
-            out = model(input_ids=data[:, :-1], use_cache=False)
-            loss = torch.nn.functional.cross_entropy(out.logits.reshape(-1, vocabulary).double(),
-                                                     data[:, 1:].reshape(-1))
-            if getattr(out, "aux_loss", None) is not None and config.get("output_router_logits"):
-                loss = loss + model.router_aux_loss_coef * out.aux_loss
             optimizer.zero_grad()
+            loss = sum(loss_of(model, config, part) for part in data.split(PLAN["micro_batch"]))
+            loss = loss * PLAN["micro_batch"] / batch
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), TRAIN["clip_norm"])
             optimizer.step()
