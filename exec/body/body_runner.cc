@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -35,11 +34,10 @@ BodyRunner::BodyRunner(const Layout& layout)
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
-  for (std::int64_t i = 0; i < s.shape.head_dim / 2; ++i) {
-    s.inverse_frequency.push_back(
-        std::pow(layout.model.rope_theta,
-                 -2.0 * static_cast<double>(i) / static_cast<double>(s.shape.head_dim)));
-  }
+  const Transformer& model = layout.model;
+  s.rotary = {rotary_of(model.rotary, model.head_dim, model.max_positions, plan.sequence_length),
+              rotary_of(model.rotary_by_layer_kind ? model.windowed_rotary : model.rotary,
+                        model.head_dim, model.max_positions, plan.sequence_length)};
   s.activation = aligned(layout.activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   for (std::size_t k = 0; k < 3; ++k) {
@@ -62,24 +60,29 @@ BodyRunner::BodyRunner(const Layout& layout)
 BodyRunner::~BodyRunner() = default;
 
 bool BodyRunner::alone(const ComputeOp& op) const {
-  return std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
-    return shared_->meets(segment.kind, direction_of(op.kind), op.slice);
-  });
+  return !shared_->plan.dropouts.any() &&
+         std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
+           return shared_->meets(segment.kind, direction_of(op.kind), op.slice);
+         });
 }
 
 void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) const {
   const bool maxima = n.kernel == Kernel::MaximaOverRanks, sums = n.kernel == Kernel::SumsOverRanks;
   if (maxima) row_maxima(n);
   if (sums) row_sums(n);
-  // Statistics of the loss are fp32 and stay in place; gradients that go round are fp32 sums.
-  const bool wide =
-      maxima || sums || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
+  const bool squares = n.kernel == Kernel::QueryKeySumsOverRanks;
+  const bool products = n.kernel == Kernel::QueryKeySumsOverRanksBackward;
+  if (squares) query_key_squares(n, floats(w(n)));
+  if (products) query_key_products(n, floats(w(n)));
+  const bool statistics = maxima || sums || squares || products;
+  // Statistics are fp32 and stay in place; gradients that go round are fp32 sums.
+  const bool wide = statistics || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
   const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
   *request = {.axis = n.axis,
               .kind = collective_kind(n.kind()),
               .type = type,
               .maximum = maxima,
-              .in = maxima || sums ? w(n) : r(n, 0),
+              .in = statistics ? w(n) : r(n, 0),
               .out = w(n),
               .elements = n.bytes / bytes_of(type)};
 }
@@ -107,10 +110,26 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::GeluBackward:
       return;  // with its product
     case Kernel::Swiglu:
-      return kernels.gated(lane, ActivationKind::Silu, s.tokens, s.ffn, r(n, 0), w(n));
+    case Kernel::GatedActivation:
+      return kernels.gated(lane, shared.model.activation, s.tokens, s.ffn, r(n, 0), w(n));
     case Kernel::SwigluBackward:
-      return kernels.gated_backward(lane, ActivationKind::Silu, s.tokens, s.ffn, r(n, 0), r(n, 1),
-                                    w(n));
+    case Kernel::GatedActivationBackward:
+      return kernels.gated_backward(lane, shared.model.activation, s.tokens, s.ffn, r(n, 0),
+                                    r(n, 1), w(n));
+    case Kernel::Activation:
+      return kernels.activation(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0), w(n));
+    case Kernel::ActivationBackward:
+      return kernels.activation_backward(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0),
+                                         r(n, 1), w(n));
+    case Kernel::Dropout:
+    case Kernel::DropoutBackward:
+      return dropout(n);
+    case Kernel::Copy:
+      return kernels.copy_columns(lane, s.local, s.hidden, r(n, 0), s.hidden, w(n), s.hidden);
+    case Kernel::QueryKeyNorm:
+      return query_key_norm(n);
+    case Kernel::QueryKeyNormBackward:
+      return query_key_norm_backward(n);
     case Kernel::Rope:
     case Kernel::RopeBackward:
       return rope(n);
@@ -161,7 +180,6 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::Dispatch:
     case Kernel::Combine:
     case Kernel::Scores:
-    case Kernel::Dropout:
     case Kernel::Elementwise:
     case Kernel::AllReduce:
     case Kernel::AllGather:
@@ -170,6 +188,8 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::RingKeyGradients:
     case Kernel::MaximaOverRanks:
     case Kernel::SumsOverRanks:
+    case Kernel::QueryKeySumsOverRanks:
+    case Kernel::QueryKeySumsOverRanksBackward:
       assert(false && "no node of a body that is run here");
   }
 }
@@ -187,8 +207,10 @@ OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
-void OpCursor::start(const ComputeOp& op) {
+void OpCursor::start(const ComputeOp& op, std::int64_t seed, std::int64_t step) {
   state_->op = &op;
+  state_->seed = seed;
+  state_->step = step;
   state_->visited = 0;
   state_->inside = false;
 }

@@ -40,6 +40,7 @@ struct OpAddresses {
 struct ComputeOp {
   OpKind kind{};                      // Forward, Backward, InputGradient or WeightGradient
   std::int32_t slice = -1;            // of the sequence; -1: the whole
+  std::int64_t first_sample = 0;      // its first sample's number in the step's batch
   std::vector<SegmentInfo> segments;  // those that it covers
   OpAddresses at;
   std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
@@ -64,7 +65,7 @@ class BodyRunner {
   // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
   BodyRunner(const Layout& layout);
   ~BodyRunner();
-  // No body of the op meets other ranks.
+  // No body of the op meets other ranks, and it does the same in every step: dropout does not.
   bool alone(const ComputeOp& op) const;
   struct Shared;
   const Shared& shared() const { return *shared_; }
@@ -82,8 +83,8 @@ class OpCursor {
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
-  // `op` must live until run() says Done.
-  void start(const ComputeOp& op);
+  // `op` must live until run() says Done. What it drops follows from the run's seed and the step.
+  void start(const ComputeOp& op, std::int64_t seed, std::int64_t step);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
 

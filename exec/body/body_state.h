@@ -36,8 +36,8 @@ struct BodyRunner::Shared {
   const Plan& plan;
   RankShape shape;
   AttentionShape attention;
-  std::vector<double> inverse_frequency;  // (head_dim / 2), of rotary positions
-  std::int64_t activation = 0;  // aligned bytes of (local, hidden)
+  std::array<Rotary, 2> rotary;  // of layers without a window, with one
+  std::int64_t activation = 0;   // aligned bytes of (local, hidden)
   std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
   std::array<Roles, 3> roles;
 
@@ -62,6 +62,7 @@ struct OpCursor::State {
   std::int32_t context;     // on cp
   float scale;
   const ComputeOp* op = nullptr;
+  std::int64_t seed = 0, step = 0;  // what is dropped follows from them
 
   std::size_t visited = 0;  // segments done
   std::size_t node = 0;     // of the current segment's body
@@ -110,6 +111,15 @@ struct OpCursor::State {
       row += rows;
     }
   }
+  // The same with the number of the run's first row among the tokens of the step's batch.
+  template <class Use>
+  void for_tokens(std::int64_t first, std::int64_t count, const Use& use) const {
+    const std::int64_t sequence = shared.plan.sequence_length;
+    for_runs(first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+      const std::int64_t sample = op->first_sample + (first + row) / shared.attention.sequence;
+      use(row, rows, sample * sequence + position % sequence);
+    });
+  }
   // The first of the rank's own rows: under sequence parallelism it has a part of the tokens.
   std::int64_t first_row() const;
 
@@ -120,8 +130,12 @@ struct OpCursor::State {
   float* gradient(const Node& n) const { return gradient_at(role(&Roles::weight, n)); }
   float* bias_gradient(const Node& n) const { return gradient_at(role(&Roles::bias, n)); }
   int role(std::array<int, kParameterRoles> Roles::*list, const Node& n) const {
+    return role(list, n.parameter);
+  }
+  int role(std::array<int, kParameterRoles> Roles::*list, ParameterRole parameter) const {
+    if (parameter == ParameterRole::None) return -1;
     const Roles& roles = shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
-    return (roles.*list)[static_cast<std::size_t>(n.parameter)];
+    return (roles.*list)[static_cast<std::size_t>(parameter)];
   }
   const std::byte* parameter_at(int index) const {
     return index < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(index)];
@@ -133,11 +147,13 @@ struct OpCursor::State {
   std::byte* element(std::byte* array, std::int64_t count) const {
     return array + count * shared.shape.element;
   }
-  // A row-parallel product summed over tp in place: under sequence parallelism its own tokens.
-  std::byte* own(std::byte* whole) const {
-    return shared.shape.gather
-               ? element(whole, coordinate * shared.shape.local * shared.shape.hidden)
-               : whole;
+  // What the node reads, of this rank's tokens: a product that was summed over tp in place has all
+  // of them, of which under sequence parallelism a part is its own.
+  std::byte* own(const Node& n, std::size_t i) const {
+    const RankShape& s = shared.shape;
+    const BodyTensor& tensor = body->tensors[static_cast<std::size_t>(n.reads[i])];
+    const bool whole = s.gather && tensor.bytes == s.element * s.tokens * s.hidden;
+    return whole ? element(r(n, i), coordinate * s.local * s.hidden) : r(n, i);
   }
   // What the node reads, and writes.
   std::byte* r(const Node& n, std::size_t i) const {
@@ -147,7 +163,8 @@ struct OpCursor::State {
     return tensors[static_cast<std::size_t>(n.writes[i])];
   }
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
-  bool gated() const { return shared.model.mlp == MlpKind::Gated; }
+  // Counted over the model; the ends of the model count as the first.
+  std::int64_t layer() const { return std::max(segments()[segment].layer, 0); }
 
   // ---- the walk: body_runner.cc ---------------------------------------------
   void run(const Node& n);
@@ -164,12 +181,32 @@ struct OpCursor::State {
   void add_residual(const Node& n);
   void norm(const Node& n);
   void norm_backward(const Node& n) const;
+  // What the node drops of rows that begin at token `first` of the step's batch.
+  DropoutShape dropout_shape(const Node& n, std::int64_t first) const;
+  void dropout(const Node& n) const;
+  // A rank's rows lie in the batch one behind the other.
+  bool one_run() const { return shared.plan.context_parallel == 1 && op->slice < 0; }
   // Is the next node the norm of the sum that `add` makes, so that both can be one pass? What it
   // writes must not lie where the sum's operands do: workspace is planned for one node at a time.
   bool norm_follows(const Node& add) const;
 
   // ---- body_attention.cc ----------------------------------------------------
   void rope(const Node& n) const;
+  AttentionShape attention_shape() const;  // of this op and layer
+  // Of heads of queries, of keys: where they lie in a row, and their share of the statistics.
+  struct HeadNorm {
+    ParameterRole role{};
+    StridedNorm shape;
+    std::int64_t column = 0, statistics = 0;
+  };
+  std::array<HeadNorm, 2> head_norms() const;
+  bool shares_query_norm() const {  // one norm of all heads, with other ranks
+    return shared.model.query_key_norm_whole && shared.shape.tensor > 1;
+  }
+  void query_key_norm(const Node& n) const;
+  void query_key_norm_backward(const Node& n) const;
+  void query_key_squares(const Node& n, float* sums) const;
+  void query_key_products(const Node& n, float* sums) const;
   void attention(const Node& n) const;
   void attention_backward(const Node& n) const;
   void store_gradients(const Node& n) const;

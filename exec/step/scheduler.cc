@@ -276,7 +276,7 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {
       for (const auto& [memory, bytes] : work.clear) local_.device.clear(queue.lane, memory, bytes);
-      queue.cursor.start(work);
+      queue.cursor.start(work, options_.train.seed, options_.step);
       queue.started = true;
     }
     CollectiveRequest request;

@@ -3,41 +3,19 @@
 
 #include <algorithm>
 
+#include "exec/weights/dialect_names.h"
+
 namespace rehearse::exec {
 namespace {
 
-// Hugging Face's words for a role, without ".weight" or ".bias". Norms of the Llama family have no
-// bias there: one of ours keeps our own name.
-struct Words {
-  ParameterRole role{};
-  std::string_view gpt2, llama;
-  bool llama_bias = true;
-};
-constexpr Words kWords[] = {
-    {ParameterRole::Table, "wte", "model.embed_tokens"},
-    {ParameterRole::Positions, "wpe", {}},
-    {ParameterRole::Norm1, "ln_1", "input_layernorm", false},
-    {ParameterRole::Qkv, "attn.c_attn", "self_attn.qkv_proj"},
-    {ParameterRole::Projection, "attn.c_proj", "self_attn.o_proj"},
-    {ParameterRole::Norm2, "ln_2", "post_attention_layernorm", false},
-    {ParameterRole::Up, "mlp.c_fc", "mlp.gate_up_proj"},
-    {ParameterRole::Down, "mlp.c_proj", "mlp.down_proj"},
-    {ParameterRole::FinalNorm, "ln_f", "model.norm", false},
-    {ParameterRole::Head, "lm_head", "lm_head"},
-};
-
+// A parameter that the dialect's files lack has our own name.
 std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::int32_t layer,
                               const ParameterTensor& what) {
-  const bool gpt2 = model.model_type == "gpt2";
-  std::string known(what.name);
-  for (const Words& words : kWords) {
-    const std::string_view stem = gpt2 ? words.gpt2 : words.llama;
-    if (words.role != what.role || stem.empty()) continue;
-    if (what.bias && !gpt2 && !words.llama_bias) continue;
-    known = std::string(stem) + (what.bias ? ".bias" : ".weight");
-  }
+  const std::string_view stem = dialect_stem(model, what.role);
+  const std::string known =
+      stem.empty() ? std::string(what.name) : std::string(stem) + (what.bias ? ".bias" : ".weight");
   if (kind != SegmentKind::Layer) return known;
-  return (gpt2 ? "h." : "model.layers.") + std::to_string(layer) + '.' + known;
+  return std::string(dialect_names(model).layers) + std::to_string(layer) + '.' + known;
 }
 
 }  // namespace
@@ -96,9 +74,20 @@ WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
     case ParameterRole::Down:
       if (bias) break;
       return {h, model.ffn_hidden};
+    case ParameterRole::QueryNorm:
+      if (model.query_key_norm_whole) return {model.heads * d, 1};
+      break;
+    case ParameterRole::KeyNorm:
+      if (model.query_key_norm_whole) return {model.kv_heads * d, 1};
+      break;
+    case ParameterRole::Sinks:
+      return {model.heads, 1};
     case ParameterRole::Norm1:
+    case ParameterRole::OutNorm1:
     case ParameterRole::Norm2:
+    case ParameterRole::OutNorm2:
     case ParameterRole::FinalNorm:
+    case ParameterRole::EmbeddingNorm:
     case ParameterRole::None:
       break;
   }
@@ -132,7 +121,7 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
     blocks[1] = blocks[2] = model.kv_heads * d;
     shares[0] = blocks[0] / t;
     shares[1] = shares[2] = kv;
-  } else if (model.mlp == MlpKind::Gated) {
+  } else if (place.what.role == ParameterRole::Up && model.mlp == MlpKind::Gated) {
     blocks[0] = blocks[1] = model.ffn_hidden;
     shares[0] = shares[1] = model.ffn_hidden / t;
   }

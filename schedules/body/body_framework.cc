@@ -15,6 +15,8 @@ using P = NodePhase;
 std::vector<Node> embedding_forward(FrameworkNodes b) {
   b.add(K::Lookup, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
   b.reduce_output(Hiding::Exposed);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale", 4 * b.local_elements());
+  if (b.model.embedding_norm) b.norm("embedding norm");
   if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
   return b.take();
 }
@@ -23,6 +25,8 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
   if (b.plan.dropout > 0) {
     b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
   }
+  if (b.model.embedding_norm) b.norm_backward("embedding norm backward", 2);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale backward", 4 * b.local_elements());
   b.gather_input(Hiding::Exposed, P::Weight);
   b.add(K::TableGradient, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
         P::Weight, 3);
@@ -55,6 +59,9 @@ std::vector<Node> head_forward(FrameworkNodes b) {
   b.norm("final norm");
   b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
+  if (b.model.final_softcap > 0) {  // division, tanh, product
+    b.add(K::Elementwise, "soft cap", 12 * s.tokens * s.vocabulary, P::Main, 3);
+  }
   if (gathers_logits(b)) {
     gathered_loss(b);
     return b.take();
@@ -75,6 +82,9 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
   b.add(K::Loss, "cross entropy backward",
         gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  if (b.model.final_softcap > 0) {
+    b.add(K::Elementwise, "soft cap backward", 16 * s.tokens * s.vocabulary, P::Main, 3);
+  }
   b.gather_again();
   b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
          false);

@@ -43,6 +43,9 @@ class FrameworkNodes {
   void accumulate(std::int64_t elements);
   void norm(std::string_view name, NodePhase phase = NodePhase::Main);
   void norm_backward(std::string_view name, std::int32_t launches);
+  // The same of arrays of `elements`.
+  void norm_of(std::string_view name, std::int64_t elements, NodePhase phase);
+  void norm_of_backward(std::string_view name, std::int64_t elements, std::int32_t launches);
   // The MLP's activation; `elements` of its output.
   Node& activation(std::int64_t elements, NodePhase phase);
   Node& activation_backward(std::int64_t elements);

@@ -27,8 +27,11 @@ class Tensors {
     add(name, elements);
   }                                                           // split over tp
   void replicated(const Name& name, std::int64_t elements) {  // added to (local, hidden)
+    replicated(name, elements, partial_possible_);
+  }
+  void replicated(const Name& name, std::int64_t elements, bool partial) {
     ParameterTensor& tensor = add(name, elements);
-    tensor.partial = partial_possible_;
+    tensor.partial = partial;
     tensor.replicated = true;
   }
   void replicated_matrix(const Name& name, std::int64_t elements) {
@@ -84,15 +87,16 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
   }
   out.matrix({Role::Qkv, "qkv.weight"}, h * shape.qkv);
   if (model.qkv_bias) out.column_bias({Role::Qkv, "qkv.bias", true}, shape.qkv);
-  if (model.query_key_norm) {
-    out.replicated("q_norm.weight", model.head_dim);
-    out.replicated("k_norm.weight", model.head_dim);
+  const Name query{Role::QueryNorm, "q_norm.weight"}, key{Role::KeyNorm, "k_norm.weight"};
+  if (model.query_key_norm) {  // every rank sums over heads of its own
+    out.replicated(query, model.head_dim, t > 1);
+    out.replicated(key, model.head_dim, t > 1);
   }
   if (model.query_key_norm_whole) {
-    out.column_bias("q_norm.weight", shape.heads * model.head_dim);
-    out.column_bias("k_norm.weight", shape.kv_heads * model.head_dim);
+    out.column_bias(query, shape.heads * model.head_dim);
+    out.column_bias(key, shape.kv_heads * model.head_dim);
   }
-  if (model.attention_sinks) out.column_bias("sinks", shape.heads);
+  if (model.attention_sinks) out.column_bias({Role::Sinks, "sinks"}, shape.heads);
   out.matrix({Role::Projection, "projection.weight"}, shape.heads * model.head_dim * h);
   if (model.projection_bias) out.replicated({Role::Projection, "projection.bias", true}, h);
 }
@@ -116,20 +120,31 @@ void moe_parameters(const Transformer& model, const RankShape& shape, Tensors& o
   }
 }
 
-void layer_parameters(const Transformer& model, const RankShape& shape, std::int64_t layer,
-                      Tensors& out) {
+void mlp_parameters(const Transformer& model, const RankShape& shape, Tensors& out) {
   const std::int64_t h = model.hidden;
-  out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
-  attention_parameters(model, shape, shape.tensor, out);
-  out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
-  if (model.has_experts(layer)) {
-    moe_parameters(model, shape, out);
-    return;
-  }
   out.matrix({Role::Up, "up.weight"}, h * shape.up);
   if (model.mlp_bias) out.column_bias({Role::Up, "up.bias", true}, shape.up);
   out.matrix({Role::Down, "down.weight"}, shape.ffn * h);
   if (model.mlp_bias) out.replicated({Role::Down, "down.bias", true}, h);
+}
+
+void layer_parameters(const Transformer& model, const RankShape& shape, std::int64_t layer,
+                      Tensors& out) {
+  const bool before = model.norm_placement != NormPlacement::After;
+  const bool after = model.norm_placement != NormPlacement::Before;
+  const auto norm = [&](bool there, Role role, std::string_view weight, std::string_view bias) {
+    if (there) out.norm(model, {role, weight}, {role, bias, true});
+  };
+  norm(before, Role::Norm1, "norm1.weight", "norm1.bias");
+  attention_parameters(model, shape, shape.tensor, out);
+  norm(after, Role::OutNorm1, "out_norm1.weight", "out_norm1.bias");
+  norm(before, Role::Norm2, "norm2.weight", "norm2.bias");
+  if (model.has_experts(layer)) {
+    moe_parameters(model, shape, out);
+  } else {
+    mlp_parameters(model, shape, out);
+  }
+  norm(after, Role::OutNorm2, "out_norm2.weight", "out_norm2.bias");
 }
 
 // One more layer behind the last, of the hidden state and the next token's embedding; the last
@@ -162,7 +177,10 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
       if (model.positions == PositionKind::Learned) {
         out.replicated_matrix({Role::Positions, "positions.weight"}, model.max_positions * h);
       }
-      if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
+      if (model.embedding_norm) {
+        out.norm(model, {Role::EmbeddingNorm, "embedding_norm.weight"},
+                 {Role::EmbeddingNorm, "embedding_norm.bias", true});
+      }
       break;
     case SegmentKind::Layer:
       layer_parameters(model, shape, layer, out);

@@ -33,7 +33,14 @@ struct ParameterTensor {
 
   // Of the matrix [out, in], over tp: column-parallel products split their outputs, biases with
   // them; row-parallel ones their inputs.
-  bool splits_rows() const { return role == ParameterRole::Qkv || role == ParameterRole::Up; }
+  bool splits_rows() const {
+    return role == ParameterRole::Qkv || role == ParameterRole::Up ||
+           role == ParameterRole::Sinks || splits_norm();
+  }
+  // The norm over all heads' columns: a rank has those of its heads.
+  bool splits_norm() const {
+    return !replicated && (role == ParameterRole::QueryNorm || role == ParameterRole::KeyNorm);
+  }
   bool splits_columns() const {
     return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down);
   }

@@ -95,6 +95,8 @@ struct Plan {
   bool flash_attention = true;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
   double dropout = 0;
+  // What our own executor drops: the plan's rate at every place, else the model file's rates.
+  DropoutRates dropouts{};
   std::int64_t padded_vocabulary = 0;  // V', resolved
   std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
   OffloadMode offload = OffloadMode::None;

@@ -499,18 +499,12 @@ void PlanReader::attention() {
   if (dropout != nullptr) plan_.dropout = dropout->number;
   if (plan_.dropout >= 1) fail("dropout", "must be less than 1");
   if (!plan_.runtime.own_executor) return;
-  std::string asked;  // by the plan, else by keys of the model file
   if (dropout != nullptr) {
-    if (plan_.dropout > 0) asked = json_number(plan_.dropout) + " of the plan";
-  } else if (!context_.dropout.empty()) {
-    for (const std::string& key : context_.dropout) asked += (asked.empty() ? "" : ", ") + key;
-    asked = "of the model file (" + asked + ")";
+    plan_.dropouts = {plan_.dropout, plan_.dropout, plan_.dropout};
+  } else if (context_.model != nullptr) {
+    plan_.dropouts = context_.model->dropouts;
   }
-  if (!asked.empty()) {
-    warnings_.push_back("dropout " + asked + " is left out: runtime " + plan_.runtime.name +
-                        " trains without");
-  }
-  plan_.dropout = 0;
+  plan_.dropout = plan_.dropouts.residual;
 }
 
 void PlanReader::overlap() {

@@ -63,7 +63,7 @@ constexpr PlanKey kKeys[]{
     {"plan.cuda_graphs", P, "null | false", "true", "launches of graphs are priced"},
     {"plan.checkpoint_early_stop", P, "null | false", "true",
      "recomputation that ends early is priced"},
-    {"plan.dropout", Said, "", "", "trained without"},
+    {"plan.dropout", X},
     {"plan.runtime", Said, R"(null | "rehearse")", R"("megatron")",
      "the runtime of a run is rehearse"},
     {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
@@ -95,6 +95,24 @@ void for_each_beyond(const JsonValue& object, const std::string& path, const Vis
     }
     if (member.value.is(JsonKind::Object)) for_each_beyond(member.value, at, visit);
   }
+}
+
+// A rank of a ring has two chunks of a sample that do not follow one another.
+std::string ring_lacks(const Transformer& model, const Plan& plan) {
+  if (plan.context_parallel == 1) return "";
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::int64_t window = model.window(layer);
+    if (window > 0 && window < plan.sequence_length) return "a sliding window is priced beside it";
+  }
+  if (model.positions == PositionKind::Alibi) return "ALiBi is priced beside it";
+  if (plan.dropouts.attention > 0) return "dropout of attention is priced beside it";
+  return "";
+}
+
+// Ranks that share a key head would count it twice in the norm of all heads' columns.
+std::string tensor_lacks(const Transformer& model, const Plan& plan) {
+  const bool shared = model.query_key_norm_whole && plan.tensor_parallel > model.kv_heads;
+  return shared ? "a norm over all heads is priced where ranks share key heads" : "";
 }
 
 }  // namespace
@@ -171,6 +189,24 @@ std::string later_keys_text() {
   };
   walk(walk, scenario_key_table(), "");
   return text;
+}
+
+std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan& plan,
+                                           const JsonValue& scenario, const std::string& file) {
+  std::vector<Unperformed> found;
+  const auto add = [&](std::string_view key, std::int32_t value, const std::string& lacks) {
+    if (lacks.empty()) return;
+    const JsonValue* said = scenario.given("plan");
+    const JsonMember* at = said == nullptr ? nullptr : said->find(key);
+    found.push_back({.file = file,
+                     .line = at == nullptr ? scenario.line : at->line,
+                     .key = "plan." + std::string(key),
+                     .value = std::to_string(value),
+                     .priced = lacks});
+  };
+  add("context_parallel", plan.context_parallel, ring_lacks(model, plan));
+  add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
+  return found;
 }
 
 }  // namespace rehearse

@@ -263,8 +263,7 @@ class ScenarioReader {
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
-                        .runtime = options_.runtime,
-                        .dropout = use_.dropout};
+                        .runtime = options_.runtime};
     if (gpus != nullptr) {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
@@ -280,12 +279,13 @@ class ScenarioReader {
     if (options_.runtime) scenario_.given.emplace_back("runtime");
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
     scenario_.run_notes = said_of(root_);
-    for (Unperformed& key : use_.unperformed) {
-      if (key.up_to < scenario_.plan.sequence_length) {
-        scenario_.unperformed.push_back(std::move(key));
-      }
-    }
+    scenario_.unperformed = std::move(use_.unperformed);
     for (Unperformed& key : unperformed_of(root_, report_.path())) {
+      scenario_.unperformed.push_back(std::move(key));
+    }
+    if (!has_model_) return;
+    for (Unperformed& key :
+         unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {
       scenario_.unperformed.push_back(std::move(key));
     }
   }

@@ -16,10 +16,11 @@ constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and t
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
     "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout", "flash",           "unfused",      "gated",      "rope",
-    "learned", "layernorm",       "sp",           "experts",    "mla",
-    "tp",      "fused_loss",      "kept_gathers", "eager_rope", "eager_activation",
-    "fp8",     "eager_attention", "eager_norm"};
+    "dropout", "flash",           "unfused",      "gated",       "rope",
+    "learned", "layernorm",       "sp",           "experts",     "mla",
+    "tp",      "fused_loss",      "kept_gathers", "eager_rope",  "eager_activation",
+    "fp8",     "eager_attention", "eager_norm",   "norm_behind", "qk_norm",
+    "soft_cap"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;

@@ -64,8 +64,11 @@ enum class Flag : std::uint8_t {
   Fp8Operands,  // products keep their inputs in 8 bit
   EagerAttention,
   EagerNorm,
+  NormBehind,    // norms of what the two blocks give
+  QueryKeyNorm,  // and of queries and keys
+  SoftCap,       // of the logits
 };
-inline constexpr std::size_t kNumFlags = 18;
+inline constexpr std::size_t kNumFlags = 21;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;

@@ -243,6 +243,9 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::EagerActivation, runtime.eager_kernels.activation && !runtime.compiled);
   set(Flag::EagerAttention, plan.attention_kernel == AttentionKernel::Eager);
   set(Flag::EagerNorm, runtime.eager_kernels.norm && !runtime.compiled);
+  set(Flag::NormBehind, model.norm_placement != NormPlacement::Before);
+  set(Flag::QueryKeyNorm, model.query_key_norm || model.query_key_norm_whole);
+  set(Flag::SoftCap, model.final_softcap > 0);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   return flags;
 }

@@ -50,7 +50,7 @@ TEST(Dialect, OwnAndCommonWordsGiveTheSameModel) {
 TEST(Dialect, Gpt2HasBiasesLearnedPositionsAndATiedTable) {
   const Transformer model = parse(R"({"model_type": "gpt2"})");
   EXPECT_EQ(model.norm, NormKind::LayerNorm);
-  EXPECT_EQ(model.mlp, MlpKind::Gelu);
+  EXPECT_EQ(model.mlp, MlpKind::Plain);
   EXPECT_EQ(model.positions, PositionKind::Learned);
   EXPECT_TRUE(model.qkv_bias && model.projection_bias && model.mlp_bias && model.tied_embedding);
   EXPECT_EQ(model.ffn_hidden, 4 * 768);
@@ -66,7 +66,7 @@ TEST(Dialect, DropoutIsWhatTheFileSays) {
 
 TEST(Dialect, SwigluGatesAGpt2) {
   EXPECT_EQ(parse(R"({"model_type": "gpt2", "hidden_act": "swiglu"})").mlp, MlpKind::Gated);
-  EXPECT_EQ(parse(R"({"model_type": "gpt2", "hidden_act": "silu"})").mlp, MlpKind::Gelu);
+  EXPECT_EQ(parse(R"({"model_type": "gpt2", "hidden_act": "silu"})").mlp, MlpKind::Plain);
   EXPECT_EQ(parse(R"({"model_type": "llama", "hidden_act": "gelu"})").mlp, MlpKind::Gated);
 }
 
@@ -192,7 +192,7 @@ TEST(Dialect, PublishedFilesAreTakenUnchanged) {
   EXPECT_EQ(error_of(R"({"architectures": ["GptOssForCausalLM"], "attention_bias": true,
       "attention_dropout": 0.0, "eos_token_id": 200002, "experts_per_token": 4, "head_dim": 64,
       "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
-      "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": ["sliding_attention"],
+      "initializer_range": 0.02, "intermediate_size": 2880,
       "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64,
       "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8,
       "num_local_experts": 32, "output_router_logits": false, "pad_token_id": 199999,

@@ -264,15 +264,13 @@ TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
   EXPECT_EQ(read(R"("dropout": 0, "flash_attention": false)", "", says).plan.dropout, 0);
 }
 
-TEST(PlanDropout, OfRehearseIsNoneAndSaysSo) {
+TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {
   const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
   const Scenario asked = read("", "", says, {.runtime = "rehearse"});
-  EXPECT_EQ(asked.plan.dropout, 0);
-  ASSERT_EQ(asked.warnings.size(), 1u);
-  EXPECT_NE(asked.warnings[0].find("0.2"), std::string::npos);
-  EXPECT_TRUE(read("", "", kTiny, {.runtime = "rehearse"}).warnings.empty());
-  EXPECT_TRUE(
-      read(R"("flash_attention": false)", "", kTiny, {.runtime = "rehearse"}).warnings.empty());
+  EXPECT_EQ(asked.plan.dropout, 0.2);
+  EXPECT_EQ(asked.plan.dropouts, DropoutRates{.residual = 0.2});
+  EXPECT_EQ(read(R"("flash_attention": false)", "", kTiny, {.runtime = "rehearse"}).plan.dropout,
+            0);  // its attention is fused whatever the plan says
 }
 
 TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {

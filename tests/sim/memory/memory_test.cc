@@ -193,7 +193,7 @@ RandomPlan random_plan(std::mt19937& random) {
   model.vocabulary = one_of({1000, 32000, 50257});
   model.max_positions = 512;
   model.tied_embedding = one_of({0, 1}) == 1;
-  model.mlp = one_of({0, 1}) == 1 ? MlpKind::Gated : MlpKind::Gelu;
+  model.mlp = one_of({0, 1}) == 1 ? MlpKind::Gated : MlpKind::Plain;
   model.norm = one_of({0, 1}) == 1 ? NormKind::RmsNorm : NormKind::LayerNorm;
   model.positions = one_of({0, 1}) == 1 ? PositionKind::Rope : PositionKind::Learned;
   plan.tensor_parallel = one_of({1, 2, 4});
