@@ -96,6 +96,8 @@ struct StridedNorm {
   std::int64_t total = 0;  // elements of a group, over all ranks that share it
   double epsilon = 0;
   double weight_offset = 0;  // as of rms_norm
+  // No rank shares a group: sums are taken where they are needed, in the same pass.
+  bool alone = false;
 };
 
 }  // namespace rehearse::exec

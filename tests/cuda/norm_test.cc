@@ -248,6 +248,13 @@ class StridedNormTest : public KernelTest {
 TEST_P(StridedNormTest, OfHeadsInsideOfRows) {
   check({.rows = 40, .groups = 3, .width = 64, .stride = 320, .total = 64, .epsilon = 1e-5});
   check({.rows = 7, .groups = 2, .width = 20, .stride = 83, .total = 20, .epsilon = 1e-5});
+  check({.rows = 40,
+         .groups = 3,
+         .width = 64,
+         .stride = 320,
+         .total = 64,
+         .epsilon = 1e-5,
+         .alone = true});
 }
 TEST_P(StridedNormTest, OfAWidthThatRanksShare) {
   check(

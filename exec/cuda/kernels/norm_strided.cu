@@ -55,7 +55,19 @@ __global__ void strided_norm_kernel(StridedNorm s, const T* x, const T* __restri
   const Stretch at = stretch_of(s);
   if (!here(s, at)) return;  // the whole warp
   const auto offset = static_cast<float>(s.weight_offset);
-  const double mean = static_cast<double>(sums[at.number]) / static_cast<double>(s.total);
+  float squares = 0;
+  if (s.alone) {
+    for_lane<V>(s.width, [&](std::int64_t c) {
+      float v[V];
+      load(x + at.begin + c, v);
+#pragma unroll
+      for (int i = 0; i < V; ++i) squares += v[i] * v[i];
+    });
+    squares = over_warp<Add>(squares);
+  } else {
+    squares = sums[at.number];
+  }
+  const double mean = static_cast<double>(squares) / static_cast<double>(s.total);
   const auto rstd = static_cast<float>(1.0 / sqrt(mean + s.epsilon));
   for_lane<V>(s.width, [&](std::int64_t c) {
     float v[V], scale[V];
@@ -78,7 +90,21 @@ __global__ void strided_input_kernel(StridedNorm s, const T* dy, const T* __rest
   if (!here(s, at)) return;  // the whole warp
   const auto offset = static_cast<float>(s.weight_offset);
   const float rstd = statistics[at.number];
-  const float product = sums[at.number] * rstd / static_cast<float>(s.total);
+  float products = 0;
+  if (s.alone) {
+    for_lane<V>(s.width, [&](std::int64_t c) {
+      float gradient[V], in[V], scale[V];
+      load(dy + at.begin + c, gradient);
+      load(x + at.begin + c, in);
+      load(weight + c, scale);
+#pragma unroll
+      for (int i = 0; i < V; ++i) products += gradient[i] * (scale[i] + offset) * in[i];
+    });
+    products = over_warp<Add>(products);
+  } else {
+    products = sums[at.number];
+  }
+  const float product = products * rstd / static_cast<float>(s.total);
   for_lane<V>(s.width, [&](std::int64_t c) {
     float gradient[V], in[V], scale[V];
     load(dy + at.begin + c, gradient);

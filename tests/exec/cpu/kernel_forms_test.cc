@@ -205,17 +205,22 @@ TEST(KernelForms, NormsOfHeadsAndOfAWidthThatRanksShare) {
                             .stride = stride,
                             .total = width,
                             .epsilon = 1e-5};
-    Floats y = array, dx = gradient, statistics(at(rows * heads)), sums = statistics,
-           dw(at(width), 0.0F);
-    kernel.row_squares(shape, y.data(), statistics.data());
-    kernel.strided_norm(shape, y.data(), of_head.data(), statistics.data(), y.data());
-    kernel.row_products(shape, dx.data(), array.data(), of_head.data(), sums.data());
-    kernel.strided_norm_backward(shape, dx.data(), array.data(), statistics.data(), sums.data(),
-                                 of_head.data(), dx.data(), dw.data());
-    EXPECT_LE(distance(columns_of(y, 0, 60), by_head.y), 5e-7);
-    EXPECT_LE(distance(columns_of(dx, 0, 60), by_head.dx), 1e-6);
-    EXPECT_LE(distance(dw, by_head.dw), 1e-6);
-    EXPECT_EQ(columns_of(y, 60, 40), columns_of(array, 60, 40));  // what lies beside
+    for (const bool alone : {false, true}) {
+      StridedNorm of_heads = shape;
+      of_heads.alone = alone;
+      Floats y = array, dx = gradient, statistics(at(rows * heads), NAN), sums = statistics,
+             dw(at(width), 0.0F);
+      if (!alone) kernel.row_squares(of_heads, y.data(), statistics.data());
+      kernel.strided_norm(of_heads, y.data(), of_head.data(), statistics.data(), y.data());
+      if (!alone)
+        kernel.row_products(of_heads, dx.data(), array.data(), of_head.data(), sums.data());
+      kernel.strided_norm_backward(of_heads, dx.data(), array.data(), statistics.data(),
+                                   sums.data(), of_head.data(), dx.data(), dw.data());
+      EXPECT_LE(distance(columns_of(y, 0, 60), by_head.y), 5e-7);
+      EXPECT_LE(distance(columns_of(dx, 0, 60), by_head.dx), 1e-6);
+      EXPECT_LE(distance(dw, by_head.dw), 1e-6);
+      EXPECT_EQ(columns_of(y, 60, 40), columns_of(array, 60, 40));  // what lies beside
+    }
 
     // Ranks 0 and 1 have columns 0 to 29 and 30 to 59.
     StridedNorm half = shape;
