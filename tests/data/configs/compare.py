@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import numpy as np
+import torch
 import transformers
 from safetensors.numpy import save_file
 
@@ -91,6 +92,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rehearse", default="build/release/bin/rehearse")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # so small a model only waits for more
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     asked = []
