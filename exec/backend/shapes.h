@@ -45,4 +45,37 @@ struct SumNorm {
   float* statistics = nullptr;  // as layer_norm or rms_norm writes them
 };
 
+// A router's choice: the `per_token` experts with the largest scores; of equal ones the lower.
+struct RouteShape {
+  std::int64_t tokens = 0, experts = 0, per_token = 0;
+  bool normalised = false;  // weights are divided by their sum
+  // What the losses of the router weigh in d_scores and d_logits: auxiliary_loss E / (k T^2) times
+  // an expert's count, and 2 z_loss / T times the log of the sum, over the T tokens of a
+  // micro-batch. REQUIRES: tokens = T where `auxiliary` is not 0.
+  float auxiliary = 0, z = 0;
+};
+
+// Copies of tokens, a row for each expert in [first, first + experts) that a token chose.
+struct CopiesShape {
+  std::int64_t tokens = 0, per_token = 0;
+  std::int64_t first = 0, experts = 0;
+  std::int64_t room = 0;  // rows: of more the places are counted, not written
+};
+
+// Rows that came from `sources` ranks, expert by expert from each, tokens in order. They lie in
+// `members` buffers of `stride` rows, one behind the other: source s in buffer s % members.
+struct ArrivedShape {
+  std::int64_t sources = 0, members = 1, stride = 0;
+  std::int64_t experts = 0;                // of the model
+  std::int64_t first = 0, per_source = 0;  // those that are here: [first, first + per_source)
+  std::int64_t room = 0;                   // likewise
+};
+
+// Products of several experts, each with a matrix of its own: rows [begin[e], begin[e + 1]) are
+// expert e's. begin(experts + 1) is read by the host.
+struct GroupedShape {
+  std::int64_t experts = 0;
+  const std::int32_t* begin = nullptr;
+};
+
 }  // namespace rehearse::exec

@@ -11,7 +11,7 @@ void OpCursor::State::add_positions(const Node& n) const {
   const std::byte* positions = parameter(n);
   for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     kernels.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                          element(own(r(n, 0)), row * s.hidden), positions,
+                          element(own(n, 0), row * s.hidden), positions,
                           element(w(n), row * s.hidden));
   });
 }

@@ -29,12 +29,8 @@ bool OpCursor::State::norm_follows(const Node& add) const {
 
 void OpCursor::State::add_residual(const Node& n) {
   const RankShape& s = shared.shape;
-  sum = {.rows = s.local,
-         .h = s.hidden,
-         .x = r(n, 0),
-         .y = own(r(n, 1)),
-         .bias = bias(n),
-         .sum = w(n)};
+  sum = {
+      .rows = s.local, .h = s.hidden, .x = r(n, 0), .y = own(n, 1), .bias = bias(n), .sum = w(n)};
   if (norm_follows(n)) return;
   kernels.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
   sum = {};
@@ -65,7 +61,7 @@ void OpCursor::State::norm(const Node& n) {
 void OpCursor::State::norm_backward(const Node& n) const {
   const RankShape& s = shared.shape;
   const bool with_residual = n.reads.size() > 3;  // the model's last norm has none
-  const std::byte* dy = with_residual ? own(r(n, 0)) : r(n, 0);
+  const std::byte* dy = with_residual ? own(n, 0) : r(n, 0);
   const std::byte* residual = with_residual ? r(n, 3) : nullptr;
   if (shared.model.norm == NormKind::LayerNorm) {
     kernels.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),

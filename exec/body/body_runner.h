@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/backend/backend.h"
@@ -54,14 +55,21 @@ struct CollectiveRequest {
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
   std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
   std::int64_t elements = 0;  // of the whole array
+  // AllToAll in unequal parts: by member, until the cursor goes on (Contribution).
+  const std::int64_t *sends = nullptr, *receives = nullptr;
 };
 
-enum class Progress : std::uint8_t { Done, Collective };
+enum class Progress : std::uint8_t { Done, Collective, Failed };
+
+// Coefficients of the routers' losses (TrainOptions).
+struct RouterLosses {
+  double auxiliary = 0, z = 0;
+};
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
-  // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
+  // REQUIRES: plan.runtime rehearse, no latent attention; both outlive the runner.
   BodyRunner(const Layout& layout);
   ~BodyRunner();
   // No body of the op meets other ranks.
@@ -82,10 +90,13 @@ class OpCursor {
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
-  // `op` must live until run() says Done.
-  void start(const ComputeOp& op);
+  // `op` must live until run() says Done. A forward adds the rows of this rank's experts to
+  // expert_rows(layers, experts of the model); may be empty.
+  void start(const ComputeOp& op, const RouterLosses& losses, std::span<std::int64_t> expert_rows);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
+  // Why the last run() failed: more rows came to this rank's experts than memory is planned for.
+  const std::string& failure() const;
 
  private:
   struct State;

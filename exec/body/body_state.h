@@ -10,9 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/body/body_runner.h"
+#include "schedules/body/body_experts.h"
 #include "schedules/body/body_rehearse.h"
 #include "schedules/body/sizes.h"
 
@@ -37,16 +40,22 @@ struct BodyRunner::Shared {
   RankShape shape;
   AttentionShape attention;
   std::int64_t activation = 0;  // aligned bytes of (local, hidden)
-  std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
-  std::array<Roles, 3> roles;
+  ExpertRoom room;
+  bool sends_copies = false;  // to the ranks of their experts, where these sort what came
+  // by slice of the sequence
+  std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
+  std::array<Roles, kNumSegmentShapes> roles;
 
-  const Body& body(SegmentKind kind, Direction direction, std::int32_t slice) const {
-    return bodies[static_cast<std::size_t>(std::max(slice, 0))][static_cast<std::size_t>(kind)]
+  std::size_t shape_of(const SegmentInfo& segment) const {
+    return static_cast<std::size_t>(rehearse::shape_of(model, segment));
+  }
+  const Body& body(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][shape_of(segment)]
                  [static_cast<std::size_t>(direction)];
   }
   // Has the body a collective?
-  bool meets(SegmentKind kind, Direction direction, std::int32_t slice) const {
-    return std::ranges::any_of(body(kind, direction, slice).nodes, [](const Node& node) {
+  bool meets(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
+    return std::ranges::any_of(body(segment, direction, slice).nodes, [](const Node& node) {
       return collective_kind(node.kind()) != OpKind::Forward;
     });
   }
@@ -59,6 +68,7 @@ struct OpCursor::State {
   Lane lane;
   std::int32_t coordinate;  // on tp
   std::int32_t context;     // on cp
+  Folded folded;            // among the experts
   float scale;
   const ComputeOp* op = nullptr;
 
@@ -70,6 +80,10 @@ struct OpCursor::State {
   std::size_t segment = 0;
   std::vector<std::byte*> tensors;  // of the body
   SumNorm sum;                      // whose norm is the next node; rows 0: there is none
+  RouterLosses losses;
+  std::span<std::int64_t> expert_rows;
+  std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
+  std::string failure;
 
   // ---- the op ---------------------------------------------------------------
   const OpAddresses& at() const { return op->at; }
@@ -78,7 +92,7 @@ struct OpCursor::State {
   bool forward() const { return kind() == OpKind::Forward; }
   bool split() const { return kind() == OpKind::InputGradient || kind() == OpKind::WeightGradient; }
   const Body& body_of(std::size_t k, Direction direction) const {
-    return shared.body(segments()[k].kind, direction, op->slice);
+    return shared.body(segments()[k], direction, op->slice);
   }
 
   // ---- addresses: body_addresses.cc -----------------------------------------
@@ -119,7 +133,7 @@ struct OpCursor::State {
   float* gradient(const Node& n) const { return gradient_at(role(&Roles::weight, n)); }
   float* bias_gradient(const Node& n) const { return gradient_at(role(&Roles::bias, n)); }
   int role(std::array<int, kParameterRoles> Roles::*list, const Node& n) const {
-    const Roles& roles = shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
+    const Roles& roles = shared.roles[shared.shape_of(segments()[segment])];
     return (roles.*list)[static_cast<std::size_t>(n.parameter)];
   }
   const std::byte* parameter_at(int index) const {
@@ -132,11 +146,15 @@ struct OpCursor::State {
   std::byte* element(std::byte* array, std::int64_t count) const {
     return array + count * shared.shape.element;
   }
-  // A row-parallel product summed over tp in place: under sequence parallelism its own tokens.
-  std::byte* own(std::byte* whole) const {
-    return shared.shape.gather
-               ? element(whole, coordinate * shared.shape.local * shared.shape.hidden)
-               : whole;
+  // (local, hidden) that the node reads; of a row-parallel product summed over tp in place, its own
+  // tokens.
+  std::byte* own(const Node& n, std::size_t i) const {
+    const std::int64_t local = shared.shape.local * shared.shape.hidden;
+    const bool whole = tensor(n, i).bytes > local * shared.shape.element;
+    return whole ? element(r(n, i), coordinate * local) : r(n, i);
+  }
+  const BodyTensor& tensor(const Node& n, std::size_t i) const {
+    return body->tensors[static_cast<std::size_t>(n.reads[i])];
   }
   // What the node reads, and writes.
   std::byte* r(const Node& n, std::size_t i) const {
@@ -146,12 +164,13 @@ struct OpCursor::State {
     return tensors[static_cast<std::size_t>(n.writes[i])];
   }
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+  static std::int32_t* ints(std::byte* data) { return reinterpret_cast<std::int32_t*>(data); }
   bool gated() const { return shared.model.mlp == MlpKind::Gated; }
 
   // ---- the walk: body_runner.cc ---------------------------------------------
   void run(const Node& n);
   // A collective: computes what this rank brings, then asks for it.
-  void prepare(const Node& n, CollectiveRequest* request) const;
+  void prepare(const Node& n, CollectiveRequest* request);
 
   // ---- body_products.cc -----------------------------------------------------
   void linear(const Node& n);
@@ -189,6 +208,27 @@ struct OpCursor::State {
   // values.
   template <class Use>
   void for_shared_heads(const Use& use) const;
+
+  // ---- body_experts.cc ------------------------------------------------------
+  void route(const Node& n) const;
+  void route_backward(const Node& n) const;
+  void sort_copies(const Node& n);
+  void sort_rows(const Node& n);
+  void sum_copies(const Node& n) const;
+  void grouped(const Node& n) const;
+  // What every member of `ep` sends to every other.
+  void split(const Node& n, CollectiveRequest* request);
+  // Rows and width of an MLP's activation, dense, of shared experts, or of routed ones: these read
+  // the experts' first rows as argument `begin`.
+  std::pair<std::int64_t, std::int64_t> gated_shape(const Node& n, std::size_t begin) const;
+  // The last number of an array of first rows: how many rows there are.
+  std::int64_t last_of(const Node& n, std::size_t i) const {
+    return ints(r(n, i))[tensor(n, i).bytes / 4 - 1];
+  }
+  // To expert_rows; begin: of the experts here.
+  void count_rows(const std::int32_t* begin) const;
+  // Fails where more rows came than there is room for.
+  void check_room(std::int64_t rows, std::int64_t room, std::int64_t mean);
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;

@@ -103,13 +103,18 @@ std::int64_t scratch_of_collectives(const Layout& layout, const Schedule& s,
       bytes = std::max(bytes, s.values[operand.value.index()].bytes.value);
     exchanges[op.group.value].emplace(op.kind, bytes);
   }
-  for (const SegmentKind segment :
-       {SegmentKind::Embedding, SegmentKind::Layer, SegmentKind::Head}) {
+  for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
+    const auto shape = static_cast<SegmentShape>(k);
+    const bool experts = shape == SegmentShape::ExpertLayer;
+    if (experts && layout.model.experts.count == 0) continue;
     for (const Direction direction : {Direction::Forward, Direction::Backward,
                                       Direction::InputGradient, Direction::WeightGradient}) {
       const Body body = make_body(
           layout,
-          {.segment = segment, .direction = direction, .slice = plan.sequence_slices > 1 ? 0 : -1});
+          {.segment = kind_of(shape),
+           .experts = experts,
+           .direction = direction,
+           .slice = plan.sequence_slices > 1 ? 0 : -1});
       for (const Node& node : body.nodes) {
         const OpKind kind = collective_kind(node.kind());
         if (kind == OpKind::Forward) continue;

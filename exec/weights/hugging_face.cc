@@ -8,13 +8,25 @@ namespace rehearse::exec {
 namespace {
 
 bool splits_projections(const Transformer& model) {
-  constexpr std::array<std::string_view, 3> kFamilies{"llama", "mistral", "qwen2"};
+  constexpr std::array<std::string_view, 7> kFamilies{"llama",     "mistral",   "qwen2", "mixtral",
+                                                      "qwen2_moe", "qwen3_moe", "olmoe"};
   return std::ranges::find(kFamilies, model.model_type) != kFamilies.end();
 }
 
 // The product layers of Hugging Face's GPT-2 are Conv1D: [in, out].
 bool is_conv1d(const Transformer& model, const ParameterTensor& what) {
   return model.model_type == "gpt2" && !what.bias && (what.splits_rows() || what.splits_columns());
+}
+
+// The matrices of a dense MLP or of an expert, as files call them.
+struct MlpNames {
+  std::string_view router, experts, gate, up, down;
+};
+MlpNames mlp_names(const Transformer& model) {
+  if (model.model_type == "mixtral") {
+    return {"block_sparse_moe.gate", "block_sparse_moe.experts.", "w1", "w3", "w2"};
+  }
+  return {"mlp.gate", "mlp.experts.", "gate_proj", "up_proj", "down_proj"};
 }
 
 std::string replaced(std::string name, std::string_view part, std::string_view by) {
@@ -58,9 +70,29 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
     add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "v_proj"), model.kv_heads * model.head_dim);
-  } else if (apart && role == ParameterRole::Up && model.mlp == MlpKind::Gated) {
-    add(replaced(place.name, "gate_up_proj", "gate_proj"), model.ffn_hidden);
-    add(replaced(place.name, "gate_up_proj", "up_proj"), model.ffn_hidden);
+  } else if (apart && (role == ParameterRole::Up || role == ParameterRole::SharedUp) &&
+             model.mlp == MlpKind::Gated) {
+    add(replaced(place.name, "gate_up_proj", "gate_proj"), whole.rows / 2);
+    add(replaced(place.name, "gate_up_proj", "up_proj"), whole.rows / 2);
+  } else if (apart && role == ParameterRole::Router) {
+    add(replaced(place.name, "mlp.gate", mlp_names(model).router), whole.rows);
+  } else if (apart && (role == ParameterRole::ExpertUp || role == ParameterRole::ExpertDown)) {
+    const MlpNames names = mlp_names(model);
+    const std::string before = place.name.substr(0, place.name.find("mlp.experts."));
+    const std::int64_t rows = whole.rows / model.experts.count;
+    for (std::int64_t e = 0; e < model.experts.count; ++e) {
+      const auto one = [&](std::string_view matrix, std::int64_t of) {
+        add(before + std::string(names.experts) + std::to_string(e) + '.' + std::string(matrix) +
+                ".weight",
+            of);
+      };
+      if (role == ParameterRole::ExpertDown) {
+        one(names.down, rows);
+        continue;
+      }
+      one(names.gate, rows / 2);
+      one(names.up, rows / 2);
+    }
   } else {
     // With a head of its own in the file, Hugging Face's loader wants the base model under its
     // name.
@@ -85,10 +117,8 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
-  const Plan& plan = layout.plan;
   const WholeShape whole = whole_shape(layout.model, place);
-  const bool columns = place.what.splits_columns();
-  const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
+  const std::int64_t width = part_columns(layout, place);
   const bool transposed = tensors.front().transposed;
   // Columns [begin, end) of a block of rows.
   const auto emit = [&](const RowBlock& block, std::int64_t begin, std::int64_t end) {

@@ -3,8 +3,9 @@
 //
 // Ours are [out, in], with q, k, v and gate, up in one. GPT-2's files keep its four products the
 // other way round (Conv1D, [in, out]) under names without `transformer.` where the table is tied;
-// Llama's, Mistral's and Qwen2's keep q_proj, k_proj, v_proj, gate_proj and up_proj apart. Other
-// families have our own names and layout: their files are read again by us alone.
+// Llama's, Mistral's and Qwen2's keep q_proj, k_proj, v_proj, gate_proj and up_proj apart,
+// Mixtral's, Qwen's with experts and OLMoE's every expert's matrices too. Other families have our
+// own names and layout: their files are read again by us alone.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ struct FileRun {
   std::size_t tensor = 0;
   std::int64_t element = 0, local = 0, stride = 1, count = 0;
 };
-// The local elements [first, last) of tp rank `coordinate`, but for the vocabulary's padding.
+// The local elements [first, last) of part `coordinate` (parameters.h), but for the vocabulary's
+// padding.
 void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,

@@ -28,6 +28,17 @@ enum class NodePhase : std::uint8_t {
 enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
 inline constexpr std::size_t kNumSegmentShapes = 4;
 
+inline SegmentShape shape_of(const Transformer& model, const SegmentInfo& segment) {
+  if (segment.kind == SegmentKind::Embedding) return SegmentShape::Embedding;
+  if (segment.kind == SegmentKind::Head) return SegmentShape::Head;
+  return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
+}
+constexpr SegmentKind kind_of(SegmentShape shape) {
+  return shape == SegmentShape::Embedding ? SegmentKind::Embedding
+         : shape == SegmentShape::Head    ? SegmentKind::Head
+                                          : SegmentKind::Layer;
+}
+
 // Of a compute op's kind.
 constexpr Direction direction_of(OpKind kind) {
   switch (kind) {

@@ -5,9 +5,11 @@
 #include "schedules/body/body_rehearse.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "schedules/body/body_builder.h"
+#include "schedules/body/body_experts.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse {
@@ -25,6 +27,7 @@ struct Context {
   const Plan& plan;
   const RankShape& s;
   Direction direction;
+  bool experts = false;         // in place of the dense MLP
   std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
   std::int64_t activation = 0;  // bytes of (local, hidden)
   std::int64_t gathered = 0;    // bytes of (tokens, hidden)
@@ -38,6 +41,7 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
             .plan = layout.plan,
             .s = layout.shape,
             .direction = shape.direction,
+            .experts = shape.experts,
             .slice = layout.plan.sequence_slices > 1 ? shape.slice : -1};
   c.activation = c.layout.activation_bytes();
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
@@ -104,6 +108,7 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.x1 = b.tensor("x1", for_input, c.activation);
   t.y2 = b.tensor("y2", for_weight, c.activation);
   t.st2 = b.tensor("st2", for_input, c.statistics);
+  if (c.experts) return t;
   t.u = b.tensor("u", for_input, s.element * s.tokens * s.up);
   t.g = b.tensor("g", for_weight, s.element * s.tokens * s.ffn);
   return t;
@@ -257,10 +262,9 @@ void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t,
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
 
-// Nodes 0 ... of the forward up to the input of the last product (recomputation stops there).
-void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+// Nodes 0 ... of the forward up to the second norm.
+void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
   const RankShape& s = c.s;
-  const bool gated = c.model.mlp == MlpKind::Gated;
   b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
   if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
     const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
@@ -276,6 +280,12 @@ void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t
   reduce_output(b, c, z, phase);
   b.node(K::AddResidual, "add residual + bias", {t.x, z}, {t.x1}, phase).parameter = P::Projection;
   b.node(K::Norm, "norm2", {t.x1}, {t.y2, t.st2}, phase).parameter = P::Norm2;
+}
+
+// The dense MLP up to the input of the last product.
+void mlp_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  const bool gated = c.model.mlp == MlpKind::Gated;
   const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
   b.gemm(K::Linear, P::Up, "gemm fc1 + bias", s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
   b.node(gated ? K::Swiglu : K::Gelu, gated ? "swiglu" : "gelu", {t.u}, {t.g}, phase);
@@ -285,7 +295,16 @@ Body layer_forward(const Context& c) {
   BodyBuilder b(SegmentKind::Layer, c.direction);
   const LayerTensors t = layer_tensors(b, c);
   const T out = b.tensor("out", H::Output, c.activation);
-  layer_forward_front(b, c, t, NodePhase::Main);
+  if (c.experts) {
+    ExpertBody experts(b, c.layout);
+    attention_front(b, c, t, NodePhase::Main);
+    const T z = b.tensor("z of experts", H::Workspace, c.activation);
+    experts.forward(t.y2, z);
+    b.node(K::AddResidual, "add residual", {t.x1, z}, {out});
+    return b.finish();
+  }
+  attention_front(b, c, t, NodePhase::Main);
+  mlp_front(b, c, t, NodePhase::Main);
   const T q = b.tensor("q", H::Workspace, c.gathered);
   b.gemm(K::Linear, P::Down, "gemm fc2", c.s.tokens, c.s.hidden, c.s.ffn, {t.g}, {q});
   reduce_output(b, c, q);
@@ -305,28 +324,15 @@ void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
 }
 
-Body layer_backward(const Context& c) {
+// Of the dense MLP: from dout to the gradient of the second norm's output, which it returns, summed
+// over tp.
+T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, T du) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
-  const bool weight = c.direction == Direction::WeightGradient;
   const bool gated = c.model.mlp == MlpKind::Gated;
-  BodyBuilder b(SegmentKind::Layer, c.direction);
-  const LayerTensors t = layer_tensors(b, c);
-  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
-  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
-  const T du = b.tensor("du", keep, s.element * s.tokens * s.up);
-  const T dx1 = b.tensor("dx1", keep, c.activation);
-  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
-  const T dx = b.tensor("dx", H::InputGradient, c.activation);
-
-  if (c.plan.recompute == RecomputeMode::Full) {
-    layer_forward_front(b, c, t, NodePhase::Recompute);
-  } else if (c.plan.recompute == RecomputeMode::Selective) {
-    attention_forward(b, c, t, NodePhase::Recompute);
-  }
-  // MLP. A split backward gathers dout and dx1 twice: once for I, once for W.
+  // A split backward gathers dout twice: once for I, once for W.
   const T D = gather_input(b, c, dout, "D");
-  const T Dw = weight ? gather_input(b, c, dout, "D", late) : D;
+  const T Dw = c.direction == Direction::WeightGradient ? gather_input(b, c, dout, "D", late) : D;
   // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
   T dg = du;
   if (gated) {
@@ -343,6 +349,41 @@ Body layer_backward(const Context& c) {
   const T e2 = b.tensor("e2", H::Workspace, c.gathered);
   b.gemm(K::LinearInput, P::Up, "gemm d_fc1 input", s.tokens, s.hidden, s.up, {du}, {e2});
   reduce_output(b, c, e2);
+  return e2;
+}
+
+Body layer_backward(const Context& c) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  const bool weight = c.direction == Direction::WeightGradient;
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  std::optional<ExpertBody> experts;
+  if (c.experts) experts.emplace(b, c.layout);
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
+  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
+  const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);
+  const T dx1 = b.tensor("dx1", keep, c.activation);
+  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+
+  if (c.plan.recompute == RecomputeMode::Full) {
+    attention_front(b, c, t, NodePhase::Recompute);
+    if (experts) {
+      experts->recompute(t.y2);
+    } else {
+      mlp_front(b, c, t, NodePhase::Recompute);
+    }
+  } else if (c.plan.recompute == RecomputeMode::Selective) {
+    attention_forward(b, c, t, NodePhase::Recompute);
+  }
+  T e2;
+  if (experts) {
+    e2 = b.tensor("e2", H::Workspace, c.activation);
+    experts->backward(t.y2, dout, e2);
+  } else {
+    e2 = mlp_backward(b, c, t, dout, du);
+  }
   b.node(K::NormBackward, "norm2 backward + residual", {e2, t.x1, t.st2, dout}, {dx1}).parameter =
       P::Norm2;
   // Attention.

@@ -73,7 +73,17 @@ enum class Kernel : std::uint8_t {
   Elementwise,  // casts, copies and sums of frameworks
   Route,        // scores of the experts, the chosen ones, their counts
   RouteBackward,
-  Permute,  // copies of tokens to the order of their experts, and sums back
+  Permute,        // copies of tokens to the order of their experts, and sums back
+  SortCopies,     // of tokens: which row is whose, by expert
+  SortRows,       // that came from several ranks: which row is whose, by expert
+  GatherRows,     // in the order of an index
+  ScatterRows,    // back
+  WeighCopies,    // a token's copies, each times the router's weight, summed
+  WeighBackward,  // gradients of the copies and of the weights
+  SumCopies,      // a token's copies summed
+  AddOutputs,     // what two branches give, or the gradients of what both read
+  Gate,           // rows times the sigmoid of a number each
+  GateBackward,
   // The model's ends.
   Lookup,
   PositionGradient,
@@ -155,6 +165,16 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Route, N::Elementwise, R::None, F::Nothing, "add"},
       {K::RouteBackward, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Permute, N::Permute, R::None, F::Nothing, "add"},
+      {K::SortCopies, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SortRows, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::GatherRows, N::Permute, R::None, F::Nothing, "add"},
+      {K::ScatterRows, N::Permute, R::None, F::Nothing, "add"},
+      {K::WeighCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::WeighBackward, N::Permute, R::None, F::Nothing, "add"},
+      {K::SumCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::AddOutputs, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Gate, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::GateBackward, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Lookup, N::Embedding, R::None, F::Nothing, "embedding"},
       {K::PositionGradient, N::EmbeddingBackward, R::None, F::Nothing, "position"},
       {K::SortTokens, N::Elementwise},  // with the sums into the table
@@ -192,7 +212,7 @@ constexpr bool is_grouped(Kernel kernel) {
 
 // Whose parameter a tensor or a node's is, within its segment.
 enum class ParameterRole : std::uint8_t {
-  None,  // a parameter that our executor does not run: of experts, of latent attention
+  None,  // a parameter that our executor does not run: of latent attention
   Norm1,
   Qkv,
   Projection,
@@ -203,8 +223,14 @@ enum class ParameterRole : std::uint8_t {
   Table,
   Head,  // the table of an untied head
   Positions,
+  Router,
+  ExpertUp,  // of all routed experts of a rank, one behind the other
+  ExpertDown,
+  SharedUp,  // of the shared experts as one MLP
+  SharedDown,
+  SharedGate,
 };
 inline constexpr std::size_t kParameterRoles =
-    static_cast<std::size_t>(ParameterRole::Positions) + 1;
+    static_cast<std::size_t>(ParameterRole::SharedGate) + 1;
 
 }  // namespace rehearse

@@ -101,18 +101,23 @@ void moe_parameters(const Transformer& model, const RankShape& shape, Tensors& o
   const Experts& experts = model.experts;
   const std::int64_t here = shape.experts.per_rank, width = shape.experts.width;
   const std::int64_t h = model.hidden, matrices = model.mlp == MlpKind::Gated ? 3 : 2;
-  out.replicated_matrix("router.weight", h * experts.count);
-  if (experts.bias) out.replicated("router.bias", experts.count);
-  out.of_experts("experts.weight", here * matrices * h * width, experts.count * matrices).matrix =
-      true;
+  out.replicated_matrix({Role::Router, "router.weight"}, h * experts.count);
+  if (experts.bias) out.replicated({Role::Router, "router.bias", true}, experts.count);
+  out.of_experts({Role::ExpertUp, "experts.up.weight"}, here * (matrices - 1) * h * width,
+                 experts.count * (matrices - 1))
+      .matrix = true;
+  out.of_experts({Role::ExpertDown, "experts.down.weight"}, here * h * width, experts.count)
+      .matrix = true;
   if (experts.bias) {
-    out.of_experts("experts.up_bias", here * (matrices - 1) * width,
+    out.of_experts({Role::ExpertUp, "experts.up.bias", true}, here * (matrices - 1) * width,
                    experts.count * (matrices - 1));
-    out.of_experts("experts.down_bias", here * h, experts.count);
+    out.of_experts({Role::ExpertDown, "experts.down.bias", true}, here * h, experts.count);
   }
   if (experts.shared_ffn_hidden > 0) {
-    out.matrix("shared_experts.weight", matrices * h * shape.experts.shared);
-    if (experts.shared_gate) out.replicated_matrix("shared_gate.weight", h);
+    out.matrix({Role::SharedUp, "shared_experts.up.weight"},
+               (matrices - 1) * h * shape.experts.shared);
+    out.matrix({Role::SharedDown, "shared_experts.down.weight"}, h * shape.experts.shared);
+    if (experts.shared_gate) out.replicated_matrix({Role::SharedGate, "shared_gate.weight"}, h);
   }
 }
 

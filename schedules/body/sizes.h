@@ -31,11 +31,15 @@ struct ParameterTensor {
   // layer, so that the norm is the same sum however experts are split.
   std::int32_t norm_slots = 1;
 
-  // Of the matrix [out, in], over tp: column-parallel products split their outputs, biases with
-  // them; row-parallel ones their inputs.
-  bool splits_rows() const { return role == ParameterRole::Qkv || role == ParameterRole::Up; }
+  // Of the matrix [out, in], over tp (of experts over etp): column-parallel products split their
+  // outputs, biases with them; row-parallel ones their inputs.
+  bool splits_rows() const {
+    return role == ParameterRole::Qkv || role == ParameterRole::Up ||
+           role == ParameterRole::ExpertUp || role == ParameterRole::SharedUp;
+  }
   bool splits_columns() const {
-    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down);
+    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down ||
+                     role == ParameterRole::ExpertDown || role == ParameterRole::SharedDown);
   }
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a

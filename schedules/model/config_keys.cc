@@ -15,6 +15,9 @@ constexpr std::string_view kRope =
 constexpr std::string_view kQwen = "qwen2 qwen2_moe qwen3 qwen3_moe";
 constexpr std::string_view kMoe =
     "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
+// Those of them that our executor does not train yet.
+constexpr std::string_view kOtherMoe =
+    "qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
 constexpr std::string_view kDeepseek = "deepseek_v2 deepseek_v3";
 constexpr std::string_view kGrouped = "deepseek_v2 deepseek_v3 glm4_moe";
 
@@ -24,7 +27,6 @@ constexpr std::string_view kTanhGelu =
 constexpr std::string_view kSilu = R"(null | "silu" | "swish" | "swiglu")";
 constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
                            kLikeSilu = "it is priced as SiLU, gated";
-constexpr std::string_view kEven = "how evenly experts are chosen says plan.expert_routing";
 // Of a llama4_text of 48 layers.
 constexpr std::string_view kEveryLayer =
     "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 2"
@@ -36,8 +38,7 @@ constexpr std::string_view kWindow = "fused attention is priced within the windo
 
 constexpr ConfigKey kKeys[]{
     // The dialect as a whole.
-    {"gpt2 llama mistral qwen2 gpt_neox", "model_type", X},
-    {"mixtral qwen2_moe", "model_type", P, "", "", kEven},
+    {"gpt2 llama mistral qwen2 gpt_neox mixtral qwen2_moe", "model_type", X},
     {"qwen3", "model_type", P, "", "",
      "of the norms of queries and keys the parameters are priced, not the kernels"},
     {"qwen3_moe", "model_type", P, "", "",
@@ -150,22 +151,25 @@ constexpr ConfigKey kKeys[]{
      "num_local_experts num_experts num_experts_per_tok moe_intermediate_size "
      "shared_expert_intermediate_size",
      P, "null | 0", "8", "a GPT with experts without biases in every layer; transformers has none"},
-    {"mixtral gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
+    {"mixtral", "num_local_experts num_experts num_experts_per_tok", X},
+    {"gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
     {"olmoe", "num_experts num_local_experts", P, "", "4"},
-    {"qwen2_moe", "num_experts", P, "", "4"},
+    {"qwen2_moe",
+     "num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
+     "decoder_sparse_step mlp_only_layers norm_topk_prob",
+     X},
     {"qwen3_moe", "num_experts num_local_experts", P, "", "4"},
     {kGrouped, "n_routed_experts num_experts num_local_experts", P, "", "8"},
     {"gpt_oss", "experts_per_token", P, "", "2"},
-    {kMoe, "num_experts_per_tok", P, "", "2"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
-    {"qwen2_moe", "shared_expert_intermediate_size", P, "", "32"},
+    {kOtherMoe, "num_experts_per_tok", P, "", "2"},
+    {"qwen3_moe deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
     {kGrouped, "n_shared_experts first_k_dense_replace", P, "", "1"},
     {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp", P, "", "2"},
     {"llama4_text", "moe_layers", P, "null", kEveryLayer, "which layers, as the step says"},
     {kDeepseek, "moe_layer_freq", P, "", "2"},
-    {"qwen2_moe qwen3_moe", "decoder_sparse_step", P, "", "1"},
-    {"qwen2_moe qwen3_moe", "mlp_only_layers", P, "", "[0]"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 olmoe glm4_moe", "norm_topk_prob", P, "", "true",
+    {"qwen3_moe", "decoder_sparse_step", P, "", "1"},
+    {"qwen3_moe", "mlp_only_layers", P, "", "[0]"},
+    {"qwen3_moe deepseek_v2 deepseek_v3 olmoe glm4_moe", "norm_topk_prob", P, "", "true",
      "it costs nothing"},
     {kGrouped, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
     {kGrouped, "n_group", P, "", "8"},

@@ -104,13 +104,14 @@ Transformer qwen2_moe() {
                    .per_token = 4,
                    .ffn_hidden = 1408,
                    .shared_ffn_hidden = 5632,
-                   .shared_gate = true};
+                   .shared_gate = true,
+                   .normalised = false};
   return model;
 }
 Transformer qwen3_moe() {
   Transformer model = llama_like(24, 2048, 32, 4, 6144, 151936, 32768);
   model.query_key_norm = true;
-  model.experts = {.count = 128, .per_token = 8, .ffn_hidden = 768};
+  model.experts = {.count = 128, .per_token = 8, .ffn_hidden = 768, .normalised = false};
   return model;
 }
 Transformer gpt_neox() {
@@ -185,7 +186,7 @@ Transformer olmoe() {
   Transformer model = llama_like(16, 2048, 16, 16, 2048, 50304, 4096);
   model.norm_epsilon = 1e-5;
   model.query_key_norm_whole = true;
-  model.experts = {.count = 64, .per_token = 8};
+  model.experts = {.count = 64, .per_token = 8, .normalised = false};
   return model;
 }
 Transformer llama4_text() {
@@ -280,6 +281,7 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
   config.read("num_experts_per_tok", experts.per_token);
   config.read("moe_intermediate_size", experts.ffn_hidden);
   config.read("qkv_bias", model.qkv_bias);
+  config.read("norm_topk_prob", experts.normalised);
   config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
   config.read("decoder_sparse_step", experts.layer_step);
   experts.first_layer = experts.layer_step - 1;
@@ -295,6 +297,7 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
 
 // As transformers reads mlp layers with `num_experts` experts of the MLP's own width.
 void finish_olmoe(const ConfigReader& config, Transformer& model) {
+  config.read("norm_topk_prob", model.experts.normalised);
   config.read("num_experts", model.experts.count);
   config.read("num_experts_per_tok", model.experts.per_token);
   model.experts.ffn_hidden = model.ffn_hidden;

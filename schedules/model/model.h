@@ -34,6 +34,8 @@ struct Experts {
   // Routing to few groups of experts: a token's experts lie in `kept_groups` of `groups`
   // (DeepSeek: topk_group of n_group); equal: anywhere.
   std::int64_t groups = 1, kept_groups = 1;
+  // The router's weights of a token are the chosen scores, divided by their sum (norm_topk_prob).
+  bool normalised = true;
   bool operator==(const Experts&) const = default;
 };
 

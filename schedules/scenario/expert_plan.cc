@@ -19,8 +19,9 @@ class ExpertPlanReader {
       : json_(json), model_(model), plan_(plan), fail_(fail) {}
 
   void read() {
-    for (const auto step : {&ExpertPlanReader::sizes, &ExpertPlanReader::of_model,
-                            &ExpertPlanReader::folding, &ExpertPlanReader::traffic}) {
+    for (const auto step :
+         {&ExpertPlanReader::sizes, &ExpertPlanReader::of_model, &ExpertPlanReader::folding,
+          &ExpertPlanReader::traffic, &ExpertPlanReader::performed}) {
       if (!failed_) (this->*step)();
     }
   }
@@ -94,9 +95,28 @@ class ExpertPlanReader {
                                                  " spreads experts over replicas");
     }
     if (plan_.expert_replicas() != plan_.data_parallel) ranks_stand_together();
-    if (failed_) return;
-    if (plan_.runtime.own_executor) {
-      fail(key, "experts of runtime " + plan_.runtime.name + " are not built yet", true);
+  }
+
+  // What our executor lacks.
+  void performed() {
+    if (!plan_.runtime.own_executor || experts().count == 0) return;
+    const std::string runtime = "runtime " + plan_.runtime.name;
+    if (plan_.tensor_parallel > 1 && !plan_.sequence_parallel) {
+      return fail("sequence_parallel",
+                  "must be true with experts and tensor_parallel " + number(plan_.tensor_parallel) +
+                      ": " + runtime + " brings each token to its experts once",
+                  true);
+    }
+    if (plan_.has_parameter_server()) {
+      return fail("data_parallel_algorithm",
+                  runtime + " has no parameter_server of models with experts", true);
+    }
+    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts()) {
+      return fail("expert_dispatch",
+                  runtime + " sends copies (all_to_all) or gathers tokens (all_gather)", true);
+    }
+    if (plan_.overlap_expert_parallel != ExpertOverlap::None) {
+      fail("overlap.expert_parallel", runtime + " hides no dispatch yet", true);
     }
   }
 

@@ -179,6 +179,8 @@ struct TrainOptions {
   std::string lr_decay = "constant";
   double min_learning_rate = 0;
   std::int64_t seed = 1;
+  // Coefficients of the losses of routers (schedules/body/body_experts.h); 0: none.
+  double router_auxiliary_loss = 0, router_z_loss = 0;
 };
 
 }  // namespace rehearse

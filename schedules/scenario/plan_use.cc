@@ -22,9 +22,10 @@ constexpr PlanKey kKeys[]{
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
-    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_routing "
-     "plan.expert_capacity plan.overlap.expert_parallel",
-     None, "", "", "models with experts are refused by their own key"},
+    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity",
+     X},
+    {"plan.expert_routing", None, "", "", "a run routes by the model"},
+    {"plan.overlap.expert_parallel", None, "", "", "runtime rehearse refuses all but false"},
     {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
      "plan.extra_warmup plan.sequence_slices plan.memory_limit",
      X},
@@ -68,7 +69,8 @@ constexpr PlanKey kKeys[]{
      "the runtime of a run is rehearse"},
     {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
      "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
-     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every",
+     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
+     "train.router_auxiliary_loss train.router_z_loss",
      X},
 };
 

@@ -63,8 +63,7 @@ constexpr std::array<std::string_view, 20> kPlanLater{
     "seq_length",
     "recompute_granularity",
 };
-constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "router_z_loss",
-                                                      "router_bias_rate", "loss_scale"};
+constexpr std::array<std::string_view, 2> kTrainLater{"router_bias_rate", "loss_scale"};
 constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
 constexpr std::array<std::string_view, 8> kRecomputeLater{
     "attention_core", "norm", "mlp_activation", "expert_activation",
@@ -296,6 +295,8 @@ constexpr std::array kTrainKeys{
     KeySpec{.name = "lr_decay", .types = kString, .choices = kDecays},
     share("min_learning_rate", 1e3),
     steps("checkpoint_every", 0),
+    share("router_auxiliary_loss", 1e3),
+    share("router_z_loss", 1e3),
 };
 constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys, .later = kTrainLater};
 

@@ -149,7 +149,7 @@ TEST(ConfigKeys, NoStructureThatTheExecutorLacksGoesUnnamed) {
       const Read taken = read(config);
       ASSERT_EQ(taken.error, "") << config;
       const Transformer& m = taken.model;
-      const bool lacks = m.experts.count > 0 || m.latent.kv_lora_rank > 0 ||
+      const bool lacks = m.experts.bias || m.experts.groups > 1 || m.latent.kv_lora_rank > 0 ||
                          m.positions == PositionKind::Alibi || m.query_key_norm ||
                          m.embedding_norm || m.attention_sinks || m.parallel_residual ||
                          m.sliding_window > 0 || !m.norm_bias;

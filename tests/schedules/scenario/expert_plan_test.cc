@@ -94,7 +94,18 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
   EXPECT_TRUE(
       says(error(R"("expert_parallel": 2, "data_parallel_algorithm": "parameter_server")", "8"),
            "plan.data_parallel_algorithm: parameter_server"));
-  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "runtime": "rehearse")", "8"), "not built yet"));
+  // What our executor lacks; it trains the plain ones.
+  EXPECT_EQ(plan(R"("expert_parallel": 2, "runtime": "rehearse")", "8").expert_parallel, 2);
+  EXPECT_TRUE(says(
+      error(R"("expert_parallel": 2, "expert_dispatch": "deduplicated", "runtime": "rehearse")",
+            "8"),
+      "plan.expert_dispatch: runtime rehearse sends copies"));
+  EXPECT_TRUE(says(error(R"("tensor_parallel": 2, "runtime": "rehearse")", "8"),
+                   "plan.sequence_parallel: must be true with experts"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"},
+      "runtime": "rehearse")",
+                         "8", kShared),
+                   "plan.overlap.expert_parallel: runtime rehearse hides no dispatch"));
   EXPECT_TRUE(says(error(R"("expert_dispatch": "nccl")", "8"), "is not one of all_to_all"));
   EXPECT_TRUE(says(error(R"("expert_routing": 0.5)", "8"), "too small"));
   EXPECT_TRUE(
