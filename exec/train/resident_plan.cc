@@ -178,7 +178,7 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
               // In the scheduler; once more as they are handed over, and as process 0 keeps,
               // reads and merges what others hand over.
               {"recorder", "times of ops", ops * 2 * 8 * (p > 1 ? 5 : 2)},
-              {"tokens", "tokens of the data and of a step", batches + p * 4 * shape.data_tokens},
+              {"tokens", "tokens of the data and of a step", batches + shape.data_bytes},
               {"kernel_buffers", "kernels' buffers of all threads",
                p * shape.workers * kernel_room_bytes(model.head_dim)},
               {"thread_stacks", "threads' stacks", threads * kThread},

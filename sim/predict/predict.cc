@@ -484,6 +484,7 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     return predict_best_order(scenario, scenario.plan, cluster, options, kMostCompared);
   }
   std::optional<Prediction> best;
+  std::vector<MicroBatchTried> tried;
   std::optional<Error> failed, too_large;
   PredictOptions plain = options;
   plain.record_load = false;
@@ -508,6 +509,7 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     }
     // Smaller ones, which may fit, are too many: nothing can be said of this batch.
     if (too_large && !best && !made.value().memory.fits) return *too_large;
+    tried.push_back({candidate, made.value().memory.fits, made.value().step_s});
     const bool first_of_none = !best && !made.value().memory.fits;
     const bool better = made.value().memory.fits &&
                         (!best || !best->memory.fits || made.value().step_s < best->step_s);
@@ -515,12 +517,13 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   }
   if (!best && too_large) return *too_large;
   if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
+  best->micro_batches = std::move(tried);
   if (!options.record_load && best->memory.fits) return std::move(*best);
-  const OrderChoice choice = best->choice;
   Result<Prediction> whole = predict_plan(scenario, best->plan, cluster, options);
   if (!whole) return whole;
   Prediction prediction = std::move(whole).value();
-  prediction.choice = choice;
+  prediction.choice = best->choice;
+  prediction.micro_batches = std::move(best->micro_batches);
   return prediction;
 }
 

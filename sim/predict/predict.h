@@ -38,6 +38,13 @@ struct OrderChoice {
   std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
 };
 
+// A micro-batch that was tried where the plan leaves it open. What does not fit has no time.
+struct MicroBatchTried {
+  std::int32_t micro_batch = 1;
+  bool fits = false;
+  double step_s = 0;
+};
+
 // What priced a prediction, kept for who asks later what a kernel inside an op takes.
 struct CostModels {
   Cluster cluster;
@@ -49,9 +56,10 @@ struct CostModels {
 struct Prediction {
   Plan plan;  // micro-batch and order chosen
   OrderChoice choice;
-  Schedule order;                            // L0: the compute order
-  Schedule schedule;                         // L1: lowered from it
-  std::shared_ptr<const CostModels> models;  // null: memory alone was asked for
+  std::vector<MicroBatchTried> micro_batches;  // empty: it was not left open
+  Schedule order;                              // L0: the compute order
+  Schedule schedule;                           // L1: lowered from it
+  std::shared_ptr<const CostModels> models;    // null: memory alone was asked for
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;

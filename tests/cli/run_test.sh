@@ -147,7 +147,4 @@ one_line "$work/err" "stopped after step [0-9]*, without a checkpoint" "INT"
 # A bf16 plan is run in fp32, which is said.
 "$rehearse" run "$scenario" --steps 1 --set plan.precision=bf16 >"$work/out" 2>"$work/err" || fail "bf16"
 grep -q "bf16 is run as fp32" "$work/err" || fail "does not say that it runs fp32"
-# Where the plan leaves the micro-batch open, the prediction chooses.
-"$rehearse" run "$scenario" --steps 1 --set plan.micro_batch=auto >"$work/out" 2>"$work/err" ||
-  fail "micro_batch auto: $(cat "$work/err")"
 exit $status

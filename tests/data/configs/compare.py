@@ -5,7 +5,7 @@
     v/bin/python tests/data/configs/compare.py FILE... [--rehearse build/release/bin/rehearse]
 
 One line per file: equal, refused (with the key), or DIFFERENT; exit 1 where one is different. Tiny
-models only: it is trained in float64. FILE may be a case of cases.py by its name.
+models only: it is trained in float64. FILE may be a case by its name.
 """
 import argparse
 import json
@@ -17,8 +17,11 @@ import tempfile
 import numpy as np
 from safetensors.numpy import save_file
 
-from cases import CASES
-from transformers_side import PLAN, TRAIN, train
+import cases
+import expert_cases
+from transformers_side import PLAN, TRAIN, formula, norm_base, train
+
+CASES = cases.CASES | expert_cases.CASES
 
 LOSSES, NORMS = 2e-6, 1e-4  # absolute; relative
 
@@ -44,12 +47,13 @@ def main():
     status = 0
     for name in options.files:
         if name in CASES:
-            config = CASES[name][0]
+            config = CASES[name]
         else:
             with open(name) as file:
                 config = json.load(file)
         losses, norms, tensors = train(config)
-        report, refused = ours(options.rehearse, config, tensors)
+        weights = {n: formula(n, shape, norm_base(config)) for n, shape in tensors.items()}
+        report, refused = ours(options.rehearse, config, weights)
         if refused is not None:
             print(f"{name}: refused: {refused}")
             continue
