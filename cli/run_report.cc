@@ -237,14 +237,23 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   return text;
 }
 
-std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes) {
-  const Json line = {{"step", step.step},
-                     {"loss", step.loss},
-                     {"grad_norm", step.grad_norm},
-                     {"lr", step.learning_rate},
-                     {"step_time_s", step.seconds},
-                     {"tokens_per_s", step.tokens_per_s},
-                     {"peak_allocated_bytes", peak_bytes}};
+std::string metrics_line(const Layout& layout, const exec::StepReport& step,
+                         std::int64_t peak_bytes) {
+  Json line = {{"step", step.step},
+               {"loss", step.loss},
+               {"grad_norm", step.grad_norm},
+               {"lr", step.learning_rate},
+               {"step_time_s", step.seconds},
+               {"tokens_per_s", step.tokens_per_s},
+               {"peak_allocated_bytes", peak_bytes}};
+  if (step.expert_rows.empty()) return line.dump() + "\n";
+  Json rows = Json::array();
+  for (std::int64_t layer = 0; layer < layout.model.layers; ++layer) {
+    const auto first = step.expert_rows.begin() + layer * layout.model.experts.count;
+    rows.push_back(std::vector<std::int64_t>(first, first + layout.model.experts.count));
+  }
+  line["expert_rows"] = rows;
+  line["expert_imbalance"] = exec::expert_imbalance(layout, step.expert_rows);
   return line.dump() + "\n";
 }
 

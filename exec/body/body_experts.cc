@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing, the orders of rows, and the experts' products. Counts are read by the host, between the
 // kernels that make and use them: for devices that the host waits for (Device::has_experts).
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -50,7 +51,8 @@ void OpCursor::State::sort_copies(const Node& n) {
                           .experts = experts,
                           .room = room(1)};
   kernels.sort_copies(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)));
-  check_room(ints(w(n, 2))[experts], shape.room, x.rows);
+  const std::int64_t rows = ints(w(n, 2))[experts];
+  check_room(rows, shape.room, x.rows, rows);
   if (!shared.sends_copies) count_rows(ints(w(n, 2)));
 }
 
@@ -65,16 +67,28 @@ void OpCursor::State::sort_rows(const Node& n) {
                            .per_source = x.per_rank,
                            .room = shared.room.rows};
   kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
-  check_room(ints(w(n, 1))[x.per_rank], shape.room, x.rows);
   count_rows(ints(w(n, 1)));
+  // What the sources from `member` on, every `step`-th, send to the experts from `first` on.
+  const auto rows_from = [&](std::int64_t member, std::int64_t step, std::int64_t first) {
+    std::int64_t rows = 0;
+    for (std::int64_t source = member; source < shape.sources; source += step) {
+      const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + first;
+      rows += begins[x.per_rank] - begins[0];
+    }
+    return rows;
+  };
+  const auto check = [&](std::int64_t member, std::int64_t step, std::int64_t room,
+                         std::int64_t mean) {
+    std::int64_t most = 0;
+    for (std::int64_t first = 0; first < shape.experts; first += x.per_rank) {
+      most = std::max(most, rows_from(member, step, first));
+    }
+    check_room(rows_from(member, step, shape.first), room, mean, most);
+  };
+  check(0, 1, shape.room, x.rows);
   // Of the ranks that share an expert's matrices each may get too many by itself.
   for (std::int64_t member = 0; member < members; ++member) {
-    std::int64_t rows = 0;
-    for (std::int64_t source = member; source < shape.sources; source += members) {
-      const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + shape.first;
-      rows += begins[shape.per_source] - begins[0];
-    }
-    check_room(rows, shared.room.arrived, x.copies);
+    check(member, members, shared.room.arrived, x.copies);
   }
 }
 
@@ -89,10 +103,11 @@ void OpCursor::State::count_rows(const std::int32_t* begin) const {
   }
 }
 
-void OpCursor::State::check_room(std::int64_t rows, std::int64_t room, std::int64_t mean) {
+void OpCursor::State::check_room(std::int64_t rows, std::int64_t room, std::int64_t mean,
+                                 std::int64_t most) {
   if (rows <= room || !failure.empty()) return;
   const double factor =
-      std::ceil(100.0 * static_cast<double>(rows) / static_cast<double>(mean)) / 100.0;
+      std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(mean)) / 100.0;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.2f", factor);
   failure = "rank " + std::to_string(lane.rank) + ", layer " +

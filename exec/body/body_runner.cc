@@ -223,7 +223,7 @@ OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
 void OpCursor::start(const ComputeOp& op, const RouterLosses& losses,
-                     std::span<std::int64_t> expert_rows) {
+                     std::span<double> expert_rows) {
   state_->op = &op;
   state_->losses = losses;
   state_->expert_rows = expert_rows;

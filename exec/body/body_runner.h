@@ -92,7 +92,7 @@ class OpCursor {
   OpCursor& operator=(OpCursor&&) noexcept;
   // `op` must live until run() says Done. A forward adds the rows of this rank's experts to
   // expert_rows(layers, experts of the model); may be empty.
-  void start(const ComputeOp& op, const RouterLosses& losses, std::span<std::int64_t> expert_rows);
+  void start(const ComputeOp& op, const RouterLosses& losses, std::span<double> expert_rows);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
   // Why the last run() failed: more rows came to this rank's experts than memory is planned for.

@@ -81,7 +81,7 @@ struct OpCursor::State {
   std::vector<std::byte*> tensors;  // of the body
   SumNorm sum;                      // whose norm is the next node; rows 0: there is none
   RouterLosses losses;
-  std::span<std::int64_t> expert_rows;
+  std::span<double> expert_rows;
   std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
   std::string failure;
 
@@ -227,8 +227,8 @@ struct OpCursor::State {
   }
   // To expert_rows; begin: of the experts here.
   void count_rows(const std::int32_t* begin) const;
-  // Fails where more rows came than there is room for.
-  void check_room(std::int64_t rows, std::int64_t room, std::int64_t mean);
+  // Fails where more rows came than there is room for; most: of a rank of the group.
+  void check_room(std::int64_t rows, std::int64_t room, std::int64_t mean, std::int64_t most);
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;

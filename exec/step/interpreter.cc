@@ -64,7 +64,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     }
     rank->expert_rows.assign(
         static_cast<std::size_t>(layout.model.layers * layout.model.experts.count), 0);
-    rank->norms.assign(static_cast<std::size_t>(local.slots), 0);
+    rank->norms.assign(static_cast<std::size_t>(local.slots) + rank->expert_rows.size(), 0);
     resolve_addresses(local, *rank);
     local.ranks.push_back(std::move(rank));
   }
@@ -179,7 +179,10 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   const Result<> done = scheduler_->run(options);
   if (!done) return done.error();
   StepResult result;
-  const std::vector<double>& norms = local_.ranks[0]->norms;
+  const std::span all(local_.ranks[0]->norms);
+  const auto slots = static_cast<std::size_t>(local_.slots);
+  const std::span<double> norms = all.first(slots);
+  result.expert_rows.assign(all.begin() + local_.slots, all.end());
   double squares = 0;
   for (std::size_t k = 0; k + 1 < norms.size(); ++k) squares += norms[k];
   result.grad_norm = std::sqrt(squares);
@@ -192,14 +195,6 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
                  .infeasible = true};
   }
   return result;
-}
-
-std::vector<std::int64_t> Interpreter::expert_rows() const {
-  std::vector<std::int64_t> sum = local_.ranks.front()->expert_rows;
-  for (std::size_t r = 1; r < local_.ranks.size(); ++r) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += local_.ranks[r]->expert_rows[i];
-  }
-  return sum;
 }
 
 std::vector<float> Interpreter::parameter(const std::string& name) const {

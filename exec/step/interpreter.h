@@ -25,6 +25,8 @@ struct StepResult {
   double loss = 0;       // mean over the global batch, before the update
   double grad_norm = 0;  // before clipping
   std::int64_t wall_ns = 0;
+  // Tokens that chose each expert, (layers, experts), over all ranks; empty: a dense model.
+  std::vector<std::int64_t> expert_rows;
 };
 
 struct InterpreterOptions {
@@ -67,9 +69,6 @@ class Interpreter {
   // A whole tensor in fp32, gathered from its holders. REQUIRES: a name of places(), all ranks
   // here.
   std::vector<float> parameter(const std::string& name) const;
-  // Of the last step: rows that the experts of this process computed, (layers, experts of the
-  // model); empty where it has none.
-  std::vector<std::int64_t> expert_rows() const;
 
   // When the ops of the last step ran [ns since began_ns()]: of every rank here, rank after rank,
   // each as its row has them. Where all ranks are here, these are the ops of

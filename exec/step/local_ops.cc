@@ -36,7 +36,8 @@ class LocalOp {
         local_.device.to_host(lane_, to, from, bytes);
       });
     }
-    local_.device.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
+    local_.device.offload(lane_, rank_.norms.data(), data(0),
+                          8 * static_cast<std::int64_t>(rank_.norms.size()));
   }
 
   void add() const {
@@ -75,7 +76,11 @@ class LocalOp {
         }
       }
     }
-    local_.kernels.norms(lane_, ranges, loss, local_.slots, reinterpret_cast<double*>(data(last)));
+    auto* norms = reinterpret_cast<double*>(data(last));
+    local_.kernels.norms(lane_, ranges, loss, local_.slots, norms);
+    if (rank_.expert_rows.empty()) return;
+    local_.device.fetch(lane_, norms + local_.slots, rank_.expert_rows.data(),
+                        8 * static_cast<std::int64_t>(rank_.expert_rows.size()));
   }
 
   void optimizer_step(const StepOptions& options) const {

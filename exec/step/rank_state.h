@@ -23,8 +23,9 @@ struct RankState {
   std::int32_t replica = 0;                     // data * cp + context: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
-  std::vector<std::int64_t> expert_rows;        // of its experts, in this step: (layers, experts)
-  std::vector<double> norms;  // on the host: sums of squares per tensor, then the loss
+  std::vector<double> expert_rows;              // of its experts, in this step: (layers, experts)
+  // On the host: sums of squares per tensor, the loss, then the rows of experts over all ranks.
+  std::vector<double> norms;
 };
 
 // The ranks of this process and what their ops read. Fixed before the first step.
@@ -41,7 +42,7 @@ struct LocalRanks {
   std::vector<std::unique_ptr<RankState>> ranks;
   // by replica: (micro-batches, slices, tokens)
   std::vector<std::vector<std::int32_t>> inputs, targets;
-  std::int64_t slots = 1;  // of the vector of norms
+  std::int64_t slots = 1;  // of the vector of norms, without the rows of experts
 
   std::byte* address(const RankState& rank, ValueId value) const {
     const Value& of = schedule.values[value.index()];

@@ -129,6 +129,23 @@ void ExpertBody::add(T to, T what) {
   b_.node(K::AddOutputs, "add", {to, what}, {to});
 }
 
+// In place, where every rank of tp has a part of it.
+void ExpertBody::sum_over_tensor(T what, std::int64_t bytes) {
+  if (splits_tokens()) return;
+  b_.collective(K::AllReduce, "all_reduce tp", bytes, what, what);
+}
+
+// (tokens, hidden), partial over tp -> (local, hidden).
+void ExpertBody::sum_shared(T whole, T local, NodePhase phase) {
+  const RankShape& s = layout_.shape;
+  const std::int64_t bytes = s.element * s.tokens * h_;
+  if (s.gather) {
+    over(Axis::Tensor, K::ReduceScatter, "reduce_scatter tp", bytes, whole, local, phase);
+  } else if (s.tensor > 1) {
+    over(Axis::Tensor, K::AllReduce, "all_reduce tp", bytes, whole, local, phase);
+  }
+}
+
 void ExpertBody::route(T y2) {
   const std::int64_t n = x_.tokens, e = model_.count, k = model_.per_token;
   const T logits = b_.tensor("logits", H::Workspace, kNumber * n * e);
@@ -221,6 +238,7 @@ void ExpertBody::forward(T y2, T z) {
     over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep",
          layout_.shape.element * tokens() * h_, all, z, NodePhase::Main);
   }
+  sum_over_tensor(z, layout_.shape.element * x_.tokens * h_);
   if (x_.shared > 0) shared_forward(y2, z);
 }
 
@@ -232,10 +250,7 @@ void ExpertBody::recompute(T y2) {
   const T whole = s.gather ? workspace("shared q", s.tokens * h_) : shared_y_;
   b_.gemm(K::Linear, P::SharedDown, "gemm shared fc2", s.tokens, h_, x_.shared, {shared_a_},
           {whole}, NodePhase::Recompute);
-  if (s.gather) {
-    over(Axis::Tensor, K::ReduceScatter, "reduce_scatter tp", s.element * s.tokens * h_, whole,
-         shared_y_, NodePhase::Recompute);
-  }
+  sum_shared(whole, shared_y_, NodePhase::Recompute);
 }
 
 void ExpertBody::backward(T y2, T dz, T dy2) {
@@ -259,6 +274,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
     if (sends())
       rows_to_experts(copies, d_rows, "combine backward; all_to_all ep", NodePhase::Main);
   }
+  sum_over_tensor(d_weights, kNumber * x_.copies);
   const T da = workspace("dg", room_.rows * x_.width);
   const T du = b_.tensor("du", left_, element * room_.rows * up());
   grouped(K::GroupedLinearInput, P::ExpertDown, "grouped gemm d_fc2 input", h_, x_.width,
@@ -282,6 +298,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
     over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep", element * tokens() * h_,
          all, dy2, NodePhase::Main);
   }
+  sum_over_tensor(dy2, element * x_.tokens * h_);
   router_backward(y2, d_weights, dy2);
   if (x_.shared > 0) shared_backward(y2, dz, dy2);
 }
@@ -326,10 +343,7 @@ void ExpertBody::shared_forward(T y2, T z) {
   const T whole = s.gather ? workspace("shared q", s.tokens * h_) : out;
   b_.gemm(K::Linear, P::SharedDown, "gemm shared fc2", s.tokens, h_, x_.shared, {shared_a_},
           {whole});
-  if (s.gather) {
-    over(Axis::Tensor, K::ReduceScatter, "reduce_scatter tp", s.element * s.tokens * h_, whole, out,
-         NodePhase::Main);
-  }
+  sum_shared(whole, out, NodePhase::Main);
   if (!model_.shared_gate) return add(z, out);
   const T gated = workspace("gated output", x_.tokens * h_);
   b_.node(K::Gate, "gate", {gate_, out}, {gated});
@@ -367,10 +381,7 @@ void ExpertBody::shared_backward(T y2, T dz, T dy2) {
   const T partial = s.gather ? workspace("d of shared experts, partial", s.tokens * h_) : d;
   b_.gemm(K::LinearInput, P::SharedUp, "gemm d_shared fc1 input", s.tokens, h_, shared_up(), {du},
           {partial});
-  if (s.gather) {
-    over(Axis::Tensor, K::ReduceScatter, "reduce_scatter tp", s.element * s.tokens * h_, partial, d,
-         NodePhase::Main);
-  }
+  sum_shared(partial, d, NodePhase::Main);
   add(dy2, d);
 }
 

@@ -13,6 +13,8 @@
 //               MoEAlltoAllTokenDispatcher);
 //   all_gather: every rank gets all tokens of the e q ranks, computes the rows of its experts, and
 //               what ranks have of a token is summed (MoEAllGatherTokenDispatcher).
+// Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
+// experts: what they have is summed over tp.
 // Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
 // mean rows; more rows than that fail the run. Weights multiply the experts' outputs, which are
 // kept for the weights' gradient. What the router chose is kept in every mode of recomputation.
@@ -60,7 +62,9 @@ class ExpertBody {
 
   T workspace(std::string_view name, std::int64_t elements);
   T gather(T local, std::string_view name, NodePhase phase);
-  void scatter(T whole, T local);
+  void sum_over_tensor(T what, std::int64_t bytes);
+  void sum_shared(T whole, T local, NodePhase phase);
+  bool splits_tokens() const { return layout_.shape.tensor == 1 || layout_.shape.gather; }
   Node& over(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
              NodePhase phase);
   void grouped(Kernel kernel, ParameterRole weight, std::string_view name, std::int64_t out,

@@ -97,6 +97,13 @@ struct Draft {
     return at->second;
   }
 
+  // Numbers of the vector that all ranks sum as a step ends: squares of the tensors, the loss, and
+  // what our executor counts, the rows of every layer's experts.
+  std::int64_t metrics() const {
+    const Transformer& model = layout.model;
+    return num_tensors + 1 + (plan.runtime.own_executor ? model.layers * model.experts.count : 0);
+  }
+
   // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3); whether its
   // gradients are reduced into their shards within every micro-batch. Experts without a replica
   // have nothing to share.

@@ -101,12 +101,6 @@ class ExpertPlanReader {
   void performed() {
     if (!plan_.runtime.own_executor || experts().count == 0) return;
     const std::string runtime = "runtime " + plan_.runtime.name;
-    if (plan_.tensor_parallel > 1 && !plan_.sequence_parallel) {
-      return fail("sequence_parallel",
-                  "must be true with experts and tensor_parallel " + number(plan_.tensor_parallel) +
-                      ": " + runtime + " brings each token to its experts once",
-                  true);
-    }
     if (plan_.has_parameter_server()) {
       return fail("data_parallel_algorithm",
                   runtime + " has no parameter_server of models with experts", true);

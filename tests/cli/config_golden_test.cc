@@ -113,14 +113,19 @@ std::vector<GoldenLayout> layouts() {
       {"FSDP", 2, {{"data_parallel", 2}, {"zero_stage", 3}}}};
 }
 
-// A router's loss is of a micro-batch: its size is the goldens' everywhere.
+// A router's loss is of a micro-batch: its size is the goldens' everywhere. So few tokens are dealt
+// less evenly than the room that is planned by default.
 std::vector<GoldenLayout> expert_layouts() {
   std::vector<GoldenLayout> all = layouts();
   for (GoldenLayout& one : all) one.plan.erase("micro_batch");
-  all.push_back({"ep 2", 2, {{"data_parallel", 2}, {"expert_parallel", 2}}});
+  all.push_back(
+      {"ep 2", 2, {{"data_parallel", 2}, {"expert_parallel", 2}, {"expert_capacity", 4}}});
   all.push_back({"ep 2 over tp 2",
                  2,
-                 {{"tensor_parallel", 2}, {"sequence_parallel", true}, {"expert_parallel", 2}}});
+                 {{"tensor_parallel", 2},
+                  {"sequence_parallel", true},
+                  {"expert_parallel", 2},
+                  {"expert_capacity", 4}}});
   return all;
 }
 
@@ -135,8 +140,6 @@ constexpr Refused kRefused[] = {
     {"mixtral_router_loss", "model.output_router_logits"},
     {"mixtral_tied_window", "model.sliding_window"},
     {"qwen2_moe_norm_topk", "model.output_router_logits"},
-    {"mixtral*", "plan.sequence_parallel", "tp 2"},
-    {"qwen2_moe*", "plan.sequence_parallel", "tp 2"},
     {"gpt2_gelu", "model.activation_function"},
     {"gpt2_relu*", "model.activation_function"},
     {"gpt2_silu", "model.activation_function"},

@@ -100,8 +100,6 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
       error(R"("expert_parallel": 2, "expert_dispatch": "deduplicated", "runtime": "rehearse")",
             "8"),
       "plan.expert_dispatch: runtime rehearse sends copies"));
-  EXPECT_TRUE(says(error(R"("tensor_parallel": 2, "runtime": "rehearse")", "8"),
-                   "plan.sequence_parallel: must be true with experts"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"},
       "runtime": "rehearse")",
                          "8", kShared),
