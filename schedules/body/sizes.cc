@@ -97,38 +97,50 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
   if (model.projection_bias) out.replicated({Role::Projection, "projection.bias", true}, h);
 }
 
-void moe_parameters(const Transformer& model, const RankShape& shape, Tensors& out) {
+// `apart`: our executor's products have a tensor each. Of a framework all matrices of a rank's
+// experts are one, as its gradients become ready.
+void moe_parameters(const Transformer& model, const RankShape& shape, bool apart, Tensors& out) {
   const Experts& experts = model.experts;
   const std::int64_t here = shape.experts.per_rank, width = shape.experts.width;
   const std::int64_t h = model.hidden, matrices = model.mlp == MlpKind::Gated ? 3 : 2;
   out.replicated_matrix({Role::Router, "router.weight"}, h * experts.count);
   if (experts.bias) out.replicated({Role::Router, "router.bias", true}, experts.count);
-  out.of_experts({Role::ExpertUp, "experts.up.weight"}, here * (matrices - 1) * h * width,
-                 experts.count * (matrices - 1))
-      .matrix = true;
-  out.of_experts({Role::ExpertDown, "experts.down.weight"}, here * h * width, experts.count)
-      .matrix = true;
+  if (apart) {
+    out.of_experts({Role::ExpertUp, "experts.up.weight"}, here * (matrices - 1) * h * width,
+                   experts.count * (matrices - 1))
+        .matrix = true;
+    out.of_experts({Role::ExpertDown, "experts.down.weight"}, here * h * width, experts.count)
+        .matrix = true;
+  } else {
+    out.of_experts("experts.weight", here * matrices * h * width, experts.count * matrices).matrix =
+        true;
+  }
   if (experts.bias) {
     out.of_experts({Role::ExpertUp, "experts.up.bias", true}, here * (matrices - 1) * width,
                    experts.count * (matrices - 1));
     out.of_experts({Role::ExpertDown, "experts.down.bias", true}, here * h, experts.count);
   }
   if (experts.shared_ffn_hidden > 0) {
-    out.matrix({Role::SharedUp, "shared_experts.up.weight"},
-               (matrices - 1) * h * shape.experts.shared);
-    out.matrix({Role::SharedDown, "shared_experts.down.weight"}, h * shape.experts.shared);
+    if (apart) {
+      out.matrix({Role::SharedUp, "shared_experts.up.weight"},
+                 (matrices - 1) * h * shape.experts.shared);
+      out.matrix({Role::SharedDown, "shared_experts.down.weight"}, h * shape.experts.shared);
+    } else {
+      out.matrix("shared_experts.weight", matrices * h * shape.experts.shared);
+    }
     if (experts.shared_gate) out.replicated_matrix({Role::SharedGate, "shared_gate.weight"}, h);
   }
 }
 
-void layer_parameters(const Transformer& model, const RankShape& shape, std::int64_t layer,
-                      Tensors& out) {
+void layer_parameters(const Layout& layout, std::int64_t layer, Tensors& out) {
+  const Transformer& model = layout.model;
+  const RankShape& shape = layout.shape;
   const std::int64_t h = model.hidden;
   out.norm(model, {Role::Norm1, "norm1.weight"}, {Role::Norm1, "norm1.bias", true});
   attention_parameters(model, shape, shape.tensor, out);
   out.norm(model, {Role::Norm2, "norm2.weight"}, {Role::Norm2, "norm2.bias", true});
   if (model.has_experts(layer)) {
-    moe_parameters(model, shape, out);
+    moe_parameters(model, shape, layout.plan.runtime.own_executor, out);
     return;
   }
   out.matrix({Role::Up, "up.weight"}, h * shape.up);
@@ -145,7 +157,7 @@ void prediction_parameters(const Layout& layout, Tensors& out) {
     out.norm(model, "prediction.embedding_norm.weight", "prediction.embedding_norm.bias");
     out.norm(model, "prediction.hidden_norm.weight", "prediction.hidden_norm.bias");
     out.matrix("prediction.projection.weight", 2 * model.hidden * model.hidden / shape.tensor);
-    layer_parameters(model, shape, model.layers - 1, out);
+    layer_parameters(layout, model.layers - 1, out);
     out.norm(model, "prediction.final_norm.weight", "prediction.final_norm.bias");
   }
   if (model.prediction_layers > 0 && plan.pipeline_parallel > 1) {
@@ -170,7 +182,7 @@ std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKin
       if (model.embedding_norm) out.norm(model, "embedding_norm.weight", "embedding_norm.bias");
       break;
     case SegmentKind::Layer:
-      layer_parameters(model, shape, layer, out);
+      layer_parameters(layout, layer, out);
       break;
     case SegmentKind::Head:
       out.norm(model, {Role::FinalNorm, "final_norm.weight"},
