@@ -68,22 +68,22 @@ void OpCursor::State::sort_rows(const Node& n) {
                            .room = shared.room.rows};
   kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
   count_rows(ints(w(n, 1)));
-  // What the sources from `member` on, every `step`-th, send to the experts from `first` on.
-  const auto rows_from = [&](std::int64_t member, std::int64_t step, std::int64_t first) {
+  // What the sources from `member` on, every `stride`-th, send to the experts from `first` on.
+  const auto rows_from = [&](std::int64_t member, std::int64_t stride, std::int64_t first) {
     std::int64_t rows = 0;
-    for (std::int64_t source = member; source < shape.sources; source += step) {
+    for (std::int64_t source = member; source < shape.sources; source += stride) {
       const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + first;
       rows += begins[x.per_rank] - begins[0];
     }
     return rows;
   };
-  const auto check = [&](std::int64_t member, std::int64_t step, std::int64_t room,
+  const auto check = [&](std::int64_t member, std::int64_t stride, std::int64_t room,
                          std::int64_t mean) {
     std::int64_t most = 0;
     for (std::int64_t first = 0; first < shape.experts; first += x.per_rank) {
-      most = std::max(most, rows_from(member, step, first));
+      most = std::max(most, rows_from(member, stride, first));
     }
-    check_room(rows_from(member, step, shape.first), room, mean, most);
+    check_room(rows_from(member, stride, shape.first), room, mean, most);
   };
   check(0, 1, shape.room, x.rows);
   // Of the ranks that share an expert's matrices each may get too many by itself.

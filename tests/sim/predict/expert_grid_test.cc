@@ -130,6 +130,34 @@ TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
   EXPECT_GE(folded, 250);
 }
 
+// The same plans as our executor performs them, with its arena.
+TEST(ExpertGrid, PlansOfOurExecutorAreSound) {
+  std::mt19937 random(20251123);
+  int predicted = 0, folded = 0;
+  for (int trial = 0; predicted < 200; ++trial) {
+    ASSERT_LT(trial, 6000) << "too few of the random scenarios are legal";
+    std::string text = random_scenario(random);
+    const std::size_t at = text.rfind("\"runtime\"");
+    text = text.substr(0, at) + R"("runtime": "rehearse"}})";
+    const Result<Scenario> scenario = parse_scenario(text, "random.json", 1, {});
+    if (!scenario || scenario.value().model.latent.kv_lora_rank > 0) continue;
+    const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+    ASSERT_TRUE(cluster) << cluster.error().message;
+    const Result<Prediction> made = predict(scenario.value(), cluster.value());
+    ASSERT_TRUE(made) << made.error().message << '\n' << text;
+    const Prediction& p = made.value();
+    const Validation proof = validate(p.schedule, {.compute_order = &p.order});
+    for (const Violation& v : proof.violations) {
+      ADD_FAILURE() << v.rule << ": " << v.message << '\n' << text;
+    }
+    check_buckets(p, scenario.value().model, text);
+    folded += p.plan.folds_experts() ? 1 : 0;
+    ++predicted;
+    if (testing::Test::HasFailure()) break;
+  }
+  EXPECT_GE(folded, 100);
+}
+
 // V10 asks a bucket over whom it is summed: dp does not do for experts, nor edp for the rest.
 TEST(ExpertGrid, GradientsReducedOverTheWrongReplicasAreFound) {
   const std::string text = std::string(R"({"model": )") + kMixtral +
