@@ -13,13 +13,28 @@ usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--model N
 """
 import argparse, datetime, json, os, pathlib, statistics, subprocess, sys, tempfile
 
-SMALL = {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 256}
+GPT2 = {"model_type": "gpt2", "activation_function": "gelu_new", "resid_pdrop": 0.0, "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0}
+SMALL = {**GPT2, "n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 256}
+# Sizes that the dialects of today share; what each does beside them is its own.
+TODAY = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "intermediate_size": 704, "max_position_embeddings": 256, "vocab_size": 1024}
+BATCH = {"micro_batch": 1, "global_batch": 4, "sequence_length": 256}
+DIALECTS = {
+    "gpt_neox": {**TODAY, "num_key_value_heads": 4},  # parallel residual, a quarter rotated, exact GELU
+    "qwen3": {**TODAY, "head_dim": 128},  # norms of queries and keys
+    # Windows in every second layer, both soft caps, four norms.
+    "gemma2": {**TODAY, "head_dim": 64, "sliding_window": 64, "query_pre_attn_scalar": 64},
+    "phi3": {**TODAY, "sliding_window": 64, "partial_rotary_factor": 0.5, "pad_token_id": None},
+    "starcoder2": {**TODAY, "attention_dropout": 0.0, "residual_dropout": 0.0, "embedding_dropout": 0.0},
+}
 MODELS = {  # name: (Hugging Face keys, plan keys)
     "3.3M": (SMALL, {"micro_batch": 1, "global_batch": 8, "sequence_length": 128}),
-    "11M": ({"n_embd": 384, "n_layer": 6, "n_head": 6, "n_positions": 128, "vocab_size": 1024},
+    "11M": ({**GPT2, "n_embd": 384, "n_layer": 6, "n_head": 6, "n_positions": 128, "vocab_size": 1024},
             {"micro_batch": 1, "global_batch": 4, "sequence_length": 128}),
     "3.3M, 512 tokens": ({**SMALL, "n_positions": 512},
                          {"micro_batch": 1, "global_batch": 4, "sequence_length": 512}),
+    **{name: ({"model_type": name, **keys}, BATCH) for name, keys in DIALECTS.items()},
 }
 PP2 = {"pipeline_parallel": 2}
 PLAIN = {
@@ -51,6 +66,7 @@ LAYOUTS = {
         "pp 2, 4 slices, ZB-H1": {**PP2, "schedule": "seq_zb_h1", "sequence_slices": 4},
         "pp 2, cp 2, 2 slices": {**PP2, "context_parallel": 2, "schedule": "seq_1f1b", "sequence_slices": 2},
     },
+    **{name: {"one rank": {}} for name in DIALECTS},
 }
 MARKS = ("<!-- cpu accuracy: written by bench/cpu_accuracy.py -->", "<!-- end of cpu accuracy -->")
 ONE_CORE_MARKS = tuple(mark.replace("accuracy", "accuracy on one core", 1) for mark in MARKS)
@@ -73,8 +89,7 @@ def scenario(folder, model, layout):
         ranks *= chosen.get(key, 1)
     path.write_text(json.dumps({
         "name": f"{model}, {layout}", "cluster": "clusters/dgx-a100-80gb.json", "gpus": ranks,
-        "model": {"model_type": "gpt2", "activation_function": "gelu_new", "resid_pdrop": 0.0, "attn_pdrop": 0.0,
-                  "embd_pdrop": 0.0, **keys},
+        "model": keys,
         "plan": {"precision": "fp32", **plan, **chosen},
         "train": {"steps": 3, "data": "synthetic"}}))
     return str(path)
@@ -84,7 +99,7 @@ def perform(options, cases, folder):
     """One round: every layout predicted and run."""
     cluster = f"{folder}/machine.cluster.json"
     command = [options.rehearse, "calibrate", "-o", f"{folder}/machine.json"]
-    for number, case in enumerate(case for case in cases if options.model in (None, case["model"])):
+    for number, case in enumerate(case for case in cases if not options.model or case["model"] in options.model):
         layout = case["layout"]
         if number % LAYOUTS_PER_CALIBRATION == 0:
             print(output(command + ([] if options.full else ["--quick"])), file=sys.stderr)
@@ -106,7 +121,7 @@ def main():
     parser.add_argument("--rehearse", default="build/release/bin/rehearse")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="calibrations without --quick: a minute each")
-    parser.add_argument("--model", choices=MODELS, help="this one only")
+    parser.add_argument("--model", choices=MODELS, action="append", help="these only")
     parser.add_argument("--state", help="a file that holds the rounds so far, and gets those of this call")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a search is: plans decided and estimated per second and core, schedules simulated per
-// second and core, and the whole default space of GPT-3 175B on 4,096 A100s.
+// second and core, and the whole default spaces of GPT-3 175B on 4,096 A100s and of DeepSeek-V3 on
+// 2,048 H800s.
 //
 //   build/release/bin/search_bench      (from the project's root; CPU seconds of one thread)
 #include <malloc.h>
@@ -37,6 +38,11 @@ constexpr const char* kSpace = R"({
   "name": "GPT-3 175B on 4,096 A100s", "model": "gpt3-175b", "cluster": "dgx-a100-80gb",
   "gpus": 4096, "plan": {"global_batch": 1536, "sequence_length": 2048, "flash_attention": false,
   "overlap": {"gradient_reduce": true, "parameter_gather": true}}})";
+
+constexpr const char* kExperts = R"({
+  "name": "DeepSeek-V3 on 2,048 H800s", "model": "deepseek-v3", "cluster": "deepseek-h800",
+  "gpus": 2048, "plan": {"global_batch": 15360, "sequence_length": 4096,
+  "precision": {"parameters": 2, "gradients": 4, "optimizer": 8, "compute": "fp8"}}})";
 
 void estimates(const Space& space, const Cluster& cluster) {
   const SearchSetup setup = search_setup(space, cluster).value();
@@ -142,8 +148,9 @@ void whole_space(const Space& space, const Cluster& cluster) {
   const auto wall = std::chrono::steady_clock::now();
   const SearchResult found = search(space, cluster, {.threads = 2}).value();
   std::printf(
-      "whole default space with reasons, 2 threads: %.1f s (%.1f CPU s), %lld plans, "
+      "%s, whole default space with reasons, 2 threads: %.1f s (%.1f CPU s), %lld plans, "
       "%lld simulated, best %.3f s\n",
+      space.base.name.c_str(),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count(),
       cpu_seconds() - begin, static_cast<long long>(found.plans),
       static_cast<long long>(found.confirmed), found.best.front().step_s);
@@ -163,5 +170,7 @@ int main() {
   estimates(space.value(), cluster);
   schedules_at_8_64(space.value(), cluster);
   whole_space(space.value(), cluster);
+  const Space experts = parse_space(kExperts, "bench", {}).value();
+  whole_space(experts, read_cluster(experts.base.cluster).value());
   return 0;
 }

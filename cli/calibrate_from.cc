@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "schedules/base/counted.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "sim/predict/fit_correction.h"
@@ -148,8 +149,7 @@ int calibrate_from(const CalibrateFrom& options) {
 
   std::string said;
   if (measured.step.work && !measured.own) {
-    said = fmt::format("the profile is taken as {} step{} (--steps)\n", measured.steps,
-                       measured.steps == 1 ? "" : "s");
+    said = fmt::format("the profile is taken as {} (--steps)\n", counted(measured.steps, "step"));
   }
   said += fmt::format("measured {}, predicted {} before ({:+.1f} %), {} after\n",
                       step_text(measured.step.step_s), step_text(fit.before_s),

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "schedules/base/counted.h"
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/formats/schedule_file.h"
@@ -114,13 +115,9 @@ Result<Checked> check_file(const std::string& named, const Options& options) {
 
 // "4 ranks, 4 stages, 8 micro-batches, 112 ops".
 std::string sizes(const Schedule& schedule) {
-  const auto count = [](std::int64_t n, const std::string& what, const char* plural = "s") {
-    return std::to_string(n) + " " + what + (n == 1 ? "" : plural);
-  };
-  return (schedule.rows.empty() ? count(schedule.num_rows(), "rank")
-                                : count(schedule.num_rows(), "rank class", "es")) +
-         ", " + count(schedule.placement.stages(), "stage") + ", " +
-         count(schedule.microbatches, "micro-batch", "es") + ", " + count(schedule.num_ops(), "op");
+  return counted(schedule.num_rows(), schedule.rows.empty() ? "rank" : "rank class") + ", " +
+         counted(schedule.placement.stages(), "stage") + ", " +
+         counted(schedule.microbatches, "micro-batch") + ", " + counted(schedule.num_ops(), "op");
 }
 
 std::string text_of(const Checked& checked, const Options& options) {

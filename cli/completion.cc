@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "schedules/base/files.h"
+#include "sim/search/framework.h"
 
 namespace rehearse::cli {
 namespace {
@@ -34,11 +35,26 @@ bool takes_value(const Option& option) {
   return !std::holds_alternative<bool*>(option.to);
 }
 
+std::vector<std::string> frameworks() {
+  std::vector<std::string> all;
+  const Result<std::vector<sim::Framework>> shipped = sim::shipped_frameworks();
+  if (!shipped) return all;
+  for (const sim::Framework& framework : shipped.value()) all.push_back(framework.name);
+  return all;
+}
+
 // Words that may stand where the option's value does; empty: a file, or anything.
 std::vector<std::string> values(const Option& option) {
   if (const auto* words = std::get_if<Choices>(&option.takes)) return *words;
   if (option.name == "SCENARIO" || option.name == "--scenario") return shipped_names("");
-  if (option.name == "--cluster") return shipped_names("clusters");
+  if (option.name == "--cluster" || option.name == "--on") return shipped_names("clusters");
+  if (option.name == "CONFIG") return shipped_names("models");
+  if (option.name == "--framework") return frameworks();
+  if (option.name == "--for") {
+    std::vector<std::string> all = frameworks();
+    for (std::string& profile : shipped_names("runtimes")) all.push_back(std::move(profile));
+    return all;
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "schedules/base/files.h"
+#include "schedules/base/json_reader.h"
 #include "schedules/base/shipped.h"
 
 namespace rehearse::cli {
@@ -44,6 +45,19 @@ std::optional<std::string> in_hub_cache(const std::string& name) {
   return newest ? std::optional(newest->second) : std::nullopt;
 }
 
+// A file of another kind, in one line; empty: it may be a model.
+std::string other_kind(const std::string& path) {
+  const Result<JsonValue> read = read_json(path);
+  if (!read || !read.value().is(JsonKind::Object)) return {};  // the model's reader says why
+  const auto has = [&](std::string_view key) { return read.value().find(key) != nullptr; };
+  if (has("model_type")) return {};
+  if (has("plan") || has("model")) {
+    return path + ": is a scenario, not a model: rehearse simulate " + path;
+  }
+  if (has("gpus_per_node")) return path + ": is a cluster, not a model: --on takes it";
+  return {};
+}
+
 }  // namespace
 
 Result<FoundConfig> find_config(const std::string& name) {
@@ -53,7 +67,10 @@ Result<FoundConfig> find_config(const std::string& name) {
     if (fs::exists(inside, failed)) return FoundConfig{inside.string(), ""};
     return Error{name + ": holds no config.json"};
   }
-  if (fs::exists(name, failed)) return FoundConfig{name, ""};
+  if (fs::exists(name, failed)) {
+    if (const std::string other = other_kind(name); !other.empty()) return Error{other};
+    return FoundConfig{name, ""};
+  }
   if (const auto cached = in_hub_cache(name)) return FoundConfig{*cached, "from the hub's cache"};
   const std::string own = name.substr(name.find_last_of('/') + 1);  // without its organisation
   if (const auto shipped = find_file(own, "", "models")) return FoundConfig{*shipped, ""};

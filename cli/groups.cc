@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "schedules/base/counted.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
@@ -83,16 +84,16 @@ std::string ranks_text(const std::vector<std::int32_t>& ranks) {
 
 std::string text_of(const std::vector<Instances>& groups, const Plan& plan, std::int32_t per_node,
                     std::int32_t rank) {
-  std::string text = fmt::format("{} ranks, {} per node\n", plan.gpus(), per_node);
+  std::string text = fmt::format("{}, {} per node\n", counted(plan.gpus(), "rank"), per_node);
   for (const Instances& group : groups) {
     const auto name = traits(group.kind).name;
     for (const auto& ranks : group.ranks) {
       if (rank >= 0 && !std::ranges::binary_search(ranks, rank)) continue;
       const std::int32_t nodes = nodes_of(ranks, per_node);
-      text += fmt::format("{:<9} {:>6} ranks  ", name, ranks.size());
-      if (rank < 0)
-        text += fmt::format("{:>6} {:<6}  ", group.ranks.size(),
-                            group.ranks.size() == 1 ? "group" : "groups");
+      const auto count = static_cast<std::int64_t>(group.ranks.size());
+      const auto size = static_cast<std::int64_t>(ranks.size());
+      text += fmt::format("{:<9} {:>6} {:<5}  ", name, size, noun_of(size, "rank"));
+      if (rank < 0) text += fmt::format("{:>6} {:<6}  ", count, noun_of(count, "group"));
       text += nodes == 1 ? "inside a node    " : fmt::format("over {:>4} nodes  ", nodes);
       text += (rank < 0 ? "the first: " : "") + ranks_text(ranks) + "\n";
       if (rank < 0) break;

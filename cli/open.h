@@ -26,6 +26,9 @@ struct Opened {
   sim::Cluster cluster;
 };
 
+// The scenario's name and what the command changes: "..., with plan.schedule=1f1b".
+std::string titled(const std::string& name, const ScenarioOptions& options);
+
 Result<Opened> open(const std::string& path, const ScenarioOptions& options);
 // Errors begin with the `path` that the scenario was named by.
 Result<sim::Prediction> predict(const std::string& path, const Scenario& scenario,

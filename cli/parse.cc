@@ -57,6 +57,32 @@ std::string no_such_command(const std::vector<Command>& commands, const std::str
          "rehearse --help lists them";
 }
 
+// The first flag that the command does not have, with the nearest one that it has; empty: another
+// thing is wrong.
+std::string no_such_option(const Command& command, int argc, char** argv) {
+  std::vector<std::string_view> known{"--help"};
+  for (const Option& option : command.options) {
+    const std::string_view names = option.name;
+    for (std::size_t at = 0; at < names.size();) {
+      const std::size_t end = std::min(names.find(',', at), names.size());
+      if (names[at] == '-') known.push_back(names.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i], flag = word.substr(0, word.find('='));
+    if (flag == "--") break;
+    if (!flag.starts_with("--") || std::ranges::find(known, flag) != known.end()) continue;
+    const std::string_view best = nearest(flag, known);
+    const bool near = 2 * edit_distance(flag.substr(0, 64), best) <=
+                      static_cast<std::int32_t>(std::max(flag.size(), best.size()));
+    return command.name + ": " + flag + ": no such option; " +
+           (near ? "the nearest is " + std::string(best) + "; " : std::string()) + "rehearse " +
+           command.name + " --help lists them";
+  }
+  return {};
+}
+
 }  // namespace
 
 int perform(int argc, char** argv, const std::string& version,
@@ -78,9 +104,14 @@ int perform(int argc, char** argv, const std::string& version,
       print_text(text.str());
       return code;
     }
-    return fail(!app.get_subcommands().empty() ? error.what()
-                : argc < 2                     ? "no command; rehearse --help lists them"
-                                               : no_such_command(commands, argv[1]));
+    if (!app.get_subcommands().empty()) {
+      const std::string chosen = app.get_subcommands().front()->get_name();
+      const Command& command = *std::ranges::find(commands, chosen, &Command::name);
+      const std::string option = no_such_option(command, argc, argv);
+      return fail(option.empty() ? error.what() : option);
+    }
+    return fail(argc < 2 ? "no command; rehearse --help lists them"
+                         : no_such_command(commands, argv[1]));
   }
   const CLI::App* chosen = app.get_subcommands().front();
   Given given;

@@ -14,7 +14,7 @@
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"
 #include "sim/search/framework.h"
-#include "sim/search/search_report.h"
+#include "sim/search/saved_plan.h"
 
 namespace rehearse::cli {
 namespace {
@@ -53,13 +53,15 @@ Batch batch_of(const Options& options, const Transformer& model) {
         std::max<std::int64_t>(1, tokens / batch.sequence_length / options.gpus);
     batch.global_batch = each * options.gpus;
     batch.assumed.push_back(
-        fmt::format("{} of them per step, {:.2g} M tokens (--global-batch)", batch.global_batch,
+        fmt::format("{} of them per step, {:.1f} M tokens (--global-batch)", batch.global_batch,
                     static_cast<double>(batch.global_batch * batch.sequence_length) * 1e-6));
   }
   return batch;
 }
 
 constexpr double kHeadroom = 0.05;  // share of the capacity that is kept free, as search does
+// ln: of plans so near to the fastest the simplest is recommended.
+constexpr double kAlike = 0.01;
 
 // What the framework can launch, priced by its profile; any other name is a profile's.
 Result<> narrow(sim::Space& space, const std::string& named) {
@@ -72,24 +74,34 @@ Result<> narrow(sim::Space& space, const std::string& named) {
   return {};
 }
 
-// Whether a framework has this name: else it is a runtime profile's.
-bool is_framework(const std::string& named) {
+// Whether a framework has this name; else it is a runtime profile's. Errors: it is neither.
+Result<bool> is_framework(const std::string& named) {
   const Result<std::vector<sim::Framework>> frameworks = sim::shipped_frameworks();
-  return frameworks && std::ranges::any_of(frameworks.value(), [&](const sim::Framework& f) {
-           return f.name == named;
-         });
+  if (!frameworks) return frameworks.error();
+  std::vector<std::string> known = shipped_names("runtimes");
+  for (const sim::Framework& framework : frameworks.value()) {
+    if (framework.name == named) return true;
+    known.push_back(framework.name);
+  }
+  if (named.ends_with(".json") || std::ranges::find(known, named) != known.end()) return false;
+  const std::vector<std::string_view> words(known.begin(), known.end());
+  return Error{"--for " + json_excerpt(named) + ": neither a framework nor a runtime" +
+               what_is_known(named, words)};
 }
 
-// A search over everything that the scenario leaves open.
+// A search over everything that the scenario leaves open. `probe`: as in SearchOptions; then
+// nothing is explained.
 struct Search {
   sim::Space space;
   sim::Cluster cluster;
   sim::SearchResult result;
 };
 Result<Search> searched(const Options& options, const std::string& model, const Batch& batch,
-                        std::int32_t gpus, const Json& more, bool explain) {
+                        std::int32_t gpus, const Json& more, std::int32_t probe) {
   Json plan{{"sequence_length", batch.sequence_length}, {"global_batch", batch.global_batch}};
-  if (!is_framework(options.framework)) plan["runtime"] = options.framework;
+  const Result<bool> framework = is_framework(options.framework);
+  if (!framework) return framework.error();
+  if (!framework.value()) plan["runtime"] = options.framework;
   plan.update(more);
   const Json scenario{{"name", stem_of(model)},
                       {"model", model},
@@ -107,26 +119,38 @@ Result<Search> searched(const Options& options, const std::string& model, const 
   if (const Result<> enough = sim::check_gpus(cluster.value(), gpus); !enough) {
     return enough.error();
   }
+  // The answer names both, and what it saves says them.
+  for (const char* key : {"runtime", "attention_kernel"}) space.base.given.emplace_back(key);
   const auto threads = std::max(1, static_cast<std::int32_t>(std::thread::hardware_concurrency()));
-  Result<sim::SearchResult> result = sim::search(
-      space, cluster.value(),
-      {.top = 1, .threads = threads, .explain = explain, .front = false, .headroom = kHeadroom});
+  Result<sim::SearchResult> result = sim::search(space, cluster.value(),
+                                                 {.top = 1,
+                                                  .threads = threads,
+                                                  .explain = probe == 0,
+                                                  .front = false,
+                                                  .merge = true,
+                                                  .merge_within = kAlike,
+                                                  .headroom = kHeadroom,
+                                                  .changed_plans = 1,
+                                                  .probe = probe});
   if (!result) return result.error();
   return Search{std::move(space), std::move(cluster).value(), std::move(result).value()};
 }
 
-// The cheapest changes first: what costs time alone, then more GPUs.
+// Plans of the least memory that are looked at before more GPUs are.
+constexpr std::int32_t kProbe = 32;
+
+// The cheapest changes first: what costs time alone, then more GPUs. Recomputation, ZeRO and other
+// layouts were searched already.
 std::vector<Way> ways_of(const Options& options, const std::string& model, const Batch& batch) {
   std::vector<Way> ways;
   const auto attempt = [&](const std::string& what, std::int32_t gpus, const Json& more) {
     Batch fitted = batch;
     fitted.global_batch = std::max<std::int64_t>(batch.global_batch, gpus);
-    Result<Search> found = searched(options, model, fitted, gpus, more, false);
+    Result<Search> found = searched(options, model, fitted, gpus, more, kProbe);
     if (!found || found.value().result.best.empty()) return false;
     ways.push_back({what, std::move(found.value().result.best.front())});
     return true;
   };
-  attempt("with ZeRO-3", options.gpus, {{"zero_stage", 3}});
   attempt("with optimizer states in host memory", options.gpus, {{"offload", "optimizer"}});
   for (std::int32_t times = 2; times <= 64; times *= 2) {
     const std::int32_t gpus = options.gpus * times;
@@ -149,7 +173,7 @@ int plan(const Options& options) {
   if (!read) return fail(read.error().message);
   const Transformer& transformer = read.value().model;
   const Batch batch = batch_of(options, transformer);
-  Result<Search> made = searched(options, model, batch, options.gpus, Json::object(), true);
+  Result<Search> made = searched(options, model, batch, options.gpus, Json::object(), 0);
   if (!made) return fail(made.error().message);
   const Search& search = made.value();
   for (const std::string& warning : search.space.base.warnings) print_error(warning);
@@ -162,7 +186,9 @@ int plan(const Options& options) {
                     .gpus = options.gpus,
                     .gpus_per_node = search.cluster.gpus_per_node,
                     .assumed = batch.assumed,
+                    .fastest_s = search.result.fastest_s,
                     .sensitivities = search.result.sensitivities,
+                    .experts = search.result.experts,
                     .capacity = search.cluster.capacity().value,
                     .considered = search.result.plans,
                     .saved = options.save};

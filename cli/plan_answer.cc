@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "schedules/base/counted.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
+#include "schedules/trace/cause_words.h"
+#include "sim/search/expert_advice.h"
 #include "sim/search/search_report.h"
 #include "viz/analysis/units_text.h"
 
@@ -17,7 +20,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string seconds(double s) {
-  return s >= 1 ? fmt::format("{:.3g} s", s) : fmt::format("{:.3g} ms", s * 1e3);
+  const double value = s >= 1 ? s : s * 1e3;
+  return fmt::format("{:.{}f} {}", value,
+                     value >= 100  ? 0
+                     : value >= 10 ? 1
+                                   : 2,
+                     s >= 1 ? "s" : "ms");
 }
 std::string gb(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
@@ -30,9 +38,9 @@ std::string count(double value) {
 
 std::string head(const PlanAnswer& a) {
   const std::int32_t nodes = (a.gpus + a.gpus_per_node - 1) / a.gpus_per_node;
-  return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} {} of {})\n", a.model,
-                     static_cast<double>(a.parameters) * 1e-9, a.gpus, a.gpu, nodes,
-                     nodes == 1 ? "node" : "nodes", a.cluster);
+  return fmt::format("{}, {:.4g} billion parameters, on {} x {} ({} of {})\n", a.model,
+                     static_cast<double>(a.parameters) * 1e-9, a.gpus, a.gpu,
+                     counted(nodes, "node"), a.cluster);
 }
 
 struct Share {
@@ -75,9 +83,11 @@ std::string layout(const Plan& p) {
 }
 
 std::string batch(const Plan& p) {
-  return fmt::format("{} micro-batch{} of {} x {} tokens on each of {} replicas; {} recomputed",
-                     p.microbatches(), p.microbatches() == 1 ? "" : "es", p.micro_batch,
-                     p.sequence_length, p.data_parallel,
+  const std::string replicas =
+      p.data_parallel == 1 ? "" : fmt::format(" on each of {} replicas", p.data_parallel);
+  return fmt::format("{} of {} x {} tokens{}; {} recomputed",
+                     counted(p.microbatches(), "micro-batch"), p.micro_batch, p.sequence_length,
+                     replicas,
                      p.recompute == RecomputeMode::None        ? "nothing is"
                      : p.recompute == RecomputeMode::Selective ? "attention is"
                                                                : "every layer is");
@@ -87,7 +97,7 @@ std::string where(const sim::FoundPlan& plan) {
   std::string text = fmt::format("computing {:.0f} %", 100 * plan.busy_s / plan.step_s);
   std::vector<std::pair<double, std::string_view>> causes;
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
-    causes.emplace_back(plan.causes_s[c] / plan.step_s, kIdleCauseNames[c]);
+    causes.emplace_back(plan.causes_s[c] / plan.step_s, cause_word(c, plan.plan.gpus()));
   }
   std::ranges::stable_sort(causes, std::greater<>{}, [](const auto& cause) { return cause.first; });
   for (const auto& [share, name] : causes) {
@@ -100,7 +110,7 @@ std::string limits(const PlanAnswer& a) {
   std::string text;
   int told = 0;
   for (const sim::Sensitivity& s : a.sensitivities) {
-    const double gain = a.best->step_s / s.step_s - 1;
+    const double gain = a.fastest_s / s.step_s - 1;
     if (gain < 0.005 || ++told > 3) continue;
     text += fmt::format("{}{} +{:.0f} %: {:.1f} % faster", text.empty() ? "" : "; ", s.what,
                         100 * (s.factor - 1), 100 * gain);
@@ -117,7 +127,14 @@ std::string megatron_flags(const Plan& p) {
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);
   if (p.expert_parallel > 1) {
-    text += fmt::format(" --expert-model-parallel-size {}", p.expert_parallel);
+    text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {} ",
+                        p.expert_parallel, p.expert_tensor_parallel);
+    text += p.expert_dispatch == ExpertDispatch::Deduplicated
+                ? "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"
+            : p.expert_dispatch == ExpertDispatch::AllGather
+                ? "--moe-token-dispatcher-type allgather"
+                : "--moe-token-dispatcher-type alltoall";
+    text += p.runtime.grouped_experts ? " --moe-grouped-gemm" : "";
   }
   if (p.virtual_stages > 1) {
     text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.virtual_stages);
@@ -154,8 +171,10 @@ std::string answer_text(const PlanAnswer& a) {
   std::string text = head(a);
   for (const std::string& one : a.assumed) text += "  assumed: " + one + "\n";
   if (!a.best) {
-    text += fmt::format("\nfits      NO: none of {} layouts fits into {} of a GPU\n",
-                        count(static_cast<double>(a.considered)), gb(a.capacity));
+    text += fmt::format(
+        "\nfits      NO: none of {} layouts fits into {} of a GPU, whatever is sharded or "
+        "recomputed\n",
+        count(static_cast<double>(a.considered)), gb(a.capacity));
     if (a.ways.empty()) return text + "          nothing that was tried makes it fit\n";
     for (const Way& way : a.ways) {
       text +=
@@ -170,10 +189,19 @@ std::string answer_text(const PlanAnswer& a) {
   text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
                       seconds(best.step_s), seconds(best.low_s), seconds(best.high_s),
                       count(best.tokens_per_s), count(best.tokens_per_s / a.gpus));
-  if (best.mfu) text += fmt::format("; MFU {:.0f} %", 100 * *best.mfu);
+  if (best.mfu) {
+    text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
+                        name_of(best.plan.precision.compute));
+  }
   text += "\nlayout    " + layout(best.plan) + "\nbatch     " + batch(best.plan) + "\nmemory    " +
           memory(best) + "\ntime      " + where(best) + "\n";
   if (const std::string limit = limits(a); !limit.empty()) text += "limits    " + limit + "\n";
+  if (a.experts) {
+    const std::string said = sim::expert_advice_text(*a.experts, best);
+    const std::size_t second = said.find('\n') + 1;
+    constexpr std::size_t kWord = std::string_view("experts: ").size();
+    text += "experts   " + said.substr(kWord, second - kWord) + "          " + said.substr(second);
+  }
   if (of_megatron(best.plan)) text += "flags     " + megatron_flags(best.plan) + "\n";
   text += fmt::format("          the fastest of {} layouts for {}\n",
                       count(static_cast<double>(a.considered)), best.plan.runtime.title);
@@ -208,6 +236,13 @@ std::string answer_json(const PlanAnswer& a) {
   json["limits"] = Json::array();
   for (const sim::Sensitivity& s : a.sensitivities) {
     json["limits"].push_back({{"what", s.what}, {"factor", s.factor}, {"step_time_s", s.step_s}});
+  }
+  json["experts"] = nullptr;
+  if (a.experts) {
+    const auto& other = a.experts->other;
+    json["experts"] = {{"limit", name_of(a.experts->limit)},
+                       {"tokens_cross_nodes", a.experts->crosses},
+                       {"otherwise_step_time_s", other ? Json(other->step_s) : Json(nullptr)}};
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -24,11 +24,13 @@ struct PlanAnswer {
   std::int32_t gpus = 1, gpus_per_node = 8;
   std::vector<std::string> assumed;    // "sequence length 8192 (the model's)"
   std::optional<sim::FoundPlan> best;  // none: nothing fits
+  double fastest_s = 0;                // the step that `sensitivities` are compared with
   std::vector<sim::Sensitivity> sensitivities;
-  std::vector<Way> ways;        // only where nothing fits
-  std::int64_t capacity = 0;    // [B] of a GPU
-  std::int64_t considered = 0;  // plans
-  std::string saved;            // the scenario's file; empty: not asked for
+  std::optional<sim::ExpertAdvice> experts;  // of a model that has some
+  std::vector<Way> ways;                     // only where nothing fits
+  std::int64_t capacity = 0;                 // [B] of a GPU
+  std::int64_t considered = 0;               // plans
+  std::string saved;                         // the scenario's file; empty: not asked for
 };
 
 // At most 25 lines.

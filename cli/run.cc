@@ -47,15 +47,17 @@ int run(const RunFlags& flags) {
   if (speaks && !device.value().refused().empty()) {
     print_error("run: --device auto: the CPU takes it: " + device.value().refused());
   }
+  const Result<std::int32_t> processes = processes_of(flags, scenario, launch);
+  const Result<> chosen = processes
+                              ? choose_open(flags, device.value(), processes.value(), scenario)
+                              : Result<>(processes.error());
   for (const auto* lines : {&scenario.warnings, &scenario.run_notes, &scenario.model_notes}) {
     for (const std::string& line : *lines) {
       if (speaks) print_error(line);
     }
   }
-  const Result<std::int32_t> processes = processes_of(flags, scenario, launch);
-  if (!processes) return fail(processes.error().message);
+  if (!chosen) return fail(chosen.error());
   if (flags.dry_run && !speaks) return kDone;
-  if (const Result<> chosen = choose_open(flags, scenario); !chosen) return fail(chosen.error());
   if (flags.dry_run) return predict_run(flags, scenario, device.value(), processes.value());
   // One heap for all threads: what one has given back another takes.
   mallopt(M_ARENA_MAX, 1);

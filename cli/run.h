@@ -26,8 +26,12 @@ struct RunFlags : ScenarioFlags {
 
 // With our runtime and in a precision that the device runs. Error: what `run` does not perform.
 Result<Scenario> scenario_of_run(const RunFlags& flags, const exec::RunDevice& device);
-// Chooses micro-batch and order where the plan leaves them open.
-Result<> choose_open(const RunFlags& flags, Scenario& scenario);
+// Chooses micro-batch and order where the plan leaves them open; what was chosen, and why, is a
+// warning more. Error: a micro-batch "auto" where the cluster is not this machine, measured.
+Result<> choose_open(const RunFlags& flags, const exec::RunDevice& device, std::int32_t processes,
+                     Scenario& scenario);
+// The cluster as so many processes of this machine share it.
+sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes);
 
 // Both return the exit code. --dry-run, of a run in so many processes of this machine:
 int predict_run(const RunFlags& flags, const Scenario& scenario, const exec::RunDevice& device,

@@ -36,7 +36,7 @@ int perform(const RunFlags& flags, const Scenario& scenario, const Schedule& sch
   const std::int64_t peak = training->peak_bytes();
   const bool terminal = all.first() && isatty(STDERR_FILENO) != 0;
   const auto after_step = [&](const exec::StepReport& step) {
-    metrics.add(metrics_line(step, peak));
+    metrics.add(metrics_line({scenario.model, scenario.plan}, step, peak));
     if (!terminal) return;
     std::fprintf(stderr, "\r\033[K%s", progress_line(step, scenario.train.steps, peak).c_str());
   };

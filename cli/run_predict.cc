@@ -16,12 +16,7 @@ int predict_run(const RunFlags& options, const Scenario& scenario, const exec::R
   const auto begin = std::chrono::steady_clock::now();
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
-  sim::Cluster cluster = std::move(read).value();
-  if (cluster.workers > 0 && processes > 1) {
-    cluster.processes = processes;
-    cluster.between_processes =
-        exec::shared_memory_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
-  }
+  const sim::Cluster cluster = as_run(std::move(read).value(), processes);
   Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();

@@ -10,6 +10,7 @@
 #include "cli/step_trace.h"
 #include "cli/straggler_report.h"
 #include "exec/run/machine_memory.h"
+#include "schedules/base/counted.h"
 #include "schedules/ranks/unfold.h"
 #include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
@@ -44,26 +45,24 @@ std::string layout_text(const Plan& plan) {
   if (plan.recompute != RecomputeMode::None) {
     text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
   }
-  return fmt::format("{}; {}, {} micro-batch{} of {} x {} tokens", text, plan.schedule,
-                     plan.microbatches(), plan.microbatches() == 1 ? "" : "es", plan.micro_batch,
+  return fmt::format("{}; {}, {} of {} x {} tokens", text, plan.schedule,
+                     counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
                      plan.sequence_length);
 }
 
 // "this machine's CPU (avx2, 4 processes of 1 thread)", "an NVIDIA H100 (CUDA 13.0, ...)".
 std::string machine_text(const Measurement& m) {
   if (m.backend == "cuda") return m.device;
-  return fmt::format("this machine's CPU ({}, {}{} {})", m.device,
+  return fmt::format("this machine's CPU ({}, {}{})", m.device,
                      m.processes > 1 ? fmt::format("{} processes of ", m.processes) : std::string(),
-                     m.workers, m.workers == 1 ? "thread" : "threads");
+                     counted(m.workers, "thread"));
 }
 
 // What makes times and bubbles those of this machine instead of the schedule's.
 std::string sharing_text(const Measurement& m) {
   const int computing = std::min(m.cores, m.workers * m.processes);
-  return fmt::format("{} ranks take turns on {} {}", m.scenario->plan.gpus(), computing,
-                     m.cores <= m.workers * m.processes ? (computing == 1 ? "core" : "cores")
-                     : computing == 1                   ? "thread"
-                                                        : "threads");
+  return fmt::format("{} ranks take turns on {}", m.scenario->plan.gpus(),
+                     counted(computing, m.cores <= m.workers * m.processes ? "core" : "thread"));
 }
 
 std::string sharing_note(const Measurement& m) {
@@ -199,10 +198,9 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
-  text += fmt::format("  {} parameters on {} {} of {}, {}\n  {}\n\n",
-                      with_commas(total_parameters(scenario.model)), plan.gpus(),
-                      plan.gpus() == 1 ? "rank" : "ranks", machine_text(m), plan.precision.name,
-                      layout_text(plan));
+  text += fmt::format("  {} parameters on {} of {}, {}\n  {}\n\n",
+                      with_commas(total_parameters(scenario.model)), counted(plan.gpus(), "rank"),
+                      machine_text(m), plan.precision.name, layout_text(plan));
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm",
                       "lr", "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);
@@ -237,14 +235,23 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   return text;
 }
 
-std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes) {
-  const Json line = {{"step", step.step},
-                     {"loss", step.loss},
-                     {"grad_norm", step.grad_norm},
-                     {"lr", step.learning_rate},
-                     {"step_time_s", step.seconds},
-                     {"tokens_per_s", step.tokens_per_s},
-                     {"peak_allocated_bytes", peak_bytes}};
+std::string metrics_line(const Layout& layout, const exec::StepReport& step,
+                         std::int64_t peak_bytes) {
+  Json line = {{"step", step.step},
+               {"loss", step.loss},
+               {"grad_norm", step.grad_norm},
+               {"lr", step.learning_rate},
+               {"step_time_s", step.seconds},
+               {"tokens_per_s", step.tokens_per_s},
+               {"peak_allocated_bytes", peak_bytes}};
+  if (step.expert_rows.empty()) return line.dump() + "\n";
+  Json rows = Json::array();
+  for (std::int64_t layer = 0; layer < layout.model.layers; ++layer) {
+    const auto first = step.expert_rows.begin() + layer * layout.model.experts.count;
+    rows.push_back(std::vector<std::int64_t>(first, first + layout.model.experts.count));
+  }
+  line["expert_rows"] = rows;
+  line["expert_imbalance"] = exec::expert_imbalance(layout, step.expert_rows);
   return line.dump() + "\n";
 }
 

@@ -15,7 +15,8 @@ Trace measured_trace(const exec::Measurement& measurement);
 std::string measurement_json(const exec::Measurement& measurement, const Trace& trace);
 std::string measurement_text(const exec::Measurement& measurement, const Trace& trace);
 // One object per line: step, loss, grad_norm, lr, step_time_s, tokens_per_s, peak_allocated_bytes.
-std::string metrics_line(const exec::StepReport& step, std::int64_t peak_bytes);
+std::string metrics_line(const Layout& layout, const exec::StepReport& step,
+                         std::int64_t peak_bytes);
 // What a terminal shows while it runs, without a line's end.
 std::string progress_line(const exec::StepReport& step, std::int64_t steps,
                           std::int64_t peak_bytes);

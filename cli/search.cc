@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "schedules/base/json_reader.h"
 #include "sim/cluster/cluster.h"
+#include "sim/search/saved_plan.h"
 #include "sim/search/search_report.h"
 
 namespace rehearse::cli {

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "schedules/base/json_reader.h"
+#include "sim/report/report_units.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/curve.h"
 #include "viz/picture/svg.h"
@@ -42,7 +44,8 @@ std::vector<std::string> values_of(const std::string& text) {
   return values;
 }
 
-Swept predicted(const Sweep& sweep, const std::string& key, const std::string& value) {
+Swept predicted(const Sweep& sweep, const std::string& path, const std::string& key,
+                const std::string& value) {
   Swept swept{.value = value};
   ScenarioOptions how = sweep.scenario.options();
   how.overrides.push_back(key + "=" + value);
@@ -51,7 +54,11 @@ Swept predicted(const Sweep& sweep, const std::string& key, const std::string& v
       opened ? predict(sweep.scenario.scenario, opened.value().scenario, opened.value().cluster)
              : Result<sim::Prediction>(opened.error());
   if (!made) {
+    // What is wrong, without the place: the sweep's key is named beside it.
     swept.reason = made.error().message;
+    if (swept.reason.starts_with(path)) {
+      swept.reason.erase(0, swept.reason.find(": ") + 2);
+    }
     return swept;
   }
   const sim::Prediction& p = made.value();
@@ -72,12 +79,12 @@ std::string text_of(const std::string& key, const std::vector<Swept>& all) {
   for (const Swept& one : all) width = std::max(width, one.value.size());
   std::string text = fmt::format("{:<{}}  {:>10}  {:>23}  {:>12}  {:>7}  {:>10}\n", key, width,
                                  "step", "likely between", "tokens/s", "bubble", "memory");
-  const auto time = [](double s) { return fmt::format("{:.4g} s", s); };
   for (const Swept& one : all) {
     text += fmt::format("{:<{}}  ", one.value, width);
     if (one.predicted) {
-      text += fmt::format("{:>10}  {:>10} {:>12}  {:>12.0f}  {:>5.1f} %  {:>10}", time(one.step_s),
-                          time(one.low_s), time(one.high_s), one.tokens_per_s, 100 * one.bubble,
+      text += fmt::format("{:>10}  {:>10} {:>12}  {:>12.0f}  {:>5.1f} %  {:>10}",
+                          sim::report::seconds(one.step_s), sim::report::seconds(one.low_s),
+                          sim::report::seconds(one.high_s), one.tokens_per_s, 100 * one.bubble,
                           viz::bytes_text(one.peak));
     }
     if (!one.reason.empty()) text += (one.predicted ? "  " : "") + one.reason;
@@ -125,9 +132,17 @@ Json json_of(const std::string& key, const std::vector<Swept>& all) {
   return json;
 }
 
+bool is_number(const std::string& value) {
+  const Result<JsonValue> json = parse_json(value, "");
+  return json && json.value().is_number();
+}
+
 std::string svg_of(const std::string& title, const std::string& key,
                    const std::vector<Swept>& all) {
-  viz::Curve curve{.title = title, .x_title = key, .y_title = "step time [s]"};
+  viz::Curve curve{.title = title,
+                   .x_title = key,
+                   .y_title = "step time [s]; bars: the truth lies within, nine times in ten",
+                   .connected = std::ranges::all_of(all, is_number, &Swept::value)};
   for (const Swept& one : all) {
     curve.points.push_back({.label = one.value,
                             .value = one.step_s,
@@ -154,7 +169,7 @@ int sweep(const Sweep& sweep) {
   if (!base) return fail(base.error().message);
   std::vector<Swept> all;
   for (const std::string& value : values_of(sweep.key_values.substr(equals + 1))) {
-    all.push_back(predicted(sweep, key, value));
+    all.push_back(predicted(sweep, base.value().scenario.path, key, value));
   }
   const bool any = std::ranges::any_of(all, &Swept::predicted);
   if (!any && all.size() == 1) return fail(all.front().reason);

@@ -25,6 +25,10 @@ struct Lane {
 struct Contribution {
   void* in = nullptr;
   void* out = nullptr;
+  // AllToAll in unequal parts: elements to and from every member, in their order, parts one behind
+  // the other. Null: equal parts.
+  const std::int64_t* sends = nullptr;
+  const std::int64_t* receives = nullptr;
 };
 
 // A collective of one instance of a group (the tp group of replica 3, say), as its members bring

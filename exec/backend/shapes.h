@@ -1,15 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes that several kernels share.
+// Shapes that several kernels share. A form that is left out is the plain one.
 #pragma once
 
 #include <cstdint>
 
+#include "exec/backend/dropout.h"
+#include "schedules/model/activation.h"
+
 namespace rehearse::exec {
+
+// Rotary positions (Su et al. 2021): pair i of a head turns by position * inverse_frequency[i].
+struct RotaryShape {
+  // (rotary_dim / 2), of the host; alive until the step ends
+  const double* inverse_frequency = nullptr;
+  std::int64_t rotary_dim = 0;  // of head_dim columns, the first so many turn. REQUIRES: even
+  double attention_factor = 1;  // multiplies cosine and sine (YaRN, arXiv 2309.00071)
+  bool interleaved = false;     // pairs (2 i, 2 i + 1); else (i, i + rotary_dim / 2)
+};
+
+// What becomes of a score q k^T before its softmax: score * scale, soft cap, ALiBi, mask, dropout.
+struct AttentionForm {
+  double scale = 0;         // 0: 1 / sqrt(head_dim)
+  double softcap = 0;       // c: c tanh(score / c) (Gemma 2, arXiv 2408.00118); 0: none
+  std::int64_t window = 0;  // a query sees its own key and window - 1 before it; 0: all
+  // Heads of the whole model whose slopes ALiBi takes (Press et al. 2022); 0: no ALiBi
+  std::int64_t alibi_heads = 0;
+  std::int64_t first_head = 0;  // of the whole model, the first that is here
+  // Elements (heads): a learned logit beside every row's scores, whose value is zero; null: none
+  const void* sinks = nullptr;
+  // Of the weights; rows are queries' tokens, columns are positions of keys. `first` is the token
+  // at position 0 of the first sample here.
+  DropoutShape dropout{};
+  std::int64_t dropout_sequence = 0;  // tokens of a whole sample. REQUIRED where weights drop
+  // But for the scale.
+  constexpr bool plain() const {
+    return softcap == 0 && window == 0 && alibi_heads == 0 && sinks == nullptr &&
+           dropout.threshold == 0;
+  }
+};
 
 struct AttentionShape {
   std::int64_t tokens = 0, sequence = 0;  // tokens = samples * sequence
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t first = 0;  // rope: position of row 0; row t is at (first + t) % sequence
+  AttentionForm form{};
   constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
   constexpr std::int64_t kv_columns() const { return 2 * kv_heads * head_dim; }
 };
@@ -22,8 +56,12 @@ struct AttentionPart {
   std::int64_t key_begin = 0, key_end = 0;      // rows of the block's that they see
   // elements from a key to the next; its value: kv_heads * head_dim on
   std::int64_t key_stride = 0;
-  bool causal = false;  // query row i sees keys up to i only. REQUIRES: key_begin == 0
-  bool first = false;   // of the parts: the sums begin here, for all rows
+  // Query row i sees keys up to i only. REQUIRES: key_begin == 0, query_position == key_position
+  bool causal = false;
+  bool first = false;  // of the parts: the sums begin here, for all rows; sinks count here
+  // Positions in the sample of query row 0 and key row 0: read by windows, ALiBi and dropout, where
+  // rows of a sample follow one another.
+  std::int64_t query_position = 0, key_position = 0;
 };
 
 // The vocabulary columns of one tensor-parallel rank: [first, first + valid) are tokens, the rest
@@ -31,10 +69,13 @@ struct AttentionPart {
 struct VocabularyShape {
   std::int64_t columns = 0, valid = 0, first = 0;
   std::int64_t frozen = -1;  // a token whose row gets no gradient from the input; -1: none
+  float scale = 1;           // of the rows that are looked up
+  // The logits are softcap tanh(logit / softcap) of what the product gave; 0: the product's own
+  float softcap = 0;
 };
 
-// A residual sum and its norm: sum(rows, h) = x + y + bias(h), out = its LayerNorm or RMSNorm.
-// REQUIRES: sum and out lie beside x and y.
+// A residual sum and its norm: sum(rows, h) = x + dropped y + bias(h), out = its LayerNorm or
+// RMSNorm. REQUIRES: sum and out lie beside x and y.
 struct SumNorm {
   std::int64_t rows = 0, h = 0;
   const void *x = nullptr, *y = nullptr, *bias = nullptr;  // bias may be null
@@ -43,6 +84,53 @@ struct SumNorm {
   double epsilon = 0;
   void* out = nullptr;
   float* statistics = nullptr;  // as layer_norm or rms_norm writes them
+  double weight_offset = 0;     // of RMSNorm
+  DropoutShape dropout{};       // of y + bias
+};
+
+// RMSNorms of stretches of `width` columns: in each row `groups` of them, side by side. Row r of an
+// array begins at r * stride. Heads of queries and keys: groups = heads; their whole width: one
+// group, which tensor-parallel ranks may share.
+struct StridedNorm {
+  std::int64_t rows = 0, groups = 1, width = 0, stride = 0;
+  std::int64_t total = 0;  // elements of a group, over all ranks that share it
+  double epsilon = 0;
+  double weight_offset = 0;  // as of rms_norm
+  // No rank shares a group: sums are taken where they are needed, in the same pass.
+  bool alone = false;
+};
+
+// A router's choice: the `per_token` experts with the largest scores; of equal ones the lower.
+struct RouteShape {
+  std::int64_t tokens = 0, experts = 0, per_token = 0;
+  bool normalised = false;  // weights are divided by their sum
+  // What the losses of the router weigh in d_scores and d_logits: auxiliary_loss E / (k T^2) times
+  // an expert's count, and 2 z_loss / T times the log of the sum, over the T tokens of a
+  // micro-batch. REQUIRES: tokens = T where `auxiliary` is not 0.
+  float auxiliary = 0, z = 0;
+};
+
+// Copies of tokens, a row for each expert in [first, first + experts) that a token chose.
+struct CopiesShape {
+  std::int64_t tokens = 0, per_token = 0;
+  std::int64_t first = 0, experts = 0;
+  std::int64_t room = 0;  // rows: of more the places are counted, not written
+};
+
+// Rows that came from `sources` ranks, expert by expert from each, tokens in order. They lie in
+// `members` buffers of `stride` rows, one behind the other: source s in buffer s % members.
+struct ArrivedShape {
+  std::int64_t sources = 0, members = 1, stride = 0;
+  std::int64_t experts = 0;                // of the model
+  std::int64_t first = 0, per_source = 0;  // those that are here: [first, first + per_source)
+  std::int64_t room = 0;                   // likewise
+};
+
+// Products of several experts, each with a matrix of its own: rows [begin[e], begin[e + 1]) are
+// expert e's. begin(experts + 1) is read by the host.
+struct GroupedShape {
+  std::int64_t experts = 0;
+  const std::int32_t* begin = nullptr;
 };
 
 }  // namespace rehearse::exec

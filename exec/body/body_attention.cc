@@ -3,24 +3,119 @@
 // q, k, v and their gradients where they are read.
 #include "exec/body/body_state.h"
 
+#include <algorithm>
+
 namespace rehearse::exec {
 
+AttentionShape OpCursor::State::attention_shape() const {
+  const Transformer& m = shared.model;
+  const std::int64_t sequence = shared.plan.sequence_length;
+  AttentionShape shape = shared.attention;
+  AttentionForm& form = shape.form;
+  if (m.attention_scale > 0 || m.attention_scale_by_layer) {
+    form.scale = attention_scale(m, layer());
+  }
+  form.softcap = m.attention_softcap;
+  form.window = m.window(layer()) < sequence ? m.window(layer()) : 0;
+  form.alibi_heads = m.positions == PositionKind::Alibi ? m.heads : 0;
+  form.first_head = coordinate * shared.shape.heads;
+  form.sinks = parameter_at(role(&Roles::weight, ParameterRole::Sinks));
+  if (const double rate = shared.plan.dropouts.attention; rate > 0) {
+    form.dropout =
+        dropout_of(rate, static_cast<std::uint64_t>(seed), step, layer(), DropoutSite::Attention);
+    form.dropout.first = op->first_sample * sequence;
+    form.dropout_sequence = sequence;
+  }
+  return shape;
+}
+
 void OpCursor::State::rope(const Node& n) const {
+  const Rotary& table = shared.rotary[shared.model.window(layer()) > 0 ? 1 : 0];
+  const RotaryShape rotary{.inverse_frequency = table.inverse_frequency.data(),
+                           .rotary_dim = table.rotary_dim,
+                           .attention_factor = table.attention_factor,
+                           .interleaved = table.interleaved};
   AttentionShape shape = shared.attention;
   shape.sequence = shared.plan.sequence_length;
   for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
-    kernels.rope(lane, shape, shared.model.rope_theta, n.kernel == Kernel::RopeBackward,
+    kernels.rope(lane, shape, rotary, n.kernel == Kernel::RopeBackward,
                  element(w(n), row * shared.shape.qkv));
   });
 }
 
+std::array<OpCursor::State::HeadNorm, 2> OpCursor::State::head_norms() const {
+  const RankShape& s = shared.shape;
+  const bool whole = shared.model.query_key_norm_whole;
+  const auto norm = [&](ParameterRole role, std::int64_t heads, std::int64_t column,
+                        std::int64_t statistics) {
+    const std::int64_t width = whole ? heads * s.head_dim : s.head_dim;
+    return HeadNorm{.role = role,
+                    .shape = {.rows = s.tokens,
+                              .groups = whole ? 1 : heads,
+                              .width = width,
+                              .stride = s.qkv,
+                              .total = whole ? width * s.tensor : width,
+                              .epsilon = shared.model.norm_epsilon,
+                              .weight_offset = shared.model.norm_from_one ? 1.0 : 0.0},
+                    .column = column,
+                    .statistics = statistics};
+  };
+  return {norm(ParameterRole::QueryNorm, s.heads, 0, 0),
+          norm(ParameterRole::KeyNorm, s.kv_heads, s.heads * s.head_dim,
+               s.tokens * (whole ? 1 : s.heads))};
+}
+
+// Reads q, k, v as the product gave them.
+void OpCursor::State::query_key_squares(const Node& n, float* sums) const {
+  for (const HeadNorm& one : head_norms()) {
+    kernels.row_squares(lane, one.shape, element(r(n, 0), one.column), sums + one.statistics);
+  }
+}
+
+void OpCursor::State::query_key_norm(const Node& n) const {
+  const RankShape& s = shared.shape;
+  float* sums = floats(w(n, 1));
+  if (!shares_query_norm()) query_key_squares(n, sums);
+  for (const HeadNorm& one : head_norms()) {
+    kernels.strided_norm(lane, one.shape, element(r(n, 0), one.column),
+                         parameter_at(role(&Roles::weight, one.role)), sums + one.statistics,
+                         element(w(n), one.column));
+  }
+  const std::int64_t values = (s.heads + s.kv_heads) * s.head_dim;
+  kernels.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), values), s.qkv,
+                       element(w(n), values), s.qkv);
+}
+
+// Reads dqkv, and behind it q, k, v as the product gave them.
+void OpCursor::State::query_key_products(const Node& n, float* sums) const {
+  for (const HeadNorm& one : head_norms()) {
+    kernels.row_products(lane, one.shape, element(r(n, 0), one.column),
+                         element(r(n, 1), one.column), parameter_at(role(&Roles::weight, one.role)),
+                         sums + one.statistics);
+  }
+}
+
+void OpCursor::State::query_key_norm_backward(const Node& n) const {
+  float* sums = floats(w(n, 1));
+  if (!shares_query_norm()) query_key_products(n, sums);
+  for (const HeadNorm& one : head_norms()) {
+    const int index = role(&Roles::weight, one.role);
+    kernels.strided_norm_backward(lane, one.shape, element(r(n, 0), one.column),
+                                  element(r(n, 1), one.column), floats(r(n, 2)) + one.statistics,
+                                  sums + one.statistics, parameter_at(index),
+                                  element(w(n), one.column), gradient_at(index));
+  }
+}
+
 AttentionPart OpCursor::State::part_of(const Node& n) const {
   const std::int64_t rows = shared.attention.sequence;
-  AttentionPart part{.shape = shared.attention, .query_end = rows, .key_end = rows};
+  AttentionPart part{.shape = attention_shape(), .query_end = rows, .key_end = rows};
   part.key_stride = n.step == 0 ? shared.shape.qkv : shared.attention.kv_columns();
   part.first = n.first;
+  part.query_position = std::max(op->slice, 0) * rows;
+  part.key_position = n.slice >= 0 ? n.slice * rows : part.query_position;
   if (n.slice >= 0) return part;
   part.causal = n.step == 0;
   if (n.step > 0) (n.step <= context ? part.key_end : part.query_begin) = rows / 2;
@@ -34,21 +129,28 @@ std::byte* OpCursor::State::keys_of(const Node& n) const {
 
 void OpCursor::State::attention(const Node& n) const {
   if (n.step < 0)
-    return kernels.attention(lane, shared.attention, r(n, 0), w(n, 0), floats(w(n, 1)));
+    return kernels.attention(lane, attention_shape(), r(n, 0), w(n, 0), floats(w(n, 1)));
   kernels.attention_part(lane, part_of(n), r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
 }
 
 void OpCursor::State::attention_backward(const Node& n) const {
-  if (n.step < 0) {
-    return kernels.attention_backward(lane, shared.attention, r(n, 0), r(n, 1), r(n, 2),
-                                      floats(r(n, 3)), w(n, 0), floats(w(n, 1)));
+  const bool whole = n.step < 0;
+  float* d_sinks = gradient_at(role(&Roles::weight, ParameterRole::Sinks));
+  const float* lse = floats(r(n, whole ? 3 : 2));
+  float* delta = floats(w(n, whole ? 1 : 2));
+  if (whole) {
+    kernels.attention_backward(lane, attention_shape(), r(n, 0), r(n, 1), r(n, 2), lse, w(n, 0),
+                               delta);
+  } else {
+    if (n.step == 1) {  // gradients of a block set out
+      device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
+    }
+    kernels.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1), lse,
+                                    floats(w(n, 0)), floats(w(n, 1)), delta);
   }
-  if (n.step == 1) {  // gradients of a block set out
-    device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
+  if (d_sinks != nullptr && (whole || n.first)) {
+    kernels.sink_gradient(lane, attention_shape(), lse, delta, d_sinks);
   }
-  kernels.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1),
-                                  floats(r(n, 2)), floats(w(n, 0)), floats(w(n, 1)),
-                                  floats(w(n, 2)));
 }
 
 template <class Use>

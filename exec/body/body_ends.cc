@@ -3,6 +3,7 @@
 #include "exec/body/body_state.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rehearse::exec {
 
@@ -11,7 +12,7 @@ void OpCursor::State::add_positions(const Node& n) const {
   const std::byte* positions = parameter(n);
   for_runs(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     kernels.add_positions(lane, rows, s.hidden, position, shared.plan.sequence_length,
-                          element(own(r(n, 0)), row * s.hidden), positions,
+                          element(own(n, 0), row * s.hidden), positions,
                           element(w(n), row * s.hidden));
   });
 }
@@ -44,7 +45,11 @@ VocabularyShape OpCursor::State::vocabulary() const {
   return {.columns = columns,
           .valid = std::clamp<std::int64_t>(shared.model.vocabulary - first, 0, columns),
           .first = first,
-          .frozen = shared.model.padding_token};
+          .frozen = shared.model.padding_token,
+          .scale = shared.model.scaled_embedding
+                       ? std::sqrt(static_cast<float>(shared.model.hidden))
+                       : 1.0F,
+          .softcap = static_cast<float>(shared.model.final_softcap)};
 }
 
 std::int64_t OpCursor::State::chunk_rows(const Node& n) const {

@@ -27,28 +27,70 @@ bool OpCursor::State::norm_follows(const Node& add) const {
   });
 }
 
+DropoutShape OpCursor::State::dropout_shape(const Node& n, std::int64_t first) const {
+  const DropoutRates& rates = shared.plan.dropouts;
+  const bool embedding = n.parameter == ParameterRole::Table;
+  const double rate = n.parameter == ParameterRole::None ? 0
+                      : embedding                        ? rates.embedding
+                                                         : rates.residual;
+  if (rate == 0) return {};
+  const DropoutSite site = embedding                                  ? DropoutSite::Embedding
+                           : n.parameter == ParameterRole::Projection ? DropoutSite::AttentionOutput
+                                                                      : DropoutSite::MlpOutput;
+  DropoutShape shape = dropout_of(rate, static_cast<std::uint64_t>(seed), step, layer(), site);
+  shape.first = first;
+  return shape;
+}
+
+void OpCursor::State::dropout(const Node& n) const {
+  const RankShape& s = shared.shape;
+  for_tokens(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t token) {
+    kernels.dropout(lane, rows, s.hidden, dropout_shape(n, token), element(r(n, 0), row * s.hidden),
+                    element(w(n), row * s.hidden));
+  });
+}
+
 void OpCursor::State::add_residual(const Node& n) {
   const RankShape& s = shared.shape;
+  // Where a norm is behind the block, its last product has added the bias.
+  const bool with_bias = shared.model.norm_placement == NormPlacement::Before;
   sum = {.rows = s.local,
          .h = s.hidden,
          .x = r(n, 0),
-         .y = own(r(n, 1)),
-         .bias = bias(n),
+         .y = own(n, 1),
+         .bias = with_bias ? bias(n) : nullptr,
          .sum = w(n)};
-  if (norm_follows(n)) return;
-  kernels.add_residual(lane, s.local, s.hidden, sum.x, sum.y, sum.bias, sum.sum);
+  for_tokens(first_row(), 1, [&](std::int64_t, std::int64_t, std::int64_t token) {
+    sum.dropout = dropout_shape(n, token);
+  });
+  const SumNorm whole = sum;
+  if (one_run() && norm_follows(n)) return;
   sum = {};
+  if (one_run() || whole.dropout.threshold == 0) {
+    return kernels.add_residual(lane, s.local, s.hidden, whole.x, whole.y, whole.bias,
+                                whole.dropout, whole.sum);
+  }
+  for_tokens(first_row(), s.local, [&](std::int64_t row, std::int64_t rows, std::int64_t token) {
+    kernels.add_residual(lane, rows, s.hidden, element(r(n, 0), row * s.hidden),
+                         element(own(n, 1), row * s.hidden), whole.bias, dropout_shape(n, token),
+                         element(w(n), row * s.hidden));
+  });
 }
 
 void OpCursor::State::norm(const Node& n) {
   const Transformer& m = shared.model;
   const RankShape& s = shared.shape;
+  const double offset = m.norm_from_one ? 1 : 0;
+  if (n.writes.size() > 2) {  // its backward reads no parameters
+    kernels.copy_columns(lane, 1, s.hidden, parameter(n), s.hidden, w(n, 2), s.hidden);
+  }
   if (sum.rows > 0) {
     sum.weight = parameter(n);
     sum.norm_bias = bias(n);
     sum.epsilon = m.norm_epsilon;
     sum.out = w(n, 0);
     sum.statistics = floats(w(n, 1));
+    sum.weight_offset = offset;
     const SumNorm both = std::exchange(sum, {});
     return m.norm == NormKind::LayerNorm ? kernels.add_layer_norm(lane, both)
                                          : kernels.add_rms_norm(lane, both);
@@ -57,22 +99,25 @@ void OpCursor::State::norm(const Node& n) {
     kernels.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
                        w(n, 0), floats(w(n, 1)));
   } else {
-    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), m.norm_epsilon, w(n, 0),
-                     floats(w(n, 1)));
+    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), offset, m.norm_epsilon,
+                     w(n, 0), floats(w(n, 1)));
   }
 }
 
+// Reads dy, x, statistics, and the residual's gradient where it joins; the embedding's norm its
+// weight instead.
 void OpCursor::State::norm_backward(const Node& n) const {
   const RankShape& s = shared.shape;
-  const bool with_residual = n.reads.size() > 3;  // the model's last norm has none
-  const std::byte* dy = with_residual ? own(r(n, 0)) : r(n, 0);
-  const std::byte* residual = with_residual ? r(n, 3) : nullptr;
+  const bool kept_weight = n.parameter == ParameterRole::EmbeddingNorm;
+  const std::byte* dy = own(n, 0);
+  const std::byte* weight = kept_weight ? r(n, 3) : parameter(n);
+  const std::byte* residual = n.reads.size() > 3 && !kept_weight ? r(n, 3) : nullptr;
   if (shared.model.norm == NormKind::LayerNorm) {
-    kernels.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
+    kernels.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), weight,
                                 residual, w(n), gradient(n), bias_gradient(n));
   } else {
-    kernels.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), parameter(n),
-                              residual, w(n), gradient(n));
+    kernels.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), weight,
+                              shared.model.norm_from_one ? 1 : 0, residual, w(n), gradient(n));
   }
 }
 

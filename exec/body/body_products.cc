@@ -7,10 +7,12 @@
 namespace rehearse::exec {
 
 void OpCursor::State::linear(const Node& n) {
-  // The bias of a row-parallel product is added after the sum over tp.
+  // The bias of a row-parallel product is added after the sum over tp; by the first rank where a
+  // norm reads that sum.
   const bool column_parallel =
       n.parameter == ParameterRole::Qkv || n.parameter == ParameterRole::Up;
-  const std::byte* added = column_parallel ? bias(n) : nullptr;
+  const bool first = shared.model.norm_placement != NormPlacement::Before && coordinate == 0;
+  const std::byte* added = column_parallel || first ? bias(n) : nullptr;
   if (node < body->nodes.size() && body->nodes[node].kernel == Kernel::Gelu) {
     const Node& activation = body->nodes[node++];
     return kernels.linear_gelu(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n),
@@ -46,6 +48,9 @@ void OpCursor::State::linear_weight(const Node& n) const {
 void OpCursor::State::logits(const Node& n) {
   if (n.kernel == Kernel::Logits) {
     kernels.logits(lane, n.m, n.n, n.k, element(r(n, 0), chunk * n.k), parameter(n), floats(w(n)));
+    if (const double cap = shared.model.final_softcap; cap > 0) {
+      kernels.softcap(lane, n.m * n.n, cap, floats(w(n)));
+    }
   } else if (n.kernel == Kernel::LogitsInput) {
     kernels.linear_input(lane, n.m, n.k, n.n, r(n, 0), parameter(n), element(w(n), chunk * n.n));
   } else {

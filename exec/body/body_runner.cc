@@ -28,25 +28,44 @@ BodyRunner::BodyRunner(const Layout& layout)
           Shared{.layout = layout, .model = layout.model, .plan = layout.plan})) {
   Shared& s = *shared_;
   const Plan& plan = layout.plan;
+  // Any layer without experts; a model that has none never asks for its body.
+  std::int64_t dense_layer = 0;
+  while (layout.model.has_experts(dense_layer) && dense_layer + 1 < layout.model.layers) {
+    ++dense_layer;
+  }
   s.shape = layout.shape;
   s.attention = {.tokens = s.shape.tokens,
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
                  .head_dim = s.shape.head_dim};
+  const Transformer& model = layout.model;
+  s.rotary = {rotary_of(model.rotary, model.head_dim, model.max_positions, plan.sequence_length),
+              rotary_of(model.rotary_by_layer_kind ? model.windowed_rotary : model.rotary,
+                        model.head_dim, model.max_positions, plan.sequence_length)};
   s.activation = aligned(layout.activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
-  for (std::size_t k = 0; k < 3; ++k) {
-    const auto kind = static_cast<SegmentKind>(k);
+  if (layout.model.experts.count > 0) {
+    s.room = expert_room(layout);
+    s.sends_copies = expert_block(layout) > 1 && !gathers_tokens(layout);
+  }
+  for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
+    const auto of = static_cast<SegmentShape>(k);
+    const SegmentKind kind = kind_of(of);
+    const bool experts = of == SegmentShape::ExpertLayer;
+    if (experts && layout.model.experts.count == 0) continue;
+    if (of == SegmentShape::PredictionLayer) continue;  // only frameworks have them
     for (std::size_t slice = 0; slice < s.bodies.size(); ++slice) {
       for (std::size_t d = 0; d < kDirections; ++d) {
         s.bodies[slice][k][d] =
             make_rehearse_body(layout, {.segment = kind,
+                                        .experts = experts,
                                         .direction = static_cast<Direction>(d),
                                         .slice = static_cast<std::int32_t>(slice)});
       }
     }
-    auto tensors = segment_parameters(layout, kind, 0);
+    auto tensors =
+        segment_parameters(layout, kind, experts ? layout.model.experts.first_layer : dense_layer);
     // A tied head reads the table as its last parameter (OpAddresses).
     if (kind == SegmentKind::Head && layout.model.tied_embedding)
       tensors.push_back({.name = "table.weight", .role = ParameterRole::Table});
@@ -56,26 +75,32 @@ BodyRunner::BodyRunner(const Layout& layout)
 BodyRunner::~BodyRunner() = default;
 
 bool BodyRunner::alone(const ComputeOp& op) const {
-  return std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
-    return shared_->meets(segment.kind, direction_of(op.kind), op.slice);
-  });
+  return !shared_->plan.dropouts.any() &&
+         std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
+           return shared_->meets(segment, direction_of(op.kind), op.slice);
+         });
 }
 
-void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) const {
+void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
   const bool maxima = n.kernel == Kernel::MaximaOverRanks, sums = n.kernel == Kernel::SumsOverRanks;
   if (maxima) row_maxima(n);
   if (sums) row_sums(n);
-  // Statistics of the loss are fp32 and stay in place; gradients that go round are fp32 sums.
-  const bool wide =
-      maxima || sums || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
+  const bool squares = n.kernel == Kernel::QueryKeySumsOverRanks;
+  const bool products = n.kernel == Kernel::QueryKeySumsOverRanksBackward;
+  if (squares) query_key_squares(n, floats(w(n)));
+  if (products) query_key_products(n, floats(w(n)));
+  const bool statistics = maxima || sums || squares || products;
+  // Statistics are fp32 and stay in place; gradients that go round are fp32 sums.
+  const bool wide = statistics || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
   const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
   *request = {.axis = n.axis,
               .kind = collective_kind(n.kind()),
               .type = type,
               .maximum = maxima,
-              .in = maxima || sums ? w(n) : r(n, 0),
+              .in = statistics ? w(n) : r(n, 0),
               .out = w(n),
               .elements = n.bytes / bytes_of(type)};
+  if (n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine) split(n, request);
 }
 
 void OpCursor::State::run(const Node& n) {
@@ -101,9 +126,30 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::GeluBackward:
       return;  // with its product
     case Kernel::Swiglu:
-      return kernels.swiglu(lane, s.tokens, s.ffn, r(n, 0), w(n));
+    case Kernel::GatedActivation: {
+      const auto [rows, width] = gated_shape(n, 1);
+      return kernels.gated(lane, shared.model.activation, rows, width, r(n, 0), w(n));
+    }
     case Kernel::SwigluBackward:
-      return kernels.swiglu_backward(lane, s.tokens, s.ffn, r(n, 0), r(n, 1), w(n));
+    case Kernel::GatedActivationBackward: {
+      const auto [rows, width] = gated_shape(n, 2);
+      return kernels.gated_backward(lane, shared.model.activation, rows, width, r(n, 0), r(n, 1),
+                                    w(n));
+    }
+    case Kernel::Activation:
+      return kernels.activation(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0), w(n));
+    case Kernel::ActivationBackward:
+      return kernels.activation_backward(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0),
+                                         r(n, 1), w(n));
+    case Kernel::Dropout:
+    case Kernel::DropoutBackward:
+      return dropout(n);
+    case Kernel::Copy:
+      return kernels.copy_columns(lane, s.local, s.hidden, r(n, 0), s.hidden, w(n), s.hidden);
+    case Kernel::QueryKeyNorm:
+      return query_key_norm(n);
+    case Kernel::QueryKeyNormBackward:
+      return query_key_norm_backward(n);
     case Kernel::Rope:
     case Kernel::RopeBackward:
       return rope(n);
@@ -142,19 +188,40 @@ void OpCursor::State::run(const Node& n) {
       return kernels.loss_and_gradient(lane, chunk_rows(n), vocabulary(), floats(r(n, 0)),
                                        floats(r(n, 1)), floats(r(n, 2)), at().targets + chunk,
                                        scale, w(n), at().loss);
-    case Kernel::RowSums:  // done with the maxima
-    case Kernel::Product:
+    case Kernel::Route:
+      return route(n);
+    case Kernel::RouteBackward:
+      return route_backward(n);
+    case Kernel::SortCopies:
+      return sort_copies(n);
+    case Kernel::SortRows:
+      return sort_rows(n);
+    case Kernel::GatherRows:
+      return kernels.gather_rows(lane, last_of(n, 2), s.hidden, ints(r(n, 1)), r(n, 0), w(n));
+    case Kernel::ScatterRows:
+      return kernels.scatter_rows(lane, last_of(n, 2), s.hidden, ints(r(n, 1)), r(n, 0), w(n));
+    case Kernel::WeighCopies:
+    case Kernel::SumCopies:
+    case Kernel::WeighBackward:
+      return sum_copies(n);
     case Kernel::GroupedLinear:
     case Kernel::GroupedLinearInput:
     case Kernel::GroupedLinearWeight:
-    case Kernel::Route:
-    case Kernel::RouteBackward:
+      return grouped(n);
+    case Kernel::AddOutputs:
+      return kernels.add_residual(lane, s.local, s.hidden, r(n, 0), r(n, 1), nullptr, {}, w(n));
+    case Kernel::Gate:
+      return kernels.gate(lane, s.local, s.hidden, r(n, 0), r(n, 1), w(n));
+    case Kernel::GateBackward:
+      return kernels.gate_backward(lane, s.local, s.hidden, r(n, 0), r(n, 1), r(n, 2), w(n, 0),
+                                   w(n, 1));
+    case Kernel::RowSums:  // done with the maxima
+    case Kernel::Product:
     case Kernel::Permute:
     case Kernel::AllToAll:
     case Kernel::Dispatch:
     case Kernel::Combine:
     case Kernel::Scores:
-    case Kernel::Dropout:
     case Kernel::Elementwise:
     case Kernel::AllReduce:
     case Kernel::AllGather:
@@ -163,6 +230,8 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::RingKeyGradients:
     case Kernel::MaximaOverRanks:
     case Kernel::SumsOverRanks:
+    case Kernel::QueryKeySumsOverRanks:
+    case Kernel::QueryKeySumsOverRanksBackward:
       assert(false && "no node of a body that is run here");
   }
 }
@@ -175,13 +244,20 @@ OpCursor::OpCursor(const BodyRunner& runner, Device& device, Kernels& kernels, L
                                            .lane = lane,
                                            .coordinate = at.tensor,
                                            .context = at.context,
+                                           .folded = Mesh(runner.shared().plan).folded(at),
                                            .scale = scale})) {}
 OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
-void OpCursor::start(const ComputeOp& op) {
+void OpCursor::start(const ComputeOp& op, std::int64_t seed, std::int64_t step,
+                     const RouterLosses& losses, std::span<double> expert_rows) {
   state_->op = &op;
+  state_->seed = seed;
+  state_->step = step;
+  state_->losses = losses;
+  state_->expert_rows = expert_rows;
+  state_->failure.clear();
   state_->visited = 0;
   state_->inside = false;
 }
@@ -197,9 +273,14 @@ Progress OpCursor::run(CollectiveRequest* request) {
         return Progress::Collective;
       }
       s.run(node);
+      if (!s.failure.empty()) return Progress::Failed;
     }
   }
   return Progress::Done;
+}
+
+const std::string& OpCursor::failure() const {
+  return state_->failure;
 }
 
 }  // namespace rehearse::exec

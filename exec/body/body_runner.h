@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/backend/backend.h"
@@ -40,6 +41,7 @@ struct OpAddresses {
 struct ComputeOp {
   OpKind kind{};                      // Forward, Backward, InputGradient or WeightGradient
   std::int32_t slice = -1;            // of the sequence; -1: the whole
+  std::int64_t first_sample = 0;      // its first sample's number in the step's batch
   std::vector<SegmentInfo> segments;  // those that it covers
   OpAddresses at;
   std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
@@ -54,17 +56,24 @@ struct CollectiveRequest {
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
   std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
   std::int64_t elements = 0;  // of the whole array
+  // AllToAll in unequal parts: by member, until the cursor goes on (Contribution).
+  const std::int64_t *sends = nullptr, *receives = nullptr;
 };
 
-enum class Progress : std::uint8_t { Done, Collective };
+enum class Progress : std::uint8_t { Done, Collective, Failed };
+
+// Coefficients of the routers' losses (TrainOptions).
+struct RouterLosses {
+  double auxiliary = 0, z = 0;
+};
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
-  // REQUIRES: dense model, plan.runtime rehearse; both outlive the runner.
+  // REQUIRES: plan.runtime rehearse, no latent attention; both outlive the runner.
   BodyRunner(const Layout& layout);
   ~BodyRunner();
-  // No body of the op meets other ranks.
+  // No body of the op meets other ranks, and it does the same in every step: dropout does not.
   bool alone(const ComputeOp& op) const;
   struct Shared;
   const Shared& shared() const { return *shared_; }
@@ -82,10 +91,15 @@ class OpCursor {
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
-  // `op` must live until run() says Done.
-  void start(const ComputeOp& op);
+  // `op` must live until run() says Done. What it drops follows from the run's seed and the step. A
+  // forward adds the rows of this rank's experts to expert_rows(layers, experts of the model); may
+  // be empty.
+  void start(const ComputeOp& op, std::int64_t seed, std::int64_t step, const RouterLosses& losses,
+             std::span<double> expert_rows);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
+  // Why the last run() failed: more rows came to this rank's experts than memory is planned for.
+  const std::string& failure() const;
 
  private:
   struct State;

@@ -10,9 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/body/body_runner.h"
+#include "schedules/body/body_experts.h"
 #include "schedules/body/body_rehearse.h"
 #include "schedules/body/sizes.h"
 
@@ -36,17 +39,24 @@ struct BodyRunner::Shared {
   const Plan& plan;
   RankShape shape;
   AttentionShape attention;
-  std::int64_t activation = 0;  // aligned bytes of (local, hidden)
-  std::vector<std::array<std::array<Body, kDirections>, 3>> bodies;  // by slice of the sequence
-  std::array<Roles, 3> roles;
+  std::array<Rotary, 2> rotary;  // of layers without a window, with one
+  std::int64_t activation = 0;   // aligned bytes of (local, hidden)
+  ExpertRoom room;
+  bool sends_copies = false;  // to the ranks of their experts, where these sort what came
+  // by slice of the sequence
+  std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
+  std::array<Roles, kNumSegmentShapes> roles;
 
-  const Body& body(SegmentKind kind, Direction direction, std::int32_t slice) const {
-    return bodies[static_cast<std::size_t>(std::max(slice, 0))][static_cast<std::size_t>(kind)]
+  std::size_t shape_of(const SegmentInfo& segment) const {
+    return static_cast<std::size_t>(segment_shape(model, segment));
+  }
+  const Body& body(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
+    return bodies[static_cast<std::size_t>(std::max(slice, 0))][shape_of(segment)]
                  [static_cast<std::size_t>(direction)];
   }
   // Has the body a collective?
-  bool meets(SegmentKind kind, Direction direction, std::int32_t slice) const {
-    return std::ranges::any_of(body(kind, direction, slice).nodes, [](const Node& node) {
+  bool meets(const SegmentInfo& segment, Direction direction, std::int32_t slice) const {
+    return std::ranges::any_of(body(segment, direction, slice).nodes, [](const Node& node) {
       return collective_kind(node.kind()) != OpKind::Forward;
     });
   }
@@ -59,8 +69,10 @@ struct OpCursor::State {
   Lane lane;
   std::int32_t coordinate;  // on tp
   std::int32_t context;     // on cp
+  Folded folded;            // among the experts
   float scale;
   const ComputeOp* op = nullptr;
+  std::int64_t seed = 0, step = 0;  // what is dropped follows from them
 
   std::size_t visited = 0;  // segments done
   std::size_t node = 0;     // of the current segment's body
@@ -70,6 +82,10 @@ struct OpCursor::State {
   std::size_t segment = 0;
   std::vector<std::byte*> tensors;  // of the body
   SumNorm sum;                      // whose norm is the next node; rows 0: there is none
+  RouterLosses losses;
+  std::span<double> expert_rows;
+  std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
+  std::string failure;
 
   // ---- the op ---------------------------------------------------------------
   const OpAddresses& at() const { return op->at; }
@@ -78,7 +94,7 @@ struct OpCursor::State {
   bool forward() const { return kind() == OpKind::Forward; }
   bool split() const { return kind() == OpKind::InputGradient || kind() == OpKind::WeightGradient; }
   const Body& body_of(std::size_t k, Direction direction) const {
-    return shared.body(segments()[k].kind, direction, op->slice);
+    return shared.body(segments()[k], direction, op->slice);
   }
 
   // ---- addresses: body_addresses.cc -----------------------------------------
@@ -109,6 +125,15 @@ struct OpCursor::State {
       row += rows;
     }
   }
+  // The same with the number of the run's first row among the tokens of the step's batch.
+  template <class Use>
+  void for_tokens(std::int64_t first, std::int64_t count, const Use& use) const {
+    const std::int64_t sequence = shared.plan.sequence_length;
+    for_runs(first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+      const std::int64_t sample = op->first_sample + (first + row) / shared.attention.sequence;
+      use(row, rows, sample * sequence + position % sequence);
+    });
+  }
   // The first of the rank's own rows: under sequence parallelism it has a part of the tokens.
   std::int64_t first_row() const;
 
@@ -119,8 +144,12 @@ struct OpCursor::State {
   float* gradient(const Node& n) const { return gradient_at(role(&Roles::weight, n)); }
   float* bias_gradient(const Node& n) const { return gradient_at(role(&Roles::bias, n)); }
   int role(std::array<int, kParameterRoles> Roles::*list, const Node& n) const {
-    const Roles& roles = shared.roles[static_cast<std::size_t>(segments()[segment].kind)];
-    return (roles.*list)[static_cast<std::size_t>(n.parameter)];
+    return role(list, n.parameter);
+  }
+  int role(std::array<int, kParameterRoles> Roles::*list, ParameterRole parameter) const {
+    if (parameter == ParameterRole::None) return -1;
+    const Roles& roles = shared.roles[shared.shape_of(segments()[segment])];
+    return (roles.*list)[static_cast<std::size_t>(parameter)];
   }
   const std::byte* parameter_at(int index) const {
     return index < 0 ? nullptr : at().parameter[segment][static_cast<std::size_t>(index)];
@@ -132,11 +161,15 @@ struct OpCursor::State {
   std::byte* element(std::byte* array, std::int64_t count) const {
     return array + count * shared.shape.element;
   }
-  // A row-parallel product summed over tp in place: under sequence parallelism its own tokens.
-  std::byte* own(std::byte* whole) const {
-    return shared.shape.gather
-               ? element(whole, coordinate * shared.shape.local * shared.shape.hidden)
-               : whole;
+  // (local, hidden) that the node reads; of a row-parallel product summed over tp in place, its own
+  // tokens.
+  std::byte* own(const Node& n, std::size_t i) const {
+    const std::int64_t local = shared.shape.local * shared.shape.hidden;
+    const bool whole = tensor(n, i).bytes > local * shared.shape.element;
+    return whole ? element(r(n, i), coordinate * local) : r(n, i);
+  }
+  const BodyTensor& tensor(const Node& n, std::size_t i) const {
+    return body->tensors[static_cast<std::size_t>(n.reads[i])];
   }
   // What the node reads, and writes.
   std::byte* r(const Node& n, std::size_t i) const {
@@ -146,12 +179,14 @@ struct OpCursor::State {
     return tensors[static_cast<std::size_t>(n.writes[i])];
   }
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
-  bool gated() const { return shared.model.mlp == MlpKind::Gated; }
+  // Counted over the model; the ends of the model count as the first.
+  std::int64_t layer() const { return std::max(segments()[segment].layer, 0); }
+  static std::int32_t* ints(std::byte* data) { return reinterpret_cast<std::int32_t*>(data); }
 
   // ---- the walk: body_runner.cc ---------------------------------------------
   void run(const Node& n);
   // A collective: computes what this rank brings, then asks for it.
-  void prepare(const Node& n, CollectiveRequest* request) const;
+  void prepare(const Node& n, CollectiveRequest* request);
 
   // ---- body_products.cc -----------------------------------------------------
   void linear(const Node& n);
@@ -163,12 +198,32 @@ struct OpCursor::State {
   void add_residual(const Node& n);
   void norm(const Node& n);
   void norm_backward(const Node& n) const;
+  // What the node drops of rows that begin at token `first` of the step's batch.
+  DropoutShape dropout_shape(const Node& n, std::int64_t first) const;
+  void dropout(const Node& n) const;
+  // A rank's rows lie in the batch one behind the other.
+  bool one_run() const { return shared.plan.context_parallel == 1 && op->slice < 0; }
   // Is the next node the norm of the sum that `add` makes, so that both can be one pass? What it
   // writes must not lie where the sum's operands do: workspace is planned for one node at a time.
   bool norm_follows(const Node& add) const;
 
   // ---- body_attention.cc ----------------------------------------------------
   void rope(const Node& n) const;
+  AttentionShape attention_shape() const;  // of this op and layer
+  // Of heads of queries, of keys: where they lie in a row, and their share of the statistics.
+  struct HeadNorm {
+    ParameterRole role{};
+    StridedNorm shape;
+    std::int64_t column = 0, statistics = 0;
+  };
+  std::array<HeadNorm, 2> head_norms() const;
+  bool shares_query_norm() const {  // one norm of all heads, with other ranks
+    return shared.model.query_key_norm_whole && shared.shape.tensor > 1;
+  }
+  void query_key_norm(const Node& n) const;
+  void query_key_norm_backward(const Node& n) const;
+  void query_key_squares(const Node& n, float* sums) const;
+  void query_key_products(const Node& n, float* sums) const;
   void attention(const Node& n) const;
   void attention_backward(const Node& n) const;
   void store_gradients(const Node& n) const;
@@ -189,6 +244,27 @@ struct OpCursor::State {
   // values.
   template <class Use>
   void for_shared_heads(const Use& use) const;
+
+  // ---- body_experts.cc ------------------------------------------------------
+  void route(const Node& n) const;
+  void route_backward(const Node& n) const;
+  void sort_copies(const Node& n);
+  void sort_rows(const Node& n);
+  void sum_copies(const Node& n) const;
+  void grouped(const Node& n) const;
+  // What every member of `ep` sends to every other.
+  void split(const Node& n, CollectiveRequest* request);
+  // Rows and width of an MLP's activation, dense, of shared experts, or of routed ones: these read
+  // the experts' first rows as argument `begin`.
+  std::pair<std::int64_t, std::int64_t> gated_shape(const Node& n, std::size_t begin) const;
+  // The last number of an array of first rows: how many rows there are.
+  std::int64_t last_of(const Node& n, std::size_t i) const {
+    return ints(r(n, i))[tensor(n, i).bytes / 4 - 1];
+  }
+  // To expert_rows; begin: of the experts here.
+  void count_rows(const std::int32_t* begin) const;
+  // Fails where more rows came than there is room for; most: of a rank of the group.
+  void check_room(std::int64_t rows, std::int64_t room, std::int64_t mean, std::int64_t most);
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;

@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/calibrate/calibrate.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 
 #include "exec/calibrate/calibrate_parts.h"
+#include "exec/cpu/machine.h"
 
 namespace rehearse::exec {
 namespace {
 
 constexpr std::int64_t kSlackBytes = 1 << 10;  // that alignment may cost
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
-
-std::int32_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 std::string today() {
   const std::time_t now = std::time(nullptr);

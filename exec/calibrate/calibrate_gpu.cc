@@ -102,7 +102,8 @@ void measure_launches(Calibration& c) {
   constexpr std::int64_t kCount = 256;
   float* array = c.written.next(kCount);
   const auto issue = [&] {
-    for (int k = 0; k < kLaunches; ++k) c.kernels.gelu(kLane, kCount, array, array);
+    for (int k = 0; k < kLaunches; ++k)
+      c.kernels.activation(kLane, ActivationKind::GeluTanh, kCount, array, array);
   };
   std::vector<double> times;
   for (int turn = 0; turn <= c.sizes.repetitions; ++turn) {

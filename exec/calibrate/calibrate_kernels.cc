@@ -2,6 +2,7 @@
 // Kernels bound by memory, by class, over sizes; attention over sequence lengths and head sizes.
 // Bytes are counted as the nodes of our bodies count theirs (schedules/body/body_rehearse.cc).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -102,38 +103,43 @@ class MemoryBound {
          }},
         {"rms_norm", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.rms_norm(kLane, r, h, cold(r * h), cold(h), kEpsilon, scratch(r * h), scratch(r));
+           b.rms_norm(kLane, r, h, cold(r * h), cold(h), 0, kEpsilon, scratch(r * h), scratch(r));
          }},
         {"rms_norm", true, 4, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.rms_norm_backward(kLane, r, h, cold(r * h), cold(r * h), cold(r), cold(h), cold(r * h),
-                               scratch(r * h), scratch(h));
+           b.rms_norm_backward(kLane, r, h, cold(r * h), cold(r * h), cold(r), cold(h), 0,
+                               cold(r * h), scratch(r * h), scratch(h));
          }},
         {"activation", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.gelu(kLane, r * h, cold(r * h), scratch(r * h));
+           b.activation(kLane, ActivationKind::GeluTanh, r * h, cold(r * h), scratch(r * h));
          }},
         {"activation", true, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.gelu_backward(kLane, r * h, cold(r * h), cold(r * h), scratch(r * h));
+           b.activation_backward(kLane, ActivationKind::GeluTanh, r * h, cold(r * h), cold(r * h),
+                                 scratch(r * h));
          }},
         {"swiglu", false, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.swiglu(kLane, r, h, cold(2 * r * h), scratch(r * h));
+           b.gated(kLane, ActivationKind::Silu, r, h, cold(2 * r * h), scratch(r * h));
          }},
         {"swiglu", true, 5, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.swiglu_backward(kLane, r, h, cold(r * h), cold(2 * r * h), scratch(2 * r * h));
+           b.gated_backward(kLane, ActivationKind::Silu, r, h, cold(r * h), cold(2 * r * h),
+                            scratch(2 * r * h));
          }},
         {"rope", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
+           static constexpr std::array<double, 64> kFrequencies{};
+           const std::int64_t dim = std::min<std::int64_t>(h / 8, kFrequencies.size()) * 2;
            const AttentionShape shape{
-               .tokens = r, .sequence = r, .heads = 2, .kv_heads = 1, .head_dim = h / 4};
-           b.rope(kLane, shape, 10000.0, false, scratch(r * h));
+               .tokens = r, .sequence = r, .heads = h / dim - 2, .kv_heads = 1, .head_dim = dim};
+           b.rope(kLane, shape, {.inverse_frequency = kFrequencies.data(), .rotary_dim = dim},
+                  false, scratch(r * h));
          }},
         {"add", false, 3, 0,
          [&](std::int64_t r, std::int64_t h) {
-           b.add_residual(kLane, r, h, cold(r * h), cold(r * h), cold(h), scratch(r * h));
+           b.add_residual(kLane, r, h, cold(r * h), cold(r * h), cold(h), {}, scratch(r * h));
          }},
         {"position", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {

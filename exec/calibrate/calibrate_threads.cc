@@ -132,7 +132,7 @@ void measure_computing_together(Calibration& c) {
     RotatingMemory& own = of(thread);
     constexpr std::int64_t kCount = kTokens * kFeatures;
     c.kernels.add_residual(kLane, kTokens, kFeatures, own.next(kCount), own.next(kCount), nullptr,
-                           own.next(kCount));
+                           {}, own.next(kCount));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/calibrate/calibration_gpu.h"
+#include "schedules/base/counted.h"
 
 namespace rehearse::exec {
 namespace {
@@ -70,8 +71,8 @@ std::string_view type_of(const MachineTables& t) {
 
 std::string origin(const MachineTables& t) {
   if (t.gpu) return t.gpu->name + ", " + t.gpu->versions + ", " + t.cpu + ", measured " + t.date;
-  return t.cpu + ", " + std::to_string(t.cores) + (t.cores == 1 ? " core, " : " cores, ") +
-         t.instruction_set + ", measured " + t.date;
+  return t.cpu + ", " + counted(t.cores, "core") + ", " + t.instruction_set + ", measured " +
+         t.date;
 }
 
 }  // namespace
@@ -167,7 +168,7 @@ std::string cluster_text(const MachineTables& t, const std::string& id,
   const Json out{
       {"schema", "node/1"},
       {"id", id},
-      {"name", t.cpu + " (" + std::to_string(t.cores) + (t.cores == 1 ? " core)" : " cores)")},
+      {"name", t.cpu + " (" + counted(t.cores, "core") + ")"},
       {"gpus_per_node", t.cores},
       {"workers", t.cores},
       {"gpu",

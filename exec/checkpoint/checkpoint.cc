@@ -62,7 +62,7 @@ std::vector<TensorInfo> moment_list(const std::vector<TensorInfo>& tensors) {
 struct Piece {
   const StoredBucket& stored;
   std::size_t place = 0;
-  std::int32_t coordinate = 0;  // of the rank on tp
+  std::int32_t coordinate = 0;  // the rank's part of the tensor
   std::int64_t begin = 0, end = 0;
   // [begin, written): no other rank has to; of equal copies one goes to files
   std::int64_t written = 0;
@@ -72,20 +72,22 @@ struct Piece {
 void for_each_piece(const LocalRanks& local, const StoredBucket& stored, std::int64_t begin,
                     std::int64_t end, const std::function<void(const Piece&)>& visit) {
   const RankState& rank = *local.ranks[static_cast<std::size_t>(stored.rank - local.first)];
-  const bool replica = local.sharded() || rank.replica == 0;
+  const Bucket& bucket = local.schedule.buckets[stored.bucket.index()];
+  const std::int32_t part = local.part(rank, bucket);
+  const bool replica = local.sharded(bucket) || local.replica(rank, bucket) == 0;
   for (std::size_t i = 0; i < local.places.size(); ++i) {
     const TensorPlace& place = local.places[i];
     if (place.bucket != stored.bucket) continue;
     Piece piece{.stored = stored,
                 .place = i,
-                .coordinate = rank.at.tensor,
+                .coordinate = part,
                 .begin = std::max(begin, place.offset),
                 .end = std::min(end, place.offset + place.what.elements)};
     if (piece.begin >= piece.end) continue;
     // A tied table, and every tensor of a bidirectional pipeline, lies on two positions: the first
     // in the list writes.
     const auto first = std::ranges::find(local.places, place.name, &TensorPlace::name);
-    const std::int64_t counted = counted_elements(local.layout, place, rank.at.tensor);
+    const std::int64_t counted = counted_elements(local.layout, place, part);
     piece.written =
         replica && &*first == &place ? std::min(piece.end, place.offset + counted) : piece.begin;
     visit(piece);

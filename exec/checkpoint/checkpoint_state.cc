@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::string>> model_facts(const Transformer& 
           {"tie_word_embeddings", yes(model.tied_embedding)},
           {"gated_mlp", yes(model.mlp == MlpKind::Gated)},
           {"norm_epsilon", json_number(model.norm_epsilon)},
-          {"rope_theta", json_number(model.rope_theta)}};
+          {"rope_theta", json_number(model.rotary.theta)}};
 }
 
 struct Document {

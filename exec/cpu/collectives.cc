@@ -5,6 +5,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 
 namespace rehearse::exec {
 namespace {
@@ -51,6 +52,19 @@ void for_sums(const Members<T>& members, std::int64_t first, std::int64_t last, 
         members.size(), [&](std::size_t m) { return members.in(m); }, begin, end, maximum,
         sum.data());
     use(begin, end, sum.data());
+  }
+}
+
+// What member m gets of an all-to-all in unequal parts.
+template <class T>
+void unequal_parts(const Members<T>& members, std::size_t m) {
+  T* to = members.out(m);
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const std::int64_t* sent = members.all[k].sends;
+    const std::int64_t count = sent[m];
+    assert(count == members.all[m].receives[k] && "both ends know the same counts");
+    copy(to, members.in(k) + std::accumulate(sent, sent + m, std::int64_t{0}), count);
+    to += count;
   }
 }
 
@@ -110,6 +124,10 @@ void perform_as(const Exchange& exchange) {
       return;
     case OpKind::AllToAll:
       for (std::size_t m = 0; m < members.size(); ++m) {
+        if (members.all[m].receives != nullptr) {
+          unequal_parts(members, m);
+          continue;
+        }
         for (std::size_t k = 0; k < members.size(); ++k) {
           copy(members.out(m) + first_of(k), members.in(k) + first_of(m), part);
         }

@@ -34,7 +34,8 @@ AttentionChoice::AttentionChoice(bool has_wgmma, std::string_view asked, Say say
 
 // May there be a trial? Only where tensor cores run (kernels.h), and not in a capture.
 bool AttentionChoice::open(Stream stream, Type type, const AttentionShape& s) const {
-  if (only_ || type != Type::BFloat16 || s.head_dim > 128 || s.head_dim % 8 != 0) return false;
+  if (only_ || !s.form.plain() || type != Type::BFloat16 || s.head_dim > 128 || s.head_dim % 8 != 0)
+    return false;
   cudaStreamCaptureStatus status{};
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
          status == cudaStreamCaptureStatusNone;

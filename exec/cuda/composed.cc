@@ -16,10 +16,21 @@ void CudaKernels::layer_norm_backward(Lane l, std::int64_t rows, std::int64_t h,
 
 void CudaKernels::rms_norm_backward(Lane l, std::int64_t rows, std::int64_t h, const void* dy,
                                     const void* x, const float* statistics, const void* weight,
-                                    const void* residual, void* dx, float* d_weight) {
-  device_.check(cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, residual,
-                                        dx, d_weight, scratch(l, column_sums_scratch(rows, h))),
-                "rms norm backward");
+                                    double weight_offset, const void* residual, void* dx,
+                                    float* d_weight) {
+  device_.check(
+      cuda::rms_norm_backward(on(l), type_, rows, h, dy, x, statistics, weight, weight_offset,
+                              residual, dx, d_weight, scratch(l, column_sums_scratch(rows, h))),
+      "rms norm backward");
+}
+
+void CudaKernels::strided_norm_backward(Lane l, const StridedNorm& s, const void* dy, const void* x,
+                                        const float* statistics, const float* sums,
+                                        const void* weight, void* dx, float* d_weight) {
+  device_.check(
+      cuda::strided_norm_backward(on(l), type_, s, dy, x, statistics, sums, weight, dx, d_weight,
+                                  scratch(l, column_sums_scratch(s.rows * s.groups, s.width))),
+      "strided norm backward");
 }
 
 void CudaKernels::add_column_sums(Lane l, std::int64_t rows, std::int64_t cols, const void* y,

@@ -29,6 +29,9 @@ using Stream = CUstream_st*;
 using Element = void;  // of type `Type`
 using exec::AttentionPart;
 using exec::AttentionShape;
+using exec::DropoutShape;
+using exec::RotaryShape;
+using exec::StridedNorm;
 using exec::SumNorm;
 using exec::VocabularyShape;
 
@@ -52,7 +55,12 @@ int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_
 // scratch: column_sums_scratch(rows, h) bytes.
 int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
-                      const void* residual, void* dx, float* d_weight, void* scratch);
+                      double weight_offset, const void* residual, void* dx, float* d_weight,
+                      void* scratch);
+// scratch: column_sums_scratch(rows * groups, width) bytes
+int strided_norm_backward(Stream stream, Type type, const StridedNorm& shape, const void* dy,
+                          const void* x, const float* statistics, const float* sums,
+                          const void* weight, void* dx, float* d_weight, void* scratch);
 // scratch: column_sums_scratch(rows, cols) bytes
 int add_column_sums(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* y,
                     float* sums, void* scratch);
@@ -71,7 +79,8 @@ int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h
 
 // --- attention, by engine ------------------------------------------------------------------------
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
-// arrays are aligned, else (and fp32 always) on an exact fp32 path that is many times slower.
+// arrays are aligned, in the plain form (its scale may be any); else (and fp32 always) on an exact
+// fp32 path that is many times slower.
 // Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
 enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,

@@ -25,7 +25,7 @@ void CudaKernels::linear_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64
   const int error = gemm_.linear_gelu(on(l), type_, m, n, k, x, w, bias, u, g, workspace(l));
   if (error != cudaErrorNotSupported) return device_.check(error, "gemm with gelu");
   linear(l, m, n, k, x, w, bias, u);
-  gelu(l, m * n, u, g);
+  activation(l, ActivationKind::GeluTanh, m * n, u, g);
 }
 
 void CudaKernels::linear_input_gelu(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -35,7 +35,7 @@ void CudaKernels::linear_input_gelu(Lane l, std::int64_t m, std::int64_t n, std:
     return device_.check(error, "gemm input gradient with gelu");
   }
   linear_input(l, m, n, k, dy, w, du);
-  gelu_backward(l, m * k, du, u, du);
+  activation_backward(l, ActivationKind::GeluTanh, m * k, du, u, du);
 }
 
 void CudaKernels::linear_weight(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,7 @@ class Composition {
   Result<> gather();
   Result<> scatter();
   Result<> all_to_all();
+  void unequal_parts(std::int32_t m, const Contribution& mine);
   Result<> shift();
 
   const Exchange& x_;
@@ -296,8 +298,14 @@ Result<> Composition::scatter() {
   return {};
 }
 
+// Parts may be unequal (Contribution); who is not here knows what it sends.
 Result<> Composition::all_to_all() {
   for (const std::int32_t m : here_) {
+    const Contribution& mine = x_.contributions[static_cast<std::size_t>(m)];
+    if (mine.sends != nullptr) {
+      unequal_parts(m, mine);
+      continue;
+    }
     for (std::int32_t k = 0; k < members(); ++k) {
       if (is_here(k)) {
         std::memcpy(out(m) + k * part(), in(k) + m * part(), static_cast<std::size_t>(part()));
@@ -308,6 +316,23 @@ Result<> Composition::all_to_all() {
     }
   }
   return move();
+}
+
+void Composition::unequal_parts(std::int32_t m, const Contribution& mine) {
+  std::byte *from = in(m), *to = out(m);
+  for (std::int32_t k = 0; k < members(); ++k) {
+    const std::int64_t sent = mine.sends[k] * width(), received = mine.receives[k] * width();
+    if (is_here(k)) {
+      const std::int64_t* theirs = x_.contributions[static_cast<std::size_t>(k)].sends;
+      const std::int64_t before = std::accumulate(theirs, theirs + m, std::int64_t{0}) * width();
+      if (received > 0) std::memcpy(to, in(k) + before, static_cast<std::size_t>(received));
+    } else {
+      send(process(k), message(m, k), from, sent);
+      receive(process(k), message(k, m), to, received);
+    }
+    from += sent;
+    to += received;
+  }
 }
 
 Result<> Composition::shift() {

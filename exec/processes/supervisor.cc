@@ -11,6 +11,7 @@
 #include "exec/status/flight_recorder.h"
 #include "exec/store/printable.h"
 #include "exec/store/store_messages.h"
+#include "schedules/base/counted.h"
 
 namespace rehearse::exec {
 namespace {
@@ -93,8 +94,8 @@ void Supervisor::Impl::attribute(const std::vector<ProcessView>& views) {
       std::max(0, found.rank) / (options.expected.ranks / options.expected.processes));
   const bool absent = culprit < views.size() && views[culprit].how == How::Absent;
   if (const std::int64_t denied = server->denied(); absent && denied > 0) {
-    found.line += "; " + std::to_string(denied) + (denied == 1 ? " connection" : " connections") +
-                  " with another secret " + (denied == 1 ? "was" : "were") + " refused";
+    found.line += "; " + counted(denied, "connection") + " with another secret " +
+                  (denied == 1 ? "was" : "were") + " refused";
   }
   if (options.shared && found.exit_code == 3) {
     const auto ranks = static_cast<std::int32_t>(options.rows.size());

@@ -45,6 +45,14 @@ std::string RunDevice::describe() const {
   return cuda() ? module_->versions() : std::string();
 }
 
+Result<std::string> RunDevice::gpu_name() const {
+  const Result<Backend> opened = module_->make_backend({});
+  if (!opened) return opened.error();
+  const Result<GpuFacts> facts = module_->inspect(*opened.value().device);
+  if (!facts) return facts.error();
+  return facts.value().name;
+}
+
 Result<Backend> RunDevice::make_backend(const Plan& plan, const Schedule& schedule,
                                         std::int32_t local, double timeout_s,
                                         const std::function<void(const std::string&)>& warn) const {

@@ -29,6 +29,8 @@ class RunDevice {
   // The precision that is run for a plan's: fp32 on the CPU, fp32 or bf16 on CUDA.
   Precision precision(const Precision& asked, std::int32_t zero_stage) const;
   std::string describe() const;  // libraries of the module; empty on the CPU
+  // What the first GPU is called. REQUIRES: cuda(). Error: what opening it says.
+  Result<std::string> gpu_name() const;
   // REQUIRES: cuda(), and `backend` came from make_backend.
   Result<GpuFacts> inspect(const Device& device) const { return module_->inspect(device); }
 

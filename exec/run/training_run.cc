@@ -10,6 +10,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/run/machine_memory.h"
 #include "exec/run/output_files.h"
+#include "exec/train/token_file.h"
 #include "exec/weights/initial.h"
 
 namespace rehearse::exec {
@@ -30,13 +31,14 @@ int workers_of(const RunOptions& options, const Plan& plan, std::int32_t process
   return std::max(1, std::min(cores() / processes_here, plan.gpus() / processes));
 }
 
-// How many tokens a run's data has, in each process: what the file's size says.
-std::int64_t data_tokens(const std::string& source) {
-  std::error_code problem;
-  if (!std::filesystem::is_regular_file(source, problem)) return 0;
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(source, problem));
-  if (problem) return 0;
-  return source.ends_with(".bin") ? bytes / 2 : bytes;
+// What a run reads of its data's file. A file that is none is said when it is opened.
+std::int64_t data_bytes(const Scenario& scenario) {
+  if (scenario.train.data == "synthetic") return 0;
+  const Result<TokenFile> file = TokenFile::open(scenario.train.data);
+  if (!file) return 0;
+  const std::int64_t read =
+      scenario.train.steps * scenario.plan.global_batch * scenario.plan.sequence_length + 1;
+  return std::min(read, file.value().size()) * file.value().token_bytes();
 }
 
 // The plan, checked: the largest sum alive over the addresses of its ops is the plan's figure.
@@ -59,7 +61,7 @@ ResidentPlan plan_memory(const RunOptions& options, const Scenario& scenario, co
                        {.processes = processes,
                         .launched = launched,
                         .workers = workers_of(options, plan, processes, processes_here),
-                        .data_tokens = data_tokens(scenario.train.data),
+                        .data_bytes = data_bytes(scenario),
                         .checkpoints = !options.checkpoint.empty(),
                         .program = options.program,
                         .now = process_memory()});

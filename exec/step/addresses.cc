@@ -75,6 +75,8 @@ class Resolver {
     const std::int64_t unit =
         leaf.microbatch.value * s_.slices + std::max<std::int32_t>(leaf.slice, 0);
     const std::int64_t tokens_at = unit * shape.tokens;
+    out.first_sample =
+        (leaf.microbatch.value * plan_.data_parallel + rank_.at.data) * plan_.micro_batch;
 
     std::vector<std::byte*> parameter(s_.buckets.size(), nullptr);
     std::vector<float*> gradient(2 * s_.buckets.size(), nullptr);

@@ -20,6 +20,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   if (!backend.device->computes_in(plan.precision.compute)) {
     return Error{"plan.precision: the CPU runs fp32"};
   }
+  if (layout.model.experts.count > 0 && !backend.device->has_experts()) {
+    return Error{"model: experts have no kernels on " + std::string(backend.device->name()) +
+                 " yet; --device cpu trains them"};
+  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,
@@ -34,8 +38,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   LocalRanks& local = made->local_;
   for (const auto& stage : schedule.segments) {
     for (const SegmentInfo& segment : stage) {
-      local.slots +=
-          static_cast<std::int64_t>(segment_parameters(layout, segment.kind, segment.layer).size());
+      local.slots += norm_slots(layout, segment);
     }
   }
   const std::int32_t processes =
@@ -47,6 +50,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     auto rank = std::make_unique<RankState>();
     rank->rank = {r};
     rank->at = local.mesh.coordinates({r});
+    rank->folded = local.mesh.folded(rank->at);
     rank->replica = rank->at.data * plan.context_parallel + rank->at.context;
     rank->row = row_of_rank[static_cast<std::size_t>(r)];
     const Result<std::byte*> arena =
@@ -58,13 +62,15 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       if (!host) return host.error();
       rank->host = host.value();
     }
-    rank->norms.assign(static_cast<std::size_t>(local.slots), 0);
+    rank->expert_rows.assign(
+        static_cast<std::size_t>(layout.model.layers * layout.model.experts.count), 0);
+    rank->norms.assign(static_cast<std::size_t>(local.slots) + rank->expert_rows.size(), 0);
     resolve_addresses(local, *rank);
     local.ranks.push_back(std::move(rank));
   }
   const std::size_t tokens = static_cast<std::size_t>(plan.microbatches() * plan.sequence_slices) *
                              static_cast<std::size_t>(layout.shape.tokens);
-  local.inputs.assign(static_cast<std::size_t>(local.shards()), std::vector<std::int32_t>(tokens));
+  local.inputs.assign(static_cast<std::size_t>(plan.replicas()), std::vector<std::int32_t>(tokens));
   local.targets = local.inputs;
   made->runner_ = std::make_unique<BodyRunner>(local.layout);
   made->scheduler_ = std::make_unique<Scheduler>(local, *made->runner_, options.communicator,
@@ -125,8 +131,9 @@ std::vector<StoredBucket> Interpreter::stored() const {
 void Interpreter::initialise(
     const std::function<double(const std::string&, std::int64_t)>& value_of) {
   const std::vector<StoredBucket> all = stored();
-  const auto tensor_of = [&](const StoredBucket& one) {
-    return local_.ranks[static_cast<std::size_t>(one.rank - local_.first)]->at.tensor;
+  const auto part_of = [&](const StoredBucket& one) {
+    return local_.part(*local_.ranks[static_cast<std::size_t>(one.rank - local_.first)],
+                       local_.schedule.buckets[one.bucket.index()]);
   };
   std::vector<std::uint8_t> done(all.size(), 0);
   std::vector<float> values;
@@ -136,7 +143,7 @@ void Interpreter::initialise(
     std::vector<const StoredBucket*> holders;
     std::int64_t first = all[k].first, last = all[k].last;
     for (std::size_t i = k; i < all.size(); ++i) {
-      if (all[i].bucket != all[k].bucket || tensor_of(all[i]) != tensor_of(all[k])) continue;
+      if (all[i].bucket != all[k].bucket || part_of(all[i]) != part_of(all[k])) continue;
       done[i] = 1;
       holders.push_back(&all[i]);
       first = std::min(first, all[i].first);
@@ -149,7 +156,7 @@ void Interpreter::initialise(
         const std::int64_t to = std::min(end, place.offset + place.what.elements);
         for (std::int64_t at = std::max(begin, place.offset); at < to; ++at) {
           const std::int64_t whole =
-              whole_element(local_.layout, place, tensor_of(all[k]), at - place.offset);
+              whole_element(local_.layout, place, part_of(all[k]), at - place.offset);
           if (whole < 0) continue;
           values[static_cast<std::size_t>(at - begin)] =
               static_cast<float>(value_of(place.name, whole));
@@ -168,10 +175,14 @@ void Interpreter::initialise(
 }
 
 Result<StepResult> Interpreter::run(const StepOptions& options) {
+  for (const auto& rank : local_.ranks) std::ranges::fill(rank->expert_rows, 0);
   const Result<> done = scheduler_->run(options);
   if (!done) return done.error();
   StepResult result;
-  const std::vector<double>& norms = local_.ranks[0]->norms;
+  const std::span all(local_.ranks[0]->norms);
+  const auto slots = static_cast<std::size_t>(local_.slots);
+  const std::span<double> norms = all.first(slots);
+  result.expert_rows.assign(all.begin() + local_.slots, all.end());
   double squares = 0;
   for (std::size_t k = 0; k + 1 < norms.size(); ++k) squares += norms[k];
   result.grad_norm = std::sqrt(squares);
@@ -190,6 +201,7 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
   std::vector<float> whole;
   for (const StoredBucket& stored : stored()) {
     const RankState& rank = *local_.ranks[static_cast<std::size_t>(stored.rank - local_.first)];
+    const std::int32_t part = local_.part(rank, local_.schedule.buckets[stored.bucket.index()]);
     std::vector<float> values;
     for (const TensorPlace& place : local_.places) {
       if (place.bucket != stored.bucket || place.name != name) continue;
@@ -201,7 +213,7 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
       for (std::int64_t i = 0; i < place.what.elements; ++i) {
         const std::int64_t element = place.offset + i;
         if (element < stored.own_first || element >= stored.own_last) continue;
-        const std::int64_t to = whole_element(local_.layout, place, rank.at.tensor, i);
+        const std::int64_t to = whole_element(local_.layout, place, part, i);
         if (to >= 0) {
           whole[static_cast<std::size_t>(to)] =
               values[static_cast<std::size_t>(element - stored.own_first)];

@@ -25,6 +25,8 @@ struct StepResult {
   double loss = 0;       // mean over the global batch, before the update
   double grad_norm = 0;  // before clipping
   std::int64_t wall_ns = 0;
+  // Tokens that chose each expert, (layers, experts), over all ranks; empty: a dense model.
+  std::vector<std::int64_t> expert_rows;
 };
 
 struct InterpreterOptions {

@@ -36,13 +36,15 @@ class LocalOp {
         local_.device.to_host(lane_, to, from, bytes);
       });
     }
-    local_.device.offload(lane_, rank_.norms.data(), data(0), 8 * local_.slots);
+    local_.device.offload(lane_, rank_.norms.data(), data(0),
+                          8 * static_cast<std::int64_t>(rank_.norms.size()));
   }
 
   void add() const {
     const Value& from = value(0);
-    const OwnRange own = own_range(local_, rank_, s_.buckets[op_.bucket.index()]);
-    const bool part = !from.shard && local_.sharded();  // after a reduce-scatter
+    const Bucket& bucket = s_.buckets[op_.bucket.index()];
+    const OwnRange own = own_range(local_, rank_, bucket);
+    const bool part = !from.shard && local_.sharded(bucket);  // after a reduce-scatter
     const std::int64_t begin = part ? own.begin : 0, end = part ? own.end : from.bytes.value / 4;
     local_.kernels.add(lane_, end - begin, data(0) + begin, data(1) + begin);
   }
@@ -58,21 +60,27 @@ class LocalOp {
         if (rank_.at.tensor == 0) loss = data(k);
         continue;
       }
-      if (!local_.sharded() && rank_.replica != 0) continue;
-      const OwnRange own = own_range(local_, rank_, s_.buckets[value(k).bucket.index()]);
+      const Bucket& bucket = s_.buckets[value(k).bucket.index()];
+      if (!local_.sharded(bucket) && local_.replica(rank_, bucket) != 0) continue;
+      const OwnRange own = own_range(local_, rank_, bucket);
       const float* gradient = data(k) - (value(k).shard ? own.begin : 0);
       for (const TensorPlace& place : local_.places) {
         if (place.bucket != value(k).bucket) continue;
         const Stage owner =
             place.what.table && local_.model.tied_embedding ? Stage{0} : place.stage;
         if (s_.placement.down[owner.index()] != s_.position_of(rank_.row)) continue;
-        const std::int64_t begin = std::max(own.begin, place.offset);
-        const std::int64_t counted = counted_elements(local_.layout, place, rank_.at.tensor);
-        const std::int64_t end = std::min(own.end, place.offset + counted);
-        if (begin < end) ranges.push_back({gradient + begin, end - begin, place.slot});
+        for (const NormPart& part : norm_parts(local_.layout, place, local_.part(rank_, bucket))) {
+          const std::int64_t begin = std::max(own.begin, place.offset + part.begin);
+          const std::int64_t end = std::min(own.end, place.offset + part.end);
+          if (begin < end) ranges.push_back({gradient + begin, end - begin, part.slot});
+        }
       }
     }
-    local_.kernels.norms(lane_, ranges, loss, local_.slots, reinterpret_cast<double*>(data(last)));
+    auto* norms = reinterpret_cast<double*>(data(last));
+    local_.kernels.norms(lane_, ranges, loss, local_.slots, norms);
+    if (rank_.expert_rows.empty()) return;
+    local_.device.fetch(lane_, norms + local_.slots, rank_.expert_rows.data(),
+                        8 * static_cast<std::int64_t>(rank_.expert_rows.size()));
   }
 
   void optimizer_step(const StepOptions& options) const {
@@ -130,9 +138,10 @@ class LocalOp {
 }  // namespace
 
 OwnRange own_range(const LocalRanks& local, const RankState& rank, const Bucket& bucket) {
-  if (!local.sharded()) return {0, bucket.padded};
-  const std::int64_t part = bucket.padded / local.shards();
-  return {rank.replica * part, (rank.replica + 1) * part};
+  if (!local.sharded(bucket)) return {0, bucket.padded};
+  const std::int64_t part = bucket.padded / local.shards(bucket);
+  const std::int64_t replica = local.replica(rank, bucket);
+  return {replica * part, (replica + 1) * part};
 }
 
 void perform_local(const LocalRanks& local, RankState& rank, OpId id, const StepOptions& options) {

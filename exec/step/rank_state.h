@@ -19,10 +19,13 @@ struct RankState {
   Rank rank{};
   RankClass row{};
   Coordinates at;
+  Folded folded;                                // among the experts
   std::int32_t replica = 0;                     // data * cp + context: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
-  std::vector<double> norms;  // on the host: sums of squares per tensor, then the loss
+  std::vector<double> expert_rows;              // of its experts, in this step: (layers, experts)
+  // On the host: sums of squares per tensor, the loss, then the rows of experts over all ranks.
+  std::vector<double> norms;
 };
 
 // The ranks of this process and what their ops read. Fixed before the first step.
@@ -39,7 +42,7 @@ struct LocalRanks {
   std::vector<std::unique_ptr<RankState>> ranks;
   // by replica: (micro-batches, slices, tokens)
   std::vector<std::vector<std::int32_t>> inputs, targets;
-  std::int64_t slots = 1;  // of the vector of norms
+  std::int64_t slots = 1;  // of the vector of norms, without the rows of experts
 
   std::byte* address(const RankState& rank, ValueId value) const {
     const Value& of = schedule.values[value.index()];
@@ -51,8 +54,18 @@ struct LocalRanks {
   bool holds(std::int32_t rank) const {
     return rank >= first && rank < first + static_cast<std::int32_t>(ranks.size());
   }
-  std::int32_t shards() const { return plan.replicas(); }
-  bool sharded() const { return plan.zero_stage >= 1 && shards() > 1; }
+  // A bucket's tensors are cut over tp, those of folded experts over e q ranks: which part a rank
+  // holds, which of the copies of that part, and how many copies share optimizer states.
+  bool folded(const Bucket& bucket) const { return bucket.replicas == GroupKind::ExpertData; }
+  std::int32_t part(const RankState& rank, const Bucket& bucket) const {
+    return folded(bucket) ? rank.folded.tensor + plan.expert_tensor_parallel * rank.folded.expert
+                          : rank.at.tensor;
+  }
+  std::int32_t replica(const RankState& rank, const Bucket& bucket) const {
+    return folded(bucket) ? rank.folded.data : rank.replica;
+  }
+  std::int32_t shards(const Bucket& bucket) const { return schedule.replicas(bucket); }
+  bool sharded(const Bucket& bucket) const { return plan.zero_stage >= 1 && shards(bucket) > 1; }
   // Type of a gradient or parameter: sums, master copies and what ZeRO-3 keeps are fp32, all else
   // is of the type that is computed in.
   ElementType type_of(const Value& value) const {

@@ -203,17 +203,18 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const GroupKind group = s_.group_of(op).kind;
   ElementType type = local_.type_of(first);
   const std::int64_t elements = payload_of(s_, id).elements;
-  if (op.kind == OpKind::AllReduce && group != GroupKind::Data && group != GroupKind::Tensor &&
-      local_.sharded()) {
-    // After a reduce-scatter over dp only the own shard is whole.
-    if (!first.shard) in = out = in + rank.replica * elements * bytes_of(type);
+  const std::int32_t replica = local_.replica(rank, bucket);
+  if (op.kind == OpKind::AllReduce && group != bucket.replicas && group != GroupKind::Tensor &&
+      local_.sharded(bucket)) {
+    // After a reduce-scatter over the replicas only the own shard is whole.
+    if (!first.shard) in = out = in + replica * elements * bytes_of(type);
   } else if (has_out && (op.kind == OpKind::AllGather || op.kind == OpKind::Unshard) &&
              local_.type_of(value(1)) != type) {
     // fp32 shards, gathered in the compute type: the own part is cast in place.
     type = local_.type_of(value(1));
-    const std::int64_t part = bucket.padded / local_.shards();
+    const std::int64_t part = bucket.padded / local_.shards(bucket);
     local_.kernels.cast(queue.lane, part, reinterpret_cast<const float*>(in),
-                        out + rank.replica * part * bytes_of(type));
+                        out + replica * part * bytes_of(type));
     in = out;
   }
   rendezvous(queue, op.group.value, {in, out},
@@ -276,13 +277,22 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     const ComputeOp& work = halves[queue.half];
     if (!queue.started) {
       for (const auto& [memory, bytes] : work.clear) local_.device.clear(queue.lane, memory, bytes);
-      queue.cursor.start(work);
+      const TrainOptions& train = options_.train;
+      queue.cursor.start(work, train.seed, options_.step,
+                         {train.router_auxiliary_loss, train.router_z_loss},
+                         state(queue).expert_rows);
       queue.started = true;
     }
     CollectiveRequest request;
-    if (queue.cursor.run(&request) == Progress::Collective) {
+    const Progress progress = queue.cursor.run(&request);
+    if (progress == Progress::Failed) {
+      lock.lock();
+      if (failure_.empty()) failure_ = queue.cursor.failure();
+      return false;
+    }
+    if (progress == Progress::Collective) {
       const std::int32_t group = groups_.group(kind_along(request.axis));
-      rendezvous(queue, group, {request.in, request.out},
+      rendezvous(queue, group, {request.in, request.out, request.sends, request.receives},
                  {.kind = request.kind,
                   .type = request.type,
                   .maximum = request.maximum,

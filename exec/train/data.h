@@ -3,19 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "exec/train/token_file.h"
 #include "schedules/base/result.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse::exec {
 
-// Tokens of a file in memory, or a seeded generator.
+// Tokens of a file, given ones, or a seeded generator.
 class Data {
  public:
-  // `source`: "synthetic", a file of bytes (a byte is a token), or llm.c's .bin (uint16 tokens).
+  // `source`: "synthetic", or a file (token_file.h).
   // Errors: what the file lacks, or a token that the vocabulary does not hold.
   static Result<Data> open(const std::string& source, std::int64_t vocabulary, std::int64_t seed);
   // Given tokens, in order, sequence + 1 per sample (tests).
@@ -27,9 +27,9 @@ class Data {
               std::int32_t* targets) const;
 
  private:
-  std::vector<std::int32_t> tokens_;
-  bool given_ = false;           // of_tokens: samples do not overlap
-  std::int64_t vocabulary_ = 0;  // synthetic
+  TokenFile file_;
+  std::vector<std::int32_t> tokens_;  // of_tokens: samples do not overlap
+  std::int64_t vocabulary_ = 0;       // synthetic
   std::uint64_t seed_ = 0;
 };
 

@@ -103,13 +103,17 @@ std::int64_t scratch_of_collectives(const Layout& layout, const Schedule& s,
       bytes = std::max(bytes, s.values[operand.value.index()].bytes.value);
     exchanges[op.group.value].emplace(op.kind, bytes);
   }
-  for (const SegmentKind segment :
-       {SegmentKind::Embedding, SegmentKind::Layer, SegmentKind::Head}) {
+  for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
+    const auto shape = static_cast<SegmentShape>(k);
+    const bool experts = shape == SegmentShape::ExpertLayer;
+    if (experts && layout.model.experts.count == 0) continue;
+    if (shape == SegmentShape::PredictionLayer) continue;  // only frameworks have them
     for (const Direction direction : {Direction::Forward, Direction::Backward,
                                       Direction::InputGradient, Direction::WeightGradient}) {
-      const Body body = make_body(
-          layout,
-          {.segment = segment, .direction = direction, .slice = plan.sequence_slices > 1 ? 0 : -1});
+      const Body body = make_body(layout, {.segment = kind_of(shape),
+                                           .experts = experts,
+                                           .direction = direction,
+                                           .slice = plan.sequence_slices > 1 ? 0 : -1});
       for (const Node& node : body.nodes) {
         const OpKind kind = collective_kind(node.kind());
         if (kind == OpKind::Forward) continue;
@@ -173,7 +177,7 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
               // In the scheduler; once more as they are handed over, and as process 0 keeps,
               // reads and merges what others hand over.
               {"recorder", "times of ops", ops * 2 * 8 * (p > 1 ? 5 : 2)},
-              {"tokens", "tokens of the data and of a step", batches + p * 4 * shape.data_tokens},
+              {"tokens", "tokens of the data and of a step", batches + shape.data_bytes},
               {"kernel_buffers", "kernels' buffers of all threads",
                p * shape.workers * kernel_room_bytes(model.head_dim)},
               {"thread_stacks", "threads' stacks", threads * kThread},

@@ -17,13 +17,13 @@
 namespace rehearse::exec {
 
 struct RunShape {
-  std::int32_t processes = 1;    // divides the ranks
-  bool launched = false;         // by a launcher of ours, a process too
-  int workers = 1;               // threads of each process that perform ops
-  std::int64_t data_tokens = 0;  // in memory, in each process
-  bool checkpoints = false;      // are written
-  ProcessMemory program;         // of this process, before it read anything
-  ProcessMemory now;             // of this process, when this is asked
+  std::int32_t processes = 1;   // divides the ranks
+  bool launched = false;        // by a launcher of ours, a process too
+  int workers = 1;              // threads of each process that perform ops
+  std::int64_t data_bytes = 0;  // of the mapped file that the run reads, in all processes
+  bool checkpoints = false;     // are written
+  ProcessMemory program;        // of this process, before it read anything
+  ProcessMemory now;            // of this process, when this is asked
 };
 
 // REQUIRES: a schedule lowered for the run, with its arenas.

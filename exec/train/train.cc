@@ -2,6 +2,7 @@
 #include "exec/train/train.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "exec/cpu/optimizer.h"
 #include "schedules/passes/lower.h"
@@ -55,6 +56,25 @@ void load_batch(Interpreter& process, const Plan& plan, const Data& data, std::i
   }
 }
 
+double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expert_rows) {
+  const std::int64_t experts = layout.model.experts.count, here = layout.shape.experts.per_rank;
+  double sum = 0;
+  std::int64_t layers = 0;
+  for (std::int64_t layer = 0; layer < layout.model.layers; ++layer) {
+    if (!layout.model.has_experts(layer)) continue;
+    const auto rows = expert_rows.subspan(static_cast<std::size_t>(layer * experts),
+                                          static_cast<std::size_t>(experts));
+    std::vector<std::int64_t> ranks(static_cast<std::size_t>(experts / here), 0);
+    for (std::size_t e = 0; e < rows.size(); ++e)
+      ranks[e / static_cast<std::size_t>(here)] += rows[e];
+    const std::int64_t all = std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0});
+    sum += static_cast<double>(std::ranges::max(ranks)) * static_cast<double>(ranks.size()) /
+           static_cast<double>(std::max<std::int64_t>(all, 1));
+    ++layers;
+  }
+  return layers == 0 ? 1 : sum / static_cast<double>(layers);
+}
+
 Result<std::vector<StepReport>> train(
     Interpreter& process, const Plan& plan, const TrainOptions& options, const Data& data,
     const std::function<Result<bool>(const StepReport&)>& after_step, const TrainFrom& from) {
@@ -73,7 +93,8 @@ Result<std::vector<StepReport>> train(
                        .grad_norm = result.grad_norm,
                        .learning_rate = rate,
                        .seconds = seconds,
-                       .tokens_per_s = tokens / seconds});
+                       .tokens_per_s = tokens / seconds,
+                       .expert_rows = result.expert_rows});
     if (!after_step) continue;
     const Result<bool> go_on = after_step(reports.back());
     if (!go_on) return go_on.error();

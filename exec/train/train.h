@@ -35,7 +35,13 @@ struct StepReport {
   std::int64_t step = 0;  // 0, 1, ...
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double seconds = 0, tokens_per_s = 0;
+  std::vector<std::int64_t> expert_rows;  // StepResult's
 };
+
+// Rows of the busiest of `expert_parallel` ranks over the mean, on average over the layers that
+// have experts: what plan.expert_routing takes as a number. Rows are those of a whole step:
+// micro-batch by micro-batch the busiest rank changes, and has more.
+double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expert_rows);
 
 // Where a run begins, or goes on.
 struct TrainFrom {

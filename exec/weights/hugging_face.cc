@@ -2,23 +2,27 @@
 #include "exec/weights/hugging_face.h"
 
 #include <algorithm>
-#include <array>
+
+#include "exec/weights/dialect_names.h"
 
 namespace rehearse::exec {
 namespace {
 
-bool splits_projections(const Transformer& model) {
-  constexpr std::array<std::string_view, 3> kFamilies{"llama", "mistral", "qwen2"};
-  return std::ranges::find(kFamilies, model.model_type) != kFamilies.end();
-}
-
-// The product layers of Hugging Face's GPT-2 are Conv1D: [in, out].
+// Products of layers as Conv1D has them: [in, out].
 bool is_conv1d(const Transformer& model, const ParameterTensor& what) {
-  return model.model_type == "gpt2" && !what.bias && (what.splits_rows() || what.splits_columns());
+  return dialect_names(model).conv1d && what.matrix &&
+         (what.splits_rows() || what.splits_columns());
 }
 
 std::string replaced(std::string name, std::string_view part, std::string_view by) {
   return name.replace(name.find(part), part.size(), by);
+}
+
+// Where a file that goes head by head, [head][q, k, v], has row `row` of ours, [q, k, v][head].
+std::int64_t row_per_head(const Transformer& model, std::int64_t row) {
+  const std::int64_t d = model.head_dim, all = model.heads * d;
+  const std::int64_t part = row / all, head = row % all / d;
+  return (3 * head + part) * d + row % d;
 }
 
 // Consecutive rows of one rank's part that are consecutive rows of one file tensor.
@@ -53,42 +57,60 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
     tensors.push_back(std::move(tensor));
     row += rows;
   };
-  const bool apart = splits_projections(model);
-  if (apart && role == ParameterRole::Qkv) {
+  const DialectNames names = dialect_names(model);
+  if (names.qkv == QkvForm::Apart && role == ParameterRole::Qkv) {
     add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "v_proj"), model.kv_heads * model.head_dim);
-  } else if (apart && role == ParameterRole::Up && model.mlp == MlpKind::Gated) {
-    add(replaced(place.name, "gate_up_proj", "gate_proj"), model.ffn_hidden);
-    add(replaced(place.name, "gate_up_proj", "up_proj"), model.ffn_hidden);
+  } else if (names.gate_apart && (role == ParameterRole::Up || role == ParameterRole::SharedUp) &&
+             model.mlp == MlpKind::Gated) {
+    add(replaced(place.name, "gate_up_proj", "gate_proj"), whole.rows / 2);
+    add(replaced(place.name, "gate_up_proj", "up_proj"), whole.rows / 2);
+  } else if (role == ParameterRole::ExpertUp || role == ParameterRole::ExpertDown) {
+    const std::string before = place.name.substr(0, place.name.find("mlp.experts."));
+    const std::int64_t rows = whole.rows / model.experts.count;
+    for (std::int64_t e = 0; e < model.experts.count; ++e) {
+      const auto one = [&](std::string_view matrix, std::int64_t of) {
+        add(before + std::string(names.experts) + std::to_string(e) + '.' + std::string(matrix) +
+                ".weight",
+            of);
+      };
+      if (role == ParameterRole::ExpertDown) {
+        one(names.expert_down, rows);
+        continue;
+      }
+      one(names.expert_gate, rows / 2);
+      one(names.expert_up, rows / 2);
+    }
   } else {
     // With a head of its own in the file, Hugging Face's loader wants the base model under its
     // name.
-    const bool under =
-        model.model_type == "gpt2" && !model.tied_embedding && role != ParameterRole::Head;
-    add((under ? "transformer." : "") + place.name, whole.rows);
+    const bool under = !names.base_written && !model.tied_embedding && role != ParameterRole::Head;
+    add((under ? std::string(names.base) : "") + place.name, whole.rows);
+    tensors.back().per_head = names.qkv == QkvForm::PerHead && role == ParameterRole::Qkv &&
+                              model.kv_heads == model.heads;
   }
   return tensors;
 }
 
 std::string_view file_prefix(const Transformer& model) {
-  return model.model_type == "gpt2" ? "transformer." : "model.";
+  return dialect_names(model).base;
 }
 
 bool is_buffer(const Transformer& model, std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq") ||
-         (model.tied_embedding && name == "lm_head.weight");
+         name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attention.bias") ||
+         name.ends_with(".attention.masked_bias") ||
+         (model.tied_embedding &&
+          name == std::string(dialect_stem(model, ParameterRole::Head)) + ".weight");
 }
 
 void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
-  const Plan& plan = layout.plan;
   const WholeShape whole = whole_shape(layout.model, place);
-  const bool columns = place.what.splits_columns();
-  const std::int64_t width = columns ? whole.cols / plan.tensor_parallel : whole.cols;
+  const std::int64_t width = part_columns(layout, place);
   const bool transposed = tensors.front().transposed;
   // Columns [begin, end) of a block of rows.
   const auto emit = [&](const RowBlock& block, std::int64_t begin, std::int64_t end) {
@@ -120,6 +142,7 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
     const std::int64_t row = element / whole.cols;
     while (row >= tensors[block.tensor].row_begin + tensors[block.tensor].rows) ++block.tensor;
     block.row = row - tensors[block.tensor].row_begin;
+    if (tensors[block.tensor].per_head) block.row = row_per_head(layout.model, block.row);
     block.col = element % whole.cols;
     block.rows = 1;
     return block;

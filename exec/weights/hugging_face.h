@@ -3,8 +3,9 @@
 //
 // Ours are [out, in], with q, k, v and gate, up in one. GPT-2's files keep its four products the
 // other way round (Conv1D, [in, out]) under names without `transformer.` where the table is tied;
-// Llama's, Mistral's and Qwen2's keep q_proj, k_proj, v_proj, gate_proj and up_proj apart. Other
-// families have our own names and layout: their files are read again by us alone.
+// GPT-NeoX's and Bloom's go head by head; most others keep q_proj, k_proj, v_proj apart, some
+// gate_proj and up_proj too, and every expert's matrices (dialect_names.h). Dialects that are not
+// executed have our own layout.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct FileTensor {
       shape{};  // of the file: (rows, cols), (cols, rows) transposed, or (rows)
   std::int64_t row_begin = 0, rows = 0, cols = 1;
   bool transposed = false;
+  bool per_head = false;  // its rows are a head's query, key and value, then the next head's
 };
 std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place);
 
@@ -39,7 +41,8 @@ struct FileRun {
   std::size_t tensor = 0;
   std::int64_t element = 0, local = 0, stride = 1, count = 0;
 };
-// The local elements [first, last) of tp rank `coordinate`, but for the vocabulary's padding.
+// The local elements [first, last) of part `coordinate` (parameters.h), but for the vocabulary's
+// padding.
 void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,

@@ -21,8 +21,8 @@ Rule rule_of(std::string_view name) {
   const std::size_t dot = module.rfind('.');
   const std::string_view last = dot == std::string_view::npos ? module : module.substr(dot + 1);
   if (last.starts_with("ln_") || last.find("norm") != std::string_view::npos) return Rule::One;
-  constexpr std::array<std::string_view, 5> kResidual{"c_proj", "o_proj", "down_proj", "projection",
-                                                      "down"};
+  constexpr std::array<std::string_view, 8> kResidual{
+      "c_proj", "o_proj", "out_proj", "down_proj", "dense", "dense_4h_to_h", "projection", "down"};
   return std::ranges::find(kResidual, last) != kResidual.end() ? Rule::Residual : Rule::Normal;
 }
 
@@ -54,8 +54,9 @@ std::function<double(const std::string&, std::int64_t)> initial_values(const Tra
   };
   const double deviation = model.initializer_range;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(model.layers));
-  return [deviation, residual, seed, at = Tensor{}](const std::string& name,
-                                                    std::int64_t element) mutable {
+  const double norm = model.norm_from_one ? 0.0 : 1.0;
+  return [deviation, residual, norm, seed, at = Tensor{}](const std::string& name,
+                                                          std::int64_t element) mutable {
     if (name != at.name) {
       at = {name, rule_of(name), split_mix(static_cast<std::uint64_t>(seed), hash(name))};
     }
@@ -63,7 +64,7 @@ std::function<double(const std::string&, std::int64_t)> initial_values(const Tra
       case Rule::Zero:
         return 0.0;
       case Rule::One:
-        return 1.0;
+        return norm;
       case Rule::Normal:
         return deviation * normal(at.key, static_cast<std::uint64_t>(element));
       case Rule::Residual:

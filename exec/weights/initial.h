@@ -13,7 +13,8 @@ namespace rehearse::exec {
 
 // For Interpreter::initialise. Normal with standard deviation r = initializer_range, the two
 // projections into the residual stream r / sqrt(2 L) (Radford et al. 2019, section 2.3; as Hugging
-// Face's GPT-2); norms' weights 1, biases 0. A value depends on seed, name and element alone.
+// Face's GPT-2); norms multiply by 1, biases are 0. A value depends on seed, name and element
+// alone.
 std::function<double(const std::string& name, std::int64_t element)> initial_values(
     const Transformer& model, std::int64_t seed);
 

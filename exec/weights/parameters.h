@@ -20,7 +20,7 @@ struct TensorPlace {
   ParameterTensor what;
   BucketId bucket{};
   std::int64_t offset = 0;  // in its bucket [elements]
-  std::int32_t slot = 0;    // its place in the vector of norms
+  std::int32_t slot = 0;    // its first place in the vector of norms
   std::string name;         // Hugging Face's: "h.0.attn.c_attn.weight", "model.norm.weight"
 };
 
@@ -34,7 +34,13 @@ struct WholeShape {
 };
 WholeShape whole_shape(const Transformer& model, const TensorPlace& place);
 
-// Element of the whole tensor (row-major) that element `local` of tp rank `coordinate` is; -1: the
+// Which part of a tensor a rank holds is one number: its place on tp; of experts, which are cut
+// over e q ranks, q (place on ep) + place on etp.
+
+// Columns of a part.
+std::int64_t part_columns(const Layout& layout, const TensorPlace& place);
+
+// Element of the whole tensor (row-major) that element `local` of part `coordinate` is; -1: the
 // padding of the vocabulary.
 std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::int32_t coordinate,
                            std::int64_t local);
@@ -43,5 +49,16 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
 // replicated tensors at coordinate 0, shared key/value heads at the first rank that holds them.
 std::int64_t counted_elements(const Layout& layout, const TensorPlace& place,
                               std::int32_t coordinate);
+
+// Elements [begin, end) of a part, and the number of the norm's vector that takes their squares:
+// all that are counted, or each matrix of each expert.
+struct NormPart {
+  std::int64_t begin = 0, end = 0;
+  std::int32_t slot = 0;
+};
+std::vector<NormPart> norm_parts(const Layout& layout, const TensorPlace& place,
+                                 std::int32_t coordinate);
+// Numbers of the norm's vector that a segment has.
+std::int32_t norm_slots(const Layout& layout, const SegmentInfo& segment);
 
 }  // namespace rehearse::exec

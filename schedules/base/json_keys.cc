@@ -87,11 +87,24 @@ bool contains(std::span<const std::string_view> words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
 }
 
+// Whether one of the list's words is a part: then the list is one value.
+bool has_part(const JsonValue& list, const KeySpec& spec) {
+  return std::ranges::any_of(list.items, [&](const JsonValue& item) {
+    return item.is(JsonKind::String) && contains(spec.parts, item.text);
+  });
+}
+
 // Whether one of the list's words is not built yet: then it is no search space.
 bool has_later(const JsonValue& list, const KeySpec& spec) {
   return std::ranges::any_of(list.items, [&](const JsonValue& item) {
     return item.is(JsonKind::String) && contains(spec.later, item.text);
   });
+}
+
+std::string listed(std::span<const std::string_view> words) {
+  std::string all;
+  for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
+  return all;
 }
 
 void check_choice(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
@@ -102,11 +115,16 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const KeyPath& pa
                        true);
   }
   if (spec.choices.empty()) return;
-  std::string all;
-  for (const std::string_view choice : spec.choices) {
-    all += (all.empty() ? "" : ", ") + std::string(choice);
-  }
-  report.fail(value.line, path.text(), json_excerpt(value.text) + " is not one of " + all);
+  report.fail(value.line, path.text(),
+              json_excerpt(value.text) + " is not one of " + listed(spec.choices));
+}
+
+void check_part(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
+                JsonReport& report) {
+  if (value.is(JsonKind::String) && contains(spec.parts, value.text)) return;
+  report.fail(value.line, path.text(),
+              (value.is(JsonKind::String) ? json_excerpt(value.text) : std::string("an item")) +
+                  " is not one of the parts " + listed(spec.parts));
 }
 
 void check_members(const JsonValue& value, const KeyTable& table, const KeyPath& path,
@@ -114,6 +132,13 @@ void check_members(const JsonValue& value, const KeyTable& table, const KeyPath&
 
 void check_value(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
                  JsonReport& report) {
+  if (value.is(JsonKind::Array) && has_part(value, spec)) {
+    for (std::size_t i = 0; i < value.items.size(); ++i) {
+      check_part(value.items[i], spec, {.outer = &path, .item = static_cast<std::ptrdiff_t>(i)},
+                 report);
+    }
+    return;
+  }
   if (value.is(JsonKind::Array) && has_later(value, spec)) {
     return report.fail(value.line, path.text(), "a list of parts is not built yet", true);
   }
@@ -249,6 +274,17 @@ std::string schema_lines(const KeySpec& spec, const std::string& indent, bool nu
   return text;
 }
 
+// The list of parts that is one value, where there is one.
+std::string schema_parts(const KeySpec& spec, const std::string& indent) {
+  if (spec.parts.empty()) return "";
+  std::string words;
+  for (const std::string_view part : spec.parts) {
+    words += (words.empty() ? "" : "|") + std::string(part);
+  }
+  return indent + R"({"type": "array", "items": {"type": "string", "pattern": )" +
+         json_quoted("^(" + words + ")$") + R"(}, "description": "parts: one value"},)" + "\n";
+}
+
 std::string schema_of(const KeySpec& spec, const std::string& indent) {
   const std::string inner = indent + "  ";
   std::string text = "{\n";
@@ -259,8 +295,8 @@ std::string schema_of(const KeySpec& spec, const std::string& indent) {
             ? R"({"type": "array", "description": "a search space, for `rehearse search`"})"
             : R"({"type": "object", "required": ["value"], "description": "the value and its source"})";
     text += inner + "\"anyOf\": [\n" + inner + "  {\n" +
-            schema_lines(spec, inner + "    ", !spec.required) + "\n" + inner + "  },\n" + inner +
-            "  " + other + "\n" + inner + "]";
+            schema_lines(spec, inner + "    ", !spec.required) + "\n" + inner + "  },\n" +
+            schema_parts(spec, inner + "  ") + inner + "  " + other + "\n" + inner + "]";
   } else {
     text += schema_lines(spec, inner, !spec.required);
   }

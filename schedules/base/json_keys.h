@@ -34,6 +34,8 @@ struct KeySpec {
   std::span<const std::string_view> choices{};  // of a string; empty: any
   // Words of a string, or of a list of them, that docs/scenario.md names and no code has yet.
   std::span<const std::string_view> later{};
+  // A list of these words is one value, whatever lists of other values are.
+  std::span<const std::string_view> parts{};
   const KeyTable* members = nullptr;  // of an object; nullptr: any
   const KeyTable* items = nullptr;    // of a list of objects
   unsigned item_types = 0;            // of a list; 0: any

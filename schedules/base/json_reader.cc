@@ -3,8 +3,6 @@
 // far it came: the line of an event is the number of newlines before that place.
 #include "schedules/base/json_reader.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,9 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "schedules/base/regular_file.h"
+#include "schedules/base/utf8.h"
 
 namespace rehearse {
 namespace {
@@ -54,16 +55,6 @@ class LineIterator {
   const char* at_ = nullptr;
   Cursor* cursor_ = nullptr;
 };
-
-// On one line, and not longer than a screen takes.
-std::string printable(std::string_view text, std::size_t limit) {
-  std::string out;
-  for (const char c : text) {
-    if (out.size() >= limit) return out + "...";
-    out += c >= ' ' && c != 0x7f ? c : '?';
-  }
-  return out;
-}
 
 // Builds the document; every handler returns false to stop.
 class Builder {
@@ -275,32 +266,19 @@ Result<JsonValue> parse_json(std::string_view text, const std::string& path,
 // Opened without waiting: a pipe that nobody writes to would never come, and what it is can be seen
 // only then for sure.
 Result<std::string> read_text_file(const std::string& path, std::int64_t limit) {
-  const std::string shown = printable(path, 4096);
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  const int problem = file < 0 ? errno : 0;
-  struct stat about {};
-  const bool known = file >= 0 ? fstat(file, &about) == 0 : ::stat(path.c_str(), &about) == 0;
+  const Result<RegularFile> file = RegularFile::open(path, limit);
+  if (!file) return file.error();
   const auto fail = [&](const std::string& what) {
-    if (file >= 0) ::close(file);
-    return Error{shown + ": " + what};
+    return Error{printable(path, 4096) + ": " + what};
   };
-  if (!known)
-    return fail(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG
-                    ? "no such file"
-                    : std::strerror(errno));
-  if (S_ISDIR(about.st_mode)) return fail("is a directory, not a file");
-  if (!S_ISREG(about.st_mode)) return fail("is not a regular file");
-  if (file < 0) return fail(std::string("cannot be read: ") + std::strerror(problem));
-  if (about.st_size > limit) return fail("larger than " + std::to_string(limit) + " bytes");
-  std::string text(static_cast<std::size_t>(about.st_size), '\0');
+  std::string text(static_cast<std::size_t>(file.value().bytes()), '\0');
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t got = ::read(file, text.data() + done, text.size() - done);
+    const ssize_t got = ::read(file.value().descriptor(), text.data() + done, text.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(std::string("cannot be read: ") + std::strerror(errno));
     if (got == 0) return fail("became shorter while it was read");
     done += static_cast<std::size_t>(got);
   }
-  ::close(file);
   return text;
 }
 

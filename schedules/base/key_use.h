@@ -29,8 +29,6 @@ struct Unperformed {
   std::string key;     // its path in that file
   std::string value;   // as JSON, cut where it is long; "" where the key alone says it
   std::string priced;  // what is priced
-  // Performed while sequences are not longer than that (a sliding window); -1: never.
-  std::int64_t up_to = -1;
 };
 // One line for `run`: the first key with file and line, then all others.
 Error not_performed(const std::vector<Unperformed>& keys);

@@ -21,4 +21,13 @@ std::size_t utf8_length(std::string_view text) {
   return bad ? 0 : length;
 }
 
+std::string printable(std::string_view text, std::size_t limit) {
+  std::string out;
+  for (const char c : text) {
+    if (out.size() >= limit) return out + "...";
+    out += c >= ' ' && c != 0x7f ? c : '?';
+  }
+  return out;
+}
+
 }  // namespace rehearse

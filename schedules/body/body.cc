@@ -6,6 +6,31 @@
 
 namespace rehearse {
 
+SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment) {
+  switch (segment.kind) {
+    case SegmentKind::Embedding:
+      return SegmentShape::Embedding;
+    case SegmentKind::Head:
+      return SegmentShape::Head;
+    case SegmentKind::Layer:
+      break;
+  }
+  if (segment.layer >= model.layers) return SegmentShape::PredictionLayer;
+  return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
+}
+
+BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
+                     std::int32_t slice) {
+  const SegmentShape shape = segment_shape(model, segment);
+  const bool prediction = shape == SegmentShape::PredictionLayer;
+  return {.segment = segment.kind,
+          .experts =
+              prediction ? model.has_experts(model.layers - 1) : shape == SegmentShape::ExpertLayer,
+          .direction = direction,
+          .slice = slice,
+          .prediction = prediction};
+}
+
 Body make_body(const Layout& layout, const BodyShape& shape) {
   return layout.plan.runtime.own_executor ? make_rehearse_body(layout, shape)
                                           : make_framework_body(layout, shape);

@@ -7,6 +7,7 @@
 // launch (dropout kernels, unfused attention, unfused loss). Nodes hold counts, never times.
 #pragma once
 
+#include <compare>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +26,20 @@ enum class NodePhase : std::uint8_t {
 };
 
 // Segments with different insides.
-enum class SegmentShape : std::uint8_t { Embedding, DenseLayer, ExpertLayer, Head };
-inline constexpr std::size_t kNumSegmentShapes = 4;
+enum class SegmentShape : std::uint8_t {
+  Embedding,
+  DenseLayer,
+  ExpertLayer,
+  Head,
+  PredictionLayer,
+};
+inline constexpr std::size_t kNumSegmentShapes = 5;
+
+constexpr SegmentKind kind_of(SegmentShape shape) {
+  return shape == SegmentShape::Embedding ? SegmentKind::Embedding
+         : shape == SegmentShape::Head    ? SegmentKind::Head
+                                          : SegmentKind::Layer;
+}
 
 // Of a compute op's kind.
 constexpr Direction direction_of(OpKind kind) {
@@ -128,7 +141,14 @@ struct BodyShape {
   bool experts = false;  // a layer with experts
   Direction direction{};
   std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
+  bool prediction = false;  // a layer that predicts a further token
+  auto operator<=>(const BodyShape&) const = default;
 };
+// Of a segment of the model. Prediction layers are segments behind its last layer: the i-th is
+// layer L + i, alike to the last one.
+BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
+                     std::int32_t slice = -1);
+SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment);
 
 // The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc,
 // body_framework.cc).

@@ -31,6 +31,7 @@ class BodyBuilder {
   Node& collective(Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
                    NodePhase phase = NodePhase::Main);
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }
+  bool is_split() const { return is_weight_only() || body_.direction == Direction::InputGradient; }
 
   // Keeps the nodes of the direction's half, plans slabs and workspace.
   Body finish();

@@ -15,6 +15,8 @@ using P = NodePhase;
 std::vector<Node> embedding_forward(FrameworkNodes b) {
   b.add(K::Lookup, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
   b.reduce_output(Hiding::Exposed);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale", 4 * b.local_elements());
+  if (b.model.embedding_norm) b.norm("embedding norm");
   if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
   return b.take();
 }
@@ -23,6 +25,8 @@ std::vector<Node> embedding_backward(FrameworkNodes b) {
   if (b.plan.dropout > 0) {
     b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
   }
+  if (b.model.embedding_norm) b.norm_backward("embedding norm backward", 2);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale backward", 4 * b.local_elements());
   b.gather_input(Hiding::Exposed, P::Weight);
   b.add(K::TableGradient, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
         P::Weight, 3);
@@ -55,6 +59,9 @@ std::vector<Node> head_forward(FrameworkNodes b) {
   b.norm("final norm");
   b.gather_input(Hiding::Exposed);
   b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
+  if (b.model.final_softcap > 0) {  // division, tanh, product
+    b.add(K::Elementwise, "soft cap", 12 * s.tokens * s.vocabulary, P::Main, 3);
+  }
   if (gathers_logits(b)) {
     gathered_loss(b);
     return b.take();
@@ -75,6 +82,9 @@ std::vector<Node> head_backward(FrameworkNodes b) {
   const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
   b.add(K::Loss, "cross entropy backward",
         gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  if (b.model.final_softcap > 0) {
+    b.add(K::Elementwise, "soft cap backward", 16 * s.tokens * s.vocabulary, P::Main, 3);
+  }
   b.gather_again();
   b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
          false);
@@ -113,25 +123,27 @@ std::vector<Node> prediction_input(FrameworkNodes b, bool forward) {
   return b.take();
 }
 
-// The head, and each prediction layer with a head of its own behind it.
-std::vector<Node> head(const Layout& layout, bool forward) {
+void append(std::vector<Node>& nodes, std::vector<Node> more) {
+  std::ranges::move(more, std::back_inserter(nodes));
+}
+
+// The model's head, and once more for what each prediction layer hands it.
+std::vector<Node> heads(const Layout& layout, bool forward) {
   const FrameworkNodes nodes(layout);
-  const bool experts = layout.model.has_experts(layout.model.layers - 1);
   std::vector<Node> all;
-  const auto add = [&](std::vector<Node> more) {
-    std::ranges::move(more, std::back_inserter(all));
-  };
-  for (std::int64_t i = 0; !forward && i < layout.model.prediction_layers; ++i) {
-    add(head_backward(nodes));
-    add(framework_layer_backward(nodes, experts));
-    add(prediction_input(nodes, false));
+  for (std::int64_t i = 0; i <= layout.prediction_layers(); ++i) {
+    append(all, forward ? head_forward(nodes) : head_backward(nodes));
   }
-  add(forward ? head_forward(nodes) : head_backward(nodes));
-  for (std::int64_t i = 0; forward && i < layout.model.prediction_layers; ++i) {
-    add(prediction_input(nodes, true));
-    add(framework_layer_forward(nodes, experts));
-    add(head_forward(nodes));
-  }
+  return all;
+}
+
+std::vector<Node> layer(const Layout& layout, const BodyShape& shape, bool forward) {
+  const FrameworkNodes nodes(layout);
+  std::vector<Node> all;
+  if (shape.prediction && forward) append(all, prediction_input(nodes, true));
+  append(all, forward ? framework_layer_forward(nodes, shape.experts)
+                      : framework_layer_backward(nodes, shape.experts));
+  if (shape.prediction && !forward) append(all, prediction_input(nodes, false));
   return all;
 }
 
@@ -142,10 +154,9 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
     case SegmentKind::Embedding:
       return forward ? embedding_forward(nodes) : embedding_backward(nodes);
     case SegmentKind::Layer:
-      return forward ? framework_layer_forward(nodes, shape.experts)
-                     : framework_layer_backward(nodes, shape.experts);
+      return layer(layout, shape, forward);
     case SegmentKind::Head:
-      return head(layout, forward);
+      return heads(layout, forward);
   }
   return {};
 }
@@ -153,8 +164,8 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
 // Parameters of one unit on this rank before it is sharded.
 std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
   const Transformer& model = layout.model;
-  std::int64_t layer = 0;
-  if (shape.segment == SegmentKind::Layer) {
+  std::int64_t layer = shape.prediction ? model.layers : 0;
+  if (shape.segment == SegmentKind::Layer && !shape.prediction) {
     while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
   }
   std::int64_t sum = 0;

@@ -5,9 +5,11 @@
 #include "schedules/body/body_rehearse.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "schedules/body/body_builder.h"
+#include "schedules/body/body_experts.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse {
@@ -25,6 +27,7 @@ struct Context {
   const Plan& plan;
   const RankShape& s;
   Direction direction;
+  bool experts = false;         // in place of the dense MLP
   std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
   std::int64_t activation = 0;  // bytes of (local, hidden)
   std::int64_t gathered = 0;    // bytes of (tokens, hidden)
@@ -38,6 +41,7 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
             .plan = layout.plan,
             .s = layout.shape,
             .direction = shape.direction,
+            .experts = shape.experts,
             .slice = layout.plan.sequence_slices > 1 ? shape.slice : -1};
   c.activation = c.layout.activation_bytes();
   c.gathered = c.s.element * c.s.tokens * c.s.hidden;
@@ -49,17 +53,20 @@ Context context_of(const Layout& layout, const BodyShape& shape) {
 
 // FLOPs of the causal attention core, forward: half of 4 s^2 d per head and sample.
 double attention_flops(const Context& c) {
-  const double sequence = static_cast<double>(c.plan.sequence_length);
-  return 2.0 * static_cast<double>(c.s.tokens) * sequence * static_cast<double>(c.s.heads) *
+  const double keys = attention_pairs(c.model, c.plan.sequence_length) /
+                      static_cast<double>(c.plan.sequence_length);  // of a query, in the mean
+  return 4.0 * static_cast<double>(c.s.tokens) * keys * static_cast<double>(c.s.heads) *
          static_cast<double>(c.s.head_dim) * c.plan.attention_share();
 }
 
 // Sum over the tp ranks of a row-parallel product: (tokens, hidden) partial -> (local, hidden).
-void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase = NodePhase::Main) {
+// `own`: where, under sequence parallelism, this rank's tokens go; left out: they stay in place.
+void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase = NodePhase::Main,
+                   T own = kNone) {
   if (c.s.tensor == 1) return;
   b.collective(c.s.gather ? K::ReduceScatter : K::AllReduce,
-               c.s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, partial, partial,
-               phase);
+               c.s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, partial,
+               own == kNone ? partial : own, phase);
 }
 
 // (local, hidden) -> (tokens, hidden): a gather under sequence parallelism, else the tensor itself.
@@ -75,8 +82,29 @@ bool keeps_qkv(const Context& c) {
   return c.plan.sequence_slices > 1;
 }
 
+bool has_norm_before(const Context& c) {
+  return c.model.norm_placement != NormPlacement::After;
+}
+bool has_norm_behind(const Context& c) {
+  return c.model.norm_placement != NormPlacement::Before;
+}
+bool norms_queries(const Context& c) {
+  return c.model.query_key_norm || c.model.query_key_norm_whole;
+}
+
+// Of the norms of q and k: a number per token and head, or per token where one norm has all heads.
+std::int64_t query_key_statistics(const Context& c) {
+  return 4 * c.s.tokens * (c.model.query_key_norm_whole ? 2 : c.s.heads + c.s.kv_heads);
+}
+
+// kNone: the model's layers have none.
 struct LayerTensors {
-  T x, y1, st1, qkv, o, lse, x1, y2, st2, u, g;
+  T x = kNone, y1 = kNone, st1 = kNone;
+  T raw = kNone, st_raw = kNone;  // q, k, v before the norms of q and k
+  T qkv = kNone, o = kNone, lse = kNone;
+  T z1 = kNone, st_z1 = kNone;  // what attention gives, where a norm is behind it
+  T x1 = kNone, y2 = kNone, st2 = kNone, u = kNone, g = kNone;
+  T z2 = kNone, st_z2 = kNone;  // what the MLP gives
 };
 
 // Where the tensors that a layer's forward makes live, seen from `direction`.
@@ -91,21 +119,38 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   const H output = mode == RecomputeMode::None ? H::SavedForWgrad
                    : c.split                   ? H::LeftForWgrad
                                                : H::Workspace;
+  // Later slices read the keys and values, so they are kept whatever is recomputed.
+  const H for_slices = keeps_qkv(c) ? H::SavedForDgrad : for_input;
+  const bool before = has_norm_before(c), behind = has_norm_behind(c);
   LayerTensors t{};
   t.x = b.tensor("x", H::Input, c.activation);
   t.y1 = b.tensor("y1", for_weight, c.activation);
-  t.st1 = b.tensor("st1", for_input, c.statistics);
-  // Later slices read the keys and values, so they are kept whatever is recomputed.
-  t.qkv =
-      b.tensor("qkv", keeps_qkv(c) ? H::SavedForDgrad : for_input, s.element * s.tokens * s.qkv);
+  if (before) t.st1 = b.tensor("st1", for_input, c.statistics);
+  t.qkv = b.tensor("qkv", for_slices, s.element * s.tokens * s.qkv);
+  if (norms_queries(c)) {
+    t.raw = b.tensor("qkv before its norms", for_slices, s.element * s.tokens * s.qkv);
+    t.st_raw = b.tensor("st_qk", for_slices, query_key_statistics(c));
+  }
   t.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
   t.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForDgrad : H::Workspace,
                    4 * s.heads * s.tokens);
-  t.x1 = b.tensor("x1", for_input, c.activation);
-  t.y2 = b.tensor("y2", for_weight, c.activation);
-  t.st2 = b.tensor("st2", for_input, c.statistics);
+  if (behind) {
+    t.z1 = b.tensor("z1", for_input, c.activation);
+    t.st_z1 = b.tensor("st_z1", for_input, c.statistics);
+  }
+  // Without a norm before it the MLP reads the sum itself; where both blocks read x, nobody reads
+  // the sum again.
+  const H sum = !before ? for_weight : c.model.parallel_residual ? H::Workspace : for_input;
+  t.x1 = b.tensor("x1", sum, c.activation);
+  t.y2 = before ? b.tensor("y2", for_weight, c.activation) : t.x1;
+  if (before) t.st2 = b.tensor("st2", for_input, c.statistics);
+  if (c.experts) return t;
   t.u = b.tensor("u", for_input, s.element * s.tokens * s.up);
   t.g = b.tensor("g", for_weight, s.element * s.tokens * s.ffn);
+  if (behind) {  // recomputation ends before them
+    t.z2 = b.tensor("z2", H::SavedForDgrad, c.activation);
+    t.st_z2 = b.tensor("st_z2", H::SavedForDgrad, c.statistics);
+  }
   return t;
 }
 
@@ -257,40 +302,170 @@ void attention_backward(BodyBuilder& b, const Context& c, const LayerTensors& t,
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
 
-// Nodes 0 ... of the forward up to the input of the last product (recomputation stops there).
-void layer_forward_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+// One of the two blocks of a layer, behind its last product: what it gives joins the residual.
+struct Block {
+  P product;  // its last, whose bias and dropout come with the sum
+  std::string_view name, given;
+  P norm;           // behind it
+  T z, statistics;  // what that norm reads, and keeps
+};
+Block attention_block(const LayerTensors& t) {
+  return {P::Projection, "gemm proj", "z", P::OutNorm1, t.z1, t.st_z1};
+}
+Block mlp_block(const LayerTensors& t) {
+  return {P::Down, "gemm fc2", "q", P::OutNorm2, t.z2, t.st_z2};
+}
+
+// The last product of a block, of `x` with k columns, and the sum of what it gives and `residual`.
+void close_block(BodyBuilder& b, const Context& c, const Block& block, std::int64_t k, T x,
+                 T residual, T sum, NodePhase phase) {
   const RankShape& s = c.s;
-  const bool gated = c.model.mlp == MlpKind::Gated;
-  b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
+  const bool behind = has_norm_behind(c);
+  // A norm behind it reads this rank's tokens, and needs them again.
+  const bool own = behind && !s.gather;
+  const T z = own ? block.z : b.tensor(block.given, H::Workspace, c.gathered);
+  b.gemm(K::Linear, block.product, block.name, s.tokens, s.hidden, k, {x}, {z}, phase);
+  reduce_output(b, c, z, phase, behind ? block.z : z);
+  T given = z;
+  if (behind) {
+    given = b.tensor("normed", H::Workspace, c.activation);
+    b.node(K::Norm, "norm behind the block", {block.z}, {given, block.statistics}, phase)
+        .parameter = block.norm;
+  }
+  b.node(K::AddResidual, "add residual + bias", {residual, given}, {sum}, phase).parameter =
+      block.product;
+}
+
+// A norm over all heads' columns is over those of all tp ranks.
+bool shares_query_norm(const Context& c) {
+  return c.model.query_key_norm_whole && c.s.tensor > 1;
+}
+
+void query_key_norm(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  if (!norms_queries(c)) return;
+  if (shares_query_norm(c)) {
+    b.collective(K::QueryKeySumsOverRanks, "squares of q, k; all_reduce sum tp",
+                 query_key_statistics(c), t.raw, t.st_raw, phase);
+  }
+  b.node(K::QueryKeyNorm, "norms of q, k", {t.raw}, {t.qkv, t.st_raw}, phase).parameter =
+      P::QueryNorm;
+}
+
+void query_key_norm_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
+  if (!norms_queries(c)) return;
+  const T sums = b.tensor("sums of dq, dk", H::Workspace, query_key_statistics(c));
+  if (shares_query_norm(c)) {
+    b.collective(K::QueryKeySumsOverRanksBackward, "products of dq, dk; all_reduce sum tp",
+                 query_key_statistics(c), dqkv, sums)
+        .reads.push_back(t.raw);
+  }
+  b.node(K::QueryKeyNormBackward, "norms of q, k backward", {dqkv, t.raw, t.st_raw}, {dqkv, sums})
+      .parameter = P::QueryNorm;
+}
+
+struct ActivationNodes {
+  Kernel forward, backward;
+  std::string_view name, backward_name;
+};
+ActivationNodes activation_of(const Transformer& model) {
+  if (model.mlp == MlpKind::Gated) {
+    return model.activation == ActivationKind::Silu
+               ? ActivationNodes{K::Swiglu, K::SwigluBackward, "swiglu", "swiglu backward"}
+               : ActivationNodes{K::GatedActivation, K::GatedActivationBackward, "gated activation",
+                                 "gated activation backward"};
+  }
+  return model.activation == ActivationKind::GeluTanh
+             ? ActivationNodes{K::Gelu, K::GeluBackward, "gelu", "gelu backward"}
+             : ActivationNodes{K::Activation, K::ActivationBackward, "activation",
+                               "activation backward"};
+}
+
+// Nodes 0 ... of the forward up to the second norm.
+void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  if (has_norm_before(c)) {
+    b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
+  } else {
+    b.node(K::Copy, "keep x", {t.x}, {t.y1}, phase);  // a later weight gradient has no x
+  }
   if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
     const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
-    b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1}, {t.qkv}, phase);
+    b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1},
+           {norms_queries(c) ? t.raw : t.qkv}, phase);
+    query_key_norm(b, c, t, phase);
     if (c.model.positions == PositionKind::Rope) {
       b.node(K::Rope, "rope", {t.qkv}, {t.qkv}, phase);
     }
   }
   attention_forward(b, c, t, phase);
-  const T z = b.tensor("z", H::Workspace, c.gathered);
-  b.gemm(K::Linear, P::Projection, "gemm proj", s.tokens, s.hidden, s.heads * s.head_dim, {t.o},
-         {z}, phase);
-  reduce_output(b, c, z, phase);
-  b.node(K::AddResidual, "add residual + bias", {t.x, z}, {t.x1}, phase).parameter = P::Projection;
-  b.node(K::Norm, "norm2", {t.x1}, {t.y2, t.st2}, phase).parameter = P::Norm2;
+  close_block(b, c, attention_block(t), s.heads * s.head_dim, t.o,
+              c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);
+  if (has_norm_before(c)) {
+    b.node(K::Norm, "norm2", {c.model.parallel_residual ? t.x : t.x1}, {t.y2, t.st2}, phase)
+        .parameter = P::Norm2;
+  }
+}
+
+// The dense MLP up to the input of the last product.
+void mlp_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
   const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
   b.gemm(K::Linear, P::Up, "gemm fc1 + bias", s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
-  b.node(gated ? K::Swiglu : K::Gelu, gated ? "swiglu" : "gelu", {t.u}, {t.g}, phase);
+  const ActivationNodes activation = activation_of(c.model);
+  b.node(activation.forward, activation.name, {t.u}, {t.g}, phase);
 }
 
 Body layer_forward(const Context& c) {
   BodyBuilder b(SegmentKind::Layer, c.direction);
   const LayerTensors t = layer_tensors(b, c);
   const T out = b.tensor("out", H::Output, c.activation);
-  layer_forward_front(b, c, t, NodePhase::Main);
-  const T q = b.tensor("q", H::Workspace, c.gathered);
-  b.gemm(K::Linear, P::Down, "gemm fc2", c.s.tokens, c.s.hidden, c.s.ffn, {t.g}, {q});
-  reduce_output(b, c, q);
-  b.node(K::AddResidual, "add residual + bias", {t.x1, q}, {out}).parameter = P::Down;
+  if (c.experts) {
+    ExpertBody experts(b, c.layout);
+    attention_front(b, c, t, NodePhase::Main);
+    const T z = b.tensor("z of experts", H::Workspace, c.activation);
+    experts.forward(t.y2, z);
+    b.node(K::AddResidual, "add residual", {t.x1, z}, {out});
+    return b.finish();
+  }
+  attention_front(b, c, t, NodePhase::Main);
+  mlp_front(b, c, t, NodePhase::Main);
+  close_block(b, c, mlp_block(t), c.s.ffn, t.g, c.model.norm_is_residual ? t.y2 : t.x1, out,
+              NodePhase::Main);
   return b.finish();
+}
+
+// From the gradient of the sum behind a block to that of its last product, on this rank's tokens.
+T open_block(BodyBuilder& b, const Context& c, const Block& block, T gradient) {
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
+  if (c.plan.dropouts.residual > 0) {
+    const T dropped = b.tensor("dropped gradient", keep, c.activation);
+    b.node(K::DropoutBackward, "dropout backward", {gradient}, {dropped}).parameter = block.product;
+    gradient = dropped;
+  }
+  if (has_norm_behind(c)) {
+    const T dz = b.tensor("dz", keep, c.activation);
+    b.node(K::NormBackward, "norm behind the block backward", {gradient, block.z, block.statistics},
+           {dz})
+        .parameter = block.norm;
+    gradient = dz;
+  }
+  return gradient;
+}
+
+// From the gradient of a block's input, summed over tp, to that of the stream, `residual` with it.
+void join_gradients(BodyBuilder& b, const Context& c, std::string_view name, P norm, T gradient,
+                    T input, T statistics, T residual, T to) {
+  if (!has_norm_before(c)) {
+    b.node(K::AddResidual, "add gradients", {residual, gradient}, {to});
+    return;
+  }
+  if (c.model.norm_is_residual) {
+    const T both = b.tensor("gradients of the norm", H::Workspace, c.activation);
+    b.node(K::AddResidual, "add gradients", {residual, gradient}, {both});
+    gradient = both;
+    residual = kNone;
+  }
+  b.node(K::NormBackward, name, {gradient, input, statistics, residual}, {to}).parameter = norm;
 }
 
 // Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part.
@@ -305,28 +480,16 @@ void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
 }
 
-Body layer_backward(const Context& c) {
+// Of the dense MLP: from dout to the gradient of the second norm's output, which it returns, summed
+// over tp. A split backward gathers the gradients of both blocks twice: once for I, once for W.
+T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, T du) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
   const bool weight = c.direction == Direction::WeightGradient;
   const bool gated = c.model.mlp == MlpKind::Gated;
-  BodyBuilder b(SegmentKind::Layer, c.direction);
-  const LayerTensors t = layer_tensors(b, c);
-  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
-  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
-  const T du = b.tensor("du", keep, s.element * s.tokens * s.up);
-  const T dx1 = b.tensor("dx1", keep, c.activation);
-  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
-  const T dx = b.tensor("dx", H::InputGradient, c.activation);
-
-  if (c.plan.recompute == RecomputeMode::Full) {
-    layer_forward_front(b, c, t, NodePhase::Recompute);
-  } else if (c.plan.recompute == RecomputeMode::Selective) {
-    attention_forward(b, c, t, NodePhase::Recompute);
-  }
-  // MLP. A split backward gathers dout and dx1 twice: once for I, once for W.
-  const T D = gather_input(b, c, dout, "D");
-  const T Dw = weight ? gather_input(b, c, dout, "D", late) : D;
+  const T dq = open_block(b, c, mlp_block(t), dout);
+  const T D = gather_input(b, c, dq, "D");
+  const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
   // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
   T dg = du;
   if (gated) {
@@ -334,30 +497,68 @@ Body layer_backward(const Context& c) {
   }
   b.gemm(K::LinearInput, P::Down, "gemm d_fc2 input", s.tokens, s.ffn, s.hidden, {D}, {dg});
   b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
-         {Dw, t.g, dout}, {}, late);
-  b.node(gated ? K::SwigluBackward : K::GeluBackward, gated ? "swiglu backward" : "gelu backward",
-         {dg, t.u}, {du});
+         {Dw, t.g, dq}, {}, late);
+  const ActivationNodes activation = activation_of(c.model);
+  b.node(activation.backward, activation.backward_name, {dg, t.u}, {du});
   const T Y2 = gather_input(b, c, t.y2, "Y2", late);
   b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
          late);
   const T e2 = b.tensor("e2", H::Workspace, c.gathered);
   b.gemm(K::LinearInput, P::Up, "gemm d_fc1 input", s.tokens, s.hidden, s.up, {du}, {e2});
   reduce_output(b, c, e2);
-  b.node(K::NormBackward, "norm2 backward + residual", {e2, t.x1, t.st2, dout}, {dx1}).parameter =
-      P::Norm2;
-  // Attention.
-  const T D1 = gather_input(b, c, dx1, "D1");
-  const T D1w = weight ? gather_input(b, c, dx1, "D1", late) : D1;
+  return e2;
+}
+
+Body layer_backward(const Context& c) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  const bool weight = c.direction == Direction::WeightGradient;
+  const bool parallel = c.model.parallel_residual;
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  std::optional<ExpertBody> experts;
+  if (c.experts) experts.emplace(b, c.layout);
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
+  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
+  const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);
+  const T dx1 = b.tensor("dx1", keep, c.activation);
+  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+
+  if (c.plan.recompute == RecomputeMode::Full) {
+    attention_front(b, c, t, NodePhase::Recompute);
+    if (experts) {
+      experts->recompute(t.y2);
+    } else {
+      mlp_front(b, c, t, NodePhase::Recompute);
+    }
+  } else if (c.plan.recompute == RecomputeMode::Selective) {
+    attention_forward(b, c, t, NodePhase::Recompute);
+  }
+  T e2;
+  if (experts) {
+    e2 = b.tensor("e2", H::Workspace, c.activation);
+    experts->backward(t.y2, dout, e2);
+  } else {
+    e2 = mlp_backward(b, c, t, dout, du);
+  }
+  join_gradients(b, c, "norm2 backward + residual", P::Norm2, e2, parallel ? t.x : t.x1, t.st2,
+                 dout, dx1);
+  // Attention. Where both blocks read x, what it gave joined the same sum as what the MLP gave.
+  const T dz = open_block(b, c, attention_block(t), parallel ? dout : dx1);
+  const T D1 = gather_input(b, c, dz, "D1");
+  const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
   const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.head_dim);
   b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.head_dim,
          s.hidden, {D1}, {d_o});
   b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.head_dim, s.hidden,
-         s.tokens, {D1w, t.o, dx1}, {}, late);
+         s.tokens, {D1w, t.o, dz}, {}, late);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
   attention_backward(b, c, t, d_o, dqkv, rs);
   if (c.model.positions == PositionKind::Rope) {
     b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
   }
+  query_key_norm_backward(b, c, t, dqkv);
   const T e1 = b.tensor("e1", H::Workspace, c.gathered);
   const auto input = [&] {
     b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
@@ -373,20 +574,39 @@ Body layer_backward(const Context& c) {
   b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
          {}, late);
   if (!shared) input();
-  b.node(K::NormBackward, "norm1 backward + residual", {e1, t.x, t.st1, dx1}, {dx}).parameter =
-      P::Norm1;
+  join_gradients(b, c, "norm1 backward + residual", P::Norm1, e1, t.x, t.st1, dx1, dx);
   return b.finish();
+}
+
+struct EmbeddingNorm {
+  T rows = kNone, statistics = kNone;
+  T weight = kNone;  // an embedding's backward reads no parameters, so the forward keeps it
+};
+EmbeddingNorm embedding_norm(BodyBuilder& b, const Context& c) {
+  if (!c.model.embedding_norm) return {};
+  return {.rows = b.tensor("e", H::SavedForWgrad, c.activation),
+          .statistics = b.tensor("st", H::SavedForWgrad, c.statistics),
+          .weight = b.tensor("weight of the norm", H::SavedForWgrad, c.s.element * c.s.hidden)};
 }
 
 Body embedding_forward(const Context& c) {
   BodyBuilder b(SegmentKind::Embedding, c.direction);
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
   const T out = b.tensor("out", H::Output, c.activation);
-  const T rows = c.s.tensor > 1 ? b.tensor("p", H::Workspace, c.gathered) : out;
+  const EmbeddingNorm norm = embedding_norm(b, c);
+  const T own = c.model.embedding_norm ? norm.rows : out;  // of this rank's tokens
+  const T rows = c.s.tensor > 1 ? b.tensor("p", H::Workspace, c.gathered) : own;
   b.node(K::Lookup, "lookup of own vocabulary rows", {tokens}, {rows}).parameter = P::Table;
   reduce_output(b, c, rows);
-  if (c.model.positions == PositionKind::Learned || rows != out) {
-    b.node(K::AddPositions, "add positions", {rows}, {out}).parameter = P::Positions;
+  if (c.model.positions == PositionKind::Learned || rows != own) {
+    b.node(K::AddPositions, "add positions", {rows}, {own}).parameter = P::Positions;
+  }
+  if (c.model.embedding_norm) {
+    b.node(K::Norm, "embedding norm", {norm.rows}, {out, norm.statistics, norm.weight}).parameter =
+        P::EmbeddingNorm;
+  }
+  if (c.plan.dropouts.embedding > 0) {
+    b.node(K::Dropout, "embedding dropout", {out}, {out}).parameter = P::Table;
   }
   return b.finish();
 }
@@ -395,7 +615,21 @@ Body embedding_backward(const Context& c) {
   const NodePhase late = NodePhase::Weight;
   BodyBuilder b(SegmentKind::Embedding, c.direction);
   const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
-  const T dx = b.tensor("dx", H::OutputGradient, c.activation);
+  T dx = b.tensor("dx", H::OutputGradient, c.activation);
+  const EmbeddingNorm norm = embedding_norm(b, c);
+  if (c.plan.dropouts.embedding > 0) {
+    const T dropped = b.tensor("dropped gradient", H::Workspace, c.activation);
+    b.node(K::DropoutBackward, "embedding dropout backward", {dx}, {dropped}, late).parameter =
+        P::Table;
+    dx = dropped;
+  }
+  if (c.model.embedding_norm) {
+    const T de = b.tensor("de", H::Workspace, c.activation);
+    b.node(K::NormBackward, "embedding norm backward",
+           {dx, norm.rows, norm.statistics, norm.weight}, {de}, late)
+        .parameter = P::EmbeddingNorm;
+    dx = de;
+  }
   if (c.model.positions == PositionKind::Learned) {
     b.node(K::PositionGradient, "position gradient", {dx}, {}, late).parameter = P::Positions;
   }

@@ -28,9 +28,15 @@ class ExpertNodes {
     b_.add(K::Route, "scores, top-k, counts", n * (9 * e + 8 * k) + 4 * e, phase, 10);
     arrange(phase);
     shared_front(phase);
-    sort_rows(phase);
-    grouped(K::GroupedLinear, "grouped gemm fc1", rows_each(), up(), hidden(), phase);
-    routed(b_.activation(x_.rows * x_.width, phase));
+    sort_rows(phase, eight_bit());
+    grouped(K::GroupedLinear, "grouped gemm fc1", rows_each(), up(), hidden(), phase,
+            eight_bit() ? WrittenBy::Norm : WrittenBy::Other);
+    activation(phase);
+  }
+  void activation(P phase) { routed(b_.activation(x_.rows * x_.width, phase)); }
+  void shared(P phase) {
+    shared_front(phase);
+    shared_back(phase);
   }
 
   void back(P phase) {
@@ -91,8 +97,20 @@ class ExpertNodes {
     b_.gemm(kernel, name, m, n, k, phase, 1, layer);
   }
   void grouped(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
-               P phase = P::Main) {
-    routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank));
+               P phase = P::Main, WrittenBy input = WrittenBy::Other) {
+    if (b_.plan.runtime.grouped_experts) {
+      routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank, true, input));
+      return;
+    }
+    name.remove_prefix(std::string_view("grouped ").size());
+    for (std::int64_t i = 0; i < x_.per_rank; ++i) {
+      routed(b_.gemm(of_one(kernel), name, m, n, k, phase, 1, true, input));
+    }
+  }
+  static Kernel of_one(Kernel grouped) {
+    return grouped == K::GroupedLinear        ? K::Linear
+           : grouped == K::GroupedLinearInput ? K::LinearInput
+                                              : K::LinearWeight;
   }
   void weight_gradient(std::string_view name, std::int64_t in, std::int64_t out) {
     grouped(K::GroupedLinearWeight, name, in, out, rows_each(), P::Weight);
@@ -123,7 +141,10 @@ class ExpertNodes {
                  8 * experts_.count * block(), phase);
     }
     if (copies_at_home()) permute("permute: copies of tokens", spread(), phase);
-    send(K::Dispatch, "dispatch; all_to_all ep", phase);
+    if (eight_bit()) {  // read in 16 bit, written in 8
+      b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * hidden(), phase);
+    }
+    send(K::Dispatch, "dispatch; all_to_all ep", phase, eight_bit());
     gather_rows(element(), phase);
     probabilities(phase);
   }
@@ -158,10 +179,16 @@ class ExpertNodes {
     }
     send(kernel, name, phase);
   }
+  // Whether a forward's tokens travel in 8 bit, a 4-byte scale for 128 values beside them
+  // (DeepSeek-V3, arXiv 2412.19437, section 3.3.3); what comes home has 16.
+  bool eight_bit() const { return b_.plan.fp8_dispatch && b_.plan.expert_parallel > 1; }
+  std::int64_t in_eight_bit(std::int64_t values) const { return values + values / 128 * 4; }
   // n k rows of h values.
-  void send(Kernel kernel, std::string_view name, P phase) {
+  void send(Kernel kernel, std::string_view name, P phase, bool eight_bit = false) {
     if (b_.plan.expert_parallel == 1) return;
-    Node& node = collective(kernel, Axis::Expert, name, element() * hidden() * x_.copies, phase);
+    const std::int64_t values = hidden() * x_.copies;
+    Node& node = collective(kernel, Axis::Expert, name,
+                            eight_bit ? in_eight_bit(values) : element() * values, phase);
     node.routed = true;
     node.overlapped = b_.plan.overlap_expert_parallel == ExpertOverlap::Shared &&
                       !b_.plan.runtime.synchronous_launch;
@@ -175,10 +202,11 @@ class ExpertNodes {
   }
   // From (source rank, expert) to (expert, source rank) and back; once of what came deduplicated,
   // which is also expanded to its copies.
-  void sort_rows(P phase) {
+  void sort_rows(P phase, bool eight_bit = false) {
     if (!crosses_ranks() || gathers_tokens()) return;
     if (x_.per_rank > 1 || sends_once()) {
-      routed(permute("rows by expert", 2 * rows_bytes(), phase));
+      const std::int64_t bytes = eight_bit ? in_eight_bit(hidden() * x_.rows) : rows_bytes();
+      routed(permute("rows by expert", 2 * bytes, phase));
     }
   }
 
@@ -233,6 +261,12 @@ void experts_back(FrameworkNodes& nodes, NodePhase phase) {
 }
 void experts_backward(FrameworkNodes& nodes) {
   ExpertNodes(nodes).backward();
+}
+void experts_activation(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).activation(phase);
+}
+void shared_experts(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).shared(phase);
 }
 
 }  // namespace rehearse

@@ -19,6 +19,7 @@ using P = NodePhase;
 struct Product {
   std::string_view forward, input, weight;
   std::int64_t rows = 0, n = 0, k = 0, batch = 1;
+  bool from_latent = false;  // of what compressed queries or keys are widened to
 };
 
 constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
@@ -35,6 +36,8 @@ struct Layer {
   bool unfused() const { return !is_fused(b.plan.attention_kernel); }
   bool dropout() const { return b.plan.dropout > 0; }
   bool gated() const { return b.model.mlp == MlpKind::Gated; }
+  bool norm_before() const { return b.model.norm_placement != NormPlacement::After; }
+  bool norm_behind() const { return b.model.norm_placement != NormPlacement::Before; }
 };
 
 void add_attention_products(Layer& layer) {
@@ -53,11 +56,13 @@ void add_attention_products(Layer& layer) {
                             mla.q_lora_rank, s.hidden});
   }
   layer.before.push_back({"gemm q up", "gemm d_q up input", "gemm d_q up weight", s.tokens,
-                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden});
+                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden,
+                          /*batch=*/1, /*from_latent=*/true});
   layer.before.push_back({"gemm kv down", "gemm d_kv down input", "gemm d_kv down weight", s.tokens,
                           mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
   layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
-                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
+                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank,
+                          /*batch=*/1, /*from_latent=*/true});
   layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
                       s.hidden,    s.heads * mla.v_head_dim};
 }
@@ -90,15 +95,6 @@ void weight_gradient(Layer& layer, const Product& p) {
   layer.b.accumulate(p.batch * p.k * p.n);
 }
 
-// Query-key pairs of one sample that a fused kernel computes: half of the square, less beyond a
-// sliding window.
-double causal_pairs(const Layer& layer) {
-  const double s = static_cast<double>(layer.b.plan.sequence_length);
-  const double window = static_cast<double>(layer.b.model.sliding_window);
-  if (window > 0 && window < s) return window * s - window * window / 2;
-  return s * s / 2;
-}
-
 // FLOPs of the fused core on the slowest rank: where context parallelism cuts the sequence in
 // contiguous blocks, the last rank attends to the most keys.
 double fused_flops(const Layer& layer) {
@@ -113,7 +109,8 @@ double fused_flops(const Layer& layer) {
       layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
-  return 2 * samples * layer.b.plan.attention_share() * causal_pairs(layer) / context * imbalance *
+  return 2 * samples * layer.b.plan.attention_share() *
+         attention_pairs(layer.b.model, layer.b.plan.sequence_length) / context * imbalance *
          widths * static_cast<double>(s.heads);
 }
 
@@ -170,6 +167,7 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   if (!backward) {
     b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
+    if (b.model.attention_softcap > 0) b.add(K::Elementwise, "soft cap", 12 * scores, phase, 3);
     b.add(K::Scores, "scale, mask, softmax", (eager ? 29 : 4) * scores, phase, eager ? 6 : 3);
     if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
     b.gemm(K::Product, "context", queries, value_dim, keys, phase, batch, false);
@@ -181,6 +179,8 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   b.gemm(K::Product, "d_context values", keys, value_dim, queries, phase, batch, false);
   if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
   b.add(K::Scores, "softmax backward", (eager ? 33 : 6) * scores, phase, eager ? 6 : 3);
+  if (b.model.attention_softcap > 0)
+    b.add(K::Elementwise, "soft cap backward", 16 * scores, phase, 3);
   b.gemm(K::Product, "d_scores queries", queries, key_dim, keys, phase, batch, false);
   b.gemm(K::Product, "d_scores keys", keys, key_dim, queries, phase, batch, false);
 }
@@ -193,7 +193,10 @@ void core(Layer& layer, bool backward, P phase) {
 void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
   if (layer.b.model.positions != PositionKind::Rope) return;
   const RankShape& s = layer.b.s;
-  const std::int64_t rotated = s.tokens * (s.heads + s.kv_heads) * s.head_dim;
+  const std::int64_t width = layer.b.model.latent.kv_lora_rank > 0
+                                 ? s.head_dim
+                                 : rotary_dim(layer.b.model.rotary, s.head_dim);
+  const std::int64_t rotated = s.tokens * (s.heads + s.kv_heads) * width;
   if (layer.b.eager(&EagerKernels::rope)) {
     layer.b.add(K::Elementwise, name, (kernel == K::Rope ? 26 : 28) * rotated, phase, 10);
   } else {
@@ -212,19 +215,39 @@ void activation(Layer& layer, P phase) {
   layer.b.activation(layer.b.s.tokens * layer.b.s.ffn, phase);
 }
 
+// Queries and keys, each by a kernel of its own.
+void query_key_norms(Layer& layer, P phase, bool backward) {
+  const Transformer& model = layer.b.model;
+  if (!model.query_key_norm && !model.query_key_norm_whole) return;
+  const RankShape& s = layer.b.s;
+  for (const std::int64_t heads : {s.heads, s.kv_heads}) {
+    const std::int64_t elements = s.tokens * heads * s.head_dim;
+    if (backward) {
+      layer.b.norm_of_backward("norm of q or k backward", elements, 2);
+    } else {
+      layer.b.norm_of("norm of q or k", elements, phase);
+    }
+  }
+}
+// What a block gives, before it joins the residual.
+void norm_behind(Layer& layer, P phase) {
+  if (layer.norm_behind()) layer.b.norm("norm behind the block", phase);
+}
+
 // What a forward runs up to (and with) the first, up to the second part.
 void attention_part(Layer& layer, P phase) {
-  layer.b.norm("norm1", phase);
+  if (layer.norm_before()) layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
+  query_key_norms(layer, phase, false);
   rope(layer, K::Rope, "rope", phase);
   core(layer, false, phase);
   forward_product(layer, layer.projection, phase);
   layer.b.reduce_output(Hiding::Exposed, phase);
+  norm_behind(layer, phase);
   residual(layer, phase);
 }
 void mlp_front(Layer& layer, P phase) {
-  layer.b.norm("norm2", phase);
   if (layer.experts) return experts_front(layer.b, phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
@@ -232,12 +255,38 @@ void mlp_front(Layer& layer, P phase) {
 }
 void mlp_back(Layer& layer, P phase) {
   if (layer.experts) {
-    experts_back(layer.b, phase);
-    return residual(layer, phase);
+    return experts_back(layer.b, phase);
   }
   for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
   layer.b.reduce_output(Hiding::Exposed, phase);
-  residual(layer, phase);
+}
+// Parts that were dropped, each as the forward ran it. What is gathered for them again is part of
+// the backward anyway.
+void recompute_parts(Layer& layer) {
+  using R = RecomputePart;
+  const P phase = P::Recompute;
+  const auto again = [&](R part) { return layer.b.plan.recomputes(part); };
+  if (again(R::Norm) && layer.norm_before()) {
+    layer.b.norm("norm1", phase);
+    layer.b.norm("norm2", phase);
+  }
+  if (again(R::LatentUp)) {
+    for (const Product& p : layer.before) {
+      if (p.from_latent) forward_product(layer, p, phase);
+    }
+    rope(layer, K::Rope, "rope", phase);
+  }
+  if (again(R::AttentionCore) && layer.unfused()) core(layer, false, phase);
+  if (again(layer.experts ? R::Experts : R::Mlp)) {
+    mlp_front(layer, phase);
+    mlp_back(layer, phase);
+  }
+  if (!layer.experts) {
+    if (again(R::MlpActivation)) activation(layer, phase);
+    return;
+  }
+  if (again(R::ExpertActivation)) experts_activation(layer.b, phase);
+  if (again(R::SharedExperts)) shared_experts(layer.b, phase);
 }
 
 // torchtitan's operator-level selective checkpointing (models/../parallelize_llama.py): outputs of
@@ -246,17 +295,19 @@ void mlp_back(Layer& layer, P phase) {
 void recompute_operator_selective(Layer& layer) {
   const P phase = P::Recompute;
   const RankShape& s = layer.b.s;
-  layer.b.norm("norm1", phase);
+  if (layer.norm_before()) layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
   if (layer.b.model.latent.kv_lora_rank == 0) {
     layer.b.gemm(K::Linear, "gemm k", s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
   }
+  query_key_norms(layer, phase, false);
   rope(layer, K::Rope, "rope", phase);
   forward_product(layer, layer.projection, phase);
   if (!s.gather)
     layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
+  norm_behind(layer, phase);
   residual(layer, phase);
-  layer.b.norm("norm2", phase);
+  if (layer.norm_before()) layer.b.norm("norm2", phase);
   if (layer.experts) {  // of experts the activation alone
     layer.b.activation(s.experts.rows * s.experts.width, phase);
     return;
@@ -275,7 +326,7 @@ void recompute(Layer& layer) {
   const P phase = P::Recompute;
   switch (layer.b.plan.recompute) {
     case RecomputeMode::None:
-      return;
+      return recompute_parts(layer);
     case RecomputeMode::Selective:
       if (layer.runtime().selective_recompute == SelectiveRecompute::Operators) {
         recompute_operator_selective(layer);
@@ -285,8 +336,12 @@ void recompute(Layer& layer) {
       return;
     case RecomputeMode::Full:
       attention_part(layer, phase);
+      if (layer.norm_before()) layer.b.norm("norm2", phase);
       mlp_front(layer, phase);
-      if (!layer.runtime().checkpoint_early_stop) mlp_back(layer, phase);
+      if (layer.runtime().checkpoint_early_stop) return;
+      mlp_back(layer, phase);
+      norm_behind(layer, phase);
+      residual(layer, phase);
       return;
   }
 }
@@ -295,6 +350,7 @@ void residual_backward(Layer& layer) {
   const std::int64_t e = layer.b.local_elements();
   if (layer.dropout()) layer.b.add(K::Dropout, "dropout backward", 5 * e);
   layer.b.add(K::Elementwise, "add gradients", 6 * e);
+  if (layer.norm_behind()) layer.b.norm_backward("norm behind the block backward", 2);
 }
 // The output gradient of a row-parallel product comes whole to every rank: the gather is exposed.
 void row_parallel_backward(Layer& layer, const std::vector<Product>& products) {
@@ -334,8 +390,11 @@ std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
   const std::int32_t hooks = layer.runtime().fsdp_hook_launches;
   if (hooks > 0) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, hooks);
   attention_part(layer, P::Main);
+  if (layer.norm_before()) nodes.norm("norm2", P::Main);
   mlp_front(layer, P::Main);
   mlp_back(layer, P::Main);
+  norm_behind(layer, P::Main);
+  residual(layer, P::Main);
   return nodes.take();
 }
 
@@ -344,13 +403,14 @@ std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
   recompute(layer);
   residual_backward(layer);
   mlp_backward(layer);
-  nodes.norm_backward("norm2 backward", 2);
+  if (layer.norm_before()) nodes.norm_backward("norm2 backward", 2);
   residual_backward(layer);
   row_parallel_backward(layer, {layer.projection});
   core(layer, true, P::Main);
   rope(layer, K::RopeBackward, "rope backward", P::Main);
+  query_key_norms(layer, P::Main, true);
   column_parallel_backward(layer, layer.before);
-  nodes.norm_backward("norm1 backward", 2);
+  if (layer.norm_before()) nodes.norm_backward("norm1 backward", 2);
   return nodes.take();
 }
 

@@ -77,19 +77,26 @@ void FrameworkNodes::accumulate(std::int64_t elements) {
 }
 
 // Eager RMS norm: float, pow, mean, rsqrt, mul, type_as, mul; its backward is autograd's of each.
-void FrameworkNodes::norm(std::string_view name, NodePhase phase) {
+void FrameworkNodes::norm_of(std::string_view name, std::int64_t elements, NodePhase phase) {
   if (eager(&EagerKernels::norm)) {
-    add(Kernel::Elementwise, name, 26 * local_elements(), phase, 8);
+    add(Kernel::Elementwise, name, 26 * elements, phase, 8);
   } else {
-    add(Kernel::Norm, name, 4 * local_elements(), phase);
+    add(Kernel::Norm, name, 4 * elements, phase);
   }
 }
-void FrameworkNodes::norm_backward(std::string_view name, std::int32_t launches) {
+void FrameworkNodes::norm_of_backward(std::string_view name, std::int64_t elements,
+                                      std::int32_t launches) {
   if (eager(&EagerKernels::norm)) {
-    add(Kernel::Elementwise, name, 56 * local_elements(), NodePhase::Main, 14);
+    add(Kernel::Elementwise, name, 56 * elements, NodePhase::Main, 14);
   } else {
-    add(Kernel::NormBackward, name, 8 * local_elements(), NodePhase::Main, launches);
+    add(Kernel::NormBackward, name, 8 * elements, NodePhase::Main, launches);
   }
+}
+void FrameworkNodes::norm(std::string_view name, NodePhase phase) {
+  norm_of(name, local_elements(), phase);
+}
+void FrameworkNodes::norm_backward(std::string_view name, std::int32_t launches) {
+  norm_of_backward(name, local_elements(), launches);
 }
 
 // Eager SwiGLU: SiLU (2 + 2 B), then its product with the gate (2 + 2 + 2).

@@ -43,6 +43,9 @@ class FrameworkNodes {
   void accumulate(std::int64_t elements);
   void norm(std::string_view name, NodePhase phase = NodePhase::Main);
   void norm_backward(std::string_view name, std::int32_t launches);
+  // The same of arrays of `elements`.
+  void norm_of(std::string_view name, std::int64_t elements, NodePhase phase);
+  void norm_of_backward(std::string_view name, std::int64_t elements, std::int32_t launches);
   // The MLP's activation; `elements` of its output.
   Node& activation(std::int64_t elements, NodePhase phase);
   Node& activation_backward(std::int64_t elements);
@@ -75,6 +78,10 @@ class FrameworkNodes {
 void experts_front(FrameworkNodes& nodes, NodePhase phase);
 void experts_back(FrameworkNodes& nodes, NodePhase phase);
 void experts_backward(FrameworkNodes& nodes);
+// Of a forward, what a backward may run again alone: the routed experts' activation; the shared
+// experts.
+void experts_activation(FrameworkNodes& nodes, NodePhase phase);
+void shared_experts(FrameworkNodes& nodes, NodePhase phase);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).
 std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts);
 std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts);

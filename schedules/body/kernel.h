@@ -59,21 +59,39 @@ enum class Kernel : std::uint8_t {
   StoreGradients,  // fp32 dq, dk, dv into dqkv
   SpreadHeads,     // dk, dv of this rank's heads among zeros for all heads
   TakeHeads,
+  QueryKeyNorm,  // of q and k inside qkv; keeps them as they were
+  QueryKeyNormBackward,
   Scores,  // softmax of unfused attention
   // Memory-bound.
   Norm,
   NormBackward,  // with the residual's gradient, where it reads one
-  Gelu,
+  Gelu,          // by tanh, with its product
   GeluBackward,
   Swiglu,
   SwigluBackward,
+  Activation,  // of other kinds, plain
+  ActivationBackward,
+  GatedActivation,  // and gated
+  GatedActivationBackward,
   Dropout,
-  AddResidual,  // and the bias of the row-parallel product before
+  DropoutBackward,
+  AddResidual,  // and the bias of the row-parallel product before; of two gradients
+  Copy,
   AddPositions,
   Elementwise,  // casts, copies and sums of frameworks
   Route,        // scores of the experts, the chosen ones, their counts
   RouteBackward,
-  Permute,  // copies of tokens to the order of their experts, and sums back
+  Permute,        // copies of tokens to the order of their experts, and sums back
+  SortCopies,     // of tokens: which row is whose, by expert
+  SortRows,       // that came from several ranks: which row is whose, by expert
+  GatherRows,     // in the order of an index
+  ScatterRows,    // back
+  WeighCopies,    // a token's copies, each times the router's weight, summed
+  WeighBackward,  // gradients of the copies and of the weights
+  SumCopies,      // a token's copies summed
+  AddOutputs,     // what two branches give, or the gradients of what both read
+  Gate,           // rows times the sigmoid of a number each
+  GateBackward,
   // The model's ends.
   Lookup,
   PositionGradient,
@@ -90,6 +108,8 @@ enum class Kernel : std::uint8_t {
   RingKeyGradients,
   MaximaOverRanks,
   SumsOverRanks,
+  QueryKeySumsOverRanks,  // of norms over all heads' columns
+  QueryKeySumsOverRanksBackward,
   AllToAll,
   Dispatch,
   Combine,
@@ -141,6 +161,8 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::StoreGradients, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SpreadHeads, N::Elementwise, R::None, F::Nothing, "add"},
       {K::TakeHeads, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::QueryKeyNorm, N::Norm, R::None, F::Nothing, "norm"},
+      {K::QueryKeyNormBackward, N::NormBackward, R::None, F::Nothing, "norm"},
       {K::Scores, N::Softmax, R::None, F::Nothing, "softmax"},
       {K::Norm, N::Norm, R::None, F::Sum, "norm"},
       {K::NormBackward, N::NormBackward, R::None, F::Nothing, "norm"},
@@ -148,13 +170,29 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::GeluBackward, N::ActivationBackward, R::None, F::ProductBackward, "activation"},
       {K::Swiglu, N::Activation, R::None, F::Nothing, "swiglu"},
       {K::SwigluBackward, N::ActivationBackward, R::None, F::Nothing, "swiglu"},
+      {K::Activation, N::Activation, R::None, F::Nothing, "activation"},
+      {K::ActivationBackward, N::ActivationBackward, R::None, F::Nothing, "activation"},
+      {K::GatedActivation, N::Activation, R::None, F::Nothing, "swiglu"},
+      {K::GatedActivationBackward, N::ActivationBackward, R::None, F::Nothing, "swiglu"},
       {K::Dropout, N::Dropout, R::None, F::Nothing, "dropout"},
+      {K::DropoutBackward, N::Dropout, R::None, F::Nothing, "dropout"},
       {K::AddResidual, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Copy, N::Elementwise, R::None, F::Nothing, "add"},
       {K::AddPositions, N::Elementwise, R::None, F::Nothing, "position"},
       {K::Elementwise, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Route, N::Elementwise, R::None, F::Nothing, "add"},
       {K::RouteBackward, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Permute, N::Permute, R::None, F::Nothing, "add"},
+      {K::SortCopies, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SortRows, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::GatherRows, N::Permute, R::None, F::Nothing, "add"},
+      {K::ScatterRows, N::Permute, R::None, F::Nothing, "add"},
+      {K::WeighCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::WeighBackward, N::Permute, R::None, F::Nothing, "add"},
+      {K::SumCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::AddOutputs, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::Gate, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::GateBackward, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Lookup, N::Embedding, R::None, F::Nothing, "embedding"},
       {K::PositionGradient, N::EmbeddingBackward, R::None, F::Nothing, "position"},
       {K::SortTokens, N::Elementwise},  // with the sums into the table
@@ -169,6 +207,8 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::RingKeyGradients, N::RingExchange},
       {K::MaximaOverRanks, N::AllReduce, R::None, F::Nothing, "row_maxima"},
       {K::SumsOverRanks, N::AllReduce, R::None, F::Nothing, "row_sums"},
+      {K::QueryKeySumsOverRanks, N::AllReduce, R::None, F::Nothing, "norm"},
+      {K::QueryKeySumsOverRanksBackward, N::AllReduce, R::None, F::Nothing, "norm"},
       {K::AllToAll, N::AllToAll},
       {K::Dispatch, N::Dispatch},
       {K::Combine, N::Combine},
@@ -192,19 +232,31 @@ constexpr bool is_grouped(Kernel kernel) {
 
 // Whose parameter a tensor or a node's is, within its segment.
 enum class ParameterRole : std::uint8_t {
-  None,  // a parameter that our executor does not run: of experts, of latent attention
-  Norm1,
+  None,   // a parameter that our executor does not run: of latent attention
+  Norm1,  // before attention
   Qkv,
+  QueryNorm,
+  KeyNorm,
+  Sinks,
   Projection,
-  Norm2,
+  OutNorm1,  // of what attention gives
+  Norm2,     // before the MLP
   Up,
   Down,
+  OutNorm2,  // of what the MLP gives
   FinalNorm,
   Table,
   Head,  // the table of an untied head
   Positions,
+  EmbeddingNorm,
+  Router,
+  ExpertUp,  // of all routed experts of a rank, one behind the other
+  ExpertDown,
+  SharedUp,  // of the shared experts as one MLP
+  SharedDown,
+  SharedGate,
 };
 inline constexpr std::size_t kParameterRoles =
-    static_cast<std::size_t>(ParameterRole::Positions) + 1;
+    static_cast<std::size_t>(ParameterRole::SharedGate) + 1;
 
 }  // namespace rehearse

@@ -31,19 +31,29 @@ struct ParameterTensor {
   // layer, so that the norm is the same sum however experts are split.
   std::int32_t norm_slots = 1;
 
-  // Of the matrix [out, in], over tp: column-parallel products split their outputs, biases with
-  // them; row-parallel ones their inputs.
-  bool splits_rows() const { return role == ParameterRole::Qkv || role == ParameterRole::Up; }
+  // Of the matrix [out, in], over tp (of experts over etp): column-parallel products split their
+  // outputs, biases with them; row-parallel ones their inputs.
+  bool splits_rows() const {
+    return role == ParameterRole::Qkv || role == ParameterRole::Up ||
+           role == ParameterRole::Sinks || role == ParameterRole::ExpertUp ||
+           role == ParameterRole::SharedUp || splits_norm();
+  }
+  // The norm over all heads' columns: a rank has those of its heads.
+  bool splits_norm() const {
+    return !replicated && (role == ParameterRole::QueryNorm || role == ParameterRole::KeyNorm);
+  }
   bool splits_columns() const {
-    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down);
+    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down ||
+                     role == ParameterRole::ExpertDown || role == ParameterRole::SharedDown);
   }
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a
-// head's final norm and, where it is not tied, its table; there also the model's prediction layers.
+// head's final norm and, where it is not tied, its table. From layer L on: a prediction layer's.
 std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKind kind,
                                                 std::int64_t layer);
 
-// What every stage holds: stage s of the plan's chunks; stage 0 the embedding, the last the head.
-std::vector<std::vector<SegmentInfo>> stage_segments(const Plan& plan, std::int32_t stages);
+// What every stage holds: stage s of the plan's chunks; stage 0 the embedding, the last the head,
+// plan.prediction_stage the layers that predict further tokens.
+std::vector<std::vector<SegmentInfo>> stage_segments(const Layout& layout, std::int32_t stages);
 
 }  // namespace rehearse

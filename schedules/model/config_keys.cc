@@ -11,10 +11,18 @@ constexpr KeyUse X = KeyUse::Executed, Ours = KeyUse::Ours, Said = KeyUse::Said,
 
 constexpr std::string_view kRope =
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
-    "glm4_moe llama4_text";
-constexpr std::string_view kQwen = "qwen2 qwen2_moe qwen3 qwen3_moe";
+    "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4 starcoder2";
+constexpr std::string_view kRmsNorm =
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
+    "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4";
+constexpr std::string_view kOneRope =  // for all layers
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
+    "glm4_moe llama4_text gemma2 phi3 olmo2 glm4 starcoder2";
+constexpr std::string_view kGemma = "gemma2 gemma3_text";
 constexpr std::string_view kMoe =
     "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
+// Those of them that our executor does not train yet.
+constexpr std::string_view kOtherMoe = "deepseek_v2 deepseek_v3 gpt_oss glm4_moe llama4_text";
 constexpr std::string_view kDeepseek = "deepseek_v2 deepseek_v3";
 constexpr std::string_view kGrouped = "deepseek_v2 deepseek_v3 glm4_moe";
 
@@ -22,9 +30,12 @@ constexpr std::string_view kGrouped = "deepseek_v2 deepseek_v3 glm4_moe";
 constexpr std::string_view kTanhGelu =
     R"(null | "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_accurate" | "swiglu")";
 constexpr std::string_view kSilu = R"(null | "silu" | "swish" | "swiglu")";
+// What torch knows of the words for activations; "geglu" is another program's.
+constexpr std::string_view kActivation =
+    R"(null | "gelu" | "gelu_python" | "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" )"
+    R"(| "gelu_accurate" | "relu" | "relu2" | "quick_gelu" | "silu" | "swish" | "swiglu" | "tanh")";
 constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
                            kLikeSilu = "it is priced as SiLU, gated";
-constexpr std::string_view kEven = "how evenly experts are chosen says plan.expert_routing";
 // Of a llama4_text of 48 layers.
 constexpr std::string_view kEveryLayer =
     "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 2"
@@ -32,30 +43,17 @@ constexpr std::string_view kEveryLayer =
     "2, 43, 44, 45, 46, 47]";
 constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kFull = "full attention is priced in every layer";
-constexpr std::string_view kWindow = "fused attention is priced within the window in every layer";
 
 constexpr ConfigKey kKeys[]{
     // The dialect as a whole.
-    {"gpt2 llama mistral qwen2 gpt_neox", "model_type", X},
-    {"mixtral qwen2_moe", "model_type", P, "", "", kEven},
-    {"qwen3", "model_type", P, "", "",
-     "of the norms of queries and keys the parameters are priced, not the kernels"},
-    {"qwen3_moe", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing; of the norms of queries and keys the "
-     "parameters, not the kernels"},
-    {"bloom", "model_type", P, "", "",
-     "of the norm after the embedding the parameters are priced, not the kernel; ALiBi is not "
-     "priced"},
-    {"mpt", "model_type", P, "", "", "ALiBi is not priced"},
-    {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
+    {"gpt2 gpt_neox bloom mpt llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 olmo2 glm4 "
+     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe",
+     "model_type", X},
+    {"deepseek_v2 deepseek_v3 glm4_moe", "model_type", P, "", "",
      "how evenly experts are chosen says plan.expert_routing"},
     {"gpt_oss", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing; full attention in every layer, of "
-     "the "
-     "attention sinks the parameters"},
-    {"olmoe glm4_moe", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing; of the norms of queries and keys the "
-     "parameters, not the kernels"},
+     "how evenly experts are chosen says plan.expert_routing; of the attention sinks the "
+     "parameters are priced"},
     {"llama4_text", "model_type", P, "", "",
      "how evenly experts are chosen says plan.expert_routing; full attention and rotary positions "
      "in "
@@ -69,51 +67,63 @@ constexpr ConfigKey kKeys[]{
     {"gpt2", "n_embd n_layer n_head n_inner n_positions", X},
     {"bloom", "n_embed n_layer n_head seq_length", X},
     {"mpt", "d_model n_layers n_heads max_seq_len expansion_ratio", X},
-    {kRope, "intermediate_size num_key_value_heads rms_norm_eps", X},
+    {kRope, "intermediate_size num_key_value_heads", X},
+    {kRmsNorm, "rms_norm_eps", X},
+    {"starcoder2", "norm_epsilon", X},
     {"gpt_neox", "intermediate_size layer_norm_eps", X},
     {"gpt2 bloom mpt", "layer_norm_epsilon", X},
     {"gpt2 bloom mpt", "intermediate_size", Ours, "@four_times_hidden"},
     {"gpt2 gpt_neox bloom mpt", "num_key_value_heads", Ours, "@heads"},
     {kDeepseek, "head_dim", None, "", "", "what rotates of a head; qk_rope_head_dim says it"},
-    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text",
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text "
+     "gemma2 gemma3_text phi3 olmo2 glm4 starcoder2",
      "head_dim", X},
     {"gpt2 gpt_neox bloom mpt", "head_dim", Ours, "@head_dim"},
     {"*", "initializer_range", X},
 
     // Biases.
-    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3 olmoe glm4_moe llama4_text",
+    {"llama qwen3 qwen3_moe gpt_neox gpt_oss deepseek_v2 deepseek_v3 olmoe glm4_moe llama4_text "
+     "gemma2 gemma3_text olmo2 glm4",
      "attention_bias", X},
+    {"starcoder2", "use_bias", X},
     {"gpt2 bloom", "attention_bias", Ours, "true"},
-    {"mistral mixtral mpt", "attention_bias", Ours, "false"},
+    {"mistral mixtral mpt phi3", "attention_bias", Ours, "false"},
     {"qwen2 qwen2_moe", "attention_bias", Ours, ""},
     {"qwen2_moe", "qkv_bias", X},
     {"llama deepseek_v2", "mlp_bias", X},
     {"gpt2 gpt_neox bloom", "mlp_bias", Ours, "true"},
     {"*", "mlp_bias", Ours, "false"},
-    {"mpt", "no_bias", X},
+    {"mpt", "no_bias", P, "null | true", "false", "what the file says is priced"},
 
     // Activations.
-    {"gpt2", "activation_function", P, kTanhGelu, R"("gelu")", kLikeGelu},
-    {"gpt_neox", "hidden_act", P, kTanhGelu, R"("relu")", kLikeGelu, R"("gelu")"},
-    {"gpt2 bloom", "hidden_act", P, kTanhGelu, R"("relu")", kLikeGelu},
+    {"gpt2", "activation_function", P, kActivation, R"("geglu")", kLikeGelu},
+    {"gpt_neox gpt2 starcoder2", "hidden_act", P, kActivation, R"("geglu")", kLikeGelu},
+    {"bloom", "hidden_act", P, kTanhGelu, R"("relu")",
+     "transformers has GELU by tanh alone here; what the file says is priced"},
+    {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeSilu},
+    {kGemma, "hidden_act", None, "", "", "hidden_activation says it"},
     {"mpt", "hidden_act", P, R"("gelu")", R"("relu")", kLikeGelu},
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
-    {"*", "hidden_act", P, kSilu, R"("gelu")", kLikeSilu},
+    {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeSilu},
     {"gpt_oss", "swiglu_alpha swiglu_limit", P, "", "1", kLikeSilu},
 
     // Positions.
     {kRope, "rope_theta", X},
-    {kRope, "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "linear", "factor": 2.0})",
+    {"gemma3_text", "rope_parameters", P, "@rope", R"({"full_attention": {"rope_type": "mrope"}})",
      "it is priced as plain rotary positions"},
-    {"*", "partial_rotary_factor", P, "null | 1", "0.5", "the whole head is priced as rotated"},
-    {"gpt_neox", "rotary_emb_base", X},
-    {"gpt_neox", "rope_theta", P, "null | 10000", "500000",
-     "it costs nothing; transformers reads rotary_emb_base"},
-    {"gpt_neox", "rope_parameters rope_scaling", P, "@rope",
-     R"({"rope_type": "linear", "factor": 2.0})", "it is priced as plain rotary positions"},
-    {"gpt_neox", "rotary_pct", P, "@rotary_pct", "0.5", "the whole head is priced as rotated",
-     "0.25"},
+    {"gemma3_text", "rope_scaling", P, "@rope", R"({"rope_type": "mrope"})",
+     "it is priced as plain rotary positions"},
+    {kOneRope, "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "mrope"})",
+     "it is priced as plain rotary positions"},
+    {"phi3 glm4", "partial_rotary_factor", X},
+    {"phi3", "original_max_position_embeddings", X},
+    {"*", "partial_rotary_factor", P, "null | 1", "0.5", "what the file says is priced"},
+    {"gpt_neox", "rotary_emb_base rotary_pct", X},
+    {"gpt_neox", "rope_theta", None, "", "", "rotary_emb_base or rope_parameters say it"},
+    {"gpt_neox", "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "mrope"})",
+     "it is priced as plain rotary positions"},
+    {"gemma3_text", "rope_local_base_freq", X},
     {"gpt2", "position_embedding_type", P, R"(null | "absolute" | "learned")", R"("rope")",
      "transformers has learned positions alone here; what the file says is priced"},
     {"bloom mpt", "position_embedding_type", P, R"(null | "alibi")", R"("rope")",
@@ -122,21 +132,25 @@ constexpr ConfigKey kKeys[]{
      "transformers has rotary positions alone here; what the file says is priced"},
 
     // Attention.
-    {"gpt2", "scale_attn_weights", P, "null | true", "false", "it costs nothing"},
-    {"gpt2", "scale_attn_by_inverse_layer_idx", P, "null | false", "true", "it costs nothing"},
+    {"gpt2", "scale_attn_weights scale_attn_by_inverse_layer_idx", X},
     {"gpt2", "reorder_and_upcast_attn", None, "", "",
      "the same products in another order and type"},
-    {"gpt_neox", "use_parallel_residual", P, "false", "true",
-     "attention and MLP are priced one after the other", "true"},
-    {"mistral mixtral", "sliding_window", P, "@window", "8", kWindow, "4096"},
-    {kQwen, "use_sliding_window", P, "@window", "true", kWindow},
-    {kQwen, "sliding_window max_window_layers", P, "@window", "8", kWindow},
-    {"gpt_oss", "sliding_window", P, "null", "8", kFull},
+    {"gpt_neox", "use_parallel_residual", X},
+    {"mistral mixtral phi3 starcoder2", "sliding_window", X},
+    {"qwen2 qwen2_moe qwen3 qwen3_moe",
+     "use_sliding_window sliding_window max_window_layers layer_types", X},
+    {"gpt_oss", "sliding_window layer_types", X},
+    {kGemma, "sliding_window layer_types query_pre_attn_scalar final_logit_softcapping", X},
+    {"gemma2", "attn_logit_softcapping", X},
+    {"gemma3_text", "sliding_window_pattern", X},
+    {"gemma3_text", "_sliding_window_pattern", None, "", "", "layer_types says it"},
     {"*", "layer_types", P, "@full_attention", R"(["sliding_attention"])", kFull},
-    {"bloom", "apply_residual_connection_post_layernorm", P, "null | false", "true",
-     "it costs nothing"},
+    {"bloom", "apply_residual_connection_post_layernorm", X},
+    {"gemma3_text", "attn_logit_softcapping", None, "", "",
+     "the class reads it, and does nothing with it"},
     {"mpt", "attn_config", P, "", R"({"qk_ln": true})", "of it alibi and kv_n_heads are priced"},
-    {"mpt", "learned_pos_emb", P, "", "false", "it is read where attn_config.alibi is false"},
+    {"mpt", "learned_pos_emb", P, "null | true", "false",
+     "it is read where attn_config.alibi is false"},
     {"mpt", "logit_scale", P, "null", "2", kNotPriced},
     {"mpt", "norm_type", P, "", R"("rmsnorm")", "it is priced as LayerNorm"},
     {"mpt", "embedding_fraction", None, "", "", "gradients of another framework"},
@@ -150,23 +164,26 @@ constexpr ConfigKey kKeys[]{
      "num_local_experts num_experts num_experts_per_tok moe_intermediate_size "
      "shared_expert_intermediate_size",
      P, "null | 0", "8", "a GPT with experts without biases in every layer; transformers has none"},
-    {"mixtral gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
-    {"olmoe", "num_experts num_local_experts", P, "", "4"},
-    {"qwen2_moe", "num_experts", P, "", "4"},
-    {"qwen3_moe", "num_experts num_local_experts", P, "", "4"},
+    {"mixtral", "num_local_experts num_experts num_experts_per_tok", X},
+    {"gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
+    {"olmoe", "num_experts num_local_experts num_experts_per_tok norm_topk_prob", X},
+    {"qwen2_moe",
+     "num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
+     "decoder_sparse_step mlp_only_layers norm_topk_prob",
+     X},
+    {"qwen3_moe",
+     "num_experts num_local_experts num_experts_per_tok moe_intermediate_size decoder_sparse_step "
+     "mlp_only_layers norm_topk_prob",
+     X},
     {kGrouped, "n_routed_experts num_experts num_local_experts", P, "", "8"},
     {"gpt_oss", "experts_per_token", P, "", "2"},
-    {kMoe, "num_experts_per_tok", P, "", "2"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
-    {"qwen2_moe", "shared_expert_intermediate_size", P, "", "32"},
+    {kOtherMoe, "num_experts_per_tok", P, "", "2"},
+    {"deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
     {kGrouped, "n_shared_experts first_k_dense_replace", P, "", "1"},
     {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp", P, "", "2"},
     {"llama4_text", "moe_layers", P, "null", kEveryLayer, "which layers, as the step says"},
     {kDeepseek, "moe_layer_freq", P, "", "2"},
-    {"qwen2_moe qwen3_moe", "decoder_sparse_step", P, "", "1"},
-    {"qwen2_moe qwen3_moe", "mlp_only_layers", P, "", "[0]"},
-    {"qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 olmoe glm4_moe", "norm_topk_prob", P, "", "true",
-     "it costs nothing"},
+    {"deepseek_v2 deepseek_v3 glm4_moe", "norm_topk_prob", P, "", "true", "it costs nothing"},
     {kGrouped, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
     {kGrouped, "n_group", P, "", "8"},
     {kGrouped, "topk_group", P, "", "1"},
@@ -181,10 +198,9 @@ constexpr ConfigKey kKeys[]{
     {"*", "num_experts num_local_experts n_routed_experts", P, "null | 0", "4",
      "the dialect has no experts: priced as dense"},
     {kGrouped, "num_nextn_predict_layers", P, "null | 0", "1",
-     "prediction layers are priced on the last stage, but for the activations that they keep"},
+     "prediction layers are priced, on the last stage or where a layout has m"},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
-    {"glm4_moe", "use_qk_norm", P, "null | false", "true",
-     "the parameters of the norms are priced, not the kernels"},
+    {"glm4_moe", "use_qk_norm", P, "null | false", "true"},
     {"llama4_text", "use_qk_norm", P, "null | false", "true", kNotPriced},
     {"llama4_text", "no_rope_layers no_rope_layer_interval", P, "null", "4",
      "rotary positions are priced in every layer"},
@@ -210,11 +226,18 @@ constexpr ConfigKey kKeys[]{
     {"*", "loss_type", P, R"(null | "ForCausalLM" | "ForCausalLMLoss")", R"("ForMaskedLM")",
      "the loss of a causal language model is priced"},
 
-    // Dropout: one line names every key that asks for it (hf_config.h).
+    // Dropout, where the file says it: what it leaves out is not dropped, whatever the class's
+    // default.
+    {"gpt2", "resid_pdrop attn_pdrop embd_pdrop", X},
+    {"gpt_neox bloom", "hidden_dropout attention_dropout", X},
+    {"phi3", "resid_pdrop attention_dropout", X},
+    {"phi3", "embd_pdrop", None, "", "", "the class reads it, and does nothing with it"},
+    {"starcoder2", "residual_dropout embedding_dropout attention_dropout", X},
+    {"llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 glm4", "attention_dropout", X},
     {"*",
      "resid_pdrop attn_pdrop embd_pdrop emb_pdrop attention_dropout hidden_dropout "
-     "hidden_dropout_prob attention_probs_dropout_prob",
-     Said, "null | 0", "0.1", "dropout"},
+     "hidden_dropout_prob attention_probs_dropout_prob residual_dropout embedding_dropout",
+     P, "null | 0", "0.1", "the rate of the residual is priced"},
 
     {"gpt2 gpt_neox bloom mpt", "pad_token_id", None, "", "", "token ids"},
     {"*", "pad_token_id", X},
@@ -267,7 +290,7 @@ constexpr ConfigKey kKeys[]{
      None, "", "", "kernels of the framework that trained it"},
     {"mpt", "init_device verbose", None, "", "", "where weights are made; how much is printed"},
     {"deepseek_v3 glm4_moe", "num_mtp_layers", P, "null | 0", "1",
-     "prediction layers are priced on the last stage, but for the activations that they keep"},
+     "prediction layers are priced, on the last stage or where a layout has m"},
 };
 
 std::vector<std::string_view> words_of(std::string_view text) {
@@ -291,10 +314,10 @@ std::string code(std::string_view words) {
 // What `runs` says, for people.
 std::string performed(const ConfigKey& row) {
   if (row.use != KeyUse::Priced && row.use != KeyUse::Refused) return "all";
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRules{{
-      {"@window", "no window in use, or one as long as the sequence"},
-      {"@rope", "`null`, {}, or `rope_type` `default` with `rope_theta`"},
-      {"@rotary_pct", "1, also by `rope_parameters.partial_rotary_factor`"},
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kRules{{
+      {"@rope",
+       "every `rope_type` but `mrope`; a share of a head (`partial_rotary_factor`) in gpt_neox, "
+       "phi3 and glm4 alone"},
       {"@full_attention", "`full_attention` alone"},
   }};
   for (const auto& [rule, text] : kRules) {
@@ -307,7 +330,6 @@ std::string performed(const ConfigKey& row) {
     text += (text.empty() ? "`" : ", `") + std::string(row.runs.substr(at, end - at)) + "`";
     at = end + 3;
   }
-  if (!row.otherwise.empty()) text += " (left out: `" + std::string(row.otherwise) + "`)";
   return text;
 }
 

@@ -21,14 +21,12 @@ struct ConfigKey {
   std::string_view dialects;  // model_types between blanks; "*": all that no other row names
   std::string_view keys;      // as files spell them, between blanks
   KeyUse use = KeyUse::Executed;
-  // Priced: what `run` performs; Ours, Said: what needs no word; Refused: what is taken. Values as
-  // is_one_of has them, or the name of a rule of config_use.cc ("@window"). A key that is left out
-  // is never looked at but where it has an `otherwise`.
+  // Priced: what `run` performs; Ours: what needs no word; Refused: what is taken. Values as
+  // is_one_of has them, or the name of a rule of config_use.cc ("@rope"). A key that is left out
+  // is never looked at.
   std::string_view runs{};
   std::string_view example{};  // Priced, Refused: a value beyond `runs`, as JSON
   std::string_view about{};    // Priced: what `simulate` prices instead ("": what the key says)
-  std::string_view
-      otherwise{};  // what transformers takes where the key is left out, if not in `runs`
 };
 
 std::span<const ConfigKey> config_keys();
@@ -41,8 +39,7 @@ bool names(std::string_view words, std::string_view word);  // "a b c", "b"
 // What a file asks for that `run` does not perform, and what should be said of it.
 struct ConfigUse {
   std::vector<Unperformed> unperformed;
-  std::vector<std::string> notes;    // "model.x: ...": keys that nobody knows, and our own words
-  std::vector<std::string> dropout;  // "attn_pdrop 0.1"
+  std::vector<std::string> notes;  // "model.x: ...": keys that nobody knows, and our own words
 };
 // `key` is the object's key path in `file` ("" for a whole file). REQUIRES: its kinds are checked,
 // `model` was read from it.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "schedules/model/hf_dialects.h"
+#include "schedules/model/layer_config.h"
 #include "schedules/model/rope_config.h"
 
 namespace rehearse {
@@ -71,12 +72,23 @@ constexpr std::array kKeys{
     KeySpec{.name = "hidden_act", .types = kString, .choices = kActivations},
     KeySpec{.name = "activation_function", .types = kString, .choices = kActivations},
     KeySpec{.name = "position_embedding_type", .types = kString, .choices = kPositionKinds},
+    KeySpec{.name = "hidden_activation", .types = kString, .choices = kActivations},
     share("resid_pdrop"),
     share("attn_pdrop"),
     share("embd_pdrop"),
     share("emb_pdrop"),
     share("attention_dropout"),
     share("hidden_dropout"),
+    share("residual_dropout"),
+    share("embedding_dropout"),
+    flag("use_bias"),
+    positive("norm_epsilon"),
+    positive("query_pre_attn_scalar"),
+    positive("attn_logit_softcapping"),
+    positive("final_logit_softcapping"),
+    positive("rope_local_base_freq"),
+    count("original_max_position_embeddings", kPositions),
+    count("sliding_window_pattern", kLayers),
     flag("tie_word_embeddings"),
     flag("attention_bias"),
     flag("mlp_bias"),
@@ -186,11 +198,11 @@ void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const s
 
 // As torch.nn.Embedding counts: -1 is the last row. What lies beyond the table stands for no row.
 void read_padding_token(const ConfigReader& config, Transformer& model) {
+  if (config.is_null("pad_token_id")) model.padding_token = -1;
   const JsonValue* given = config.given("pad_token_id");
   if (given == nullptr) return;
   if (!given->is(JsonKind::Integer)) return config.fail("pad_token_id", "must be an integer");
-  const std::int64_t row = given->integer < 0 ? given->integer + model.vocabulary : given->integer;
-  if (row >= 0 && row < model.vocabulary) model.padding_token = row;
+  model.padding_token = given->integer < 0 ? given->integer + model.vocabulary : given->integer;
 }
 
 void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transformer& model) {
@@ -206,23 +218,19 @@ void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transfo
   config.read("mlp_bias", model.mlp_bias);
   config.read("attention_bias", model.qkv_bias);
   config.read("attention_bias", model.projection_bias);
-  config.read("rope_theta", model.rope_theta);
-  config.read("resid_pdrop", model.dropout);
+  config.read("rope_theta", model.rotary.theta);
   config.read("initializer_range", model.initializer_range);
   if (find_config_key(dialect.model_type, "pad_token_id")->use == KeyUse::Executed) {
     read_padding_token(config, model);
   }
-  for (const std::string_view epsilon : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}) {
+  for (const std::string_view epsilon :
+       {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"}) {
     if (find_config_key(dialect.model_type, epsilon) != nullptr) {
       config.read(epsilon, model.norm_epsilon);
     }
   }
-  if (find_config_key(dialect.model_type, "rope_parameters") != nullptr) read_rope(config, model);
-  const std::string act = config.text("hidden_act", "");
-  if (act == "swiglu" || act == "geglu") model.mlp = MlpKind::Gated;
-  if (dialect.two_matrix_gelu && (act.starts_with("gelu") || act == "relu")) {
-    model.mlp = MlpKind::Gelu;
-  }
+  read_activation(config, dialect, model);
+  read_dropout(config, model);
   const std::string positions = config.text("position_embedding_type", "");
   if (positions == "absolute" || positions == "learned") model.positions = PositionKind::Learned;
   if (positions == "rope" || positions == "rotary") model.positions = PositionKind::Rope;
@@ -264,6 +272,8 @@ void derive(const ConfigReader& config, Transformer& model) {
                                   with_number("n_group", experts.groups) + " do not hold " +
                                   with_number("num_experts_per_tok", experts.per_token));
   }
+  // A row beyond the table stands for none.
+  if (model.padding_token < 0 || model.padding_token >= model.vocabulary) model.padding_token = -1;
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
   if (width > kWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
 }
@@ -330,12 +340,43 @@ const KeyTable& model_key_table() {
   return kTable;
 }
 
+namespace {
+
+// The language model of a file that describes several (gemma3: text_config beside vision_config);
+// nullptr where the file is of one model.
+const JsonValue* language_model(const JsonValue& object) {
+  const JsonValue* type = object.given("model_type");
+  if (type != nullptr && type->is(JsonKind::String) && find_dialect(type->text)) return nullptr;
+  const JsonValue* text = object.given("text_config");
+  return text != nullptr && text->is(JsonKind::Object) ? text : nullptr;
+}
+
+// "vision_config, audio_config": the models beside it.
+std::string other_models(const JsonValue& object) {
+  std::string names;
+  for (const JsonMember& member : object.members) {
+    if (!member.key.ends_with("_config") || !member.value.is(JsonKind::Object)) continue;
+    if (member.key == "text_config" || member.key == "quantization_config") continue;
+    names += (names.empty() ? "model." : ", model.") + member.key;
+  }
+  return names;
+}
+
+}  // namespace
+
 ModelFile parse_model_file(const JsonValue& object, const std::string& name, const std::string& key,
                            JsonReport& report) {
   ModelFile file;
   Transformer& model = file.model;
   if (!object.is(JsonKind::Object)) {
     report.fail(object.line, key, "must be an object, not " + std::string(name_of(object.kind)));
+    return file;
+  }
+  if (const JsonValue* text = language_model(object)) {
+    file = parse_model_file(*text, name, join_key(key, "text_config"), report);
+    if (const std::string beside = other_models(object); !beside.empty()) {
+      file.use.notes.push_back(beside + ": not read: the language model alone (text_config) is");
+    }
     return file;
   }
   const JsonValue* type = object.given("model_type");
@@ -362,6 +403,8 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   if (dialect->finish != nullptr) dialect->finish(config, model);
   if (!report.ok()) return file;
   derive(config, model);
+  const bool rotates = find_config_key(dialect->model_type, "rope_parameters") != nullptr;
+  if (report.ok() && rotates) read_rope(config, model);
   if (report.ok()) check_size(config, model);
   if (report.ok()) file.use = use_of(object, report.path(), key, model);
   return file;

@@ -2,6 +2,9 @@
 #include "schedules/model/hf_dialects.h"
 
 #include <array>
+#include <cmath>
+
+#include "schedules/model/layer_config.h"
 
 namespace rehearse {
 namespace {
@@ -15,10 +18,7 @@ constexpr std::array<Spelling, 7> kGpt2Spellings{{
     {"activation_function", "hidden_act"},
     {"num_local_experts", "num_experts"},
 }};
-constexpr std::array<Spelling, 2> kNeoxSpellings{{
-    {"rotary_emb_base", "rope_theta"},
-    {"hidden_dropout", "resid_pdrop"},
-}};
+constexpr std::array<Spelling, 1> kNeoxSpellings{{{"hidden_dropout", "resid_pdrop"}}};
 constexpr std::array<Spelling, 5> kBloomSpellings{{
     {"n_embed", "hidden_size"},
     {"n_layer", "num_hidden_layers"},
@@ -47,6 +47,11 @@ constexpr std::array<Spelling, 3> kGlmSpellings{{
     {"num_mtp_layers", "num_nextn_predict_layers"},
 }};
 
+constexpr std::array<Spelling, 2> kStarcoder2Spellings{{
+    {"residual_dropout", "resid_pdrop"},
+    {"embedding_dropout", "embd_pdrop"},
+}};
+
 // RMS norms, gated MLP, rotary positions, no biases, untied: what Llama began.
 Transformer llama_like(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
                        std::int64_t kv_heads, std::int64_t ffn, std::int64_t vocabulary,
@@ -60,6 +65,7 @@ Transformer llama_like(std::int64_t layers, std::int64_t hidden, std::int64_t he
           .max_positions = positions,
           .norm = NormKind::RmsNorm,
           .mlp = MlpKind::Gated,
+          .activation = ActivationKind::Silu,
           .positions = PositionKind::Rope,
           .qkv_bias = false,
           .projection_bias = false,
@@ -81,7 +87,7 @@ Transformer mistral() {
 }
 Transformer mixtral() {
   Transformer model = llama_like(32, 4096, 32, 8, 14336, 32000, 131072);
-  model.rope_theta = 1e6;
+  model.rotary.theta = 1e6;
   model.norm_epsilon = 1e-5;
   model.experts = {.count = 8, .per_token = 2};
   return model;
@@ -104,13 +110,14 @@ Transformer qwen2_moe() {
                    .per_token = 4,
                    .ffn_hidden = 1408,
                    .shared_ffn_hidden = 5632,
-                   .shared_gate = true};
+                   .shared_gate = true,
+                   .normalised = false};
   return model;
 }
 Transformer qwen3_moe() {
   Transformer model = llama_like(24, 2048, 32, 4, 6144, 151936, 32768);
   model.query_key_norm = true;
-  model.experts = {.count = 128, .per_token = 8, .ffn_hidden = 768};
+  model.experts = {.count = 128, .per_token = 8, .ffn_hidden = 768, .normalised = false};
   return model;
 }
 Transformer gpt_neox() {
@@ -120,9 +127,11 @@ Transformer gpt_neox() {
           .ffn_hidden = 24576,
           .vocabulary = 50432,
           .max_positions = 2048,
+          .activation = ActivationKind::GeluExact,
           .positions = PositionKind::Rope,
           .parallel_residual = true,
-          .tied_embedding = false};
+          .tied_embedding = false,
+          .rotary = {.share = 0.25}};
 }
 Transformer bloom() {
   return {.layers = 2,
@@ -140,6 +149,7 @@ Transformer mpt() {
           .vocabulary = 50368,
           .max_positions = 2048,
           .norm_bias = false,
+          .activation = ActivationKind::GeluExact,
           .positions = PositionKind::Alibi,
           .qkv_bias = false,
           .projection_bias = false,
@@ -185,13 +195,14 @@ Transformer olmoe() {
   Transformer model = llama_like(16, 2048, 16, 16, 2048, 50304, 4096);
   model.norm_epsilon = 1e-5;
   model.query_key_norm_whole = true;
-  model.experts = {.count = 64, .per_token = 8};
+  model.experts = {.count = 64, .per_token = 8, .normalised = false};
+  model.padding_token = 1;
   return model;
 }
 Transformer llama4_text() {
   Transformer model = llama_like(48, 5120, 40, 8, 8192, 202048, 131072);
   model.head_dim = 128;
-  model.rope_theta = 500000;
+  model.rotary.theta = 500000;
   model.norm_epsilon = 1e-5;
   model.experts = {.count = 16, .per_token = 1};
   return model;
@@ -201,15 +212,82 @@ Transformer gpt_oss() {
   model.head_dim = 64;
   model.qkv_bias = model.projection_bias = true;
   model.attention_sinks = true;
-  model.rope_theta = 150000;
+  model.sliding_window = 128;
+  model.rotary.theta = 150000;
   model.norm_epsilon = 1e-5;
   model.experts = {.count = 128, .per_token = 4, .bias = true};
   return model;
+}
+// Gemma 2 (arXiv 2408.00118): norms around both blocks, soft caps, every second layer a window.
+Transformer gemma2() {
+  Transformer model = llama_like(26, 2304, 8, 4, 9216, 256000, 8192);
+  model.head_dim = 256;
+  model.norm_placement = NormPlacement::Around;
+  model.norm_from_one = model.scaled_embedding = model.tied_embedding = true;
+  model.activation = ActivationKind::GeluTanh;
+  model.attention_scale = 1.0 / 16;
+  model.attention_softcap = 50;
+  model.final_softcap = 30;
+  model.sliding_window = 4096;
+  model.padding_token = 0;
+  return model;
+}
+// Gemma 3 (arXiv 2503.19786): norms of queries and keys instead of soft caps, five windowed layers
+// of six, whose rotary positions are others.
+Transformer gemma3_text() {
+  Transformer model = gemma2();
+  model.vocabulary = 262208;
+  model.max_positions = 131072;
+  model.query_key_norm = model.rotary_by_layer_kind = true;
+  model.attention_softcap = model.final_softcap = 0;
+  model.rotary.theta = 1e6;
+  return model;
+}
+Transformer phi3() {
+  Transformer model = llama_like(32, 3072, 32, 0, 8192, 32064, 4096);
+  model.norm_epsilon = 1e-5;
+  model.rotary.original_positions = 4096;
+  model.padding_token = 32000;
+  return model;
+}
+Transformer olmo2() {
+  Transformer model = llama_like(32, 4096, 32, 0, 11008, 50304, 2048);
+  model.norm_epsilon = 1e-5;
+  model.norm_placement = NormPlacement::After;
+  model.query_key_norm_whole = true;
+  model.padding_token = 1;
+  return model;
+}
+Transformer glm4() {
+  Transformer model = llama_like(40, 4096, 32, 2, 13696, 151552, 131072);
+  model.head_dim = 128;
+  model.norm_epsilon = 1.5625e-7;
+  model.norm_placement = NormPlacement::Around;
+  model.qkv_bias = true;
+  model.rotary.share = 0.5;
+  model.rotary.interleaved = true;
+  model.padding_token = 151329;
+  return model;
+}
+Transformer starcoder2() {
+  return {.layers = 30,
+          .hidden = 3072,
+          .heads = 24,
+          .kv_heads = 2,
+          .ffn_hidden = 12288,
+          .vocabulary = 49152,
+          .max_positions = 4096,
+          .positions = PositionKind::Rope,
+          .initializer_range = 0.018042};
 }
 
 // Not Hugging Face's keys: a GPT with experts, as Megatron-LM trains it. Every layer has them, and
 // they have no biases.
 void finish_gpt2(const ConfigReader& config, Transformer& model) {
+  bool scaled = true;
+  config.read("scale_attn_weights", scaled);
+  if (!scaled) model.attention_scale = 1;
+  config.read("scale_attn_by_inverse_layer_idx", model.attention_scale_by_layer);
   Experts& experts = model.experts;
   config.read("num_experts", experts.count);
   if (experts.count == 0) return;
@@ -220,8 +298,17 @@ void finish_gpt2(const ConfigReader& config, Transformer& model) {
   config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
 }
 
+// Only queries, keys, values and the projection may lack biases (attention_bias).
 void finish_gpt_neox(const ConfigReader& config, Transformer& model) {
   config.read("use_parallel_residual", model.parallel_residual);
+  config.read("rotary_pct", model.rotary.share);
+  model.rotary.theta = 10000;  // rope_theta has no meaning to the class
+  config.read("rotary_emb_base", model.rotary.theta);
+  model.dropouts.embedding = model.dropouts.residual;
+}
+
+void finish_bloom(const ConfigReader& config, Transformer& model) {
+  config.read("apply_residual_connection_post_layernorm", model.norm_is_residual);
 }
 
 // llm-foundry has learned positions where attn_config.alibi is false; Hugging Face knows ALiBi
@@ -256,6 +343,50 @@ void finish_qwen(const ConfigReader& config, Transformer& model) {
   config.read("use_sliding_window", windowed);
   config.read("sliding_window", window);
   if (windowed && !config.is_null("sliding_window")) model.sliding_window = window;
+  std::int64_t first = 28;
+  config.read("max_window_layers", first);
+  read_windows(config, model, [&](std::int64_t layer) { return layer >= first; });
+}
+
+void read_gemma(const ConfigReader& config, Transformer& model, std::int64_t pattern) {
+  finish_mistral(config, model);
+  double scalar = 256;
+  config.read("query_pre_attn_scalar", scalar);
+  model.attention_scale = 1 / std::sqrt(scalar);
+  config.read("final_logit_softcapping", model.final_softcap);
+  if (config.is_null("final_logit_softcapping")) model.final_softcap = 0;
+  read_windows(config, model, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+}
+
+void finish_gemma2(const ConfigReader& config, Transformer& model) {
+  read_gemma(config, model, 2);
+  config.read("attn_logit_softcapping", model.attention_softcap);
+  if (config.is_null("attn_logit_softcapping")) model.attention_softcap = 0;
+}
+
+void finish_gemma3(const ConfigReader& config, Transformer& model) {
+  std::int64_t pattern = 6;
+  config.read("sliding_window_pattern", pattern);
+  read_gemma(config, model, pattern);
+  config.read("rope_local_base_freq", model.windowed_rotary.theta);
+}
+
+void finish_phi3(const ConfigReader& config, Transformer& model) {
+  finish_mistral(config, model);
+  config.read("original_max_position_embeddings", model.rotary.original_positions);
+  model.dropouts.embedding = 0;  // the class reads embd_pdrop, and does nothing with it
+}
+
+// Queries, keys and values alone have biases.
+void finish_dense_glm4(const ConfigReader&, Transformer& model) {
+  model.projection_bias = false;
+}
+
+void finish_starcoder2(const ConfigReader& config, Transformer& model) {
+  finish_mistral(config, model);
+  bool bias = true;
+  config.read("use_bias", bias);
+  model.qkv_bias = model.projection_bias = model.mlp_bias = bias;
 }
 
 void finish_mixtral(const ConfigReader& config, Transformer& model) {
@@ -266,7 +397,8 @@ void finish_mixtral(const ConfigReader& config, Transformer& model) {
 }
 
 void finish_gpt_oss(const ConfigReader& config, Transformer& model) {
-  // Every second layer is windowed (128 tokens); there is one switch for all layers, so none is.
+  finish_mistral(config, model);
+  read_windows(config, model, [](std::int64_t layer) { return layer % 2 == 0; });
   config.read("num_experts", model.experts.count);
   config.read("num_experts_per_tok", model.experts.per_token);
   model.experts.ffn_hidden = model.ffn_hidden;
@@ -280,6 +412,7 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
   config.read("num_experts_per_tok", experts.per_token);
   config.read("moe_intermediate_size", experts.ffn_hidden);
   config.read("qkv_bias", model.qkv_bias);
+  config.read("norm_topk_prob", experts.normalised);
   config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
   config.read("decoder_sparse_step", experts.layer_step);
   experts.first_layer = experts.layer_step - 1;
@@ -295,6 +428,7 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
 
 // As transformers reads mlp layers with `num_experts` experts of the MLP's own width.
 void finish_olmoe(const ConfigReader& config, Transformer& model) {
+  config.read("norm_topk_prob", model.experts.normalised);
   config.read("num_experts", model.experts.count);
   config.read("num_experts_per_tok", model.experts.per_token);
   model.experts.ffn_hidden = model.ffn_hidden;
@@ -368,7 +502,7 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   read_grouped_experts(config, model);
 }
 
-constexpr std::array<Dialect, 17> kDialects{{
+constexpr std::array<Dialect, 23> kDialects{{
     {"gpt2", kGpt2Spellings, gpt2, finish_gpt2},
     {"llama", {}, llama, nullptr},
     {"mistral", {}, mistral, finish_mistral},
@@ -378,7 +512,7 @@ constexpr std::array<Dialect, 17> kDialects{{
     {"qwen3", {}, qwen3, finish_qwen},
     {"qwen3_moe", kLocalSpellings, qwen3_moe, finish_qwen_moe},
     {"gpt_neox", kNeoxSpellings, gpt_neox, finish_gpt_neox},
-    {"bloom", kBloomSpellings, bloom, nullptr},
+    {"bloom", kBloomSpellings, bloom, finish_bloom},
     {"mpt", kMptSpellings, mpt, finish_mpt},
     // No published DeepSeek model has another activation than SiLU: "gelu" is how measured cases
     // of Megatron-LM say its two-matrix MLP (its latent attention without --swiglu).
@@ -388,6 +522,12 @@ constexpr std::array<Dialect, 17> kDialects{{
     {"olmoe", kLocalSpellings, olmoe, finish_olmoe},
     {"glm4_moe", kGlmSpellings, glm4_moe, finish_glm4},
     {"llama4_text", kLocalSpellings, llama4_text, finish_llama4},
+    {"gemma2", {}, gemma2, finish_gemma2},
+    {"gemma3_text", {}, gemma3_text, finish_gemma3},
+    {"phi3", {}, phi3, finish_phi3},
+    {"olmo2", {}, olmo2, nullptr},
+    {"glm4", {}, glm4, finish_dense_glm4},
+    {"starcoder2", kStarcoder2Spellings, starcoder2, finish_starcoder2},
 }};
 
 }  // namespace

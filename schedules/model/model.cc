@@ -4,6 +4,9 @@
 // tokens.
 #include "schedules/model/model.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace rehearse {
 namespace {
 
@@ -66,9 +69,14 @@ std::int64_t expert_mlp(const Transformer& model, std::int64_t experts) {
          shared_expert_parameters(model);
 }
 
+// Before or behind each of the two blocks, or both.
+std::int64_t norms_of_layer(const Transformer& model) {
+  return model.norm_placement == NormPlacement::Around ? 4 : 2;
+}
+
 std::int64_t layer_count(const Transformer& model, std::int64_t layer, std::int64_t experts) {
   return attention_matrices(model) + attention_vectors(model) +
-         2 * norm_parameters(model, model.hidden) +
+         norms_of_layer(model) * norm_parameters(model, model.hidden) +
          (model.has_experts(layer) ? expert_mlp(model, experts) : dense_mlp(model));
 }
 
@@ -109,6 +117,22 @@ double multiplied_parameters(const Transformer& model) {
 }
 
 }  // namespace
+
+double attention_scale(const Transformer& model, std::int64_t layer) {
+  const double scale = model.attention_scale > 0
+                           ? model.attention_scale
+                           : 1 / std::sqrt(static_cast<double>(model.head_dim));
+  return model.attention_scale_by_layer ? scale / static_cast<double>(layer + 1) : scale;
+}
+
+double attention_pairs(const Transformer& model, std::int64_t sequence_length) {
+  const double s = static_cast<double>(sequence_length);
+  std::int64_t windowed = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) windowed += model.window(layer) > 0;
+  const double window = std::min(static_cast<double>(model.sliding_window), s);
+  const double share = static_cast<double>(windowed) / static_cast<double>(model.layers);
+  return share * (window * s - window * window / 2) + (1 - share) * (s * s / 2);
+}
 
 std::int64_t embedding_parameters(const Transformer& model) {
   std::int64_t count = model.vocabulary * model.hidden;

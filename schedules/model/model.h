@@ -7,11 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "schedules/model/activation.h"
+#include "schedules/model/rotary.h"
+
 namespace rehearse {
 
 enum class NormKind : std::uint8_t { LayerNorm, RmsNorm };
-enum class MlpKind : std::uint8_t { Gelu, Gated };  // 2 or 3 matrices; Gated: SwiGLU, GeGLU
+// Where a layer's two blocks, attention and MLP, have norms. Before: of what they read; After: of
+// what they give, before the residual sum (olmo2); Around: both (gemma 2 and 3, glm4).
+enum class NormPlacement : std::uint8_t { Before, After, Around };
+enum class MlpKind : std::uint8_t { Plain, Gated };  // 2 or 3 matrices: act(u); act(gate) * up
 enum class PositionKind : std::uint8_t { Learned, Rope, Alibi };
+
+// Shares of elements that training drops (Srivastava et al. 2014), in [0, 1).
+struct DropoutRates {
+  double residual = 0;   // of what a block gives, before the residual sum
+  double attention = 0;  // of the probabilities
+  double embedding = 0;
+  bool any() const { return residual > 0 || attention > 0 || embedding > 0; }
+  bool operator==(const DropoutRates&) const = default;
+};
 
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434); absent when kv_lora_rank is 0.
 struct LatentAttention {
@@ -34,6 +49,8 @@ struct Experts {
   // Routing to few groups of experts: a token's experts lie in `kept_groups` of `groups`
   // (DeepSeek: topk_group of n_group); equal: anywhere.
   std::int64_t groups = 1, kept_groups = 1;
+  // The router's weights of a token are the chosen scores, divided by their sum (norm_topk_prob).
+  bool normalised = true;
   bool operator==(const Experts&) const = default;
 };
 
@@ -50,7 +67,10 @@ struct Transformer {
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::LayerNorm;
   bool norm_bias = true;  // a LayerNorm without bias (MPT) has h, not 2h parameters
-  MlpKind mlp = MlpKind::Gelu;
+  NormPlacement norm_placement = NormPlacement::Before;
+  bool norm_from_one = false;  // gemma: a norm multiplies by 1 + weight
+  MlpKind mlp = MlpKind::Plain;
+  ActivationKind activation = ActivationKind::GeluTanh;
   PositionKind positions = PositionKind::Learned;
   bool qkv_bias = true, projection_bias = true, mlp_bias = true;
   bool query_key_norm = false;        // qwen3: an RMS norm of head_dim for q and for k
@@ -58,13 +78,23 @@ struct Transformer {
   bool embedding_norm = false;        // bloom: LayerNorm after the embedding
   bool attention_sinks = false;       // gpt_oss: one learned logit per head
   bool parallel_residual = false;     // gpt_neox: attention and MLP read the same input
+  bool norm_is_residual = false;      // bloom may: what joins a block's result is its normed input
   bool tied_embedding = true;
-  std::int64_t sliding_window = 0;  // 0: full attention
-  double rope_theta = 10000.0;
+  bool scaled_embedding = false;          // gemma: rows of the table times sqrt(h)
+  double attention_scale = 0;             // of queries times keys; 0: 1 / sqrt(head_dim)
+  bool attention_scale_by_layer = false;  // and divided by the layer's number, from 1
+  double attention_softcap = 0;           // c: scores become c tanh(score / c) (gemma 2); 0: none
+  double final_softcap = 0;               // of the logits
+  std::int64_t sliding_window = 0;        // a query sees its own key and the w - 1 before; 0: all
+  std::vector<bool> windowed_layers{};    // by layer; empty: every layer, where there is a window
+  RotaryConfig rotary{};
+  RotaryConfig windowed_rotary{};  // of windowed layers, where it differs (gemma 3)
+  bool rotary_by_layer_kind = false;
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;  // deviation of the first weights
   std::int64_t padding_token = -1;  // its row of the table learns nothing from the input; -1: none
   double dropout = -1.0;            // resid_pdrop; -1: the file does not say
+  DropoutRates dropouts{};
   LatentAttention latent;
   Experts experts;
   // Layers that predict further tokens (DeepSeek-V3, arXiv 2412.19437, section 2.2): beside
@@ -75,8 +105,24 @@ struct Transformer {
     return experts.count > 0 && layer >= experts.first_layer &&
            (layer - experts.first_layer) % experts.layer_step == 0;
   }
+  // Keys that a query of the layer sees; 0: all before it.
+  std::int64_t window(std::int64_t layer) const {
+    const bool windowed =
+        windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)];
+    return windowed ? sliding_window : 0;
+  }
+  const RotaryConfig& rotary_config(std::int64_t layer) const {
+    return rotary_by_layer_kind && window(layer) > 0 ? windowed_rotary : rotary;
+  }
   bool operator==(const Transformer&) const = default;
 };
+
+// What a layer's scores, queries times keys, are multiplied by.
+double attention_scale(const Transformer& model, std::int64_t layer);
+
+// Pairs of a query and a key in one sample of s positions, under the causal mask and each layer's
+// window, as the mean over the layers: bodies are shared by all of them. A whole layer has s^2 / 2.
+double attention_pairs(const Transformer& model, std::int64_t sequence_length);
 
 // Exact parameter counts, unpadded vocabulary, no parallelism [parameters].
 // Sources of the checked totals: tests/schedules/model/parameter_count_test.cc.

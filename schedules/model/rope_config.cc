@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/model/config_keys.h"
+
 namespace rehearse {
 namespace {
 
@@ -44,19 +46,123 @@ constexpr std::array kRopeKeys{
     factors("short_factor"),
     factors("long_factor"),
 };
+constexpr KeyTable kOfOneKind{.title = "rope of a kind of layer", .keys = kRopeKeys, .open = true};
+
+// Gemma 3 says them by kind of layer.
+constexpr std::array kLayerKinds{
+    KeySpec{.name = "full_attention", .types = kObject, .members = &kOfOneKind},
+    KeySpec{.name = "sliding_attention", .types = kObject, .members = &kOfOneKind},
+};
+constexpr auto kAllKeys = [] {
+  std::array<KeySpec, kRopeKeys.size() + kLayerKinds.size()> all{};
+  std::ranges::copy(kRopeKeys, all.begin());
+  std::ranges::copy(kLayerKinds, all.begin() + kRopeKeys.size());
+  return all;
+}();
 
 bool is_filled(const JsonValue* object) {
   return object != nullptr && !object->members.empty();
 }
 
-double share_in(const JsonValue* object, std::string_view key, double otherwise) {
-  const JsonValue* share = object == nullptr ? nullptr : object->given(key);
-  return share != nullptr && share->is_number() ? share->number : otherwise;
+// The object's members into `rope`; those that it lacks stay.
+class RopeReader {
+ public:
+  explicit RopeReader(const JsonValue& object) : object_(object) {}
+  void read(RotaryConfig& rope) const {
+    if (const JsonValue* type = either("rope_type", "type")) rope.kind = kind_of(type->text);
+    number("rope_theta", rope.theta);
+    number("partial_rotary_factor", rope.share);
+    number("factor", rope.factor);
+    number("low_freq_factor", rope.low_frequency);
+    number("high_freq_factor", rope.high_frequency);
+    number("attention_factor", rope.attention_factor);
+    number("beta_fast", rope.beta_fast);
+    number("beta_slow", rope.beta_slow);
+    number("mscale", rope.magnitude);
+    number("mscale_all_dim", rope.magnitude_all);
+    if (const JsonValue* at = object_.given("original_max_position_embeddings")) {
+      rope.original_positions = at->integer;
+    }
+    if (const JsonValue* at = object_.given("truncate")) rope.truncate = at->boolean;
+    list("short_factor", rope.short_factors);
+    list("long_factor", rope.long_factors);
+  }
+
+ private:
+  static RotaryKind kind_of(std::string_view type) {
+    constexpr std::array<std::pair<std::string_view, RotaryKind>, 6> kKinds{{
+        {"linear", RotaryKind::Linear},
+        {"dynamic", RotaryKind::Dynamic},
+        {"yarn", RotaryKind::Yarn},
+        {"longrope", RotaryKind::LongRope},
+        {"su", RotaryKind::LongRope},
+        {"llama3", RotaryKind::Llama3},
+    }};
+    const auto at =
+        std::ranges::find(kKinds, type, &std::pair<std::string_view, RotaryKind>::first);
+    return at == kKinds.end() ? RotaryKind::Default : at->second;
+  }
+  const JsonValue* either(std::string_view key, std::string_view older) const {
+    const JsonValue* value = object_.given(key);
+    return value != nullptr ? value : object_.given(older);
+  }
+  void number(std::string_view key, double& to) const {
+    if (const JsonValue* value = object_.given(key)) to = value->number;
+  }
+  void list(std::string_view key, std::vector<double>& to) const {
+    const JsonValue* value = object_.given(key);
+    if (value == nullptr) return;
+    to.clear();
+    for (const JsonValue& item : value->items) to.push_back(item.number);
+  }
+  const JsonValue& object_;
+};
+
+// What is wrong with it; "": nothing. Where a factor is left out yarn and longrope take the ratio
+// of the model's positions and the original ones.
+std::string fault_of(const RotaryConfig& rope, const Transformer& model) {
+  const auto pairs = static_cast<std::size_t>(rotary_dim(rope, model.head_dim) / 2);
+  switch (rope.kind) {
+    case RotaryKind::Linear:
+    case RotaryKind::Dynamic:
+    case RotaryKind::Llama3:
+      if (rope.factor == 0) return "needs a factor";
+      break;
+    case RotaryKind::LongRope:
+      for (const auto& list : {rope.short_factors, rope.long_factors}) {
+        if (list.size() != pairs || std::ranges::any_of(list, [](double f) { return !(f > 0); })) {
+          return "needs short_factor and long_factor, " + std::to_string(pairs) +
+                 " positive numbers each";
+        }
+      }
+      break;
+    case RotaryKind::Default:
+    case RotaryKind::Yarn:
+      break;
+  }
+  if (rope.kind == RotaryKind::Llama3 && rope.high_frequency < rope.low_frequency) {
+    return "high_freq_factor must not be less than low_freq_factor";
+  }
+  return "";
+}
+
+bool has_objects(const JsonValue& rope) {
+  return std::ranges::any_of(
+      rope.members, [](const JsonMember& member) { return member.value.is(JsonKind::Object); });
+}
+
+// Gemma 3 says it by kind of layer: {"full_attention": {...}, "sliding_attention": {...}}.
+void read_by_layer_kind(const JsonValue& object, Transformer& model) {
+  for (const auto& [kind, rope] : {std::pair{"full_attention", &model.rotary},
+                                   std::pair{"sliding_attention", &model.windowed_rotary}}) {
+    const JsonValue* one = object.given(kind);
+    if (one != nullptr && one->is(JsonKind::Object)) RopeReader(*one).read(*rope);
+  }
 }
 
 }  // namespace
 
-constinit const KeyTable kRopeTable{.title = "rope", .keys = kRopeKeys, .open = true};
+constinit const KeyTable kRopeTable{.title = "rope", .keys = kAllKeys, .open = true};
 
 void read_rope(const ConfigReader& config, Transformer& model) {
   const JsonValue* scaling = config.given("rope_scaling");
@@ -64,40 +170,44 @@ void read_rope(const ConfigReader& config, Transformer& model) {
   if (is_filled(scaling) && is_filled(parameters)) {
     return config.fail("rope_scaling", "stands beside rope_parameters: one of them is enough");
   }
-  for (const JsonValue* rope : {scaling, parameters}) {
-    if (rope != nullptr && std::ranges::any_of(rope->members, [](const JsonMember& member) {
-          return member.value.is(JsonKind::Object);
-        })) {  // gemma3 and its kin
-      return config.fail(rope == scaling ? "rope_scaling" : "rope_parameters",
-                         "parameters per kind of layer belong to no dialect here");
+  const auto row = find_config_key(model.model_type, "partial_rotary_factor");
+  if (row->use == KeyUse::Executed) config.read("partial_rotary_factor", model.rotary.share);
+  const JsonValue* rope = is_filled(scaling) ? scaling : parameters;
+  if (rope == nullptr) return;
+  const std::string_view name = rope == scaling ? "rope_scaling" : "rope_parameters";
+  const bool by_kind = has_objects(*rope);
+  if (by_kind && (!model.rotary_by_layer_kind || rope == scaling)) {
+    return config.fail(name, "parameters per kind of layer belong to gemma3_text alone");
+  }
+  if (!by_kind && model.rotary_by_layer_kind && is_filled(parameters)) {
+    return config.fail(name,
+                       "gemma3_text says them by kind of layer: full_attention, "
+                       "sliding_attention");
+  }
+  // A class with a key of its own for them does not look at the object's.
+  const std::int64_t original = model.rotary.original_positions;
+  if (by_kind) {
+    read_by_layer_kind(*rope, model);
+  } else {
+    const JsonValue *theta = rope->given("rope_theta"), *outside = config.given("rope_theta");
+    if (theta != nullptr && outside != nullptr && outside->number != theta->number) {
+      return config.fail("rope_theta", "disagrees with rope_theta of " + std::string(name));
     }
-    const JsonValue* theta = rope == nullptr ? nullptr : rope->given("rope_theta");
-    if (theta == nullptr) continue;
-    const JsonValue* outside = config.given("rope_theta");
-    if (outside != nullptr && outside->number != theta->number) {
-      return config.fail("rope_theta",
-                         "disagrees with rope_theta of " +
-                             std::string(rope == scaling ? "rope_scaling" : "rope_parameters"));
-    }
-    model.rope_theta = theta->number;
+    RopeReader(*rope).read(model.rotary);
+  }
+  if (original > 0) model.rotary.original_positions = original;
+  for (const RotaryConfig* one : {&model.rotary, &model.windowed_rotary}) {
+    const std::string fault = fault_of(*one, model);
+    if (!fault.empty()) return config.fail(name, fault);
   }
 }
 
-bool is_plain_rope(const JsonValue& rope) {
+bool is_performed_rope(const JsonValue& rope) {
   return std::ranges::all_of(rope.members, [](const JsonMember& member) {
-    const JsonValue& value = member.value;
-    if (value.is(JsonKind::Null) || member.key == "rope_theta") return true;
-    if (member.key == "rope_type" || member.key == "type") return value.text == "default";
-    return member.key == "partial_rotary_factor" && value.number == 1;
+    if (member.value.is(JsonKind::Object)) return is_performed_rope(member.value);
+    const bool type = member.key == "rope_type" || member.key == "type";
+    return !type || member.value.text != "mrope";
   });
-}
-
-// configuration_gpt_neox.py: rope_parameters wins over rotary_pct, whose default is 0.25.
-double rotated_share(const JsonValue& file) {
-  constexpr double kDefault = 0.25;
-  const double outside = share_in(&file, "rotary_pct", kDefault);
-  const double inside = share_in(file.given("rope_scaling"), "partial_rotary_factor", outside);
-  return share_in(file.given("rope_parameters"), "partial_rotary_factor", inside);
 }
 
 }  // namespace rehearse

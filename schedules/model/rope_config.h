@@ -9,12 +9,11 @@ namespace rehearse {
 
 // The members that both have, with their kinds; others are taken unread.
 extern const KeyTable kRopeTable;
-// `model.rope_theta` where one of them says it. Errors: both are given; they contradict rope_theta.
+// `model.rotary` where the file says it; of gemma 3, which says it by kind of layer, also
+// `model.windowed_rotary`. Errors: both objects are given; one contradicts rope_theta; a kind lacks
+// a member that it needs. REQUIRES: the model's dimensions are read.
 void read_rope(const ConfigReader& config, Transformer& model);
-// Rotary positions without scaling; at most `rope_type` "default", `rope_theta`, and the whole
-// head.
-bool is_plain_rope(const JsonValue& rope);
-// The share of a head that GPT-NeoX rotates.
-double rotated_share(const JsonValue& file);
+// Rotary positions of a kind that `run` performs.
+bool is_performed_rope(const JsonValue& rope);
 
 }  // namespace rehearse

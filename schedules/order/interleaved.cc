@@ -23,7 +23,11 @@ Result<Schedule> interleaved_one_f_one_b(const ScheduleShape& shape) {
     const Interleaved lists = interleaved_lists(p, r, shape.microbatches, v, shape.group_size);
     // With one chunk there is no way around the loop: plain 1F1B.
     const std::int32_t warmup = v == 1 ? p - 1 - r : 2 * (p - 1 - r) + (v - 1) * shape.group_size;
-    weave(schedule, lists.forwards, lists.backwards, warmup + shape.extra_warmup);
+    if (shape.pairs) {
+      weave_pairs(schedule, lists.forwards, lists.backwards, warmup + shape.extra_warmup);
+    } else {
+      weave(schedule, lists.forwards, lists.backwards, warmup + shape.extra_warmup);
+    }
     schedule.end_row();
   }
   return schedule;

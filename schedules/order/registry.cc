@@ -38,6 +38,7 @@ constexpr std::array kTable{
                  .chunks = Many,
                  .grouped = true,
                  .extra_warmup = true,
+                 .pairing = Pairing::Asked,
                  .generate = order::interleaved_one_f_one_b},
     ScheduleInfo{.name = "looped_bfs",
                  .aliases = {"loopedbfs", "breadth_first", "bfs"},
@@ -86,6 +87,7 @@ constexpr std::array kTable{
                  .aliases = {"dual_pipe"},
                  .chunks = Bidirectional,
                  .splits_backward = true,
+                 .pairing = Pairing::Always,
                  .even_positions = true,
                  .even_microbatches = true,
                  .least_rounds = 2,
@@ -94,6 +96,7 @@ constexpr std::array kTable{
                  .aliases = {"dualpipe_v", "dual_pipe_v"},
                  .chunks = V,
                  .splits_backward = true,
+                 .pairing = Pairing::Always,
                  .least_rounds = 2,
                  .generate = order::dual_pipe_v},
     ScheduleInfo{.name = "chimera",
@@ -232,6 +235,7 @@ std::string name_of(const ScheduleInfo& info, const ScheduleShape& shape) {
   if (info.chunks == Many) name += ",v=" + text(shape.chunks);
   if (info.grouped) name += ",N=" + text(shape.group_size);
   if (shape.extra_warmup > 0) name += ",extra_warmup=" + text(shape.extra_warmup);
+  if (shape.pairs) name += ",pairs";
   if (info.sliced) name += ",slices=" + text(shape.slices);
   if (info.planned) {
     name += ",limit=" + std::to_string(shape.memory_limit);
@@ -335,6 +339,13 @@ Result<ScheduleShape> resolve_shape(const ScheduleInfo& info, const ScheduleShap
     if (Result<> group = check_group(full.positions, full.microbatches, full.group_size); !group) {
       return group.error();
     }
+  }
+  if (info.pairing == Pairing::Always) full.pairs = false;  // no need to say it
+  if (full.pairs && (info.pairing == Pairing::Never || full.extra_warmup < 1)) {
+    return wrong("pairs", info.pairing == Pairing::Never
+                              ? name + " has no pairs of a forward and a backward"
+                              : "extra_warmup must be at least 1: else a backward waits for the "
+                                "forward beside it");
   }
   if (full.extra_warmup < 0) {
     return wrong("extra_warmup", text(full.extra_warmup) + " is less than 0");

@@ -22,6 +22,7 @@ struct ScheduleShape {
   std::int32_t group_size = 0;    // N of the interleaved orders
   std::int32_t extra_warmup = 0;  // forwards more before the first backward (interleaved_1f1b)
   std::int32_t slices = 0;        // sequence slices per micro-batch, of sliced schedules
+  bool pairs = false;  // steady forwards and backwards run as overlapped pairs (Pairing::Asked)
   // Planned schedules only: activations per position as a multiple of 1F1B's peak on position 0,
   // and the durations that the plan is made for.
   double memory_limit = 0;
@@ -38,6 +39,9 @@ enum class ChunkRule : std::uint8_t {
   Any,            // whichever is best (auto); chunks left out: any of the above
 };
 
+// Whether a forward of one micro-batch runs beside the backward of another, as one op.
+enum class Pairing : std::uint8_t { Never, Asked, Always };
+
 struct ScheduleInfo {
   std::string_view name;                      // canonical, as in a scenario's plan.schedule
   std::array<std::string_view, 5> aliases{};  // further spellings, lower case with `_`
@@ -49,8 +53,9 @@ struct ScheduleInfo {
   bool planned = false;          // takes durations and `memory_limit`
   double default_memory = 0;     // of planned ones: memory_limit where it is left out
   bool one_stage = false;        // p = 1 alone
-  bool serial = false;           // one position works at a time
-  bool dominated = false;        // always as slow as another that needs no more memory
+  Pairing pairing = Pairing::Never;
+  bool serial = false;     // one position works at a time
+  bool dominated = false;  // always as slow as another that needs no more memory
   // What p and m must satisfy beyond >= 1 (at p = 1 every shape is legal).
   bool even_positions = false;     // p even
   bool even_microbatches = false;  // m even

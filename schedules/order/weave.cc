@@ -17,6 +17,24 @@ void weave(Schedule& schedule, std::span<const Op> forwards, std::span<const Op>
   }
 }
 
+void weave_pairs(Schedule& schedule, std::span<const Op> forwards, std::span<const Op> backwards,
+                 std::int32_t warmup) {
+  const std::size_t count = forwards.size();
+  const std::size_t ahead = std::min(static_cast<std::size_t>(warmup), count);
+  std::vector<Op>& ops = schedule.ops;
+  ops.insert(ops.end(), forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
+  for (std::size_t i = 0; i < count - ahead; ++i) {
+    const Op& forward = forwards[ahead + i];
+    Op pair = compute_op(OpKind::Overlap, forward.stage, forward.microbatch);
+    pair.child = static_cast<std::int32_t>(schedule.children.size());
+    schedule.children.push_back(forward);
+    schedule.children.push_back(backwards[i]);
+    ops.push_back(pair);
+  }
+  ops.insert(ops.end(), backwards.begin() + static_cast<std::ptrdiff_t>(count - ahead),
+             backwards.end());
+}
+
 void weave_split(Schedule& schedule, std::span<const Op> forwards, std::span<const Op> backwards,
                  std::int32_t warmup, std::int32_t delay) {
   const std::size_t count = forwards.size();

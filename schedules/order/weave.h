@@ -14,6 +14,11 @@ namespace rehearse::order {
 void weave(Schedule& schedule, std::span<const Op> forwards, std::span<const Op> backwards,
            std::int32_t warmup);
 
+// The same with the steady forwards and backwards as overlapped pairs. REQUIRES: none of these
+// forwards is needed by the backward beside it (Megatron-LM: one forward more in the warm-up).
+void weave_pairs(Schedule& schedule, std::span<const Op> forwards, std::span<const Op> backwards,
+                 std::int32_t warmup);
+
 // The same with every backward B split: the j-th is emitted as I followed by the W of backward
 // j - delay; the W's that are still missing come last, in order.
 void weave_split(Schedule& schedule, std::span<const Op> forwards, std::span<const Op> backwards,

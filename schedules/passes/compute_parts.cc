@@ -100,7 +100,8 @@ class Computer {
     }
   }
   ValueId arriving(ValueKind kind, Stage from, const Op& op) {
-    return row_.value(kind, row_.draft.layout.activation_bytes(), from, op);
+    const std::int32_t before = std::min(from.value, op.stage.value);
+    return row_.value(kind, row_.draft.layout.handover_bytes(before), from, op);
   }
 
   void forward(const Part& part) {
@@ -116,8 +117,10 @@ class Computer {
     const BodySizes& bytes = row_.work(part).sizes;
     if (loss && row_.loss) row_.operand(row_.loss, Access::Update);
     if (!loss) {
-      const ValueId out =
-          row_.value(ValueKind::Activation, row_.draft.layout.activation_bytes(), op);
+      const Layout& layout = row_.draft.layout;
+      const ValueId out = row_.value(
+          ValueKind::Activation,
+          part.last() ? layout.handover_bytes(op.stage.value) : layout.activation_bytes(), op);
       state.x[part.index + 1] = out;
       if (!part.last()) {
         row_.of(out).segment_begin = static_cast<std::int16_t>(row_.end_of(part));
@@ -156,8 +159,11 @@ class Computer {
     gradients_.add(part);
     const BodySizes& bytes = row_.work(part).sizes;
     if (!weight && !embedding) {
-      const ValueId out =
-          row_.value(ValueKind::ActivationGradient, row_.draft.layout.activation_bytes(), op);
+      const Layout& layout = row_.draft.layout;
+      const ValueId out = row_.value(
+          ValueKind::ActivationGradient,
+          part.index == 0 ? layout.handover_bytes(op.stage.value - 1) : layout.activation_bytes(),
+          op);
       state.d[part.index] = out;
       if (part.index > 0) {
         row_.of(out).segment_begin = static_cast<std::int16_t>(row_.begin_of(part));

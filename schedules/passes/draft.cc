@@ -13,9 +13,14 @@ BodyTable body_table(const Layout& layout, std::int32_t slices) {
   BodyTable table(static_cast<std::size_t>(slices));
   if (!layout.plan.runtime.own_executor) return table;
   for (std::size_t slice = 0; slice < table.size(); ++slice) {
-    for (std::size_t k = 0; k < kSegmentKinds; ++k) {
+    for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
+      const auto shape = static_cast<SegmentShape>(k);
+      const bool experts = shape == SegmentShape::ExpertLayer;
+      if (experts && layout.model.experts.count == 0) continue;
+      if (shape == SegmentShape::PredictionLayer) continue;  // only frameworks have them
       for (std::size_t d = 0; d < kDirections; ++d) {
-        const Body body = make_body(layout, {.segment = static_cast<SegmentKind>(k),
+        const Body body = make_body(layout, {.segment = kind_of(shape),
+                                             .experts = experts,
                                              .direction = static_cast<Direction>(d),
                                              .slice = static_cast<std::int32_t>(slice)});
         table[slice][k][d] = {body.saved_for_dgrad, body.saved_for_wgrad, body.left_for_wgrad,
@@ -66,7 +71,7 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
   s.microbatches = order.microbatches;
   s.slices = order.slices;
   s.placement = order.placement;
-  s.segments = stage_segments(layout.plan, order.placement.stages());
+  s.segments = stage_segments(layout, order.placement.stages());
   s.rows = make_rows(layout.plan, s.placement);
   s.groups = make_groups(s, layout);
   const std::size_t classes = s.rows.size() / static_cast<std::size_t>(s.placement.positions);

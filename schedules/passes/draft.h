@@ -45,14 +45,14 @@ struct DraftOp {
   bool holds_compute = false;  // the next part waits for this op
 };
 
-// What a segment keeps and works in, by slice, segment kind and direction [B]. Frameworks keep
+// What a segment keeps and works in, by slice, segment shape and direction [B]. Frameworks keep
 // tensors, not slabs: all zero.
 struct BodySizes {
   std::int64_t saved_for_dgrad = 0, saved_for_wgrad = 0, left_for_wgrad = 0, workspace = 0;
   std::int64_t key_value_gradient = 0;
 };
-inline constexpr std::size_t kSegmentKinds = 3, kDirections = 4;
-using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kSegmentKinds>>;
+inline constexpr std::size_t kDirections = 4;
+using BodyTable = std::vector<std::array<std::array<BodySizes, kDirections>, kNumSegmentShapes>>;
 
 struct Draft {
   const Layout& layout;
@@ -95,6 +95,13 @@ struct Draft {
     const auto [at, made] = meetings.try_emplace({static_cast<std::int32_t>(meeting), what, which});
     if (made) at->second = new_match();
     return at->second;
+  }
+
+  // Numbers of the vector that all ranks sum as a step ends: squares of the tensors, the loss, and
+  // what our executor counts, the rows of every layer's experts.
+  std::int64_t metrics() const {
+    const Transformer& model = layout.model;
+    return num_tensors + 1 + (plan.runtime.own_executor ? model.layers * model.experts.count : 0);
   }
 
   // Whether ranks hold a shard of the bucket's parameters and gather them (ZeRO-3); whether its

@@ -13,10 +13,11 @@ struct Norms {
   ValueId device, host;
 };
 
-// Sums of squares over all tensors of the world, a slot each and one more for the loss.
+// Sums of squares over all tensors of the world, a slot each and one more for the loss; behind them
+// the rows of experts.
 Norms norm_gradients(RowDraft& row) {
   const Estimates& estimates = row.draft.estimates;
-  const std::int64_t bytes = 8 * (row.draft.num_tensors + 1);
+  const std::int64_t bytes = 8 * row.draft.metrics();
   row.add({.kind = OpKind::GradNorm, .stream = Stream::Compute}, estimates.other, row.end());
   if (row.owner) {
     for (std::size_t i = row.gradient.size(); i-- > 0;) {

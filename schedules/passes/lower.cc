@@ -34,10 +34,8 @@ Estimates estimate_by_flops(const Layout& layout) {
   e.layer_weight = ns(2.0 * n * weights);
   e.head_forward = ns(logits * (early ? 3 : 1));
   e.head_backward = early ? 1000 : ns(2.0 * logits);
-  if (!early) {  // a prediction layer is a layer and one more head
-    e.head_forward += model.prediction_layers * (e.layer_forward + e.head_forward);
-    e.head_backward += model.prediction_layers * (e.layer_input + e.layer_weight + e.head_backward);
-  }
+  e.head_forward *= 1 + layout.prediction_layers();  // each has a head of its own
+  e.head_backward *= 1 + layout.prediction_layers();
   e.embedding_forward = e.embedding_backward = 1000;
   e.transfer = 10000 + layout.activation_bytes() / 20;
   e.other = 10000;
@@ -73,7 +71,7 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
   const Estimates e = estimate_by_flops(layout);
   shape.stage_times.clear();
   for (const auto& segments :
-       stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
+       stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
     StageTimes times{{0}, {0}, {0}, {0}};
     for (const SegmentInfo& segment : segments) {
       times.forward.value += e.of(segment.kind, Direction::Forward);

@@ -15,18 +15,15 @@ BodySizes sizes_of(const RowDraft& row, const Part& part, Direction direction) {
   if (!row.plan.runtime.own_executor) {
     if (row.plan.offload != OffloadMode::Activations) return sum;
     for (const SegmentInfo& segment : covered) {
-      const bool layer = segment.kind == SegmentKind::Layer;
-      const std::size_t shape = segment.kind == SegmentKind::Embedding              ? 0
-                                : !layer                                            ? 3
-                                : row.draft.layout.model.has_experts(segment.layer) ? 2
-                                                                                    : 1;
-      sum.saved_for_dgrad += row.draft.kept[shape];
+      const SegmentShape shape = segment_shape(row.draft.layout.model, segment);
+      sum.saved_for_dgrad += row.draft.kept[static_cast<std::size_t>(shape)];
     }
     return sum;
   }
   for (const SegmentInfo& segment : covered) {
+    const SegmentShape shape = segment_shape(row.draft.layout.model, segment);
     const BodySizes& body =
-        row.draft.bodies[RowDraft::slice_of(part.op)][static_cast<std::size_t>(segment.kind)]
+        row.draft.bodies[RowDraft::slice_of(part.op)][static_cast<std::size_t>(shape)]
                         [static_cast<std::size_t>(direction)];
     sum.saved_for_dgrad += body.saved_for_dgrad;
     sum.saved_for_wgrad += body.saved_for_wgrad;

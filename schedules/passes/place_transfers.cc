@@ -21,10 +21,7 @@ class Placer {
                       row.plan.virtual_stages > 1) {
     // Megatron's scatter/gather: without sequence parallelism every tensor-parallel rank holds all
     // of an activation, and sends its part.
-    const std::int64_t parts = row.plan.scatters_transfers() ? row.plan.tensor_parallel : 1;
-    const RankShape& shape = row.draft.layout.shape;
-    carried_ = {.elements = row.draft.layout.activation_bytes() / shape.element / parts,
-                .element_bytes = static_cast<std::int32_t>(shape.element)};
+    parts_ = row.plan.scatters_transfers() ? row.plan.tensor_parallel : 1;
   }
 
   void take_in(std::size_t number) {
@@ -74,11 +71,19 @@ class Placer {
     made.op.peer = peer;
     made.op.group = pipeline_;
     made.op.match = {static_cast<std::int32_t>(number * classes_ + class_)};
-    row_.draft.carried[made.op.match.index()] = carried_;
+    row_.draft.carried[made.op.match.index()] = carried(std::min(about.stage.value, other.value));
     const Alive& alive = row_.alive(about);
     const ValueId what = activation ? (send ? alive.x.back() : alive.x.front())
                                     : (send ? alive.d.front() : alive.d.back());
     row_.operand(what, send ? Access::Read : Access::Write);
+  }
+
+  // From stage `from` to the next, or back.
+  Carried carried(std::int32_t from) const {
+    const Layout& layout = row_.draft.layout;
+    const std::int64_t element = layout.shape.element;
+    return {.elements = layout.handover_bytes(from) / element / parts_,
+            .element_bytes = static_cast<std::int32_t>(element)};
   }
 
   RowDraft& row_;
@@ -87,7 +92,7 @@ class Placer {
   // Megatron's interleaved schedule posts one receive ahead of each direction.
   bool posted_ahead_;
   OpId last_forward_, last_backward_;
-  Carried carried_;
+  std::int64_t parts_ = 1;  // that tensor-parallel ranks each send one of
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ namespace {
 // what is partial there, and between the replicas or uses of a stage (replicate, mirror, embed)
 // what a rank holds after its own group has reduced it.
 Carried carried(const Draft& draft, OpKind kind, GroupKind over, BucketId about) {
-  if (!about) return {.elements = draft.num_tensors + 1, .element_bytes = 8};
+  if (!about) return {.elements = draft.metrics(), .element_bytes = 8};
   const Bucket& bucket = draft.schedule.buckets[about.index()];
   if (kind == OpKind::Unshard || kind == OpKind::AllGather || kind == OpKind::Broadcast) {
     return {.elements = bucket.padded,

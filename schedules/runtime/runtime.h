@@ -70,10 +70,12 @@ struct RuntimeTraits {
   AttentionKernel attention_kernel = AttentionKernel::Flash3;  // unless the plan says
   EagerKernels eager_kernels;
   GatedMlp gated_mlp = GatedMlp::Fused;
+  bool grouped_experts = true;             // products of a rank's experts are one launch
   std::int32_t optimizer_bytes = 30;       // [B] moved per parameter by the update
   std::int32_t optimizer_bytes_fp32 = 30;  // the same where the products run in fp32
   std::int32_t fsdp_hook_launches = 0;     // of small kernels before every layer's forward
   SelectiveRecompute selective_recompute = SelectiveRecompute::AttentionCore;
+  bool recomputes_parts = true;        // a plan may list parts of layers to compute again
   bool checkpoint_early_stop = false;  // recomputation ends once the last saved tensor is there
   Fp8Casts fp8_casts = Fp8Casts::Unwritten;
   bool deterministic = false;  // neither a fused loss nor attention that adds in any order

@@ -90,6 +90,7 @@ constexpr KeySpec by_capability(std::string_view name, std::string_view about) {
 constexpr std::array kWorkspaceKeys{
     text("name", "for people"),
     by_capability("bytes", "one value, or a list by the GPU's compute capability"),
+    text("if", "conditions that must hold; ! negates"),
     text("source", "for people"),
 };
 constexpr KeyTable kWorkspace{.title = "workspace", .keys = kWorkspaceKeys};
@@ -100,6 +101,13 @@ constexpr std::array kConstantKeys{
     state("transfer_buffers", kInteger, 1000, "hand-over tensors in flight during a step"),
     state("stale_transfers_per_chunk", kInteger, 1000,
           "hand-over tensors kept from one step to the next"),
+    KeySpec{.name = "remap_us_per_gb",
+            .types = kInteger,
+            .min = 0,
+            .max = 1e6,
+            .sourced = true,
+            .about = "where a step has to empty the allocator's cache: per 1e9 bytes that it gives "
+                     "back and maps anew; left out: nothing"},
 };
 constexpr KeyTable kConstants{.title = "constants", .keys = kConstantKeys};
 
@@ -138,6 +146,8 @@ constexpr std::array kFileKeys{
     object("embedding", kSegment, "tensors of the first segment"),
     object("layer", kSegment, "tensors of a layer"),
     object("head", kSegment, "tensors of the last segment, with the loss"),
+    object("prediction", kSegment,
+           "tensors of what stands before the layer of a prediction layer: embedding, projection"),
 };
 constexpr KeyTable kFile{.title = "Runtime: what a framework does and holds of its own",
                          .keys = kFileKeys};

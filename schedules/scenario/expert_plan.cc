@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 
 namespace rehearse {
@@ -19,8 +20,9 @@ class ExpertPlanReader {
       : json_(json), model_(model), plan_(plan), fail_(fail) {}
 
   void read() {
-    for (const auto step : {&ExpertPlanReader::sizes, &ExpertPlanReader::of_model,
-                            &ExpertPlanReader::folding, &ExpertPlanReader::traffic}) {
+    for (const auto step :
+         {&ExpertPlanReader::sizes, &ExpertPlanReader::of_model, &ExpertPlanReader::folding,
+          &ExpertPlanReader::traffic, &ExpertPlanReader::overlap, &ExpertPlanReader::performed}) {
       if (!failed_) (this->*step)();
     }
   }
@@ -94,9 +96,22 @@ class ExpertPlanReader {
                                                  " spreads experts over replicas");
     }
     if (plan_.expert_replicas() != plan_.data_parallel) ranks_stand_together();
-    if (failed_) return;
-    if (plan_.runtime.own_executor) {
-      fail(key, "experts of runtime " + plan_.runtime.name + " are not built yet", true);
+  }
+
+  // What our executor lacks.
+  void performed() {
+    if (!plan_.runtime.own_executor || experts().count == 0) return;
+    const std::string runtime = "runtime " + plan_.runtime.name;
+    if (plan_.has_parameter_server()) {
+      return fail("data_parallel_algorithm",
+                  runtime + " has no parameter_server of models with experts", true);
+    }
+    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts()) {
+      return fail("expert_dispatch",
+                  runtime + " sends copies (all_to_all) or gathers tokens (all_gather)", true);
+    }
+    if (plan_.overlap_expert_parallel != ExpertOverlap::None) {
+      fail("overlap.expert_parallel", runtime + " hides no dispatch yet", true);
     }
   }
 
@@ -137,19 +152,81 @@ class ExpertPlanReader {
       return fail("expert_dispatch",
                   "deduplicated with expert_tensor_parallel > 1 is not built yet", true);
     }
+    eight_bit_dispatch();
+  }
+
+  void eight_bit_dispatch() {
+    const JsonValue* given = json_.given("fp8_dispatch");
+    if (given == nullptr || !given->boolean) return;
+    if (plan_.expert_parallel == 1) {
+      return fail("fp8_dispatch", "nothing is dispatched: expert_parallel is 1");
+    }
+    if (plan_.expert_dispatch != ExpertDispatch::Deduplicated) {
+      return fail("fp8_dispatch", "tokens go in 8 bit by expert_dispatch deduplicated alone");
+    }
+    if (!is_quantized(plan_.precision.compute)) {
+      return fail("fp8_dispatch", "the products run in " +
+                                      std::string(name_of(plan_.precision.compute)) +
+                                      ": what arrives in 8 bit is multiplied in 8 bit");
+    }
+    plan_.fp8_dispatch = true;
+  }
+
+  void overlap() {
     const JsonValue* overlap = json_.given("overlap");
     const JsonValue* beside = overlap == nullptr ? nullptr : overlap->given("expert_parallel");
     if (beside == nullptr || (beside->is(JsonKind::Bool) && !beside->boolean)) return;
+    std::string why;
     if (!beside->is(JsonKind::String)) {
-      return fail("overlap.expert_parallel", "must be false or \"shared\", not true");
+      why = R"(must be false, "shared" or "pair", not true)";
+    } else if (plan_.expert_parallel == 1) {
+      why = "nothing is dispatched: expert_parallel is 1";
+    } else {
+      const auto found = std::ranges::find(kExpertOverlapNames, beside->text);
+      plan_.overlap_expert_parallel =
+          static_cast<ExpertOverlap>(found - kExpertOverlapNames.begin());
+      why = plan_.overlap_expert_parallel == ExpertOverlap::Pair ? unfit_pair() : unfit_shared();
     }
-    if (plan_.expert_parallel == 1) {
-      return fail("overlap.expert_parallel", "nothing is dispatched: expert_parallel is 1");
+    if (!why.empty()) fail("overlap.expert_parallel", why);
+  }
+
+  std::string unfit_shared() const {
+    if (experts().shared_ffn_hidden == 0) return "the model has no shared expert";
+    if (plan_.recomputes(RecomputePart::SharedExperts)) {
+      return "the shared expert cannot be computed again and run beside dispatch";
     }
-    if (experts().shared_ffn_hidden == 0) {
-      return fail("overlap.expert_parallel", "the model has no shared expert");
+    return "";
+  }
+
+  // A pair also needs one forward more before the first backward, which is its default here.
+  std::string unfit_pair() {
+    const ScheduleInfo* info = find_schedule(plan_.schedule);
+    const Pairing pairing = info == nullptr ? Pairing::Never : info->pairing;
+    if (pairing == Pairing::Never) {
+      return "pair: " + plan_.schedule + " has no steady pairs, interleaved_1f1b and dualpipe have";
     }
-    plan_.overlap_expert_parallel = ExpertOverlap::Shared;
+    if (plan_.pipeline_parallel == 1) return "pair: pipeline_parallel is 1";
+    if (pairing == Pairing::Asked && plan_.virtual_stages == 1) {
+      return "pair: needs virtual_stages > 1";
+    }
+    if (plan_.expert_dispatch == ExpertDispatch::AllGather) {
+      return "pair: expert_dispatch must be all_to_all or deduplicated";
+    }
+    if (plan_.recompute == RecomputeMode::Full || plan_.recomputes(RecomputePart::Experts)) {
+      return "pair: dispatch cannot be computed again (recompute full, experts)";
+    }
+    if (plan_.runtime.synchronous_launch) return "pair: nothing overlaps under synchronous_launch";
+    if (model_ != nullptr && model_->prediction_layers > 1) {
+      return "pair: at most one prediction layer, not " + number(model_->prediction_layers);
+    }
+    if (pairing == Pairing::Always) return "";
+    const JsonValue* warmup = json_.given("extra_warmup");
+    if (warmup != nullptr && warmup->integer < 1) {
+      return "pair: extra_warmup must be at least 1: else a backward waits for the forward beside "
+             "it";
+    }
+    if (warmup == nullptr) plan_.extra_warmup = 1;
+    return "";
   }
 
   const JsonValue& json_;

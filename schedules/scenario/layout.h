@@ -47,6 +47,16 @@ struct Layout {
 
   // [B] of what a segment or a stage hands on: (local, hidden) in the compute type.
   std::int64_t activation_bytes() const { return shape.element * shape.local * shape.hidden; }
+  // Layers of multi-token prediction that the runtime runs: our executor has none.
+  std::int64_t prediction_layers() const {
+    return plan.runtime.own_executor ? 0 : model.prediction_layers;
+  }
+  // [B] of what stage `from` hands to the next, and takes back as gradients: one activation, and
+  // from the prediction layers on one of each of these too, since all heads stand last.
+  std::int64_t handover_bytes(std::int32_t from) const {
+    const bool behind = plan.prediction_stage >= 0 && from >= plan.prediction_stage;
+    return activation_bytes() * (1 + (behind ? prediction_layers() : 0));
+  }
   // Tensor-parallel ranks that hold each key/value head: t / kv heads where these are fewer,
   // else 1.
   std::int64_t key_value_replicas() const;

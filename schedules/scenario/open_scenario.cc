@@ -10,9 +10,8 @@ std::string other_kind(const JsonValue& document, const std::string& path) {
   const auto has = [&](std::string_view key) { return document.find(key) != nullptr; };
   if (has("plan") || has("model") || has("cluster")) return {};
   if (has("architectures") || has("model_type") || has("hidden_size") || has("n_embd")) {
-    return "is a model, not a scenario: name it in one, for example rehearse simulate dp-ddp --set "
-           "model=" +
-           path;
+    return "is a model, not a scenario: rehearse plan " + path +
+           " --gpus 8 --on dgx-h100 makes one, or rehearse simulate dp-ddp --set model=" + path;
   }
   if (has("gpus_per_node")) {
     return "is a cluster, not a scenario: name it in one, for example rehearse simulate dp-ddp "

@@ -11,6 +11,7 @@
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse {
@@ -41,8 +42,24 @@ class ObjectText {
   std::string text_, newline_, end_, separator_;
 };
 
+// Prediction layers can only be placed by a layout. Their number is the model's.
+std::string layout_text(const Plan& plan) {
+  std::string text = "E";
+  for (std::size_t chunk = 0; chunk < plan.stage_layers.size(); ++chunk) {
+    if (chunk > 0) text += "|";
+    if (const std::int32_t layers = plan.stage_layers[chunk]; layers > 0) {
+      text += "t*" + std::to_string(layers);
+    }
+    if (static_cast<std::int32_t>(chunk) == plan.prediction_stage) {
+      text += "m*" + std::to_string(plan.prediction_layers);
+    }
+  }
+  return text + "L";
+}
+
 std::string layers_text(const Plan& plan) {
   if (plan.stage_layers.empty()) return "null";
+  if (plan.prediction_stage >= 0) return json_quoted(layout_text(plan));
   std::string text = "[";
   for (const std::int32_t layers : plan.stage_layers) {
     text += (text.size() == 1 ? "" : ", ") + std::to_string(layers);
@@ -81,8 +98,9 @@ std::string overlap_text(const Plan& plan) {
   object.raw("tensor_parallel", plan.overlap_tensor_parallel == TensorOverlap::Default ? "null"
                                 : plan.overlap_tensor_parallel == TensorOverlap::Off   ? "false"
                                                                                        : "true");
-  object.raw("expert_parallel",
-             plan.overlap_expert_parallel == ExpertOverlap::Shared ? "\"shared\"" : "false");
+  object.raw("expert_parallel", plan.overlap_expert_parallel == ExpertOverlap::None
+                                    ? "false"
+                                    : json_quoted(name_of(plan.overlap_expert_parallel)));
   const PipelineOverlap pipeline = plan.runtime.overlap_pipeline;
   object.raw("pipeline", pipeline == PipelineOverlap::Interleaved ? "null"
                          : pipeline == PipelineOverlap::Never     ? "false"
@@ -111,6 +129,7 @@ std::string plan_json(const Plan& plan, int indent) {
   object.raw("expert_routing", expert_routing_text(plan));
   object.raw("expert_capacity",
              plan.expert_capacity > 0 ? json_number(plan.expert_capacity) : "null");
+  if (plan.fp8_dispatch) object.flag("fp8_dispatch", true);
   object.flag("sequence_parallel", plan.sequence_parallel);
   object.integer("zero_stage", plan.zero_stage);
   object.given("shard_group", plan.shard_group);
@@ -125,13 +144,16 @@ std::string plan_json(const Plan& plan, int indent) {
   object.raw("micro_batch", plan.micro_batch_auto ? "\"auto\"" : std::to_string(plan.micro_batch));
   object.integer("global_batch", plan.global_batch);
   object.given("sequence_length", plan.sequence_length);
-  object.text("recompute", name_of(plan.recompute));
+  object.raw("recompute", recompute_json(plan));
   object.raw("precision", precision_text(plan.precision));
   object.text("optimizer", name_of(plan.optimizer));
   if (plan.document_length > 0) object.raw("document_length", json_number(plan.document_length));
   object.flag("flash_attention", plan.flash_attention);
   object.text("attention_kernel", name_of(plan.attention_kernel));
-  object.raw("dropout", json_number(plan.dropout));
+  // Rates that differ by place are the model file's, and stay there.
+  const DropoutRates& rates = plan.dropouts;
+  const bool one = rates.attention == rates.residual && rates.embedding == rates.residual;
+  if (one || !plan.runtime.own_executor) object.raw("dropout", json_number(plan.dropout));
   object.integer("pad_vocabulary_to", plan.pad_vocabulary_to);
   object.text("offload", name_of(plan.offload));
   object.text("rank_order", rank_order_text(plan));

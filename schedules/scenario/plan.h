@@ -17,6 +17,19 @@
 namespace rehearse {
 
 enum class RecomputeMode : std::uint8_t { None, Selective, Full };
+// Parts of a layer whose outputs a framework drops and computes again (NVIDIA/Megatron-LM
+// --recompute-modules); each a bit of Plan::recompute_parts.
+enum class RecomputePart : std::uint8_t {
+  AttentionCore,     // core_attn
+  Norm,              // layernorm: both norms' outputs
+  MlpActivation,     // of dense layers
+  ExpertActivation,  // moe_act: of the routed experts
+  LatentUp,          // mla_up_proj: queries, keys and values from the compressed ones
+  Mlp,               // of dense layers, whole
+  Experts,           // moe: router to combine, shared experts too
+  SharedExperts,
+};
+inline constexpr std::size_t kNumRecomputeParts = 8;
 enum class OffloadMode : std::uint8_t { None, Optimizer, Activations };
 // Products run in this type. From Fp8 on they run in it alone: all else stays in 16 bit. Mxfp8 and
 // Nvfp4 have a scale for every block of values (OCP microscaling; NVIDIA's 4-bit format).
@@ -51,7 +64,8 @@ enum class ExpertDispatch : std::uint8_t {
 };
 // How far the busiest rank's rows lie above the mean.
 enum class ExpertRouting : std::uint8_t { Balanced, Uniform, Factor };
-enum class ExpertOverlap : std::uint8_t { None, Shared };  // the shared expert beside dispatch
+// What runs beside dispatch and combine: the shared expert, or a forward beside a backward.
+enum class ExpertOverlap : std::uint8_t { None, Shared, Pair };
 
 // Bytes per parameter; `optimizer` includes the fp32 master copy where there is one.
 struct Precision {
@@ -78,6 +92,9 @@ struct Plan {
   Nanoseconds planned_transfer{0};
   std::int32_t virtual_stages = 1;         // chunks per position
   std::vector<std::int32_t> stage_layers;  // layers per chunk in model order, resolved
+  // The chunk with the layers that predict further tokens, behind its other layers, and how many
+  // they are; -1: the last chunk, as many as the model has.
+  std::int32_t prediction_stage = -1, prediction_layers = 0;
   std::int32_t microbatch_group_size = 0;  // N, resolved for interleaved orders, else 0
   std::int32_t extra_warmup = 0, sequence_slices = 1;
   // `auto` may choose these, since the file leaves them out: orders of two chunks (neither
@@ -89,12 +106,15 @@ struct Plan {
   std::int64_t global_batch = 1;  // samples per step over all replicas
   std::int64_t sequence_length = 0;
   RecomputeMode recompute = RecomputeMode::None;
+  std::uint8_t recompute_parts = 0;  // bits, with RecomputeMode::None; Full computes all again
   Precision precision;
   Optimizer optimizer = Optimizer::AdamW;
   double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
   bool flash_attention = true;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
   double dropout = 0;
+  // What our own executor drops: the plan's rate at every place, else the model file's rates.
+  DropoutRates dropouts{};
   std::int64_t padded_vocabulary = 0;  // V', resolved
   std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t
   OffloadMode offload = OffloadMode::None;
@@ -104,6 +124,7 @@ struct Plan {
   ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
   ExpertRouting expert_routing = ExpertRouting::Uniform;
   double expert_factor = 1;    // of ExpertRouting::Factor, >= 1
+  bool fp8_dispatch = false;   // a forward's tokens travel to their experts in 8 bit
   double expert_capacity = 0;  // most rows of a rank over the mean; more are dropped. 0: none are
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute
@@ -111,6 +132,10 @@ struct Plan {
   std::int32_t prefetch = 1;      // ZeRO-3: parts gathered ahead
   RuntimeTraits runtime;          // with what the plan's own keys say of it
 
+  bool recomputes(RecomputePart part) const {
+    return recompute == RecomputeMode::None &&
+           (recompute_parts >> static_cast<unsigned>(part) & 1U) != 0;
+  }
   std::int32_t gpus() const {
     return tensor_parallel * pipeline_parallel * context_parallel * data_parallel;
   }
@@ -179,6 +204,8 @@ struct TrainOptions {
   std::string lr_decay = "constant";
   double min_learning_rate = 0;
   std::int64_t seed = 1;
+  // Coefficients of the losses of routers (schedules/body/body_experts.h); 0: none.
+  double router_auxiliary_loss = 0, router_z_loss = 0;
 };
 
 }  // namespace rehearse

@@ -21,6 +21,7 @@ inline constexpr std::array<std::string_view, 2> kDataParallelNames{"all_reduce"
                                                                     "parameter_server"};
 inline constexpr std::array<std::string_view, 3> kExpertDispatchNames{"all_to_all", "all_gather",
                                                                       "deduplicated"};
+inline constexpr std::array<std::string_view, 3> kExpertOverlapNames{"none", "shared", "pair"};
 inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced", "uniform"};
 // Of the rank order.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
@@ -33,6 +34,9 @@ constexpr std::string_view name_of(OffloadMode m) {
 }
 constexpr std::string_view name_of(AttentionKernel k) {
   return kAttentionKernelNames[static_cast<std::size_t>(k)];
+}
+constexpr std::string_view name_of(ExpertOverlap o) {
+  return kExpertOverlapNames[static_cast<std::size_t>(o)];
 }
 constexpr std::string_view name_of(Optimizer o) {
   return kOptimizerNames[static_cast<std::size_t>(o)];

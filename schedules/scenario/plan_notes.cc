@@ -73,14 +73,14 @@ const JsonValue* find(const JsonValue& plan, std::string_view key) {
 
 }  // namespace
 
-std::vector<std::string> keys_without_effect(const JsonValue& given, const Plan& plan) {
-  std::vector<std::string> lines;
+std::vector<IdleKey> keys_without_effect(const JsonValue& given, const Plan& plan) {
+  std::vector<IdleKey> idle;
   for (const Pair& pair : kPairs) {
     const JsonValue* value = find(given, pair.key);
     if (value == nullptr || !pair.asks(*value) || !pair.holds(plan)) continue;
-    lines.push_back("plan." + std::string(pair.key) + " changes nothing: " + std::string(pair.why));
+    idle.push_back({std::string(pair.key), std::string(pair.why)});
   }
-  return lines;
+  return idle;
 }
 
 }  // namespace rehearse

@@ -10,9 +10,14 @@
 
 namespace rehearse {
 
-// One line for each key that `given` (the plan as its file has it) asks for and `plan` (the same,
-// read) gives no effect: "plan.prefetch: ...". Keys that are left out, null, or ask for nothing are
-// not named. REQUIRES: `given` was read into `plan` without an error.
-std::vector<std::string> keys_without_effect(const JsonValue& given, const Plan& plan);
+struct IdleKey {
+  std::string key;  // below "plan.": "prefetch", "overlap.gradient_reduce"
+  std::string why;
+};
+
+// The keys that `given` (the plan as its file has it) asks for and `plan` (the same, read) gives no
+// effect. Keys that are left out, null, or ask for nothing are not named. REQUIRES: `given` was
+// read into `plan` without an error.
+std::vector<IdleKey> keys_without_effect(const JsonValue& given, const Plan& plan);
 
 }  // namespace rehearse

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 
+#include "schedules/base/counted.h"
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 
@@ -57,7 +59,11 @@ class PlanReader {
  private:
   const JsonValue* given(std::string_view key) const { return json_.given(key); }
   void fail(std::string_view key, const std::string& what, bool unsupported = false) {
-    const JsonMember* member = json_.find(key);
+    const std::size_t dot = key.find('.');  // "overlap.expert_parallel": of an object's member
+    const JsonMember* member = json_.find(key.substr(0, dot));
+    if (dot != std::string_view::npos && member != nullptr) {
+      member = member->value.find(key.substr(dot + 1));
+    }
     report_.fail(member == nullptr ? json_.line : member->line, "plan." + std::string(key), what,
                  unsupported);
   }
@@ -84,7 +90,9 @@ class PlanReader {
   void named_schedule(const std::string& name);
   void batches();
   void layers();
+  void place_predictions(const StageLayout& layout);
   void memory();
+  void recompute();
   void runtime();
   void profile();
   void precision();
@@ -332,12 +340,10 @@ void PlanReader::layers() {
     return;
   }
   if (layers->is(JsonKind::String)) {
-    Result<std::vector<std::int32_t>> parsed = parse_layout(layers->text);
-    if (!parsed) {
-      const std::string& why = parsed.error().message;
-      return fail("stage_layers", why, why.ends_with("not built yet"));
-    }
-    plan_.stage_layers = std::move(parsed).value();
+    Result<StageLayout> parsed = parse_layout(layers->text);
+    if (!parsed) return fail("stage_layers", parsed.error().message);
+    plan_.stage_layers = std::move(parsed.value().layers);
+    place_predictions(parsed.value());
   } else {
     for (const JsonValue& item : layers->items) {
       plan_.stage_layers.push_back(static_cast<std::int32_t>(item.integer));
@@ -345,8 +351,8 @@ void PlanReader::layers() {
   }
   const auto entries = static_cast<std::int64_t>(plan_.stage_layers.size());
   if (!own && entries != chunks) {
-    return fail("stage_layers", number(entries) + " entries, but the pipeline has " +
-                                    number(chunks) + (chunks == 1 ? " chunk" : " chunks"));
+    return fail("stage_layers",
+                number(entries) + " entries, but the pipeline has " + counted(chunks, "chunk"));
   }
   std::int64_t sum = 0;
   for (const std::int32_t share : plan_.stage_layers) sum += share;
@@ -358,7 +364,7 @@ void PlanReader::layers() {
 
 void PlanReader::memory() {
   runtime();
-  choose("recompute", kRecomputeNames, plan_.recompute);
+  recompute();
   choose("offload", kOffloadNames, plan_.offload);
   if (plan_.offload == OffloadMode::Activations && plan_.sequence_slices > 1) {
     return fail("offload",
@@ -371,6 +377,24 @@ void PlanReader::memory() {
   if (context_.model == nullptr) return;
   const std::int64_t multiple = plan_.pad_vocabulary_to * plan_.tensor_parallel;
   plan_.padded_vocabulary = (context_.model->vocabulary + multiple - 1) / multiple * multiple;
+}
+
+// A mode, or a list of parts of the model's layers that the backward computes again.
+void PlanReader::recompute() {
+  const JsonValue* value = given("recompute");
+  if (value == nullptr || !value->is(JsonKind::Array)) {
+    return choose("recompute", kRecomputeNames, plan_.recompute);
+  }
+  for (const JsonValue& item : value->items) {
+    const auto part = enum_of<RecomputePart>(item.text, kRecomputePartNames);
+    plan_.recompute_parts |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(part));
+  }
+  if (plan_.runtime.own_executor && given("runtime") == nullptr) {
+    plan_.recompute_parts = 0;  // `run` refuses the key
+    return;
+  }
+  const std::string why = context_.model == nullptr ? "" : unfit_parts(*context_.model, plan_);
+  if (!why.empty()) fail("recompute", why);
 }
 
 void PlanReader::profile() {
@@ -499,18 +523,12 @@ void PlanReader::attention() {
   if (dropout != nullptr) plan_.dropout = dropout->number;
   if (plan_.dropout >= 1) fail("dropout", "must be less than 1");
   if (!plan_.runtime.own_executor) return;
-  std::string asked;  // by the plan, else by keys of the model file
   if (dropout != nullptr) {
-    if (plan_.dropout > 0) asked = json_number(plan_.dropout) + " of the plan";
-  } else if (!context_.dropout.empty()) {
-    for (const std::string& key : context_.dropout) asked += (asked.empty() ? "" : ", ") + key;
-    asked = "of the model file (" + asked + ")";
+    plan_.dropouts = {plan_.dropout, plan_.dropout, plan_.dropout};
+  } else if (context_.model != nullptr) {
+    plan_.dropouts = context_.model->dropouts;
   }
-  if (!asked.empty()) {
-    warnings_.push_back("dropout " + asked + " is left out: runtime " + plan_.runtime.name +
-                        " trains without");
-  }
-  plan_.dropout = 0;
+  plan_.dropout = plan_.dropouts.residual;
 }
 
 void PlanReader::overlap() {
@@ -558,6 +576,20 @@ void PlanReader::overlap() {
   plan_.overlap_pipeline = overlaps_transfers(plan_);
   plan_.bucket_bytes = integer("bucket_bytes", default_bucket_bytes(plan_));
   plan_.prefetch = size("prefetch", 1);
+}
+
+// Where a layout says nothing of prediction layers they stand before the head.
+void PlanReader::place_predictions(const StageLayout& layout) {
+  const std::int64_t layers = context_.model->prediction_layers;
+  if (layout.prediction_layers == 0) return;
+  if (layout.prediction_layers != layers) {
+    return fail("stage_layers", number(layout.prediction_layers) +
+                                    " m, but num_nextn_predict_layers is " + number(layers));
+  }
+  if (layout.prediction_stage + 1 < static_cast<std::int32_t>(plan_.stage_layers.size())) {
+    plan_.prediction_stage = layout.prediction_stage;
+    plan_.prediction_layers = layout.prediction_layers;
+  }
 }
 
 // Axes that the order leaves out must have size 1 and come last.
@@ -619,7 +651,9 @@ Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport&
                   std::vector<std::string>& warnings) {
   Plan read = PlanReader(plan, context, report, warnings).read();
   if (report.ok()) {
-    for (std::string& line : keys_without_effect(plan, read)) warnings.push_back(std::move(line));
+    for (const IdleKey& idle : keys_without_effect(plan, read)) {
+      warnings.push_back("plan." + idle.key + " changes nothing: " + idle.why);
+    }
   }
   return read;
 }

@@ -23,8 +23,6 @@ struct PlanContext {
   std::int32_t gpus_per_node = 1;             // default of `gpus` where nothing says more
   std::optional<std::string> runtime;         // default of the command; the plan's key wins
   std::span<const RuntimeTraits> runtimes{};  // read before, by name; others are read from files
-  // What the model file asks for ("attn_pdrop 0.1"), which runtime rehearse leaves out.
-  std::vector<std::string> dropout{};
 };
 
 // `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure

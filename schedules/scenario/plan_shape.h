@@ -12,9 +12,23 @@ namespace rehearse {
 
 // What generates the plan's order: the one that was chosen for a planned schedule, else its
 // schedule.
-const std::string& name_of_order(const Plan& plan);
+inline const std::string& name_of_order(const Plan& plan) {
+  return plan.order.empty() ? plan.schedule : plan.order;
+}
 
 // The shape that a plan asks for; durations of planned schedules are the caller's to fill in.
-Result<ScheduleShape> shape_of(const Plan& plan);
+inline Result<ScheduleShape> shape_of(const Plan& plan) {
+  const std::string& name = name_of_order(plan);
+  const ScheduleInfo* info = find_schedule(name);
+  if (info == nullptr) return Error{"schedule: " + unknown_schedule(name, "\"" + name + "\"")};
+  return resolve_shape(*info, {.positions = plan.pipeline_parallel,
+                               .microbatches = plan.microbatches(),
+                               .chunks = plan.virtual_stages,
+                               .group_size = plan.microbatch_group_size,
+                               .extra_warmup = plan.extra_warmup,
+                               .slices = plan.sequence_slices,
+                               .pairs = plan.overlap_expert_parallel == ExpertOverlap::Pair,
+                               .memory_limit = plan.memory_limit});
+}
 
 }  // namespace rehearse

@@ -22,14 +22,18 @@ constexpr PlanKey kKeys[]{
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
-    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_routing "
-     "plan.expert_capacity plan.overlap.expert_parallel",
-     None, "", "", "models with experts are refused by their own key"},
+    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity",
+     X},
+    {"plan.expert_routing", None, "", "", "a run routes by the model"},
+    {"plan.overlap.expert_parallel plan.fp8_dispatch", None, "", "",
+     "runtime rehearse refuses all but false"},
     {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
      "plan.extra_warmup plan.sequence_slices plan.memory_limit",
      X},
     {"plan.micro_batch plan.global_batch plan.sequence_length", X},
-    {"plan.recompute plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
+    {"plan.recompute", P, R"(null | "none" | "selective" | "full")", R"(["norm"])",
+     "parts of a layer are priced"},
+    {"plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
     {"plan.overlap.gradient_reduce plan.overlap.parameter_gather", X},
     {"plan.overlap.tensor_parallel", P, "null | false", "true",
      "products in chunks beside their collectives are priced"},
@@ -49,6 +53,7 @@ constexpr PlanKey kKeys[]{
     {"plan.cross_entropy", P, R"(null | "fused")", R"("eager")", "the loss so made is priced"},
     {"plan.eager_kernels", P, "null | []", R"(["norm"])", "kernels op by op are priced"},
     {"plan.gated_mlp", P, R"(null | "fused")", R"("split")", "two layers are priced"},
+    {"plan.grouped_experts", P, "null | true", "false", "experts one after another are priced"},
     {"plan.sequence_gather", P, R"(null | "repeated")", R"("kept")", "kept outputs are priced"},
     {"plan.gradient_reduction", P, R"(null | "reduce_scatter")", R"("all_reduce_fp32")",
      "a whole sum in fp32 is priced"},
@@ -63,12 +68,13 @@ constexpr PlanKey kKeys[]{
     {"plan.cuda_graphs", P, "null | false", "true", "launches of graphs are priced"},
     {"plan.checkpoint_early_stop", P, "null | false", "true",
      "recomputation that ends early is priced"},
-    {"plan.dropout", Said, "", "", "trained without"},
+    {"plan.dropout", X},
     {"plan.runtime", Said, R"(null | "rehearse")", R"("megatron")",
      "the runtime of a run is rehearse"},
     {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
      "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
-     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every",
+     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
+     "train.router_auxiliary_loss train.router_z_loss",
      X},
 };
 
@@ -95,6 +101,24 @@ void for_each_beyond(const JsonValue& object, const std::string& path, const Vis
     }
     if (member.value.is(JsonKind::Object)) for_each_beyond(member.value, at, visit);
   }
+}
+
+// A rank of a ring has two chunks of a sample that do not follow one another.
+std::string ring_lacks(const Transformer& model, const Plan& plan) {
+  if (plan.context_parallel == 1) return "";
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::int64_t window = model.window(layer);
+    if (window > 0 && window < plan.sequence_length) return "a sliding window is priced beside it";
+  }
+  if (model.positions == PositionKind::Alibi) return "ALiBi is priced beside it";
+  if (plan.dropouts.attention > 0) return "dropout of attention is priced beside it";
+  return "";
+}
+
+// Ranks that share a key head would count it twice in the norm of all heads' columns.
+std::string tensor_lacks(const Transformer& model, const Plan& plan) {
+  const bool shared = model.query_key_norm_whole && plan.tensor_parallel > model.kv_heads;
+  return shared ? "a norm over all heads is priced where ranks share key heads" : "";
 }
 
 }  // namespace
@@ -171,6 +195,24 @@ std::string later_keys_text() {
   };
   walk(walk, scenario_key_table(), "");
   return text;
+}
+
+std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan& plan,
+                                           const JsonValue& scenario, const std::string& file) {
+  std::vector<Unperformed> found;
+  const auto add = [&](std::string_view key, std::int32_t value, const std::string& lacks) {
+    if (lacks.empty()) return;
+    const JsonValue* said = scenario.given("plan");
+    const JsonMember* at = said == nullptr ? nullptr : said->find(key);
+    found.push_back({.file = file,
+                     .line = at == nullptr ? scenario.line : at->line,
+                     .key = "plan." + std::string(key),
+                     .value = std::to_string(value),
+                     .priced = lacks});
+  };
+  add("context_parallel", plan.context_parallel, ring_lacks(model, plan));
+  add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
+  return found;
 }
 
 }  // namespace rehearse

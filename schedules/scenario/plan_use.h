@@ -12,6 +12,8 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/base/key_use.h"
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
 
 namespace rehearse {
 
@@ -28,6 +30,10 @@ const PlanKey* find_plan_key(std::string_view path);  // nullptr: in no column
 
 // What the scenario asks for that `run` refuses. REQUIRES: its kinds are checked.
 std::vector<Unperformed> unperformed_of(const JsonValue& scenario, const std::string& file);
+// Pairs of a model's form and a plan's layout that it does not perform together, though it performs
+// each alone; named by the plan's key.
+std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan& plan,
+                                           const JsonValue& scenario, const std::string& file);
 
 // What `run` does otherwise, one line each; precision and dropout are said where they are decided.
 std::vector<std::string> said_of(const JsonValue& scenario);

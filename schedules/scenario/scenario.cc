@@ -263,8 +263,7 @@ class ScenarioReader {
     const JsonValue* gpus = root_.given("gpus");
     PlanContext context{.model = has_model_ ? &scenario_.model : nullptr,
                         .gpus_per_node = scenario_.cluster.gpus_per_node,
-                        .runtime = options_.runtime,
-                        .dropout = use_.dropout};
+                        .runtime = options_.runtime};
     if (gpus != nullptr) {
       context.gpus = static_cast<std::int32_t>(gpus->integer);
       context.gpus_line = gpus->line;
@@ -280,12 +279,13 @@ class ScenarioReader {
     if (options_.runtime) scenario_.given.emplace_back("runtime");
     if (scenario_.plan.schedule.starts_with("file:")) find_schedule_file(json);
     scenario_.run_notes = said_of(root_);
-    for (Unperformed& key : use_.unperformed) {
-      if (key.up_to < scenario_.plan.sequence_length) {
-        scenario_.unperformed.push_back(std::move(key));
-      }
-    }
+    scenario_.unperformed = std::move(use_.unperformed);
     for (Unperformed& key : unperformed_of(root_, report_.path())) {
+      scenario_.unperformed.push_back(std::move(key));
+    }
+    if (!has_model_) return;
+    for (Unperformed& key :
+         unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {
       scenario_.unperformed.push_back(std::move(key));
     }
   }
@@ -331,6 +331,9 @@ class ScenarioReader {
     number("epsilon", to.epsilon);
     number("weight_decay", to.weight_decay);
     number("clip_norm", to.clip_norm);
+    number("router_auxiliary_loss", to.router_auxiliary_loss);
+    number("router_z_loss", to.router_z_loss);
+    router_losses(*json);
     if (const JsonValue* decay = json->given("lr_decay")) to.lr_decay = decay->text;
     if (const JsonValue* only = json->given("weight_decay_matrices_only")) {
       to.weight_decay_matrices_only = only->boolean;
@@ -341,6 +344,25 @@ class ScenarioReader {
     const auto found =
         data->text == "synthetic" ? std::nullopt : find_file(data->text, report_.path(), "");
     to.data = found ? *found : data->text;
+  }
+
+  // Counts of an auxiliary loss are those of a rank's own tokens.
+  void router_losses(const JsonValue& json) {
+    const Plan& plan = scenario_.plan;
+    for (const char* key : {"router_auxiliary_loss", "router_z_loss"}) {
+      const JsonValue* given = json.given(key);
+      if (given == nullptr || given->number == 0) continue;
+      const std::string path = std::string("train.") + key;
+      if (has_model_ && scenario_.model.experts.count == 0) {
+        return report_.fail(given->line, path, "the model has no experts");
+      }
+      const bool shared = plan.tensor_parallel * plan.context_parallel * plan.sequence_slices > 1;
+      if (key == std::string_view("router_auxiliary_loss") && shared) {
+        return report_.fail(given->line, path,
+                            "is not built yet where tensor_parallel, context_parallel or "
+                            "sequence_slices parts a micro-batch");
+      }
+    }
   }
 
   void variation() {

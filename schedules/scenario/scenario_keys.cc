@@ -6,6 +6,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/variation.h"
 
 namespace rehearse {
@@ -38,8 +39,7 @@ constexpr KeySpec choice(std::string_view name, const std::array<std::string_vie
 
 // What docs/scenario.md names and no code has yet.
 constexpr std::array<std::string_view, 1> kOverlapLater{"tensor_parallel_chunks"};
-constexpr std::array<std::string_view, 1> kExpertOverlapLater{"pair"};
-constexpr std::array<std::string_view, 1> kExpertOverlapNames{"shared"};
+constexpr std::array<std::string_view, 2> kExpertOverlaps{"shared", "pair"};
 constexpr std::array<std::string_view, 20> kPlanLater{
     "recompute_layers",
     "context_parallel_algorithm",
@@ -63,12 +63,8 @@ constexpr std::array<std::string_view, 20> kPlanLater{
     "seq_length",
     "recompute_granularity",
 };
-constexpr std::array<std::string_view, 4> kTrainLater{"router_auxiliary_loss", "router_z_loss",
-                                                      "router_bias_rate", "loss_scale"};
+constexpr std::array<std::string_view, 2> kTrainLater{"router_bias_rate", "loss_scale"};
 constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
-constexpr std::array<std::string_view, 8> kRecomputeLater{
-    "attention_core", "norm", "mlp_activation", "expert_activation",
-    "latent_up",      "mlp",  "experts",        "shared_experts"};
 constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
 
@@ -79,9 +75,9 @@ constexpr std::array kOverlapKeys{
     flag("tensor_parallel", "false: nothing hidden; true: chunked; left out: as the runtime does"),
     KeySpec{.name = "expert_parallel",
             .types = kBool | kString,
-            .choices = kExpertOverlapNames,
-            .later = kExpertOverlapLater,
-            .about = "what hides dispatch and combine: false, or \"shared\" (the shared expert)"},
+            .choices = kExpertOverlaps,
+            .about = "what hides dispatch and combine: false, \"shared\" (the shared expert), or "
+                     "\"pair\" (the backward of another micro-batch)"},
     flag("pipeline", "transfers between stages run beside compute; false: compute waits for them"),
 };
 constexpr KeyTable kOverlap{.title = "overlap", .keys = kOverlapKeys, .later = kOverlapLater};
@@ -128,6 +124,7 @@ constexpr std::array kLayoutKeys{
             .above_min = true,
             .searchable = true,
             .about = "most rows of a rank over the mean, more are dropped; left out: dropless"},
+    flag("fp8_dispatch", "a forward's tokens travel to their experts in 8 bit"),
     flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
     KeySpec{.name = "zero_stage",
             .types = kInteger,
@@ -153,7 +150,7 @@ constexpr std::array kLayoutKeys{
             .min = 0,
             .max = 65536,
             .item_types = kInteger,
-            .about = "layers per chunk in model order, or a layout such as E|(t)*10|L"},
+            .about = "layers per chunk in model order, or a layout such as E|(t)*10|mL"},
     KeySpec{.name = "microbatch_group_size",
             .types = kInteger,
             .min = 1,
@@ -197,7 +194,12 @@ constexpr std::array kLayoutKeys{
             .max = kMaxTokens,
             .searchable = true,
             .about = "tokens per sample"},
-    choice("recompute", kRecomputeNames, "what the backward computes again", kRecomputeLater),
+    KeySpec{.name = "recompute",
+            .types = kString,
+            .choices = kRecomputeNames,
+            .parts = kRecomputePartNames,
+            .searchable = true,
+            .about = "what the backward computes again; a list of parts of a layer is one value"},
     KeySpec{.name = "precision",
             .types = kString | kObject,
             .choices = kComputeTypeNames,
@@ -296,6 +298,8 @@ constexpr std::array kTrainKeys{
     KeySpec{.name = "lr_decay", .types = kString, .choices = kDecays},
     share("min_learning_rate", 1e3),
     steps("checkpoint_every", 0),
+    share("router_auxiliary_loss", 1e3),
+    share("router_z_loss", 1e3),
 };
 constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys, .later = kTrainLater};
 

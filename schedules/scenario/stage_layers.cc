@@ -41,14 +41,10 @@ class Expander {
   std::string item(int depth) {
     const char c = layout_[at_++];
     if (c == ' ' || c == ',') return "";
-    if (c == 'E' || c == 't' || c == 'L' || c == '|') return std::string(1, c);
-    if (c == 'm') {
-      problem_ = "m (a layer of multi-token prediction) is not built yet";
-      return "";
-    }
+    if (c == 'E' || c == 't' || c == 'm' || c == 'L' || c == '|') return std::string(1, c);
     if (c != '(') {
       problem_ = std::string("unexpected '") + (c > ' ' && c < 0x7f ? c : '?') +
-                 "', only E, t, L, |, ( ) and *N mean something";
+                 "', only E, t, m, L, |, ( ) and *N mean something";
       return "";
     }
     std::string inner = sequence(depth + 1);
@@ -88,7 +84,7 @@ std::vector<std::int32_t> default_stage_layers(std::int32_t layers, std::int32_t
   return shares;
 }
 
-Result<std::vector<std::int32_t>> parse_layout(std::string_view layout) {
+Result<StageLayout> parse_layout(std::string_view layout) {
   const Result<std::string> expanded = Expander(layout).expand();
   if (!expanded) return expanded.error();
   const std::string& text = expanded.value();
@@ -98,12 +94,25 @@ Result<std::vector<std::int32_t>> parse_layout(std::string_view layout) {
   if (text.back() != 'L' || text.find('L') != text.size() - 1) {
     return Error{"a layout ends with its one L"};
   }
-  std::vector<std::int32_t> chunks{0};
+  StageLayout made{.layers = {0}};
   for (const char c : text) {
-    if (c == 't') ++chunks.back();
-    if (c == '|') chunks.push_back(0);
+    const auto chunk = static_cast<std::int32_t>(made.layers.size()) - 1;
+    if (c == '|') made.layers.push_back(0);
+    if (c == 't') {
+      if (made.prediction_layers > 0) return Error{"a t behind an m: m predicts from the last t"};
+      ++made.layers.back();
+    }
+    if (c != 'm') continue;
+    if (made.prediction_layers > 0 && made.prediction_stage != chunk) {
+      return Error{"m in two chunks: all of them stand in one"};
+    }
+    made.prediction_stage = chunk;
+    ++made.prediction_layers;
   }
-  return chunks;
+  if (made.prediction_stage == 0 && made.layers.size() > 1) {
+    return Error{"m in the first of several chunks"};
+  }
+  return made;
 }
 
 }  // namespace rehearse

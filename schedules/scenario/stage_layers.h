@@ -15,9 +15,16 @@ namespace rehearse {
 // REQUIRES: 1 <= chunks <= layers + 2.
 std::vector<std::int32_t> default_stage_layers(std::int32_t layers, std::int32_t chunks);
 
+struct StageLayout {
+  std::vector<std::int32_t> layers;    // `t` of each chunk
+  std::int32_t prediction_layers = 0;  // `m`, all in one chunk,
+  std::int32_t prediction_stage = -1;  // this one; -1: there are none
+};
 // A layout in Megatron-LM's words (--pipeline-model-parallel-layout): `E` embedding, `t` one layer,
-// `L` head; `|` ends a chunk, `(...)*N` and `t*N` repeat, commas and blanks mean nothing:
-// "E|(t)*10|(tt|)*4L" has one entry per chunk. The error says what is wrong, without a place.
-Result<std::vector<std::int32_t>> parse_layout(std::string_view layout);
+// `m` one layer of multi-token prediction, `L` head; `|` ends a chunk, `(...)*N` and `t*N` repeat,
+// commas and blanks mean nothing: "Et*3|(tt|)*29m|L". Legality of `m`: NVIDIA/Megatron-LM
+// megatron/core/transformer/pipeline_parallel_layer_layout.py (no `t` behind it, one chunk for all,
+// not the first). The error says what is wrong, without a place.
+Result<StageLayout> parse_layout(std::string_view layout);
 
 }  // namespace rehearse

@@ -24,7 +24,8 @@ TraceString text_id(Trace& trace, std::string_view text) {
 std::string body_name(const BodyShape& shape) {
   static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
   static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
-  std::string name(kSegments[static_cast<std::size_t>(shape.segment)]);
+  std::string name(shape.prediction ? "prediction layer"
+                                    : kSegments[static_cast<std::size_t>(shape.segment)]);
   if (shape.experts) name += " with experts";
   name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
   if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);
@@ -64,11 +65,8 @@ class NodeTable {
     const std::int32_t last = end < 0 ? count : std::min(end, count);
     for (std::int32_t s = begin; s < last; ++s) {
       const SegmentInfo& segment = segments[static_cast<std::size_t>(s)];
-      const std::int32_t body = body_of({.segment = segment.kind,
-                                         .experts = segment.kind == SegmentKind::Layer &&
-                                                    layout_.model.has_experts(segment.layer),
-                                         .direction = direction_of(kind),
-                                         .slice = slice});
+      const std::int32_t body =
+          body_of(body_shape(layout_.model, segment, direction_of(kind), slice));
       if (runs_.size() > from && runs_.back().body == body) {
         ++runs_.back().count;
       } else {
@@ -78,10 +76,8 @@ class NodeTable {
   }
 
   std::int32_t body_of(const BodyShape& shape) {
-    const std::array<std::int32_t, 4> key{static_cast<std::int32_t>(shape.segment),
-                                          static_cast<std::int32_t>(shape.experts),
-                                          static_cast<std::int32_t>(shape.direction), shape.slice};
-    const auto [known, fresh] = known_.try_emplace(key, static_cast<std::int32_t>(bodies_.size()));
+    const auto [known, fresh] =
+        known_.try_emplace(shape, static_cast<std::int32_t>(bodies_.size()));
     if (!fresh) return known->second;
     const Body body = make_body(layout_, shape);
     const std::vector<NodeTime> times = times_ ? times_(body) : std::vector<NodeTime>{};
@@ -114,7 +110,7 @@ class NodeTable {
   const Schedule& schedule_;
   const Layout& layout_;
   const NodeTimes& times_;
-  std::map<std::array<std::int32_t, 4>, std::int32_t> known_;
+  std::map<BodyShape, std::int32_t> known_;
   std::vector<TraceBodyRun> runs_;
   std::vector<TraceBody> bodies_;
   std::vector<TraceNode> nodes_;

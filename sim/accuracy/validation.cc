@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "schedules/body/sizes.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/timing/compute_timing.h"
 #include "schedules/timing/metrics.h"
@@ -112,33 +113,30 @@ void predict_formula(ValidationCase& entry, const Cluster& cluster) {
 
 // --- One layer, one stage ----------------------------------------------------
 
-// What one micro-batch takes in a run of segments, in each direction.
-using SegmentSeconds = std::function<double(SegmentKind, std::int64_t layer, Direction)>;
+// What one micro-batch takes in a segment, in each direction.
+using SegmentSeconds = std::function<double(const SegmentInfo&, Direction)>;
 
 void fill_layer(ValidationCase& entry, const SegmentSeconds& seconds) {
-  const std::int64_t last = entry.scenario->model.layers - 1;
-  const double forward = seconds(SegmentKind::Layer, last, Direction::Forward);
-  const double backward = seconds(SegmentKind::Layer, last, Direction::Backward);
+  const SegmentInfo last{SegmentKind::Layer,
+                         static_cast<std::int32_t>(entry.scenario->model.layers) - 1};
+  const double forward = seconds(last, Direction::Forward);
+  const double backward = seconds(last, Direction::Backward);
   fill(entry.figures, "forward_s", forward);
   fill(entry.figures, "backward_s", backward);
   fill(entry.figures, "forward_backward_s", forward + backward);
 }
 
 // Chunks go round the positions: chunk c lies on c mod p.
-void fill_stage(ValidationCase& entry, const SegmentSeconds& seconds) {
-  const Plan& plan = entry.scenario->plan;
+void fill_stage(ValidationCase& entry, const Layout& layout, const SegmentSeconds& seconds) {
+  const Plan& plan = layout.plan;
   const auto chunks = static_cast<std::int32_t>(plan.stage_layers.size());
+  const auto stages = stage_segments(layout, chunks);
   const auto whole = [&](Direction direction) {
     double sum = 0;
-    std::int64_t layer = 0;
-    for (std::int32_t c = 0; c < chunks; ++c) {
-      const std::int64_t end = layer + plan.stage_layers[static_cast<std::size_t>(c)];
-      const bool here = c % plan.pipeline_parallel == entry.position;
-      if (here && c == 0) sum += seconds(SegmentKind::Embedding, 0, direction);
-      for (; layer < end; ++layer) {
-        if (here) sum += seconds(SegmentKind::Layer, layer, direction);
+    for (std::int32_t c = entry.position; c < chunks; c += plan.pipeline_parallel) {
+      for (const SegmentInfo& segment : stages[static_cast<std::size_t>(c)]) {
+        sum += seconds(segment, direction);
       }
-      if (here && c == chunks - 1) sum += seconds(SegmentKind::Head, 0, direction);
     }
     return sum;
   };
@@ -158,13 +156,12 @@ Result<> predict_part(ValidationCase& entry, const Cluster& cluster, const std::
   const Result<ComputeModel> compute =
       ComputeModel::create(cluster, layout, body_collectives(network, layout));
   if (!compute) return settle(entry, {path + ": " + compute.error().message});
-  const SegmentSeconds seconds = [&](SegmentKind segment, std::int64_t layer, Direction direction) {
-    const bool experts = segment == SegmentKind::Layer && scenario.model.has_experts(layer);
-    const BodyCost cost = compute.value().price(
-        make_body(layout, {.segment = segment, .experts = experts, .direction = direction}));
+  const SegmentSeconds seconds = [&](const SegmentInfo& segment, Direction direction) {
+    const BodyCost cost =
+        compute.value().price(make_body(layout, body_shape(scenario.model, segment, direction)));
     return static_cast<double>(cost.time.value) * 1e-9;
   };
-  entry.kind == CaseKind::Layer ? fill_layer(entry, seconds) : fill_stage(entry, seconds);
+  entry.kind == CaseKind::Layer ? fill_layer(entry, seconds) : fill_stage(entry, layout, seconds);
   return {};
 }
 

@@ -7,7 +7,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/scenario_keys.h"
-#include "sim/accuracy/reported_experts.h"
+#include "sim/accuracy/case_words.h"
 #include "sim/accuracy/validation.h"
 
 namespace rehearse::sim {
@@ -265,7 +265,7 @@ class CaseReader {
                    : text_or_empty(value, "kind") == "formula" ? CaseKind::Formula
                                                                : CaseKind::Step;
       scenario(form->value, entry);
-      if (entry.scenario) take_reported_experts(value, entry.scenario->plan);
+      if (entry.scenario) take_case_words(value, entry.scenario->plan);
     }
     entry.measure = text_or_empty(value, "measure");
     if (entry.scenario) {

@@ -215,7 +215,9 @@ class Attribution {
       book_back(now, std::max(fed, issued), IdleCause::Resource);
     }
     if (now > fed && issued > fed) book_back(now, fed, IdleCause::Host);
-    if (now > arrived[kData] && is_transfer(node)) {
+    // A blocking transfer stands behind what its other end computes: that is no contention.
+    const bool behind_transfer = !last[kQueue] || !computes(last[kQueue]);
+    if (now > arrived[kData] && is_transfer(node) && behind_transfer) {
       const std::int64_t from = std::max(begin_, std::max(arrived[kData], issued));
       expose(node, now - from, phase_ != Phase::Steady);
       book_back(now, from, in_phase(IdleCause::Contention));
@@ -269,6 +271,9 @@ class Attribution {
     return std::min(ran, static_cast<std::int64_t>(static_cast<double>(ran) * share));
   }
 
+  bool computes(NodeId node) const {
+    return program_.computes(program_.members[at(program_.member_begin[node.index()])]);
+  }
   bool is_transfer(NodeId node) const {
     const OpId first = program_.members[at(program_.member_begin[node.index()])];
     return traits(program_.kind[first.index()]).op_class == OpClass::Transfer;

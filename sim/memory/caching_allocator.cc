@@ -139,13 +139,14 @@ std::uint64_t CachingAllocator::key_of(std::int64_t size, std::int64_t address) 
   return std::min(units, kLargest) << 36 | static_cast<std::uint64_t>(address / kMinBlock);
 }
 
-// Without branches: the searches are short, many, and unpredictable.
+// Without branches: the searches are short, many, and unpredictable. A conditional operator would
+// be compiled to a branch.
 std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
   const std::uint64_t* base = keys.data();
   std::size_t length = keys.size();
   while (length > 1) {
     const std::size_t half = length / 2;
-    base += base[half - 1] < key ? half : 0;
+    base += half & -static_cast<std::size_t>(base[half - 1] < key);
     length -= half;
   }
   const auto found = static_cast<std::size_t>(base - keys.data());
@@ -365,6 +366,7 @@ std::int32_t CachingAllocator::merge(std::int32_t block, std::int32_t neighbour)
 
 void CachingAllocator::grow(std::int64_t bytes) {
   reserved_ += bytes;
+  mapped_ += bytes;
   max_reserved_ = std::max(max_reserved_, reserved_);
 }
 

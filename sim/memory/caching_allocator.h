@@ -53,6 +53,7 @@ class CachingAllocator {
   std::int64_t max_allocated() const { return max_allocated_; }
   std::int64_t max_reserved() const { return max_reserved_; }
   std::int32_t retries() const { return retries_; }  // allocations that needed the cache emptied
+  std::int64_t mapped() const { return mapped_; }    // [B] ever asked of the driver
   std::int64_t block_size(Handle handle) const {     // [B] what the handle counts as allocated
     return handle < 0 ? 0 : blocks_[static_cast<std::size_t>(handle)].size;
   }
@@ -120,6 +121,7 @@ class CachingAllocator {
   std::int64_t next_address_ = 0;
   std::int64_t allocated_ = 0, reserved_ = 0, max_allocated_ = 0, max_reserved_ = 0;
   std::int32_t retries_ = 0;
+  std::int64_t mapped_ = 0;
 };
 
 }  // namespace rehearse::sim

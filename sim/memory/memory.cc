@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sim/memory/memory_replay.h"
-#include "sim/memory/memory_states.h"
+#include "sim/memory/row_memory.h"
 
 namespace rehearse::sim {
 namespace {
@@ -38,28 +38,19 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
   MemoryReport report;
   report.capacity = cluster.capacity().value;
   const ReplaySetup setup = replay_setup(profile, layout, cluster.gpu.compute_capability, order);
-  const std::int64_t context = profile.context.of(cluster.gpu.compute_capability);
-  const std::int64_t communicators =
-      communicators_of(layout.model, layout.plan) * profile.communicator;
-  const std::int64_t outside = context + communicators;
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
-    ReplayResult replay = replay_row(setup, {row}, -1);
-    replay.memory.fits = replay.memory.peak_reserved + outside <= report.capacity;
-    if (!replay.memory.fits && replay.memory.peak_allocated + outside <= report.capacity) {
-      // What is cached can be given back: the allocator retries before it fails.
-      const ReplayResult tight = replay_row(setup, {row}, report.capacity - outside);
-      if (!tight.out_of_memory) replay = tight;
+    const std::int32_t equal = equal_row(setup, {row});
+    if (equal < 0) {
+      report.ranks.push_back(row_memory(setup, cluster, {row}));
+      continue;
     }
-    RankMemory& memory = replay.memory;
-    memory.peak_device = memory.peak_reserved + outside;
-    memory.parts.communicators = communicators;
-    memory.parts.context = context;
-    if (layout.model.experts.count > 0)
-      memory.parts.experts = expert_state_bytes(
-          layout.plan,
-          row_units(layout, setup.stages[static_cast<std::size_t>(row)], order.placement.stages()));
-    memory.fits = memory.peak_device <= report.capacity;
-    report.ranks.push_back(memory);
+    RankMemory same = report.ranks[static_cast<std::size_t>(equal)];
+    same.row = {row};
+    if (same.at_op) {
+      same.at_op.value += static_cast<std::int32_t>(order.first_op({row})) -
+                          static_cast<std::int32_t>(order.first_op({equal}));
+    }
+    report.ranks.push_back(same);
   }
   summarize(report);
   return report;

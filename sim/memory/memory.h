@@ -41,6 +41,12 @@ constexpr bool near_capacity(std::int64_t peak_device, std::int64_t capacity) {
   return peak >= (1 - kNearCapacity) * limit && peak <= (1 + kNearCapacity) * limit;
 }
 
+// What the allocator asked of the driver while an op ran.
+struct Mapping {
+  OpId op{};               // of the compute order; none: in the optimizer step
+  std::int64_t bytes = 0;  // [B]
+};
+
 struct RankMemory {
   RankClass row{};                    // of the schedule that was given
   std::int64_t peak_allocated = 0;    // [B] max_memory_allocated
@@ -50,8 +56,16 @@ struct RankMemory {
   OpId at_op{};              // op of the schedule with the peak; none: in the optimizer step
   MemoryParts parts;         // what was alive there
   std::int64_t host = 0;     // [B] most in host memory: plan.offload
-  std::int32_t retries = 0;  // allocations that had to empty the cache first
+  std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps
+  // Of a step that empties the cache though steps before it did: what it gives back and maps anew.
+  std::vector<Mapping> remapped;
   bool fits = true;
+
+  std::int64_t remapped_bytes() const {
+    std::int64_t sum = 0;
+    for (const Mapping& mapping : remapped) sum += mapping.bytes;
+    return sum;
+  }
 };
 
 // A key of a plan that differs in another one; values as JSON.

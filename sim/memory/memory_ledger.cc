@@ -16,6 +16,7 @@ RankMemory Ledger::result() const {
                   .buffers = bytes(MemoryPart::Buffers),
                   .workspace = bytes(MemoryPart::Workspace)};
   memory.retries = allocator_.retries();
+  if (retried()) memory.remapped = mapped_;
   return memory;
 }
 

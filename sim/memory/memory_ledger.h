@@ -26,7 +26,9 @@ class Ledger {
   explicit Ledger(std::int64_t capacity) : allocator_({.capacity = capacity}) {}
 
   Handle allocate(std::int64_t bytes, MemoryPart part, int stream = kComputeStream) {
+    const std::int64_t mapped = allocator_.mapped();
     const Handle handle = allocator_.allocate(bytes, stream);
+    if (allocator_.mapped() != mapped) note_mapping(allocator_.mapped() - mapped);
     if (handle < 0) {
       out_of_memory_ |= handle == CachingAllocator::kOutOfMemory;
       return kNoBlock;
@@ -63,6 +65,18 @@ class Ledger {
   const MemoryBytes& most() const { return most_; }
   const MemoryBytes& now() const { return bytes_; }
 
+  // Of the step that began last.
+  void begin_step() {
+    mapped_.clear();
+    retries_before_ = allocator_.retries();
+  }
+  bool retried() const { return allocator_.retries() != retries_before_; }
+  std::int64_t mapped() const {
+    std::int64_t bytes = 0;
+    for (const Mapping& one : mapped_) bytes += one.bytes;
+    return bytes;
+  }
+
   bool out_of_memory() const { return out_of_memory_; }
   const CachingAllocator& allocator() const { return allocator_; }
   RankMemory result() const;  // without row, steady state and what lies outside the allocator
@@ -76,11 +90,18 @@ class Ledger {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
 
+  void note_mapping(std::int64_t bytes) {
+    if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
+    mapped_.back().bytes += bytes;
+  }
+
   MemoryBytes bytes_{}, at_peak_{}, most_{};
   bool watched_ = false;
   std::int64_t peak_ = 0;
   OpId peak_op_{};
   bool out_of_memory_ = false;
+  std::vector<Mapping> mapped_;  // of this step, by op
+  std::int32_t retries_before_ = 0;
 };
 
 }  // namespace rehearse::sim

@@ -67,28 +67,21 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
                      std::int32_t compute_capability) {
   const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
-  const auto program = [&](SegmentShape shape) { return segment_program(profile, layout, shape); };
-  const SegmentProgram embedding = program(SegmentShape::Embedding);
-  const SegmentProgram dense = program(SegmentShape::DenseLayer);
-  const SegmentProgram expert =
-      model.experts.count > 0 ? program(SegmentShape::ExpertLayer) : SegmentProgram{};
-  const SegmentProgram head = program(SegmentShape::Head);
+  const SegmentPrograms programs = segment_programs(profile, layout);
   const std::int64_t handover = layout.activation_bytes();
 
   const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
   std::vector<StageSegments> seen;  // stages inside
   std::vector<std::size_t> seen_at;
-  const auto segments = stage_segments(plan, stages);
+  const auto segments = stage_segments(layout, stages);
   for (std::size_t s = 0; s < segments.size(); ++s) {
-    StageSegments stage{.first = s == 0, .last = s + 1 == segments.size()};
+    StageSegments stage;
+    stage.meet(layout, static_cast<std::int32_t>(s), stages);
     for (const SegmentInfo& segment : segments[s]) {
-      stage.add(segment.kind == SegmentKind::Embedding ? embedding
-                : segment.kind == SegmentKind::Head    ? head
-                : model.has_experts(segment.layer)     ? expert
-                                                       : dense,
-                /*unit=*/0);
+      stage.add(of_segment(programs, model, segment), /*unit=*/0);
     }
-    const bool inside = !stage.first && !stage.last;
+    const bool inside =
+        stage.incoming == handover && stage.outgoing == handover;  // alike where their parts are
     const auto same = std::ranges::find(seen, stage.parts, &StageSegments::parts);
     if (inside && same != seen.end()) {
       of_stage_.push_back(of_stage_[seen_at[static_cast<std::size_t>(same - seen.begin())]]);
@@ -96,7 +89,7 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     }
     const auto pass = [&](auto run) {
       Counter count;
-      StageWalk<Counter> walk(count, stage, handover, plan.offload == OffloadMode::Activations);
+      StageWalk<Counter> walk(count, stage, plan.offload == OffloadMode::Activations);
       std::vector<std::int64_t> tensors(stage.slots);
       Passes passes;
       const auto take = [&](Pass& to, auto part) {
@@ -127,8 +120,9 @@ LiveBytes::LiveBytes(const MemoryProfile& profile, const Layout& layout,
     of_stage_.push_back(passes);
   }
 
-  for (const ByCapability& workspace : profile.workspaces) {
-    held_ += workspace.of(compute_capability);
+  const Flags flags = script_flags(profile, layout, /*experts=*/false);
+  for (const Workspace& workspace : profile.workspaces) {
+    if (workspace.condition.holds(flags)) held_ += workspace.bytes.of(compute_capability);
   }
   if (plan.pipeline_parallel > 1) held_ += profile.transfer_buffers * handover;
 }

@@ -14,12 +14,14 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o", "i", "w"};
 constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout", "flash",           "unfused",      "gated",      "rope",
-    "learned", "layernorm",       "sp",           "experts",    "mla",
-    "tp",      "fused_loss",      "kept_gathers", "eager_rope", "eager_activation",
-    "fp8",     "eager_attention", "eager_norm"};
+    "dropout",      "flash",           "unfused",      "gated",           "rope",
+    "learned",      "layernorm",       "sp",           "experts",         "mla",
+    "tp",           "fused_loss",      "kept_gathers", "eager_rope",      "eager_activation",
+    "fp8",          "eager_attention", "eager_norm",   "grouped_experts", "norm_again",
+    "latent_again", "act_again",       "mlp_again",    "shared_again",    "fp8_dispatch",
+    "norm_behind",  "qk_norm",         "soft_cap"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -45,6 +47,7 @@ class ProfileReader {
     segment("embedding", profile_.embedding);
     segment("layer", profile_.layer);
     segment("head", profile_.head);
+    segment("prediction", profile_.prediction);
     if (!report_.ok()) return report_.error();
     return {};
   }
@@ -71,12 +74,19 @@ class ProfileReader {
   void constants(const JsonValue& in) {
     profile_.workspaces.clear();
     for (const JsonValue& row : in.given("workspaces")->items) {
-      profile_.workspaces.push_back(by_capability(*row.given("bytes"), "constants.workspaces"));
+      Workspace made{.bytes = by_capability(*row.given("bytes"), "constants.workspaces")};
+      if (const JsonValue* given = row.given("if")) {
+        made.condition = condition(*given, "constants.workspaces.if");
+      }
+      profile_.workspaces.push_back(made);
     }
     profile_.context = by_capability(*in.given("context_bytes"), "constants.context_bytes");
     profile_.communicator = in.given("communicator_bytes")->integer;
     profile_.transfer_buffers = small(in, "transfer_buffers");
     profile_.stale_transfers_per_chunk = small(in, "stale_transfers_per_chunk");
+    if (const JsonValue* remap = in.given("remap_us_per_gb")) {
+      profile_.remap_us_per_gb = static_cast<std::int32_t>(remap->integer);
+    }
   }
 
   ByCapability by_capability(const JsonValue& value, const std::string& key) {

@@ -34,8 +34,10 @@ enum class SizeLetter : std::uint8_t {
   ExpertTokens,  // x: rows that the experts of a rank compute, even routing
   Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
   Operand,       // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
+  ExpertWidth,   // i: width of one expert / its tensor-parallel ranks
+  Shared,        // w: width of all shared experts / t
 };
-inline constexpr std::size_t kNumSizeLetters = 15;
+inline constexpr std::size_t kNumSizeLetters = 17;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -64,8 +66,19 @@ enum class Flag : std::uint8_t {
   Fp8Operands,  // products keep their inputs in 8 bit
   EagerAttention,
   EagerNorm,
+  GroupedExperts,  // of the model: it has experts, and their products are one launch
+  // Parts that the backward makes again (Plan::recompute_parts), as the layer has them.
+  NormAgain,
+  LatentAgain,
+  ActivationAgain,  // of a dense layer's MLP, of the routed experts
+  MlpAgain,         // whole: a dense layer's, or the experts' with the shared ones
+  SharedAgain,
+  Fp8Dispatch,   // tokens come to their experts in 8 bit
+  NormBehind,    // norms of what the two blocks give
+  QueryKeyNorm,  // and of queries and keys
+  SoftCap,       // of the logits
 };
-inline constexpr std::size_t kNumFlags = 18;
+inline constexpr std::size_t kNumFlags = 28;
 using Flags = std::uint32_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
@@ -119,13 +132,22 @@ struct ByCapability {
   }
 };
 
+// Of a library, inside the allocator, kept for good.
+struct Workspace {
+  ByCapability bytes;
+  Condition condition;
+};
+
 struct MemoryProfile {
   SegmentScript embedding, layer, head;
-  std::vector<ByCapability> workspaces;  // library workspaces inside the allocator, kept for good
-  ByCapability context;                  // CUDA context, outside of it
-  std::int64_t communicator = 0;         // one communicator's buffers, outside of it
-  std::int32_t transfer_buffers = 0;     // hand-over tensors in flight during a pipelined step
-  std::int32_t stale_transfers_per_chunk = 0;   // held from one pipelined step to the next
+  SegmentScript prediction;  // what stands before the layer of a prediction layer; may be empty
+  std::vector<Workspace> workspaces;
+  ByCapability context;               // CUDA context, outside of it
+  std::int64_t communicator = 0;      // one communicator's buffers, outside of it
+  std::int32_t transfer_buffers = 0;  // hand-over tensors in flight during a pipelined step
+  std::int32_t stale_transfers_per_chunk = 0;  // held from one pipelined step to the next
+  // [us/GB] what it takes to give cached memory back to the driver and to map as much anew
+  std::int32_t remap_us_per_gb = 0;
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
   std::int32_t gather_units_from = 9;  // ZeRO stage from which units are gathered and resharded

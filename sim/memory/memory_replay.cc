@@ -20,6 +20,9 @@ constexpr std::size_t kQuietOps = 32;
 // for long: their steps are shortened only where they are very long.
 constexpr std::size_t kLongStep = 512, kLongSplitStep = 8192;
 
+// Steps more that are replayed where the cache has to be emptied.
+constexpr int kSettlingSteps = 4;
+
 // Blocks of the allocator, and units of ZeRO-3 that are gathered and reduced around them.
 struct ReplayMemory {
   using Tensor = Handle;
@@ -76,7 +79,7 @@ class RowReplay {
     plan_stages();
     const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;
     for (const StagePlan& stage : stages_) {
-      walks_.emplace_back(memory_, stage, setup.handover, offloads);
+      walks_.emplace_back(memory_, stage, offloads);
     }
     plan_skipping();
   }
@@ -84,25 +87,19 @@ class RowReplay {
   ReplayResult run() {
     const MemoryProfile& profile = *setup_.profile;
     state_.build();
-    for (const ByCapability& workspace : profile.workspaces) {
-      ledger_.allocate(workspace.of(setup_.compute_capability), MemoryPart::Workspace);
+    const Flags flags = script_flags(profile, setup_.layout, /*experts=*/false);
+    for (const Workspace& workspace : profile.workspaces) {
+      if (!workspace.condition.holds(flags)) continue;
+      ledger_.allocate(workspace.bytes.of(setup_.compute_capability), MemoryPart::Workspace);
     }
     std::vector<Handle> transfers;
     for (int i = 0; pipelined_ && i < profile.transfer_buffers; ++i) {
       transfers.push_back(ledger_.allocate(setup_.handover, MemoryPart::Buffers));
     }
     if (!profile.moments_at_first_step) state_.create_moments();
-    for (const bool first : {true, false}) {
-      if (first && !profile.moments_at_first_step) continue;
-      state_.begin_step();
-      last_step_ = samples_.size();
-      step();
-      ledger_.op = {};
-      if (setup_.samples) ledger_.watch();
-      state_.optimizer_step(first);
-      if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
-      if (ledger_.out_of_memory()) break;
-    }
+    if (profile.moments_at_first_step) replay_step(/*first=*/true);
+    replay_step(/*first=*/false);
+    settle();
     ledger_.free(transfers);
     ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
     result.left_out = left_out_;
@@ -120,11 +117,10 @@ class RowReplay {
     for (const Stage stage : setup_.stages[row_.index()]) {
       StagePlan plan;
       for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
-        plan.add(setup_.program(segment), unit++);
+        plan.add(of_segment(setup_.programs, setup_.layout.model, segment), unit++);
       }
       plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
-      plan.first = stage.value == 0;
-      plan.last = stage.index() + 1 == setup_.segments.size();
+      plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));
       plan.block_of.assign(static_cast<std::size_t>(order_.microbatches * order_.slices), -1);
       stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
       stages_.push_back(std::move(plan));
@@ -153,11 +149,34 @@ class RowReplay {
            CachingAllocator::round_size(setup_.handover);
   }
 
+  void replay_step(bool first) {
+    if (ledger_.out_of_memory()) return;
+    state_.begin_step();
+    ledger_.begin_step();
+    last_step_ = samples_.size();
+    step();
+    ledger_.op = {};
+    if (setup_.samples) ledger_.watch();
+    state_.optimizer_step(first);
+    if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
+  }
+
+  // A step that empties the cache leaves the next one another cache: on, until a step maps as much
+  // as the one before it, or empties nothing.
+  void settle() {
+    for (int more = 0; more < kSettlingSteps && ledger_.retried(); ++more) {
+      const std::int64_t before = ledger_.mapped();
+      replay_step(/*first=*/false);
+      if (ledger_.out_of_memory() || ledger_.mapped() == before) return;
+    }
+  }
+
   void step() {
     const std::size_t begin = order_.first_op(row_);
     const auto program = order_.program(row_);
     const CachingAllocator& allocator = ledger_.allocator();
     std::int64_t reserved = -1, allocated = -1;
+    std::int32_t retries = -1;
     std::size_t grown_at = 0;  // last op at which a peak grew
     bool skipped = steady_.period == 0;
     for (std::size_t i = 0; i < program.size(); ++i) {
@@ -172,9 +191,11 @@ class RowReplay {
       for (const Op& work : work_of(order_, program[i])) run_op(work);
       if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
       if (ledger_.out_of_memory()) return;
-      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated) {
+      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated ||
+          allocator.retries() != retries) {
         reserved = allocator.max_reserved();
         allocated = allocator.max_allocated();
+        retries = allocator.retries();
         grown_at = i;
       }
     }
@@ -268,30 +289,13 @@ class RowReplay {
 
 }  // namespace
 
-const SegmentProgram& ReplaySetup::program(const SegmentInfo& segment) const {
-  switch (segment.kind) {
-    case SegmentKind::Embedding:
-      return embedding;
-    case SegmentKind::Head:
-      return head;
-    case SegmentKind::Layer:
-      break;
-  }
-  return layout.model.has_experts(segment.layer) ? expert_layer : dense_layer;
-}
-
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order) {
   ReplaySetup setup{.layout = layout};
   setup.profile = &profile;
   setup.order = &order;
-  setup.embedding = segment_program(profile, layout, SegmentShape::Embedding);
-  setup.dense_layer = segment_program(profile, layout, SegmentShape::DenseLayer);
-  if (layout.model.experts.count > 0) {
-    setup.expert_layer = segment_program(profile, layout, SegmentShape::ExpertLayer);
-  }
-  setup.head = segment_program(profile, layout, SegmentShape::Head);
-  setup.segments = stage_segments(layout.plan, order.placement.stages());
+  setup.programs = segment_programs(profile, layout);
+  setup.segments = stage_segments(layout, order.placement.stages());
   setup.stages = stages_of_rows(order);
   setup.handover = layout.activation_bytes();
   setup.compute_capability = compute_capability;

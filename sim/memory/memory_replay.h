@@ -25,15 +25,13 @@ struct ReplaySetup {
   Layout layout;
   const MemoryProfile* profile = nullptr;
   const Schedule* order = nullptr;
-  SegmentProgram embedding, dense_layer, expert_layer, head;
+  SegmentPrograms programs;
   std::vector<std::vector<SegmentInfo>> segments;  // per stage
   std::vector<std::vector<Stage>> stages;          // per row
-  std::int64_t handover = 0;                       // [B] between segments and stages
+  std::int64_t handover = 0;                       // [B] of an activation
   std::int32_t compute_capability = 80;
   bool whole_step = false;  // replay every op, though the steady phase repeats
   bool samples = false;     // record memory op by op; REQUIRES whole_step
-
-  const SegmentProgram& program(const SegmentInfo& segment) const;
 };
 ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
                          std::int32_t compute_capability, const Schedule& order);

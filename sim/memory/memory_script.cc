@@ -208,6 +208,8 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     at(letters, SizeLetter::Ffn) = rows * shape.experts.width / shape.tokens + shape.experts.shared;
     at(letters, SizeLetter::ExpertTokens) = rows;
   }
+  at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
+  at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
   at(letters, SizeLetter::Up) =
       (model.mlp == MlpKind::Gated ? 2 : 1) * at(letters, SizeLetter::Ffn);
   return letters;
@@ -242,21 +244,111 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::EagerRope, runtime.eager_kernels.rope && !runtime.compiled);
   set(Flag::EagerActivation, runtime.eager_kernels.activation && !runtime.compiled);
   set(Flag::EagerAttention, plan.attention_kernel == AttentionKernel::Eager);
+  set(Flag::GroupedExperts, model.experts.count > 0 && runtime.grouped_experts);
   set(Flag::EagerNorm, runtime.eager_kernels.norm && !runtime.compiled);
+  set(Flag::NormBehind, model.norm_placement != NormPlacement::Before);
+  set(Flag::QueryKeyNorm, model.query_key_norm || model.query_key_norm_whole);
+  set(Flag::SoftCap, model.final_softcap > 0);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
+  using R = RecomputePart;
+  set(Flag::NormAgain, plan.recomputes(R::Norm));
+  set(Flag::LatentAgain, plan.recomputes(R::LatentUp));
+  set(Flag::ActivationAgain, plan.recomputes(experts ? R::ExpertActivation : R::MlpActivation));
+  set(Flag::MlpAgain, plan.recomputes(experts ? R::Experts : R::Mlp));
+  set(Flag::SharedAgain, experts && plan.recomputes(R::SharedExperts));
+  set(Flag::Fp8Dispatch, experts && plan.fp8_dispatch);
   return flags;
 }
 
+namespace {
+
+// What makes again the outputs that scripts mark as dropped: the attention core's.
+RecomputeMode mode_of(const Plan& plan) {
+  return plan.recomputes(RecomputePart::AttentionCore) ? RecomputeMode::Selective : plan.recompute;
+}
+
+SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
+                        const Layout& layout, bool experts, RecomputeMode mode) {
+  return Compiler(script, size_letters(layout, experts), script_flags(profile, layout, experts))
+      .compile(mode, layout.plan.runtime.compiled);
+}
+
+}  // namespace
+
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape) {
-  const bool experts = shape == SegmentShape::ExpertLayer;
-  const bool layer = experts || shape == SegmentShape::DenseLayer;
-  const SegmentScript& script = layer                              ? profile.layer
-                                : shape == SegmentShape::Embedding ? profile.embedding
-                                                                   : profile.head;
-  const SizeLetters letters = size_letters(layout, experts);
-  return Compiler(script, letters, script_flags(profile, layout, experts))
-      .compile(layer ? layout.plan.recompute : RecomputeMode::None, layout.plan.runtime.compiled);
+  const auto layer = [&](bool experts) {
+    return compiled(profile.layer, profile, layout, experts, mode_of(layout.plan));
+  };
+  const auto other = [&](const SegmentScript& script) {
+    return compiled(script, profile, layout, /*experts=*/false, RecomputeMode::None);
+  };
+  switch (shape) {
+    case SegmentShape::Embedding:
+      return other(profile.embedding);
+    case SegmentShape::DenseLayer:
+      return layer(false);
+    case SegmentShape::ExpertLayer:
+      return layer(true);
+    case SegmentShape::PredictionLayer: {
+      std::vector<SegmentProgram> parts;
+      if (!profile.prediction.forward.empty()) parts.push_back(other(profile.prediction));
+      parts.push_back(layer(layout.model.has_experts(layout.model.layers - 1)));
+      return chained(parts);
+    }
+    case SegmentShape::Head:
+      break;
+  }
+  SegmentProgram head = other(profile.head);
+  if (layout.prediction_layers() == 0) return head;
+  return chained(
+      std::vector<SegmentProgram>(static_cast<std::size_t>(1 + layout.prediction_layers()), head));
+}
+
+SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout) {
+  SegmentPrograms programs;
+  for (std::size_t i = 0; i < kNumSegmentShapes; ++i) {
+    const auto shape = static_cast<SegmentShape>(i);
+    if (shape == SegmentShape::ExpertLayer && layout.model.experts.count == 0) continue;
+    if (shape == SegmentShape::PredictionLayer && layout.prediction_layers() == 0) continue;
+    programs[i] = segment_program(profile, layout, shape);
+  }
+  return programs;
+}
+
+// Between two programs lie an activation, which the second keeps as its input, and its gradient.
+SegmentProgram chained(std::span<const SegmentProgram> programs) {
+  SegmentProgram whole{.slots = kInputGradientSlot + 1};
+  std::vector<std::vector<std::int16_t>> slots;  // of each program, in the whole
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const bool first = i == 0, last = i + 1 == programs.size();
+    std::vector<std::int16_t> own(static_cast<std::size_t>(programs[i].slots));
+    for (std::int16_t& slot : own) slot = whole.slots++;
+    own[kInputSlot] = first ? std::int16_t{kInputSlot} : slots.back()[kOutputSlot];
+    own[kInputGradientSlot] =
+        first ? std::int16_t{kInputGradientSlot} : slots.back()[kOutputGradientSlot];
+    if (last) {
+      own[kOutputSlot] = kOutputSlot;
+      own[kOutputGradientSlot] = kOutputGradientSlot;
+    }
+    slots.push_back(std::move(own));
+  }
+  const auto add = [](std::vector<ScriptStep>& to, const std::vector<ScriptStep>& steps,
+                      const std::vector<std::int16_t>& own) {
+    for (ScriptStep step : steps) {
+      step.slot = own[static_cast<std::size_t>(step.slot)];
+      to.push_back(step);
+    }
+  };
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    add(whole.forward, programs[i].forward, slots[i]);
+  }
+  for (std::size_t i = programs.size(); i-- > 0;) {
+    add(whole.backward, programs[i].backward, slots[i]);
+    if (i + 1 < programs.size()) whole.backward.push_back({.slot = slots[i][kOutputGradientSlot]});
+    if (i > 0) whole.backward.push_back({.slot = slots[i][kInputSlot]});
+  }
+  return whole;
 }
 
 ForwardBytes forward_bytes(const SegmentProgram& program) {

@@ -3,7 +3,9 @@
 // bytes, forward and backward, recomputation already spelled out.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "schedules/body/body.h"
@@ -34,9 +36,21 @@ struct SizeLetters {
 SizeLetters size_letters(const Layout& layout, bool experts);
 Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts);
 
-// Recomputation concerns layers alone.
+// Recomputation concerns layers alone. A prediction layer is its projection and a layer; the head's
+// is as often as there are losses.
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape);
+
+// Of every shape that the model has; empty: it has none.
+using SegmentPrograms = std::array<SegmentProgram, kNumSegmentShapes>;
+SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout);
+inline const SegmentProgram& of_segment(const SegmentPrograms& programs, const Transformer& model,
+                                        const SegmentInfo& segment) {
+  return programs[static_cast<std::size_t>(segment_shape(model, segment))];
+}
+
+// Programs that run one behind the other, as one: each takes what the one before hands on.
+SegmentProgram chained(std::span<const SegmentProgram> programs);
 
 struct ForwardBytes {
   std::int64_t kept = 0;  // [B] when the forward has ended, its output among them, its input not

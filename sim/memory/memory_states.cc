@@ -10,7 +10,7 @@ namespace rehearse::sim {
 
 std::vector<UnitTensors> row_units(const Layout& layout, const std::vector<Stage>& stages,
                                    std::int32_t num_stages) {
-  const auto segments = stage_segments(layout.plan, num_stages);
+  const auto segments = stage_segments(layout, num_stages);
   const bool has_table = std::find(stages.begin(), stages.end(), Stage{0}) != stages.end();
   std::vector<UnitTensors> units;
   for (const Stage stage : stages) {

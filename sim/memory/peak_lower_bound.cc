@@ -49,6 +49,10 @@ void BoundTables::count(const Plan& plan) {
   };
   embedding_ = elements(SegmentKind::Embedding, -1);
   head_ = elements(SegmentKind::Head, -1);
+  predictions_ = 0;
+  for (std::int64_t i = 0; i < layout.prediction_layers(); ++i) {
+    predictions_ += elements(SegmentKind::Layer, model_.layers + i);
+  }
   table_ = layout.shape.vocabulary * model_.hidden;
   layers_before_.assign(1, 0);
   for (std::int64_t l = 0; l < model_.layers; ++l) {
@@ -68,6 +72,7 @@ std::int64_t BoundTables::stage_parameters(const Plan& plan, std::int32_t stage,
                      layers_before_[static_cast<std::size_t>(first)];
   if (stage == 0) sum += embedding_;
   if (stage + 1 == stages) sum += head_;
+  if (stage == predicting(plan, stages)) sum += predictions_;
   return sum;
 }
 
@@ -95,6 +100,7 @@ FamilyBound BoundTables::family(const Plan& plan) {
       parameters += layers_before_[static_cast<std::size_t>(before[at + 1])] -
                     layers_before_[static_cast<std::size_t>(before[at])];
       if (s == 0) parameters += embedding_;
+      if (s == predicting(plan, family.stages)) parameters += predictions_;
       if (s + 1 == family.stages) {
         group.last = true;
         parameters += head_;

@@ -52,6 +52,10 @@ class BoundTables {
   std::int64_t kept_per_layer(const Plan& plan) {
     return profile_ == nullptr ? 0 : kept(plan).per_layer;
   }
+  // The stage with the layers that predict further tokens.
+  static std::int32_t predicting(const Plan& plan, std::int32_t stages) {
+    return plan.prediction_stage < 0 ? stages - 1 : plan.prediction_stage;
+  }
   std::int64_t layer_parameters() const { return layer_[1] > 0 ? layer_[1] : layer_[0]; }
 
  private:
@@ -66,7 +70,7 @@ class BoundTables {
   const Transformer& model_;
   std::int32_t capability_;
   bool counted_ = false;
-  std::int64_t embedding_ = 0, head_ = 0, table_ = 0;
+  std::int64_t embedding_ = 0, head_ = 0, table_ = 0, predictions_ = 0;
   std::array<std::int64_t, 2> layer_{};      // dense, with experts
   std::vector<std::int64_t> layers_before_;  // parameters of layers [0, l)
   std::map<std::pair<std::int32_t, RecomputeMode>, Kept> kept_;

@@ -32,8 +32,13 @@ struct StageSegments {
   };
   std::vector<Part> parts;
   std::size_t slots = 0;
-  bool first = false, last = false;  // of the model
+  // [B] handed over by the stage before and to the one behind; 0: there is none.
+  std::int64_t incoming = 0, outgoing = 0;
 
+  void meet(const Layout& layout, std::int32_t stage, std::int32_t stages) {
+    incoming = stage > 0 ? layout.handover_bytes(stage - 1) : 0;
+    outgoing = stage + 1 < stages ? layout.handover_bytes(stage) : 0;
+  }
   void add(const SegmentProgram& program, std::size_t unit) {
     parts.push_back({&program, unit, slots});
     slots += static_cast<std::size_t>(program.slots);
@@ -45,16 +50,16 @@ class StageWalk {
  public:
   using Tensor = typename Memory::Tensor;
 
-  // `handover` [B]: what stages hand on. `offloads`: what a part's forward keeps goes to the host
+  // `offloads`: what a part's forward keeps goes to the host
   // while the next part runs, and comes back while the backward of the next part does.
-  StageWalk(Memory& memory, const StageSegments& stage, std::int64_t handover, bool offloads)
-      : memory_(memory), stage_(stage), handover_(handover), offloads_(offloads) {
+  StageWalk(Memory& memory, const StageSegments& stage, bool offloads)
+      : memory_(memory), stage_(stage), offloads_(offloads) {
     if (offloads) on_host_.resize(stage.slots);
   }
 
   void forward(Tensor* tensors) {
     Tensor carried = Memory::kNothing;
-    if (!stage_.first) memory_.make(carried, handover_, true);
+    if (stage_.incoming > 0) memory_.make(carried, stage_.incoming, true);
     for (std::size_t i = 0; i < stage_.parts.size(); ++i) {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i + 1));
@@ -73,7 +78,7 @@ class StageWalk {
   void backward(Tensor* tensors, bool split) {
     if (!stage_.parts.empty()) fetch(stage_.parts.size() - 1, tensors);
     Tensor carried = Memory::kNothing;
-    if (!stage_.last) memory_.make(carried, handover_, true);
+    if (stage_.outgoing > 0) memory_.make(carried, stage_.outgoing, true);
     for (std::size_t i = stage_.parts.size(); i-- > 0;) {
       const StageSegments::Part& part = stage_.parts[i];
       memory_.enter(part.unit, unit_at(i - 1));
@@ -141,7 +146,6 @@ class StageWalk {
 
   Memory& memory_;
   const StageSegments& stage_;
-  std::int64_t handover_;
   bool offloads_;
   std::vector<std::int64_t> on_host_;  // [B] per slot: what a forward moved there
 };

@@ -25,6 +25,14 @@ std::string_view name_of(LinkKind kind) {
   return kLinkNames[static_cast<std::size_t>(kind)];
 }
 
+LinkKinds kinds_of(std::span<const LinkUse> uses) {
+  LinkKinds kinds{};
+  for (const LinkUse& use : uses) {
+    if (use.ring > 0) kinds[static_cast<std::size_t>(use.kind)] = true;
+  }
+  return kinds;
+}
+
 // What a row's ranks put on the links of one level, per byte: one entry per instance and block.
 // Sparse, because a row touches few of the blocks of a large machine.
 struct Network::Loads {

@@ -49,6 +49,10 @@ struct LinkUse {
   double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
 };
 
+// Which kinds of links some uses load.
+using LinkKinds = std::array<bool, kNumLinkKinds>;
+LinkKinds kinds_of(std::span<const LinkUse> uses);
+
 // What is known of a group before an operation and a size are chosen: the same for all its
 // instances (the worst of them where they differ).
 struct GroupShape {

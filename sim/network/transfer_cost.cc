@@ -112,13 +112,11 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
   return cost;
 }
 
-TransferCost handover_cost(const Layout& layout, const Path& path,
+TransferCost handover_cost(const Plan& plan, Bytes bytes, const Path& path,
                            const GroupShape& receiver_tensor_group, const Network& network) {
-  const Bytes local{layout.activation_bytes()};
-  const Plan& plan = layout.plan;
   TransferCost cost = plan.scatters_transfers() ? scatter_gather_transfer_cost(
-                                                      local, path, receiver_tensor_group, network)
-                                                : transfer_cost(local, path, network);
+                                                      bytes, path, receiver_tensor_group, network)
+                                                : transfer_cost(bytes, path, network);
   if (plan.overlap_pipeline) return cost;
   // Compute waits: for the other direction's too where they are serial, and for the host.
   const Nanoseconds wire = cost.time;

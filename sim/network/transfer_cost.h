@@ -28,8 +28,9 @@ TransferCost scatter_gather_transfer_cost(Bytes bytes, const Path& path,
                                           const GroupShape& receiver_tensor_group,
                                           const Network& network);
 
-// What a stage hands to the next over `path`, as the plan's framework moves it.
-TransferCost handover_cost(const Layout& layout, const Path& path,
+// What a stage hands to the next over `path`, as the plan's framework moves it; `bytes`: whole, as
+// Layout::handover_bytes says.
+TransferCost handover_cost(const Plan& plan, Bytes bytes, const Path& path,
                            const GroupShape& receiver_tensor_group, const Network& network);
 
 // A copy between the row's device and its host (`path` = Network::to_host).

@@ -81,13 +81,14 @@ Result<CorrectionFit> fit_correction(const Scenario& scenario, const Cluster& cl
   CorrectionFit fit{.before_s = made.value().step_s,
                     .after_s = made.value().step_s,
                     .schedule_hash = content_hash(made.value().schedule)};
+  const bool remaps = made.value().remap_s > 0;
   Cluster corrected = cluster;
   if (measured.work) {
     const Result<> fitted = fit_kinds(scenario, cluster, *measured.work, corrected);
     if (!fitted) return fitted.error();
   }
   for (int i = 0; i < kMostSteps; ++i) {
-    made = predict(scenario, corrected, {.memory = false});
+    made = predict(scenario, corrected, {.memory = remaps});
     if (!made) return made.error();
     fit.after_s = made.value().step_s;
     const double rest = measured.step_s / fit.after_s;

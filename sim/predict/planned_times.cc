@@ -15,15 +15,11 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
       ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
   if (!compute) return compute.error();
   const auto time = [&](const SegmentInfo& segment, Direction direction) {
-    const bool experts = segment.kind == SegmentKind::Layer && model.has_experts(segment.layer);
-    return compute.value()
-        .price(make_body(layout,
-                         {.segment = segment.kind, .experts = experts, .direction = direction}))
-        .time;
+    return compute.value().price(make_body(layout, body_shape(model, segment, direction))).time;
   };
   std::vector<StageTimes> stages;
   for (const auto& segments :
-       stage_segments(plan, static_cast<std::int32_t>(plan.stage_layers.size()))) {
+       stage_segments(layout, static_cast<std::int32_t>(plan.stage_layers.size()))) {
     StageTimes& times = stages.emplace_back(StageTimes{{0}, {0}, {0}, {0}});
     for (const SegmentInfo& segment : segments) {
       times.forward += time(segment, Direction::Forward);
@@ -34,8 +30,9 @@ Result<> price_planned_times(const Transformer& model, const Cluster& cluster,
   }
   if (plan.pipeline_parallel > 1) {
     const Path path = network.path(RankClass{0}, RankClass{1});
-    plan.planned_transfer =
-        handover_cost(layout, path, network.group(RankClass{1}, Axis::Tensor), network).time;
+    plan.planned_transfer = handover_cost(plan, {layout.activation_bytes()}, path,
+                                          network.group(RankClass{1}, Axis::Tensor), network)
+                                .time;
   }
   plan.planned_stages = std::move(stages);
   return {};

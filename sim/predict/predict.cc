@@ -23,6 +23,7 @@
 #include "sim/network/collective_cost.h"
 #include "sim/predict/confidence.h"
 #include "sim/predict/planned_times.h"
+#include "sim/predict/remapping.h"
 #include "sim/predict/variation.h"
 
 namespace rehearse::sim {
@@ -37,7 +38,8 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
   const double square = convention == FlopsConvention::Megatron ? 2 : 1;
   double flops = 0;
   for (const bool experts : {false, true}) {
-    std::int64_t layers = 0;
+    const bool predict = model.has_experts(model.layers - 1) == experts;
+    std::int64_t layers = predict ? layout.prediction_layers() : 0;
     for (std::int64_t l = 0; l < model.layers; ++l)
       layers += model.has_experts(l) == experts ? 1 : 0;
     if (layers == 0) continue;
@@ -97,6 +99,7 @@ void add_communication(Prediction& p) {
         sum.kind = t.kind;
         sum.ranks = t.ranks;
         sum.link = t.link;
+        for (std::size_t k = 0; k < kNumLinkKinds; ++k) sum.links[k] |= t.links[k];
         sum.count += use.count * t.count;
         sum.bytes += use.count * t.bytes;
         sum.time += use.count * t.time;
@@ -181,13 +184,14 @@ void scale_links(CollectiveModel& model, double factor) {
 // What a framework's forward keeps of each segment, for the copies to the host.
 std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
                                                           const Layout& layout) {
-  const auto kept = [&](SegmentShape shape, std::int64_t handover) {
-    return kept_bytes(segment_program(profile, layout, shape), handover);
-  };
-  const std::int64_t input = layout.activation_bytes();
-  return {kept(SegmentShape::Embedding, 0), kept(SegmentShape::DenseLayer, input),
-          layout.model.experts.count > 0 ? kept(SegmentShape::ExpertLayer, input) : 0,
-          kept(SegmentShape::Head, input)};
+  const SegmentPrograms programs = segment_programs(profile, layout);
+  std::array<std::int64_t, kNumSegmentShapes> kept{};
+  for (std::size_t shape = 0; shape < kept.size(); ++shape) {
+    if (programs[shape].slots == 0) continue;  // the model has none
+    const bool first = static_cast<SegmentShape>(shape) == SegmentShape::Embedding;
+    kept[shape] = kept_bytes(programs[shape], first ? 0 : layout.activation_bytes());
+  }
+  return kept;
 }
 
 void add_host_memory(Prediction& p, const Cluster& cluster) {
@@ -247,9 +251,9 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
-  if (plan.runtime.own_executor && model.experts.count > 0) {
+  if (plan.runtime.own_executor && model.latent.kv_lora_rank > 0) {
     return Error{.message = "plan.runtime: " + plan.runtime.name +
-                            " has no experts yet: the time would be that of "
+                            " has no latent attention yet: the time would be that of "
                             "a model without; leave it out, or megatron or fsdp",
                  .unsupported = true};
   }
@@ -307,6 +311,11 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   models->compute.emplace(std::move(compute).value());
   p.models = models;
   p.pricing = price(p.schedule, layout, *models->compute, network);
+  if (remaps(p.memory)) {
+    const std::int32_t us_per_gb = tables.profile(plan).remap_us_per_gb;
+    price_remapping(p.memory, us_per_gb, p.order, p.schedule, p.pricing);
+    p.remap_s = remap_seconds(p.memory, us_per_gb);
+  }
   if (const Result<> good = countable(p); !good) return good.error();
   for (const Link& link : network.links()) {
     p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
@@ -484,6 +493,7 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     return predict_best_order(scenario, scenario.plan, cluster, options, kMostCompared);
   }
   std::optional<Prediction> best;
+  std::vector<MicroBatchTried> tried;
   std::optional<Error> failed, too_large;
   PredictOptions plain = options;
   plain.record_load = false;
@@ -508,6 +518,7 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
     }
     // Smaller ones, which may fit, are too many: nothing can be said of this batch.
     if (too_large && !best && !made.value().memory.fits) return *too_large;
+    tried.push_back({candidate, made.value().memory.fits, made.value().step_s});
     const bool first_of_none = !best && !made.value().memory.fits;
     const bool better = made.value().memory.fits &&
                         (!best || !best->memory.fits || made.value().step_s < best->step_s);
@@ -515,12 +526,13 @@ Result<Prediction> predict(const Scenario& scenario, const Cluster& cluster,
   }
   if (!best && too_large) return *too_large;
   if (!best) return failed ? *failed : Error{"plan.micro_batch: nothing divides the global batch"};
+  best->micro_batches = std::move(tried);
   if (!options.record_load && best->memory.fits) return std::move(*best);
-  const OrderChoice choice = best->choice;
   Result<Prediction> whole = predict_plan(scenario, best->plan, cluster, options);
   if (!whole) return whole;
   Prediction prediction = std::move(whole).value();
-  prediction.choice = choice;
+  prediction.choice = best->choice;
+  prediction.micro_batches = std::move(best->micro_batches);
   return prediction;
 }
 

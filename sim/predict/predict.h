@@ -38,6 +38,13 @@ struct OrderChoice {
   std::int32_t considered = 0, fitting = 0;  // 0: there was nothing to choose
 };
 
+// A micro-batch that was tried where the plan leaves it open. What does not fit has no time.
+struct MicroBatchTried {
+  std::int32_t micro_batch = 1;
+  bool fits = false;
+  double step_s = 0;
+};
+
 // What priced a prediction, kept for who asks later what a kernel inside an op takes.
 struct CostModels {
   Cluster cluster;
@@ -49,9 +56,10 @@ struct CostModels {
 struct Prediction {
   Plan plan;  // micro-batch and order chosen
   OrderChoice choice;
-  Schedule order;                            // L0: the compute order
-  Schedule schedule;                         // L1: lowered from it
-  std::shared_ptr<const CostModels> models;  // null: memory alone was asked for
+  std::vector<MicroBatchTried> micro_batches;  // empty: it was not left open
+  Schedule order;                              // L0: the compute order
+  Schedule schedule;                           // L1: lowered from it
+  std::shared_ptr<const CostModels> models;    // null: memory alone was asked for
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;
@@ -61,6 +69,7 @@ struct Prediction {
   std::vector<std::string> link_names;  // per resource of the pricing's table
 
   double step_s = 0, tokens_per_s = 0;
+  double remap_s = 0;  // of it: the allocator empties its cache (sim/predict/remapping.h)
   std::int64_t parameters = 0;
   bool has_experts = false;                      // its model
   double model_flops = 0, recomputed_flops = 0;  // of the whole step
@@ -118,7 +127,7 @@ Result<HardwareTables> read_hardware_tables(const Cluster& cluster,
 
 struct PredictOptions {
   bool timeline = true;  // false: memory alone
-  bool memory = true;    // false: left out, where it is known; not for runtime rehearse
+  bool memory = true;    // false: left out, where it is known and no cache is emptied for it
   // [B] of the fullest rank: a plan that needs more gets memory alone, too
   std::optional<std::int64_t> memory_limit;
   // false: the schedule carries no versions, last uses and holds; for who reads numbers only

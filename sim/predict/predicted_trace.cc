@@ -9,6 +9,7 @@
 #include <span>
 #include <tuple>
 
+#include "schedules/base/counted.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/memory/arena_memory.h"
 #include "sim/memory/memory_replay.h"
@@ -101,9 +102,8 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
       .title = scenario.name,
       .caption = "predicted on " + (cluster.name.empty() ? cluster.id : cluster.name)};
   if (cluster.workers > 0 && p.gpus > cluster.workers) {
-    options.caption += "; " + std::to_string(p.gpus) + " ranks take turns on " +
-                       std::to_string(cluster.workers) +
-                       (cluster.workers == 1 ? " core" : " cores");
+    options.caption +=
+        "; " + std::to_string(p.gpus) + " ranks take turns on " + counted(cluster.workers, "core");
   }
   if (p.scatter > kDoubtfulScatter) {
     options.caption += ", doubtful: its measurements lay " +

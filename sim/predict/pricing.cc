@@ -29,7 +29,7 @@ class BodyCollectives {
       : network_(network),
         dispatcher_(static_cast<Dispatcher>(layout.plan.expert_dispatch)),
         hidden_(layout.shape.hidden),
-        element_(layout.shape.element),
+        tokens_(layout.shape.experts.tokens),
         balance_(balance_of(layout)) {}
 
   const GroupShape& group(Axis axis) {
@@ -56,14 +56,13 @@ class BodyCollectives {
         return ring_shift_cost(payload, group, network_);
       case NodeKind::Dispatch:
       case NodeKind::Combine: {
-        const std::int64_t tokens =
-            payload.value / (hidden_ * element_ * balance_.routing.per_token);
+        const double values = static_cast<double>(hidden_ * tokens_ * balance_.routing.per_token);
         return dispatch_cost(dispatcher_,
-                             {.tokens = tokens,
+                             {.tokens = tokens_,
                               .hidden = hidden_,
-                              .bytes_per_value = static_cast<double>(element_),
+                              .bytes_per_value = static_cast<double>(payload.value) / values,
                               .routing = balance_.routing,
-                              .load = balance_.rows(static_cast<double>(tokens)).busiest},
+                              .load = balance_.rows(static_cast<double>(tokens_)).busiest},
                              group, network_)
             .cost;
       }
@@ -74,7 +73,7 @@ class BodyCollectives {
 
   const Network& network_;
   Dispatcher dispatcher_;
-  std::int64_t hidden_, element_;
+  std::int64_t hidden_, tokens_;  // h, n
   ExpertBalance balance_;
   std::array<std::optional<GroupShape>, kNumAxes> shapes_;
   std::map<Key, CollectiveCost> known_;
@@ -162,17 +161,11 @@ class Pricer {
 
  private:
   const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
-    const bool experts =
-        segment.kind == SegmentKind::Layer && layout_.model.has_experts(segment.layer);
-    const std::array<std::int32_t, 4> which{static_cast<std::int32_t>(segment.kind),
-                                            static_cast<std::int32_t>(direction), experts ? 1 : 0,
-                                            slice};
-    const auto [at, fresh] = bodies_.try_emplace(which);
+    const BodyShape shape = body_shape(layout_.model, segment, direction, slice);
+    const auto [at, fresh] = bodies_.try_emplace(shape);
     PricedBody& made = at->second;
     if (!fresh) return made;
-    const Body body = make_body(
-        layout_,
-        {.segment = segment.kind, .experts = experts, .direction = direction, .slice = slice});
+    const Body body = make_body(layout_, shape);
     made.cost = compute_.price(body);
     made.pieces = sends_tokens(body)
                       ? cut_at_experts(body, compute_.price_nodes(body), made.cost.time)
@@ -188,7 +181,8 @@ class Pricer {
                                  .count = 1,
                                  .bytes = node.bytes,
                                  .time = cost.time,
-                                 .link = cost.link});
+                                 .link = cost.link,
+                                 .links = kinds_of(collectives_.group(node.axis).links)});
     }
     return made;
   }
@@ -372,8 +366,10 @@ class Pricer {
     const RankClass to = row_at(op.peer, row_);
     const bool send = op.kind == OpKind::Send;
     const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
+    const bool from_before = (op.payload == Payload::Gradient) == send;
+    const Bytes whole{layout_.handover_bytes(op.stage.value - (from_before ? 1 : 0))};
     const TransferCost cost =
-        handover_cost(layout_, path, network_.group(send ? to : row_, Axis::Tensor), network_);
+        handover_cost(plan_, whole, path, network_.group(send ? to : row_, Axis::Tensor), network_);
     std::vector<Traffic> traffic;
     if (send) {
       traffic.push_back({.group = GroupKind::Pipeline,
@@ -382,7 +378,8 @@ class Pricer {
                          .count = 1,
                          .bytes = payload_of(s_, current_).bytes(),
                          .time = cost.time,
-                         .link = cost.link});
+                         .link = cost.link,
+                         .links = kinds_of(path.out)});
     }
     if (on_workers()) {
       return add_on_workers(use_of(0, 1, cost.time.value, kAcrossRows), false, cost.level,
@@ -424,7 +421,8 @@ class Pricer {
                                   .count = 1,
                                   .bytes = payload.value,
                                   .time = cost.time,
-                                  .link = cost.link}};
+                                  .link = cost.link,
+                                  .links = kinds_of(shape.links)}};
     if (on_workers()) {
       const RowMembers in_row = traits(s_.group_of(op).kind).row_members;
       const std::int32_t members = in_row == RowMembers::One     ? kAcrossRows
@@ -588,7 +586,7 @@ class Pricer {
   OpId current_{};
   std::vector<Counterpart> links_;  // of row 0 on this row
   std::array<Recent, 256> recent_;
-  std::map<std::array<std::int32_t, 4>, PricedBody> bodies_;
+  std::map<BodyShape, PricedBody> bodies_;
   std::map<Bodies, Sum> sums_;
   KnownCosts known_;
 };

@@ -24,9 +24,10 @@ struct Traffic {
   OpKind kind{};  // Send for transfers
   std::int32_t ranks = 1;
   std::int64_t count = 0;
-  std::int64_t bytes = 0;  // payload per rank, the whole array, all `count` together
-  Nanoseconds time{};      // alone, all together
-  LinkKind link = LinkKind::Port;
+  std::int64_t bytes = 0;          // payload per rank, the whole array, all `count` together
+  Nanoseconds time{};              // alone, all together
+  LinkKind link = LinkKind::Port;  // the slowest
+  LinkKinds links{};               // all that it loads
 };
 
 struct Pricing {

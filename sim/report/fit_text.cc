@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/base/counted.h"
 #include "sim/report/report_units.h"
 
 namespace rehearse::sim {
@@ -61,15 +62,24 @@ std::string misfit_text(const Prediction& p) {
          "rehearse search\n  lists plans that fit.\n\n";
 }
 
-std::string retries_note(const MemoryReport& memory) {
+std::string retries_note(const Prediction& p) {
   std::int32_t most = 0;
-  for (const RankMemory& rank : memory.ranks) most = std::max(most, rank.retries);
+  std::int64_t remapped = 0;
+  for (const RankMemory& rank : p.memory.ranks) {
+    most = std::max(most, rank.retries);
+    remapped = std::max(remapped, rank.remapped_bytes());
+  }
   if (most == 0) return {};
+  if (remapped == 0) {
+    return fmt::format(
+        "memory fits only with an emptied cache: in the first steps the allocator gives its cached "
+        "blocks back {}, later ones need it no more",
+        counted(most, "time"));
+  }
   return fmt::format(
-      "memory fits only with an emptied cache: in the first steps the allocator gives its cached "
-      "blocks back {} time{} and waits for the device each time; where later steps need it too "
-      "they take longer than predicted, by how much nobody has published",
-      most, most == 1 ? "" : "s");
+      "memory fits only with an emptied cache: in every step the allocator gives {} back and maps "
+      "as much anew, {} of the step; gathers that are then late are not counted",
+      bytes(remapped), seconds(p.remap_s));
 }
 
 std::string instead_json(const MemoryReport& memory) {

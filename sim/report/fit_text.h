@@ -13,9 +13,9 @@ std::string fit_words(const MemoryReport& memory);
 // What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
 // be made. With the nearest plan that fits, as flags. Empty: it fits.
 std::string misfit_text(const Prediction& prediction);
-// Where memory is held only because the allocator empties its cache and tries again: how often, and
-// that its time is not in the prediction. Empty: it need not.
-std::string retries_note(const MemoryReport& memory);
+// Where memory is held only because the allocator empties its cache and tries again: how much it
+// maps anew in every step, and how long that takes. Empty: it need not.
+std::string retries_note(const Prediction& prediction);
 // The report key `memory.instead`, as a JSON text: null where the plan fits or none was looked for.
 std::string instead_json(const MemoryReport& memory);
 

@@ -6,6 +6,7 @@
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/fit_text.h"
+#include "sim/report/link_words.h"
 #include "sim/report/report.h"
 
 namespace rehearse::sim {
@@ -82,6 +83,7 @@ Json memory_json(const Prediction& p) {
                      {"peak_device_bytes", rank.peak_device},
                      {"host_bytes", rank.host},
                      {"allocator_retries", rank.retries},
+                     {"remapped_bytes", rank.remapped_bytes()},
                      {"at_op", name},
                      {"at_s", memory_time(p, r * classes, name)},
                      {"parts",
@@ -174,7 +176,8 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
          {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
          {"exposed_s", row.exposed_s},
          {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
-         {"link", std::string(name_of(row.traffic.link))}});
+         {"link", link_words(row.traffic, cluster).front()},
+         {"links", link_words(row.traffic, cluster)}});
   }
   json["communication"] = std::move(rows);
   Json confidence = Json::object();
@@ -201,7 +204,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) json["notes"].push_back(note);
   }
   if (!p.plan.order.empty()) {                  // which order a planned schedule took

@@ -5,8 +5,12 @@
 #include <array>
 #include <cmath>
 
+#include "schedules/base/counted.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
+#include "schedules/trace/cause_words.h"
 #include "sim/report/fit_text.h"
+#include "sim/report/link_words.h"
 #include "sim/report/report.h"
 #include "sim/report/report_units.h"
 
@@ -43,8 +47,11 @@ std::string layout_of(const Plan& plan) {
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute != RecomputeMode::None) {
-    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
+  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+    text += ", " + recompute_text(plan) + " recompute";
+  }
+  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {
+    text += ", forwards beside backwards";
   }
   return text;
 }
@@ -136,9 +143,9 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += fmt::format("  {} parameters on {} x {} ({})\n",
                       with_commas(static_cast<double>(p.parameters)), p.gpus, cluster.gpu.name,
                       cluster.name.empty() ? cluster.id : cluster.name);
-  text += fmt::format("  {}; {}, {} micro-batch{} of {} x {} tokens\n", layout_of(plan),
-                      plan.schedule, plan.microbatches(), plan.microbatches() == 1 ? "" : "es",
-                      plan.micro_batch, plan.sequence_length);
+  text += fmt::format("  {}; {}, {} of {} x {} tokens\n", layout_of(plan), plan.schedule,
+                      counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
+                      plan.sequence_length);
   text += order_line(p) + "\n";
   text += misfit_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {:.0f} per GPU)\n", seconds(p.step_s),
@@ -159,14 +166,14 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
     if (p.bubbles.causes[c] == 0) continue;
     const double s = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
-    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", kIdleCauseNames[c], seconds(s),
+    text += fmt::format("  {:<14}{:>12}   {:>5.1f} %\n", cause_word(c, p.gpus), seconds(s),
                         100 * s / p.step_s);
   }
   if (cluster.workers > 0 && p.gpus > cluster.workers) {
     text += fmt::format(
-        "  {} ranks take turns on {} {}: idle times are this machine's, not those of as many "
+        "  {} ranks take turns on {}: idle times are this machine's, not those of as many "
         "devices\n",
-        p.gpus, cluster.workers, cluster.workers == 1 ? "core" : "cores");
+        p.gpus, counted(cluster.workers, "core"));
   }
   text += memory_lines(p);
   if (p.resident) text += '\n' + resident_text(*p.resident);
@@ -180,15 +187,15 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "\ncommunication per rank and step\n  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9} "
         " "
         "{}\n",
-        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "link");
+        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "links");
   for (const CommunicationRow& row : p.communication) {
-    text +=
-        fmt::format("  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-                    traits(row.traffic.group).name, width,
-                    row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-                    row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-                    seconds(static_cast<double>(row.traffic.time.value) * 1e-9),
-                    seconds(row.exposed_s), row.bus_bandwidth_gb_per_s, name_of(row.traffic.link));
+    text += fmt::format(
+        "  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
+        traits(row.traffic.group).name, width,
+        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
+        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
+        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
+        row.bus_bandwidth_gb_per_s, listed(link_words(row.traffic, cluster)));
   }
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
@@ -212,11 +219,11 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   }
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p.memory)}) {
+       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) text += "\nnote: " + note;
   }
-  text += fmt::format("\n{} ops of {} rank classes simulated in {}\n", p.schedule.num_ops(),
-                      p.schedule.num_rows(), seconds(p.wall_s));
+  text += fmt::format("\n{} of {} simulated in {}\n", counted(p.schedule.num_ops(), "op"),
+                      counted(p.schedule.num_rows(), "rank class"), seconds(p.wall_s));
   return text;
 }
 

@@ -2,11 +2,14 @@
 #include "sim/search/nearest_fit.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "schedules/passes/plan_order.h"
+#include "sim/memory/row_memory.h"
 #include "sim/search/plan_changes.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
@@ -20,63 +23,111 @@ constexpr double kWorthAChange = 0.9;
 // What is replayed of one number of changes, and of the whole space for the least memory. Our own
 // runtime's arena comes of a whole lowering, so fewer of its plans are tried.
 constexpr std::int32_t kMostReplays = 48, kMostArenas = 8;
-// How many of those that fit are predicted whole, for each number of changes.
+// Of those that fit the first is predicted, and more while their steps have fewer ops in all.
 constexpr std::int32_t kMostPredictions = 3;
+constexpr std::int64_t kFewOps = 4000;
 // Ops of all steps that are lowered for one answer: about half a second. A replay alone takes as
 // long as a sixteenth of them.
 constexpr std::int64_t kMostOps = 1'000'000, kReplayShare = 16;
 
 class Finder {
  public:
-  Finder(const Space& space, const Cluster& cluster, const Plan& plan)
+  Finder(const Space& space, const Cluster& cluster, const Plan& plan, bool every_row)
       : space_(with_open_keys(space, plan)),
         cluster_(cluster),
         plan_(plan),
-        runtime_said_(space.plan.given("runtime") != nullptr) {}
+        runtime_said_(space.plan.given("runtime") != nullptr),
+        every_row_(every_row) {}
 
   Result<NearestPlan> run() {
     Result<SearchSetup> setup = search_setup(space_, cluster_);
     if (!setup) return setup.error();
     setup_ = std::move(setup).value();
-    for (std::int32_t changes = 1; changes <= kMostChanges; ++changes) look_at(by_time(changes));
-    if (!nearest_.fits) look_at(by_memory());
+    look();
+    if (!whole_memory() && nearest_.fits) {  // another row than the one that was replayed
+      every_row_ = true;
+      nearest_ = {};
+      found_.reset();
+      ops_ = 0;
+      look();
+      whole_memory();
+    }
     if (found_) nearest_.changes = changes_of(plan_, *found_, runtime_said_);
     return nearest_;
   }
 
  private:
+  // A plan that the estimates let in.
   struct Choice {
     double key = 0;  // estimated step [s], or bound [B]
-    Plan plan;
+    std::int32_t changes = 0;
+    std::size_t mesh = 0, index = 0;  // into the candidates that fit
   };
 
-  template <class Wanted, class Key>
-  std::vector<Choice> choices(Wanted wanted, Key key) {
-    setup_.wanted = wanted;
-    std::vector<Choice> found;
+  void look() {
+    estimate_changes();
+    for (std::int32_t changes = 1; changes <= kMostChanges; ++changes) look_at(by_time(changes));
+    if (!nearest_.fits) look_at(by_memory());
+  }
+  // Replays every row of what was found. False: it does not fit.
+  bool whole_memory() {
+    if (!found_) return false;
+    const std::optional<MemoryReport> memory = memory_of(*found_);
+    if (!memory) return false;
+    nearest_.peak_device = memory->peak_device;
+    nearest_.host = memory->host;
+    return memory->fits;
+  }
+
+  void estimate(const std::function<double(const Candidate&)>& key) {
+    meshes_.clear();
+    choices_.clear();
     for (const MeshSize& mesh : meshes(space_)) {
-      const MeshCandidates candidates = estimate_mesh(setup_, mesh, times_, /*keep_refused=*/0);
-      for (const Candidate& c : candidates.fitting) {
-        const PlanFamily& family = candidates.families[static_cast<std::size_t>(c.family)];
-        const Result<Plan> made = plan_of(family.plan, c.micro_batch, c.recompute);
-        if (made) found.push_back({key(c), made.value()});
+      meshes_.push_back(estimate_mesh(setup_, mesh, times_, /*keep_refused=*/0));
+      const MeshCandidates& made = meshes_.back();
+      for (std::size_t i = 0; i < made.fitting.size(); ++i) {
+        const Candidate& c = made.fitting[i];
+        const Plan& family = made.families[static_cast<std::size_t>(c.family)].plan;
+        choices_.push_back({.key = key(c),
+                            .changes = changes_to(family, c.micro_batch, c.recompute),
+                            .mesh = meshes_.size() - 1,
+                            .index = i});
       }
     }
-    std::ranges::stable_sort(found, {}, &Choice::key);
-    return found;
+    std::ranges::stable_sort(choices_, {}, &Choice::key);
+  }
+  std::int32_t changes_to(const Plan& family, std::int32_t micro_batch,
+                          RecomputeMode recompute) const {
+    return changed_family_keys(plan_, family) + (micro_batch != plan_.micro_batch) +
+           (recompute != plan_.recompute);
+  }
+  const Plan& family_of(const Choice& choice) const {
+    const MeshCandidates& mesh = meshes_[choice.mesh];
+    return mesh.families[static_cast<std::size_t>(mesh.fitting[choice.index].family)].plan;
+  }
+  std::optional<Plan> plan_at(const Choice& choice) const {
+    const Candidate& c = meshes_[choice.mesh].fitting[choice.index];
+    Result<Plan> made = plan_of(family_of(choice), c.micro_batch, c.recompute);
+    if (!made) return std::nullopt;
+    return std::move(made).value();
+  }
+
+  // All plans with so many keys changed at most.
+  void estimate_changes() {
+    setup_.wanted = [this](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+      const std::int32_t changes = changes_to(family, micro_batch, recompute);
+      return changes > 0 && changes <= kMostChanges;
+    };
+    estimate([](const Candidate& c) { return c.seconds; });
   }
   // Exactly so many keys changed, the fastest first; but last what leaves for the host, for which
   // the estimates are too low.
-  std::vector<Choice> by_time(std::int32_t changes) {
-    std::vector<Choice> found = choices(
-        [this, changes](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
-          return changed_family_keys(plan_, family) + (micro_batch != plan_.micro_batch) +
-                     (recompute != plan_.recompute) ==
-                 changes;
-        },
-        [](const Candidate& c) { return c.seconds; });
+  std::vector<Choice> by_time(std::int32_t changes) const {
+    std::vector<Choice> found;
+    std::ranges::copy_if(choices_, std::back_inserter(found),
+                         [&](const Choice& c) { return c.changes == changes; });
     std::ranges::stable_partition(
-        found, [this](const Choice& c) { return c.plan.offload == plan_.offload; });
+        found, [&](const Choice& c) { return family_of(c).offload == plan_.offload; });
     return found;
   }
   // Everything that saves memory without another layout, on every layout; the smallest bound first.
@@ -84,47 +135,82 @@ class Finder {
     Cluster boundless = cluster_;
     boundless.gpu.usable_memory_gib = 1e9;
     setup_.cluster = &boundless;
-    const auto found = choices(
-        [](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
-          return micro_batch == 1 && recompute == RecomputeMode::Full &&
-                 (family.zero_stage > 0 || family.replicas() == 1);
-        },
-        [](const Candidate& c) { return static_cast<double>(c.bound); });
+    setup_.wanted = [](const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+      return micro_batch == 1 && recompute == RecomputeMode::Full &&
+             (family.zero_stage > 0 || family.replicas() == 1);
+    };
+    estimate([](const Candidate& c) { return static_cast<double>(c.bound); });
     setup_.cluster = &cluster_;
-    return found;
+    return choices_;
   }
 
-  // Replays them in their order. Of the first few that fit the fastest is taken, if it is worth its
-  // changes; as long as none fits, the one that needs least.
+  // Replays them in their order, the fullest row alone. Of the first few that fit the fastest is
+  // taken, if it is worth its changes; as long as none fits, the one that needs least.
   void look_at(const std::vector<Choice>& choices) {
     std::int32_t replays = plan_.runtime.own_executor ? kMostArenas : kMostReplays;
-    std::int32_t predictions = kMostPredictions;
-    const std::int64_t capacity = cluster_.capacity().value;
-    double shorter_than = std::numeric_limits<double>::infinity();
-    if (nearest_.fits) shorter_than = kWorthAChange * nearest_.step_s;
+    std::int32_t predictions = 0;
+    std::int64_t predicted_ops = 0;
+    const double shorter_than =
+        nearest_.fits ? kWorthAChange * nearest_.step_s : std::numeric_limits<double>::infinity();
     for (const Choice& choice : choices) {
-      if (nearest_.fits && choice.key >= shorter_than) continue;
+      if (nearest_.fits && choice.key >= std::min(shorter_than, nearest_.step_s)) continue;
+      const std::optional<Plan> made = plan_at(choice);
+      if (!made) continue;
+      const Plan& plan = *made;
+      const LiveBounds::Bound bound = live_.bound(setup_, plan, cluster_);
       // One is replayed in any case, so that a least is known.
-      if (found_ && live_.lower_bound(setup_, choice.plan, cluster_) > capacity) continue;
-      ops_ += ops_of(choice.plan) / (is_lowered_for_memory(choice.plan) ? 1 : kReplayShare);
+      if (found_ && bound.bytes > cluster_.capacity().value) continue;
+      ops_ += ops_of(plan) / (is_lowered_for_memory(plan) ? 1 : kReplayShare);
       if (replays-- == 0 || (found_ && ops_ > kMostOps)) return;
       ++nearest_.tried;
-      const std::optional<MemoryReport> memory = memory_of(choice.plan);
-      if (!memory) continue;
-      if (memory->fits) {
-        ops_ += ops_of(choice.plan);
-        if (predictions-- == 0 || (nearest_.fits && ops_ > kMostOps)) return;
-        const Result<Prediction> made = predicted(choice.plan, /*timeline=*/true);
-        if (!made || made.value().step_s >= shorter_than) continue;
-        shorter_than = nearest_.step_s = made.value().step_s;
-      } else if (nearest_.fits || (found_ && memory->peak_device >= nearest_.peak_device)) {
+      const std::optional<Needs> needs = needs_of(plan, bound.fullest);
+      if (!needs) continue;
+      if (!needs->fits) {
+        keep_least(plan, *needs);
         continue;
       }
-      found_ = choice.plan;
-      nearest_.peak_device = memory->peak_device;
-      nearest_.host = memory->host;
-      nearest_.fits = memory->fits;
+      predicted_ops += ops_of(plan);
+      ops_ += ops_of(plan);
+      const bool enough = predictions > 0 && predicted_ops > kFewOps;
+      if (predictions == kMostPredictions || enough || (nearest_.fits && ops_ > kMostOps)) return;
+      const Result<Prediction> whole = predicted(plan, /*timeline=*/true);
+      if (!whole) continue;
+      ++predictions;
+      const double step_s = whole.value().step_s;
+      if (step_s >= shorter_than || (nearest_.fits && step_s >= nearest_.step_s)) continue;
+      found_ = plan;
+      nearest_.step_s = step_s;
+      nearest_.peak_device = needs->device;
+      nearest_.host = needs->host;
+      nearest_.fits = true;
     }
+  }
+
+  // Memory of a plan that was looked at: of its fullest row at least.
+  struct Needs {
+    std::int64_t device = 0, host = 0;  // [B]
+    bool fits = true;
+  };
+  void keep_least(const Plan& plan, const Needs& needs) {
+    if (nearest_.fits || (found_ && needs.device >= nearest_.peak_device)) return;
+    found_ = plan;
+    nearest_.peak_device = needs.device;
+    nearest_.host = needs.host;
+  }
+  std::optional<Needs> needs_of(const Plan& plan, RankClass fullest) const {
+    if (every_row_ || is_lowered_for_memory(plan) || !fullest) {
+      const std::optional<MemoryReport> memory = memory_of(plan);
+      if (!memory) return std::nullopt;
+      return Needs{memory->peak_device, memory->host, memory->fits};
+    }
+    Plan filled = plan;
+    const Result<Schedule> order = order_of(space_.base.model, filled);
+    if (!order) return std::nullopt;
+    const ReplaySetup replay =
+        replay_setup(setup_.tables.profile(plan), {space_.base.model, filled},
+                     cluster_.gpu.compute_capability, order.value());
+    const RankMemory memory = row_memory(replay, cluster_, fullest);
+    return Needs{memory.peak_device, 0, memory.fits};
   }
 
   // Ops of a step, about.
@@ -143,7 +229,10 @@ class Finder {
     scenario.plan = plan;
     scenario.gpus = plan.gpus();
     return predict(scenario, cluster_,
-                   {.timeline = timeline, .lifetimes = false, .tables = &setup_.tables});
+                   {.timeline = timeline,
+                    .memory = !timeline || plan.runtime.own_executor,
+                    .lifetimes = false,
+                    .tables = &setup_.tables});
   }
   // A framework's memory needs the order alone, unless something lies on the host.
   std::optional<MemoryReport> memory_of(const Plan& plan) const {
@@ -162,19 +251,22 @@ class Finder {
   Space space_;
   const Cluster& cluster_;
   const Plan& plan_;
-  bool runtime_said_;
+  bool runtime_said_, every_row_;
   SearchSetup setup_;
   PipelineTimes times_;
   LiveBounds live_;
   NearestPlan nearest_;
   std::optional<Plan> found_;
-  std::int64_t ops_ = 0;  // lowered so far
+  std::vector<MeshCandidates> meshes_;
+  std::vector<Choice> choices_;  // of the meshes, by key
+  std::int64_t ops_ = 0;         // lowered so far
 };
 
 }  // namespace
 
-Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan) {
-  return Finder(space, cluster, plan).run();
+Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan,
+                                bool every_row) {
+  return Finder(space, cluster, plan, every_row).run();
 }
 
 }  // namespace rehearse::sim

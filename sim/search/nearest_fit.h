@@ -6,7 +6,8 @@
 // plan_changes.h. With one key changed, then two, then three, a search's estimates
 // (search_estimate.h) rank the plans whose memory bound lets them in, and the first that the replay
 // lets in is taken; one with more changes only where its step is a tenth shorter. Where none fits,
-// the least memory of the whole space is looked for. No clock, no chance: the same plan gives the
+// the least memory of the whole space is looked for. The row that is fullest by its bound is
+// replayed first, and the others of the answer alone. No clock, no chance: the same plan gives the
 // same answer.
 #pragma once
 
@@ -19,6 +20,8 @@ namespace rehearse::sim {
 
 // `space`: read from the scenario of `plan`, whose micro-batch and order are chosen. `plan` does
 // not fit. Errors: the cluster's tables cannot be read.
-Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan);
+// `every_row`: of every plan that the bounds let in every row is replayed: the same answer, slowly.
+Result<NearestPlan> nearest_fit(const Space& space, const Cluster& cluster, const Plan& plan,
+                                bool every_row = false);
 
 }  // namespace rehearse::sim

@@ -9,6 +9,7 @@
 #include "schedules/base/json_reader.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 
 namespace rehearse::sim {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::array<ChangedKey, 11> kChangedKeys{{
     {"sequence_parallel",
      [](const Plan& p) -> std::string { return p.sequence_parallel ? "true" : "false"; }},
     {"micro_batch", [](const Plan& p) { return number(p.micro_batch); }},
-    {"recompute", [](const Plan& p) { return json_quoted(name_of(p.recompute)); }},
+    {"recompute", recompute_json},
     {"offload", [](const Plan& p) { return json_quoted(name_of(p.offload)); }},
 }};
 
@@ -61,6 +62,14 @@ Space with_open_keys(Space space, const Plan& plan) {
   };
   said("global_batch", number(plan.global_batch));
   said("runtime", json_quoted(plan.runtime.name));
+  if (space.base.model.experts.count > 0) {
+    said("expert_parallel", number(plan.expert_parallel));
+    said("expert_dispatch", json_quoted(name_of(plan.expert_dispatch)));
+    // Where nobody says it, it follows from tensor_parallel.
+    if (space.plan.given("expert_tensor_parallel") == nullptr) {
+      list("expert_tensor_parallel", {"null"});
+    }
+  }
   space.gpus = plan.gpus();
 
   const ScheduleInfo* info = find_schedule(plan.schedule);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <tuple>
 
 #include "sim/search/equal_plans.h"
+#include "sim/search/expert_advice.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
 
@@ -187,6 +189,7 @@ class Searcher {
     const auto top = static_cast<std::size_t>(std::max(options_.top, 1));
     const std::size_t wanted = std::max<std::size_t>(3 * top, kBatch);
     std::size_t next = 0;
+    if (options_.probe > 0 && !any_fits()) return;
     while (next < entries_.size()) {
       if (stopped() && !confirmed_.empty()) break;
       if (confirmed_.size() >= wanted && entries_[next].key > horizon(top)) break;
@@ -201,16 +204,21 @@ class Searcher {
     if (confirmed_.empty() && !stopped()) smallest(next);
   }
 
-  std::size_t look_at(std::size_t begin, std::size_t end) {
-    std::vector<Evaluated> evaluated(end - begin);
+  std::vector<Evaluated> evaluated(std::span<const Entry> entries) {
+    std::vector<Evaluated> made(entries.size());
     const std::int64_t limit = allowed(cluster_);
-    parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
-      const Entry& entry = entries_[begin + i];
+    parallel_for(made.size(), options_.threads, [&](std::size_t i) {
+      const Entry& entry = entries[i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
-      evaluated[i] = evaluate(plan_at(entry),
-                              mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
+      made[i] = evaluate(plan_at(entry),
+                         mesh.fitting[static_cast<std::size_t>(entry.index)].seconds, limit);
     });
-    for (Evaluated& one : evaluated) take(std::move(one));
+    return made;
+  }
+  std::size_t look_at(std::size_t begin, std::size_t end) {
+    for (Evaluated& one : evaluated(std::span(entries_).subspan(begin, end - begin))) {
+      take(std::move(one));
+    }
     return end;
   }
 
@@ -230,8 +238,15 @@ class Searcher {
     }
   }
 
+  bool any_fits() {
+    std::vector<Entry> all = entries_;
+    smallest(0, static_cast<std::size_t>(options_.probe));
+    entries_ = std::move(all);
+    return !confirmed_.empty();
+  }
+
   // Nothing among the fastest fits: those with the smallest bound, if any, do.
-  void smallest(std::size_t from) {
+  void smallest(std::size_t from, std::size_t most = 512) {
     std::vector<Entry> rest(entries_.begin() + static_cast<std::ptrdiff_t>(from), entries_.end());
     const auto bound = [&](const Entry& entry) {
       return meshes_[static_cast<std::size_t>(entry.mesh)]
@@ -239,7 +254,7 @@ class Searcher {
           .bound;
     };
     std::ranges::stable_sort(rest, {}, bound);
-    if (rest.size() > 512) rest.resize(512);
+    if (rest.size() > most) rest.resize(most);
     entries_ = std::move(rest);
     for (std::size_t next = 0; next < entries_.size() && confirmed_.empty();) {
       next = look_at(next, std::min(next + kBatch, entries_.size()));
@@ -252,6 +267,47 @@ class Searcher {
     if (confirmed_.empty()) return;
     if (options_.front) front();
     sensitivities();
+    if (space_.base.model.experts.count > 0) experts();
+  }
+
+  // The fastest plan whose experts' tokens cross nodes where the best's do not, or the other way:
+  // of some that fit, as the estimates rank them.
+  void experts() {
+    // What the walk of an order refuses costs microseconds.
+    constexpr std::size_t kEnough = 16, kMostReplayed = 64, kMostLooked = 50'000;
+    const FoundPlan& best = *std::ranges::min_element(confirmed_, faster);
+    ExpertAdvice advice = expert_advice(best, cluster_);
+    const auto is_other = [&](const Plan& plan) {
+      return experts_cross_nodes(plan, cluster_.gpus_per_node) != advice.crosses;
+    };
+    std::size_t fit = 0;
+    const auto take = [&](const FoundPlan& found) {
+      ++fit;
+      if (!advice.other || faster(found, *advice.other)) advice.other = found;
+    };
+    for (const FoundPlan& found : confirmed_) {
+      if (is_other(found.plan)) take(found);
+    }
+    std::size_t replayed = 0, looked = 0;
+    std::vector<Entry> batch;
+    for (std::size_t i = 0; i < entries_.size() && !stopped(); ++i) {
+      const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entries_[i].mesh)];
+      const Candidate& c = mesh.fitting[static_cast<std::size_t>(entries_[i].index)];
+      if (is_other(mesh.families[static_cast<std::size_t>(c.family)].plan)) {
+        batch.push_back(entries_[i]);
+      }
+      if (batch.size() < kBatch && i + 1 < entries_.size()) continue;
+      looked += batch.size();
+      for (const Evaluated& one : evaluated(batch)) {
+        replayed += one.replayed ? 1 : 0;
+        if (one.state == Evaluated::State::Confirmed) take(one.found);
+      }
+      batch.clear();
+      if (fit >= kEnough || replayed >= kMostReplayed || looked >= kMostLooked) break;
+    }
+    advice.has_other = fit > 0 || looked > 0;
+    if (advice.crosses && !advice.other) advice.limit = ExpertLimit::Memory;
+    result_.experts = std::move(advice);
   }
 
   // The fastest plan within each share of the memory, as the estimates rank them.
@@ -291,10 +347,11 @@ class Searcher {
 
   // Every change re-simulates the confirmed plans; more memory also those that it lets in.
   void sensitivities() {
-    constexpr std::size_t kMostPlans = 8, kMostRefused = 48;
+    const auto most_plans = static_cast<std::size_t>(std::max(options_.changed_plans, 1));
+    const std::size_t most_refused = 6 * most_plans;
     std::vector<FoundPlan> plans = confirmed_;
     std::ranges::stable_sort(plans, faster);
-    if (plans.size() > kMostPlans) plans.resize(kMostPlans);
+    if (plans.size() > most_plans) plans.resize(most_plans);
     const double best = plans.front().seconds_per_token();
     std::vector<std::pair<double, Plan>> refused;  // by estimate
     for (const MeshCandidates& mesh : meshes_) {
@@ -327,8 +384,9 @@ class Searcher {
       if (!read) return;
       HardwareTables tables = std::move(read).value();
       tables.memory = setup_.tables.memory;  // the same on every cluster
-      // Memory changes no time, and nothing else what fits.
+      // Memory changes no time but where a cache is emptied, and nothing else changes what fits.
       const bool memory = change.cluster.capacity() != cluster_.capacity();
+      const bool remaps = std::ranges::any_of(plans, &FoundPlan::remaps);
       double least = std::numeric_limits<double>::infinity();
       const auto attempt = [&](const Plan& plan) {
         if (stopped()) return false;
@@ -336,7 +394,7 @@ class Searcher {
         scenario.plan = plan;
         scenario.gpus = plan.gpus();
         const Result<Prediction> made = predict(scenario, change.cluster,
-                                                {.memory = memory,
+                                                {.memory = memory || remaps,
                                                  .memory_limit = allowed(change.cluster),
                                                  .lifetimes = false,
                                                  .scale_up_factor = change.scale_up,
@@ -359,7 +417,7 @@ class Searcher {
       to.plan = plans.front().plan;
       std::size_t tried = 0, let_in = 0;
       for (const auto& [key, plan] : refused) {
-        if (tried == kMostRefused || let_in == kMostPlans) break;
+        if (tried == most_refused || let_in == most_plans) break;
         if (live_.lower_bound(setup_, plan, change.cluster) > allowed(change.cluster)) {
           continue;
         }
@@ -378,7 +436,7 @@ class Searcher {
     std::ranges::stable_sort(confirmed_, faster);
     if (!confirmed_.empty()) result_.fastest_s = confirmed_.front().step_s;
     if (options_.merge) {
-      result_.equal_within = setup_.tables.errors.pair_equal;
+      result_.equal_within = options_.merge_within.value_or(setup_.tables.errors.pair_equal);
       result_.ordered_from = setup_.tables.errors.pair_ordered;
       confirmed_ = merge_equal(std::move(confirmed_), result_.equal_within);
     }
@@ -420,6 +478,7 @@ FoundPlan summarize(const Prediction& p) {
   if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
   found.peak_device = p.memory.peak_device;
   found.capacity = p.memory.capacity;
+  found.remaps = p.remap_s > 0;
   const auto fullest = std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_device);
   if (fullest != p.memory.ranks.end()) found.parts = fullest->parts;
   const auto ranks = static_cast<double>(p.bubbles.ranks);

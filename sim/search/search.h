@@ -33,6 +33,7 @@ struct FoundPlan {
   double step_s = 0, tokens_per_s = 0, bubble_ratio = 0, energy_j = 0, error_band = 0;
   std::optional<double> mfu, usd_per_step;
   std::int64_t peak_device = 0, capacity = 0;  // [B] of the fullest rank
+  bool remaps = false;                         // every step empties the allocator's cache
   MemoryParts parts;                           // of the fullest rank, at its peak
   double busy_s = 0;                           // mean over ranks
   std::array<double, kNumIdleCauses> causes_s{};
@@ -70,6 +71,19 @@ struct Sensitivity {
   Plan plan;          // which may be another one
 };
 
+// What holds the best plan of a model with experts back, and whether it pays that their tokens
+// cross nodes (expert_advice.h).
+enum class ExpertLimit : std::uint8_t { None, Nic, ScaleUp, Imbalance, Memory };
+struct ExpertAdvice {
+  ExpertLimit limit = ExpertLimit::None;
+  double dispatch_s = 0;           // compute waits for tokens, mean over ranks
+  double imbalance_s = 0;          // likewise for the rank with most of them
+  std::int64_t state_bytes = 0;    // of experts, on the fullest rank
+  bool crosses = false;            // tokens of the best plan leave their node
+  bool has_other = false;          // a plan of the other kind is within the bound
+  std::optional<FoundPlan> other;  // the fastest of those found that fit
+};
+
 struct SearchProgress {
   std::int64_t plans = 0, confirmed = 0;
   std::int32_t meshes_done = 0, meshes = 0;
@@ -78,12 +92,16 @@ struct SearchProgress {
 
 struct SearchOptions {
   std::int32_t top = 10, threads = 1;
-  bool explain = true;                      // situation and sensitivities too
-  bool front = true;                        // memory against time too; REQUIRES explain
-  bool merge = false;                       // plans that are equal are one row (equal_plans.h)
-  double headroom = 0;                      // share of the capacity that is kept free
-  std::vector<Framework> frameworks;        // that may be named beside a plan
-  double change = 1.2;                      // factor of the sensitivities
+  bool explain = true;                 // situation and sensitivities too
+  bool front = true;                   // memory against time too; REQUIRES explain
+  bool merge = false;                  // plans that are equal are one row (equal_plans.h)
+  std::optional<double> merge_within;  // ln; left out: what measured pairs say
+  double headroom = 0;                 // share of the capacity that is kept free
+  std::vector<Framework> frameworks;   // that may be named beside a plan
+  double change = 1.2;                 // factor of the sensitivities
+  std::int32_t changed_plans = 8;      // of the fastest, that each change is tried on
+  // Looks first at so many plans of the least memory, and ends where none of them fits; 0: no.
+  std::int32_t probe = 0;
   const std::atomic<bool>* stop = nullptr;  // set: end early with what there is
   // Called between batches by one thread at a time; may be empty.
   std::function<void(const SearchProgress&)> progress;
@@ -104,6 +122,7 @@ struct SearchResult {
   std::vector<FoundPlan> front;       // memory against time: each faster than all smaller ones
   std::optional<SituationReport> situation;  // where it was asked for, and a replica is legal
   std::vector<Sensitivity> sensitivities;    // best first
+  std::optional<ExpertAdvice> experts;       // of a model that has some
   std::vector<std::string> warnings;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <tuple>
 
 #include "schedules/body/body.h"
@@ -27,7 +28,8 @@ constexpr std::size_t kShapes = kNumSegmentShapes;
 constexpr auto kEmbedding = static_cast<std::size_t>(SegmentShape::Embedding),
                kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
                kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
-               kHead = static_cast<std::size_t>(SegmentShape::Head);
+               kHead = static_cast<std::size_t>(SegmentShape::Head),
+               kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
 
 // Device time of one segment in each direction [ns].
 struct Times {
@@ -75,18 +77,26 @@ class MeshEstimator {
   }
 
  private:
-  struct Kind {
-    std::int32_t number = -1;
+  // The mesh on the cluster: which links its groups use. Takes time with the GPUs, and is the same
+  // for most kinds of families.
+  struct Placed {
     struct Hop {  // to a next position, near and far
       Path path;
       GroupShape receivers;  // along tp
     };
-    std::unique_ptr<Network> network;
-    CollectiveTimes collectives;
+    Placed(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
+           std::span<const RankClassInfo> rows)
+        : network(cluster, model, plan, rows) {}
+    Network network;
     std::vector<Hop> hops;
+    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
+  };
+  struct Kind {
+    std::int32_t number = -1;
+    const Placed* placed = nullptr;  // null: nothing was estimated yet
+    CollectiveTimes collectives;
     std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
     std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
-    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
     std::vector<std::int32_t> micro_batches;
     std::vector<RecomputeMode> recomputes;
     std::unique_ptr<BoundTables> bound;
@@ -99,26 +109,6 @@ class MeshEstimator {
     auto kind = std::make_unique<Kind>();
     kind->number = family.kind;
     const Plan& plan = family.plan;
-    std::vector<RankClassInfo> rows;
-    const std::int32_t replicas = plan.replicas();
-    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
-      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
-    }
-    kind->network =
-        std::make_unique<Network>(*setup_.cluster, setup_.tables.collectives, plan, rows);
-    kind->collectives = body_collectives(*kind->network, Layout(model_, plan));
-    const auto among = [&](ReplicaPart part) {
-      return kind->network->group(
-          RankClass{0},
-          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
-    };
-    kind->shards = among(ReplicaPart::Neighbours);
-    kind->across = among(ReplicaPart::Across);
-    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
-      if (plan.pipeline_parallel == 1) break;
-      kind->hops.push_back({kind->network->path(RankClass{to - 1}, RankClass{to}),
-                            kind->network->group(RankClass{to}, Axis::Tensor)});
-    }
     kind->micro_batches = micro_batches_of(*setup_.space, plan);
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
@@ -127,6 +117,38 @@ class MeshEstimator {
         std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
     kinds_.push_back(std::move(kind));
     return *kinds_.back();
+  }
+
+  void place(Kind& kind, const Plan& plan) {
+    if (kind.placed != nullptr) return;
+    std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
+                                               plan.expert_tensor_parallel, plan.shards()}];
+    if (!placed) placed = placed_as(plan);
+    kind.placed = placed.get();
+    kind.collectives = body_collectives(placed->network, Layout(model_, plan));
+  }
+
+  std::unique_ptr<Placed> placed_as(const Plan& plan) const {
+    std::vector<RankClassInfo> rows;
+    const std::int32_t replicas = plan.replicas();
+    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
+      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
+    }
+    auto placed = std::make_unique<Placed>(*setup_.cluster, setup_.tables.collectives, plan, rows);
+    const Network& network = placed->network;
+    const auto among = [&](ReplicaPart part) {
+      return network.group(
+          RankClass{0},
+          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
+    };
+    placed->shards = among(ReplicaPart::Neighbours);
+    placed->across = among(ReplicaPart::Across);
+    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
+      if (plan.pipeline_parallel == 1) break;
+      placed->hops.push_back({network.path(RankClass{to - 1}, RankClass{to}),
+                              network.group(RankClass{to}, Axis::Tensor)});
+    }
+    return placed;
   }
 
   void family(std::int32_t index) {
@@ -148,6 +170,7 @@ class MeshEstimator {
         const bool fits = candidate.bound <= capacity;
         // More memory than twice what there is: nobody asks what it would give.
         if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
+        place(kind, plan);
         if (loads.empty()) loads = loads_of(kind, family.plan);
         const Template& costs = template_of(kind, plan);
         if (!costs.valid) continue;
@@ -185,12 +208,17 @@ class MeshEstimator {
     for (std::size_t s = 0; s < kShapes; ++s) {
       if (s == kExpert && model_.experts.count == 0) continue;
       if (s == kDense && all_experts()) continue;
+      if (s == kPrediction && layout.prediction_layers() == 0) continue;
       const auto segment = s == kEmbedding ? SegmentKind::Embedding
                            : s == kHead    ? SegmentKind::Head
                                            : SegmentKind::Layer;
       const auto cost = [&](Direction direction) {
+        const bool prediction = s == kPrediction;
         return compute.value().price(make_body(
-            layout, {.segment = segment, .experts = s == kExpert, .direction = direction}));
+            layout, {.segment = segment,
+                     .experts = prediction ? model_.has_experts(model_.layers - 1) : s == kExpert,
+                     .direction = direction,
+                     .prediction = prediction}));
       };
       const auto of_all = [&plan](Nanoseconds one) {
         return static_cast<double>(one.value * plan.sequence_slices);
@@ -216,9 +244,9 @@ class MeshEstimator {
 
   double transfer(Kind& kind, const Plan& plan) const {
     double longest = 0;
-    for (const Kind::Hop& hop : kind.hops) {
-      const TransferCost cost =
-          handover_cost({model_, plan}, hop.path, hop.receivers, *kind.network);
+    for (const Placed::Hop& hop : kind.placed->hops) {
+      const TransferCost cost = handover_cost(plan, {Layout(model_, plan).activation_bytes()},
+                                              hop.path, hop.receivers, kind.placed->network);
       longest = std::max(longest, static_cast<double>(cost.time.value));
     }
     return longest;
@@ -231,16 +259,17 @@ class MeshEstimator {
     if (!fresh) return at->second;
     const std::int64_t element = Layout(model_, plan).shape.element;
     const auto cost = [&](OpKind op, std::int64_t bytes, const GroupShape& over) {
-      return static_cast<double>(collective_cost(op, {bytes}, over, *kind.network).time.value);
+      return static_cast<double>(
+          collective_cost(op, {bytes}, over, kind.placed->network).time.value);
     };
     const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
     const std::int64_t gradients = plan.precision.gradients * elements;
-    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.across);
-    at->second = {cost(OpKind::AllReduce, gradients, kind.shards),
-                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.shards)
-                         : cost(OpKind::ReduceScatter, gradients, kind.shards)) +
+    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.placed->across);
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards),
+                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.placed->shards)
+                         : cost(OpKind::ReduceScatter, gradients, kind.placed->shards)) +
                       across,
-                  cost(OpKind::AllGather, element * elements, kind.shards)};
+                  cost(OpKind::AllGather, element * elements, kind.placed->shards)};
     return at->second;
   }
 
@@ -265,6 +294,9 @@ class MeshEstimator {
       std::int64_t parameters = 0;
       if (s == 0) segments[kEmbedding] = 1;
       if (s + 1 == stages) segments[kHead] = 1;
+      if (s == BoundTables::predicting(plan, stages)) {
+        segments[kPrediction] = static_cast<double>(Layout(model_, plan).prediction_layers());
+      }
       for (std::int32_t i = 0; i < plan.stage_layers[static_cast<std::size_t>(s)]; ++i, ++layer) {
         segments[model_.has_experts(layer) ? kExpert : kDense] += 1;
       }
@@ -430,6 +462,9 @@ class MeshEstimator {
   MeshCandidates out_;
   std::vector<Candidate> refused_;
   std::vector<std::unique_ptr<Kind>> kinds_;
+  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards.
+  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t>;
+  std::map<Placing, std::unique_ptr<Placed>> placed_;
   std::optional<double> update_;
 };
 

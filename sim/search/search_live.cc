@@ -47,21 +47,26 @@ std::shared_ptr<const LiveBounds::Rows> LiveBounds::rows_of(const Transformer& m
   return rows;
 }
 
-std::int64_t LiveBounds::lower_bound(const SearchSetup& setup, const Plan& plan,
-                                     const Cluster& cluster) {
-  if (plan.runtime.own_executor) return 0;
+LiveBounds::Bound LiveBounds::bound(const SearchSetup& setup, const Plan& plan,
+                                    const Cluster& cluster) {
+  if (plan.runtime.own_executor) return {};
   const Transformer& model = setup.space->base.model;
   const MemoryProfile& profile = setup.tables.profile(plan);
   const std::int32_t capability = cluster.gpu.compute_capability;
   BoundTables tables(&profile, model, capability);
-  std::int64_t bound = tables.lower_bound(tables.family(plan), plan);
-  if (bound > cluster.capacity().value) return bound;
+  Bound bound{.bytes = tables.lower_bound(tables.family(plan), plan)};
+  if (bound.bytes > cluster.capacity().value) return bound;
   const std::shared_ptr<const Rows> rows = rows_of(model, plan);
   if (rows == nullptr) return bound;
   const LiveBytes live(profile, {model, plan}, capability);
-  for (const LiveRow& row : *rows) {
-    bound = std::max(bound, tables.row_bound(plan, row.stages, live.most(row.program)));
+  std::int64_t most = -1;
+  for (std::size_t r = 0; r < rows->size(); ++r) {
+    const LiveRow& row = (*rows)[r];
+    const std::int64_t bytes = tables.row_bound(plan, row.stages, live.most(row.program));
+    if (bytes > most) bound.fullest = {static_cast<std::int32_t>(r)};
+    most = std::max(most, bytes);
   }
+  bound.bytes = std::max(bound.bytes, most);
   return bound;
 }
 

@@ -22,9 +22,16 @@ namespace rehearse::sim {
 
 class LiveBounds {
  public:
-  // Never more than the replay's peak on the fullest rank, communicators and context included [B].
+  struct Bound {
+    std::int64_t bytes = 0;  // [B] never more than the replay's peak on the fullest rank,
+                             // communicators and context included
+    RankClass fullest{};     // the row that needs most by this bound; none: rows were not looked at
+  };
   // Thread safe. REQUIRES: plans of one scenario.
-  std::int64_t lower_bound(const SearchSetup& setup, const Plan& plan, const Cluster& cluster);
+  Bound bound(const SearchSetup& setup, const Plan& plan, const Cluster& cluster);
+  std::int64_t lower_bound(const SearchSetup& setup, const Plan& plan, const Cluster& cluster) {
+    return bound(setup, plan, cluster).bytes;
+  }
 
  private:
   using Rows = std::vector<LiveRow>;

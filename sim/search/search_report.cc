@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
 #include "schedules/trace/trace.h"
+#include "sim/search/expert_advice.h"
 
 namespace rehearse::sim {
 namespace {
@@ -179,12 +180,22 @@ std::string loss_text(const FoundPlan& best, const FoundPlan& second) {
 const FoundPlan* runner_up(const SearchResult& result) {
   const auto shape = [](const Plan& p) {
     return std::tuple(p.tensor_parallel, p.pipeline_parallel, p.context_parallel, p.expert_parallel,
-                      p.micro_batch, p.recompute, p.zero_stage == 3);
+                      p.expert_dispatch, p.micro_batch, p.recompute, p.zero_stage == 3);
   };
   for (const FoundPlan& plan : result.best) {
     if (shape(plan.plan) != shape(result.best.front().plan)) return &plan;
   }
   return result.best.size() > 1 ? &result.best[1] : nullptr;
+}
+
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (std::size_t from = 0; from < lines.size();) {
+    const std::size_t end = lines.find('\n', from) + 1;
+    text += "  " + lines.substr(from, end - from);
+    from = end;
+  }
+  return text;
 }
 
 std::string why_text(const SearchResult& result) {
@@ -196,6 +207,7 @@ std::string why_text(const SearchResult& result) {
     text += "  the next other layout, " + layout_text(second->plan) + ",\n    is " +
             loss_text(best, *second) + "\n";
   }
+  if (result.experts) text += indented(expert_advice_text(*result.experts, best));
   if (!result.sensitivities.empty()) {
     text += "  by how much the fastest step shortens with better hardware (simulated again)\n";
     for (const Sensitivity& s : result.sensitivities) {
@@ -393,6 +405,16 @@ Json case_json(const SearchCase& one) {
                        {"plan", Json::parse(plan_json(s.plan, 0))}});
   }
   json["sensitivities"] = std::move(changes);
+  json["experts"] = nullptr;
+  if (r.experts) {
+    const ExpertAdvice& e = *r.experts;
+    json["experts"] = {{"limit", name_of(e.limit)},
+                       {"dispatch_s", finite(e.dispatch_s)},
+                       {"imbalance_s", finite(e.imbalance_s)},
+                       {"state_bytes", e.state_bytes},
+                       {"tokens_cross_nodes", e.crosses},
+                       {"otherwise", e.other ? plan_summary(*e.other) : Json(nullptr)}};
+  }
   json["usd_per_gpu_hour"] = optional(one.usd_per_gpu_hour);
   json["goodput"] = one.goodput ? Json{{"share", one.goodput->share},
                                        {"mtbf_s", one.goodput->mtbf_s},
@@ -419,12 +441,15 @@ std::string layout_text(const Plan& plan) {
   if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
   text += expert_sizes(plan);
   text += fmt::format(" dp {}, micro-batch {}", plan.data_parallel, plan.micro_batch);
+  if (plan.expert_parallel > 1 && plan.expert_dispatch != ExpertDispatch::AllToAll) {
+    text += fmt::format(", {} dispatch", name_of(plan.expert_dispatch));
+  }
   if (plan.pipeline_parallel > 1) text += ", " + plan.schedule;
   if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
   if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
   if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", SP";
-  if (plan.recompute != RecomputeMode::None) {
-    text += fmt::format(", {} recompute", name_of(plan.recompute));
+  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+    text += fmt::format(", {} recompute", recompute_text(plan));
   }
   if (plan.offload != OffloadMode::None) text += fmt::format(", offload {}", name_of(plan.offload));
   if (plan.precision.name != "bf16") text += ", " + plan.precision.name;
@@ -516,21 +541,6 @@ std::string search_csv(const SearchReport& report) {
     }
   }
   return text;
-}
-
-std::string scenario_text(const Space& space, const FoundPlan& found, const std::string& name) {
-  const ClusterSource& cluster = space.base.cluster;
-  const std::string where =
-      cluster.inline_json.empty()
-          ? json_quoted(std::filesystem::absolute(cluster.path).lexically_normal().string())
-          : cluster.inline_json;
-  const std::string domain =
-      cluster.domain_gpus > 0 ? fmt::format("  \"domain_gpus\": {},\n", cluster.domain_gpus) : "";
-  return fmt::format(
-      "{{\n  \"name\": {},\n  \"model\": {},\n  \"cluster\": {},\n  \"gpus\": {},\n{}"
-      "  \"plan\": {}\n}}\n",
-      json_quoted(name), space.model_json, where, found.plan.gpus(), domain,
-      plan_json(found.plan, 4));
 }
 
 }  // namespace rehearse::sim

@@ -37,8 +37,6 @@ std::string search_csv(const SearchReport& report);
 // line per cluster.
 std::string search_svg(const SearchReport& report);
 
-// A plan of the search as a scenario file that `simulate` takes.
-std::string scenario_text(const Space& space, const FoundPlan& found, const std::string& name);
 // "tp 8 pp 8x3 dp 16, ..." on one line.
 std::string layout_text(const Plan& plan);
 

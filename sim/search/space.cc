@@ -194,13 +194,24 @@ class SpaceReader {
     }
   }
 
+  // A list of parts, which is no list of values to try.
+  static bool is_one_value(const JsonValue& value, const KeySpec& spec) {
+    return value.is(JsonKind::Array) &&
+           std::ranges::any_of(value.items, [&](const JsonValue& item) {
+             return item.is(JsonKind::String) &&
+                    std::ranges::find(spec.parts, item.text) != spec.parts.end();
+           });
+  }
+
   void take_lists(JsonValue& plan) {
     for (JsonMember& member : plan.members) {
       if (member.key == "schedule" && refused_file(member.value, "plan.schedule")) return;
       const KeySpec* spec = find_key(plan_key_table(), member.key);
       if (spec == nullptr || !spec->searchable) continue;
       const std::string key = "plan." + member.key;
-      if (member.value.is(JsonKind::Array)) {
+      if (is_one_value(member.value, *spec)) {
+        check_key(member.value, *spec, key, report_);
+      } else if (member.value.is(JsonKind::Array)) {
         take_list(member, *spec, key);
       } else if (is_range(member.value, *spec)) {
         take_range(member, *spec, key);
@@ -269,6 +280,11 @@ std::vector<JsonValue> values_of(const Space& space, std::string_view key,
     });
   }
   return usual;
+}
+// Whether the plan lists parts of layers to compute again, which then every family's does.
+bool has_parts(const Space& space) {
+  const JsonValue* given = space.plan.given("recompute");
+  return given != nullptr && given->is(JsonKind::Array);
 }
 bool is_open(const Space& space, std::string_view key) {
   return space.plan.given(key) == nullptr &&
@@ -452,9 +468,21 @@ std::vector<MeshSize> meshes(const Space& space) {
 
 namespace {
 
+std::vector<JsonValue> expert_cuts(const MeshSize& mesh) {
+  if (mesh.tensor == 1) return {JsonValue{}};
+  return {integer_value(1), integer_value(mesh.tensor)};
+}
+// Experts that lie whole on every rank send no tokens, by whichever dispatcher.
+bool sends_nothing_twice(const Space& space, const JsonValue& plan) {
+  const JsonValue *ranks = plan.given("expert_parallel"), *dispatch = plan.given("expert_dispatch");
+  return space.base.model.experts.count > 0 && is_open(space, "expert_dispatch") &&
+         ranks != nullptr && ranks->integer == 1 && dispatch != nullptr &&
+         dispatch->text != "all_to_all";
+}
+
 // Calls visit(assignment of the lists that no loop below owns), one per combination.
 template <class Visit>
-void each_extra(const Space& space, Visit visit) {
+void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
   constexpr std::array<std::string_view, 10> kOwn{
       "tensor_parallel", "pipeline_parallel", "context_parallel",  "data_parallel", "schedule",
       "virtual_stages",  "zero_stage",        "sequence_parallel", "micro_batch",   "recompute"};
@@ -462,10 +490,15 @@ void each_extra(const Space& space, Visit visit) {
   for (const SpaceKey& list : space.lists) {
     if (std::ranges::find(kOwn, list.key) == kOwn.end()) extra.push_back(&list);
   }
-  // Experts on as many ranks as divide their number; the reader refuses what a mesh cannot hold.
-  const SpaceKey experts{"expert_parallel", divisors(space.base.model.experts.count)};
-  if (space.base.model.experts.count > 0 && is_open(space, "expert_parallel")) {
-    extra.push_back(&experts);
+  // Experts on as many ranks as divide their number, whole or cut as the dense matrices are, their
+  // tokens sent copy by copy or once to each rank and node (an all-gather sends more, unless more
+  // experts are chosen than there are ranks); the reader refuses what a mesh cannot hold.
+  const std::array experts{
+      SpaceKey{"expert_parallel", divisors(space.base.model.experts.count)},
+      SpaceKey{"expert_tensor_parallel", expert_cuts(mesh)},
+      SpaceKey{"expert_dispatch", {text_value("all_to_all"), text_value("deduplicated")}}};
+  for (const SpaceKey& key : experts) {
+    if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
   }
   std::vector<std::size_t> at(extra.size(), 0);
   JsonValue plan = space.plan;
@@ -473,7 +506,7 @@ void each_extra(const Space& space, Visit visit) {
     for (std::size_t i = 0; i < extra.size(); ++i) {
       member_of(plan, extra[i]->key) = extra[i]->values[at[i]];
     }
-    visit(plan);
+    if (!sends_nothing_twice(space, plan)) visit(plan);
     std::size_t i = extra.size();
     while (i > 0 && ++at[i - 1] == extra[i - 1]->values.size()) at[--i] = 0;
     if (i == 0) return;
@@ -497,14 +530,14 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
 
   std::vector<PlanFamily> found;
   std::int32_t kind = -1;
-  each_extra(space, [&](JsonValue plan) {
+  each_extra(space, mesh, [&](JsonValue plan) {
     member_of(plan, "tensor_parallel") = integer_value(mesh.tensor);
     member_of(plan, "pipeline_parallel") = integer_value(mesh.pipeline);
     member_of(plan, "context_parallel") = integer_value(mesh.context);
     member_of(plan, "data_parallel") =
         integer_value(gpus / (std::int64_t{mesh.tensor} * mesh.pipeline * mesh.context));
     member_of(plan, "micro_batch") = {};
-    member_of(plan, "recompute") = {};
+    if (!has_parts(space)) member_of(plan, "recompute") = {};
     for (const JsonValue& parallel : sequence) {
       member_of(plan, "sequence_parallel") = parallel;
       bool fresh = true, fresh_sharded = true;
@@ -573,6 +606,7 @@ std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& famil
 }
 
 std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
+  if (has_parts(space)) return {RecomputeMode::None};
   std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
   if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
   std::vector<RecomputeMode> modes;

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiny models of every dialect through the real command, against what transformers makes of the
-// same file in float64 (tests/data/configs/README.md): equal, or refused with the key named.
+// Tiny models of every dialect through the real command in four layouts, against what transformers
+// makes of the same file in float64 (tests/data/configs/README.md): equal, or refused as the list
+// here says.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exec/train/data.h"
@@ -29,14 +35,15 @@ std::uint64_t fnv1a(const std::string& text) {
 }
 
 // The formula of the README.
-std::vector<float> weights(const std::string& name, const std::vector<std::int64_t>& shape) {
+std::vector<float> weights(const std::string& name, const std::vector<std::int64_t>& shape,
+                           double norm_base) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   double base = 0, spread = 1.0 / std::sqrt(static_cast<double>(shape.back()));
   if (shape.size() == 1) {
     const bool norm =
         name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
-    base = norm && name.ends_with("weight") ? 1 : 0;
+    base = norm && name.ends_with("weight") ? norm_base : 0;
     spread = 0.2;
   }
   std::vector<float> values;
@@ -49,11 +56,12 @@ std::vector<float> weights(const std::string& name, const std::vector<std::int64
   return values;
 }
 
-void write_safetensors(const Json& tensors, const std::string& path) {
+void write_safetensors(const Json& golden, const std::string& path) {
   Json header = Json::object();
   std::vector<float> all;
-  for (const auto& [name, shape] : tensors.items()) {
-    const std::vector<float> values = weights(name, shape.get<std::vector<std::int64_t>>());
+  for (const auto& [name, shape] : golden["tensors"].items()) {
+    const std::vector<float> values =
+        weights(name, shape.get<std::vector<std::int64_t>>(), golden["norm_base"]);
     const std::size_t begin = all.size() * 4;
     all.insert(all.end(), values.begin(), values.end());
     header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, all.size() * 4}}};
@@ -69,8 +77,84 @@ void write_safetensors(const Json& tensors, const std::string& path) {
 }
 
 std::string text_of(const std::filesystem::path& path) {
-  std::ifstream in(path);
+  std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// Shape and bytes of a safetensors file's tensors, by the names of the model without its head:
+// files of gpt2 and bloom are published with and without "transformer.".
+std::map<std::string, std::pair<Json, std::string>> tensors_of(const std::filesystem::path& path) {
+  const std::string file = text_of(path);
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  std::map<std::string, std::pair<Json, std::string>> tensors;
+  const Json header = Json::parse(file.substr(8, length));
+  for (const auto& [name, info] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t begin = info["data_offsets"][0], end = info["data_offsets"][1];
+    const std::string_view prefix = "transformer.";
+    const std::string known = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    tensors[known] = {info["shape"], file.substr(8 + length + begin, end - begin)};
+  }
+  return tensors;
+}
+
+// A layout is what it changes of the plan that made the goldens.
+struct GoldenLayout {
+  std::string name;
+  int gpus = 1;
+  Json plan = Json::object();
+};
+std::vector<GoldenLayout> layouts() {
+  return {
+      {"one rank"},
+      {"pipeline of 3", 3, {{"pipeline_parallel", 3}, {"schedule", "1f1b"}, {"micro_batch", 1}}},
+      {"tp 2", 2, {{"tensor_parallel", 2}}},
+      {"FSDP", 2, {{"data_parallel", 2}, {"zero_stage", 3}}}};
+}
+
+// A router's loss is of a micro-batch, whose size is the goldens' everywhere. The room that ranks
+// of experts have holds every token.
+std::vector<GoldenLayout> expert_layouts() {
+  std::vector<GoldenLayout> all = layouts();
+  all.push_back(
+      {"ep 2", 2, {{"data_parallel", 2}, {"expert_parallel", 2}, {"expert_capacity", 4}}});
+  all.push_back({"ep 2 over tp 2",
+                 2,
+                 {{"tensor_parallel", 2}, {"expert_parallel", 2}, {"expert_capacity", 4}}});
+  for (GoldenLayout& one : all) {
+    one.plan.erase("micro_batch");
+    if (one.plan.contains("tensor_parallel")) one.plan["sequence_parallel"] = true;
+  }
+  return all;
+}
+
+// What `run` refuses today, and a word of its line. The list is exact: a case that is refused
+// without standing here is a failure, and so is one that stands here and is performed.
+struct Refused {
+  std::string_view cases;  // a name, or the beginning of names before a star
+  std::string_view word;
+  std::string_view layout{};  // "": all
+};
+constexpr Refused kRefused[] = {
+    {"mixtral_router_loss", "model.output_router_logits"},
+    {"qwen3_moe_router_loss", "model.output_router_logits"},
+    {"olmoe_router_loss", "model.output_router_logits"},
+    {"qwen2_moe_norm_topk", "model.output_router_logits"},
+    {"deepseek_*", "model.model_type"},
+    {"glm4_moe*", "model.model_type"},
+    {"gpt_oss*", "model.model_type"},
+    {"llama4*", "model.model_type"},
+};
+
+const Refused* refused(std::string_view name, std::string_view layout) {
+  for (const Refused& one : kRefused) {
+    const bool named = one.cases.ends_with('*')
+                           ? name.starts_with(one.cases.substr(0, one.cases.size() - 1))
+                           : name == one.cases;
+    if (named && (one.layout.empty() || one.layout == layout)) return &one;
+  }
+  return nullptr;
 }
 
 class ConfigGolden : public testing::Test {
@@ -89,40 +173,33 @@ class ConfigGolden : public testing::Test {
     const int status = std::system(line.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  std::string said() const { return text_of(folder_ / "err"); }
 
-  std::filesystem::path folder_;
-};
+  void write_scenario(const Json& made_by, const Json& one, const GoldenLayout& layout) const {
+    Json plan = made_by["plan"];
+    plan.update(layout.plan);
+    std::ofstream(folder_ / "s.json") << Json{{"model", one["config"]},
+                                              {"cluster", "dgx-a100-80gb"},
+                                              {"gpus", layout.gpus},
+                                              {"plan", plan},
+                                              {"train", made_by["train"]}};
+  }
 
-TEST_F(ConfigGolden, EveryCaseIsEqualToTransformersOrRefusedByName) {
-  std::ifstream in("tests/data/configs/goldens.json");
-  const Json golden = Json::parse(in);
-  const std::string scenario = (folder_ / "s.json").string();
-  int equal = 0, refused = 0;
-  double worst_loss = 0, worst_norm = 0;
-  for (const Json& one : golden["cases"]) {
-    const std::string name = one["name"];
-    SCOPED_TRACE(name);
-    std::ofstream(scenario) << Json{{"model", one["config"]},
-                                    {"cluster", "dgx-a100-80gb"},
-                                    {"gpus", 1},
-                                    {"plan", golden["made_by"]["plan"]},
-                                    {"train", golden["made_by"]["train"]}};
-    std::string arguments = "run " + scenario + " --device cpu --threads 1 --json";
-    if (one["refused"].is_null()) {
-      const std::string file = (folder_ / "w.safetensors").string();
-      write_safetensors(one["tensors"], file);
-      arguments += " --resume " + file;
+  // REQUIRES: the weights are written.
+  void expect_golden(const Json& made_by, const Json& one, const GoldenLayout& layout) {
+    write_scenario(made_by, one, layout);
+    const int exit =
+        command("run " + (folder_ / "s.json").string() + " --device cpu --threads 1 --json" +
+                " --resume " + (folder_ / "w.safetensors").string());
+    if (const Refused* why = refused(one["name"].get<std::string>(), layout.name)) {
+      EXPECT_EQ(exit, 2) << "performed now: take it off the list";
+      EXPECT_NE(said().find(why->word), std::string::npos) << said();
+      EXPECT_EQ(std::ranges::count(said(), '\n'), 1) << said();
+      std::printf("SKIPPED %s, %s: %s", one["name"].get<std::string>().c_str(), layout.name.c_str(),
+                  said().c_str());
+      return;
     }
-    const int exit = command(arguments);
-    const std::string said = text_of(folder_ / "err");
-    if (!one["refused"].is_null()) {
-      EXPECT_EQ(exit, 2) << said;
-      EXPECT_NE(said.find("model." + one["refused"].get<std::string>()), std::string::npos) << said;
-      EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
-      ++refused;
-      continue;
-    }
-    ASSERT_EQ(exit, 0) << said;
+    ASSERT_EQ(exit, 0) << said();
     const Json report = Json::parse(text_of(folder_ / "out"));
     ASSERT_EQ(report["losses"].size(), one["losses"].size());
     for (std::size_t step = 0; step < one["losses"].size(); ++step) {
@@ -132,35 +209,93 @@ TEST_F(ConfigGolden, EveryCaseIsEqualToTransformersOrRefusedByName) {
           std::abs(report["grad_norms"][step].get<double>() / one["norms"][step].get<double>() - 1);
       EXPECT_LE(loss, 2e-6) << "step " << step;
       EXPECT_LE(norm, 1e-4) << "step " << step;
-      worst_loss = std::max(worst_loss, loss);
-      worst_norm = std::max(worst_norm, norm);
+      worst_loss_ = std::max(worst_loss_, loss);
+      worst_norm_ = std::max(worst_norm_, norm);
     }
-    ++equal;
+    ++equal_;
   }
-  std::printf("%d equal (losses within %.1e, norms within %.1e), %d refused\n", equal, worst_loss,
-              worst_norm, refused);
-  EXPECT_GE(equal, 40);
-  EXPECT_GE(refused, 30);
+
+  void expect_goldens(const std::string& file, const std::vector<GoldenLayout>& in) {
+    const Json golden = Json::parse(text_of("tests/data/configs/" + file));
+    for (const Json& one : golden["cases"]) {
+      write_safetensors(one, (folder_ / "w.safetensors").string());
+      for (const GoldenLayout& layout : in) {
+        SCOPED_TRACE(one["name"].get<std::string>() + ", " + layout.name);
+        expect_golden(golden["made_by"], one, layout);
+      }
+    }
+    std::printf("%s: %d equal (losses within %.1e, norms within %.1e)\n", file.c_str(), equal_,
+                worst_loss_, worst_norm_);
+  }
+
+  std::filesystem::path folder_;
+  int equal_ = 0;
+  double worst_loss_ = 0, worst_norm_ = 0;
+};
+
+TEST_F(ConfigGolden, EveryDenseCaseIsEqualToTransformersOrRefusedByName) {
+  expect_goldens("goldens.json", layouts());
+  EXPECT_GE(equal_, 480);
 }
 
-// What `run` refuses `--dry-run` refuses too, and `simulate` takes and says what it priced.
+TEST_F(ConfigGolden, EveryCaseWithExpertsIsEqualToTransformersOrRefusedByName) {
+  expect_goldens("expert_goldens.json", expert_layouts());
+}
+
+// Read, trained for a step that changes nothing, and written: the tensors that transformers has,
+// bit for bit, in a layout that cuts them and in one that does not.
+TEST_F(ConfigGolden, PublishedTensorsAreWrittenAsTheyWereRead) {
+  int written = 0;
+  for (const auto& [file, in] :
+       {std::pair{"goldens.json", layouts()}, std::pair{"expert_goldens.json", expert_layouts()}}) {
+    Json golden = Json::parse(text_of(std::string("tests/data/configs/") + file));
+    golden["made_by"]["train"].update({{"steps", 1}, {"learning_rate", 0}});
+    for (const Json& one : golden["cases"]) {
+      write_safetensors(one, (folder_ / "w.safetensors").string());
+      for (const GoldenLayout& layout : in) {
+        if (layout.name == "pipeline of 3" || layout.name == "FSDP") continue;  // cut no tensor
+        const std::string name = one["name"];
+        SCOPED_TRACE(name + ", " + layout.name);
+        if (refused(name, layout.name) != nullptr) continue;
+        write_scenario(golden["made_by"], one, layout);
+        std::filesystem::remove_all(folder_ / "c");
+        ASSERT_EQ(command("run " + (folder_ / "s.json").string() + " --device cpu --threads 1" +
+                          " --resume " + (folder_ / "w.safetensors").string() + " --checkpoint " +
+                          (folder_ / "c").string()),
+                  0)
+            << said();
+        const auto read = tensors_of(folder_ / "w.safetensors");
+        const auto made = tensors_of(folder_ / "c/step-000001/model.safetensors");
+        ASSERT_EQ(made.size(), read.size());
+        for (const auto& [tensor, whole] : read) {
+          ASSERT_TRUE(made.contains(tensor)) << tensor;
+          EXPECT_EQ(made.at(tensor).first, whole.first) << tensor;
+          EXPECT_TRUE(made.at(tensor).second == whole.second) << tensor;
+        }
+        ++written;
+      }
+    }
+  }
+  EXPECT_GE(written, 70);
+}
+
+// What `run` refuses of a model `--dry-run` refuses too, and `simulate` takes and says what it
+// priced.
 TEST_F(ConfigGolden, WhatRunRefusesDryRunRefusesAndSimulatePrices) {
-  std::ifstream in("tests/data/configs/goldens.json");
-  const Json golden = Json::parse(in);
   const std::string scenario = (folder_ / "s.json").string();
-  for (const Json& one : golden["cases"]) {
-    if (one["refused"].is_null()) continue;
-    const std::string key = "model." + one["refused"].get<std::string>();
-    SCOPED_TRACE(one["name"].get<std::string>());
-    std::ofstream(scenario) << Json{{"model", one["config"]},
-                                    {"cluster", "dgx-a100-80gb"},
-                                    {"gpus", 1},
-                                    {"plan", golden["made_by"]["plan"]}};
-    EXPECT_EQ(command("run " + scenario + " --dry-run --json"), 2);
-    EXPECT_NE(text_of(folder_ / "err").find(key), std::string::npos);
-    ASSERT_EQ(command("simulate " + scenario + " --json"), 0) << text_of(folder_ / "err");
-    const Json report = Json::parse(text_of(folder_ / "out"));
-    EXPECT_NE(report["notes"].dump().find(key), std::string::npos) << report["notes"];
+  for (const char* file : {"goldens.json", "expert_goldens.json"}) {
+    const Json golden = Json::parse(text_of(std::string("tests/data/configs/") + file));
+    for (const Json& one : golden["cases"]) {
+      const Refused* why = refused(one["name"].get<std::string>(), "");
+      if (why == nullptr || !why->word.starts_with("model.")) continue;
+      SCOPED_TRACE(one["name"].get<std::string>());
+      write_scenario(golden["made_by"], one, layouts().front());
+      EXPECT_EQ(command("run " + scenario + " --dry-run --json"), 2);
+      EXPECT_NE(said().find(why->word), std::string::npos);
+      ASSERT_EQ(command("simulate " + scenario + " --json"), 0) << said();
+      const Json report = Json::parse(text_of(folder_ / "out"));
+      EXPECT_NE(report["notes"].dump().find(why->word), std::string::npos) << report["notes"];
+    }
   }
 }
 

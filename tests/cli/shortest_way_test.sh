@@ -32,6 +32,12 @@ echo '{"plan": 3}' | "$rehearse" simulate - >"$work/out" 2>&1
 
 # A trace, a folder and a config are told from a scenario.
 "$rehearse" simulate "$scenario" --trace "$work/t.trace" >/dev/null || fail "trace"
+refused 2 "is a model, not a scenario: rehearse plan" simulate scenarios/models/gpt2-124m.json
+refused 2 "is a scenario, not a model" plan scenarios/3d-8-gpus.json --gpus 8 --on h100
+refused 2 "is a cluster, not a model" plan scenarios/clusters/dgx-h100.json --gpus 8 --on h100
+refused 2 "no profile, and no trace" render scenarios/3d-8-gpus.json --text
+refused 2 "no such option; the nearest is --cluster" simulate 3d-8-gpus --clustr h100
+refused 2 "neither a framework nor a runtime, the nearest" plan gpt2-124m --gpus 8 --on h100 --for megatro
 refused 2 "is a trace, not a scenario: rehearse view" simulate "$work/t.trace"
 
 # list: every kind, both forms; what it lists is found by its id.
@@ -82,7 +88,19 @@ refused 2 "it writes svg, not png" simulate 3d-8-gpus --sweep plan.micro_batch=1
   fail "plan: $(cat "$work/err")"
 [ "$(wc -l <"$work/out")" -le 25 ] || fail "plan: longer than 25 lines"
 grep -q "^fits      yes" "$work/out" || fail "$(cat "$work/out")"
-"$rehearse" simulate "$work/p.json" --require-fit >/dev/null || fail "what plan saves"
+"$rehearse" simulate "$work/p.json" --require-fit >"$work/saved" 2>&1 || fail "what plan saves"
+! grep -q "changes nothing" "$work/saved" || fail "what plan saves: $(cat "$work/saved")"
+# Both name one band.
+low() { sed -n 's/.*"low_s": *\([0-9.]*\).*/\1/p' "$1" | head -1 | cut -c1-8; }
+"$rehearse" plan llama3-8b --gpus 16 --on dgx-h100 --json >"$work/plan.json" || fail "plan --json"
+"$rehearse" simulate "$work/p.json" --json >"$work/saved.json" || fail "simulate --json"
+[ -n "$(low "$work/plan.json")" ] && [ "$(low "$work/plan.json")" = "$(low "$work/saved.json")" ] ||
+  fail "two bands: $(low "$work/plan.json"), $(low "$work/saved.json")"
+# A changed key belongs to the title; one GPU communicates with nobody; one of a thing is one.
+says 'GPT-2 1.5B on one A100, bf16 with fp32 master weights and gradients, with plan.micro_batch=1' \
+  simulate memory-bf16 --set plan.micro_batch=1
+says 'host copies' simulate memory-bf16
+says ' of 1 rank class simulated' simulate memory-bf16
 mkdir -p "$work/model" && cp scenarios/models/gpt2-124m.json "$work/model/config.json"
 says "0.1244 billion parameters" plan "$work/model" --gpus 8 --on dgx-a100-80gb --global-batch 64
 mkdir -p "$work/hub/models--openai-community--gpt2/snapshots/abc" &&

@@ -26,7 +26,7 @@ class EmbeddingTest : public KernelTest {};
 TEST_P(EmbeddingTest, RowsHereAreCopiedAndOthersAreZero) {
   for (const std::int64_t h : {64, 9}) {
     const std::int64_t tokens = 50, rows = 10;
-    const VocabularyShape shape{.columns = rows, .valid = rows, .first = 3};
+    const VocabularyShape shape{.columns = rows, .valid = rows, .first = 3, .scale = 4};
     const auto ids = random_ids(tokens, 17);
     const auto table = rounded(random_values(rows * h, 1), type());
     std::vector<float> expected(size(tokens * h));
@@ -49,7 +49,8 @@ TEST_P(EmbeddingTest, GradientsOfOneRowAddUpInTokenOrder) {
   for (const auto& [tokens, h, frozen] :
        {Case{700, 16, -1}, Case{3, 40, -1}, Case{300, 5, 4}, Case{300, 16, 11}}) {
     const std::int64_t rows = 8;
-    const VocabularyShape shape{.columns = rows, .valid = rows, .first = 2, .frozen = frozen};
+    const VocabularyShape shape{
+        .columns = rows, .valid = rows, .first = 2, .frozen = frozen, .scale = 4};
     const auto ids = random_ids(tokens, 12);
     const auto dy = rounded(random_values(tokens * h, 1), type());
     const auto before = random_values(rows * h, 2);

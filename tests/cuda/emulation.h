@@ -144,6 +144,9 @@ N __shfl_sync(unsigned, N value, int lane) {
 inline float __expf(float x) {
   return std::exp(x);
 }
+inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(static_cast<std::uint64_t>(a) * b >> 32);
+}
 inline float __uint_as_float(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

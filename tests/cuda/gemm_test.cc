@@ -97,11 +97,12 @@ TEST_P(GemmTest, GeluInTheEpilogue) {
   const auto dz = random(m * k, 4), w2 = random(k * n, 5);
   std::vector<float> u(size(m * n)), y(size(m * n)), dy(size(m * n)), du(size(m * n));
   kernels().linear(m, n, k, x.data(), w.data(), bias.data(), u.data());
-  kernels().gelu(m * n, u.data(), y.data());
+  kernels().activation(ActivationKind::GeluTanh, m * n, u.data(), y.data());
   // The product after it: z(m, k) = y w2(k, n)^T.
   const auto u_rounded = rounded(u, type());
   kernels().linear_input(m, k, n, dz.data(), w2.data(), dy.data());
-  kernels().gelu_backward(m * n, dy.data(), u_rounded.data(), du.data());
+  kernels().activation_backward(ActivationKind::GeluTanh, m * n, dy.data(), u_rounded.data(),
+                                du.data());
 
   Memory d(type());
   Array &x_at = d.values(x), &w_at = d.values(w), &b_at = d.values(bias), &u_at = d.empty(m * n);

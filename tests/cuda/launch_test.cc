@@ -3,6 +3,8 @@
 // threads. Nothing runs; the addresses are only looked at for their alignment.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "exec/cuda/kernels.h"
 #include "tests/cuda/emulation.h"
 
@@ -37,11 +39,14 @@ class LaunchTest : public ::testing::Test {
 
 TEST_F(LaunchTest, APointwiseKernelHasAThreadPerSixteenBytes) {
   const std::int64_t count = 65536LL * 53248;  // more than 2^31 elements
-  ASSERT_EQ(gelu(nullptr, Type::BFloat16, count, kAligned, kAligned), 0);
+  ASSERT_EQ(
+      activation(nullptr, Type::BFloat16, ActivationKind::GeluTanh, count, kAligned, kAligned), 0);
   EXPECT_EQ(threads(), count / 8);
-  ASSERT_EQ(gelu(nullptr, Type::Float32, count, kAligned, kAligned), 0);
+  ASSERT_EQ(activation(nullptr, Type::Float32, ActivationKind::GeluTanh, count, kAligned, kAligned),
+            0);
   EXPECT_EQ(threads(), count / 4);
-  ASSERT_EQ(gelu(nullptr, Type::BFloat16, count, kAligned, kOdd), 0);
+  ASSERT_EQ(activation(nullptr, Type::BFloat16, ActivationKind::GeluTanh, count, kAligned, kOdd),
+            0);
   EXPECT_EQ(threads(), count);  // one by one where an array is not aligned
 }
 
@@ -122,12 +127,15 @@ TEST_F(LaunchTest, VocabulariesAndTokensOfTheLargestModels) {
             0);
   const AttentionShape rotated{
       .tokens = tokens, .sequence = 131072, .heads = 64, .kv_heads = 8, .head_dim = 128};
-  EXPECT_EQ(rope(nullptr, Type::BFloat16, rotated, 5e5, false, kAligned), 0);
+  const std::array<double, 64> frequencies{};
+  const RotaryShape rotary{.inverse_frequency = frequencies.data(), .rotary_dim = 128};
+  EXPECT_EQ(rope(nullptr, Type::BFloat16, rotated, rotary, false, kAligned), 0);
   EXPECT_EQ(emulation::take_launches().size(), 4U);
 }
 
 TEST_F(LaunchTest, NothingToDoLaunchesNoBlock) {
-  EXPECT_EQ(gelu(nullptr, Type::BFloat16, 0, kAligned, kAligned), 0);
+  EXPECT_EQ(activation(nullptr, Type::BFloat16, ActivationKind::GeluTanh, 0, kAligned, kAligned),
+            0);
   EXPECT_EQ(threads(), 0);
 }
 

@@ -13,10 +13,12 @@ std::size_t size(std::int64_t count) {
 class LossTest : public KernelTest {
  protected:
   // first > 0: a rank that holds [first, first + valid) of the vocabulary
-  void check(std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first) {
+  void check(std::int64_t rows, std::int64_t columns, std::int64_t valid, std::int64_t first,
+             float cap = 0) {
     SCOPED_TRACE(std::to_string(columns) + " columns, " + std::to_string(valid) + " valid");
-    const VocabularyShape shape{.columns = columns, .valid = valid, .first = first};
-    const auto logits = random_values(rows * columns, 1, 3.0F);
+    const VocabularyShape shape{.columns = columns, .valid = valid, .first = first, .softcap = cap};
+    auto logits = random_values(rows * columns, 1, 3.0F);
+    if (cap > 0) kernels().softcap(rows * columns, cap, logits.data());
     std::vector<std::int32_t> targets;
     std::mt19937 random(2);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -81,6 +83,10 @@ TEST_P(LossTest, OverAnOddVocabulary) {
 }
 TEST_P(LossTest, OverAPartOfTheVocabulary) {
   check(6, 128, 120, 200);
+}
+TEST_P(LossTest, OverCappedLogits) {
+  check(3, 304, 301, 0, 4);
+  check(6, 128, 120, 200, 4);
 }
 REHEARSE_BOTH_TYPES(LossTest);
 

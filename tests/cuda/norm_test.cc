@@ -31,8 +31,8 @@ class NormTest : public KernelTest {
                                     residual.data(), dx.data(), d_weight.data(),
                                     with_bias ? d_bias.data() : nullptr);
     } else {
-      kernels().rms_norm(rows, h, x.data(), weight.data(), 1e-5, y.data(), statistics.data());
-      kernels().rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(),
+      kernels().rms_norm(rows, h, x.data(), weight.data(), 1, 1e-5, y.data(), statistics.data());
+      kernels().rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(), 1,
                                   residual.data(), dx.data(), d_weight.data());
     }
 
@@ -43,7 +43,7 @@ class NormTest : public KernelTest {
     m.run([&] {
       return centred ? layer_norm(nullptr, type(), rows, h, x_at.at(), w.at(),
                                   with_bias ? b.at() : nullptr, 1e-5, out.at(), st.at<float>())
-                     : rms_norm(nullptr, type(), rows, h, x_at.at(), w.at(), 1e-5, out.at(),
+                     : rms_norm(nullptr, type(), rows, h, x_at.at(), w.at(), 1, 1e-5, out.at(),
                                 st.at<float>());
     });
     expect_close(out.values(), y, tolerance(), "y");
@@ -61,7 +61,7 @@ class NormTest : public KernelTest {
                                        w_g.at(), r.at(), d.at(), dw.at<float>(),
                                        with_bias ? db.at<float>() : nullptr, scratch.at())
                  : rms_norm_backward(nullptr, type(), rows, h, d.at(), x_g.at(), st_g.at<float>(),
-                                     w_g.at(), r.at(), d.at(), dw.at<float>(), scratch.at());
+                                     w_g.at(), 1, r.at(), d.at(), dw.at<float>(), scratch.at());
     });
     expect_close(d.values(), dx, tolerance(), "dx");
     expect_close(dw.values(), d_weight, 3e-6, "d_weight");
@@ -73,8 +73,8 @@ class NormTest : public KernelTest {
 // for bit what the two kernels here give.
 class SumNormTest : public KernelTest {
  protected:
-  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias,
-             std::size_t shift = 0) {
+  void check(std::int64_t rows, std::int64_t h, bool centred, bool with_bias, std::size_t shift = 0,
+             const DropoutShape& drop = {}) {
     SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(h));
     const auto x = rounded(random_values(rows * h, 1), type());
     const auto y = rounded(random_values(rows * h, 2), type());
@@ -82,7 +82,7 @@ class SumNormTest : public KernelTest {
     const auto weight = rounded(random_values(h, 4), type());
     const auto norm_bias = rounded(random_values(h, 5), type());
     std::vector<float> sum(x.size()), out(x.size()), statistics(size(rows * (centred ? 2 : 1)));
-    kernels().add_residual(rows, h, x.data(), y.data(), with_bias ? bias.data() : nullptr,
+    kernels().add_residual(rows, h, x.data(), y.data(), with_bias ? bias.data() : nullptr, drop,
                            sum.data());
     sum = rounded(sum, type());
     if (centred) {
@@ -90,7 +90,8 @@ class SumNormTest : public KernelTest {
                            with_bias ? norm_bias.data() : nullptr, 1e-5, out.data(),
                            statistics.data());
     } else {
-      kernels().rms_norm(rows, h, sum.data(), weight.data(), 1e-5, out.data(), statistics.data());
+      kernels().rms_norm(rows, h, sum.data(), weight.data(), 0.5, 1e-5, out.data(),
+                         statistics.data());
     }
 
     Memory m(type());
@@ -111,16 +112,19 @@ class SumNormTest : public KernelTest {
                          .norm_bias = with_bias ? nb.at() : nullptr,
                          .epsilon = 1e-5,
                          .out = outs.at(),
-                         .statistics = st.at<float>()};
+                         .statistics = st.at<float>(),
+                         .weight_offset = 0.5,
+                         .dropout = drop};
       int status =
           centred ? add_layer_norm(nullptr, type(), call) : add_rms_norm(nullptr, type(), call);
       if (status == 0) {
-        status = add_residual(nullptr, type(), rows, h, call.x, call.y, call.bias, sums_2.at());
+        status =
+            add_residual(nullptr, type(), rows, h, call.x, call.y, call.bias, drop, sums_2.at());
       }
       if (status != 0) return status;
       return centred ? layer_norm(nullptr, type(), rows, h, sums_2.at(), call.weight,
                                   call.norm_bias, 1e-5, outs_2.at(), st_2.at<float>())
-                     : rms_norm(nullptr, type(), rows, h, sums_2.at(), call.weight, 1e-5,
+                     : rms_norm(nullptr, type(), rows, h, sums_2.at(), call.weight, 0.5, 1e-5,
                                 outs_2.at(), st_2.at<float>());
     });
     expect_close(sums.values(), sum, tolerance(), "sum");
@@ -149,6 +153,11 @@ TEST_P(SumNormTest, LayerNormOfRowsThatAreNotAligned) {
 }
 TEST_P(SumNormTest, RmsNormOfRowsOfWholeVectors) {
   check(70, 520, false, false);
+}
+TEST_P(SumNormTest, NormsOfSumsThatDrop) {
+  const DropoutShape drop = dropout_of(0.5, 1, 2, 3, DropoutSite::MlpOutput);
+  check(9, 264, false, true, 0, drop);
+  check(5, 37, true, true, 0, drop);
 }
 TEST_P(SumNormTest, RmsNormOfOneElement) {
   check(2, 1, false, false);
@@ -194,6 +203,65 @@ TEST_P(ColumnSumsTest, AddToWhatIsThere) {
 }
 
 REHEARSE_BOTH_TYPES(NormTest);
+// Heads inside of rows, in place, and one stretch of which another rank has as much.
+class StridedNormTest : public KernelTest {
+ protected:
+  void check(const StridedNorm& s) {
+    SCOPED_TRACE(std::to_string(s.groups) + " groups of " + std::to_string(s.width));
+    const std::int64_t count = s.rows * s.groups;
+    const auto x = rounded(random_values(s.rows * s.stride, 1), type());
+    const auto dy = rounded(random_values(s.rows * s.stride, 2), type());
+    const auto weight = rounded(random_values(s.width, 3), type());
+    const auto before = random_values(s.width, 4);
+    std::vector<float> y = x, dx = dy, d_weight = before, squares(size(count)), statistics,
+                       products(size(count));
+    kernels().row_squares(s, x.data(), squares.data());
+    statistics = squares;
+    kernels().strided_norm(s, x.data(), weight.data(), statistics.data(), y.data());
+    kernels().row_products(s, dy.data(), x.data(), weight.data(), products.data());
+    kernels().strided_norm_backward(s, dy.data(), x.data(), statistics.data(), products.data(),
+                                    weight.data(), dx.data(), d_weight.data());
+    Memory m(type());
+    Array &in = m.values(x), &out = m.values(x), &g = m.values(dy), &w = m.values(weight),
+          &sums = m.empty_floats(count), &st = m.empty_floats(count), &pr = m.empty_floats(count),
+          &dw = m.floats(before), &scratch = m.scratch(column_sums_scratch(count, s.width));
+    m.run([&] {
+      int status = row_squares(nullptr, type(), s, in.at(), sums.at<float>());
+      if (status == 0) status = row_squares(nullptr, type(), s, out.at(), st.at<float>());
+      if (status == 0)
+        status = strided_norm(nullptr, type(), s, out.at(), w.at(), st.at<float>(), out.at());
+      if (status == 0)
+        status = row_products(nullptr, type(), s, g.at(), in.at(), w.at(), pr.at<float>());
+      if (status != 0) return status;
+      return strided_norm_backward(nullptr, type(), s, g.at(), in.at(), st.at<float>(),
+                                   pr.at<float>(), w.at(), g.at(), dw.at<float>(), scratch.at());
+    });
+    expect_close(sums.values(), squares, 3e-6, "squares");
+    expect_close(st.values(), statistics, 3e-6, "statistics");
+    expect_close(out.values(), y, tolerance(), "y");
+    expect_close(pr.values(), products, 3e-6, "products");
+    expect_close(g.values(), dx, tolerance(), "dx");
+    expect_close(dw.values(), d_weight, 3e-6, "d_weight");
+  }
+};
+
+TEST_P(StridedNormTest, OfHeadsInsideOfRows) {
+  check({.rows = 40, .groups = 3, .width = 64, .stride = 320, .total = 64, .epsilon = 1e-5});
+  check({.rows = 7, .groups = 2, .width = 20, .stride = 83, .total = 20, .epsilon = 1e-5});
+  check({.rows = 40,
+         .groups = 3,
+         .width = 64,
+         .stride = 320,
+         .total = 64,
+         .epsilon = 1e-5,
+         .alone = true});
+}
+TEST_P(StridedNormTest, OfAWidthThatRanksShare) {
+  check(
+      {.rows = 9, .width = 136, .stride = 256, .total = 272, .epsilon = 1e-5, .weight_offset = 1});
+}
+
+REHEARSE_BOTH_TYPES(StridedNormTest);
 REHEARSE_BOTH_TYPES(SumNormTest);
 REHEARSE_BOTH_TYPES(ColumnSumsTest);
 

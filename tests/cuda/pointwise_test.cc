@@ -21,7 +21,7 @@ TEST_P(PointwiseTest, AddsABias) {
     auto expected = y;
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = expected.data() + r * cols;
-      kernels().add_residual(1, cols, row, bias.data(), nullptr, row);
+      kernels().add_residual(1, cols, row, bias.data(), nullptr, {}, row);
     }
     Memory m(type());
     Array &b = m.values(bias), &out = m.values(y);
@@ -37,76 +37,153 @@ TEST_P(PointwiseTest, AddsAResidualInPlace) {
     for (const bool with_bias : {false, true}) {
       const auto x = random(rows * cols, 1), y = random(rows * cols, 2), bias = random(cols, 3);
       std::vector<float> expected(x.size());
-      kernels().add_residual(rows, cols, x.data(), y.data(), with_bias ? bias.data() : nullptr,
+      kernels().add_residual(rows, cols, x.data(), y.data(), with_bias ? bias.data() : nullptr, {},
                              expected.data());
       Memory m(type());
       Array &a = m.values(x), &out = m.values(y), &b = m.values(bias);
       m.run([&, rows = rows, cols = cols] {
         return add_residual(nullptr, type(), rows, cols, a.at(), out.at(),
-                            with_bias ? b.at() : nullptr, out.at());
+                            with_bias ? b.at() : nullptr, {}, out.at());
       });
       expect_close(out.values(), rounded(expected, type()), 0, "out");
     }
   }
 }
 
-TEST_P(PointwiseTest, Gelu) {
-  for (const std::int64_t count : {4096, 1001}) {
-    const auto u = random(count, 1, 2.0F), dg = random(count, 2);
-    std::vector<float> g(u.size()), du(u.size());
-    kernels().gelu(count, u.data(), g.data());
-    kernels().gelu_backward(count, dg.data(), u.data(), du.data());
-    Memory m(type());
-    Array &in = m.values(u), &out = m.empty(count), &d = m.values(dg);
-    m.run([&] {
-      const int status = gelu(nullptr, type(), count, in.at(), out.at());
-      return status != 0 ? status : gelu_backward(nullptr, type(), count, d.at(), in.at(), d.at());
-    });
-    expect_close(out.values(), g, tolerance(), "g");
-    expect_close(d.values(), du, tolerance(), "du");
+const ActivationKind kKinds[] = {ActivationKind::GeluTanh,  ActivationKind::GeluExact,
+                                 ActivationKind::QuickGelu, ActivationKind::Relu,
+                                 ActivationKind::Relu2,     ActivationKind::Silu,
+                                 ActivationKind::Tanh};
+
+TEST_P(PointwiseTest, Activations) {
+  for (const ActivationKind kind : kKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    for (const std::int64_t count : {4096, 1001}) {
+      const auto u = random(count, 1, 2.0F), dg = random(count, 2);
+      std::vector<float> g(u.size()), du(u.size());
+      kernels().activation(kind, count, u.data(), g.data());
+      kernels().activation_backward(kind, count, dg.data(), u.data(), du.data());
+      Memory m(type());
+      Array &in = m.values(u), &out = m.empty(count), &d = m.values(dg);
+      m.run([&] {
+        const int status = activation(nullptr, type(), kind, count, in.at(), out.at());
+        return status != 0
+                   ? status
+                   : activation_backward(nullptr, type(), kind, count, d.at(), in.at(), d.at());
+      });
+      expect_close(out.values(), g, tolerance(), "g");
+      expect_close(d.values(), du, tolerance(), "du");
+    }
   }
 }
 
-TEST_P(PointwiseTest, Swiglu) {
-  for (const auto& [rows, f] : kShapes) {
-    const auto u = random(rows * 2 * f, 1, 2.0F), dg = random(rows * f, 2);
-    std::vector<float> g(dg.size()), du(u.size());
-    kernels().swiglu(rows, f, u.data(), g.data());
-    kernels().swiglu_backward(rows, f, dg.data(), u.data(), du.data());
+TEST_P(PointwiseTest, Gates) {
+  for (const ActivationKind kind : kKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    for (const auto& [rows, f] : kShapes) {
+      const auto u = random(rows * 2 * f, 1, 2.0F), dg = random(rows * f, 2);
+      std::vector<float> g(dg.size()), du(u.size());
+      kernels().gated(kind, rows, f, u.data(), g.data());
+      kernels().gated_backward(kind, rows, f, dg.data(), u.data(), du.data());
+      Memory m(type());
+      Array &in = m.values(u), &out = m.empty(rows * f), &d = m.values(dg),
+            &to = m.empty(rows * 2 * f);
+      m.run([&, rows = rows, f = f] {
+        const int status = gated(nullptr, type(), kind, rows, f, in.at(), out.at());
+        return status != 0
+                   ? status
+                   : gated_backward(nullptr, type(), kind, rows, f, d.at(), in.at(), to.at());
+      });
+      expect_close(out.values(), g, tolerance(), "g");
+      expect_close(to.values(), du, tolerance(), "du");
+    }
+  }
+}
+
+// The same elements as on the CPU, whatever the width of an access: 70 columns end inside of a run,
+// 7 are read one by one.
+TEST_P(PointwiseTest, Drops) {
+  DropoutShape drop = dropout_of(0.4, 1, 2, 3, DropoutSite::MlpOutput);
+  drop.first = 0xFFFFFFFDLL;
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{9, 264}, {5, 7}, {3, 72}, {4, 70}}) {
+    const auto x = random(rows * cols, 1), y = random(rows * cols, 2), bias = random(cols, 3);
+    std::vector<float> dropped(x.size()), sum(x.size());
+    kernels().dropout(rows, cols, drop, y.data(), dropped.data());
+    kernels().add_residual(rows, cols, x.data(), y.data(), bias.data(), drop, sum.data());
     Memory m(type());
-    Array &in = m.values(u), &out = m.empty(rows * f), &d = m.values(dg),
-          &to = m.empty(rows * 2 * f);
-    m.run([&, rows = rows, f = f] {
-      const int status = swiglu(nullptr, type(), rows, f, in.at(), out.at());
-      return status != 0 ? status
-                         : swiglu_backward(nullptr, type(), rows, f, d.at(), in.at(), to.at());
+    Array &a = m.values(x), &in = m.values(y), &b = m.values(bias), &out = m.empty(rows * cols);
+    m.run([&, rows = rows, cols = cols] {
+      const int status =
+          add_residual(nullptr, type(), rows, cols, a.at(), in.at(), b.at(), drop, out.at());
+      return status != 0 ? status : dropout(nullptr, type(), rows, cols, drop, in.at(), in.at());
     });
-    expect_close(out.values(), g, tolerance(), "g");
-    expect_close(to.values(), du, tolerance(), "du");
+    expect_close(in.values(), rounded(dropped, type()), 0, "dropped");
+    expect_close(out.values(), sum, tolerance(), "sum");
+  }
+}
+
+TEST_P(PointwiseTest, CapsLogits) {
+  for (const std::int64_t count : {1024, 77}) {
+    const auto x = random_values(count, 1, 20.0F);
+    auto expected = x;
+    kernels().softcap(count, 15, expected.data());
+    Memory m(type());
+    Array& out = m.floats(x);
+    m.run([&] { return softcap(nullptr, type(), count, 15, out.at<float>()); });
+    expect_close(out.values(), expected, 1e-6, "capped");
   }
 }
 
 TEST_P(PointwiseTest, RotatesQueriesAndKeysAndBack) {
-  // 3 rotated heads of 4; the last, the values, stays.
-  for (const std::int64_t head_dim : {64, 10, 128}) {
-    const std::int64_t tokens = 12, sequence = 6, columns = 4 * head_dim;
-    const auto x = random(tokens * columns, 1);
+  // 3 rotated heads of 4; the last, the values, stays. Some columns of a head may stay too.
+  const std::vector<double> frequencies = [] {
+    std::vector<double> made;
+    for (int i = 0; i < 64; ++i) made.push_back(std::pow(10000.0, -i / 32.0));
+    return made;
+  }();
+  for (const auto& [head_dim, rotary_dim] :
+       {std::pair<std::int64_t, std::int64_t>{64, 64}, {10, 10}, {128, 128}, {64, 32}, {80, 20}}) {
+    for (const bool interleaved : {false, true}) {
+      const std::int64_t tokens = 12, sequence = 6, columns = 4 * head_dim;
+      SCOPED_TRACE(std::to_string(head_dim) + (interleaved ? " interleaved" : " halves"));
+      const auto x = random(tokens * columns, 1);
+      auto expected = x;
+      const AttentionShape shape{.tokens = tokens,
+                                 .sequence = sequence,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .head_dim = head_dim,
+                                 .first = 4};
+      const RotaryShape rotary{.inverse_frequency = frequencies.data(),
+                               .rotary_dim = rotary_dim,
+                               .interleaved = interleaved};
+      kernels().rope(shape, rotary, false, expected.data());
+      Memory m(type());
+      Array &forth = m.values(x), &back = m.values(expected);
+      m.run([&] {
+        const int status = rope(nullptr, type(), shape, rotary, false, forth.at());
+        return status != 0 ? status : rope(nullptr, type(), shape, rotary, true, back.at());
+      });
+      expect_close(forth.values(), expected, tolerance(), "rotated");
+      expect_close(back.values(), x, tolerance(), "rotated back");
+    }
+  }
+}
+
+TEST_P(PointwiseTest, RotationCarriesItsFactorBothWays) {
+  const std::int64_t columns = 3 * 16;
+  const double frequency[8] = {1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0};
+  const AttentionShape shape{.tokens = 4, .sequence = 4, .heads = 1, .kv_heads = 1, .head_dim = 16};
+  const RotaryShape rotary{frequency, 16, 1.25, false};
+  const auto x = random(4 * columns, 1);
+  for (const bool inverse : {false, true}) {
     auto expected = x;
-    const AttentionShape shape{.tokens = tokens,
-                               .sequence = sequence,
-                               .heads = 2,
-                               .kv_heads = 1,
-                               .head_dim = head_dim,
-                               .first = 4};
-    kernels().rope(shape, 10000.0, false, expected.data());
+    kernels().rope(shape, rotary, inverse, expected.data());
     Memory m(type());
-    Array &forth = m.values(x), &back = m.values(expected);
-    m.run([&] {
-      const int status = rope(nullptr, type(), shape, 10000.0, false, forth.at());
-      return status != 0 ? status : rope(nullptr, type(), shape, 10000.0, true, back.at());
-    });
-    expect_close(forth.values(), expected, tolerance(), "rotated");
-    expect_close(back.values(), x, tolerance(), "rotated back");
+    Array& out = m.values(x);
+    m.run([&] { return rope(nullptr, type(), shape, rotary, inverse, out.at()); });
+    expect_close(out.values(), expected, tolerance(), "rotated");
   }
 }
 

@@ -81,7 +81,7 @@ int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int
     kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
                      floats(t, bias, n).data(), out.data());
     store(t, out, u);
-    kernels().gelu(m * n, out.data(), out.data());
+    kernels().activation(ActivationKind::GeluTanh, m * n, out.data(), out.data());
     store(t, out, y);
   });
   return 0;
@@ -93,7 +93,8 @@ int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, st
     std::vector<float> out(static_cast<std::size_t>(m * k));
     kernels().linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
                            out.data());
-    kernels().gelu_backward(m * k, out.data(), floats(t, u, m * k).data(), out.data());
+    kernels().activation_backward(ActivationKind::GeluTanh, m * k, out.data(),
+                                  floats(t, u, m * k).data(), out.data());
     store(t, out, du);
   });
   return 0;

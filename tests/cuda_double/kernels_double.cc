@@ -70,9 +70,18 @@ int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, con
 }
 int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
-                      const void* residual, void* dx, float* d_weight, void*) {
+                      double weight_offset, const void* residual, void* dx, float* d_weight,
+                      void*) {
   return run(s, t, [=] {
-    call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, residual, dx,
+    call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
+                residual, dx, d_weight);
+  });
+}
+int strided_norm_backward(Stream s, Type t, const StridedNorm& shape, const void* dy, const void* x,
+                          const float* statistics, const float* sums, const void* weight, void* dx,
+                          float* d_weight, void*) {
+  return run(s, t, [=] {
+    call_kernel(kernels().strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
                 d_weight);
   });
 }

@@ -3,6 +3,7 @@
 # Runs the examples of README.md and docs/*.md and compares what they print.
 # usage: examples.sh REHEARSE. An example is a ```console block: "$ rehearse ..." and its output. A
 # line "..." stands for any lines up to the next one that is written; the wall time is not compared.
+# UPDATE_GOLDEN=1 writes what is printed into the pages, but for examples with a "...".
 set -u
 bin=$(cd "$(dirname "$1")" && pwd)
 export PATH="$bin:$PATH" COLUMNS=100
@@ -22,31 +23,43 @@ matches() {
     "$2" "$1"
 }
 
-check() {  # check FILE COMMAND: expected text in $work/expected
+check() {  # check FILE COMMAND: expected text in $work/expected; what the page should have in $work/kept
   examples=$((examples + 1))
   (eval "$2") >"$work/out" 2>&1 || true
   normal "$work/out" >"$work/actual"
   normal "$work/expected" >"$work/wanted"
-  matches "$work/wanted" "$work/actual" && return
+  cp "$work/expected" "$work/kept"
+  matches "$work/wanted" "$work/actual" >"$work/differs" && return
+  if [ -n "${UPDATE_GOLDEN:-}" ] && ! grep -qx '\.\.\.' "$work/expected"; then
+    cp "$work/out" "$work/kept"
+    echo "$1: written anew: \$ $2"
+    return
+  fi
+  cat "$work/differs"
   echo "$1: \$ $2"
   status=1
 }
 
 for file in README.md docs/*.md; do
   inside=0 command=""
+  : >"$work/page"
   while IFS= read -r line; do
     case "$inside:$line" in
       '0:```console') inside=1; command="" ;;
-      '1:```')
-        inside=0
-        [ -n "$command" ] && check "$file" "$command" ;;
-      1:'$ '*)
-        [ -n "$command" ] && check "$file" "$command"
-        command=${line#'$ '}
+      '1:```' | 1:'$ '*)
+        if [ -n "$command" ]; then
+          check "$file" "$command"
+          cat "$work/kept" >>"$work/page"
+        fi
+        if [ "$line" = '```' ]; then inside=0 command=""; else command=${line#'$ '}; fi
         : >"$work/expected" ;;
-      1:*) printf '%s\n' "$line" >>"$work/expected" ;;
+      1:*)
+        printf '%s\n' "$line" >>"$work/expected"
+        continue ;;
     esac
+    printf '%s\n' "$line" >>"$work/page"
   done <"$file"
+  if [ -n "${UPDATE_GOLDEN:-}" ] && ! cmp -s "$work/page" "$file"; then cat "$work/page" >"$file"; fi
 done
 echo "$examples examples"
 [ "$examples" -gt 0 ] || { echo "no examples were found"; status=1; }

@@ -66,10 +66,10 @@ std::int64_t nice_step(double least) {
 }
 
 std::string bytes_text(std::int64_t bytes) {
-  static constexpr std::array<std::string_view, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr std::array<std::string_view, 5> kNames{"B", "kB", "MB", "GB", "TB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; std::fabs(value) >= 1000 && unit + 1 < kNames.size(); ++unit) value /= 1024;
+  for (; std::fabs(value) >= 1000 && unit + 1 < kNames.size(); ++unit) value /= 1000;
   return fixed_text(value, unit == 0 ? 0 : decimals_for(std::fabs(value)))
       .append(" ")
       .append(kNames[unit]);

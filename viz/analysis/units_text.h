@@ -14,7 +14,7 @@ std::string time_text(std::int64_t ns);
 std::string tick_text(std::int64_t ns, std::int64_t step);
 // 1, 2 or 5 times a power of ten, at least `least` [ns].
 std::int64_t nice_step(double least);
-std::string bytes_text(std::int64_t bytes);  // "12.3 GiB"
+std::string bytes_text(std::int64_t bytes);  // "12.3 GB": 10^9, as reports and data sheets have it
 std::string percent_text(double share);      // 0.273 -> "27.3 %"
 std::string fixed_text(double value, int decimals);
 

@@ -47,7 +47,11 @@ class ChromeReader {
           in_.skip();
         }
       }
-      if (in_.ok() && !found) in_.fail("\"traceEvents\" is missing");
+      if (in_.ok() && !found) {
+        in_.fail(
+            "\"traceEvents\" is missing: no profile, and no trace; "
+            "rehearse simulate SCENARIO --trace FILE makes one");
+      }
     }
     in_.expect_end();
   }

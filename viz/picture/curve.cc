@@ -9,8 +9,9 @@
 namespace rehearse::viz {
 namespace {
 
-constexpr double kLeft = 90, kTop = 56, kHeight = 280, kRight = 30, kFoot = 64, kLine = 16;
-constexpr double kLeastWidth = 420, kPerPoint = 70;
+constexpr double kLeft = 70, kTop = 46, kHeight = 280, kRight = 30, kFoot = 68;
+constexpr double kLine = 16, kTitleLine = 22;
+constexpr double kLeastWidth = 420, kLeastPerPoint = 70, kGap = 16;
 
 // The largest of 1, 2, 5 times a power of ten that cuts `most` into at least four.
 double tick_of(double most) {
@@ -21,27 +22,63 @@ double tick_of(double most) {
   return power;
 }
 
+// Lines of whole words, each as wide as `width` allows; a longer word stands alone.
+std::vector<std::string> lines_of(const std::string& text, TextSize size, double width) {
+  std::vector<std::string> lines(1);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at), longer = lines.back() + " " + word;
+    if (lines.back().empty()) {
+      lines.back() = word;
+    } else if (text_width(longer, size) <= width) {
+      lines.back() = longer;
+    } else {
+      lines.push_back(word);
+    }
+    at = end + 1;
+  }
+  return lines;
+}
+
 class Drawing {
  public:
   Drawing(const Curve& curve, Theme theme) : curve_(curve), colors_(palette(theme)) {
-    for (const CurvePoint& point : curve.points) most_ = std::max(most_, point.high);
-    reasons_ =
-        std::ranges::count_if(curve.points, [](const CurvePoint& p) { return !p.reason.empty(); });
-    width_ = std::max(kLeastWidth, kPerPoint * static_cast<double>(curve.points.size()));
+    double per_point = kLeastPerPoint;
+    for (const CurvePoint& point : curve.points) {
+      most_ = std::max(most_, point.high);
+      per_point = std::max(per_point, text_width(point.label, TextSize::Normal) + kGap);
+    }
+    width_ = std::max(kLeastWidth, per_point * static_cast<double>(curve.points.size()));
+    title_ = lines_of(curve.title, TextSize::Title, width_);
+    top_y_ = kTop + kTitleLine * static_cast<double>(title_.size());
+    for (const CurvePoint& point : curve.points) {
+      if (point.reason.empty()) continue;
+      for (std::string& line :
+           lines_of(point.label + ": " + point.reason, TextSize::Small, width_)) {
+        reasons_.push_back(std::move(line));
+      }
+    }
     scene_.width = static_cast<std::int32_t>(kLeft + width_ + kRight);
-    scene_.height =
-        static_cast<std::int32_t>(kTop + kHeight + kFoot + kLine * static_cast<double>(reasons_));
+    scene_.height = static_cast<std::int32_t>(top_y_ + kHeight + kFoot +
+                                              kLine * static_cast<double>(reasons_.size()));
     scene_.background = colors_.background;
     scene_.title = curve.title;
   }
 
   Scene run() {
-    text(kLeft, 26, curve_.title, Anchor::Begin, TextSize::Title);
-    text(kLeft, 44, curve_.y_title, Anchor::Begin, TextSize::Small);
+    double y = 4;
+    for (const std::string& line : title_) {
+      text(kLeft, y += kTitleLine, line, Anchor::Begin, TextSize::Title);
+    }
+    text(kLeft, y + 18, curve_.y_title, Anchor::Begin, TextSize::Small);
     axis();
     band();
     for (std::size_t i = 0; i < curve_.points.size(); ++i) point(i);
-    text(kLeft + width_ / 2, kTop + kHeight + 40, curve_.x_title, Anchor::Middle);
+    text(kLeft + width_ / 2, top_y_ + kHeight + 40, curve_.x_title, Anchor::Middle);
+    y = top_y_ + kHeight + kFoot - kLine;
+    for (const std::string& line : reasons_) {
+      text(kLeft, y += kLine, line, Anchor::Begin, TextSize::Small);
+    }
     return std::move(scene_);
   }
 
@@ -55,8 +92,9 @@ class Drawing {
     return kLeft + width_ * (static_cast<double>(i) + 0.5) /
                        static_cast<double>(std::max<std::size_t>(curve_.points.size(), 1));
   }
-  double at_y(double value) const { return kTop + kHeight * (1 - value / top_); }
+  double at_y(double value) const { return top_y_ + kHeight * (1 - value / top_); }
 
+  // Its lines are plates: behind all marks.
   void axis() {
     if (most_ <= 0) most_ = 1;
     const double tick = tick_of(most_);
@@ -64,8 +102,8 @@ class Drawing {
     top_ = tick * ticks;
     for (double t = 0; t <= ticks; ++t) {
       const double y = at_y(t * tick);
-      scene_.lines.push_back(
-          {.x1 = kLeft, .y1 = y, .x2 = kLeft + width_, .y2 = y, .color = colors_.grid});
+      scene_.plates.push_back(
+          {.x = kLeft, .y = y - 0.5, .width = width_, .height = 1, .fill = colors_.grid});
       text(kLeft - 8, y + 4, fmt::format("{:g}", t * tick), Anchor::End);
     }
   }
@@ -95,7 +133,7 @@ class Drawing {
                                .height = at_y(p.low) - at_y(p.high),
                                .fill = colors_.accent,
                                .alpha = 70});
-      if (i == 0 || !has(i - 1)) continue;
+      if (!curve_.connected || i == 0 || !has(i - 1)) continue;
       const CurvePoint& before = curve_.points[i - 1];
       line(i - 1, i, before.value, p.value, 2, 255);
       line(i - 1, i, before.low, p.low, 1, 110);
@@ -106,29 +144,24 @@ class Drawing {
   void point(std::size_t i) {
     const CurvePoint& p = curve_.points[i];
     constexpr double kDot = 7;
-    text(at_x(i), kTop + kHeight + 18, p.label, Anchor::Middle);
+    text(at_x(i), top_y_ + kHeight + 18, p.label, Anchor::Middle);
     if (has(i)) {
       scene_.rects.push_back({.x = at_x(i) - kDot / 2,
                               .y = at_y(p.value) - kDot / 2,
                               .width = kDot,
                               .height = kDot,
                               .fill = colors_.accent});
-      return;
+    } else {
+      text(at_x(i), at_y(0) - 6, "x", Anchor::Middle);
     }
-    ++told_;
-    text(at_x(i), at_y(0) - 6, "x", Anchor::Middle);
-    const double y = kTop + kHeight + kFoot + kLine * (told_ - 1);
-    const std::string reason = p.label + ": " + p.reason;
-    text(kLeft, y, std::string(fitting(reason, TextSize::Small, width_)), Anchor::Begin,
-         TextSize::Small);
   }
 
   const Curve& curve_;
   const Palette& colors_;
   Scene scene_;
-  double most_ = 0, top_ = 1, width_ = 0;
-  std::ptrdiff_t reasons_ = 0;
-  double told_ = 0;
+  double most_ = 0, top_ = 1, width_ = 0;  // the largest value; the axis' end; [px]
+  double top_y_ = 0;                       // of the axis' end [px]
+  std::vector<std::string> title_, reasons_;
 };
 
 }  // namespace

@@ -17,10 +17,12 @@ struct CurvePoint {
 
 struct Curve {
   std::string title, x_title, y_title;
+  bool connected = true;           // neighbours are joined: false where labels have no order
   std::vector<CurvePoint> points;  // equally spaced
 };
 
-// The y axis begins at 0. Points without a value are marked at its foot, numbered below the axis.
+// The y axis begins at 0. Points without a value are marked at its foot, with their reasons below
+// the axis. As wide as its labels need; title and reasons are broken into lines.
 Scene curve_scene(const Curve& curve, Theme theme = Theme::Light);
 
 }  // namespace rehearse::viz

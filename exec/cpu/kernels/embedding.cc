@@ -14,7 +14,7 @@ void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const f
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t row = ids[t] - shape.first;
     if (row >= 0 && row < shape.columns) {
-      std::copy_n(table + row * h, h, out + t * h);
+      for (std::int64_t i = 0; i < h; ++i) out[t * h + i] = table[row * h + i] * shape.scale;
     } else {
       std::fill_n(out + t * h, h, 0.0F);
     }
@@ -31,24 +31,25 @@ void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids
   for (std::int64_t k = 0; k < tokens; ++k) {
     const std::int64_t t = order[k], row = ids[t] - shape.first;
     if (row < 0 || row >= shape.columns || ids[t] == shape.frozen) continue;
-    for (std::int64_t i = 0; i < h; ++i) d_table[row * h + i] += dy[t * h + i];
+    for (std::int64_t i = 0; i < h; ++i) d_table[row * h + i] += dy[t * h + i] * shape.scale;
   }
 }
 
-void rope(const AttentionShape& s, double theta, bool inverse, float* qkv) {
-  const std::int64_t half = s.head_dim / 2, columns = s.columns();
+void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, float* qkv) {
+  const std::int64_t half = rotary.rotary_dim / 2, columns = s.columns();
+  const std::int64_t step = rotary.interleaved ? 2 : 1, apart = rotary.interleaved ? 1 : half;
   for (std::int64_t t = 0; t < s.tokens; ++t) {
     const auto position = static_cast<double>((s.first + t) % s.sequence);
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = position * std::pow(theta, -2.0 * static_cast<double>(i) /
-                                                          static_cast<double>(s.head_dim));
-      const auto cosine = static_cast<float>(std::cos(angle));
-      const auto sine = static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle));
+      const double angle = position * rotary.inverse_frequency[i];
+      const auto cosine = static_cast<float>(rotary.attention_factor * std::cos(angle));
+      const double turn = rotary.attention_factor * std::sin(angle);
+      const auto sine = static_cast<float>(inverse ? -turn : turn);
       for (std::int64_t head = 0; head < s.heads + s.kv_heads; ++head) {
-        float* x = qkv + t * columns + head * s.head_dim;
-        const float a = x[i], b = x[i + half];
-        x[i] = a * cosine - b * sine;
-        x[i + half] = b * cosine + a * sine;
+        float* x = qkv + t * columns + head * s.head_dim + i * step;
+        const float a = x[0], b = x[apart];
+        x[0] = a * cosine - b * sine;
+        x[apart] = b * cosine + a * sine;
       }
     }
   }

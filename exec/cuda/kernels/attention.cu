@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the attention kernels, and computes delta = rowsum(dO * O), which both backwards read.
+// Chooses the attention kernels; computes delta = rowsum(dO * O), which both backwards read, and
+// the gradients of sinks, which follow from it.
 #include "exec/cuda/kernels/attention.cuh"
 
 namespace rehearse::exec::cuda {
@@ -26,19 +27,37 @@ __global__ void delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64
   if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
 }
 
+constexpr int kSinkThreads = 256;
+
+// A block per head: - e^(sink - lse) delta, summed over the queries.
+template <class T>
+__global__ void __launch_bounds__(kSinkThreads)
+    sinks_kernel(std::int64_t tokens, const T* __restrict__ sinks, const float* __restrict__ lse,
+                 const float* __restrict__ delta, float* __restrict__ d_sinks) {
+  __shared__ double room[kWarp];
+  const float sink = widen(sinks[blockIdx.x]);
+  const std::int64_t first = blockIdx.x * tokens;
+  double sum = 0;
+  for (std::int64_t t = threadIdx.x; t < tokens; t += kSinkThreads)
+    sum += static_cast<double>(expf(sink - lse[first + t]) * delta[first + t]);
+  sum = over_block<Add>(sum, room);
+  if (threadIdx.x == 0) d_sinks[blockIdx.x] -= static_cast<float>(sum);
+}
+
 bool possible(const AttentionPart& p) {
   const AttentionShape& s = p.shape;
   return s.sequence > 0 && s.tokens % s.sequence == 0 && s.kv_heads > 0 &&
          s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= 256 && s.heads <= 65535 &&
          s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2 && p.query_begin >= 0 &&
          p.query_begin <= p.query_end && p.query_end <= s.sequence && p.key_begin >= 0 &&
-         p.key_begin < p.key_end && p.key_end <= s.sequence &&
+         p.key_begin < p.key_end && p.key_end <= s.sequence && s.form.window <= INT32_MAX / 4 &&
          (!p.causal || (p.query_begin == 0 && p.key_begin == 0 && p.query_end <= p.key_end));
 }
 
+// Forms other than the plain one are exact_attention's.
 bool fast(Type type, const AttentionPart& p, std::initializer_list<const void*> arrays) {
-  return type == Type::BFloat16 && p.shape.head_dim <= 128 && p.key_stride % kVector<Bf16> == 0 &&
-         vectorises<Bf16>(p.shape.head_dim, arrays);
+  return p.shape.form.plain() && type == Type::BFloat16 && p.shape.head_dim <= 128 &&
+         p.key_stride % kVector<Bf16> == 0 && vectorises<Bf16>(p.shape.head_dim, arrays);
 }
 
 AttentionPart whole(const AttentionShape& s) {
@@ -167,6 +186,15 @@ int attention_part_backward(Stream stream, Type type, const AttentionPart& part,
                                     .dkv = dkv,
                                     .engine = engine},
                     on_tensor_cores);
+  });
+}
+
+int sink_gradient(Stream stream, Type type, const AttentionShape& s, const float* lse,
+                  const float* delta, float* d_sinks) {
+  return with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    return launch(sinks_kernel<T>, dim3(blocks(s.heads, 1)), kSinkThreads, 0, stream, s.tokens,
+                  static_cast<const T*>(s.form.sinks), lse, delta, d_sinks);
   });
 }
 

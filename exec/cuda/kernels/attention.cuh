@@ -30,16 +30,30 @@ struct BackwardCall {
 };
 
 // Which rows of a sample meet. Of the whole it is known when compiling, but for the sequence.
-template <bool kWhole>
+// kWindows: there may be a window.
+template <bool kWhole, bool kWindows = false>
 struct Extent {
   int query_begin, query_end, key_begin, key_end;
+  int back;  // query row i sees keys from i + back on
   bool causal;
   __device__ __forceinline__ explicit Extent(const AttentionPart& p)
       : query_begin(kWhole ? 0 : static_cast<int>(p.query_begin)),
         query_end(static_cast<int>(kWhole ? p.shape.sequence : p.query_end)),
         key_begin(kWhole ? 0 : static_cast<int>(p.key_begin)),
         key_end(static_cast<int>(kWhole ? p.shape.sequence : p.key_end)),
+        back(p.shape.form.window > 0
+                 ? static_cast<int>(p.query_position - p.key_position - p.shape.form.window + 1)
+                 : -INT32_MAX / 2),
         causal(kWhole || p.causal) {}
+  // The first of the tiles of keys, `size` each, that a query from `first` on may see.
+  __device__ __forceinline__ int first_tile(int first, int size) const {
+    const int begin = first + back - key_begin;
+    return key_begin + (begin > 0 ? begin / size * size : 0);
+  }
+  // One past the last query that sees one of the keys before `end`.
+  __device__ __forceinline__ int queries_of(int end) const {
+    return end - back < query_end ? end - back : query_end;
+  }
   // One past the last key that a query of [first, first + count) sees.
   __device__ __forceinline__ int keys_of(int first, int count) const {
     return causal && first + count < key_end ? first + count : key_end;
@@ -53,7 +67,7 @@ struct Extent {
     return causal ? end - 1 <= first : kWhole || end <= key_end;
   }
   __device__ __forceinline__ bool sees(int query, int key) const {
-    return causal ? key <= query : kWhole || key < key_end;
+    return (causal ? key <= query : kWhole || key < key_end) && (!kWindows || key >= query + back);
   }
 };
 
@@ -89,6 +103,7 @@ __device__ __forceinline__ Shares join(bool first, float lse, float top, float s
 }
 
 inline float scale_of(const AttentionShape& s) {
+  if (s.form.scale != 0) return static_cast<float>(s.form.scale);
   return 1.0F / sqrtf(static_cast<float>(s.head_dim));
 }
 

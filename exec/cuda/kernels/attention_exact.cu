@@ -2,7 +2,7 @@
 // Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for
 // shapes that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its
 // scores.
-#include "exec/cuda/kernels/attention.cuh"
+#include "exec/cuda/kernels/attention_form.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
@@ -99,13 +99,15 @@ template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<ForwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
-  const Extent<false> extent(call.part);
+  const Extent<false, true> extent(call.part);
   const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, extent.query_end - q0, head_dim,
                      shared.q);
-  float top = -INFINITY, sum = 0, out[kDim / kLanes] = {};
-  for (int k0 = extent.key_begin; k0 < extent.keys_of(q0, kTile); k0 += kTile) {
+  const Scores scores(call.part, scale, blockIdx.z, blockIdx.y);
+  auto [top, sum] = beginning<T>(call.part, blockIdx.y);
+  float out[kDim / kLanes] = {};
+  for (int k0 = extent.first_tile(q0, kTile); k0 < extent.keys_of(q0, kTile); k0 += kTile) {
     __syncthreads();
     read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, extent.key_end - k0, head_dim,
                        shared.k);
@@ -116,18 +118,21 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
 #pragma unroll
     for (int j = 0; j < kScores; ++j) {
       const int c = lane + kLanes * j;
-      score[j] =
-          extent.sees(q0 + row, k0 + c) ? dot<kDim>(shared.q[row], shared.k[c]) * scale : -INFINITY;
+      score[j] = extent.sees(q0 + row, k0 + c)
+                     ? scores.biased(scores.capped(dot<kDim>(shared.q[row], shared.k[c])), q0 + row,
+                                     k0 + c)
+                     : -INFINITY;
       top = fmaxf(top, score[j]);
     }
-    top = over_row<Larger>(top);  // finite: a row sees at least key k0
-    const float shrink = expf(before - top);
+    top = over_row<Larger>(top);
+    const float base = top == -INFINITY ? 0.0F : top;  // the row's window begins further on
+    const float shrink = expf(before - base);
     float added = 0;
 #pragma unroll
     for (int j = 0; j < kScores; ++j) {
-      const float p = expf(score[j] - top);
+      const float p = expf(score[j] - base);
       added += p;
-      shared.p[row][lane + kLanes * j] = p;
+      shared.p[row][lane + kLanes * j] = p * scores.factor(q0 + row, k0 + lane + kLanes * j);
     }
     sum = sum * shrink + over_row<Add>(added);
 #pragma unroll
@@ -158,14 +163,20 @@ struct BackwardShared {
   float lse[kTile], delta[kTile];
 };
 
-// p and dS = p (dP - delta) of the pair (query, key), whose rows are in shared memory.
+// The weight that multiplies the value, and dS = P (dP - delta), of the pair (query, key), whose
+// rows are in shared memory; q0, k0: the tiles' first.
 template <int kDim>
-__device__ __forceinline__ void probability(const BackwardShared<kDim>& shared, int query, int key,
-                                            bool seen, float scale, float& p, float& ds) {
-  p = ds = 0;
+__device__ __forceinline__ void probability(const BackwardShared<kDim>& shared, int q0, int query,
+                                            int k0, int key, bool seen, const Scores& scores,
+                                            float& weight, float& ds) {
+  weight = ds = 0;
   if (!seen) return;
-  p = expf(dot<kDim>(shared.q[query], shared.k[key]) * scale - shared.lse[query]);
-  ds = p * (dot<kDim>(shared.g[query], shared.v[key]) - shared.delta[query]);
+  const float capped = scores.capped(dot<kDim>(shared.q[query], shared.k[key]));
+  const float p = expf(scores.biased(capped, q0 + query, k0 + key) - shared.lse[query]);
+  const float factor = scores.factor(q0 + query, k0 + key);
+  weight = p * factor;
+  ds = p * (dot<kDim>(shared.g[query], shared.v[key]) * factor - shared.delta[query]) *
+       scores.steepness(capped);
 }
 
 template <class T, int kDim>
@@ -198,7 +209,7 @@ template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
-  const Extent<false> extent(call.part);
+  const Extent<false, true> extent(call.part);
   const auto [head_dim, k0, row, lane] = place_of(s, extent.key_begin);
   const std::int64_t group = s.heads / s.kv_heads;
   const auto head_at = [&](std::int64_t number) {
@@ -208,7 +219,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
   read_keys<T, kDim>(call, head_at(blockIdx.y * group), k0, shared);
   const int first = extent.causal ? k0 : extent.query_begin;
   for (std::int64_t number = blockIdx.y * group; number < (blockIdx.y + 1) * group; ++number) {
-    for (int q0 = first; q0 < extent.query_end; q0 += kTile) {
+    const Scores scores(call.part, scale, blockIdx.z, number);
+    for (int q0 = first; q0 < extent.queries_of(k0 + kTile); q0 += kTile) {
       __syncthreads();
       read_queries<T, kDim>(call, head_at(number), number, q0, shared);
       __syncthreads();
@@ -216,7 +228,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
       for (int j = 0; j < kScores; ++j) {
         const int c = lane + kLanes * j;
         const bool seen = extent.sees(q0 + c, k0 + row) && q0 + c < extent.query_end;
-        probability<kDim>(shared, c, row, seen, scale, shared.p[row][c], shared.ds[row][c]);
+        probability<kDim>(shared, q0, c, k0, row, seen, scores, shared.p[row][c],
+                          shared.ds[row][c]);
       }
       __syncwarp();
       add_weighted<kDim>(shared.p[row], shared.g, lane, dv);
@@ -240,12 +253,13 @@ template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call, float scale) {
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
-  const Extent<false> extent(call.part);
+  const Extent<false, true> extent(call.part);
   const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   float dq[kDim / kLanes] = {};
   read_queries<T, kDim>(call, head, blockIdx.y, q0, shared);
-  for (int k0 = extent.key_begin; k0 < extent.keys_of(q0, kTile); k0 += kTile) {
+  const Scores scores(call.part, scale, blockIdx.z, blockIdx.y);
+  for (int k0 = extent.first_tile(q0, kTile); k0 < extent.keys_of(q0, kTile); k0 += kTile) {
     __syncthreads();
     read_keys<T, kDim>(call, head, k0, shared);
     __syncthreads();
@@ -254,7 +268,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
       const int c = lane + kLanes * j;
       const bool seen = extent.sees(q0 + row, k0 + c) && q0 + row < extent.query_end;
       float p;
-      probability<kDim>(shared, row, c, seen, scale, p, shared.ds[row][c]);
+      probability<kDim>(shared, q0, row, k0, c, seen, scores, p, shared.ds[row][c]);
     }
     __syncwarp();
     add_weighted<kDim>(shared.ds[row], shared.k, lane, dq);

@@ -11,12 +11,15 @@ constexpr int kBatch = 8;  // rows whose loads are in flight together
 template <class T, int V>
 __global__ void embed_kernel(std::int64_t tokens, std::int64_t h,
                              const std::int32_t* __restrict__ ids, const T* __restrict__ table,
-                             std::int64_t first, std::int64_t rows, T* __restrict__ out) {
+                             std::int64_t first, std::int64_t rows, float scale,
+                             T* __restrict__ out) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= tokens * h) return;
   const std::int64_t row = ids[i / h] - first;
   float v[V] = {};
   if (row >= 0 && row < rows) load(table + row * h + i % h, v);
+#pragma unroll
+  for (int k = 0; k < V; ++k) v[k] *= scale;
   store(out + i, v);
 }
 
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     embed_backward_kernel(int tokens, std::int64_t h, const std::int32_t* __restrict__ ids,
                           const T* __restrict__ dy, std::int64_t first, std::int64_t rows,
                           const std::int32_t* __restrict__ order, float* __restrict__ d_table,
-                          std::int64_t frozen) {
+                          std::int64_t frozen, float scale) {
   const int begin = static_cast<int>(blockIdx.x);
   const std::int32_t id = ids[order[begin]];
   const std::int64_t row = id - first;
@@ -81,7 +84,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kBatch; ++j) {
       if (j >= here) continue;
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += v[j][i];
+      for (int i = 0; i < V; ++i) sum[i] += v[j][i] * scale;
     }
     if (here < kBatch) break;
   }
@@ -116,7 +119,7 @@ int embed(Stream stream, Type type, std::int64_t tokens, std::int64_t h, const s
     constexpr int V = decltype(width)::value;
     return launch(embed_kernel<T, V>, dim3(blocks(tokens * h, kThreads * V)), kThreads, 0, stream,
                   tokens, h, ids, static_cast<const T*>(table), shape.first, shape.columns,
-                  static_cast<T*>(out));
+                  shape.scale, static_cast<T*>(out));
   });
 }
 
@@ -135,7 +138,7 @@ int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h
     constexpr int V = decltype(width)::value;
     return launch(embed_backward_kernel<T, V>, dim3(blocks(tokens, 1), blocks(h, kThreads * V)),
                   kThreads, 0, stream, static_cast<int>(tokens), h, ids, static_cast<const T*>(dy),
-                  shape.first, shape.columns, order, d_table, shape.frozen);
+                  shape.first, shape.columns, order, d_table, shape.frozen, shape.scale);
   });
 }
 

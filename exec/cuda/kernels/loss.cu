@@ -62,11 +62,13 @@ __global__ void __launch_bounds__(kThreads)
   store_sums(sum, logits + row * columns, targets[row], first, valid, sums + 2 * row);
 }
 
-// d_logits = scale (softmax - one at the target), zeros beyond `valid`. d_logits may be logits.
+// d_logits = scale (softmax - one at the target), zeros beyond `valid`, times 1 - (logit / cap)^2
+// where the logits are capped: inverse_cap is 0 where not. d_logits may be logits.
 template <class T, int V>
 __device__ __forceinline__ void store_gradient(const float* logits, std::int64_t columns,
                                                std::int64_t valid, std::int64_t target, float top,
-                                               float sum, float scale, T* d_logits) {
+                                               float sum, float scale, float inverse_cap,
+                                               T* d_logits) {
   const float inverse = 1.0F / sum;
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < columns;
        c += kThreads * V) {
@@ -74,8 +76,10 @@ __device__ __forceinline__ void store_gradient(const float* logits, std::int64_t
     load(logits + c, v);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
+      const float capped = v[i] * inverse_cap;
       v[i] = c + i < valid ? scale * expf(v[i] - top) * inverse : 0.0F;
       if (c + i == target && target < valid) v[i] -= scale;
+      if (inverse_cap > 0 && c + i < valid) v[i] *= 1.0F - capped * capped;
     }
     store(d_logits + c, v);
   }
@@ -86,10 +90,10 @@ __global__ void __launch_bounds__(kThreads)
     gradient_kernel(std::int64_t columns, std::int64_t valid, std::int64_t first,
                     const float* logits, const float* __restrict__ maxima,
                     const float* __restrict__ sums, const std::int32_t* __restrict__ targets,
-                    float scale, T* d_logits) {
+                    float scale, float inverse_cap, T* d_logits) {
   const std::int64_t row = blockIdx.x;
   store_gradient<T, V>(logits + row * columns, columns, valid, targets[row] - first, maxima[row],
-                       sums[2 * row], scale, d_logits + row * columns);
+                       sums[2 * row], scale, inverse_cap, d_logits + row * columns);
 }
 
 // Maximum and sum of exponentials of what was seen so far (Milakov & Gimelshein 2018).
@@ -105,7 +109,7 @@ __device__ __forceinline__ Running join(Running a, Running b) {
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_kernel(std::int64_t columns, std::int64_t valid, const float* logits,
-                         const std::int32_t* __restrict__ targets, float scale,
+                         const std::int32_t* __restrict__ targets, float scale, float inverse_cap,
                          float* __restrict__ maxima, float* __restrict__ sums, T* d_logits) {
   __shared__ Running room[kThreads / kWarp];
   const std::int64_t row = blockIdx.x;
@@ -132,7 +136,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) maxima[row] = all.top;
   store_sums(all.sum, in, targets[row], 0, valid, sums + 2 * row);
   __syncthreads();  // the target's logit is read before d_logits may overwrite it
-  store_gradient<T, V>(in, columns, valid, targets[row], all.top, all.sum, scale,
+  store_gradient<T, V>(in, columns, valid, targets[row], all.top, all.sum, scale, inverse_cap,
                        d_logits + row * columns);
 }
 
@@ -166,6 +170,10 @@ int with_gradient(Type type, std::int64_t columns, const float* logits, void* d_
   return with_width(type, columns, {logits, d_logits}, f);
 }
 
+float inverse_cap(const VocabularyShape& v) {
+  return v.softcap > 0 ? 1.0F / v.softcap : 0.0F;
+}
+
 }  // namespace
 
 int row_maxima(Stream stream, Type, std::int64_t rows, const VocabularyShape& v,
@@ -191,7 +199,7 @@ int loss_and_gradient(Stream stream, Type type, std::int64_t rows, const Vocabul
     using T = decltype(zero);
     return launch(gradient_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads, 0,
                   stream, v.columns, v.valid, v.first, logits, maxima, sums, targets, scale,
-                  static_cast<T*>(d_logits));
+                  inverse_cap(v), static_cast<T*>(d_logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
 }
@@ -202,8 +210,8 @@ int cross_entropy(Stream stream, Type type, std::int64_t rows, const VocabularyS
   const int status = with_gradient(type, v.columns, logits, d_logits, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(cross_entropy_kernel<T, decltype(width)::value>, dim3(blocks(rows, 1)), kThreads,
-                  0, stream, v.columns, v.valid, logits, targets, scale, maxima, sums,
-                  static_cast<T*>(d_logits));
+                  0, stream, v.columns, v.valid, logits, targets, scale, inverse_cap(v), maxima,
+                  sums, static_cast<T*>(d_logits));
   });
   return status != 0 ? status : add_loss(stream, rows, maxima, sums, scale, loss);
 }

@@ -42,7 +42,7 @@ struct SumRow {
 template <class T, int V, bool kCentred, class Source>
 __device__ __forceinline__ void norm_of(const Source& row, std::int64_t h,
                                         const T* __restrict__ weight, const T* __restrict__ bias,
-                                        double epsilon, T* y, float* statistics) {
+                                        float offset, double epsilon, T* y, float* statistics) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float v[V];
   float mean = 0;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void norm_of(const Source& row, std::int64_t h,
     load(weight + c, w);
     if (kCentred && bias != nullptr) load(bias + c, b);
 #pragma unroll
-    for (int i = 0; i < V; ++i) v[i] = (v[i] - mean) * rstd * w[i] + b[i];
+    for (int i = 0; i < V; ++i) v[i] = (v[i] - mean) * rstd * (w[i] + offset) + b[i];
     store(y + c, v);
   }
   if (lane == 0) {
@@ -89,12 +89,12 @@ __device__ __forceinline__ std::int64_t row_of_warp() {
 
 template <class T, int V, bool kCentred>
 __global__ void norm_kernel(std::int64_t rows, std::int64_t h, const T* __restrict__ x,
-                            const T* __restrict__ weight, const T* __restrict__ bias,
+                            const T* __restrict__ weight, const T* __restrict__ bias, float offset,
                             double epsilon, T* __restrict__ y, float* __restrict__ statistics) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;  // the whole warp
-  norm_of<T, V, kCentred>(RankClass<T, V>{x + row * h}, h, weight, bias, epsilon, y + row * h,
-                          statistics + (kCentred ? 2 : 1) * row);
+  norm_of<T, V, kCentred>(RankClass<T, V>{x + row * h}, h, weight, bias, offset, epsilon,
+                          y + row * h, statistics + (kCentred ? 2 : 1) * row);
 }
 
 template <class T, int V, bool kCentred>
@@ -104,24 +104,33 @@ __global__ void sum_norm_kernel(SumNorm n) {
   const SumRow<T, V> source{static_cast<const T*>(n.x) + at, static_cast<const T*>(n.y) + at,
                             static_cast<const T*>(n.bias), static_cast<T*>(n.sum) + at};
   norm_of<T, V, kCentred>(source, n.h, static_cast<const T*>(n.weight),
-                          static_cast<const T*>(n.norm_bias), n.epsilon,
+                          static_cast<const T*>(n.norm_bias),
+                          kCentred ? 0.0F : static_cast<float>(n.weight_offset), n.epsilon,
                           static_cast<T*>(n.out) + at, n.statistics + (kCentred ? 2 : 1) * row);
 }
 
 template <bool kCentred>
 int norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
-         const void* weight, const void* bias, double epsilon, void* y, float* statistics) {
+         const void* weight, const void* bias, double offset, double epsilon, void* y,
+         float* statistics) {
   return with_width(type, h, {x, weight, bias, y}, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(norm_kernel<T, decltype(width)::value, kCentred>, dim3(blocks(rows, kRows)),
                   kRows * kWarp, 0, stream, rows, h, static_cast<const T*>(x),
-                  static_cast<const T*>(weight), static_cast<const T*>(bias), epsilon,
+                  static_cast<const T*>(weight), static_cast<const T*>(bias), offset, epsilon,
                   static_cast<T*>(y), statistics);
   });
 }
 
+// A sum that drops is a pass of its own: there a counter serves four runs of columns.
 template <bool kCentred>
 int sum_norm(Stream stream, Type type, const SumNorm& n) {
+  if (n.dropout.threshold > 0) {
+    const int status = add_residual(stream, type, n.rows, n.h, n.x, n.y, n.bias, n.dropout, n.sum);
+    if (status != 0) return status;
+    return norm<kCentred>(stream, type, n.rows, n.h, n.sum, n.weight, n.norm_bias,
+                          kCentred ? 0 : n.weight_offset, n.epsilon, n.out, n.statistics);
+  }
   return with_width(type, n.h, {n.x, n.y, n.bias, n.sum, n.weight, n.norm_bias, n.out},
                     [&](auto zero, auto width) {
                       return launch(
@@ -134,12 +143,13 @@ int sum_norm(Stream stream, Type type, const SumNorm& n) {
 
 int layer_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
                const void* weight, const void* bias, double epsilon, void* y, float* statistics) {
-  return norm<true>(stream, type, rows, h, x, weight, bias, epsilon, y, statistics);
+  return norm<true>(stream, type, rows, h, x, weight, bias, 0, epsilon, y, statistics);
 }
 
 int rms_norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* x,
-             const void* weight, double epsilon, void* y, float* statistics) {
-  return norm<false>(stream, type, rows, h, x, weight, nullptr, epsilon, y, statistics);
+             const void* weight, double weight_offset, double epsilon, void* y, float* statistics) {
+  return norm<false>(stream, type, rows, h, x, weight, nullptr, weight_offset, epsilon, y,
+                     statistics);
 }
 
 int add_layer_norm(Stream stream, Type type, const SumNorm& call) {

@@ -20,7 +20,8 @@ __device__ __forceinline__ void statistics_of(const float* statistics, std::int6
 template <class T, int V, bool kCentred>
 __global__ void norm_input_kernel(std::int64_t rows, std::int64_t h, const T* dy,
                                   const T* __restrict__ x, const float* __restrict__ statistics,
-                                  const T* __restrict__ weight, const T* residual, T* dx) {
+                                  const T* __restrict__ weight, float offset, const T* residual,
+                                  T* dx) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= rows) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -35,7 +36,7 @@ __global__ void norm_input_kernel(std::int64_t rows, std::int64_t h, const T* dy
     load(weight + c, scale);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      const float scaled = gradient[i] * scale[i];
+      const float scaled = gradient[i] * (scale[i] + offset);
       sum += scaled;
       product += scaled * (value[i] - mean) * rstd;
     }
@@ -51,7 +52,7 @@ __global__ void norm_input_kernel(std::int64_t rows, std::int64_t h, const T* dy
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       const float hat = (value[i] - mean) * rstd;
-      value[i] = rstd * (gradient[i] * scale[i] - sum - hat * product) + add[i];
+      value[i] = rstd * (gradient[i] * (scale[i] + offset) - sum - hat * product) + add[i];
     }
     store(dx + row * h + c, value);
   }
@@ -80,8 +81,8 @@ struct Parameters {
 
 template <bool kCentred>
 int norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
-                  const void* x, const float* statistics, const void* weight, const void* residual,
-                  void* dx, float* d_weight, float* d_bias, void* scratch) {
+                  const void* x, const float* statistics, const void* weight, double offset,
+                  const void* residual, void* dx, float* d_weight, float* d_bias, void* scratch) {
   return with_width(type, h, {dy, x, weight, residual, dx}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
@@ -99,7 +100,7 @@ int norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, c
     if (dx == nullptr) return 0;
     return launch(norm_input_kernel<T, V, kCentred>, dim3(blocks(rows, kRows)), kRows * kWarp, 0,
                   stream, rows, h, static_cast<const T*>(dy), static_cast<const T*>(x), statistics,
-                  static_cast<const T*>(weight), static_cast<const T*>(residual),
+                  static_cast<const T*>(weight), offset, static_cast<const T*>(residual),
                   static_cast<T*>(dx));
   });
 }
@@ -110,15 +111,16 @@ int layer_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_
                         const void* x, const float* statistics, const void* weight,
                         const void* residual, void* dx, float* d_weight, float* d_bias,
                         void* scratch) {
-  return norm_backward<true>(stream, type, rows, h, dy, x, statistics, weight, residual, dx,
+  return norm_backward<true>(stream, type, rows, h, dy, x, statistics, weight, 0, residual, dx,
                              d_weight, d_bias, scratch);
 }
 
 int rms_norm_backward(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
-                      const void* residual, void* dx, float* d_weight, void* scratch) {
-  return norm_backward<false>(stream, type, rows, h, dy, x, statistics, weight, residual, dx,
-                              d_weight, nullptr, scratch);
+                      double weight_offset, const void* residual, void* dx, float* d_weight,
+                      void* scratch) {
+  return norm_backward<false>(stream, type, rows, h, dy, x, statistics, weight, weight_offset,
+                              residual, dx, d_weight, nullptr, scratch);
 }
 
 }  // namespace rehearse::exec::cuda

@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases, residuals, positions, GELU and SwiGLU: each reads its operands once, 16 bytes per thread.
-#include "exec/cuda/kernels/device.cuh"
+// Biases, residuals, positions, dropout and soft caps: each reads its operands once, 16 bytes at a
+// time.
+#include "exec/cuda/kernels/pointwise.cuh"
+#include "exec/cuda/kernels/random.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr float kRoot = 0.7978845608028654F;  // sqrt(2 / pi)
-constexpr float kCubic = 0.044715F;
-
-// Calls f(i) for the first of every V elements of [0, count).
-template <int V, class F>
-__global__ void for_each_kernel(std::int64_t count, F f) {
-  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
-  if (i < count) f(i);
-}
-template <int V, class F>
-int for_each(Stream stream, std::int64_t count, F f) {
-  return launch(for_each_kernel<V, F>, dim3(blocks(count, kThreads * V)), kThreads, 0, stream,
-                count, f);
-}
 
 // out(rows, cols) = x + y + bias(cols); x and bias may be null
 template <class T, int V>
@@ -60,77 +46,66 @@ struct AddPositions {
   }
 };
 
+// out(rows, cols) = x + dropped (y + bias(cols)); x and bias may be null. A thread has V columns in
+// each of the four runs of 16 that a counter's words serve.
 template <class T, int V>
-struct Gelu {
-  const T* u;
-  T* g;
+struct Dropped {
+  static constexpr int kParts = 16 / V;
+  std::int64_t cols;
+  DropoutShape shape;
+  const T *x, *y, *bias;
+  T* out;
+  std::int64_t runs() const { return (cols + 63) / 64; }  // of a row
+  __device__ void operator()(std::int64_t i) const {
+    const int place = static_cast<int>(i % kParts) * V;
+    const std::int64_t run = i / kParts % ((cols + 63) / 64), row = i / kParts / ((cols + 63) / 64);
+    float factor[V][4];
+#pragma unroll
+    for (int k = 0; k < V; ++k) kept(shape, row, run, place + k, 0, factor[k]);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const std::int64_t c = 64 * run + 16 * w + place;
+      if (c >= cols) continue;
+      float sum[V], v[V] = {};
+      load(y + row * cols + c, sum);
+      if (bias != nullptr) load(bias + c, v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) sum[k] = (sum[k] + v[k]) * factor[k][w];
+      if (x != nullptr) {
+        load(x + row * cols + c, v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) sum[k] += v[k];
+      }
+      store(out + row * cols + c, sum);
+    }
+  }
+};
+
+int drop(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const DropoutShape& shape,
+         const void* x, const void* y, const void* bias, void* out) {
+  return with_width(type, cols, {x, y, bias, out}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int V = decltype(width)::value;
+    const Dropped<T, V> dropped{cols,
+                                shape,
+                                static_cast<const T*>(x),
+                                static_cast<const T*>(y),
+                                static_cast<const T*>(bias),
+                                static_cast<T*>(out)};
+    return for_each<1>(stream, rows * dropped.runs() * dropped.kParts, dropped);
+  });
+}
+
+template <int V>
+struct Softcap {
+  float cap;
+  float* x;
   __device__ void operator()(std::int64_t i) const {
     float v[V];
-    load(u + i, v);
+    load(x + i, v);
 #pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const float x = v[k];
-      v[k] = 0.5F * x * (1.0F + hyperbolic_tangent<T>(kRoot * (x + kCubic * x * x * x)));
-    }
-    store(g + i, v);
-  }
-};
-
-template <class T, int V>
-struct GeluBackward {
-  const T *dg, *u;
-  T* du;
-  __device__ void operator()(std::int64_t i) const {
-    float v[V], d[V];
-    load(u + i, v);
-    load(dg + i, d);
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const float x = v[k];
-      const float t = hyperbolic_tangent<T>(kRoot * (x + kCubic * x * x * x));
-      const float slope = kRoot * (1.0F + 3.0F * kCubic * x * x);
-      d[k] *= 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * slope;
-    }
-    store(du + i, d);
-  }
-};
-
-template <class T, int V>
-struct Swiglu {
-  std::int64_t f;
-  const T* u;
-  T* g;
-  __device__ void operator()(std::int64_t i) const {
-    const T* gate = u + i / f * 2 * f + i % f;
-    float a[V], b[V];
-    load(gate, a);
-    load(gate + f, b);
-#pragma unroll
-    for (int k = 0; k < V; ++k) b[k] *= a[k] / (1.0F + exponential<T>(-a[k]));
-    store(g + i, b);
-  }
-};
-
-template <class T, int V>
-struct SwigluBackward {
-  std::int64_t f;
-  const T *dg, *u;
-  T* du;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t at = i / f * 2 * f + i % f;
-    float a[V], b[V], d[V];
-    load(u + at, a);
-    load(u + at + f, b);
-    load(dg + i, d);
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const float sigmoid = 1.0F / (1.0F + exponential<T>(-a[k]));
-      const float silu = a[k] * sigmoid;
-      a[k] = d[k] * b[k] * (sigmoid + silu * (1.0F - sigmoid));
-      b[k] = d[k] * silu;
-    }
-    store(du + at, a);
-    store(du + at + f, b);
+    for (int k = 0; k < V; ++k) v[k] = cap * tanhf(v[k] / cap);
+    store(x + i, v);
   }
 };
 
@@ -148,7 +123,8 @@ int add_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols, con
 }
 
 int add_residual(Stream stream, Type type, std::int64_t rows, std::int64_t cols, const void* x,
-                 const void* y, const void* bias, void* out) {
+                 const void* y, const void* bias, const DropoutShape& dropout, void* out) {
+  if (dropout.threshold > 0) return drop(stream, type, rows, cols, dropout, x, y, bias, out);
   return with_width(type, cols, {x, y, bias, out}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int V = decltype(width)::value;
@@ -169,42 +145,20 @@ int add_positions(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
   });
 }
 
-int gelu(Stream stream, Type type, std::int64_t count, const void* u, void* g) {
-  return with_width(type, count, {u, g}, [&](auto zero, auto width) {
-    using T = decltype(zero);
-    constexpr int V = decltype(width)::value;
-    return for_each<V>(stream, count, Gelu<T, V>{static_cast<const T*>(u), static_cast<T*>(g)});
-  });
+int dropout(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
+            const DropoutShape& shape, const void* x, void* y) {
+  return drop(stream, type, rows, cols, shape, nullptr, x, nullptr, y);
 }
 
-int gelu_backward(Stream stream, Type type, std::int64_t count, const void* dg, const void* u,
-                  void* du) {
-  return with_width(type, count, {dg, u, du}, [&](auto zero, auto width) {
-    using T = decltype(zero);
+int softcap(Stream stream, Type, std::int64_t count, double cap, float* x) {
+  const auto limit = static_cast<float>(cap);
+  return with_width(Type::Float32, count, {x}, [&](auto, auto width) {
     constexpr int V = decltype(width)::value;
-    return for_each<V>(stream, count,
-                       GeluBackward<T, V>{static_cast<const T*>(dg), static_cast<const T*>(u),
-                                          static_cast<T*>(du)});
-  });
-}
-
-int swiglu(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* u, void* g) {
-  return with_width(type, f, {u, g}, [&](auto zero, auto width) {
-    using T = decltype(zero);
-    constexpr int V = decltype(width)::value;
-    return for_each<V>(stream, rows * f,
-                       Swiglu<T, V>{f, static_cast<const T*>(u), static_cast<T*>(g)});
-  });
-}
-
-int swiglu_backward(Stream stream, Type type, std::int64_t rows, std::int64_t f, const void* dg,
-                    const void* u, void* du) {
-  return with_width(type, f, {dg, u, du}, [&](auto zero, auto width) {
-    using T = decltype(zero);
-    constexpr int V = decltype(width)::value;
-    return for_each<V>(stream, rows * f,
-                       SwigluBackward<T, V>{f, static_cast<const T*>(dg), static_cast<const T*>(u),
-                                            static_cast<T*>(du)});
+    if constexpr (V <= 4) {
+      return for_each<V>(stream, count, Softcap<V>{limit, x});
+    } else {
+      return kInvalidValue;
+    }
   });
 }
 

@@ -17,7 +17,8 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 DIALECTS = ("gpt2 llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_neox bloom mpt "
-            "deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text").split()
+            "deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 "
+            "glm4 starcoder2").split()
 
 
 def main(path):

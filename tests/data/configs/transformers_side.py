@@ -1,9 +1,14 @@
 """What transformers makes of a config.json: losses and gradient norms of a few AdamW steps in
 float64, from weights and tokens that `rehearse run` has too (README.md). Needs torch, transformers."""
+import copy
 import math
+import os
+import tempfile
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -31,14 +36,19 @@ def fnv1a(text):
     return value
 
 
-def formula(name, shape):
+def norm_base(config):
+    """What the formula's weights of norms lie around: gemma's files have a norm's weight less one."""
+    return 0.0 if config["model_type"].startswith("gemma") else 1.0
+
+
+def formula(name, shape, norm_at):
     """The float32 values of a tensor: README.md."""
     count = math.prod(shape)
     u = (split_mix(fnv1a(name), np.arange(count)) >> np.uint64(40)).astype(np.float64) / 2.0**24
     base, spread = 0.0, 1.0 / math.sqrt(shape[-1])
     if len(shape) == 1:
         norm = "norm" in name or "ln_" in name
-        base, spread = (1.0, 0.2) if norm and name.endswith("weight") else (0.0, 0.2)
+        base, spread = (norm_at, 0.2) if norm and name.endswith("weight") else (0.0, 0.2)
     return (base + (2 * u - 1) * spread).astype(np.float32).reshape(shape)
 
 
@@ -50,78 +60,54 @@ def tokens(first, count, vocabulary, seed):
     return np.where(noise % np.uint64(4) == 0, noise % np.uint64(vocabulary), ramp).astype(np.int64)
 
 
-def neox_parameters(config):
-    """GPT-NeoX in our own names and layout: q, k, v one after the other."""
-    h, f, v = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-    rows = [("model.embed_tokens.weight", [v, h])]
-    for i in range(config["num_hidden_layers"]):
-        at = f"model.layers.{i}."
-        rows += [(at + "input_layernorm.weight", [h]), (at + "norm1.bias", [h]),
-                 (at + "self_attn.qkv_proj.weight", [3 * h, h]),
-                 (at + "self_attn.o_proj.weight", [h, h]),
-                 (at + "post_attention_layernorm.weight", [h]), (at + "norm2.bias", [h]),
-                 (at + "mlp.gate_up_proj.weight", [f, h]), (at + "mlp.gate_up_proj.bias", [f]),
-                 (at + "mlp.down_proj.weight", [h, f]), (at + "mlp.down_proj.bias", [h])]
-        if config.get("attention_bias", True):
-            rows += [(at + "self_attn.qkv_proj.bias", [3 * h]), (at + "self_attn.o_proj.bias", [h])]
-    rows += [("model.norm.weight", [h]), ("final_norm.bias", [h])]
-    if not config.get("tie_word_embeddings", False):
-        rows.append(("lm_head.weight", [v, h]))
-    return rows
-
-
-def neox_of_ours(name, values, config):
-    """Their name, and the values in their layout: q, k, v of each head together."""
-    if "qkv_proj" in name:
-        heads = config["num_attention_heads"]
-        parts = values.reshape(3, heads, -1, *values.shape[1:])
-        values = np.moveaxis(parts, 0, 1).reshape(values.shape)
-    for ours, theirs in (("model.embed_tokens", "gpt_neox.embed_in"),
-                         ("final_norm", "gpt_neox.final_layer_norm"),
-                         ("model.norm", "gpt_neox.final_layer_norm"),
-                         ("model.layers", "gpt_neox.layers"), ("norm1", "input_layernorm"),
-                         ("norm2", "post_attention_layernorm"),
-                         ("self_attn.qkv_proj", "attention.query_key_value"),
-                         ("self_attn.o_proj", "attention.dense"),
-                         ("mlp.gate_up_proj", "mlp.dense_h_to_4h"),
-                         ("mlp.down_proj", "mlp.dense_4h_to_h")):
-        name = name.replace(ours, theirs)
-    return name, values
+def published(model, folder, norm_at):
+    """Names and shapes of the tensors in the file that a model is published as, once it is written
+    with the formula's values."""
+    model.save_pretrained(folder)
+    path = os.path.join(folder, "model.safetensors")
+    with safe_open(path, "np") as file:
+        shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
+    save_file({name: formula(name, shape, norm_at) for name, shape in shapes.items()}, path,
+              metadata={"format": "pt"})
+    return shapes
 
 
 def build(config):
-    """The model in float64 with the formula's weights, and its tensors as `run` reads them."""
+    """The model in float64 with the formula's weights, and the shapes of its published tensors."""
     made = CONFIG_MAPPING[config["model_type"]].from_dict(
-        {k: v for k, v in config.items() if k != "model_type"})
-    made._attn_implementation = "eager"
-    if hasattr(made, "_experts_implementation"):
-        made._experts_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager").double().train()
-    for part in model.modules():  # dropout is warned of, not executed: here it is left out too
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.0
-        if hasattr(part, "attention_dropout") and isinstance(part.attention_dropout, float):
-            part.attention_dropout = 0.0
-    state, tensors = dict(model.named_parameters()), {}
-    with torch.no_grad():
-        if config["model_type"] == "gpt_neox":
-            for name, shape in neox_parameters(config):
-                tensors[name] = formula(name, shape)
-                theirs, values = neox_of_ours(name, tensors[name], config)
-                if theirs not in state:  # transformers 4
-                    theirs = theirs.replace("lm_head", "embed_out")
-                state[theirs].copy_(torch.from_numpy(values.astype(np.float64)))
-        else:
-            for name, value in state.items():
-                tensors[name] = formula(name, list(value.shape))
-                value.copy_(torch.from_numpy(tensors[name].astype(np.float64)))
+        {k: copy.deepcopy(v) for k, v in config.items() if k != "model_type"})
+    how = {"attn_implementation": "eager"}
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = published(AutoModelForCausalLM.from_config(made, **how), folder,
+                            norm_base(config))
+        model, loading = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.get_default_dtype(), output_loading_info=True, **how)
+    wrong = [key for key, names in loading.items() if names]
+    if wrong:
+        raise ValueError(f"not read as it was written: {loading}")
+    model.config._experts_implementation = "eager"
+    model.train()
+    for name, part in model.named_modules():
+        for rate in (getattr(part, "p", 0.0), getattr(part, "attention_dropout", 0.0)):
+            if isinstance(rate, float) and rate > 0:
+                raise ValueError(f"{name} drops: no two generators drop the same elements")
     return model, tensors
 
 
-def train(config):
-    """(losses, gradient norms, tensors)"""
+def loss_of(model, config, data):
+    """Of one micro-batch; the router's loss is of its tokens alone, as wherever gradients add up."""
+    out = model(input_ids=data[:, :-1], use_cache=False)
+    loss = torch.nn.functional.cross_entropy(
+        out.logits.reshape(-1, config["vocab_size"]).double(), data[:, 1:].reshape(-1))
+    if getattr(out, "aux_loss", None) is not None and config.get("output_router_logits"):
+        loss = loss + model.router_aux_loss_coef * out.aux_loss
+    return loss
+
+
+def train(config, dtype=torch.float64):
+    """(losses, gradient norms, shapes of the published tensors)"""
     torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(dtype)
     try:
         model, tensors = build(config)
         optimizer = torch.optim.AdamW(model.parameters(), lr=TRAIN["learning_rate"],
@@ -133,12 +119,9 @@ def train(config):
             rows = [tokens((step * batch + i) * length, length + 1, vocabulary, TRAIN["seed"])
                     for i in range(batch)]
             data = torch.from_numpy(np.stack(rows))
-            out = model(input_ids=data[:, :-1], use_cache=False)
-            loss = torch.nn.functional.cross_entropy(out.logits.reshape(-1, vocabulary).double(),
-                                                     data[:, 1:].reshape(-1))
-            if getattr(out, "aux_loss", None) is not None and config.get("output_router_logits"):
-                loss = loss + model.router_aux_loss_coef * out.aux_loss
             optimizer.zero_grad()
+            loss = sum(loss_of(model, config, part) for part in data.split(PLAN["micro_batch"]))
+            loss = loss * PLAN["micro_batch"] / batch
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), TRAIN["clip_norm"])
             optimizer.step()

@@ -8,71 +8,10 @@
 #include <vector>
 
 #include "exec/cpu/kernels/table.h"
-#include "tests/exec/cpu/noise.h"
+#include "tests/exec/cpu/exact_attention.h"
 
 namespace rehearse::exec {
 namespace {
-
-using Doubles = std::vector<double>;
-
-// o, lse and dqkv of one causal attention, by the definition.
-struct Exact {
-  Exact(const AttentionShape& s, const Floats& qkv, const Floats& d_o)
-      : o(at(s.tokens * s.heads * s.head_dim)), lse(at(s.heads * s.tokens)), dqkv(qkv.size()) {
-    const std::int64_t n = s.sequence, d = s.head_dim, columns = s.columns();
-    const double scale = 1 / std::sqrt(static_cast<double>(d));
-    const auto value = [&](std::int64_t row, std::int64_t column) {
-      return static_cast<double>(qkv[at(row * columns + column)]);
-    };
-    for (std::int64_t sample = 0; sample < s.tokens / n; ++sample) {
-      for (std::int64_t h = 0; h < s.heads; ++h) {
-        const std::int64_t q = h * d, k = (s.heads + h / (s.heads / s.kv_heads)) * d,
-                           v = k + s.kv_heads * d, first = sample * n;
-        for (std::int64_t i = 0; i < n; ++i) {
-          Doubles p(at(i + 1)), dp(at(i + 1));
-          double sum = 0, mean = 0;
-          for (std::int64_t j = 0; j <= i; ++j) {
-            double score = 0;
-            for (std::int64_t x = 0; x < d; ++x)
-              score += value(first + i, q + x) * value(first + j, k + x);
-            sum += p[at(j)] = std::exp(scale * score);
-          }
-          lse[at(h * s.tokens + first + i)] = std::log(sum);
-          for (std::int64_t j = 0; j <= i; ++j) {
-            p[at(j)] /= sum;
-            for (std::int64_t x = 0; x < d; ++x) {
-              const std::int64_t out = (first + i) * s.heads * d + q + x;
-              const auto g = static_cast<double>(d_o[at(out)]);
-              o[at(out)] += p[at(j)] * value(first + j, v + x);
-              dp[at(j)] += g * value(first + j, v + x);
-              dqkv[at((first + j) * columns + v + x)] += p[at(j)] * g;
-            }
-            mean += p[at(j)] * dp[at(j)];
-          }
-          for (std::int64_t j = 0; j <= i; ++j) {
-            const double ds = scale * p[at(j)] * (dp[at(j)] - mean);
-            for (std::int64_t x = 0; x < d; ++x) {
-              dqkv[at((first + i) * columns + q + x)] += ds * value(first + j, k + x);
-              dqkv[at((first + j) * columns + k + x)] += ds * value(first + i, q + x);
-            }
-          }
-        }
-      }
-    }
-  }
-  Doubles o, lse, dqkv;
-};
-
-// Largest difference, as a share of the largest value.
-double distance(const Floats& is, const Doubles& should) {
-  double worst = 0, size = 0;
-  for (std::size_t i = 0; i < is.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(is[i]) - should[i]);
-    if (!(difference <= worst)) worst = difference;  // not a number too
-    size = std::max(size, std::abs(should[i]));
-  }
-  return worst / size;
-}
 
 struct Case {
   std::int64_t samples, sequence, heads, kv_heads, head_dim;

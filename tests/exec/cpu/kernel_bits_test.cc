@@ -122,25 +122,30 @@ TEST_F(KernelBits, OfNormsActivationsAndTheLoss) {
   });
   each("rms_norm", rows * h, [&](const KernelTable& set, float* y) {
     Floats own(at(rows));
-    set.rms_norm(rows, h, x.data(), weight.data(), 1e-5, y, own.data());
+    set.rms_norm(rows, h, x.data(), weight.data(), 1, 1e-5, y, own.data());
   });
   each("rms_norm's dx", rows * h, [&](const KernelTable& set, float* dx) {
     Floats dw(at(h));
-    set.rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(), nullptr,
-                          dx, dw.data());
+    set.rms_norm_backward(rows, h, dy.data(), x.data(), statistics.data(), weight.data(), 1,
+                          nullptr, dx, dw.data());
   });
   each("column sums", h,
        [&](const KernelTable& set, float* sums) { set.add_column_sums(rows, h, x.data(), sums); });
-  each("gelu", rows * h,
-       [&](const KernelTable& set, float* g) { set.gelu(rows * h, x.data(), g); });
-  each("gelu's slope", rows * h, [&](const KernelTable& set, float* du) {
-    set.gelu_backward(rows * h, dy.data(), x.data(), du);
-  });
-  each("swiglu", rows * h,
-       [&](const KernelTable& set, float* g) { set.swiglu(rows, h, gates.data(), g); });
-  each("swiglu's slope", 2 * rows * h, [&](const KernelTable& set, float* du) {
-    set.swiglu_backward(rows, h, dy.data(), gates.data(), du);
-  });
+  for (const ActivationKind kind :
+       {ActivationKind::GeluTanh, ActivationKind::GeluExact, ActivationKind::QuickGelu,
+        ActivationKind::Relu2, ActivationKind::Silu, ActivationKind::Tanh}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    each("activation", rows * h,
+         [&](const KernelTable& set, float* g) { set.activation(kind, rows * h, x.data(), g); });
+    each("activation's slope", rows * h, [&](const KernelTable& set, float* du) {
+      set.activation_backward(kind, rows * h, dy.data(), x.data(), du);
+    });
+    each("gate", rows * h,
+         [&](const KernelTable& set, float* g) { set.gated(kind, rows, h, gates.data(), g); });
+    each("gate's slope", 2 * rows * h, [&](const KernelTable& set, float* du) {
+      set.gated_backward(kind, rows, h, dy.data(), gates.data(), du);
+    });
+  }
   const std::vector<std::int32_t> targets(at(rows), 3);
   const VocabularyShape shape{.columns = h, .valid = h - 2};
   each("the loss's gradient", rows * h + 1, [&](const KernelTable& set, float* to) {

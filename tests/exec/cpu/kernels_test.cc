@@ -121,8 +121,8 @@ TEST(Kernels, GeluAndItsSlopeToTheLastPlaces) {
   for (const KernelTable& kernel : kernel_tables()) {
     SCOPED_TRACE(kernel.instruction_set);
     Floats g(u.size()), du(u.size());
-    kernel.gelu(count, u.data(), g.data());
-    kernel.gelu_backward(count, one.data(), u.data(), du.data());
+    kernel.activation(ActivationKind::GeluTanh, count, u.data(), g.data());
+    kernel.activation_backward(ActivationKind::GeluTanh, count, one.data(), u.data(), du.data());
     for (std::int64_t i = 0; i < count; ++i) {
       const double x = d(u, i), t = tanh_of(x);
       EXPECT_NEAR(d(g, i), 0.5 * x * (1 + t), 4e-7 * std::abs(x)) << x;
@@ -137,7 +137,8 @@ TEST(Kernels, NotANumberAndInfinityStaySo) {
     SCOPED_TRACE(kernel.instruction_set);
     const Floats u{NAN, 1, INFINITY, -INFINITY, -1e30F, 1e30F, 0, 2, 3};
     Floats g(u.size());
-    kernel.gelu(static_cast<std::int64_t>(u.size()), u.data(), g.data());
+    kernel.activation(ActivationKind::GeluTanh, static_cast<std::int64_t>(u.size()), u.data(),
+                      g.data());
     EXPECT_TRUE(std::isnan(g[0]));
     EXPECT_EQ(g[2], INFINITY);
     EXPECT_EQ(g[4], 0);

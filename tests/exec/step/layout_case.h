@@ -38,13 +38,18 @@ inline std::string model_text(Family family) {
 // 8 samples of 16 tokens per step. AdamW with a large epsilon: with the usual 1e-8 an element whose
 // gradient is rounding noise (a key's bias: softmax does not see it) takes steps as long as any
 // other, and two orders of summation part for good.
-inline Result<Scenario> layout_scenario(Family family, const std::vector<std::string>& plan) {
-  const std::string text = R"({"name": "matrix", "model": )" + model_text(family) + R"(,
+inline Result<Scenario> layout_scenario(const std::string& model,
+                                        const std::vector<std::string>& plan) {
+  const std::string text = R"({"name": "matrix", "model": )" + model + R"(,
     "plan": {"micro_batch": 1, "global_batch": 8, "sequence_length": 16, "precision": "fp32"},
     "train": {"steps": 4, "learning_rate": 0.01, "epsilon": 0.01, "clip_norm": 1.0, "seed": 7}})";
   ScenarioOptions options{.runtime = "rehearse", .needs_cluster = false};
   for (const std::string& key : plan) options.overrides.push_back("plan." + key);
   return parse_scenario(text, "matrix", 0, options);
+}
+
+inline Result<Scenario> layout_scenario(Family family, const std::vector<std::string>& plan) {
+  return layout_scenario(model_text(family), plan);
 }
 
 struct Trained {
@@ -54,15 +59,19 @@ struct Trained {
   std::string error;
 };
 
-inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys,
-                            int workers = 1) {
+// REQUIRES: `run` performs the model in that layout.
+inline Trained train_layout(const std::string& model_file,
+                            const std::vector<std::string>& plan_keys, int workers = 1) {
   Trained out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
     return out;
   };
-  const Result<Scenario> scenario = layout_scenario(family, plan_keys);
+  const Result<Scenario> scenario = layout_scenario(model_file, plan_keys);
   if (!scenario) return fail(scenario.error());
+  if (!scenario.value().unperformed.empty()) {
+    return fail(not_performed(scenario.value().unperformed));
+  }
   const Transformer& model = scenario.value().model;
   Plan plan = scenario.value().plan;
   const Result<Schedule> lowered = lower_for_run(model, plan);
@@ -93,6 +102,11 @@ inline Trained train_layout(Family family, const std::vector<std::string>& plan_
     out.arena.push_back(schedule.arena_bytes[r].value);
   }
   return out;
+}
+
+inline Trained train_layout(Family family, const std::vector<std::string>& plan_keys,
+                            int workers = 1) {
+  return train_layout(model_text(family), plan_keys, workers);
 }
 
 // Greatest distances, relative: of a loss, of a norm, and of a tensor in the Euclidean norm.

@@ -147,7 +147,7 @@ void rotate(const Transformer& model, std::int64_t sequence, double sign, Matrix
     for (std::int64_t head = 0; head < model.heads + model.kv_heads; ++head) {  // q, then k
       for (std::int64_t i = 0; i < d / 2; ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(d);
-        const double angle = sign * position * std::pow(model.rope_theta, exponent);
+        const double angle = sign * position * std::pow(model.rotary.theta, exponent);
         double& a = qkv(r, head * d + i);
         double& b = qkv(r, head * d + i + d / 2);
         const double turned = a * std::cos(angle) - b * std::sin(angle);
@@ -264,8 +264,8 @@ Matrix activate(const Transformer& model, const Matrix& u) {
   for (std::int64_t r = 0; r < g.rows; ++r) {
     for (std::int64_t i = 0; i < g.cols; ++i) {
       const double x = u(r, i);
-      g(r, i) = model.mlp == MlpKind::Gelu ? gelu(x).value
-                                           : x / (1 + std::exp(-x)) * u(r, model.ffn_hidden + i);
+      g(r, i) = model.mlp == MlpKind::Plain ? gelu(x).value
+                                            : x / (1 + std::exp(-x)) * u(r, model.ffn_hidden + i);
     }
   }
   return g;
@@ -276,7 +276,7 @@ Matrix activate_backward(const Transformer& model, const Matrix& dg, const Matri
   for (std::int64_t r = 0; r < dg.rows; ++r) {
     for (std::int64_t i = 0; i < dg.cols; ++i) {
       const double x = u(r, i);
-      if (model.mlp == MlpKind::Gelu) {
+      if (model.mlp == MlpKind::Plain) {
         du(r, i) = dg(r, i) * gelu(x).slope;
         continue;
       }

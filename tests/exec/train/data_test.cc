@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 
 namespace rehearse::exec {
@@ -17,15 +20,16 @@ std::string write(const std::string& name, const std::string& bytes) {
   return path;
 }
 
-// llm.c's layout: 256 int32 of header (magic, version, count), then uint16 tokens.
+// llm.c's layout: 256 int32 of header (magic, version, count), then tokens of one width.
+template <class Token = std::uint16_t>
 std::string token_file(std::int32_t magic, std::int32_t version, std::int32_t count,
-                       const std::vector<std::uint16_t>& tokens) {
+                       const std::vector<Token>& tokens) {
   std::vector<std::int32_t> header(256, 0);
   header[0] = magic;
   header[1] = version;
   header[2] = count;
   std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
-  bytes.append(reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size());
+  bytes.append(reinterpret_cast<const char*>(tokens.data()), sizeof(Token) * tokens.size());
   return bytes;
 }
 
@@ -64,10 +68,52 @@ TEST(Data, BytesAbove127AreTokensToo) {
 
 TEST(Data, ReadsTokenFilesOfLlmC) {
   const Result<Data> data =
-      Data::open(write("tokens.bin", token_file(20240520, 1, 4, {5, 50256, 7, 9})), 50257, 1);
+      Data::open(write("tokens.bin", token_file<>(20240520, 1, 4, {5, 50256, 7, 9})), 50257, 1);
   ASSERT_TRUE(data) << data.error().message;
   EXPECT_EQ(sample(data.value(), 0, 3).inputs, (Tokens{5, 50256, 7}));
   EXPECT_EQ(sample(data.value(), 0, 3).targets, (Tokens{50256, 7, 9}));
+}
+
+// The second format has tokens beyond 16 bits; they are what they say, not their lower halves.
+TEST(Data, ReadsTokenFilesOf32Bits) {
+  const std::vector<std::uint32_t> tokens{5, 128255, 65536, 9, 131071};
+  const std::string path = write("wide.bin", token_file(20240801, 7, 5, tokens));
+  const Result<Data> data = Data::open(path, 131072, 1);
+  ASSERT_TRUE(data) << data.error().message;
+  EXPECT_EQ(sample(data.value(), 0, 3).inputs, (Tokens{5, 128255, 65536}));
+  EXPECT_EQ(sample(data.value(), 1, 3).inputs, (Tokens{9, 131071, 5}));  // from the start again
+  EXPECT_NE(error_of(path, 131071).find("token 131071 is not in the vocabulary of 131071"),
+            std::string::npos);
+  // 2^32 - 1 is no negative number.
+  const std::vector<std::uint32_t> most{1, 4294967295};
+  EXPECT_NE(error_of(write("most.bin", token_file(20240801, 7, 2, most)), 2000000000)
+                .find("token 4294967295 is not in"),
+            std::string::npos);
+}
+
+// Magic and version belong together, and each says its width.
+TEST(Data, AWidthIsWhatTheHeaderSays) {
+  const std::vector<std::uint32_t> wide{1, 2};
+  EXPECT_NE(error_of(write("a.bin", token_file(20240801, 1, 2, wide))).find("not a token file"),
+            std::string::npos);
+  EXPECT_NE(error_of(write("b.bin", token_file(20240520, 7, 2, wide))).find("not a token file"),
+            std::string::npos);
+  EXPECT_NE(error_of(write("c.bin", token_file(20240801, 7, 4, wide)))
+                .find("holds 2 tokens, its header says 4"),
+            std::string::npos);
+  EXPECT_NE(error_of(write("d.bin", token_file(20240520, 1, 2, wide)))
+                .find("holds 4 tokens, its header says 2"),
+            std::string::npos);
+}
+
+// 64 GiB without a block on the disk: mapped, not read, so it opens at once and takes no memory.
+TEST(Data, AFileMayBeLargerThanTheMemory) {
+  const std::string path = write("sparse", "");
+  if (truncate(path.c_str(), off_t{1} << 36) != 0) GTEST_SKIP() << "no such long files here";
+  const Result<Data> data = Data::open(path, 256, 1);
+  ASSERT_TRUE(data) << data.error().message;
+  EXPECT_EQ(sample(data.value(), (std::int64_t{1} << 36) / 3, 3).inputs, (Tokens{0, 0, 0}));
+  std::remove(path.c_str());
 }
 
 TEST(Data, SaysWhatIsWrongWithAFile) {
@@ -75,16 +121,16 @@ TEST(Data, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(error_of("/dev/zero").find("not a regular file"), std::string::npos);  // endless
   EXPECT_NE(error_of(testing::TempDir()).find("is a directory"), std::string::npos);
   EXPECT_NE(error_of(write("short.bin", "abc")).find("too short"), std::string::npos);
-  EXPECT_NE(error_of(write("magic.bin", token_file(1, 1, 2, {1, 2}))).find("not a token file"),
+  EXPECT_NE(error_of(write("magic.bin", token_file<>(1, 1, 2, {1, 2}))).find("not a token file"),
             std::string::npos);
   EXPECT_NE(
-      error_of(write("version.bin", token_file(20240520, 2, 2, {1, 2}))).find("not a token file"),
+      error_of(write("version.bin", token_file<>(20240520, 2, 2, {1, 2}))).find("not a token file"),
       std::string::npos);
   EXPECT_NE(
-      error_of(write("cut.bin", token_file(20240520, 1, 3, {1, 2}))).find("its header says 3"),
+      error_of(write("cut.bin", token_file<>(20240520, 1, 3, {1, 2}))).find("its header says 3"),
       std::string::npos);
   EXPECT_NE(
-      error_of(write("negative.bin", token_file(20240520, 1, -1, {1, 2}))).find("header says 0"),
+      error_of(write("negative.bin", token_file<>(20240520, 1, -1, {1, 2}))).find("header says 0"),
       std::string::npos);
   EXPECT_NE(error_of(write("empty", "")).find("no two tokens"), std::string::npos);
   EXPECT_NE(error_of(write("beyond", "az"), 100).find("token 122 is not in the vocabulary of 100"),

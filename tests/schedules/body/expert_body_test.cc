@@ -3,6 +3,7 @@
 // q 1, 8 tokens on each of two ranks) byte by byte, and identities between plans.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <numeric>
@@ -153,6 +154,24 @@ TEST(ExpertBody, OneRankSendsNothing) {
   }
 }
 
+// The same FLOPs, in a launch for each expert and product.
+TEST(ExpertBody, ExpertsMayRunOneAfterAnother) {
+  const Scenario grouped = scenario(R"("expert_parallel": 2)", "2"),
+                 each = scenario(R"("expert_parallel": 2, "grouped_experts": false)", "2");
+  const auto products = [](const Body& b) {
+    return std::ranges::count_if(b.nodes, [](const Node& node) {
+      return node.name.find("gemm fc") != std::string_view::npos ||
+             node.name.find("gemm d_fc") != std::string_view::npos;
+    });
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const Body together = body(grouped, direction), apart = body(each, direction);
+    EXPECT_EQ(products(apart), E / 2 * products(together));
+    EXPECT_EQ(std::ranges::count_if(apart.nodes, of_experts), 0);
+    EXPECT_EQ(apart.flops(), together.flops());
+  }
+}
+
 // E = k = 1 without its router is the dense MLP of width f.
 TEST(ExpertBody, OneExpertIsADenseLayer) {
   const Scenario s = scenario("\"recompute\": \"none\"", "1");
@@ -169,31 +188,54 @@ TEST(ExpertBody, OneExpertIsADenseLayer) {
   }
 }
 
-// A prediction layer is a projection of 2 h to h, one more layer and one more head, in the body and
-// the parameters of the head's segment; with a pipeline also a table of the last position's own.
-TEST(ExpertBody, PredictionLayersStandBehindTheHead) {
+// A prediction layer is a segment behind the model's last layer: a projection of 2 h to h and one
+// more layer, with a pipeline also a table of its position's own; and the head runs twice.
+TEST(ExpertBody, APredictionLayerIsAProjectionAndALayer) {
   const Scenario s = scenario(R"("pipeline_parallel": 2, "expert_parallel": 2)", "4");
   Transformer model = s.model;
   model.prediction_layers = 1;
-  const auto head = [&](const Transformer& of, Direction direction) {
-    return make_body({of, s.plan}, {.segment = SegmentKind::Head, .direction = direction});
+  const SegmentInfo prediction{SegmentKind::Layer, static_cast<std::int32_t>(model.layers)};
+  const auto flops_of = [&](const Transformer& of, const SegmentInfo& segment,
+                            Direction direction) {
+    return make_body({of, s.plan}, body_shape(of, segment, direction)).flops();
   };
-  const auto count = [&](const Transformer& of) {
-    std::int64_t sum = 0;
-    for (const ParameterTensor& tensor : segment_parameters({of, s.plan}, SegmentKind::Head, -1)) {
-      sum += tensor.elements;
-    }
-    return sum;
-  };
+  std::int64_t parameters = 0;
+  for (const ParameterTensor& tensor :
+       segment_parameters({model, s.plan}, prediction.kind, prediction.layer)) {
+    parameters += tensor.elements;
+  }
   const std::int64_t vocabulary = s.plan.padded_vocabulary;
   const std::int64_t elsewhere = (E - E / 2) * expert_parameters(model);  // on the other rank
-  EXPECT_EQ(count(model) - count(s.model),
-            prediction_parameters(model) - elsewhere + vocabulary * h);
+  EXPECT_EQ(parameters, prediction_parameters(model) - elsewhere + vocabulary * h);
+  const SegmentInfo head{SegmentKind::Head, -1};
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
     const double passes = direction == Direction::Forward ? 1 : 2;
-    EXPECT_EQ(head(model, direction).flops() - 2 * head(s.model, direction).flops(),
+    EXPECT_EQ(flops_of(model, prediction, direction),
               body(s, direction).flops() + passes * 2 * n * 2 * h * h);
+    EXPECT_EQ(flops_of(model, head, direction), 2 * flops_of(s.model, head, direction));
   }
+}
+
+// 1 byte per value and 4 for 128 of them, where 16 bit has 2: n k h values leave; what comes home
+// and all gradients have 16 bit. The cast of n h values reads 2 bytes and writes 1.
+TEST(ExpertBody, ADispatchIn8BitSendsThatMuchLess) {
+  const std::string plan =
+      R"("expert_parallel": 2, "expert_dispatch": "deduplicated", "precision": "fp8")";
+  const Scenario wide = scenario(plan, "2", "", 128),
+                 narrow = scenario(plan + R"(, "fp8_dispatch": true)", "2", "", 128);
+  const auto sent = [](const Scenario& s, Direction direction, Kernel kernel) {
+    return bytes(body(s, direction), [&](const Node& node) { return node.kernel == kernel; });
+  };
+  const std::int64_t values = 128 * k * h;
+  EXPECT_EQ(sent(wide, Direction::Forward, Kernel::Dispatch), 2 * values);
+  EXPECT_EQ(sent(narrow, Direction::Forward, Kernel::Dispatch), values + values / 128 * 4);
+  EXPECT_EQ(sent(narrow, Direction::Forward, Kernel::Combine), 2 * values);
+  EXPECT_EQ(sent(narrow, Direction::Backward, Kernel::Dispatch), 2 * values);
+  EXPECT_EQ(sent(narrow, Direction::Backward, Kernel::Combine), 2 * values);
+  const Body forward = body(narrow, Direction::Forward);
+  const auto cast = std::ranges::find(forward.nodes, "cast tokens to fp8", &Node::name);
+  ASSERT_NE(cast, forward.nodes.end());
+  EXPECT_EQ(cast->bytes, 3 * 128 * h);
 }
 
 // Under sequence parallelism an expert group of q = 1 gathers nothing over tp (experts.md,

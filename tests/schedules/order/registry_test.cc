@@ -11,8 +11,10 @@
 #include <string>
 #include <tuple>
 
+#include "schedules/ir/stage_index.h"
 #include "schedules/ir/text.h"
 #include "schedules/proof/validate.h"
+#include "schedules/timing/compute_timing.h"
 
 namespace rehearse {
 
@@ -216,6 +218,49 @@ TEST(Registry, MakesSoundOrdersOfAllParameters) {
       }
     }
   }
+}
+
+// Pairs taken apart are the order without pairs; no backward is beside a forward that it needs; the
+// order runs to its end; as many pairs as there are forwards behind the warm-up.
+TEST(Pairs, OfInterleaved1F1BAreItsSteadyOps) {
+  for (std::int32_t p = 2; p <= 5; ++p) {
+    for (std::int32_t v = 2; v <= 3; ++v) {
+      for (std::int32_t m = p; m <= 3 * p; ++m) {
+        ScheduleShape shape{.positions = p, .microbatches = m, .chunks = v, .extra_warmup = 1};
+        const Schedule plain = generate("interleaved_1f1b", shape).value();
+        shape.pairs = true;
+        const Schedule paired = generate("interleaved_1f1b", shape).value();
+        EXPECT_TRUE(validate(paired, {}).violations.empty()) << paired.name;
+        EXPECT_TRUE(time_compute(paired, {})) << paired.name;
+        for (RankClass row{0}; row.value < p; ++row.value) {
+          std::vector<std::string> apart, expected;
+          std::size_t pairs = 0;
+          for (const Op& op : paired.program(row)) {
+            const auto work = work_of(paired, op);
+            for (const Op& each : work) apart.push_back(to_text(each));
+            if (op.kind != OpKind::Overlap) continue;
+            ++pairs;
+            EXPECT_FALSE(work[0].stage == work[1].stage &&
+                         work[0].microbatch == work[1].microbatch);
+          }
+          for (const Op& op : plain.program(row)) expected.push_back(to_text(op));
+          EXPECT_EQ(apart, expected);
+          const std::int32_t group = default_group_size(p, m);
+          const std::int32_t ahead = std::min(2 * (p - 1 - row.value) + (v - 1) * group + 1, m * v);
+          EXPECT_EQ(pairs, static_cast<std::size_t>(m * v - ahead));
+        }
+      }
+    }
+  }
+}
+
+TEST(Pairs, NeedOneForwardMoreAndAnOrderThatHasThem) {
+  const ScheduleShape shape{.positions = 2, .microbatches = 4, .chunks = 2, .pairs = true};
+  EXPECT_EQ(error_of("interleaved_1f1b", shape).substr(0, 40),
+            "pairs: extra_warmup must be at least 1: ");
+  EXPECT_EQ(error_of("1f1b", {.positions = 2, .microbatches = 4, .pairs = true}),
+            "pairs: 1f1b has no pairs of a forward and a backward");
+  EXPECT_EQ(error_of("dualpipe", {.positions = 2, .microbatches = 4, .pairs = true}), "made");
 }
 
 }  // namespace

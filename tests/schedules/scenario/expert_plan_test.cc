@@ -94,17 +94,34 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
   EXPECT_TRUE(
       says(error(R"("expert_parallel": 2, "data_parallel_algorithm": "parameter_server")", "8"),
            "plan.data_parallel_algorithm: parameter_server"));
-  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "runtime": "rehearse")", "8"), "not built yet"));
+  // What our executor lacks; it trains the plain ones.
+  EXPECT_EQ(plan(R"("expert_parallel": 2, "runtime": "rehearse")", "8").expert_parallel, 2);
+  EXPECT_TRUE(says(
+      error(R"("expert_parallel": 2, "expert_dispatch": "deduplicated", "runtime": "rehearse")",
+            "8"),
+      "plan.expert_dispatch: runtime rehearse sends copies"));
+  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"},
+      "runtime": "rehearse")",
+                         "8", kShared),
+                   "plan.overlap.expert_parallel: runtime rehearse hides no dispatch"));
   EXPECT_TRUE(says(error(R"("expert_dispatch": "nccl")", "8"), "is not one of all_to_all"));
   EXPECT_TRUE(says(error(R"("expert_routing": 0.5)", "8"), "too small"));
   EXPECT_TRUE(
       says(error(R"("expert_routing": "learned")", "8"), "is not one of balanced, uniform"));
   EXPECT_TRUE(says(error(R"("expert_capacity": 0)", "8"), "too small"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": true})", "8"),
-                   "must be false or \"shared\""));
+                   "must be false, \"shared\" or \"pair\""));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"})", "8"),
                    "no shared expert"));
-  EXPECT_TRUE(says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "not built yet"));
+  EXPECT_TRUE(
+      says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true)", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true, "expert_parallel": 8)", "8"),
+                   "by expert_dispatch deduplicated alone"));
+  EXPECT_TRUE(says(error(R"("fp8_dispatch": true, "expert_parallel": 8, "precision": "bf16",
+      "expert_dispatch": "deduplicated")",
+                         "8"),
+                   "the products run in bf16"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2)", "8", R"({"model_type": "gpt2"})"),
                    "the model has no experts"));
 }

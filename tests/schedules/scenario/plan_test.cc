@@ -149,17 +149,28 @@ TEST(PlanLayers, UnevenSharesCountEmbeddingAndHead) {
 
 TEST(PlanLayers, LayoutsAreReadInMegatronsWords) {
   const auto layout = [](const char* text) {
-    const Result<std::vector<std::int32_t>> layers = parse_layout(text);
-    return layers ? layers.value() : std::vector<std::int32_t>{-1};
+    const Result<StageLayout> made = parse_layout(text);
+    return made ? made.value().layers : std::vector<std::int32_t>{-1};
   };
   EXPECT_EQ(layout("Ett|tt|ttL"), (std::vector{2, 2, 2}));
   EXPECT_EQ(layout("E|(t)*10|(tt|)*2,L"), (std::vector{0, 10, 2, 2, 0}));
   EXPECT_EQ(layout("Et*3|(tt|)*3L"), (std::vector{3, 2, 2, 2, 0}));
   EXPECT_EQ(layout("E((t|)*2 t|)*2 L"), (std::vector{1, 1, 1, 1, 1, 1, 0}));
-  for (const char* bad : {"", "tt|L", "E|t", "E|t)L", "E(t|L", "E|t*L", "E|t*0L", "EtE|L", "EL|tL",
-                          "E(((((((((((t)))))))))))L", "E(t)*99999999L", "E|mL"}) {
+  for (const char* bad :
+       {"", "tt|L", "E|t", "E|t)L", "E(t|L", "E|t*L", "E|t*0L", "EtE|L", "EL|tL",
+        "E(((((((((((t)))))))))))L", "E(t)*99999999L", "Em|tL", "E|m|mL", "Etm|tL", "Etm|L"}) {
     EXPECT_EQ(layout(bad), std::vector{-1}) << bad;
   }
+}
+
+TEST(PlanLayers, ALayoutPlacesPredictionLayers) {
+  const StageLayout deepseek = parse_layout("Et*3|(tt|)*2m|L").value();
+  EXPECT_EQ(deepseek.layers, (std::vector{3, 2, 2, 0, 0}));
+  EXPECT_EQ(deepseek.prediction_stage, 3);
+  EXPECT_EQ(deepseek.prediction_layers, 1);
+  EXPECT_EQ(parse_layout("Et|tm*2L").value().prediction_layers, 2);
+  EXPECT_EQ(parse_layout("Et|tL").value().prediction_stage, -1);
+  EXPECT_EQ(parse_layout("EttmL").value().prediction_stage, 0);  // one chunk holds all
 }
 
 TEST(PlanLayers, AreTakenFromListsAndLayouts) {
@@ -264,15 +275,13 @@ TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
   EXPECT_EQ(read(R"("dropout": 0, "flash_attention": false)", "", says).plan.dropout, 0);
 }
 
-TEST(PlanDropout, OfRehearseIsNoneAndSaysSo) {
+TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {
   const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
   const Scenario asked = read("", "", says, {.runtime = "rehearse"});
-  EXPECT_EQ(asked.plan.dropout, 0);
-  ASSERT_EQ(asked.warnings.size(), 1u);
-  EXPECT_NE(asked.warnings[0].find("0.2"), std::string::npos);
-  EXPECT_TRUE(read("", "", kTiny, {.runtime = "rehearse"}).warnings.empty());
-  EXPECT_TRUE(
-      read(R"("flash_attention": false)", "", kTiny, {.runtime = "rehearse"}).warnings.empty());
+  EXPECT_EQ(asked.plan.dropout, 0.2);
+  EXPECT_EQ(asked.plan.dropouts, DropoutRates{.residual = 0.2});
+  EXPECT_EQ(read(R"("flash_attention": false)", "", kTiny, {.runtime = "rehearse"}).plan.dropout,
+            0);  // its attention is fused whatever the plan says
 }
 
 TEST(PlanRuntime, IsTheKeysThenTheCommandsThenFsdpForZero3) {

@@ -87,7 +87,8 @@ TEST(Attention, ASlidingWindowRunsItsBandAlone) {
   EXPECT_DOUBLE_EQ(find(body.nodes, NodeKind::Attention)->flops, 4 * 2 * pairs * 4096);
 }
 
-// Contiguous blocks (FSDP): of c ranks the last does (2c-1)/c of the mean; Megatron balances.
+// Contiguous blocks (torchtitan of 2024): of c ranks the last does (2c-1)/c of the mean; Megatron
+// balances.
 TEST(Attention, TheLastRankOfContiguousBlocksDoesTheMost) {
   const Transformer model = gpt(1, 4096, 32);
   Plan plan = flash_plan();
@@ -95,7 +96,7 @@ TEST(Attention, TheLastRankOfContiguousBlocksDoesTheMost) {
   const double mean = 0.5 * 4 * 2 * 4096.0 * 4096 * 4096 / 4;
   const Body balanced = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(balanced.nodes, NodeKind::Attention)->flops, mean);
-  plan.runtime = runtime_named("fsdp");
+  plan.runtime = runtime_named("torchtitan");
   const Body blocks = make_body({model, plan}, {.segment = SegmentKind::Layer});
   EXPECT_DOUBLE_EQ(find(blocks.nodes, NodeKind::Attention)->flops, mean * 7 / 4);
 }

@@ -39,10 +39,52 @@ Plan plan_of(const std::string& runtime) {
   plan.padded_vocabulary = 32000;
   return plan;
 }
+// `model` with every layer's MLP made two experts of width f, of which a token takes one.
+Transformer with_experts(Transformer model) {
+  model.experts.count = 2;
+  model.experts.per_token = 1;
+  model.experts.ffn_hidden = f;
+  return model;
+}
+std::int64_t kept_of_experts(const Transformer& model) {
+  const Plan plan = plan_of("megatron");
+  const MemoryProfile profile = read_memory_profile(plan.runtime.name).value();
+  return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::ExpertLayer), 2 * n * h);
+}
 std::int64_t kept(const Plan& plan) {
   const Transformer model = llama();
   const MemoryProfile profile = read_memory_profile(plan.runtime.name).value();
   return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::DenseLayer), 2 * n * h);
+}
+
+// One kernel makes SwiGLU times the router's weight: of n rows the 2f columns before it and the f
+// behind it are kept. Nobody has one for GELU: its output is kept, too, before it is weighed,
+// beside the f columns before it. 16 bit.
+TEST(KeptTensors, an_activation_that_no_kernel_weighs_is_kept_before_and_behind_the_weight) {
+  Transformer gated = with_experts(llama()), plain = gated;
+  plain.mlp = MlpKind::Plain;
+  EXPECT_EQ(kept_of_experts(plain), kept_of_experts(gated));  // 2f + f = f + f + f
+}
+
+// Transformer Engine's grouped products have four streams with a workspace of 4 MiB each, 32 MiB
+// from Hopper on; products one after another, and models without experts, have none of them.
+TEST(KeptTensors, grouped_products_have_workspaces) {
+  const MemoryProfile profile = read_memory_profile("megatron").value();
+  const auto held = [&](const Transformer& model, bool grouped, std::int32_t capability) {
+    Plan plan = plan_of("megatron");
+    plan.runtime.grouped_experts = grouped;
+    const Flags flags = script_flags(profile, {model, plan}, /*experts=*/false);
+    std::int64_t sum = 0;
+    for (const Workspace& workspace : profile.workspaces) {
+      if (workspace.condition.holds(flags)) sum += workspace.bytes.of(capability);
+    }
+    return sum;
+  };
+  const Transformer dense = llama(), experts = with_experts(dense);
+  for (const auto& [capability, stream] : {std::pair{80, 4 << 20}, {90, 32 << 20}}) {
+    EXPECT_EQ(held(experts, true, capability) - held(dense, true, capability), 4 * stream);
+    EXPECT_EQ(held(experts, false, capability), held(dense, true, capability));
+  }
 }
 
 // Transformer Engine keeps both norms' outputs and the activation in 8 bit instead of 16, and

@@ -193,7 +193,7 @@ RandomPlan random_plan(std::mt19937& random) {
   model.vocabulary = one_of({1000, 32000, 50257});
   model.max_positions = 512;
   model.tied_embedding = one_of({0, 1}) == 1;
-  model.mlp = one_of({0, 1}) == 1 ? MlpKind::Gated : MlpKind::Gelu;
+  model.mlp = one_of({0, 1}) == 1 ? MlpKind::Gated : MlpKind::Plain;
   model.norm = one_of({0, 1}) == 1 ? NormKind::RmsNorm : NormKind::LayerNorm;
   model.positions = one_of({0, 1}) == 1 ? PositionKind::Rope : PositionKind::Learned;
   plan.tensor_parallel = one_of({1, 2, 4});
@@ -379,7 +379,7 @@ TEST(Memory, AProfileSaysOverItsBase) {
   EXPECT_EQ(own.layer.backward.size(), base.layer.backward.size());
   EXPECT_EQ(own.moments_at_first_step, base.moments_at_first_step);
   EXPECT_EQ(own.communicator, 7);
-  EXPECT_EQ(own.workspaces.at(0).of(120), 5);
+  EXPECT_EQ(own.workspaces.at(0).bytes.of(120), 5);
   for (const auto& [capability, bytes] :
        {std::pair{0, 3}, {70, 3}, {80, 8}, {89, 8}, {90, 9}, {120, 9}}) {
     EXPECT_EQ(own.context.of(capability), bytes) << capability;

@@ -10,6 +10,7 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
@@ -56,7 +57,14 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"global_batch\": " + std::to_string(d * m);
   text += ", \"sequence_parallel\": " + std::string(t > 1 ? "true" : "false");
   text += ", \"zero_stage\": " + std::to_string(zero);
-  text += ", \"recompute\": \"" + std::string(pick(random, {"none", "selective", "full"})) + "\"";
+  text += ", \"recompute\": " +
+          std::string(pick(random, {"\"none\"", "\"selective\"", "\"full\"", "[\"experts\"]",
+                                    "[\"norm\", \"latent_up\", \"expert_activation\"]"}));
+  // The prediction layer before the last of four chunks.
+  const bool looped = schedule == "interleaved_1f1b";
+  if (deepseek && (looped ? p == 2 : p == 4 && schedule != "dualpipev")) {
+    text += R"(, "stage_layers": "Ett|ttt|tttm|L")";
+  }
   text += ", \"expert_dispatch\": \"" +
           std::string(pick(random, {"all_to_all", "all_gather", "deduplicated"})) + "\"";
   text +=
@@ -65,6 +73,7 @@ std::string random_scenario(std::mt19937& random) {
   text += ", \"overlap\": {\"gradient_reduce\": " + std::string(pick(random, {"true", "false"}));
   text += ", \"parameter_gather\": " + std::string(pick(random, {"true", "false"}));
   if (deepseek && e > 1 && pick(random, {0, 1}) == 1) text += ", \"expert_parallel\": \"shared\"";
+  if (!deepseek && e > 1 && looped) text += ", \"expert_parallel\": \"pair\"";
   text += "}, \"runtime\": \"" + std::string(zero == 3 ? "fsdp" : "megatron") + "\"}}";
   return text;
 }
@@ -93,9 +102,9 @@ void check_buckets(const Prediction& p, const Transformer& model, const std::str
 
 TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
   std::mt19937 random(20250917);
-  int predicted = 0, folded = 0;
+  int predicted = 0, folded = 0, paired = 0, placed = 0, parts = 0;
   for (int trial = 0; predicted < 500; ++trial) {
-    ASSERT_LT(trial, 6000) << "too few of the random scenarios are legal";
+    ASSERT_LT(trial, 12000) << "too few of the random scenarios are legal";
     const std::string text = random_scenario(random);
     const Result<Scenario> scenario = parse_scenario(text, "random.json", 1, {});
     if (!scenario) continue;
@@ -123,11 +132,51 @@ TEST(ExpertGrid, EveryPlanIsSoundAndItsMemoryAddsUp) {
                 rank.parts.parameters + rank.parts.gradients + rank.parts.optimizer)
           << text;
     }
+    // A search leaves out by this bound what the replay would refuse.
+    const MemoryProfile profile = read_memory_profile(p.plan.runtime.name).value();
+    EXPECT_LE(
+        memory_lower_bound(profile, {scenario.value().model, p.plan}),
+        std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_allocated)->peak_allocated)
+        << text;
     folded += p.plan.folds_experts() ? 1 : 0;
+    paired += p.plan.overlap_expert_parallel == ExpertOverlap::Pair ? 1 : 0;
+    placed += p.plan.prediction_stage >= 0 ? 1 : 0;
+    parts += p.plan.recompute_parts != 0 ? 1 : 0;
     ++predicted;
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GE(folded, 250);
+  EXPECT_GE(paired, 5);
+  EXPECT_GE(placed, 20);
+  EXPECT_GE(parts, 20);
+}
+
+// The same plans as our executor performs them, with its arena.
+TEST(ExpertGrid, PlansOfOurExecutorAreSound) {
+  std::mt19937 random(20251123);
+  int predicted = 0, folded = 0;
+  for (int trial = 0; predicted < 200; ++trial) {
+    ASSERT_LT(trial, 6000) << "too few of the random scenarios are legal";
+    std::string text = random_scenario(random);
+    const std::size_t at = text.rfind("\"runtime\"");
+    text = text.substr(0, at) + R"("runtime": "rehearse"}})";
+    const Result<Scenario> scenario = parse_scenario(text, "random.json", 1, {});
+    if (!scenario || scenario.value().model.latent.kv_lora_rank > 0) continue;
+    const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
+    ASSERT_TRUE(cluster) << cluster.error().message;
+    const Result<Prediction> made = predict(scenario.value(), cluster.value());
+    ASSERT_TRUE(made) << made.error().message << '\n' << text;
+    const Prediction& p = made.value();
+    const Validation proof = validate(p.schedule, {.compute_order = &p.order});
+    for (const Violation& v : proof.violations) {
+      ADD_FAILURE() << v.rule << ": " << v.message << '\n' << text;
+    }
+    check_buckets(p, scenario.value().model, text);
+    folded += p.plan.folds_experts() ? 1 : 0;
+    ++predicted;
+    if (testing::Test::HasFailure()) break;
+  }
+  EXPECT_GE(folded, 100);
 }
 
 // V10 asks a bucket over whom it is summed: dp does not do for experts, nor edp for the rest.

@@ -65,11 +65,16 @@ TEST(FitText, prints_the_nearest_plan_as_flags_and_as_json) {
   EXPECT_EQ(parse_json(instead_json(p.memory), "").value().given("step_time_s"), nullptr);
 }
 
-TEST(FitText, says_that_retries_have_no_price) {
-  MemoryReport memory = report(99, 100);
-  EXPECT_EQ(retries_note(memory), "");
-  memory.ranks[0].retries = 3;
-  EXPECT_TRUE(has(retries_note(memory), "back 3 times"));
+TEST(FitText, says_what_emptying_the_cache_costs) {
+  Prediction p;
+  p.memory = report(99, 100);
+  EXPECT_EQ(retries_note(p), "");
+  p.memory.ranks[0].retries = 3;
+  EXPECT_TRUE(has(retries_note(p), "back 3 times, later ones need it no more"));
+  p.memory.ranks[0].remapped = {{.bytes = 2'000'000'000}, {.bytes = 1'000'000'000}};
+  p.remap_s = 0.0032;
+  EXPECT_TRUE(has(retries_note(p), "gives 3.00 GB back"));
+  EXPECT_TRUE(has(retries_note(p), "3.20 ms of the step"));
 }
 
 }  // namespace

@@ -52,18 +52,5 @@ TEST(FlopsShare, OfLongSequencesIsAtMostOne) {
   EXPECT_GT(expect_shares({"scenarios/fsdp-64.json"}, set), 10);
 }
 
-TEST(FlopsShare, ExpertsAreNotPricedAsAModelWithoutThem) {
-  const Result<Scenario> scenario =
-      read_scenario("scenarios/dp-ddp.json",
-                    {.overrides = {"model=models/mixtral-8x7b.json", "plan.runtime=rehearse"}});
-  ASSERT_TRUE(scenario) << scenario.error().message;
-  const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
-  ASSERT_TRUE(cluster);
-  const Result<Prediction> p = predict(scenario.value(), cluster.value());
-  ASSERT_FALSE(p);
-  EXPECT_NE(p.error().message.find("rehearse has no experts"), std::string::npos)
-      << p.error().message;
-}
-
 }  // namespace
 }  // namespace rehearse::sim

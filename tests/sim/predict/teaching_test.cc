@@ -52,6 +52,21 @@ TEST(Teaching, NaiveModelParallelIdlesThreeQuarters) {
   EXPECT_NEAR(predicted("pipeline-naive").bubble_ratio(), 0.75, 0.02);
 }
 
+// Of that step a rank computes a quarter; for the rest it waits for what others compute, also where
+// transfers block the compute stream (Megatron-LM's without chunks): none stands behind another.
+TEST(Teaching, WhatNaiveModelParallelWaitsForIsComputing) {
+  const Prediction p = predicted("pipeline-naive");
+  const auto share = [&](IdleCause cause) {
+    return static_cast<double>(p.bubbles.causes[static_cast<std::size_t>(cause)]) /
+           static_cast<double>(p.bubbles.idle);
+  };
+  EXPECT_GT(share(IdleCause::Dependency), 0.85);
+  EXPECT_LT(share(IdleCause::Contention), 0.01);
+  for (const CommunicationRow& row : p.communication) {
+    EXPECT_LT(row.exposed_s, 0.05 * p.step_s) << name_of(row.traffic.link);
+  }
+}
+
 TEST(Teaching, OneForwardOneBackwardTakesAsLongAsGpipeAndKeepsLess) {
   const Prediction gpipe = predicted("pipeline-gpipe"), f1b1 = predicted("pipeline-1f1b");
   EXPECT_NEAR(f1b1.step_s, gpipe.step_s, 0.01 * gpipe.step_s);

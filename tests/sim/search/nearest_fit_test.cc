@@ -119,6 +119,49 @@ TEST(NearestFit, the_same_plan_gives_the_same_answer) {
   EXPECT_EQ(a.peak_device, b.peak_device);
 }
 
+void expect_equal(const NearestPlan& a, const NearestPlan& b) {
+  EXPECT_EQ(a.fits, b.fits);
+  ASSERT_EQ(a.changes.size(), b.changes.size());
+  for (std::size_t i = 0; i < a.changes.size(); ++i) {
+    EXPECT_EQ(a.changes[i].key, b.changes[i].key);
+    EXPECT_EQ(a.changes[i].to, b.changes[i].to);
+  }
+  EXPECT_EQ(a.peak_device, b.peak_device);
+  EXPECT_EQ(a.host, b.host);
+  EXPECT_DOUBLE_EQ(a.step_s, b.step_s);
+}
+
+// The row that is fullest by its bound decides what all rows would.
+TEST(NearestFit, replaying_every_row_of_every_plan_gives_the_same_answer) {
+  for (const double gib : {0.6, 2.0, 4.0, 10.0}) {
+    const Tight tight(gib);
+    const Space space = space_of(tight.text);
+    const Plan plan = tight.predicted(tight.scenario).plan;
+    expect_equal(nearest_fit(space, tight.cluster, plan).value(),
+                 nearest_fit(space, tight.cluster, plan, /*every_row=*/true).value());
+  }
+}
+
+// The shipped scenarios that do not fit, or would not on smaller GPUs.
+TEST(NearestFit, of_shipped_scenarios_it_is_what_every_row_would_give) {
+  struct Shipped {
+    std::string name;
+    double gib;  // usable; 0: as it is
+  };
+  for (const Shipped& shipped : {Shipped{"embedding-whole", 0}, Shipped{"deepseek-v3-2048", 60},
+                                 Shipped{"mixtral-8x7b-64", 30}, Shipped{"fsdp-64", 5}}) {
+    const std::string path = "scenarios/" + shipped.name + ".json";
+    const Scenario scenario = read_scenario(path, {}).value();
+    Cluster cluster = read_cluster(scenario.cluster).value();
+    if (shipped.gib > 0) cluster.gpu.usable_memory_gib = shipped.gib;
+    const Space space = read_space(path, {.overrides = {"plan.schedule=null"}}).value();
+    const Prediction made = predict(scenario, cluster, {.timeline = false}).value();
+    ASSERT_FALSE(made.memory.fits) << shipped.name;
+    expect_equal(nearest_fit(space, cluster, made.plan).value(),
+                 nearest_fit(space, cluster, made.plan, /*every_row=*/true).value());
+  }
+}
+
 // What the plan says beside the changed keys stays.
 TEST(NearestFit, what_is_not_changed_stays_as_the_scenario_says) {
   const Tight tight(6, R"(, "dropout": 0.1, "attention_kernel": "flash1")");

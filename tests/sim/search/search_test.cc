@@ -9,6 +9,7 @@
 #include <random>
 
 #include "schedules/passes/plan_order.h"
+#include "sim/search/saved_plan.h"
 #include "sim/search/search_estimate.h"
 #include "sim/search/search_live.h"
 #include "sim/search/search_report.h"
@@ -222,6 +223,8 @@ TEST(Search, SaysTheSameWithOneThreadAndWithTwo) {
   EXPECT_EQ(json_of(space, cluster, 1), json_of(space, cluster, 2));
 }
 
+// Keys without effect are left out, so that the plan read back may differ in them, and is saved as
+// the same text.
 TEST(Search, SavesPlansThatArePredictedIdentically) {
   std::mt19937 random(5);
   for (std::int32_t i = 0; i < 12; ++i) {
@@ -230,10 +233,11 @@ TEST(Search, SavesPlansThatArePredictedIdentically) {
     const SearchResult result = search(made.space, cluster, {.top = 4, .explain = false}).value();
     ASSERT_FALSE(result.best.empty());
     for (const FoundPlan& found : result.best) {
-      const Result<Scenario> again =
-          parse_scenario(scenario_text(made.space, found, "saved"), "saved.json", 1, {});
+      const std::string text = scenario_text(made.space, found, "saved");
+      const Result<Scenario> again = parse_scenario(text, "saved.json", 1, {});
       ASSERT_TRUE(again) << again.error().message;
-      EXPECT_EQ(again.value().plan, found.plan) << plan_json(found.plan, 0);
+      EXPECT_TRUE(again.value().warnings.empty()) << again.value().warnings.front();
+      EXPECT_EQ(scenario_text(made.space, {.plan = again.value().plan}, "saved"), text);
       const Result<Prediction> prediction =
           predict(again.value(), read_cluster(again.value().cluster).value());
       ASSERT_TRUE(prediction);

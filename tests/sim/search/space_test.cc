@@ -50,6 +50,19 @@ TEST(Space, TakesListsAndRanges) {
   EXPECT_EQ(all_plans(space).size(), 12U);
 }
 
+// Parts of layers are one value: every plan computes them again, and none does less or more.
+TEST(Space, TakesAListOfPartsAsOneValue) {
+  const Space space = space_of(small(
+      R"({"global_batch": 16, "tensor_parallel": 2, "context_parallel": 1, "runtime": "megatron",
+          "recompute": ["norm", "mlp"]})"));
+  const std::vector<Plan> plans = all_plans(space);
+  EXPECT_FALSE(plans.empty());
+  for (const Plan& plan : plans) {
+    EXPECT_EQ(plan.recompute, RecomputeMode::None);
+    EXPECT_TRUE(plan.recomputes(RecomputePart::Norm) && plan.recomputes(RecomputePart::Mlp));
+  }
+}
+
 TEST(Space, TakesListsFromTheCommandLine) {
   const ScenarioOptions options{.overrides = {"plan.tensor_parallel=[1,2]", "plan.recompute=full",
                                               "plan.overlap.gradient_reduce=true"},

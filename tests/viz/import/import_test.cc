@@ -204,7 +204,9 @@ TEST(Import, SaysWhatIsWrongAndWhere) {
   };
   EXPECT_EQ(error(""), "f: byte 0: an object was expected");
   EXPECT_EQ(error("{"), "f: byte 1: a string was expected");
-  EXPECT_EQ(error("{}"), "f: byte 2: \"traceEvents\" is missing");
+  EXPECT_EQ(error("{}"),
+            "f: byte 2: \"traceEvents\" is missing: no profile, and no trace; "
+            "rehearse simulate SCENARIO --trace FILE makes one");
   EXPECT_EQ(error("[]"), "f: no events that take time");
   EXPECT_EQ(error("[] x"), "f: byte 3: something follows the end");
   EXPECT_EQ(error("[{\"ph\":\"X\",\"ts\":\"soon\"}]"), "f: byte 22: a number was expected");

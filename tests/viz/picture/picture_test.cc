@@ -238,7 +238,7 @@ TEST(UnitsText, IsWhatPeopleRead) {
   EXPECT_EQ(time_text(12'345'678), "12.3 ms");
   EXPECT_EQ(time_text(123'456'789'000), "123 s");
   EXPECT_EQ(bytes_text(0), "0 B");
-  EXPECT_EQ(bytes_text(85'899'345'920), "80.0 GiB");
+  EXPECT_EQ(bytes_text(85'899'345'920), "85.9 GB");
   EXPECT_EQ(percent_text(0.2727), "27.3 %");
   EXPECT_EQ(tick_text(50'000'000, 10'000'000), "50 ms");
   EXPECT_EQ(tick_text(0, 10'000'000), "0");

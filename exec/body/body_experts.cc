@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing, the orders of rows, and the experts' products. Counts are read by the host, between the
+// kernels that make and use them: for devices that the host waits for (Device::has_experts).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "exec/body/body_state.h"
+
+namespace rehearse::exec {
+namespace {
+
+RouteShape route_shape(const Transformer& model, const RankShape& shape) {
+  return {.tokens = shape.experts.tokens,
+          .experts = model.experts.count,
+          .per_token = model.experts.per_token,
+          .normalised = model.experts.normalised};
+}
+
+}  // namespace
+
+void OpCursor::State::route(const Node& n) const {
+  kernels.route(lane, route_shape(shared.model, shared.shape), floats(r(n, 0)), ints(w(n, 0)),
+                floats(w(n, 1)), floats(w(n, 2)), floats(w(n, 3)));
+}
+
+// The losses are means over the micro-batches: of E / (k T^2) sum_e count_e sum_t P_te (Fedus et
+// al. 2022, arXiv 2101.03961) and of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022,
+// arXiv 2202.08906). `scale` is 1 over the tokens of all micro-batches.
+void OpCursor::State::route_backward(const Node& n) const {
+  RouteShape shape = route_shape(shared.model, shared.shape);
+  const double of_all = static_cast<double>(scale);
+  shape.auxiliary =
+      static_cast<float>(losses.auxiliary * of_all * static_cast<double>(shape.experts) /
+                         static_cast<double>(shape.per_token * shape.tokens));
+  shape.z = static_cast<float>(2 * losses.z * of_all);
+  kernels.route_backward(lane, shape, floats(r(n, 0)), ints(r(n, 1)), floats(r(n, 2)),
+                         floats(r(n, 3)), floats(r(n, 4)), floats(w(n)));
+}
+
+void OpCursor::State::sort_copies(const Node& n) {
+  const ExpertShape& x = shared.shape.experts;
+  const auto room = [&](std::size_t i) {
+    return body->tensors[static_cast<std::size_t>(n.writes[i])].bytes / 4;
+  };
+  const std::int64_t experts = room(2) - 1;
+  const bool all = experts == shared.model.experts.count;  // they are sent, or all are here
+  const CopiesShape shape{.tokens = tensor(n, 0).bytes / 4 / shared.model.experts.per_token,
+                          .per_token = shared.model.experts.per_token,
+                          .first = all ? 0 : folded.expert * x.per_rank,
+                          .experts = experts,
+                          .room = room(1)};
+  kernels.sort_copies(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)));
+  const std::int64_t rows = ints(w(n, 2))[experts];
+  check_room(rows, shape.room, x.rows, rows);
+  if (!shared.sends_copies) count_rows(ints(w(n, 2)));
+}
+
+void OpCursor::State::sort_rows(const Node& n) {
+  const ExpertShape& x = shared.shape.experts;
+  const std::int64_t members = x.gathers_rows ? shared.plan.expert_tensor_parallel : 1;
+  const ArrivedShape shape{.sources = members * shared.plan.expert_parallel,
+                           .members = members,
+                           .stride = shared.room.arrived,
+                           .experts = shared.model.experts.count,
+                           .first = folded.expert * x.per_rank,
+                           .per_source = x.per_rank,
+                           .room = shared.room.rows};
+  kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
+  count_rows(ints(w(n, 1)));
+  // What the sources from `member` on, every `stride`-th, send to the experts from `first` on.
+  const auto rows_from = [&](std::int64_t member, std::int64_t stride, std::int64_t first) {
+    std::int64_t rows = 0;
+    for (std::int64_t source = member; source < shape.sources; source += stride) {
+      const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + first;
+      rows += begins[x.per_rank] - begins[0];
+    }
+    return rows;
+  };
+  const auto check = [&](std::int64_t member, std::int64_t stride, std::int64_t room,
+                         std::int64_t mean) {
+    std::int64_t most = 0;
+    for (std::int64_t first = 0; first < shape.experts; first += x.per_rank) {
+      most = std::max(most, rows_from(member, stride, first));
+    }
+    check_room(rows_from(member, stride, shape.first), room, mean, most);
+  };
+  check(0, 1, shape.room, x.rows);
+  // Of the ranks that share an expert's matrices each may get too many by itself.
+  for (std::int64_t member = 0; member < members; ++member) {
+    check(member, members, shared.room.arrived, x.copies);
+  }
+}
+
+// Ranks that share an expert's matrices have equal rows: the first counts them.
+void OpCursor::State::count_rows(const std::int32_t* begin) const {
+  const std::int64_t here = shared.shape.experts.per_rank;
+  if (expert_rows.empty() || folded.tensor != 0) return;
+  const std::int64_t first =
+      segments()[segment].layer * shared.model.experts.count + folded.expert * here;
+  for (std::int64_t e = 0; e < here; ++e) {
+    expert_rows[static_cast<std::size_t>(first + e)] += begin[e + 1] - begin[e];
+  }
+}
+
+void OpCursor::State::check_room(std::int64_t rows, std::int64_t room, std::int64_t mean,
+                                 std::int64_t most) {
+  if (rows <= room || !failure.empty()) return;
+  const double factor =
+      std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(mean)) / 100.0;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", factor);
+  failure = "rank " + std::to_string(lane.rank) + ", layer " +
+            std::to_string(segments()[segment].layer) + ": " + std::to_string(rows) +
+            " rows for its experts, room for " + std::to_string(room) + ": plan.expert_capacity " +
+            text.data() + " would hold them";
+}
+
+void OpCursor::State::split(const Node& n, CollectiveRequest* request) {
+  const ExpertShape& x = shared.shape.experts;
+  const std::int64_t members = x.gathers_rows ? shared.plan.expert_tensor_parallel : 1;
+  const std::int64_t line = shared.model.experts.count + 1, h = shared.shape.hidden;
+  const std::int32_t* begins = ints(r(n, 1));
+  // Elements of what rank `from` has for the experts of rank `to`, by their places on `ep`.
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    const std::int64_t source = from * members + (members > 1 ? folded.tensor : 0);
+    const std::int32_t* at = begins + source * line + to * x.per_rank;
+    return h * (std::int64_t{at[x.per_rank]} - at[0]);
+  };
+  sends.clear();
+  receives.clear();
+  for (std::int64_t other = 0; other < shared.plan.expert_parallel; ++other) {
+    sends.push_back(part(folded.expert, other));
+    receives.push_back(part(other, folded.expert));
+  }
+  if (n.kernel == Kernel::Combine) std::swap(sends, receives);
+  request->sends = sends.data();
+  request->receives = receives.data();
+}
+
+void OpCursor::State::sum_copies(const Node& n) const {
+  const std::int64_t k = shared.model.experts.per_token, h = shared.shape.hidden;
+  const std::int64_t tokens = tensor(n, 1).bytes / 4 / k;
+  switch (n.kernel) {
+    case Kernel::WeighCopies:
+      return kernels.weigh_copies(lane, tokens, k, h, ints(r(n, 1)), floats(r(n, 2)), r(n, 0),
+                                  w(n));
+    case Kernel::SumCopies:
+      return kernels.weigh_copies(lane, tokens, k, h, ints(r(n, 1)), nullptr, r(n, 0), w(n));
+    default:
+      return kernels.weigh_backward(lane, tokens, k, h, ints(r(n, 1)), floats(r(n, 2)), r(n, 0),
+                                    r(n, 3), w(n, 0), floats(w(n, 1)));
+  }
+}
+
+// Reads (x, begin), (dy, begin) or (dy, x, begin).
+void OpCursor::State::grouped(const Node& n) const {
+  const GroupedShape shape{.experts = shared.shape.experts.per_rank,
+                           .begin = ints(r(n, n.reads.size() - 1))};
+  switch (n.kernel) {
+    case Kernel::GroupedLinear:
+      return kernels.grouped_linear(lane, shape, n.n, n.k, r(n, 0), parameter(n), w(n));
+    case Kernel::GroupedLinearInput:
+      return kernels.grouped_linear_input(lane, shape, n.k, n.n, r(n, 0), parameter(n), w(n));
+    default:
+      return kernels.grouped_linear_weight(lane, shape, n.n, n.m, r(n, 0), r(n, 1), gradient(n));
+  }
+}
+
+std::pair<std::int64_t, std::int64_t> OpCursor::State::gated_shape(const Node& n,
+                                                                   std::size_t begin) const {
+  const RankShape& s = shared.shape;
+  if (n.reads.size() > begin) return {last_of(n, begin), s.experts.width};
+  const bool experts = shared.model.has_experts(segments()[segment].layer);
+  return {s.tokens, experts ? s.experts.shared : s.ffn};
+}
+
+}  // namespace rehearse::exec

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The router's kernels and the orders of rows, as kernel_rows.inc has them: compiled once, whatever
+// the instruction set, so that all choose the same experts.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/backend/shapes.h"
+
+namespace rehearse::exec {
+
+void route(const RouteShape& shape, const float* logits, std::int32_t* chosen, float* weights,
+           float* scores, float* logsum);
+void route_backward(const RouteShape& shape, const float* d_weights, const std::int32_t* chosen,
+                    const float* weights, const float* scores, const float* logsum,
+                    float* d_logits);
+void sort_copies(const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
+                 std::int32_t* token, std::int32_t* begin);
+void sort_rows(const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
+               std::int32_t* begin);
+
+}  // namespace rehearse::exec

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What our executor runs behind the second norm of a layer with experts: router, dispatch, the
+// experts' products, combine, shared experts.
+//
+// Per rank and micro-batch, n tokens that the rank brings (the shard of sequence parallelism), each
+// to the k experts with the largest scores, of equal scores to the lower expert. Rows of an expert
+// lie in the order of their source rank, then of their token, and a token's outputs are summed in
+// the order of its experts, each times the router's weight: so an expert sees the same product
+// whatever `expert_parallel` is (with q = 1), and its output is the same bit for bit.
+// e ranks share the experts, q ranks each expert's matrices. By dispatcher:
+//   all_to_all: copies go to the ranks of their experts, are gathered over q ranks, and come back
+//               (NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py,
+//               MoEAlltoAllTokenDispatcher);
+//   all_gather: every rank gets all tokens of the e q ranks, computes the rows of its experts, and
+//               what ranks have of a token is summed (MoEAllGatherTokenDispatcher).
+// Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
+// experts: what they have is summed over tp.
+// Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
+// mean rows; more rows than that fail the run. Weights multiply the experts' outputs, which are
+// kept for the weights' gradient. What the router chose is kept in every mode of recomputation.
+#pragma once
+
+#include "schedules/body/body_builder.h"
+#include "schedules/scenario/layout.h"
+
+namespace rehearse {
+
+// Rows of a rank's experts that memory is planned for: factor x mean, at most all that there are.
+struct ExpertRoom {
+  std::int64_t rows = 0;     // of its experts
+  std::int64_t arrived = 0;  // that one rank of `etp` gets from the ranks of `ep`
+};
+ExpertRoom expert_room(const Layout& layout);
+// The factor of it.
+double reserved_capacity(const Plan& plan);
+// e q: ranks whose tokens meet.
+std::int64_t expert_block(const Layout& layout);
+// Whether they are all gathered, rather than sent.
+bool gathers_tokens(const Layout& layout);
+
+class ExpertBody {
+ public:
+  using T = BodyBuilder::T;
+  // Declares what a forward keeps.
+  ExpertBody(BodyBuilder& builder, const Layout& layout);
+  // y2(local, hidden) -> z(local, hidden)
+  void forward(T y2, T z);
+  // Of a full recomputation: what `backward` reads, by the router's recorded choice.
+  void recompute(T y2);
+  // dz(local, hidden) -> dy2(local, hidden)
+  void backward(T y2, T dz, T dy2);
+
+ private:
+  std::int64_t tokens() const { return gathers_ ? block_ * x_.tokens : x_.tokens; }
+  std::int64_t up() const { return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.width; }
+  std::int64_t shared_up() const {
+    return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared;
+  }
+  bool sends() const { return block_ > 1 && !gathers_; }
+  bool sends_over_ranks() const { return sends() && layout_.plan.expert_parallel > 1; }
+  bool gathers_rows() const { return sends() && x_.gathers_rows; }
+
+  T workspace(std::string_view name, std::int64_t elements);
+  T gather(T local, std::string_view name, NodePhase phase);
+  void sum_over_tensor(T what, std::int64_t bytes);
+  void sum_shared(T whole, T local, NodePhase phase);
+  bool splits_tokens() const { return layout_.shape.tensor == 1 || layout_.shape.gather; }
+  Node& over(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
+             NodePhase phase);
+  void grouped(Kernel kernel, ParameterRole weight, std::string_view name, std::int64_t out,
+               std::int64_t in, std::initializer_list<T> reads, std::initializer_list<T> writes,
+               NodePhase phase);
+  void activation(T u, T a, bool routed, NodePhase phase);
+  void add(T to, T what);
+
+  void route(T y2);
+  void rows_to_experts(T from, T rows, std::string_view name, NodePhase phase);
+  void rows_home(T rows, T home, std::string_view name, NodePhase phase);
+  void experts(T y2, NodePhase phase);
+  void shared_front(T y2, NodePhase phase);
+  void shared_forward(T y2, T z);
+  void shared_backward(T y2, T dz, T dy2);
+  void router_backward(T y2, T d_weights, T dy2);
+
+  BodyBuilder& b_;
+  const Layout& layout_;
+  const ExpertShape& x_;
+  const Experts& model_;
+  std::int64_t h_, block_;
+  bool gathers_;
+  ExpertRoom room_;
+  TensorHome left_;
+  // Router: chosen(n, k), weights(n, k), scores(n, E), logsum(n); of all tokens that are here:
+  // weights_all, row(tokens, k). token: of the copies; begin: of the experts here. Where copies are
+  // sent: sent, arrivals(e q, E + 1), from: begins of the copies by expert, of all ranks; where a
+  // row arrived.
+  T chosen_, weights_, scores_, logsum_, weights_all_, row_, token_, begin_;
+  T sent_ = BodyBuilder::kNone, arrivals_ = BodyBuilder::kNone, from_ = BodyBuilder::kNone;
+  T rows_, u_, a_, y_;  // of the experts; y: of the copies where these are sent
+  T shared_u_ = BodyBuilder::kNone, shared_a_ = BodyBuilder::kNone;
+  T shared_y_ = BodyBuilder::kNone, gate_ = BodyBuilder::kNone;
+};
+
+}  // namespace rehearse

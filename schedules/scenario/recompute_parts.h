@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recomputation of parts of a layer: which of them a model and a runtime have, and their names.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "schedules/model/model.h"
+#include "schedules/scenario/plan.h"
+
+namespace rehearse {
+
+inline constexpr std::array<std::string_view, kNumRecomputeParts> kRecomputePartNames{
+    "attention_core", "norm", "mlp_activation", "expert_activation",
+    "latent_up",      "mlp",  "experts",        "shared_experts"};
+
+// Why the plan's parts cannot be computed again, in one line; empty: they can. REQUIRES: the plan's
+// runtime is read. Legality: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
+std::string unfit_parts(const Transformer& model, const Plan& plan);
+
+// As a plan says it, in JSON: "full", or ["norm", "latent_up"]; and for people: "norm + latent_up".
+std::string recompute_json(const Plan& plan);
+std::string recompute_text(const Plan& plan);
+
+}  // namespace rehearse

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A model with experts through rehearse run: processes, checkpoints, rows of experts, room for them.
+# Usage: experts_run_test.sh REHEARSE, in the project's root.
+rehearse=$1
+. tests/command.sh
+scenario=$work/experts.json
+cat >"$scenario" <<JSON
+{
+  "name": "experts", "cluster": "clusters/dgx-a100-80gb.json", "gpus": 4,
+  "model": {"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 256,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
+            "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": null,
+            "max_position_embeddings": 32},
+  "plan": {"sequence_length": 32, "precision": "fp32", "data_parallel": 4, "expert_parallel": 4,
+           "zero_stage": 1, "micro_batch": 1, "global_batch": 8, "expert_capacity": 3},
+  "train": {"learning_rate": 0.003, "steps": 4, "data": "README.md"}
+}
+JSON
+cp README.md "$work"
+run() { "$rehearse" run "$scenario" --json "$@" 2>"$work/err" || fail "$*: $(cat "$work/err")"; }
+
+# As bits, whether ranks are threads or processes, and whichever dispatcher's rows are counted.
+run --metrics "$work/1.jsonl" >"$work/1.json"
+for processes in 2 4; do
+  run --processes $processes --metrics "$work/p.jsonl" >"$work/p.json"
+  [ "$(losses "$work/1.json")" = "$(losses "$work/p.json")" ] || fail "$processes processes: other losses"
+  rows() { sed 's/.*"expert_rows":\(\[\[.*\]\]\).*/\1/' "$1"; }
+  [ "$(rows "$work/1.jsonl")" = "$(rows "$work/p.jsonl")" ] || fail "$processes processes: other rows"
+done
+# 8 samples of 32 tokens, 2 experts each: 512 rows in every layer.
+sum=$(head -1 "$work/1.jsonl" | sed 's/.*"expert_rows":\[\[\([^]]*\)\].*/\1/' | tr ',' '+')
+[ $(($sum)) -eq 512 ] || fail "rows of the first layer: $sum"
+head -1 "$work/1.jsonl" | grep -q '"expert_imbalance":[1-4]\.' || fail "no imbalance: $(head -1 "$work/1.jsonl")"
+run --metrics "$work/g.jsonl" --set plan.expert_dispatch=all_gather >"$work/g.json"
+[ "$(rows "$work/1.jsonl" | head -1)" = "$(rows "$work/g.jsonl" | head -1)" ] || fail "all_gather: other rows"
+
+# A checkpoint has every expert by its published name, the same file in every layout.
+still="--steps 1 --set train.learning_rate=0"
+run $still --checkpoint "$work/ep4" >/dev/null
+for layout in '"data_parallel": 4, "expert_parallel": 1' \
+  '"data_parallel": 2, "tensor_parallel": 2, "sequence_parallel": true, "expert_parallel": 2'; do
+  sed "s/\"data_parallel\": 4, \"expert_parallel\": 4/$layout/" "$scenario" >"$work/other.json"
+  "$rehearse" run "$work/other.json" $still --checkpoint "$work/other" >/dev/null 2>"$work/err" ||
+    fail "$layout: $(cat "$work/err")"
+  cmp "$work/ep4/step-000001/model.safetensors" "$work/other/step-000001/model.safetensors" ||
+    fail "$layout: another file"
+  rm -r "$work/other"
+done
+grep -aq '"model.layers.1.block_sparse_moe.experts.7.w3.weight"' "$work/ep4/step-000001/model.safetensors" ||
+  fail "no expert 7"
+
+# Too little room: one line with rank, layer and the factor that would do; it does.
+refused 3 'rank [0-3], layer [01]: [0-9]+ rows for its experts, room for [0-9]+: plan.expert_capacity [0-9.]+ would hold them' \
+  run "$scenario" --steps 1 --set plan.expert_capacity=1
+"$rehearse" run "$scenario" --steps 1 --set plan.expert_capacity=1 --processes 4 >/dev/null 2>"$work/err"
+[ $? -eq 3 ] || fail "4 processes: exit $?"
+one_line "$work/err" 'plan.expert_capacity [0-9.]+ would hold them' "4 processes"
+refused 2 'train.router_auxiliary_loss: is not built yet where tensor_parallel' run "$scenario" \
+  --set train.router_auxiliary_loss=0.01 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true \
+  --set plan.data_parallel=2
+exit $status

@@ -1,0 +1,73 @@
+"""Tiny config.json files over the dialects with experts."""
+from cases import DEEPSEEK2, DEEPSEEK3, LLAMA, layers, rope
+
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2,
+           "sliding_window": None}
+EXPERTS = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+QWEN2 = {**EXPERTS, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 40}
+QWEN3 = {**EXPERTS, "model_type": "qwen3_moe", "head_dim": 16, "norm_topk_prob": True}
+OLMOE = {**LLAMA, "model_type": "olmoe", "num_experts": 4, "num_experts_per_tok": 2,
+         "intermediate_size": 24}
+DENSE_FIRST = {"first_k_dense_replace": 1, "n_routed_experts": 8}
+V2 = {**DEEPSEEK2, **DENSE_FIRST}
+V3 = {**DEEPSEEK3, **DENSE_FIRST}
+GPT_OSS = {**LLAMA, "model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 8,
+           "num_experts_per_tok": 2, "sliding_window": 64,
+           "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}}
+LLAMA4 = {**LLAMA, "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1,
+          "intermediate_size": 24, "intermediate_size_mlp": 48, "head_dim": 8,
+          "interleave_moe_layer_step": 1}
+
+# name: config
+CASES = {
+    "mixtral": MIXTRAL,
+    "mixtral_router_loss": {**MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.02},
+    "mixtral_one_of_eight": {**MIXTRAL, "num_local_experts": 8, "num_experts_per_tok": 1,
+                             "intermediate_size": 24},
+    "mixtral_tied_window": {**MIXTRAL, "tie_word_embeddings": True, "sliding_window": 6},
+
+    "qwen2_moe": QWEN2,
+    "qwen2_moe_norm_topk": {**QWEN2, "norm_topk_prob": True, "output_router_logits": True,
+                            "router_aux_loss_coef": 0.01},
+    "qwen2_moe_sparse_step": {**QWEN2, "decoder_sparse_step": 2},
+    "qwen2_moe_mlp_only": {**QWEN2, "mlp_only_layers": [0], "num_experts": 8},
+
+    "qwen3_moe": QWEN3,
+    "qwen3_moe_plain_topk": {**QWEN3, "norm_topk_prob": False, "num_experts": 8,
+                             "num_experts_per_tok": 3},
+    "qwen3_moe_router_loss": {**QWEN3, "output_router_logits": True, "router_aux_loss_coef": 0.05},
+    "qwen3_moe_mlp_only": {**QWEN3, "mlp_only_layers": [0], "attention_bias": True},
+
+    "olmoe": OLMOE,
+    "olmoe_norm_topk": {**OLMOE, "norm_topk_prob": True, "num_experts": 8},
+    "olmoe_router_loss": {**OLMOE, "output_router_logits": True, "router_aux_loss_coef": 0.01},
+    "olmoe_tied": {**OLMOE, "tie_word_embeddings": True, "num_experts_per_tok": 3,
+                   "clip_qkv": None},
+
+    "deepseek_v2": V2,
+    "deepseek_v2_groups": {**V2, "topk_method": "group_limited_greedy", "num_experts_per_tok": 3,
+                           "routed_scaling_factor": 1.5},
+    "deepseek_v2_lite": {**V2, "q_lora_rank": None, "n_shared_experts": 2},
+    "deepseek_v2_all_experts": {**V2, "first_k_dense_replace": 0},
+
+    "deepseek_v3": V3,
+    "deepseek_v3_one_group": {**V3, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0},
+    "deepseek_v3_plain_topk": {**V3, "norm_topk_prob": False, "n_routed_experts": 16, "n_group": 4,
+                               "topk_group": 2, "num_experts_per_tok": 4, "moe_intermediate_size": 16},
+    "deepseek_v3_plain_q": {**V3, "q_lora_rank": None, "n_shared_experts": 2},
+
+    "gpt_oss": GPT_OSS,
+    "gpt_oss_window": {**GPT_OSS, "sliding_window": 5},
+    "gpt_oss_router_loss": {**GPT_OSS, "output_router_logits": True, "router_aux_loss_coef": 0.02},
+    "gpt_oss_yarn": {**GPT_OSS, "rope_parameters": rope(
+        "yarn", rope_theta=150000.0, factor=4.0, original_max_position_embeddings=16,
+        beta_fast=32.0, beta_slow=1.0, truncate=False)},
+    "gpt_oss_layer_types": {**GPT_OSS, "layer_types": layers(*"fsf"), "sliding_window": 4,
+                            "num_local_experts": 8},
+
+    "llama4": LLAMA4,
+    "llama4_interleaved": {**LLAMA4, "interleave_moe_layer_step": 2, "use_qk_norm": False},
+    "llama4_tied": {**LLAMA4, "tie_word_embeddings": True, "num_local_experts": 8},
+    "llama4_no_rope": {**LLAMA4, "no_rope_layers": [1, 0, 1], "attention_chunk_size": 8},
+    "llama4_two_of_four": {**LLAMA4, "num_experts_per_tok": 2},
+}

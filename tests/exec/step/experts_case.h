@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiny models with experts of tests/data/golden/experts, trained in any layout.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "exec/cpu/cpu_backend.h"
+#include "exec/step/interpreter.h"
+#include "exec/train/data.h"
+#include "exec/train/train.h"
+#include "exec/weights/hugging_face.h"
+#include "schedules/base/random.h"
+#include "schedules/scenario/scenario.h"
+
+namespace rehearse::exec {
+
+using Json = nlohmann::json;
+
+inline const Json& golden() {
+  static const Json json = [] {
+    std::ifstream in("tests/data/golden/experts/golden.json");
+    return Json::parse(in);
+  }();
+  return json;
+}
+
+inline std::uint64_t fnv1a(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+// The README's formula, by the names of published checkpoints: a tensor for every expert.
+inline double formula_weight(const std::string& name, std::int64_t i, std::int64_t layers) {
+  const double u =
+      static_cast<double>(split_mix(fnv1a(name), static_cast<std::uint64_t>(i)) >> 40) / 16777216.0;
+  double base = 0, spread = 0.1 * std::sqrt(3.0);
+  if (name.find("norm") != std::string::npos) {
+    base = 1;
+    spread = 0.05;
+  } else if (name.ends_with(".gate.weight")) {
+    spread = 0.3 * std::sqrt(3.0);
+  } else if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") ||
+             name.ends_with("w2.weight")) {
+    spread = 0.1 * std::sqrt(3.0) / std::sqrt(2.0 * static_cast<double>(layers));
+  }
+  return static_cast<float>(base + (2 * u - 1) * spread);
+}
+
+inline std::vector<std::int32_t> formula_tokens(std::int64_t count, std::int64_t vocabulary) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto h =
+        static_cast<std::int64_t>(split_mix(20240607, static_cast<std::uint64_t>(i)) >> 33);
+    tokens.push_back(static_cast<std::int32_t>(
+        ((h % 16) * (vocabulary / 16) + i % (vocabulary / 16)) % vocabulary));
+  }
+  return tokens;
+}
+
+struct TinyRun {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<std::int64_t>> rows;  // by step: (layers, experts)
+  std::map<std::string, std::vector<float>> weights;
+  std::vector<std::int64_t> planned, counted;
+  std::string error;
+};
+
+// `keys` of the plan, or "train.": over the golden's. `changed`: keys of the model's file.
+struct TinyOptions {
+  int workers = 1;
+  Json changed = Json::object();
+  std::function<Backend()> backend = make_cpu_backend;
+};
+inline TinyRun train_tiny(const std::string& name, const std::vector<std::string>& keys,
+                          const TinyOptions& how = {}) {
+  TinyRun out;
+  const auto fail = [&out](const Error& error) {
+    out.error = error.message;
+    return out;
+  };
+  const Json& json = golden();
+  const std::int64_t steps = json["steps"], batch = json["batch"], length = json["length"];
+  Json config = json["models"][name]["config"];
+  config.update(how.changed);
+  const std::string text =
+      R"({"name": "experts", "model": )" + config.dump() +
+      R"(, "plan": {"global_batch": 4, "sequence_length": 16, "precision": "fp32"},
+         "train": {"steps": 8, "learning_rate": 1e-3, "weight_decay": 0.1, "clip_norm": 0}})";
+  ScenarioOptions options{.runtime = "rehearse", .needs_cluster = false};
+  for (const std::string& key : keys) {
+    options.overrides.push_back(key.starts_with("train.") ? key : "plan." + key);
+  }
+  const Result<Scenario> scenario = parse_scenario(text, "experts", 0, options);
+  if (!scenario) return fail(scenario.error());
+  const Transformer& model = scenario.value().model;
+  Plan plan = scenario.value().plan;
+  const Result<Schedule> lowered = lower_for_run(model, plan);
+  if (!lowered) return fail(lowered.error());
+  const Backend backend = how.backend();
+  const Layout layout(model, plan);
+  auto made = Interpreter::create(layout, lowered.value(), backend, {.workers = how.workers});
+  if (!made) return fail(made.error());
+  Interpreter& process = *made.value();
+  std::map<std::string, std::vector<FileTensor>> files;
+  for (const TensorPlace& place : process.places()) {
+    files.try_emplace(place.name, file_tensors(layout, place));
+  }
+  process.initialise([&](const std::string& of, std::int64_t element) {
+    for (const FileTensor& file : files.at(of)) {
+      const std::int64_t i = element - file.row_begin * file.cols;
+      if (i < file.rows * file.cols) return formula_weight(file.name, i, model.layers);
+    }
+    ADD_FAILURE() << of << " has no element " << element;
+    return 0.0;
+  });
+  const Data data = Data::of_tokens(formula_tokens(steps * batch * (length + 1), model.vocabulary));
+  const auto after = [&](const StepReport& step) -> Result<bool> {
+    out.losses.push_back(step.loss);
+    out.norms.push_back(step.grad_norm);
+    out.rows.push_back(step.expert_rows);
+    return true;
+  };
+  const auto trained = train(process, plan, scenario.value().train, data, after);
+  if (!trained) return fail(trained.error());
+  for (const auto& [of, file] : files) out.weights[of] = process.parameter(of);
+  for (std::int32_t row = 0; row < lowered.value().num_rows(); ++row) {
+    out.planned.push_back(lowered.value().live_peak_bytes[static_cast<std::size_t>(row)].value);
+    out.counted.push_back(process.peak_bytes({row}));
+  }
+  return out;
+}
+
+}  // namespace rehearse::exec

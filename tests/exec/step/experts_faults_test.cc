@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What equals what, bit for bit, of layers with experts, and that faults are found: kernels with
+// one planted each must leave the numbers that the golden test holds.
+#include "tests/exec/step/experts_case.h"
+
+namespace rehearse::exec {
+namespace {
+
+// Hands every call on.
+class Forwarding : public Kernels {
+ public:
+  explicit Forwarding(std::unique_ptr<Kernels> inner) : inner_(std::move(inner)) {}
+#define KERNEL(name, parameters, arguments)          \
+  void name(Lane lane, SPREAD parameters) override { \
+    inner_->name(lane, SPREAD arguments);            \
+  }
+#include "exec/backend/kernel_rows.inc"
+  void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
+             double* norms) override {
+    inner_->norms(lane, ranges, loss, slots, norms);
+  }
+  void adamw(Lane lane, const AdamwArguments& arguments) override {
+    inner_->adamw(lane, arguments);
+  }
+
+ protected:
+  std::unique_ptr<Kernels> inner_;
+};
+
+enum class Fault {
+  None,
+  RouterWithoutGradient,  // transformers PR 48205
+  WrongSplit,             // a row goes to the neighbour of its expert's rank
+  OneCopyOnly,            // the last copy of every token is left out of the sum
+  UnweightedGradient,     // d_rows without the router's weight
+};
+
+class Faulty final : public Forwarding {
+ public:
+  Faulty(std::unique_ptr<Kernels> inner, Fault fault)
+      : Forwarding(std::move(inner)), fault_(fault) {}
+
+  void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
+                      const std::int32_t* chosen, const float* weights, const float* scores,
+                      const float* logsum, float* d_logits) override {
+    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
+    if (fault_ == Fault::RouterWithoutGradient) {
+      std::fill_n(d_logits, shape.tokens * shape.experts, 0.0F);
+    }
+  }
+  void sort_copies(Lane lane, const CopiesShape& shape, const std::int32_t* chosen,
+                   std::int32_t* row, std::int32_t* token, std::int32_t* begin) override {
+    inner_->sort_copies(lane, shape, chosen, row, token, begin);
+    if (fault_ == Fault::WrongSplit) --begin[shape.experts / 2];
+  }
+  void weigh_copies(Lane lane, std::int64_t tokens, std::int64_t per_token, std::int64_t cols,
+                    const std::int32_t* row, const float* weights, const void* rows,
+                    void* y) override {
+    std::vector<std::int32_t> some(row, row + tokens * per_token);
+    for (std::int64_t t = 0; t < tokens && fault_ == Fault::OneCopyOnly; ++t) {
+      some[static_cast<std::size_t>((t + 1) * per_token - 1)] = -1;
+    }
+    inner_->weigh_copies(lane, tokens, per_token, cols, some.data(), weights, rows, y);
+  }
+  void weigh_backward(Lane lane, std::int64_t tokens, std::int64_t per_token, std::int64_t cols,
+                      const std::int32_t* row, const float* weights, const void* rows,
+                      const void* dy, void* d_rows, float* d_weights) override {
+    const std::vector<float> ones(static_cast<std::size_t>(tokens * per_token), 1.0F);
+    inner_->weigh_backward(lane, tokens, per_token, cols, row,
+                           fault_ == Fault::UnweightedGradient ? ones.data() : weights, rows, dy,
+                           d_rows, d_weights);
+  }
+
+ private:
+  Fault fault_;
+};
+
+// How far losses and norms of eight steps are from the golden ones, relative, at most.
+double distance(const TinyRun& run) {
+  const Json& golden_run = golden()["models"]["mixtral"]["variants"]["plain"]["f64"];
+  double far = 0;
+  for (std::size_t step = 0; step < run.losses.size(); ++step) {
+    far = std::max({far, std::abs(run.losses[step] / golden_run["loss"][step].get<double>() - 1),
+                    std::abs(run.norms[step] / golden_run["grad_norm"][step].get<double>() - 1)});
+  }
+  return run.losses.size() == 8 ? far : 1;
+}
+
+TEST(ExpertFaults, AreFound) {
+  const std::vector<std::string> keys{"micro_batch=2", "data_parallel=2", "expert_parallel=2",
+                                      "expert_capacity=4"};
+  for (const Fault fault : {Fault::None, Fault::RouterWithoutGradient, Fault::WrongSplit,
+                            Fault::OneCopyOnly, Fault::UnweightedGradient}) {
+    const auto backend = [fault] {
+      Backend made = make_cpu_backend();
+      made.kernels = std::make_unique<Faulty>(std::move(made.kernels), fault);
+      return made;
+    };
+    const double far = distance(train_tiny("mixtral", keys, {.backend = backend}));
+    std::printf("fault %d: off by %.1e\n", static_cast<int>(fault), far);
+    if (fault == Fault::None) {
+      EXPECT_LE(far, 2e-5);
+    } else {
+      EXPECT_GE(far, 1e-3) << static_cast<int>(fault);
+    }
+  }
+}
+
+// Section 7.2 of the reference: an expert sees the same rows in the same order and one product,
+// however many ranks share the experts. Products of dense layers give a row the same bits however
+// many rows there are, so after one step every expert has the same bits as on one rank whose
+// micro-batch holds the tokens of all ranks, in their order.
+TEST(ExpertBits, ExpertsAreTheSameHoweverManyRanksShareThem) {
+  const TinyRun one = train_tiny("mixtral", {"micro_batch=4", "train.steps=1"});
+  ASSERT_EQ(one.error, "");
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"micro_batch=2", "data_parallel=2", "expert_parallel=2"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3"}}) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), {"train.steps=1", "expert_capacity=4"});
+    const TinyRun many = train_tiny("mixtral", all);
+    ASSERT_EQ(many.error, "");
+    for (const auto& [name, weights] : one.weights) {
+      if (name.find("experts") == std::string::npos) continue;
+      EXPECT_EQ(weights, many.weights.at(name)) << name << " with " << keys.back();
+    }
+  }
+}
+
+// Twice the same, bit for bit, with two workers, in both dispatchers.
+TEST(ExpertBits, AWorkerMoreChangesNothing) {
+  for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=all_gather"}) {
+    const std::vector<std::string> keys{"micro_batch=1",     "data_parallel=2",
+                                        "expert_parallel=2", "pipeline_parallel=2",
+                                        "expert_capacity=4", dispatch};
+    const TinyRun alone = train_tiny("mixtral", keys),
+                  two = train_tiny("mixtral", keys, {.workers = 2});
+    ASSERT_EQ(alone.error, "");
+    EXPECT_EQ(alone.losses, two.losses);
+    EXPECT_EQ(alone.norms, two.norms);
+    EXPECT_EQ(alone.weights, two.weights);
+  }
+}
+
+// One expert of 32 for each of 16 tokens of a rank: experts without tokens take part in every
+// exchange, reduction and update.
+TEST(Experts, WithoutTokensTakePartInEverything) {
+  const Json changed = {{"num_local_experts", 32}, {"num_experts_per_tok", 1}};
+  const TinyRun one = train_tiny("mixtral", {"micro_batch=1"}, {.changed = changed});
+  ASSERT_EQ(one.error, "");
+  for (const char* zero : {"zero_stage=0", "zero_stage=1", "zero_stage=2", "zero_stage=3"}) {
+    for (const char* parallel : {"expert_parallel=4", "expert_parallel=2"}) {
+      const TinyRun many = train_tiny(
+          "mixtral", {"micro_batch=1", "data_parallel=4", "expert_capacity=8", zero, parallel},
+          {.changed = changed});
+      ASSERT_EQ(many.error, "") << zero << parallel;
+      bool idle = false;
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1, 1e-6);
+        EXPECT_NEAR(many.norms[step] / one.norms[step], 1, 1e-5);
+        EXPECT_EQ(many.rows[step], one.rows[step]);
+        for (const std::int64_t rows : many.rows[step]) idle |= rows == 0;
+      }
+      EXPECT_TRUE(idle) << "no expert was without tokens in a step: the test tests nothing";
+    }
+  }
+}
+
+TEST(Experts, TooLittleRoomIsSaidByRankLayerAndFactor) {
+  const TinyRun run = train_tiny(
+      "mixtral", {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_capacity=0.5"});
+  EXPECT_NE(run.error.find("rank "), std::string::npos) << run.error;
+  EXPECT_NE(run.error.find(", layer 0: "), std::string::npos) << run.error;
+  EXPECT_NE(run.error.find("room for 16: plan.expert_capacity "), std::string::npos) << run.error;
+}
+
+}  // namespace
+}  // namespace rehearse::exec

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's numbers of a tiny Mixtral (tests/data/golden/experts/README.md): eight AdamW steps in
+// many layouts, with the rows of every expert counted.
+//
+// The smallest gap between a chosen and the next score is 1.7e-3 there, rounding errors are 1e-6:
+// so every layout must choose the same experts in all steps.
+#include "tests/exec/step/experts_case.h"
+
+namespace rehearse::exec {
+namespace {
+
+void expect_golden(const std::string& name, const std::string& variant, const TinyRun& run) {
+  ASSERT_EQ(run.error, "");
+  const Json& of = golden()["models"][name]["variants"][variant];
+  ASSERT_EQ(run.losses.size(), of["f64"]["loss"].size());
+  double loss = 0, norm = 0;
+  for (std::size_t step = 0; step < run.losses.size(); ++step) {
+    loss = std::max(loss, std::abs(run.losses[step] / of["f64"]["loss"][step].get<double>() - 1));
+    norm =
+        std::max(norm, std::abs(run.norms[step] / of["f64"]["grad_norm"][step].get<double>() - 1));
+    std::vector<std::int64_t> counts;
+    for (const Json& layer : of["tokens_per_expert"][step]) {
+      for (const Json& count : layer) counts.push_back(count);
+    }
+    EXPECT_EQ(run.rows[step], counts) << "step " << step;
+  }
+  EXPECT_LE(loss, 2e-6);
+  EXPECT_LE(norm, 2e-5);
+  EXPECT_EQ(run.planned, run.counted);
+  std::printf("%s %s: losses within %.1e, norms %.1e\n", name.c_str(), variant.c_str(), loss, norm);
+}
+
+TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
+  expect_golden("mixtral", "plain", train_tiny("mixtral", {"micro_batch=4"}));
+  expect_golden("mixtral", "aux",
+                train_tiny("mixtral", {"micro_batch=4", "train.router_auxiliary_loss=0.01"}));
+  expect_golden("mixtral", "z",
+                train_tiny("mixtral", {"micro_batch=4", "train.router_z_loss=0.001"}));
+}
+
+struct Cell {
+  const char* name;
+  std::vector<std::string> plan;
+};
+void PrintTo(const Cell& cell, std::ostream* out) {
+  *out << cell.name;
+}
+
+// e ranks share the experts, q each one's matrices; data_parallel d, tensor_parallel t.
+const Cell kLayouts[] = {
+    {"four_microbatches", {"micro_batch=1"}},
+    {"full", {"micro_batch=2", "recompute=full"}},
+    {"selective", {"micro_batch=2", "recompute=selective"}},
+    {"pp2", {"micro_batch=1", "pipeline_parallel=2"}},
+    {"pp2_zb_h1", {"micro_batch=1", "pipeline_parallel=2", "schedule=zb_h1"}},
+    {"pp2_zb_h1_full",
+     {"micro_batch=1", "pipeline_parallel=2", "schedule=zb_h1", "recompute=full"}},
+    {"pp2_interleaved",
+     {"micro_batch=1", "pipeline_parallel=2", "schedule=interleaved_1f1b", "virtual_stages=2"}},
+    {"dp2", {"micro_batch=2", "data_parallel=2"}},
+    {"dp2_zero1", {"micro_batch=2", "data_parallel=2", "zero_stage=1"}},
+    {"dp4_zero3", {"micro_batch=1", "data_parallel=4", "zero_stage=3"}},
+    {"ep2", {"micro_batch=2", "data_parallel=2", "expert_parallel=2"}},
+    {"ep4", {"micro_batch=1", "data_parallel=4", "expert_parallel=4"}},
+    {"ep2_of_4", {"micro_batch=1", "data_parallel=4", "expert_parallel=2"}},
+    {"ep2_of_4_zero1", {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "zero_stage=1"}},
+    {"ep2_of_4_zero2", {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "zero_stage=2"}},
+    {"ep2_of_4_zero3", {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "zero_stage=3"}},
+    {"ep4_zero3", {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3"}},
+    {"ep2_full", {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "recompute=full"}},
+    {"ep2_pp2_zb_h1",
+     {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+      "schedule=zb_h1"}},
+    {"ep2_pp2_zb_h1_full",
+     {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+      "schedule=zb_h1", "recompute=full"}},
+    {"ep2_pp2_interleaved_zero1",
+     {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+      "schedule=interleaved_1f1b", "virtual_stages=2", "zero_stage=1"}},
+    {"ep2_gather",
+     {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "expert_dispatch=all_gather"}},
+    {"ep4_gather_full",
+     {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather",
+      "recompute=full"}},
+    {"tp2_etp2", {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"}},
+    {"tp2_etp2_gather",
+     {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true",
+      "expert_dispatch=all_gather"}},
+    {"tp2_etp1",
+     {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "expert_tensor_parallel=1"}},
+    {"tp2_ep2",
+     {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "expert_parallel=2"}},
+    {"tp2_dp2_ep4",
+     {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+      "expert_parallel=4", "expert_tensor_parallel=1"}},
+    {"tp2_dp2_ep2_etp2",
+     {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+      "expert_parallel=2", "expert_tensor_parallel=2"}},
+    {"tp2_dp2_ep2_etp2_gather",
+     {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+      "expert_parallel=2", "expert_tensor_parallel=2", "expert_dispatch=all_gather"}},
+    {"dp2_etp2", {"micro_batch=2", "data_parallel=2", "expert_tensor_parallel=2"}},
+    {"tp2_dp2_pp2_ep2_zero2_zb",
+     {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+      "pipeline_parallel=2", "expert_parallel=2", "expert_tensor_parallel=1", "zero_stage=2",
+      "schedule=zb_h1"}},
+    {"tp2_without_sequence_parallel", {"micro_batch=2", "tensor_parallel=2"}},
+    {"tp2_pp2_without_sequence_parallel",
+     {"micro_batch=1", "tensor_parallel=2", "pipeline_parallel=2", "schedule=zb_h1",
+      "recompute=full"}},
+    {"cp2_ep2", {"micro_batch=2", "context_parallel=2", "expert_parallel=2"}},
+};
+
+class ExpertLayouts : public testing::TestWithParam<Cell> {};
+
+TEST_P(ExpertLayouts, TrainAsPyTorch) {
+  std::vector<std::string> keys = GetParam().plan;
+  keys.emplace_back("expert_capacity=4");  // 16 tokens of a rank are far from balanced
+  expect_golden("mixtral", "plain", train_tiny("mixtral", keys));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertLayouts, testing::ValuesIn(kLayouts),
+                         [](const auto& cell) { return std::string(cell.param.name); });
+
+}  // namespace
+}  // namespace rehearse::exec

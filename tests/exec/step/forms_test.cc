@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forms of today's models, and dropout, in every kind of layout: as on one rank. Bitwise where
+// the layout adds in the same order, within 1e-5 where sums are split. That one rank trains as
+// transformers does shows tests/cli/config_golden_test.cc.
+#include <cstdio>
+
+#include "tests/exec/step/layout_case.h"
+
+namespace rehearse::exec {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+struct Form {
+  const char* name;
+  const char* model;  // beside its sizes
+  bool ring;          // runs with context_parallel
+};
+void PrintTo(const Form& form, std::ostream* out) {
+  *out << form.name;
+}
+
+constexpr Form kForms[] = {
+    {"gemma2",  // norms around, soft caps, 1 + weight, scaled rows, windows in turn
+     R"("model_type": "gemma2", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
+        "query_pre_attn_scalar": 16, "attn_logit_softcapping": 4, "final_logit_softcapping": 3,
+        "sliding_window": 5)",
+     false},
+    // norms of q and k, two kinds of rotary positions; weights not as small as first ones, since
+    // norms of what is nearly nothing enlarge rounding
+    {"gemma3",
+     R"("model_type": "gemma3_text", "initializer_range": 0.2, "intermediate_size": 48, "num_key_value_heads": 2,
+        "head_dim": 8, "query_pre_attn_scalar": 16, "sliding_window": 5,
+        "sliding_window_pattern": 2)",
+     false},
+    {"olmo2",  // norms behind, one norm of all heads
+     R"("model_type": "olmo2", "intermediate_size": 48, "num_key_value_heads": 2,
+        "attention_bias": true)",
+     true},
+    {"gpt_neox",  // both blocks read x, part of a head rotates
+     R"("model_type": "gpt_neox", "intermediate_size": 64, "rotary_pct": 0.5)", true},
+    {"bloom", R"("model_type": "bloom")", false},  // ALiBi, a norm behind the embedding
+    {"glm4",                                       // pairs side by side rotate
+     R"("model_type": "glm4", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8)",
+     true},
+    {"dropout", R"("model_type": "gpt2", "resid_pdrop": 0.2, "attn_pdrop": 0.3, "embd_pdrop": 0.1)",
+     false},
+    {"residual_dropout", R"("model_type": "starcoder2", "intermediate_size": 64,
+        "num_key_value_heads": 2, "residual_dropout": 0.2, "embedding_dropout": 0.1)",
+     true},
+    {"dropout_of_both_blocks",  // of one sum
+     R"("model_type": "gpt_neox", "intermediate_size": 64, "hidden_dropout": 0.3)", true},
+};
+
+std::string model_file(const Form& form) {
+  return std::string("{") + form.model +
+         R"(, "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4,
+             "vocab_size": 61, "max_position_embeddings": 16})";
+}
+
+class Forms : public testing::TestWithParam<Form> {
+ protected:
+  void SetUp() override {
+    one_ = train_layout(model_file(GetParam()), {});
+    ASSERT_EQ(one_.error, "");
+  }
+  Distance from_one_rank(const Keys& keys) const {
+    const Trained many = train_layout(model_file(GetParam()), keys);
+    EXPECT_EQ(many.error, "");
+    EXPECT_EQ(many.planned, many.counted);
+    return distance(many, one_);
+  }
+  Trained one_;
+};
+
+TEST_P(Forms, PipelinesAndRecomputationTrainBitForBitLikeOneRank) {
+  for (const Keys& keys :
+       {Keys{"recompute=full"}, Keys{"recompute=selective"},
+        Keys{"pipeline_parallel=4", "schedule=1f1b"}, Keys{"pipeline_parallel=4", "schedule=zb_h1"},
+        Keys{"pipeline_parallel=2", "schedule=zb_h1", "recompute=full"},
+        Keys{"pipeline_parallel=2", "schedule=dualpipev"}}) {
+    SCOPED_TRACE(keys.back());
+    const Distance far = from_one_rank(keys);
+    EXPECT_TRUE(far.bitwise) << far.tensor << ' ' << far.weight;
+  }
+}
+
+TEST_P(Forms, WhereSumsAreSplitTheyTrainLikeOneRank) {
+  std::vector<Keys> layouts = {Keys{"tensor_parallel=2"},
+                               Keys{"tensor_parallel=2", "sequence_parallel=true"},
+                               Keys{"tensor_parallel=2", "pipeline_parallel=2", "schedule=zb_h1",
+                                    "sequence_parallel=true", "recompute=full"},
+                               Keys{"data_parallel=2", "zero_stage=3"},
+                               Keys{"micro_batch=4"},
+                               Keys{"schedule=seq_1f1b", "sequence_slices=2"},
+                               Keys{"schedule=seq_1f1b", "sequence_slices=2", "recompute=full"}};
+  if (GetParam().ring) {
+    layouts.push_back({"context_parallel=2"});
+    layouts.push_back({"context_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"});
+  }
+  for (const Keys& keys : layouts) {
+    SCOPED_TRACE(testing::PrintToString(keys));
+    const Distance far = from_one_rank(keys);
+    EXPECT_LE(far.loss, 1e-5);
+    EXPECT_LE(far.norm, 1e-5);
+    EXPECT_LE(far.weight, 1e-5) << far.tensor;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(kForms),
+                         [](const auto& form) { return std::string(form.param.name); });
+
+// Four key heads' ranks of two: each rank norms the heads that it holds, and what they share is
+// summed.
+TEST(Forms, SharedKeyHeadsAreNormedByEveryRankThatHoldsThem) {
+  const std::string model = model_file(kForms[1]);
+  const Trained one = train_layout(model, {}), four = train_layout(model, {"tensor_parallel=4"});
+  ASSERT_EQ(four.error, "");
+  EXPECT_LE(distance(four, one).weight, 1e-5);
+}
+
+TEST(Forms, WhatNoLayoutPerformsIsRefusedByThePlansKey) {
+  const auto error = [](const Form& form, const char* key) {
+    return train_layout(model_file(form), {key}).error;
+  };
+  for (const Form& form : kForms) {
+    const std::string ring = error(form, "context_parallel=2");
+    EXPECT_EQ(ring.empty(), form.ring) << form.name << ": " << ring;
+    if (!form.ring) {
+      EXPECT_NE(ring.find("plan.context_parallel"), std::string::npos) << ring;
+    }
+  }
+  EXPECT_NE(error(kForms[2], "tensor_parallel=4").find("plan.tensor_parallel"), std::string::npos);
+}
+
+// Another step and another seed drop other elements; the same ones drop the same.
+TEST(Dropout, FollowsFromTheSeedAndChangesWhatIsLearnt) {
+  const std::string dropped = model_file(kForms[6]), whole = R"({"model_type": "gpt2",
+      "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 61,
+      "max_position_embeddings": 16})";
+  const Trained once = train_layout(dropped, {}), again = train_layout(dropped, {});
+  EXPECT_TRUE(distance(once, again).bitwise);
+  EXPECT_GT(distance(once, train_layout(whole, {})).weight, 1e-3);
+  // The plan's key stands above the model file's.
+  EXPECT_TRUE(distance(train_layout(dropped, {"dropout=0"}), train_layout(whole, {})).bitwise);
+}
+
+}  // namespace
+}  // namespace rehearse::exec
