@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bodies of our executor share: their shape as one context, and the sums and gathers over
+// tp around their products.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "schedules/body/body_builder.h"
+
+namespace rehearse::own {
+
+using T = BodyBuilder::T;
+constexpr T kNone = BodyBuilder::kNone;
+
+struct Context {
+  const Layout& layout;
+  const Transformer& model;
+  const Plan& plan;
+  const RankShape& s;
+  Direction direction;
+  bool experts = false;         // in place of the dense MLP
+  std::int32_t slice = -1;      // of the sequence; -1: not sliced, or the mean of the slices
+  std::int64_t activation = 0;  // bytes of (local, hidden)
+  std::int64_t gathered = 0;    // bytes of (tokens, hidden)
+  std::int64_t statistics = 0;  // bytes of a norm's saved statistics, fp32
+  bool split = false;           // I or W instead of B
+};
+
+Context context_of(const Layout& layout, const BodyShape& shape);
+
+// Sum over the tp ranks of a row-parallel product: (tokens, hidden) partial -> (local, hidden).
+// `own`: where, under sequence parallelism, this rank's tokens go; left out: they stay in place.
+void reduce_output(BodyBuilder& b, const Context& c, T partial, NodePhase phase = NodePhase::Main,
+                   T own = kNone);
+
+// (local, hidden) -> (tokens, hidden): a gather under sequence parallelism, else the tensor itself.
+T gather_input(BodyBuilder& b, const Context& c, T local, std::string_view name,
+               NodePhase phase = NodePhase::Main);
+
+}  // namespace rehearse::own
