@@ -250,13 +250,12 @@ OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
-void OpCursor::start(const ComputeOp& op, std::int64_t seed, std::int64_t step,
-                     const RouterLosses& losses, std::span<double> expert_rows) {
+void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->op = &op;
-  state_->seed = seed;
-  state_->step = step;
-  state_->losses = losses;
-  state_->expert_rows = expert_rows;
+  state_->seed = facts.seed;
+  state_->step = facts.step;
+  state_->losses = facts.losses;
+  state_->expert_rows = facts.expert_rows;
   state_->failure.clear();
   state_->visited = 0;
   state_->inside = false;

@@ -67,6 +67,15 @@ struct RouterLosses {
   double auxiliary = 0, z = 0;
 };
 
+// What an op of a step needs to know beside its addresses.
+struct StepFacts {
+  std::int64_t seed = 0, step = 0;  // of the run; what is dropped follows from them
+  RouterLosses losses;
+  // (layers, experts of the model), to which a forward adds the rows of this rank's experts; may be
+  // empty.
+  std::span<double> expert_rows;
+};
+
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
@@ -91,11 +100,8 @@ class OpCursor {
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
-  // `op` must live until run() says Done. What it drops follows from the run's seed and the step. A
-  // forward adds the rows of this rank's experts to expert_rows(layers, experts of the model); may
-  // be empty.
-  void start(const ComputeOp& op, std::int64_t seed, std::int64_t step, const RouterLosses& losses,
-             std::span<double> expert_rows);
+  // `op` must live until run() says Done.
+  void start(const ComputeOp& op, const StepFacts& facts);
   // Runs to the end, or to the next collective: then the caller performs it and runs again.
   Progress run(CollectiveRequest* request);
   // Why the last run() failed: more rows came to this rank's experts than memory is planned for.

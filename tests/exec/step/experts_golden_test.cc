@@ -38,6 +38,22 @@ TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
                 train_tiny("mixtral", {"micro_batch=4", "train.router_z_loss=0.001"}));
 }
 
+TEST(ExpertsGolden, Qwen3TrainsAsPyTorchHoweverManyRanksShareItsExperts) {
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"micro_batch=4"},
+           {"micro_batch=1", "recompute=full"},
+           {"micro_batch=1", "pipeline_parallel=2", "schedule=zb_h1"},
+           {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "zero_stage=1"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather"},
+           {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "expert_parallel=2"}}) {
+    std::vector<std::string> all = keys;
+    all.emplace_back("expert_capacity=4");
+    SCOPED_TRACE(keys.back());
+    expect_golden("qwen3_moe", "plain", train_tiny("qwen3_moe", all));
+  }
+}
+
 struct Cell {
   const char* name;
   std::vector<std::string> plan;
