@@ -310,22 +310,27 @@ class Searcher {
     result_.experts = std::move(advice);
   }
 
-  // The fastest plan within each share of the memory, as the estimates rank them.
+  // The fastest plan within each share of the memory, as the estimates rank them. Where replays
+  // find a mesh's plans too large its bounds are too low, and the others' turn comes.
   void front() {
     front_ = confirmed_;
     const auto capacity = static_cast<double>(cluster_.capacity().value);
     std::vector<Evaluated> evaluated(kFrontShares.size());
     parallel_for(evaluated.size(), options_.threads, [&](std::size_t i) {
       constexpr std::int64_t kMost = 60;
+      constexpr std::int32_t kMostOfMesh = 3;
+      std::vector<std::int32_t> too_large(meshes_.size());
       const auto limit = static_cast<std::int64_t>(kFrontShares[i] * capacity);
       std::int64_t tried = 0;
       for (const Entry& entry : entries_) {
         const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
         const Candidate& candidate = mesh.fitting[static_cast<std::size_t>(entry.index)];
-        if (candidate.bound > limit) continue;
+        std::int32_t& refused = too_large[static_cast<std::size_t>(entry.mesh)];
+        if (candidate.bound > limit || refused == kMostOfMesh) continue;
         if (stopped() || tried >= kMost) return;
         Evaluated one = evaluate(plan_at(entry), candidate.seconds, limit);
         tried += one.replayed ? 1 : 0;
+        refused += one.replayed ? 1 : 0;
         if (one.state != Evaluated::State::Confirmed) continue;
         evaluated[i] = std::move(one);
         return;
