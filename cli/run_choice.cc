@@ -47,7 +47,7 @@ std::string said_of(const sim::Prediction& chosen, const sim::Cluster& cluster) 
     if (next == nullptr || one.step_s < next->step_s) next = &one;
   }
   std::string said = fmt::format("plan.micro_batch: {}, ", chosen.plan.micro_batch);
-  if (!chosen.memory.fits) return said + "none of " + tried + " fits " + cluster.id;
+  if (!chosen.memory.fits) return said + "though of " + tried + " none fits " + cluster.id;
   said += fmt::format("the fastest that fits of {}: {} per step predicted on {}", tried,
                       ms(chosen.step_s), cluster.id);
   if (next != nullptr) {

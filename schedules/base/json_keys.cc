@@ -115,8 +115,9 @@ void check_choice(const JsonValue& value, const KeySpec& spec, const KeyPath& pa
                        true);
   }
   if (spec.choices.empty()) return;
+  const std::string parts = spec.parts.empty() ? "" : "; or a list of " + listed(spec.parts);
   report.fail(value.line, path.text(),
-              json_excerpt(value.text) + " is not one of " + listed(spec.choices));
+              json_excerpt(value.text) + " is not one of " + listed(spec.choices) + parts);
 }
 
 void check_part(const JsonValue& value, const KeySpec& spec, const KeyPath& path,

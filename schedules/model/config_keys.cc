@@ -49,15 +49,17 @@ constexpr ConfigKey kKeys[]{
     {"gpt2 gpt_neox bloom mpt llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 olmo2 glm4 "
      "starcoder2 mixtral qwen2_moe qwen3_moe olmoe",
      "model_type", X},
-    {"deepseek_v2 deepseek_v3 glm4_moe", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing"},
+    {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
+     "latent attention and experts chosen by groups are priced; how evenly says "
+     "plan.expert_routing"},
+    {"glm4_moe", "model_type", P, "", "",
+     "experts chosen by groups are priced; how evenly says plan.expert_routing"},
     {"gpt_oss", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing; of the attention sinks the "
-     "parameters are priced"},
+     "experts with biases are priced, how evenly they are chosen says plan.expert_routing; of the "
+     "attention sinks the parameters are priced"},
     {"llama4_text", "model_type", P, "", "",
-     "how evenly experts are chosen says plan.expert_routing; full attention and rotary positions "
-     "in "
-     "every layer"},
+     "experts behind a sigmoid are priced, how evenly they are chosen says plan.expert_routing; "
+     "full attention and rotary positions in every layer"},
 
     // Sizes.
     {"*",

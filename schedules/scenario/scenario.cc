@@ -142,7 +142,7 @@ class ScenarioReader {
   std::optional<std::string> find_meant(const std::string& name, const std::string& from,
                                         const std::string& key) {
     auto found = find_file(name, from, key + "s");
-    if (found) return found;
+    if (found || name.ends_with(".json")) return found;  // a file that is not there
     const std::optional<std::string> id = meant_id(name, key + "s");
     if (!id) return found;
     scenario_.warnings.push_back(key + ": " + json_excerpt(name) + " is taken as " + *id);
