@@ -2,34 +2,14 @@
 #include "exec/checkpoint/checkpoint_state.h"
 
 #include <utility>
-#include <vector>
 
+#include "exec/checkpoint/model_facts.h"
 #include "schedules/base/json_reader.h"
 
 namespace rehearse::exec {
 namespace {
 
 constexpr std::string_view kSchema = "rehearse.checkpoint/1";
-
-// What makes two models one: Hugging Face's key and its value as JSON. Positions count only where
-// they are learned: others hold no parameters, and a run may lengthen them.
-std::vector<std::pair<std::string, std::string>> model_facts(const Transformer& model) {
-  const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
-  const bool learned = model.positions == PositionKind::Learned;
-  return {{"model_type", json_quoted(model.model_type)},
-          {"num_hidden_layers", std::to_string(model.layers)},
-          {"hidden_size", std::to_string(model.hidden)},
-          {"num_attention_heads", std::to_string(model.heads)},
-          {"num_key_value_heads", std::to_string(model.kv_heads)},
-          {"head_dim", std::to_string(model.head_dim)},
-          {"intermediate_size", std::to_string(model.ffn_hidden)},
-          {"vocab_size", std::to_string(model.vocabulary)},
-          {"max_position_embeddings", learned ? std::to_string(model.max_positions) : "null"},
-          {"tie_word_embeddings", yes(model.tied_embedding)},
-          {"gated_mlp", yes(model.mlp == MlpKind::Gated)},
-          {"norm_epsilon", json_number(model.norm_epsilon)},
-          {"rope_theta", json_number(model.rotary.theta)}};
-}
 
 struct Document {
   std::string text;
@@ -87,6 +67,11 @@ std::string one_line(std::string value) {
   return value.size() <= kShown ? value : value.substr(0, kShown) + "...";
 }
 
+// JSON as it is after one reading: 1e+06 is 1000000 then.
+std::string as_read(const std::string& json) {
+  return to_json_text(parse_json(json, "").value());
+}
+
 }  // namespace
 
 std::string state_json(const CheckpointState& state, const Transformer& model) {
@@ -105,8 +90,8 @@ std::string state_json(const CheckpointState& state, const Transformer& model) {
   add("grad_norm", json_number(state.grad_norm));
   add("schedule_hash", json_quoted(state.schedule_hash));
   std::string facts;
-  for (const auto& [key, value] : model_facts(model)) {
-    facts += (facts.empty() ? "{" : ", ") + json_quoted(key) + ": " + value;
+  for (const ModelFact& fact : model_facts(model)) {
+    facts += (facts.empty() ? "{" : ", ") + json_quoted(fact.key) + ": " + fact.value;
   }
   add("model", facts + '}');
   add("plan", state.plan);
@@ -120,12 +105,15 @@ Result<CheckpointState> read_state(const std::string& path, const Transformer& m
   const JsonValue& json = read.value().json;
   const JsonValue* of = json.given("model");
   if (of == nullptr) return json_error(path, 0, "model", "is missing");
-  for (const auto& [key, value] : model_facts(model)) {
-    const JsonMember* found = of->find(key);
+  for (const ModelFact& fact : model_facts(model)) {
+    const JsonMember* found = of->find(fact.key);
+    if (found == nullptr && fact.later) continue;
     const std::string theirs = found == nullptr ? "null" : to_json_text(found->value);
-    if (theirs != value) {
-      return json_error(path, 0, "model." + key,
-                        "the checkpoint's model has " + one_line(theirs) + ", this run's " + value);
+    const std::string ours = as_read(fact.value);
+    if (theirs != ours) {
+      return json_error(
+          path, 0, "model." + std::string(fact.key),
+          "the checkpoint's model has " + one_line(theirs) + ", this run's " + one_line(ours));
     }
   }
   CheckpointState state;

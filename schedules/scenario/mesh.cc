@@ -13,12 +13,16 @@ Mesh::Mesh(const Plan& plan) {
   size_[at(Axis::Context)] = plan.context_parallel;
   size_[at(Axis::Data)] = plan.data_parallel;
   size_[at(Axis::Pipeline)] = plan.pipeline_parallel;
-  std::int32_t stride = 1, in_position = 1;
+  std::int32_t stride = 1;
   for (const Axis axis : plan.rank_order) {
     if (axis == Axis::Expert) continue;
     stride_[at(axis)] = stride;
     stride *= size_[at(axis)];
-    if (axis == Axis::Pipeline) continue;
+  }
+  const std::vector<Axis> as_dense{Axis::Tensor, Axis::Context, Axis::Data};
+  std::int32_t in_position = 1;
+  for (const Axis axis : plan.folds_experts() ? plan.rank_order : as_dense) {
+    if (axis == Axis::Expert || axis == Axis::Pipeline) continue;
     stride_in_position_[at(axis)] = in_position;
     in_position *= size_[at(axis)];
   }

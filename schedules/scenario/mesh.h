@@ -16,8 +16,9 @@ struct Coordinates {
 };
 
 // The experts' coordinates of a rank: with j its place inside its position (mixed radix of tp, cp,
-// dp in the plan's rank_order), j = tensor + q (expert + e data). Source: NVIDIA/Megatron-LM
-// megatron/core/parallel_state.py; arXiv 2504.14960.
+// dp in the plan's rank_order), j = tensor + q (expert + e data). Experts that are not folded
+// (Plan::folds_experts) lie as dense matrices do, whatever the order: tensor is the rank's on tp,
+// data its replica. Source: NVIDIA/Megatron-LM megatron/core/parallel_state.py; arXiv 2504.14960.
 struct Folded {
   std::int32_t tensor = 0, expert = 0, data = 0;  // in [0, q), [0, e), [0, r)
   bool operator==(const Folded&) const = default;
@@ -40,7 +41,7 @@ class Mesh {
 
  private:
   std::array<std::int32_t, 5> size_{1, 1, 1, 1, 1}, stride_{1, 1, 1, 1, 1};
-  std::array<std::int32_t, 5> stride_in_position_{1, 1, 1, 1, 1};  // of tp, cp, dp
+  std::array<std::int32_t, 5> stride_in_position_{1, 1, 1, 1, 1};  // tp, cp, dp: j
   Folded folded_size_{1, 1, 1};
 };
 

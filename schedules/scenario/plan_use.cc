@@ -121,6 +121,13 @@ std::string tensor_lacks(const Transformer& model, const Plan& plan) {
   return shared ? "a norm over all heads is priced where ranks share key heads" : "";
 }
 
+// The first stage has the embedding and the last one the head, but a stage between them without
+// layers has no kernels at all, and so none that hands its input on.
+bool has_empty_stage(const Plan& plan) {
+  const std::vector<std::int32_t>& layers = plan.stage_layers;
+  return layers.size() > 2 && std::find(layers.begin() + 1, layers.end() - 1, 0) < layers.end() - 1;
+}
+
 }  // namespace
 
 std::span<const PlanKey> plan_keys() {
@@ -212,6 +219,9 @@ std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan&
   };
   add("context_parallel", plan.context_parallel, ring_lacks(model, plan));
   add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
+  add("stage_layers", 0,
+      has_empty_stage(plan) ? "a stage between the first and the last without layers is priced"
+                            : "");
   return found;
 }
 

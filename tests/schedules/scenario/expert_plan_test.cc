@@ -44,6 +44,24 @@ bool says(const std::string& message, const std::string& words) {
   return message.find(words) != std::string::npos;
 }
 
+// Experts that are not folded are cut over tp and replicated over the rest: their groups are those
+// of dense matrices in every order of the ranks, and the mesh's two directions are inverse.
+TEST(ExpertPlan, UnfoldedExpertsLieAsDenseMatricesInEveryOrder) {
+  for (const char* order : {"tp-cp-ep-dp-pp", "cp-ep-dp-tp-pp", "pp-dp-ep-cp-tp"}) {
+    const Plan p = plan(R"("tensor_parallel": 2, "context_parallel": 2, "pipeline_parallel": 2,
+        "sequence_parallel": true, "rank_order": ")" +
+                            std::string(order) + '"',
+                        "16");
+    ASSERT_FALSE(p.folds_experts());
+    const Mesh mesh(p);
+    for (std::int32_t r = 0; r < mesh.ranks(); ++r) {
+      const Coordinates at = mesh.coordinates({r});
+      EXPECT_EQ(mesh.folded(at), (Folded{at.tensor, 0, at.data * 2 + at.context})) << order;
+      EXPECT_EQ(mesh.rank(mesh.folded(at), at.pipeline), Rank{r}) << order;
+    }
+  }
+}
+
 // q is t, or 1 where e spreads over tensor-parallel ranks too: e divides t c d, not c d.
 TEST(ExpertPlan, DefaultsAreMegatrons) {
   const Plan wide =

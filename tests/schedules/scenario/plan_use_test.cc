@@ -94,6 +94,23 @@ TEST(PlanUse, DropoutIsThePlansEverywhereElseTheModelFilesByPlace) {
   EXPECT_TRUE(read(json).value().warnings.empty());
 }
 
+// A stage without kernels would hand on what nobody wrote. The ends have the embedding and the
+// head.
+TEST(PlanUse, StagesWithoutLayersAreTheEndsAlone) {
+  const auto refused = [](const Json& layers) {
+    Json json = scenario();
+    json["model"] = {{"model_type", "llama"}, {"num_hidden_layers", 4}};
+    json["gpus"] = 2;
+    json["plan"].update({{"pipeline_parallel", 2}, {"schedule", "zb_v"}, {"stage_layers", layers}});
+    const auto made = read(json);
+    EXPECT_TRUE(made) << made.error().message;
+    return made.value().unperformed.empty() ? "" : made.value().unperformed.front().key;
+  };
+  EXPECT_EQ(refused({0, 2, 2, 0}), "");
+  EXPECT_EQ(refused({2, 0, 1, 1}), "plan.stage_layers");
+  EXPECT_EQ(refused({2, 1, 0, 1}), "plan.stage_layers");
+}
+
 // Each alone is performed.
 TEST(PlanUse, WindowsAndAlibiDoNotGoRoundARing) {
   const auto refused = [](Json model, const char* key, int value) {
