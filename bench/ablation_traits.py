@@ -13,7 +13,7 @@ import pathlib
 import shutil
 import tempfile
 
-from accuracy_groups import DATA, GROUPS, errors, mean_and_bias, validate
+from accuracy_groups import DATA, GROUPS, errors, mean_and_bias, validate, write_between
 
 PAGE = pathlib.Path("docs/accuracy.md")
 BEGIN, END = "<!-- traits: written by bench/ablation_traits.py -->\n", "<!-- end of traits -->\n"
@@ -99,10 +99,8 @@ def main():
     table = "\n".join(lines) + "\n"
     if given.print:
         print(table, end="")
-        return
-    text = PAGE.read_text()
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(text[:start] + table + text[end:])
+    else:
+        write_between(PAGE, BEGIN, END, table)
 
 
 if __name__ == "__main__":

@@ -93,3 +93,9 @@ def mean_and_bias(found):
     if not found:
         return None
     return (100 * sum(map(abs, found)) / len(found), 100 * sum(found) / len(found))
+
+
+def write_between(page, begin, end, text):
+    """Replaces what stands on a page between two marks."""
+    whole = page.read_text()
+    page.write_text(whole[:whole.index(begin) + len(begin)] + text + whole[whole.index(end):])

@@ -122,6 +122,10 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
       "runtime": "rehearse")",
                          "8", kShared),
                    "plan.overlap.expert_parallel: runtime rehearse hides no dispatch"));
+  // Alone with its experts a rank has every row: less room than that is no plan.
+  EXPECT_TRUE(says(error(R"("expert_capacity": 0.5, "runtime": "rehearse")", "1"),
+                   "plan.expert_capacity: runtime rehearse drops no rows"));
+  EXPECT_EQ(plan(R"("expert_capacity": 1, "runtime": "rehearse")", "1").expert_capacity, 1);
   EXPECT_TRUE(says(error(R"("expert_dispatch": "nccl")", "8"), "is not one of all_to_all"));
   EXPECT_TRUE(says(error(R"("expert_routing": 0.5)", "8"), "too small"));
   EXPECT_TRUE(
