@@ -32,6 +32,10 @@ struct AttentionForm {
   // at position 0 of the first sample here.
   DropoutShape dropout{};
   std::int64_t dropout_sequence = 0;  // tokens of a whole sample. REQUIRED where weights drop
+  // Does it matter how far a key lies before its query?
+  constexpr bool reads_positions() const {
+    return window > 0 || alibi_heads > 0 || dropout.threshold > 0;
+  }
   // But for the scale.
   constexpr bool plain() const {
     return softcap == 0 && window == 0 && alibi_heads == 0 && sinks == nullptr &&
@@ -56,7 +60,8 @@ struct AttentionPart {
   std::int64_t key_begin = 0, key_end = 0;      // rows of the block's that they see
   // elements from a key to the next; its value: kv_heads * head_dim on
   std::int64_t key_stride = 0;
-  // Query row i sees keys up to i only. REQUIRES: key_begin == 0, query_position == key_position
+  // Query row i sees keys up to i only. REQUIRES: query_begin == key_begin, query_position ==
+  // key_position
   bool causal = false;
   bool first = false;  // of the parts: the sums begin here, for all rows; sinks count here
   // Positions in the sample of query row 0 and key row 0: read by windows, ALiBi and dropout, where

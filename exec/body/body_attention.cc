@@ -4,6 +4,7 @@
 #include "exec/body/body_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rehearse::exec {
 
@@ -122,6 +123,33 @@ AttentionPart OpCursor::State::part_of(const Node& n) const {
   return part;
 }
 
+template <class Use>
+void OpCursor::State::for_parts(const Node& n, const Use& use) const {
+  const AttentionPart block = part_of(n);
+  const std::int64_t ring = shared.plan.context_parallel, rows = shared.attention.sequence / 2;
+  if (ring == 1 || !block.shape.form.reads_positions()) return use(block);
+  const std::int64_t holder = (context - n.step + ring) % ring;
+  const std::int64_t slice = std::max(op->slice, 0), of_keys = n.slice >= 0 ? n.slice : slice;
+  const auto position = [&](std::int64_t in_slice, std::int64_t rank, bool late) {
+    return (in_slice * 2 * ring + (late ? 2 * ring - 1 - rank : rank)) * rows;
+  };
+  // The causal pair of a chunk of queries comes first: from it on every row has seen a key.
+  for (const auto& [query, key] : {std::pair{0, 0}, {1, 1}, {1, 0}, {0, 1}}) {
+    const std::int64_t at = position(slice, context, query > 0);
+    const std::int64_t before = position(of_keys, holder, key > 0);
+    if (before > at) continue;
+    AttentionPart part = block;
+    part.query_begin = query * rows;
+    part.query_end = part.query_begin + rows;
+    part.key_begin = key * rows;
+    part.key_end = part.key_begin + rows;
+    part.causal = before == at;
+    part.query_position = at - part.query_begin;
+    part.key_position = before - part.key_begin;
+    use(part);
+  }
+}
+
 std::byte* OpCursor::State::keys_of(const Node& n) const {
   std::byte* block = r(n, n.reads.size() - 1);
   return n.step == 0 ? keys(block) : block;
@@ -130,7 +158,10 @@ std::byte* OpCursor::State::keys_of(const Node& n) const {
 void OpCursor::State::attention(const Node& n) const {
   if (n.step < 0)
     return kernels.attention(lane, attention_shape(), r(n, 0), w(n, 0), floats(w(n, 1)));
-  kernels.attention_part(lane, part_of(n), r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
+  for_parts(n, [&](AttentionPart part) {
+    part.first = n.first && part.causal;  // the first that a chunk of queries meets
+    kernels.attention_part(lane, part, r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
+  });
 }
 
 void OpCursor::State::attention_backward(const Node& n) const {
@@ -145,8 +176,12 @@ void OpCursor::State::attention_backward(const Node& n) const {
     if (n.step == 1) {  // gradients of a block set out
       device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);
     }
-    kernels.attention_part_backward(lane, part_of(n), r(n, 0), r(n, 3), keys_of(n), r(n, 1), lse,
-                                    floats(w(n, 0)), floats(w(n, 1)), delta);
+    bool first = n.first;
+    for_parts(n, [&](AttentionPart part) {
+      part.first = std::exchange(first, false);
+      kernels.attention_part_backward(lane, part, r(n, 0), r(n, 3), keys_of(n), r(n, 1), lse,
+                                      floats(w(n, 0)), floats(w(n, 1)), delta);
+    });
   }
   if (d_sinks != nullptr && (whole || n.first)) {
     kernels.sink_gradient(lane, attention_shape(), lse, delta, d_sinks);

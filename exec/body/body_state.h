@@ -240,6 +240,10 @@ struct OpCursor::State {
   // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all
   // queries and its second after, a later rank's both lie between.
   AttentionPart part_of(const Node& n) const;
+  // Calls use(part) for what the node's kernels do one after the other: its one part, or, where a
+  // form reads positions, one for each pair of a ring's chunks, whose rows follow one another.
+  template <class Use>
+  void for_parts(const Node& n, const Use& use) const;
   // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys,
   // values.
   template <class Use>

@@ -103,18 +103,6 @@ void for_each_beyond(const JsonValue& object, const std::string& path, const Vis
   }
 }
 
-// A rank of a ring has two chunks of a sample that do not follow one another.
-std::string ring_lacks(const Transformer& model, const Plan& plan) {
-  if (plan.context_parallel == 1) return "";
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::int64_t window = model.window(layer);
-    if (window > 0 && window < plan.sequence_length) return "a sliding window is priced beside it";
-  }
-  if (model.positions == PositionKind::Alibi) return "ALiBi is priced beside it";
-  if (plan.dropouts.attention > 0) return "dropout of attention is priced beside it";
-  return "";
-}
-
 // Ranks that share a key head would count it twice in the norm of all heads' columns.
 std::string tensor_lacks(const Transformer& model, const Plan& plan) {
   const bool shared = model.query_key_norm_whole && plan.tensor_parallel > model.kv_heads;
@@ -217,7 +205,6 @@ std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan&
                      .value = std::to_string(value),
                      .priced = lacks});
   };
-  add("context_parallel", plan.context_parallel, ring_lacks(model, plan));
   add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
   add("stage_layers", 0,
       has_empty_stage(plan) ? "a stage between the first and the last without layers is priced"

@@ -148,6 +148,27 @@ TEST_P(AttentionPartTest, KeysThatEndOneShortOfATile) {
   part.key_end = 128;
   check(s, {{own(s), 0}, {part, 1}}, 2);
 }
+// The two chunks that the first rank of a ring of two has of a sample: the first and the fourth.
+TEST_P(AttentionPartTest, PairsOfChunksThatDoNotFollowOneAnother) {
+  const std::int64_t chunk = 35;
+  AttentionShape s{
+      .tokens = 4 * chunk, .sequence = 2 * chunk, .heads = 2, .kv_heads = 1, .head_dim = 24};
+  for (const std::int64_t window : {0, 80, 120}) {  // of all keys, of none of the other chunk's
+    s.form.window = window;
+    const auto pair = [&](std::int64_t query, std::int64_t key) {
+      AttentionPart part = own(s);
+      part.query_begin = query * chunk;
+      part.query_end = part.query_begin + chunk;
+      part.key_begin = key * chunk;
+      part.key_end = part.key_begin + chunk;
+      part.causal = part.first = query == key;
+      part.query_position = query * 2 * chunk;  // of row 0: chunk 1's rows are at 3 chunks
+      part.key_position = key * 2 * chunk;
+      return Block{part, 0};
+    };
+    check(s, {pair(0, 0), pair(1, 1), pair(1, 0)}, 1);
+  }
+}
 TEST_P(AttentionPartTest, HeadsThatNoTensorCoreKernelTakes) {
   check_ring({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 5});
 }

@@ -51,7 +51,7 @@ bool possible(const AttentionPart& p) {
          s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2 && p.query_begin >= 0 &&
          p.query_begin <= p.query_end && p.query_end <= s.sequence && p.key_begin >= 0 &&
          p.key_begin < p.key_end && p.key_end <= s.sequence && s.form.window <= INT32_MAX / 4 &&
-         (!p.causal || (p.query_begin == 0 && p.key_begin == 0 && p.query_end <= p.key_end));
+         (!p.causal || (p.query_begin == p.key_begin && p.query_end <= p.key_end));
 }
 
 // Forms other than the plain one are exact_attention's.

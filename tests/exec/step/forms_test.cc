@@ -14,7 +14,6 @@ using Keys = std::vector<std::string>;
 struct Form {
   const char* name;
   const char* model;  // beside its sizes
-  bool ring;          // runs with context_parallel
 };
 void PrintTo(const Form& form, std::ostream* out) {
   *out << form.name;
@@ -24,32 +23,27 @@ constexpr Form kForms[] = {
     {"gemma2",  // norms around, soft caps, 1 + weight, scaled rows, windows in turn
      R"("model_type": "gemma2", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
         "query_pre_attn_scalar": 16, "attn_logit_softcapping": 4, "final_logit_softcapping": 3,
-        "sliding_window": 5)",
-     false},
+        "sliding_window": 5)"},
     // norms of q and k, two kinds of rotary positions; weights not as small as first ones, since
     // norms of what is nearly nothing enlarge rounding
     {"gemma3",
      R"("model_type": "gemma3_text", "initializer_range": 0.2, "intermediate_size": 48, "num_key_value_heads": 2,
         "head_dim": 8, "query_pre_attn_scalar": 16, "sliding_window": 5,
-        "sliding_window_pattern": 2)",
-     false},
+        "sliding_window_pattern": 2)"},
     {"olmo2",  // norms behind, one norm of all heads
      R"("model_type": "olmo2", "intermediate_size": 48, "num_key_value_heads": 2,
-        "attention_bias": true)",
-     true},
+        "attention_bias": true)"},
     {"gpt_neox",  // both blocks read x, part of a head rotates
-     R"("model_type": "gpt_neox", "intermediate_size": 64, "rotary_pct": 0.5)", true},
-    {"bloom", R"("model_type": "bloom")", false},  // ALiBi, a norm behind the embedding
-    {"glm4",                                       // pairs side by side rotate
-     R"("model_type": "glm4", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8)",
-     true},
-    {"dropout", R"("model_type": "gpt2", "resid_pdrop": 0.2, "attn_pdrop": 0.3, "embd_pdrop": 0.1)",
-     false},
+     R"("model_type": "gpt_neox", "intermediate_size": 64, "rotary_pct": 0.5)"},
+    {"bloom", R"("model_type": "bloom")"},  // ALiBi, a norm behind the embedding
+    {"glm4",                                // pairs side by side rotate
+     R"("model_type": "glm4", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8)"},
+    {"dropout",
+     R"("model_type": "gpt2", "resid_pdrop": 0.2, "attn_pdrop": 0.3, "embd_pdrop": 0.1)"},
     {"residual_dropout", R"("model_type": "starcoder2", "intermediate_size": 64,
-        "num_key_value_heads": 2, "residual_dropout": 0.2, "embedding_dropout": 0.1)",
-     true},
+        "num_key_value_heads": 2, "residual_dropout": 0.2, "embedding_dropout": 0.1)"},
     {"dropout_of_both_blocks",  // of one sum
-     R"("model_type": "gpt_neox", "intermediate_size": 64, "hidden_dropout": 0.3)", true},
+     R"("model_type": "gpt_neox", "intermediate_size": 64, "hidden_dropout": 0.3)"},
 };
 
 std::string model_file(const Form& form) {
@@ -86,18 +80,19 @@ TEST_P(Forms, PipelinesAndRecomputationTrainBitForBitLikeOneRank) {
 }
 
 TEST_P(Forms, WhereSumsAreSplitTheyTrainLikeOneRank) {
-  std::vector<Keys> layouts = {Keys{"tensor_parallel=2"},
-                               Keys{"tensor_parallel=2", "sequence_parallel=true"},
-                               Keys{"tensor_parallel=2", "pipeline_parallel=2", "schedule=zb_h1",
-                                    "sequence_parallel=true", "recompute=full"},
-                               Keys{"data_parallel=2", "zero_stage=3"},
-                               Keys{"micro_batch=4"},
-                               Keys{"schedule=seq_1f1b", "sequence_slices=2"},
-                               Keys{"schedule=seq_1f1b", "sequence_slices=2", "recompute=full"}};
-  if (GetParam().ring) {
-    layouts.push_back({"context_parallel=2"});
-    layouts.push_back({"context_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"});
-  }
+  std::vector<Keys> layouts = {
+      Keys{"tensor_parallel=2"},
+      Keys{"tensor_parallel=2", "sequence_parallel=true"},
+      Keys{"tensor_parallel=2", "pipeline_parallel=2", "schedule=zb_h1", "sequence_parallel=true",
+           "recompute=full"},
+      Keys{"data_parallel=2", "zero_stage=3"},
+      Keys{"micro_batch=4"},
+      Keys{"schedule=seq_1f1b", "sequence_slices=2"},
+      Keys{"schedule=seq_1f1b", "sequence_slices=2", "recompute=full"},
+      Keys{"context_parallel=2"},
+      Keys{"context_parallel=4", "recompute=full"},
+      Keys{"context_parallel=2", "tensor_parallel=2"},
+      Keys{"context_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}};
   for (const Keys& keys : layouts) {
     SCOPED_TRACE(testing::PrintToString(keys));
     const Distance far = from_one_rank(keys);
@@ -119,18 +114,9 @@ TEST(Forms, SharedKeyHeadsAreNormedByEveryRankThatHoldsThem) {
   EXPECT_LE(distance(four, one).weight, 1e-5);
 }
 
-TEST(Forms, WhatNoLayoutPerformsIsRefusedByThePlansKey) {
-  const auto error = [](const Form& form, const char* key) {
-    return train_layout(model_file(form), {key}).error;
-  };
-  for (const Form& form : kForms) {
-    const std::string ring = error(form, "context_parallel=2");
-    EXPECT_EQ(ring.empty(), form.ring) << form.name << ": " << ring;
-    if (!form.ring) {
-      EXPECT_NE(ring.find("plan.context_parallel"), std::string::npos) << ring;
-    }
-  }
-  EXPECT_NE(error(kForms[2], "tensor_parallel=4").find("plan.tensor_parallel"), std::string::npos);
+TEST(Forms, ANormOfAllHeadsIsRefusedWhereRanksShareKeyHeads) {
+  const std::string error = train_layout(model_file(kForms[2]), {"tensor_parallel=4"}).error;
+  EXPECT_NE(error.find("plan.tensor_parallel"), std::string::npos) << error;
 }
 
 // Another step and another seed drop other elements; the same ones drop the same.
