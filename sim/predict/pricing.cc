@@ -3,133 +3,18 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 
-#include "schedules/body/sizes.h"
 #include "schedules/ir/payload.h"
-#include "schedules/ranks/group_key.h"
-#include "sim/compute/expert_load.h"
-#include "sim/cost/overlap.h"
 #include "sim/cost/to_nanoseconds.h"
 #include "sim/network/collective_cost.h"
-#include "sim/network/dispatch_cost.h"
 #include "sim/network/transfer_cost.h"
+#include "sim/predict/known_costs.h"
 #include "sim/predict/muon_cost.h"
-#include "sim/predict/pair_bodies.h"
+#include "sim/predict/priced_bodies.h"
 
 namespace rehearse::sim {
 namespace {
-
-// The collectives inside bodies, on the groups of row 0: each group placed once, and what is equal
-// priced once.
-class BodyCollectives {
- public:
-  BodyCollectives(const Network& network, const Layout& layout)
-      : network_(network),
-        dispatcher_(static_cast<Dispatcher>(layout.plan.expert_dispatch)),
-        hidden_(layout.shape.hidden),
-        tokens_(layout.shape.experts.tokens),
-        balance_(balance_of(layout)) {}
-
-  const GroupShape& group(Axis axis) {
-    std::optional<GroupShape>& shape = shapes_[static_cast<std::size_t>(axis)];
-    if (!shape) shape = network_.group(RankClass{0}, axis);
-    return *shape;
-  }
-
-  const CollectiveCost& cost(NodeKind kind, Axis axis, Bytes payload) {
-    const Key key{static_cast<std::int64_t>(kind), static_cast<std::int64_t>(axis), payload.value};
-    const auto [at, fresh] = known_.try_emplace(key);
-    if (fresh) {
-      at->second = price(kind, group(axis), payload);
-    }
-    return at->second;
-  }
-
- private:
-  using Key = std::array<std::int64_t, 3>;
-
-  CollectiveCost price(NodeKind kind, const GroupShape& group, Bytes payload) const {
-    switch (kind) {
-      case NodeKind::RingExchange:
-        return ring_shift_cost(payload, group, network_);
-      case NodeKind::Dispatch:
-      case NodeKind::Combine: {
-        const double values = static_cast<double>(hidden_ * tokens_ * balance_.routing.per_token);
-        return dispatch_cost(dispatcher_,
-                             {.tokens = tokens_,
-                              .hidden = hidden_,
-                              .bytes_per_value = static_cast<double>(payload.value) / values,
-                              .routing = balance_.routing,
-                              .load = balance_.rows(static_cast<double>(tokens_)).busiest},
-                             group, network_)
-            .cost;
-      }
-      default:
-        return collective_cost(collective_kind(kind), payload, group, network_);
-    }
-  }
-
-  const Network& network_;
-  Dispatcher dispatcher_;
-  std::int64_t hidden_, tokens_;  // h, n
-  ExpertBalance balance_;
-  std::array<std::optional<GroupShape>, kNumAxes> shapes_;
-  std::map<Key, CollectiveCost> known_;
-};
-
-// A body with its price and what it sends, once per segment kind, direction, experts and slice.
-struct PricedBody {
-  BodyCost cost;
-  ExpertPieces pieces;  // for where it runs as half of a pair
-  std::vector<Traffic> traffic;
-};
-
-// What tells costs apart. Compute: kind, stage and part; communication: kind, bytes, row, peer.
-using CostKey = std::array<std::int64_t, 7>;
-
-// Key to cost, by open addressing: every op of a schedule is looked up once.
-class KnownCosts {
- public:
-  // Where the key's cost is written; -1: not known yet. Valid until the next call.
-  std::int32_t& operator[](const CostKey& key) {
-    if (2 * used_ >= entries_.size()) grow();
-    Entry& entry = find(key);
-    if (!entry.taken) {
-      entry = {.key = key, .cost = -1, .taken = true};
-      ++used_;
-    }
-    return entry.cost;
-  }
-
- private:
-  struct Entry {
-    CostKey key{};
-    std::int32_t cost = -1;
-    bool taken = false;
-  };
-  Entry& find(const CostKey& key) {
-    std::uint64_t hash = 0;
-    for (const std::int64_t part : key) {
-      hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
-      hash ^= hash >> 29;
-    }
-    std::size_t at = hash & (entries_.size() - 1);
-    while (entries_[at].taken && entries_[at].key != key) at = (at + 1) & (entries_.size() - 1);
-    return entries_[at];
-  }
-  void grow() {
-    std::vector<Entry> old(std::max<std::size_t>(2 * entries_.size(), 256));
-    old.swap(entries_);
-    for (const Entry& entry : old) {
-      if (entry.taken) find(entry.key) = entry;
-    }
-  }
-
-  std::vector<Entry> entries_;  // a power of two of them
-  std::size_t used_ = 0;
-};
 
 class Pricer {
  public:
@@ -140,7 +25,7 @@ class Pricer {
         plan_(layout.plan),
         compute_(compute),
         network_(network),
-        collectives_(network, layout) {
+        bodies_(schedule, layout, compute, network) {
     if (layout.plan.optimizer == Optimizer::Muon) muon_.emplace(schedule, layout, compute, network);
   }
 
@@ -160,74 +45,6 @@ class Pricer {
   }
 
  private:
-  const PricedBody& body(SegmentInfo segment, Direction direction, std::int32_t slice) {
-    const BodyShape shape = body_shape(layout_.model, segment, direction, slice);
-    const auto [at, fresh] = bodies_.try_emplace(shape);
-    PricedBody& made = at->second;
-    if (!fresh) return made;
-    const Body body = make_body(layout_, shape);
-    made.cost = compute_.price(body);
-    made.pieces = sends_tokens(body)
-                      ? cut_at_experts(body, compute_.price_nodes(body), made.cost.time)
-                      : ExpertPieces{.before = static_cast<double>(made.cost.time.value)};
-    for (const Node& node : body.nodes) {
-      const OpKind kind = collective_kind(node.kind());
-      if (kind == OpKind::Forward || node.bytes == 0) continue;
-      const CollectiveCost& cost = collectives_.cost(node.kind(), node.axis, {node.bytes});
-      if (cost.time.value == 0) continue;
-      add_traffic(made.traffic, {.group = kind_along(node.axis),
-                                 .kind = kind,
-                                 .ranks = collectives_.group(node.axis).ranks,
-                                 .count = 1,
-                                 .bytes = node.bytes,
-                                 .time = cost.time,
-                                 .link = cost.link,
-                                 .links = kinds_of(collectives_.group(node.axis).links)});
-    }
-    return made;
-  }
-
-  // What an op sends of one kind over one group is one entry.
-  static void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
-    for (Traffic& same : all) {
-      if (same.kind != sent.kind || same.link != sent.link || same.group != sent.group) continue;
-      same.count += sent.count;
-      same.bytes += sent.bytes;
-      add_time(same.time, sent.time);
-      return;
-    }
-    all.push_back(sent);
-  }
-
-  // Bodies that ops run one after another, as one, and what they send.
-  struct Sum {
-    BodyCost cost;
-    std::vector<Traffic> traffic;
-  };
-  using Bodies = std::vector<const PricedBody*>;
-
-  void collect(const Op& op, Bodies& bodies) {
-    const auto& segments = s_.segments[op.stage.index()];
-    const std::size_t end =
-        op.segment_end < 0 ? segments.size() : static_cast<std::size_t>(op.segment_end);
-    for (std::size_t g = static_cast<std::size_t>(op.segment_begin); g < end; ++g) {
-      bodies.push_back(&body(segments[g], direction_of(op.kind), op.slice));
-    }
-  }
-  // Most stages run the same bodies: added up once.
-  const Sum& sum_of(const Bodies& bodies) {
-    const auto [at, fresh] = sums_.try_emplace(bodies);
-    Sum& made = at->second;
-    if (!fresh) return made;
-    std::vector<const BodyCost*> costs;
-    for (const PricedBody* one : bodies) {
-      costs.push_back(&one->cost);
-      for (const Traffic& sent : one->traffic) add_traffic(made.traffic, sent);
-    }
-    made.cost = sum(costs);
-    return made;
-  }
-
   bool on_workers() const { return compute_.sharing().workers > 0; }
   std::int32_t ranks() const { return s_.rows[row_.index()].multiplicity; }
   // Groups of `members` ranks that the row's ranks take part in: inside the row, or across rows.
@@ -293,55 +110,24 @@ class Pricer {
   }
 
   std::int32_t compute_cost(const Op& op) {
-    Bodies bodies;
+    PricedBodies::Bodies bodies;
     if (op.kind != OpKind::Overlap) {
-      collect(op, bodies);
-      const Sum& all = sum_of(bodies);
+      bodies_.collect(op, bodies);
+      const PricedBodies::Sum& all = bodies_.sum_of(bodies);
       return add_body(with_clearing(all.cost), all.traffic);
     }
     const auto child = static_cast<std::size_t>(op.child);
-    collect(s_.children[child], bodies);
+    bodies_.collect(s_.children[child], bodies);
     const std::size_t first = bodies.size();
-    collect(s_.children[child + 1], bodies);
-    const Sum& pair = sum_of(bodies);
+    bodies_.collect(s_.children[child + 1], bodies);
+    const PricedBodies::Sum& pair = bodies_.sum_of(bodies);
     // The CPU runs one half after the other.
     if (on_workers()) return add_body(with_clearing(pair.cost), pair.traffic);
     const bool forward_first = direction_of(s_.children[child].kind) == Direction::Forward;
     const std::span all{bodies};
-    return add_body(forward_first ? paired(pair.cost, all.first(first), all.subspan(first))
-                                  : paired(pair.cost, all.subspan(first), all.first(first)),
+    return add_body(forward_first ? bodies_.paired(pair.cost, all.first(first), all.subspan(first))
+                                  : bodies_.paired(pair.cost, all.subspan(first), all.first(first)),
                     pair.traffic);
-  }
-
-  // Both bodies at once on one device. Where tokens travel to experts, two streams run side by side
-  // in the pair's order (pair_overlap.h). Else kernels run one after another, each waiting for
-  // collectives while the other computes: the time is what computes, or what communicates,
-  // whichever is longer, and what is hidden costs a share of itself, as any hidden collective does.
-  BodyCost paired(BodyCost both, std::span<const PricedBody* const> forward,
-                  std::span<const PricedBody* const> backward) const {
-    const auto pieces_of = [](std::span<const PricedBody* const> bodies) {
-      std::vector<ExpertPieces> pieces;
-      for (const PricedBody* one : bodies) pieces.push_back(one->pieces);
-      return pieces;
-    };
-    const std::vector<ExpertPieces> f = pieces_of(forward), b = pieces_of(backward);
-    if (std::ranges::any_of(f, &ExpertPieces::travels) ||
-        std::ranges::any_of(b, &ExpertPieces::travels)) {
-      const KernelScalars& scalars = compute_.scalars();
-      const PairCost cost = pair_cost(pair_up(f, b), {.compute = scalars.dispatch_slowdown,
-                                                      .communication = scalars.dispatch_stretch});
-      both.time = to_nanoseconds(cost.time);
-      both.communicating = to_nanoseconds(cost.exposed);
-      return both;
-    }
-    const std::int64_t computing = both.time.value - both.communicating.value;
-    const Hidden hidden =
-        hide(static_cast<double>(both.communicating.value), static_cast<double>(computing),
-             compute_.scalars().hidden_contention);
-    both.communicating.value = static_cast<std::int64_t>(hidden.exposed);
-    both.time.value =
-        computing + both.communicating.value + static_cast<std::int64_t>(hidden.contention);
-    return both;
   }
 
   // Gradients that the op is the first to write: our executor sets them to zero before it adds.
@@ -579,15 +365,13 @@ class Pricer {
   const Plan& plan_;
   const ComputeModel& compute_;
   const Network& network_;
-  BodyCollectives collectives_;
+  PricedBodies bodies_;
   std::optional<MuonCost> muon_;
   Pricing out_;
   RankClass row_{0};
   OpId current_{};
   std::vector<Counterpart> links_;  // of row 0 on this row
   std::array<Recent, 256> recent_;
-  std::map<BodyShape, PricedBody> bodies_;
-  std::map<Bodies, Sum> sums_;
   KnownCosts known_;
 };
 
