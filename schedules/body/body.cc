@@ -23,12 +23,17 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
                      std::int32_t slice) {
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
+  std::optional<std::int64_t> window;
+  if (segment.kind == SegmentKind::Layer) {
+    window = model.window(prediction ? model.layers - 1 : segment.layer);
+  }
   return {.segment = segment.kind,
           .experts =
               prediction ? model.has_experts(model.layers - 1) : shape == SegmentShape::ExpertLayer,
           .direction = direction,
           .slice = slice,
-          .prediction = prediction};
+          .prediction = prediction,
+          .window = window};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {

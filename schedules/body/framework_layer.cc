@@ -109,8 +109,7 @@ double fused_flops(const Layer& layer) {
       layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
   const double samples =
       static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
-  return 2 * samples * layer.b.plan.attention_share() *
-         attention_pairs(layer.b.model, layer.b.plan.sequence_length) / context * imbalance *
+  return 2 * samples * layer.b.plan.attention_share() * layer.b.pairs / context * imbalance *
          widths * static_cast<double>(s.heads);
 }
 

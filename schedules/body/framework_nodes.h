@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -22,12 +23,17 @@ enum class WrittenBy : std::uint8_t { Other, Norm, Activation };
 
 class FrameworkNodes {
  public:
-  explicit FrameworkNodes(const Layout& layout)
-      : model(layout.model), plan(layout.plan), s(layout.shape) {}
+  explicit FrameworkNodes(const Layout& layout, std::optional<std::int64_t> window = {})
+      : model(layout.model),
+        plan(layout.plan),
+        s(layout.shape),
+        pairs(window ? attention_pairs(*window, plan.sequence_length)
+                     : attention_pairs(model, plan.sequence_length)) {}
 
   const Transformer& model;
   const Plan& plan;
   RankShape s;
+  double pairs;  // of a query and a key, in one sample
 
   std::int64_t local_elements() const { return s.local * s.hidden; }  // e
   std::int64_t array_bytes() const { return s.element * s.tokens * s.hidden; }

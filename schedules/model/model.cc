@@ -125,13 +125,19 @@ double attention_scale(const Transformer& model, std::int64_t layer) {
   return model.attention_scale_by_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 
+double attention_pairs(std::int64_t window, std::int64_t sequence_length) {
+  const auto s = static_cast<double>(sequence_length);
+  if (window == 0) return s * s / 2;
+  const double seen = std::min(static_cast<double>(window), s);
+  return seen * s - seen * seen / 2;
+}
+
 double attention_pairs(const Transformer& model, std::int64_t sequence_length) {
-  const double s = static_cast<double>(sequence_length);
   std::int64_t windowed = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) windowed += model.window(layer) > 0;
-  const double window = std::min(static_cast<double>(model.sliding_window), s);
   const double share = static_cast<double>(windowed) / static_cast<double>(model.layers);
-  return share * (window * s - window * window / 2) + (1 - share) * (s * s / 2);
+  return share * attention_pairs(model.sliding_window, sequence_length) +
+         (1 - share) * attention_pairs(0, sequence_length);
 }
 
 std::int64_t embedding_parameters(const Transformer& model) {

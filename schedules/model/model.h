@@ -120,8 +120,10 @@ struct Transformer {
 // What a layer's scores, queries times keys, are multiplied by.
 double attention_scale(const Transformer& model, std::int64_t layer);
 
-// Pairs of a query and a key in one sample of s positions, under the causal mask and each layer's
-// window, as the mean over the layers: bodies are shared by all of them. A whole layer has s^2 / 2.
+// Pairs of a query and a key in one sample of s positions, under the causal mask and a layer's
+// window: s^2 / 2 where it is 0.
+double attention_pairs(std::int64_t window, std::int64_t sequence_length);
+// The mean over the layers.
 double attention_pairs(const Transformer& model, std::int64_t sequence_length);
 
 // Exact parameter counts, unpadded vocabulary, no parallelism [parameters].

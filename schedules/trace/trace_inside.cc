@@ -21,7 +21,7 @@ TraceString text_id(Trace& trace, std::string_view text) {
   return static_cast<TraceString>(found - trace.strings.begin());
 }
 
-std::string body_name(const BodyShape& shape) {
+std::string body_name(const Transformer& model, const BodyShape& shape) {
   static constexpr std::array<std::string_view, 3> kSegments{"embedding", "layer", "head"};
   static constexpr std::array<std::string_view, 4> kDirections{"F", "B", "I", "W"};
   std::string name(shape.prediction ? "prediction layer"
@@ -29,6 +29,8 @@ std::string body_name(const BodyShape& shape) {
   if (shape.experts) name += " with experts";
   name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
   if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);
+  const bool differ = !model.windowed_layers.empty();
+  if (differ && shape.window.value_or(0) > 0) name += ", window " + std::to_string(*shape.window);
   return name;
 }
 
@@ -81,7 +83,7 @@ class NodeTable {
     if (!fresh) return known->second;
     const Body body = make_body(layout_, shape);
     const std::vector<NodeTime> times = times_ ? times_(body) : std::vector<NodeTime>{};
-    TraceBody entry{.name = text_id(trace_, body_name(shape)),
+    TraceBody entry{.name = text_id(trace_, body_name(layout_.model, shape)),
                     .node_begin = static_cast<std::int32_t>(nodes_.size())};
     for (std::size_t i = 0; i < body.nodes.size(); ++i) {
       const Node& node = body.nodes[i];

@@ -87,6 +87,29 @@ TEST(Attention, ASlidingWindowRunsItsBandAlone) {
   EXPECT_DOUBLE_EQ(find(body.nodes, NodeKind::Attention)->flops, 4 * 2 * pairs * 4096);
 }
 
+// Where windows differ by layer (gemma 2: every second one), each layer runs its own pairs, with
+// our runtime and others'; a body of no layer in particular has the mean.
+TEST(Attention, WindowsThatDifferByLayerAreRunLayerByLayer) {
+  Transformer model = gpt(2, 4096, 32);
+  model.sliding_window = 1024;
+  model.windowed_layers = {true, false};
+  Plan plan = flash_plan();
+  for (const char* runtime : {"megatron", "rehearse"}) {
+    plan.runtime = runtime_named(runtime);
+    const auto flops = [&](const BodyShape& shape) {
+      return find(make_body({model, plan}, shape).nodes, NodeKind::Attention)->flops;
+    };
+    const auto of_layer = [&](std::int32_t layer) {
+      return flops(
+          body_shape(model, {.kind = SegmentKind::Layer, .layer = layer}, Direction::Forward));
+    };
+    const double windowed = 1024.0 * 4096 - 1024.0 * 1024 / 2, whole = 4096.0 * 4096 / 2;
+    EXPECT_DOUBLE_EQ(of_layer(0), 4 * 2 * windowed * 4096) << runtime;
+    EXPECT_DOUBLE_EQ(of_layer(1), 4 * 2 * whole * 4096) << runtime;
+    EXPECT_DOUBLE_EQ(flops({.segment = SegmentKind::Layer}), (of_layer(0) + of_layer(1)) / 2);
+  }
+}
+
 // Contiguous blocks (torchtitan of 2024): of c ranks the last does (2c-1)/c of the mean; Megatron
 // balances.
 TEST(Attention, TheLastRankOfContiguousBlocksDoesTheMost) {
