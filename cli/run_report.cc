@@ -245,12 +245,16 @@ std::string metrics_line(const Layout& layout, const exec::StepReport& step,
                {"tokens_per_s", step.tokens_per_s},
                {"peak_allocated_bytes", peak_bytes}};
   if (step.expert_rows.empty()) return line.dump() + "\n";
-  Json rows = Json::array();
-  for (std::int64_t layer = 0; layer < layout.model.layers; ++layer) {
-    const auto first = step.expert_rows.begin() + layer * layout.model.experts.count;
-    rows.push_back(std::vector<std::int64_t>(first, first + layout.model.experts.count));
-  }
-  line["expert_rows"] = rows;
+  const auto by_layer = [&](const std::vector<std::int64_t>& counts) {
+    Json layers = Json::array();
+    for (std::int64_t layer = 0; layer < layout.model.layers; ++layer) {
+      const auto first = counts.begin() + layer * layout.model.experts.count;
+      layers.push_back(std::vector<std::int64_t>(first, first + layout.model.experts.count));
+    }
+    return layers;
+  };
+  line["expert_rows"] = by_layer(step.expert_rows);
+  if (!step.expert_dropped.empty()) line["expert_dropped"] = by_layer(step.expert_dropped);
   line["expert_imbalance"] = exec::expert_imbalance(layout, step.expert_rows);
   return line.dump() + "\n";
 }

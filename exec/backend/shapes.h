@@ -106,13 +106,31 @@ struct StridedNorm {
 };
 
 // A router's choice: the `per_token` experts with the largest scores; of equal ones the lower.
+//
+// A score is the softmax of the token's logits over all experts, or the sigmoid of a logit. The
+// weights of what is chosen are its scores, divided by their sum + 1e-20 where `normalised`, times
+// `scale`. DeepSeek-V3 (arXiv 2412.19437, section 2.1.2) chooses by score + correction, a number
+// for each expert that its weight never has, among the `kept_groups` of `groups` whose sums of
+// their `group_best` largest such are the largest; of equal groups the lower.
+// REQUIRES: groups divides experts; per_token <= experts of the kept groups.
 struct RouteShape {
   std::int64_t tokens = 0, experts = 0, per_token = 0;
-  bool normalised = false;  // weights are divided by their sum
+  bool normalised = false;
+  bool sigmoid = false;
+  float scale = 1;
+  std::int64_t groups = 1, kept_groups = 1, group_best = 1;
+  const float* correction = nullptr;  // (experts); null: nothing is added
   // What the losses of the router weigh in d_scores and d_logits: auxiliary_loss E / (k T^2) times
   // an expert's count, and 2 z_loss / T times the log of the sum, over the T tokens of a
   // micro-batch. REQUIRES: tokens = T where `auxiliary` is not 0.
   float auxiliary = 0, z = 0;
+};
+
+// What a rank's copies become where every expert takes `capacity` of them: those with the largest
+// weights, of equal ones the earlier token's.
+struct DropShape {
+  std::int64_t tokens = 0, experts = 0, per_token = 0;
+  std::int64_t capacity = 0;
 };
 
 // Copies of tokens, a row for each expert in [first, first + experts) that a token chose.

@@ -8,27 +8,31 @@
 #include "exec/body/body_state.h"
 
 namespace rehearse::exec {
-namespace {
 
-RouteShape route_shape(const Transformer& model, const RankShape& shape) {
-  return {.tokens = shape.experts.tokens,
-          .experts = model.experts.count,
-          .per_token = model.experts.per_token,
-          .normalised = model.experts.normalised};
+RouteShape OpCursor::State::route_shape() const {
+  const Experts& experts = shared.model.experts;
+  return {.tokens = shared.shape.experts.tokens,
+          .experts = experts.count,
+          .per_token = experts.per_token,
+          .normalised = experts.normalised,
+          .sigmoid = experts.sigmoid,
+          .scale = static_cast<float>(experts.weight_scale),
+          .groups = experts.groups,
+          .kept_groups = experts.kept_groups,
+          .group_best = experts.group_best,
+          .correction = correction == nullptr ? nullptr : correction + layer() * experts.count};
 }
 
-}  // namespace
-
 void OpCursor::State::route(const Node& n) const {
-  kernels.route(lane, route_shape(shared.model, shared.shape), floats(r(n, 0)), ints(w(n, 0)),
-                floats(w(n, 1)), floats(w(n, 2)), floats(w(n, 3)));
+  kernels.route(lane, route_shape(), floats(r(n, 0)), ints(w(n, 0)), floats(w(n, 1)),
+                floats(w(n, 2)), floats(w(n, 3)));
 }
 
 // The losses are means over the micro-batches: of E / (k T^2) sum_e count_e sum_t P_te (Fedus et
 // al. 2022, arXiv 2101.03961) and of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022,
 // arXiv 2202.08906). `scale` is 1 over the tokens of all micro-batches.
 void OpCursor::State::route_backward(const Node& n) const {
-  RouteShape shape = route_shape(shared.model, shared.shape);
+  RouteShape shape = route_shape();
   const double of_all = static_cast<double>(scale);
   shape.auxiliary =
       static_cast<float>(losses.auxiliary * of_all * static_cast<double>(shape.experts) /
@@ -36,6 +40,26 @@ void OpCursor::State::route_backward(const Node& n) const {
   shape.z = static_cast<float>(2 * losses.z * of_all);
   kernels.route_backward(lane, shape, floats(r(n, 0)), ints(r(n, 1)), floats(r(n, 2)),
                          floats(r(n, 3)), floats(r(n, 4)), floats(w(n)));
+}
+
+// Tokens that several ranks bring alike are counted by the first.
+void OpCursor::State::drop_copies(const Node& n) const {
+  const Experts& experts = shared.model.experts;
+  const std::int64_t tokens = shared.shape.experts.tokens;
+  const std::int32_t *chosen = ints(r(n, 0)), *kept = ints(w(n));
+  kernels.drop_copies(lane,
+                      {.tokens = tokens,
+                       .experts = experts.count,
+                       .per_token = experts.per_token,
+                       .capacity = shared.room.each},
+                      chosen, floats(r(n, 1)), ints(w(n)));
+  const bool alike = shared.shape.tensor > 1 && !shared.shape.gather;
+  if (expert_rows.empty() || (alike && coordinate != 0)) return;
+  const std::span dropped = expert_rows.subspan(expert_rows.size() / 2);
+  for (std::int64_t i = 0; i < tokens * experts.per_token; ++i) {
+    if (kept[i] >= 0) continue;
+    dropped[static_cast<std::size_t>(layer() * experts.count + chosen[i])] += 1;
+  }
 }
 
 void OpCursor::State::sort_copies(const Node& n) {

@@ -192,6 +192,8 @@ void OpCursor::State::run(const Node& n) {
       return route(n);
     case Kernel::RouteBackward:
       return route_backward(n);
+    case Kernel::DropCopies:
+      return drop_copies(n);
     case Kernel::SortCopies:
       return sort_copies(n);
     case Kernel::SortRows:
@@ -256,6 +258,7 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->step = facts.step;
   state_->losses = facts.losses;
   state_->expert_rows = facts.expert_rows;
+  state_->correction = facts.correction;
   state_->failure.clear();
   state_->visited = 0;
   state_->inside = false;

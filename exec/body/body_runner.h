@@ -72,8 +72,11 @@ struct StepFacts {
   std::int64_t seed = 0, step = 0;  // of the run; what is dropped follows from them
   RouterLosses losses;
   // (layers, experts of the model), to which a forward adds the rows of this rank's experts; may be
-  // empty.
+  // empty. Where the plan drops copies, behind them (layers, experts): those of its tokens that it
+  // dropped.
   std::span<double> expert_rows;
+  // (layers, experts): what the router adds where it chooses, in the device's memory; or nullptr.
+  const float* correction = nullptr;
 };
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.

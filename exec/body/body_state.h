@@ -84,6 +84,7 @@ struct OpCursor::State {
   SumNorm sum;                      // whose norm is the next node; rows 0: there is none
   RouterLosses losses;
   std::span<double> expert_rows;
+  const float* correction = nullptr;
   std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
   std::string failure;
 
@@ -250,8 +251,10 @@ struct OpCursor::State {
   void for_shared_heads(const Use& use) const;
 
   // ---- body_experts.cc ------------------------------------------------------
+  RouteShape route_shape() const;
   void route(const Node& n) const;
   void route_backward(const Node& n) const;
+  void drop_copies(const Node& n) const;
   void sort_copies(const Node& n);
   void sort_rows(const Node& n);
   void sum_copies(const Node& n) const;

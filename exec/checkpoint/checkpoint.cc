@@ -21,12 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // The file tensors of a model, each once, sorted by name: so files are the same in every layout.
+// The corrections of routers come last, as they have no moments.
 struct TensorList {
   std::vector<TensorInfo> tensors;
+  std::vector<CorrectionTensor> corrections;
   std::vector<std::vector<FileTensor>> of_place;  // by place
   std::vector<std::vector<std::size_t>> number;   // by place and file tensor of it
 
-  TensorList(const Layout& layout, const std::vector<TensorPlace>& places) {
+  TensorList(const Layout& layout, const std::vector<TensorPlace>& places)
+      : corrections(correction_tensors(layout.model)), experts_(layout.model.experts.count) {
     std::map<std::string, std::size_t> numbers;
     for (const TensorPlace& place : places) {
       of_place.push_back(file_tensors(layout, place));
@@ -45,6 +48,17 @@ struct TensorList {
       }
     }
   }
+  // What the weights' file holds.
+  std::vector<TensorInfo> weights() const {
+    std::vector<TensorInfo> all = tensors;
+    for (const CorrectionTensor& one : corrections) {
+      all.push_back({.name = one.name, .shape = {experts_}});
+    }
+    return all;
+  }
+
+ private:
+  std::int64_t experts_;
 };
 
 // AdamW's first moments of all tensors, then the second ones.
@@ -107,10 +121,16 @@ void for_each_value(const TensorList& list, const LocalRanks& local, const Piece
                });
 }
 
-// What this process has, into files that exist. Error: `infeasible` where a number is not finite.
+// What this process has, into files that exist; what all have alike the first writes. Error:
+// `infeasible` where a number is not finite.
 Result<> write_tensors(const TensorList& list, const LocalRanks& local,
-                       const std::vector<StoredBucket>& all, TensorFilesWriter& model,
+                       const std::vector<StoredBucket>& all, bool first, TensorFilesWriter& model,
                        TensorFilesWriter& optimizer) {
+  const std::int64_t experts = local.model.experts.count;
+  for (std::size_t i = 0; i < list.corrections.size() && first; ++i) {
+    model.write(list.tensors.size() + i, 0, experts,
+                local.correction.data() + list.corrections[i].layer * experts, 1);
+  }
   Result<> finite;
   for (const StoredBucket& stored : all) {
     for_each_part(stored.own_first, stored.own_last, [&](std::int64_t begin, std::int64_t end) {
@@ -213,7 +233,7 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
   std::optional<TensorFilesWriter> model, optimizer;
   const auto open = [&]() -> Result<> {
     auto first =
-        TensorFilesWriter::open(together.first, folder, "model", list.tensors, shard_bytes);
+        TensorFilesWriter::open(together.first, folder, "model", list.weights(), shard_bytes);
     if (!first) return first.error();
     auto second = TensorFilesWriter::open(together.first, folder, "optimizer",
                                           moment_list(list.tensors), shard_bytes);
@@ -249,8 +269,9 @@ Result<> save_checkpoint(const std::string& directory, const CheckpointState& st
   Result<> done = together.agree(together.first ? make() : Result<>());
   if (done) {
     const Result<> joined = together.first ? Result<>() : open();
-    done = together.agree(joined ? write_tensors(list, local, run.stored(), *model, *optimizer)
-                                 : joined);
+    done = together.agree(
+        joined ? write_tensors(list, local, run.stored(), together.first, *model, *optimizer)
+               : joined);
   }
   if (done) done = together.agree(together.first ? finish() : Result<>());
   if (!done && together.first) remove_all(folder);
@@ -280,7 +301,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layou
     return {};
   };
   if (where.folder.empty()) {
-    const Result<> read = add(where.weights, list.tensors, file_prefix(model), made.parameters_);
+    const Result<> read = add(where.weights, list.weights(), file_prefix(model), made.parameters_);
     if (!read) return read.error();
     return made;
   }
@@ -295,7 +316,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, const Layout& layou
       if (const Result<> same = check_index(file, made.state_.digests); !same) return same.error();
     }
     const Result<> read =
-        add(file, weights ? list.tensors : moment_list(list.tensors),
+        add(file, weights ? list.weights() : moment_list(list.tensors),
             weights ? file_prefix(model) : "", weights ? made.parameters_ : made.moments_);
     if (!read) return read.error();
   }
@@ -349,7 +370,16 @@ Result<> Checkpoint::load(Interpreter& run) const {
     }
     if (!sound) return sound;
   }
-  return {};
+  const std::int64_t experts = local.model.experts.count;
+  std::vector<float> correction = local.correction;
+  for (std::size_t i = 0; i < list.corrections.size(); ++i) {
+    const TensorFiles::Tensor& found = parameters_[list.tensors.size() + i];
+    check(found);
+    found.file->read(*found.info, 0, experts,
+                     correction.data() + list.corrections[i].layer * experts, 1);
+  }
+  run.set_correction(std::move(correction));
+  return sound;
 }
 
 }  // namespace rehearse::exec

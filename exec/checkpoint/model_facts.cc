@@ -76,6 +76,10 @@ std::vector<ModelFact> model_facts(const Transformer& model) {
       {"apply_residual_connection_post_layernorm", yes(model.norm_is_residual), true},
       {"num_experts_per_tok", std::to_string(model.experts.per_token), true},
       {"norm_topk_prob", yes(model.experts.normalised), true},
+      {"scoring_func", json_quoted(model.experts.sigmoid ? "sigmoid" : "softmax"), true},
+      {"n_group", std::to_string(model.experts.groups), true},
+      {"topk_group", std::to_string(model.experts.kept_groups), true},
+      {"routed_scaling_factor", json_number(model.experts.weight_scale), true},
   };
 }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "exec/step/scheduler.h"
+#include "exec/weights/hugging_face.h"
 #include "schedules/ranks/unfold.h"
 
 namespace rehearse::exec {
@@ -62,8 +64,14 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       if (!host) return host.error();
       rank->host = host.value();
     }
-    rank->expert_rows.assign(
-        static_cast<std::size_t>(layout.model.layers * layout.model.experts.count), 0);
+    const std::int64_t experts = layout.model.layers * layout.model.experts.count;
+    rank->expert_rows.assign(static_cast<std::size_t>((plan.expert_drop > 0 ? 2 : 1) * experts), 0);
+    if (layout.model.experts.correction_bias) {
+      const Result<std::byte*> correction = backend.device->allocate(r, 4 * experts);
+      if (!correction) return correction.error();
+      rank->correction = correction.value();
+      local.correction.assign(static_cast<std::size_t>(experts), 0);
+    }
     rank->norms.assign(static_cast<std::size_t>(local.slots) + rank->expert_rows.size(), 0);
     resolve_addresses(local, *rank);
     local.ranks.push_back(std::move(rank));
@@ -172,6 +180,15 @@ void Interpreter::initialise(
     });
     for (const StoredBucket* holder : holders) clear_state(local_.device, *holder);
   }
+  std::vector<float> correction = local_.correction;
+  const std::int64_t experts = local_.model.experts.count;
+  for (const CorrectionTensor& tensor : correction_tensors(local_.model)) {
+    for (std::int64_t e = 0; e < experts; ++e) {
+      correction[static_cast<std::size_t>(tensor.layer * experts + e)] =
+          static_cast<float>(value_of(tensor.name, e));
+    }
+  }
+  set_correction(std::move(correction));
 }
 
 Result<StepResult> Interpreter::run(const StepOptions& options) {
@@ -182,7 +199,11 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   const std::span all(local_.ranks[0]->norms);
   const auto slots = static_cast<std::size_t>(local_.slots);
   const std::span<double> norms = all.first(slots);
-  result.expert_rows.assign(all.begin() + local_.slots, all.end());
+  const std::span rows = all.subspan(slots);
+  const std::size_t experts = rows.size() / (local_.plan.expert_drop > 0 ? 2 : 1);
+  const std::span computed = rows.first(experts), dropped = rows.subspan(experts);
+  result.expert_rows.assign(computed.begin(), computed.end());
+  result.expert_dropped.assign(dropped.begin(), dropped.end());
   double squares = 0;
   for (std::size_t k = 0; k + 1 < norms.size(); ++k) squares += norms[k];
   result.grad_norm = std::sqrt(squares);
@@ -194,7 +215,42 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
                             " is not a number",
                  .infeasible = true};
   }
+  balance(options.train, result);
   return result;
+}
+
+void Interpreter::set_correction(std::vector<float> values) {
+  local_.correction = std::move(values);
+  const auto bytes = static_cast<std::int64_t>(local_.correction.size() * sizeof(float));
+  for (const auto& rank : local_.ranks) {
+    local_.device.write(rank->correction, local_.correction.data(), bytes);
+  }
+}
+
+// An expert that was chosen less often than the mean over the step's batch becomes likelier, and
+// the other way round (DeepSeek-V3, arXiv 2412.19437, section 2.1.2; arXiv 2408.15664, algorithm
+// 1): bias += rate sign(mean - count). All ranks know the same counts, so they have the same bits.
+void Interpreter::balance(const TrainOptions& train, const StepResult& step) {
+  if (local_.correction.empty() || train.router_bias_rate == 0) return;
+  const auto experts = static_cast<std::size_t>(local_.model.experts.count);
+  std::vector<float> moved = local_.correction;
+  for (std::int64_t layer = 0; layer < local_.model.layers; ++layer) {
+    if (!local_.model.has_experts(layer)) continue;
+    const std::size_t first = static_cast<std::size_t>(layer) * experts;
+    std::vector<std::int64_t> counts(experts);
+    for (std::size_t e = 0; e < experts; ++e) {
+      counts[e] = step.expert_rows[first + e];
+      if (!step.expert_dropped.empty()) counts[e] += step.expert_dropped[first + e];
+    }
+    const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    for (std::size_t e = 0; e < experts; ++e) {
+      const std::int64_t less = all - counts[e] * static_cast<std::int64_t>(experts);
+      if (less == 0) continue;
+      const double by = less > 0 ? train.router_bias_rate : -train.router_bias_rate;
+      moved[first + e] = static_cast<float>(static_cast<double>(moved[first + e]) + by);
+    }
+  }
+  set_correction(std::move(moved));
 }
 
 std::vector<float> Interpreter::parameter(const std::string& name) const {

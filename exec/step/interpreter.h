@@ -25,8 +25,9 @@ struct StepResult {
   double loss = 0;       // mean over the global batch, before the update
   double grad_norm = 0;  // before clipping
   std::int64_t wall_ns = 0;
-  // Tokens that chose each expert, (layers, experts), over all ranks; empty: a dense model.
-  std::vector<std::int64_t> expert_rows;
+  // Rows of each expert, (layers, experts), over all ranks; empty: a dense model. Where the plan
+  // drops copies, how many of each expert were.
+  std::vector<std::int64_t> expert_rows, expert_dropped;
 };
 
 struct InterpreterOptions {
@@ -46,8 +47,9 @@ class Interpreter {
                                                      const InterpreterOptions& options);
   ~Interpreter();
 
-  // Calls `value_of(name, element)` for every element of every parameter held here, by its Hugging
-  // Face name and number in the whole [out, in] tensor; clears the optimizer's state.
+  // Calls `value_of(name, element)` for every element of every parameter held here, and of what
+  // routers add (correction_tensors), by its Hugging Face name and number in the whole [out, in]
+  // tensor; clears the optimizer's state.
   void initialise(const std::function<double(const std::string&, std::int64_t)>& value_of);
   // Tokens of replica r (data * cp + context) for micro-batch j: (micro-batches, slices, tokens).
   std::vector<std::int32_t>& inputs(std::int32_t replica) {
@@ -56,6 +58,11 @@ class Interpreter {
   std::vector<std::int32_t>& targets(std::int32_t replica) {
     return local_.targets[static_cast<std::size_t>(replica)];
   }
+
+  // What the routers add where they choose, (layers, experts), equal on all ranks: moves by
+  // router_bias_rate after every step. Empty: no router has such a correction.
+  const std::vector<float>& correction() const { return local_.correction; }
+  void set_correction(std::vector<float> values);
 
   // One step. Error: a dead partner, a deadlock (ours), or `infeasible`: numbers that are not
   // finite.
@@ -82,6 +89,7 @@ class Interpreter {
 
  private:
   explicit Interpreter(LocalRanks local);
+  void balance(const TrainOptions& train, const StepResult& step);
   LocalRanks local_;
   std::unique_ptr<BodyRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -23,8 +23,10 @@ struct RankState {
   std::int32_t replica = 0;                     // data * cp + context: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
-  std::vector<double> expert_rows;              // of its experts, in this step: (layers, experts)
-  // On the host: sums of squares per tensor, the loss, then the rows of experts over all ranks.
+  // Of its experts, in this step: (layers, experts); behind them what was dropped (StepFacts).
+  std::vector<double> expert_rows;
+  std::byte* correction = nullptr;  // of the routers, on the device; or none
+  // On the host: sums of squares per tensor, the loss, then expert_rows over all ranks.
   std::vector<double> norms;
 };
 
@@ -42,7 +44,8 @@ struct LocalRanks {
   std::vector<std::unique_ptr<RankState>> ranks;
   // by replica: (micro-batches, slices, tokens)
   std::vector<std::vector<std::int32_t>> inputs, targets;
-  std::int64_t slots = 1;  // of the vector of norms, without the rows of experts
+  std::int64_t slots = 1;         // of the vector of norms, without the rows of experts
+  std::vector<float> correction;  // (layers, experts), as every rank has it; empty: no router has
 
   std::byte* address(const RankState& rank, ValueId value) const {
     const Value& of = schedule.values[value.index()];

@@ -278,10 +278,12 @@ bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
     if (!queue.started) {
       for (const auto& [memory, bytes] : work.clear) local_.device.clear(queue.lane, memory, bytes);
       const TrainOptions& train = options_.train;
-      queue.cursor.start(work, {.seed = train.seed,
-                                .step = options_.step,
-                                .losses = {train.router_auxiliary_loss, train.router_z_loss},
-                                .expert_rows = state(queue).expert_rows});
+      queue.cursor.start(work,
+                         {.seed = train.seed,
+                          .step = options_.step,
+                          .losses = {train.router_auxiliary_loss, train.router_z_loss},
+                          .expert_rows = state(queue).expert_rows,
+                          .correction = reinterpret_cast<const float*>(state(queue).correction)});
       queue.started = true;
     }
     CollectiveRequest request;

@@ -94,7 +94,8 @@ Result<std::vector<StepReport>> train(
                        .learning_rate = rate,
                        .seconds = seconds,
                        .tokens_per_s = tokens / seconds,
-                       .expert_rows = result.expert_rows});
+                       .expert_rows = result.expert_rows,
+                       .expert_dropped = result.expert_dropped});
     if (!after_step) continue;
     const Result<bool> go_on = after_step(reports.back());
     if (!go_on) return go_on.error();

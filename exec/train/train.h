@@ -35,7 +35,7 @@ struct StepReport {
   std::int64_t step = 0;  // 0, 1, ...
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double seconds = 0, tokens_per_s = 0;
-  std::vector<std::int64_t> expert_rows;  // StepResult's
+  std::vector<std::int64_t> expert_rows, expert_dropped;  // StepResult's
 };
 
 // Rows of the busiest of `expert_parallel` ranks over the mean, on average over the layers that

@@ -84,6 +84,10 @@ constexpr Word kLlama[] = {
     {P::SharedDown, "mlp.shared_expert.down_proj"},
     {P::SharedGate, "mlp.shared_expert_gate"},
 };
+constexpr Word kSharedExperts[] = {
+    {P::SharedUp, "mlp.shared_experts.gate_up_proj"},
+    {P::SharedDown, "mlp.shared_experts.down_proj"},
+};
 constexpr Word kMixtral[] = {{P::Router, "block_sparse_moe.gate"}};
 
 struct Row {
@@ -135,6 +139,7 @@ constexpr Row kRows[] = {
     {"qwen2_moe", kApart, {}},
     {"qwen3_moe", kApart, {}},
     {"olmoe", kApart, {}},
+    {"glm4_moe", kApart, kSharedExperts},
     {"starcoder2", with(QkvForm::Apart, false), kStarcoder2},
 };
 

@@ -27,6 +27,7 @@ struct DialectNames {
   // Each expert by itself: `experts`, its number, the matrix.
   std::string_view experts = "mlp.experts.";
   std::string_view expert_gate = "gate_proj", expert_up = "up_proj", expert_down = "down_proj";
+  std::string_view correction = "mlp.gate.e_score_correction_bias";  // Experts::correction_bias
 };
 DialectNames dialect_names(const Transformer& model);
 

@@ -105,6 +105,18 @@ bool is_buffer(const Transformer& model, std::string_view name) {
           name == std::string(dialect_stem(model, ParameterRole::Head)) + ".weight");
 }
 
+std::vector<CorrectionTensor> correction_tensors(const Transformer& model) {
+  std::vector<CorrectionTensor> tensors;
+  const DialectNames names = dialect_names(model);
+  for (std::int64_t layer = 0; model.experts.correction_bias && layer < model.layers; ++layer) {
+    if (!model.has_experts(layer)) continue;
+    tensors.push_back(
+        {std::string(names.layers) + std::to_string(layer) + '.' + std::string(names.correction),
+         layer});
+  }
+  return tensors;
+}
+
 void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,

@@ -35,6 +35,14 @@ std::string_view file_prefix(const Transformer& model);
 // head of a tied table.
 bool is_buffer(const Transformer& model, std::string_view name);
 
+// The fp32 vectors of files, one number an expert, that routers add where they choose: no
+// parameters, and trained otherwise. None: the model has no such routers.
+struct CorrectionTensor {
+  std::string name;
+  std::int64_t layer = 0;
+};
+std::vector<CorrectionTensor> correction_tensors(const Transformer& model);
+
 // `count` elements of file tensor number `tensor` from `element` on are the local elements `local`,
 // `local + stride`, ... of one rank's part.
 struct FileRun {

@@ -16,7 +16,7 @@ enum class Rule : std::uint8_t { Zero, One, Normal, Residual };
 
 // Roles by the ends of Hugging Face's names (parameters.cc), or our own where a family has none.
 Rule rule_of(std::string_view name) {
-  if (name.ends_with(".bias")) return Rule::Zero;
+  if (name.ends_with("bias")) return Rule::Zero;
   const std::string_view module = name.substr(0, name.rfind('.'));
   const std::size_t dot = module.rfind('.');
   const std::string_view last = dot == std::string_view::npos ? module : module.substr(dot + 1);

@@ -31,8 +31,15 @@ bool gathers_tokens(const Layout& layout) {
 ExpertRoom expert_room(const Layout& layout) {
   const ExpertShape& x = layout.shape.experts;
   const std::int64_t block = expert_block(layout);
-  if (block == 1) return {x.copies, x.copies};
   const std::int64_t each = std::min(layout.model.experts.per_token, x.per_rank);
+  if (const double factor = layout.plan.expert_drop; factor > 0) {
+    const double mean =
+        static_cast<double>(x.copies) / static_cast<double>(layout.model.experts.count);
+    const auto most = static_cast<std::int64_t>(std::ceil(mean * factor));
+    const std::int64_t rows = std::min(most * x.per_rank, x.tokens * each);  // of one rank's tokens
+    return {block * rows, layout.plan.expert_parallel * rows, most};
+  }
+  if (block == 1) return {x.copies, x.copies};
   const auto reserved = [&](std::int64_t mean) {
     return static_cast<std::int64_t>(
         std::ceil(reserved_capacity(layout.plan) * static_cast<double>(mean)));
@@ -141,10 +148,15 @@ void ExpertBody::route(T y2) {
   b_.gemm(K::Linear, P::Router, "gemm router", n, e, h_, {y2}, {logits});
   b_.node(K::Route, "scores, top-k", {logits}, {chosen_, weights_, scores_, logsum_});
   T all = chosen_;
+  if (layout_.plan.expert_drop > 0) {
+    all = b_.tensor("kept copies", H::Workspace, kNumber * x_.copies);
+    b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {all});
+  }
   if (gathers_) {
+    const T own = all;
     all = b_.tensor("chosen experts of all", H::Workspace, kNumber * tokens() * k);
     over(Axis::ExpertBlock, K::AllGather, "chosen experts; all_gather ep", kNumber * tokens() * k,
-         chosen_, all, NodePhase::Main);
+         own, all, NodePhase::Main);
     over(Axis::ExpertBlock, K::AllGather, "weights; all_gather ep", kNumber * tokens() * k,
          weights_, weights_all_, NodePhase::Main);
   }

@@ -16,8 +16,11 @@
 // Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
 // experts: what they have is summed over tp.
 // Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
-// mean rows; more rows than that fail the run. Weights multiply the experts' outputs, which are
-// kept for the weights' gradient. What the router chose is kept in every mode of recomputation.
+// mean rows; more rows than that fail the run. A plan that drops (expert_drop f) has an expert take
+// C = ceil(n k / E f) copies of each rank, those with the largest weights: room is for what can
+// come. What is dropped adds nothing, and a token's other weights stay as they are. Weights
+// multiply the experts' outputs, which are kept for the weights' gradient. What the router chose is
+// kept in every mode of recomputation.
 #pragma once
 
 #include "schedules/body/body_builder.h"
@@ -29,6 +32,7 @@ namespace rehearse {
 struct ExpertRoom {
   std::int64_t rows = 0;     // of its experts
   std::int64_t arrived = 0;  // that one rank of `etp` gets from the ranks of `ep`
+  std::int64_t each = 0;     // of an expert from one rank, where copies are dropped; 0: all
 };
 ExpertRoom expert_room(const Layout& layout);
 // The factor of it.

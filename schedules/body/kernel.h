@@ -82,6 +82,7 @@ enum class Kernel : std::uint8_t {
   Route,        // scores of the experts, the chosen ones, their counts
   RouteBackward,
   Permute,        // copies of tokens to the order of their experts, and sums back
+  DropCopies,     // beyond an expert's capacity
   SortCopies,     // of tokens: which row is whose, by expert
   SortRows,       // that came from several ranks: which row is whose, by expert
   GatherRows,     // in the order of an index
@@ -183,6 +184,7 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Route, N::Elementwise, R::None, F::Nothing, "add"},
       {K::RouteBackward, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Permute, N::Permute, R::None, F::Nothing, "add"},
+      {K::DropCopies, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SortCopies, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SortRows, N::Elementwise, R::None, F::Nothing, "add"},
       {K::GatherRows, N::Permute, R::None, F::Nothing, "add"},

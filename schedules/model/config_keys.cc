@@ -21,8 +21,6 @@ constexpr std::string_view kOneRope =  // for all layers
 constexpr std::string_view kGemma = "gemma2 gemma3_text";
 constexpr std::string_view kMoe =
     "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe glm4_moe llama4_text";
-// Those of them that our executor does not train yet.
-constexpr std::string_view kOtherMoe = "deepseek_v2 deepseek_v3 gpt_oss glm4_moe llama4_text";
 constexpr std::string_view kDeepseek = "deepseek_v2 deepseek_v3";
 constexpr std::string_view kGrouped = "deepseek_v2 deepseek_v3 glm4_moe";
 
@@ -47,13 +45,11 @@ constexpr std::string_view kFull = "full attention is priced in every layer";
 constexpr ConfigKey kKeys[]{
     // The dialect as a whole.
     {"gpt2 gpt_neox bloom mpt llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 olmo2 glm4 "
-     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe",
+     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe glm4_moe",
      "model_type", X},
     {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
      "latent attention and experts chosen by groups are priced; how evenly says "
      "plan.expert_routing"},
-    {"glm4_moe", "model_type", P, "", "",
-     "experts chosen by groups are priced; how evenly says plan.expert_routing"},
     {"gpt_oss", "model_type", P, "", "",
      "experts with biases are priced, how evenly they are chosen says plan.expert_routing; of the "
      "attention sinks the parameters are priced"},
@@ -118,7 +114,7 @@ constexpr ConfigKey kKeys[]{
      "it is priced as plain rotary positions"},
     {kOneRope, "rope_parameters rope_scaling", P, "@rope", R"({"rope_type": "mrope"})",
      "it is priced as plain rotary positions"},
-    {"phi3 glm4", "partial_rotary_factor", X},
+    {"phi3 glm4 glm4_moe", "partial_rotary_factor", X},
     {"phi3", "original_max_position_embeddings", X},
     {"*", "partial_rotary_factor", P, "null | 1", "0.5", "what the file says is priced"},
     {"gpt_neox", "rotary_emb_base rotary_pct", X},
@@ -177,19 +173,27 @@ constexpr ConfigKey kKeys[]{
      "num_experts num_local_experts num_experts_per_tok moe_intermediate_size decoder_sparse_step "
      "mlp_only_layers norm_topk_prob",
      X},
-    {kGrouped, "n_routed_experts num_experts num_local_experts", P, "", "8"},
+    {kGrouped,
+     "n_routed_experts num_experts num_local_experts num_experts_per_tok moe_intermediate_size "
+     "n_shared_experts first_k_dense_replace routed_scaling_factor n_group topk_group",
+     X},
     {"gpt_oss", "experts_per_token", P, "", "2"},
-    {kOtherMoe, "num_experts_per_tok", P, "", "2"},
-    {"deepseek_v2 deepseek_v3 glm4_moe", "moe_intermediate_size", P, "", "32"},
-    {kGrouped, "n_shared_experts first_k_dense_replace", P, "", "1"},
+    {"gpt_oss llama4_text", "num_experts_per_tok", P, "", "2"},
     {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp", P, "", "2"},
     {"llama4_text", "moe_layers", P, "null", kEveryLayer, "which layers, as the step says"},
-    {kDeepseek, "moe_layer_freq", P, "", "2"},
-    {"deepseek_v2 deepseek_v3 glm4_moe", "norm_topk_prob", P, "", "true", "it costs nothing"},
-    {kGrouped, "routed_scaling_factor", P, "", "2.5", "it costs nothing"},
-    {kGrouped, "n_group", P, "", "8"},
-    {kGrouped, "topk_group", P, "", "1"},
-    {kDeepseek, "topk_method scoring_func", P, "", R"("noaux_tc")", "it costs nothing"},
+    {kDeepseek, "moe_layer_freq", P, "null | 1", "2",
+     "transformers has no such key; what the file says is priced"},
+    {"deepseek_v3 glm4_moe", "norm_topk_prob", X},
+    {"deepseek_v2", "norm_topk_prob", P, "null | false", "true",
+     "transformers never divides by the sum here"},
+    {"deepseek_v2", "topk_method", P, R"(null | "greedy" | "group_limited_greedy")",
+     R"("noaux_tc")", "groups by their largest score are priced"},
+    {"deepseek_v3", "topk_method", P, R"(null | "noaux_tc")", R"("greedy")",
+     "groups by their two largest scores are priced"},
+    {"deepseek_v2", "scoring_func", P, R"(null | "softmax")", R"("sigmoid")",
+     "a softmax is priced"},
+    {"deepseek_v3", "scoring_func", P, R"(null | "sigmoid")", R"("softmax")",
+     "sigmoids are priced"},
     {kDeepseek, "aux_loss_alpha", P, "null | 0", "0.001", kNotPriced},
     {kDeepseek, "seq_aux", None, "", "", "which sum aux_loss_alpha weighs"},
     {kDeepseek, "ep_size", None, "", "", "a plan's key; plan.expert_parallel says it here"},
@@ -202,7 +206,7 @@ constexpr ConfigKey kKeys[]{
     {kGrouped, "num_nextn_predict_layers", P, "null | 0", "1",
      "prediction layers are priced, on the last stage or where a layout has m"},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
-    {"glm4_moe", "use_qk_norm", P, "null | false", "true"},
+    {"glm4_moe", "use_qk_norm", X},
     {"llama4_text", "use_qk_norm", P, "null | false", "true", kNotPriced},
     {"llama4_text", "no_rope_layers no_rope_layer_interval", P, "null", "4",
      "rotary positions are priced in every layer"},
@@ -235,7 +239,7 @@ constexpr ConfigKey kKeys[]{
     {"phi3", "resid_pdrop attention_dropout", X},
     {"phi3", "embd_pdrop", None, "", "", "the class reads it, and does nothing with it"},
     {"starcoder2", "residual_dropout embedding_dropout attention_dropout", X},
-    {"llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 glm4", "attention_dropout", X},
+    {"llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 glm4 glm4_moe", "attention_dropout", X},
     {"*",
      "resid_pdrop attn_pdrop embd_pdrop emb_pdrop attention_dropout hidden_dropout "
      "hidden_dropout_prob attention_probs_dropout_prob residual_dropout embedding_dropout",
@@ -319,7 +323,7 @@ std::string performed(const ConfigKey& row) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kRules{{
       {"@rope",
        "every `rope_type` but `mrope`; a share of a head (`partial_rotary_factor`) in gpt_neox, "
-       "phi3 and glm4 alone"},
+       "phi3, glm4 and glm4_moe alone"},
       {"@full_attention", "`full_attention` alone"},
   }};
   for (const auto& [rule, text] : kRules) {

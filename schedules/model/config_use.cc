@@ -29,7 +29,8 @@ bool only_full_attention(const JsonValue* types) {
 bool performs(const ConfigKey& row, const Value& value) {
   const Transformer& model = *value.model;
   if (row.runs == "@rope") {
-    const bool part = names("gpt_neox phi3 glm4", model.model_type);  // of a head may rotate
+    const bool part =
+        names("gpt_neox phi3 glm4 glm4_moe", model.model_type);  // of a head may rotate
     return value.json == nullptr ||
            (is_performed_rope(*value.json) && (part || model.rotary.share == 1));
   }

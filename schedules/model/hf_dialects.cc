@@ -163,6 +163,7 @@ Transformer deepseek_v2() {
                   .qk_rope_head_dim = 64,
                   .v_head_dim = 128};
   model.experts.ffn_hidden = 1407;
+  model.experts.normalised = false;
   return model;
 }
 Transformer deepseek_v3() {
@@ -178,17 +179,25 @@ Transformer deepseek_v3() {
                    .shared_ffn_hidden = 1,  // shared experts; times their width in finish
                    .first_layer = 3,
                    .groups = 8,
-                   .kept_groups = 4};
+                   .kept_groups = 4,
+                   .group_best = 2,
+                   .sigmoid = true,
+                   .weight_scale = 2.5,
+                   .correction_bias = true};
   return model;
 }
 Transformer glm4_moe() {
   Transformer model = llama_like(46, 4096, 96, 8, 10944, 151552, 131072);
   model.norm_epsilon = 1e-5;
+  model.rotary.share = 0.5;
   model.experts = {.count = 128,
                    .per_token = 8,
                    .ffn_hidden = 1408,
                    .shared_ffn_hidden = 1,  // shared experts; times their width in finish
-                   .first_layer = 1};
+                   .first_layer = 1,
+                   .group_best = 2,
+                   .sigmoid = true,
+                   .correction_bias = true};
   return model;
 }
 Transformer olmoe() {
@@ -473,6 +482,7 @@ void read_grouped_experts(const ConfigReader& config, Transformer& model) {
   config.read("moe_layer_freq", experts.layer_step);
   config.read("n_group", experts.groups);
   config.read("topk_group", experts.kept_groups);
+  config.read("routed_scaling_factor", experts.weight_scale);
   config.read("num_nextn_predict_layers", model.prediction_layers);
   experts.first_layer =
       (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
@@ -486,6 +496,7 @@ void finish_glm4(const ConfigReader& config, Transformer& model) {
   // The class divides without a rest where the file leaves it out: 4096 / 96 = 42.
   if (model.head_dim == 0) model.head_dim = model.hidden / model.heads;
   config.read("use_qk_norm", model.query_key_norm);
+  config.read("norm_topk_prob", model.experts.normalised);
   read_grouped_experts(config, model);
 }
 
@@ -502,6 +513,19 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   read_grouped_experts(config, model);
 }
 
+// Weights are never normalised, and groups count only where the file asks for them.
+void finish_deepseek_v2(const ConfigReader& config, Transformer& model) {
+  finish_deepseek(config, model);
+  if (config.text("topk_method", "greedy") == "greedy") {
+    model.experts.groups = model.experts.kept_groups = 1;
+  }
+}
+
+void finish_deepseek_v3(const ConfigReader& config, Transformer& model) {
+  config.read("norm_topk_prob", model.experts.normalised);
+  finish_deepseek(config, model);
+}
+
 constexpr std::array<Dialect, 23> kDialects{{
     {"gpt2", kGpt2Spellings, gpt2, finish_gpt2},
     {"llama", {}, llama, nullptr},
@@ -516,8 +540,8 @@ constexpr std::array<Dialect, 23> kDialects{{
     {"mpt", kMptSpellings, mpt, finish_mpt},
     // No published DeepSeek model has another activation than SiLU: "gelu" is how measured cases
     // of Megatron-LM say its two-matrix MLP (its latent attention without --swiglu).
-    {"deepseek_v2", kDeepseekSpellings, deepseek_v2, finish_deepseek, true},
-    {"deepseek_v3", kGlmSpellings, deepseek_v3, finish_deepseek, true},
+    {"deepseek_v2", kDeepseekSpellings, deepseek_v2, finish_deepseek_v2, true},
+    {"deepseek_v3", kGlmSpellings, deepseek_v3, finish_deepseek_v3, true},
     {"gpt_oss", kGptOssSpellings, gpt_oss, finish_gpt_oss},
     {"olmoe", kLocalSpellings, olmoe, finish_olmoe},
     {"glm4_moe", kGlmSpellings, glm4_moe, finish_glm4},

@@ -49,8 +49,16 @@ struct Experts {
   // Routing to few groups of experts: a token's experts lie in `kept_groups` of `groups`
   // (DeepSeek: topk_group of n_group); equal: anywhere.
   std::int64_t groups = 1, kept_groups = 1;
-  // The router's weights of a token are the chosen scores, divided by their sum (norm_topk_prob).
+  // A group's score is the sum of its largest so many (DeepSeek-V2: 1, V3: 2).
+  std::int64_t group_best = 1;
+  bool sigmoid = false;  // scores are the sigmoid of the logits, else their softmax
+  // The router's weights of a token are the chosen scores, divided by their sum (norm_topk_prob),
+  // times routed_scaling_factor.
   bool normalised = true;
+  double weight_scale = 1;
+  // Experts are chosen by score + a number of each (e_score_correction_bias), no parameter: it
+  // moves by how often an expert is chosen (train.router_bias_rate).
+  bool correction_bias = false;
   bool operator==(const Experts&) const = default;
 };
 

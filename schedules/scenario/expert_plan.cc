@@ -149,7 +149,13 @@ class ExpertPlanReader {
       }
     }
     if (const JsonValue* given = json_.given("expert_capacity")) {
-      plan_.expert_capacity = given->number;
+      if (given->is(JsonKind::Object)) {
+        plan_.expert_drop = given->given("drop")->number;
+      } else if (given->is(JsonKind::String)) {
+        plan_.expert_drop = 1.25;
+      } else {
+        plan_.expert_capacity = given->number;
+      }
     }
     if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts() &&
         plan_.expert_tensor_parallel > 1) {
@@ -241,6 +247,10 @@ class ExpertPlanReader {
 };
 
 }  // namespace
+
+double row_limit(const Plan& plan) {
+  return plan.expert_drop > 0 ? plan.expert_drop : plan.expert_capacity;
+}
 
 void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
                       const PlanFailure& fail) {

@@ -23,4 +23,8 @@ using PlanFailure =
 void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
                       const PlanFailure& fail);
 
+// Most rows of a rank over their mean, whether more of them fail a run or are dropped; 0: all may
+// come.
+double row_limit(const Plan& plan);
+
 }  // namespace rehearse

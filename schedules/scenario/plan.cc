@@ -108,6 +108,11 @@ std::string overlap_text(const Plan& plan) {
   return object.take();
 }
 
+std::string expert_capacity_text(const Plan& plan) {
+  if (plan.expert_drop > 0) return "{\"drop\": " + json_number(plan.expert_drop) + "}";
+  return plan.expert_capacity > 0 ? json_number(plan.expert_capacity) : "null";
+}
+
 }  // namespace
 
 double Plan::attention_share() const {
@@ -127,8 +132,7 @@ std::string plan_json(const Plan& plan, int indent) {
   object.integer("expert_tensor_parallel", plan.expert_tensor_parallel);
   object.text("expert_dispatch", name_of(plan.expert_dispatch));
   object.raw("expert_routing", expert_routing_text(plan));
-  object.raw("expert_capacity",
-             plan.expert_capacity > 0 ? json_number(plan.expert_capacity) : "null");
+  object.raw("expert_capacity", expert_capacity_text(plan));
   if (plan.fp8_dispatch) object.flag("fp8_dispatch", true);
   object.flag("sequence_parallel", plan.sequence_parallel);
   object.integer("zero_stage", plan.zero_stage);

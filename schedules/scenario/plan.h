@@ -126,6 +126,9 @@ struct Plan {
   double expert_factor = 1;    // of ExpertRouting::Factor, >= 1
   bool fp8_dispatch = false;   // a forward's tokens travel to their experts in 8 bit
   double expert_capacity = 0;  // most rows of a rank over the mean; more are dropped. 0: none are
+  // Most copies that an expert takes from a rank over their mean; of more those with the least
+  // weights are dropped. 0: none are. Not beside expert_capacity.
+  double expert_drop = 0;
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
@@ -206,6 +209,8 @@ struct TrainOptions {
   std::int64_t seed = 1;
   // Coefficients of the losses of routers (schedules/body/body_experts.h); 0: none.
   double router_auxiliary_loss = 0, router_z_loss = 0;
+  // By how much an expert's correction bias moves in a step (Experts::correction_bias); 0: not.
+  double router_bias_rate = 0;
 };
 
 }  // namespace rehearse

@@ -22,7 +22,8 @@ constexpr PlanKey kKeys[]{
      "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
-    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity",
+    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity "
+     "plan.expert_capacity.drop",
      X},
     {"plan.expert_routing", None, "", "", "a run routes by the model"},
     {"plan.overlap.expert_parallel plan.fp8_dispatch", None, "", "",
@@ -74,7 +75,7 @@ constexpr PlanKey kKeys[]{
     {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
      "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
      "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
-     "train.router_auxiliary_loss train.router_z_loss",
+     "train.router_auxiliary_loss train.router_z_loss train.router_bias_rate",
      X},
 };
 

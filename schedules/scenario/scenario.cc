@@ -333,7 +333,9 @@ class ScenarioReader {
     number("clip_norm", to.clip_norm);
     number("router_auxiliary_loss", to.router_auxiliary_loss);
     number("router_z_loss", to.router_z_loss);
+    number("router_bias_rate", to.router_bias_rate);
     router_losses(*json);
+    router_bias(*json);
     if (const JsonValue* decay = json->given("lr_decay")) to.lr_decay = decay->text;
     if (const JsonValue* only = json->given("weight_decay_matrices_only")) {
       to.weight_decay_matrices_only = only->boolean;
@@ -363,6 +365,15 @@ class ScenarioReader {
                             "sequence_slices parts a micro-batch");
       }
     }
+  }
+
+  void router_bias(const JsonValue& json) {
+    const JsonValue* given = json.given("router_bias_rate");
+    if (given == nullptr || given->number == 0 || !has_model_) return;
+    if (scenario_.model.experts.correction_bias) return;
+    report_.fail(given->line, "train.router_bias_rate",
+                 "nothing is moved: routers of " + scenario_.model.model_type +
+                     " choose by their scores alone");
   }
 
   void variation() {

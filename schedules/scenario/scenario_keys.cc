@@ -63,7 +63,7 @@ constexpr std::array<std::string_view, 20> kPlanLater{
     "seq_length",
     "recompute_granularity",
 };
-constexpr std::array<std::string_view, 2> kTrainLater{"router_bias_rate", "loss_scale"};
+constexpr std::array<std::string_view, 1> kTrainLater{"loss_scale"};
 constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
 constexpr std::array<std::string_view, 1> kOffloadLater{"parameters"};
 constexpr std::array<std::string_view, 1> kRuntimeLater{"peft"};
@@ -102,6 +102,18 @@ constexpr std::array kPrecisionKeys{
 };
 constexpr KeyTable kPrecision{.title = "precision", .keys = kPrecisionKeys};
 
+constexpr std::array<std::string_view, 1> kExpertCapacityWords{"drop"};
+constexpr std::array kExpertCapacityKeys{
+    KeySpec{.name = "drop",
+            .types = kNumber,
+            .min = 0,
+            .max = 1e4,
+            .above_min = true,
+            .required = true,
+            .about = "copies that an expert takes from a rank over their mean"},
+};
+constexpr KeyTable kExpertCapacity{.title = "expert_capacity", .keys = kExpertCapacityKeys};
+
 constexpr std::array kLayoutKeys{
     size("tensor_parallel", "t: ranks that share each matrix"),
     size("pipeline_parallel", "p: positions of the pipeline", kMaxPositions),
@@ -118,12 +130,15 @@ constexpr std::array kLayoutKeys{
             .searchable = true,
             .about = "balance of the rows: exact, random, or the busiest rank's over the mean"},
     KeySpec{.name = "expert_capacity",
-            .types = kNumber,
+            .types = kNumber | kString | kObject,
             .min = 0,
             .max = 1e4,
             .above_min = true,
+            .choices = kExpertCapacityWords,
+            .members = &kExpertCapacity,
             .searchable = true,
-            .about = "most rows of a rank over the mean, more are dropped; left out: dropless"},
+            .about = "most rows of a rank over the mean, more are dropped, or what each expert "
+                     "drops; left out: dropless"},
     flag("fp8_dispatch", "a forward's tokens travel to their experts in 8 bit"),
     flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
     KeySpec{.name = "zero_stage",
@@ -300,6 +315,11 @@ constexpr std::array kTrainKeys{
     steps("checkpoint_every", 0),
     share("router_auxiliary_loss", 1e3),
     share("router_z_loss", 1e3),
+    KeySpec{.name = "router_bias_rate",
+            .types = kNumber,
+            .min = 0,
+            .max = 1e3,
+            .about = "by how much experts' correction biases move in a step"},
 };
 constexpr KeyTable kTrain{.title = "train", .keys = kTrainKeys, .later = kTrainLater};
 

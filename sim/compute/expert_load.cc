@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "schedules/scenario/expert_plan.h"
+
 namespace rehearse::sim {
 namespace {
 
@@ -36,7 +38,7 @@ ExpertBalance balance_of(const Layout& layout) {
                       .groups = static_cast<std::int32_t>(experts.groups),
                       .kept_groups = static_cast<std::int32_t>(experts.kept_groups)},
           .load = load_of(plan),
-          .capacity = plan.expert_capacity,
+          .capacity = row_limit(plan),
           .ranks = plan.expert_parallel,
           .brought =
               shape.experts.gathers_rows ? static_cast<double>(plan.expert_tensor_parallel) : 1.0};

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "schedules/body/sizes.h"
+#include "schedules/scenario/expert_plan.h"
 
 namespace rehearse::sim {
 namespace {
@@ -203,7 +204,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   }
   if (experts) {
     // R (f/q) of the routed experts and n (fs/t) of the shared ones, per token of n.
-    const double capacity = plan.expert_capacity > 0 ? plan.expert_capacity : 1;
+    const double limit = row_limit(plan), capacity = limit > 0 ? limit : 1;
     const auto rows = static_cast<std::int64_t>(capacity * static_cast<double>(shape.experts.rows));
     at(letters, SizeLetter::Ffn) = rows * shape.experts.width / shape.tokens + shape.experts.shared;
     at(letters, SizeLetter::ExpertTokens) = rows;

@@ -1,77 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over a token's scores are fp64 and rounded once.
+// The orders in which rows lie.
 #include "exec/cpu/kernels/routing.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
 
 namespace rehearse::exec {
 
-void route(const RouteShape& s, const float* logits, std::int32_t* chosen, float* weights,
-           float* scores, float* logsum) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(s.experts));
-  for (std::int64_t t = 0; t < s.tokens; ++t, logits += s.experts, scores += s.experts) {
-    const float largest = *std::max_element(logits, logits + s.experts);
-    double sum = 0;
-    for (std::int64_t e = 0; e < s.experts; ++e) {
-      sum += std::exp(static_cast<double>(logits[e]) - static_cast<double>(largest));
-    }
-    const double log = static_cast<double>(largest) + std::log(sum);
-    logsum[t] = static_cast<float>(log);
-    for (std::int64_t e = 0; e < s.experts; ++e) {
-      scores[e] = static_cast<float>(std::exp(static_cast<double>(logits[e]) - log));
-    }
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + s.per_token, order.end(),
-                      [&](std::int32_t a, std::int32_t b) {
-                        return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-                      });
-    std::int32_t* mine = chosen + t * s.per_token;
-    std::copy_n(order.begin(), s.per_token, mine);
-    std::sort(mine, mine + s.per_token);
-    double whole = 0;
-    for (std::int64_t k = 0; k < s.per_token; ++k) whole += static_cast<double>(scores[mine[k]]);
-    for (std::int64_t k = 0; k < s.per_token; ++k) {
-      const auto score = static_cast<double>(scores[mine[k]]);
-      weights[t * s.per_token + k] = static_cast<float>(s.normalised ? score / whole : score);
-    }
+void drop_copies(const DropShape& s, const std::int32_t* chosen, const float* weights,
+                 std::int32_t* kept) {
+  const std::int64_t copies = s.tokens * s.per_token;
+  std::copy_n(chosen, copies, kept);
+  std::vector<std::vector<std::int64_t>> of_expert(static_cast<std::size_t>(s.experts));
+  for (std::int64_t i = 0; i < copies; ++i) {
+    of_expert[static_cast<std::size_t>(chosen[i])].push_back(i);
   }
-}
-
-// With P the softmax, S the sum of the chosen and w = P / S: dP = (dw - sum dw w) / S, or dP = dw
-// where weights are the scores; d_logit = P (dP - sum dP P).
-void route_backward(const RouteShape& s, const float* d_weights, const std::int32_t* chosen,
-                    const float* weights, const float* scores, const float* logsum,
-                    float* d_logits) {
-  std::vector<double> from_counts(static_cast<std::size_t>(s.experts), 0.0), d_scores;
-  if (s.auxiliary != 0) {
-    for (std::int64_t i = 0; i < s.tokens * s.per_token; ++i) {
-      from_counts[static_cast<std::size_t>(chosen[i])] += static_cast<double>(s.auxiliary);
-    }
-  }
-  for (std::int64_t t = 0; t < s.tokens; ++t, scores += s.experts, d_logits += s.experts) {
-    const std::int64_t first = t * s.per_token;
-    double whole = 0, common = 0;
-    for (std::int64_t k = first; k < first + s.per_token; ++k) {
-      whole += static_cast<double>(scores[chosen[k]]);
-      common += static_cast<double>(d_weights[k]) * static_cast<double>(weights[k]);
-    }
-    d_scores = from_counts;
-    for (std::int64_t k = first; k < first + s.per_token; ++k) {
-      const auto d = static_cast<double>(d_weights[k]);
-      d_scores[static_cast<std::size_t>(chosen[k])] += s.normalised ? (d - common) / whole : d;
-    }
-    double mean = 0;
-    for (std::int64_t e = 0; e < s.experts; ++e) {
-      mean += d_scores[static_cast<std::size_t>(e)] * static_cast<double>(scores[e]);
-    }
-    const double z = static_cast<double>(s.z) * static_cast<double>(logsum[t]);
-    for (std::int64_t e = 0; e < s.experts; ++e) {
-      d_logits[e] = static_cast<float>(static_cast<double>(scores[e]) *
-                                       (d_scores[static_cast<std::size_t>(e)] - mean + z));
-    }
+  for (std::vector<std::int64_t>& mine : of_expert) {
+    if (static_cast<std::int64_t>(mine.size()) <= s.capacity) continue;
+    const auto first_dropped = mine.begin() + s.capacity;
+    std::nth_element(mine.begin(), first_dropped, mine.end(), [&](std::int64_t a, std::int64_t b) {
+      return weights[a] != weights[b] ? weights[a] > weights[b] : a < b;
+    });
+    for (auto at = first_dropped; at != mine.end(); ++at) kept[*at] = -1;
   }
 }
 

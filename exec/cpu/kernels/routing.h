@@ -14,6 +14,8 @@ void route(const RouteShape& shape, const float* logits, std::int32_t* chosen, f
 void route_backward(const RouteShape& shape, const float* d_weights, const std::int32_t* chosen,
                     const float* weights, const float* scores, const float* logsum,
                     float* d_logits);
+void drop_copies(const DropShape& shape, const std::int32_t* chosen, const float* weights,
+                 std::int32_t* kept);
 void sort_copies(const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
                  std::int32_t* token, std::int32_t* begin);
 void sort_rows(const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,

@@ -11,6 +11,9 @@ OLMOE = {**LLAMA, "model_type": "olmoe", "num_experts": 4, "num_experts_per_tok"
 DENSE_FIRST = {"first_k_dense_replace": 1, "n_routed_experts": 8}
 V2 = {**DEEPSEEK2, **DENSE_FIRST}
 V3 = {**DEEPSEEK3, **DENSE_FIRST}
+GLM = {**LLAMA, "model_type": "glm4_moe", "head_dim": 16, "n_routed_experts": 8,
+       "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+       "first_k_dense_replace": 1, "pad_token_id": None}
 GPT_OSS = {**LLAMA, "model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 8,
            "num_experts_per_tok": 2, "sliding_window": 64,
            "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}}
@@ -55,6 +58,17 @@ CASES = {
     "deepseek_v3_plain_topk": {**V3, "norm_topk_prob": False, "n_routed_experts": 16, "n_group": 4,
                                "topk_group": 2, "num_experts_per_tok": 4, "moe_intermediate_size": 16},
     "deepseek_v3_plain_q": {**V3, "q_lora_rank": None, "n_shared_experts": 2},
+
+    "glm4_moe": GLM,
+    "glm4_moe_groups": {**GLM, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3,
+                        "routed_scaling_factor": 2.5},
+    "glm4_moe_qk_norm": {**GLM, "use_qk_norm": True, "attention_bias": True,
+                         "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+    "glm4_moe_plain_topk": {**GLM, "norm_topk_prob": False, "n_shared_experts": 2,
+                            "first_k_dense_replace": 2},
+    "glm4_moe_all_experts": {**GLM, "first_k_dense_replace": 0, "tie_word_embeddings": True,
+                             "partial_rotary_factor": 1.0, "n_routed_experts": 16,
+                             "num_experts_per_tok": 4, "moe_intermediate_size": 16},
 
     "gpt_oss": GPT_OSS,
     "gpt_oss_window": {**GPT_OSS, "sliding_window": 5},

@@ -46,6 +46,8 @@ inline double formula_weight(const std::string& name, std::int64_t i, std::int64
   if (name.find("norm") != std::string::npos) {
     base = 1;
     spread = 0.05;
+  } else if (name.ends_with("e_score_correction_bias")) {
+    spread = 0.05;
   } else if (name.ends_with(".gate.weight")) {
     spread = 0.3 * std::sqrt(3.0);
   } else if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") ||
@@ -68,7 +70,8 @@ inline std::vector<std::int32_t> formula_tokens(std::int64_t count, std::int64_t
 
 struct TinyRun {
   std::vector<double> losses, norms;
-  std::vector<std::vector<std::int64_t>> rows;  // by step: (layers, experts)
+  std::vector<std::vector<std::int64_t>> rows, dropped;  // by step: (layers, experts)
+  std::vector<std::vector<float>> corrections;           // behind each step, likewise
   std::map<std::string, std::vector<float>> weights;
   std::vector<std::int64_t> planned, counted;
   std::string error;
@@ -114,8 +117,12 @@ inline TinyRun train_tiny(const std::string& name, const std::vector<std::string
   for (const TensorPlace& place : process.places()) {
     files.try_emplace(place.name, file_tensors(layout, place));
   }
+  std::map<std::string, std::vector<FileTensor>> all = files;
+  for (const CorrectionTensor& tensor : correction_tensors(model)) {
+    all[tensor.name] = {{.name = tensor.name, .rows = model.experts.count}};
+  }
   process.initialise([&](const std::string& of, std::int64_t element) {
-    for (const FileTensor& file : files.at(of)) {
+    for (const FileTensor& file : all.at(of)) {
       const std::int64_t i = element - file.row_begin * file.cols;
       if (i < file.rows * file.cols) return formula_weight(file.name, i, model.layers);
     }
@@ -127,6 +134,8 @@ inline TinyRun train_tiny(const std::string& name, const std::vector<std::string
     out.losses.push_back(step.loss);
     out.norms.push_back(step.grad_norm);
     out.rows.push_back(step.expert_rows);
+    out.dropped.push_back(step.expert_dropped);
+    out.corrections.push_back(process.correction());
     return true;
   };
   const auto trained = train(process, plan, scenario.value().train, data, after);

@@ -2,30 +2,10 @@
 // What equals what, bit for bit, of layers with experts, and that faults are found: kernels with
 // one planted each must leave the numbers that the golden test holds.
 #include "tests/exec/step/experts_case.h"
+#include "tests/exec/step/forwarding_kernels.h"
 
 namespace rehearse::exec {
 namespace {
-
-// Hands every call on.
-class Forwarding : public Kernels {
- public:
-  explicit Forwarding(std::unique_ptr<Kernels> inner) : inner_(std::move(inner)) {}
-#define KERNEL(name, parameters, arguments)          \
-  void name(Lane lane, SPREAD parameters) override { \
-    inner_->name(lane, SPREAD arguments);            \
-  }
-#include "exec/backend/kernel_rows.inc"
-  void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
-             double* norms) override {
-    inner_->norms(lane, ranges, loss, slots, norms);
-  }
-  void adamw(Lane lane, const AdamwArguments& arguments) override {
-    inner_->adamw(lane, arguments);
-  }
-
- protected:
-  std::unique_ptr<Kernels> inner_;
-};
 
 enum class Fault {
   None,

@@ -96,6 +96,19 @@ TEST(ExpertPlan, EveryKeyIsReadAndPrintedBack) {
   EXPECT_EQ(plan(R"("expert_routing": "balanced")", "8").expert_routing, ExpertRouting::Balanced);
 }
 
+TEST(ExpertPlan, ACapacityFailsARunOrDropsCopies) {
+  const Plan p = plan(R"("expert_parallel": 8, "expert_capacity": {"drop": 0.5})", "8");
+  EXPECT_EQ(p.expert_drop, 0.5);
+  EXPECT_EQ(p.expert_capacity, 0);
+  EXPECT_NE(plan_json(p, 0).find(R"("expert_capacity": {"drop": 0.5})"), std::string::npos);
+  EXPECT_EQ(row_limit(p), 0.5);
+  EXPECT_EQ(plan(R"("expert_capacity": "drop")", "8").expert_drop, 1.25);
+  EXPECT_EQ(row_limit(plan(R"("expert_capacity": 1.5)", "8")), 1.5);
+  EXPECT_TRUE(says(error(R"("expert_capacity": "drops")", "8"), "is not one of drop"));
+  EXPECT_TRUE(says(error(R"("expert_capacity": {"drop": 0})", "8"), "too small"));
+  EXPECT_TRUE(says(error(R"("expert_capacity": {})", "8"), "plan.expert_capacity.drop"));
+}
+
 TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
   EXPECT_TRUE(
       says(error(R"("expert_parallel": 3)", "6"), "does not divide the number of experts 8"));
