@@ -18,6 +18,11 @@ struct RotaryShape {
   bool interleaved = false;     // pairs (2 i, 2 i + 1); else (i, i + rotary_dim / 2)
 };
 
+// Of the query at position p: 1 + scale log(1 + floor((p + 1) / floor)).
+struct Temperature {
+  double scale = 0, floor = 1;
+};
+
 // What becomes of a score q k^T before its softmax: score * scale, soft cap, ALiBi, mask, dropout.
 struct AttentionForm {
   double scale = 0;         // 0: 1 / sqrt(head_dim)
@@ -154,6 +159,12 @@ struct ArrivedShape {
 struct GroupedShape {
   std::int64_t experts = 0;
   const std::int32_t* begin = nullptr;
+};
+
+// The gated unit of gpt_oss (transformers, modeling_gpt_oss.py, GptOssExperts._apply_gate).
+struct ClampedGlu {
+  std::int64_t rows = 0, f = 0;
+  float alpha = 1, limit = 0;  // of the sigmoid's argument; of gate and up
 };
 
 }  // namespace rehearse::exec

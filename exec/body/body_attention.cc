@@ -32,12 +32,15 @@ AttentionShape OpCursor::State::attention_shape() const {
 
 void OpCursor::State::rope(const Node& n) const {
   const Rotary& table = shared.rotary[shared.model.window(layer()) > 0 ? 1 : 0];
-  const RotaryShape rotary{.inverse_frequency = table.inverse_frequency.data(),
-                           .rotary_dim = table.rotary_dim,
-                           .attention_factor = table.attention_factor,
-                           .interleaved = table.interleaved};
+  const RotaryShape rotary{
+      .inverse_frequency = table.inverse_frequency.data(),
+      .rotary_dim = table.rotary_dim,
+      // one of the norm behind, but for its epsilon (head_norms)
+      .attention_factor = shared.model.query_key_unit_norm ? 1 : table.attention_factor,
+      .interleaved = table.interleaved};
   AttentionShape shape = shared.attention;
   shape.sequence = shared.plan.sequence_length;
+  if (!shared.model.rotates(layer())) return temper(n, shape);
   for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
     shape.tokens = rows;
     shape.first = position;
@@ -46,9 +49,24 @@ void OpCursor::State::rope(const Node& n) const {
   });
 }
 
+void OpCursor::State::temper(const Node& n, AttentionShape shape) const {
+  const Temperature temperature{shared.model.temperature_scale, shared.model.temperature_floor};
+  if (temperature.scale == 0) return;
+  for_runs(0, shared.shape.tokens, [&](std::int64_t row, std::int64_t rows, std::int64_t position) {
+    shape.tokens = rows;
+    shape.first = position;
+    kernels.temper_queries(lane, shape, temperature, element(w(n), row * shared.shape.qkv));
+  });
+}
+
+// Llama 4 norms heads once they are rotated, by R, and multiplied by a factor c: c R x divided by
+// the root of c^2 mean(x^2) + epsilon is R times x by the root of mean(x^2) + epsilon / c^2. So its
+// norm comes before the rotation as others' do.
 std::array<OpCursor::State::HeadNorm, 2> OpCursor::State::head_norms() const {
   const RankShape& s = shared.shape;
   const bool whole = shared.model.query_key_norm_whole;
+  const double factor =
+      shared.model.query_key_unit_norm ? shared.rotary.front().attention_factor : 1;
   const auto norm = [&](ParameterRole role, std::int64_t heads, std::int64_t column,
                         std::int64_t statistics) {
     const std::int64_t width = whole ? heads * s.head_dim : s.head_dim;
@@ -58,7 +76,7 @@ std::array<OpCursor::State::HeadNorm, 2> OpCursor::State::head_norms() const {
                               .width = width,
                               .stride = s.qkv,
                               .total = whole ? width * s.tensor : width,
-                              .epsilon = shared.model.norm_epsilon,
+                              .epsilon = shared.model.norm_epsilon / (factor * factor),
                               .weight_offset = shared.model.norm_from_one ? 1.0 : 0.0},
                     .column = column,
                     .statistics = statistics};
@@ -77,6 +95,9 @@ void OpCursor::State::query_key_squares(const Node& n, float* sums) const {
 
 void OpCursor::State::query_key_norm(const Node& n) const {
   const RankShape& s = shared.shape;
+  if (!norms_heads()) {
+    return kernels.copy_columns(lane, s.tokens, s.qkv, r(n, 0), s.qkv, w(n), s.qkv);
+  }
   float* sums = floats(w(n, 1));
   if (!shares_query_norm()) query_key_squares(n, sums);
   for (const HeadNorm& one : head_norms()) {
@@ -99,6 +120,7 @@ void OpCursor::State::query_key_products(const Node& n, float* sums) const {
 }
 
 void OpCursor::State::query_key_norm_backward(const Node& n) const {
+  if (!norms_heads()) return;
   float* sums = floats(w(n, 1));
   if (!shares_query_norm()) query_key_products(n, sums);
   for (const HeadNorm& one : head_norms()) {
@@ -123,30 +145,60 @@ AttentionPart OpCursor::State::part_of(const Node& n) const {
   return part;
 }
 
+std::int64_t OpCursor::State::attention_chunk() const {
+  const std::int64_t chunk = shared.model.chunk(layer());
+  return chunk < shared.plan.sequence_length ? chunk : 0;
+}
+
+std::vector<OpCursor::State::Run> OpCursor::State::runs_of(std::int64_t slice,
+                                                           std::int64_t rank) const {
+  const std::int64_t ring = shared.plan.context_parallel, pieces = ring > 1 ? 2 : 1;
+  const std::int64_t rows = shared.attention.sequence / pieces, cut = attention_chunk();
+  std::vector<Run> runs;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const std::int64_t number = piece == 0 ? rank : 2 * ring - 1 - rank;
+    std::int64_t position = (slice * pieces * ring + number) * rows;
+    for (std::int64_t row = piece * rows, end = row + rows, count = 0; row < end; row += count) {
+      count = cut > 0 ? std::min(end - row, cut - position % cut) : rows;
+      runs.push_back({row, count, position});
+      position += count;
+    }
+  }
+  return runs;
+}
+
 template <class Use>
 void OpCursor::State::for_parts(const Node& n, const Use& use) const {
   const AttentionPart block = part_of(n);
-  const std::int64_t ring = shared.plan.context_parallel, rows = shared.attention.sequence / 2;
-  if (ring == 1 || !block.shape.form.reads_positions()) return use(block);
-  const std::int64_t holder = (context - n.step + ring) % ring;
+  const std::int64_t ring = shared.plan.context_parallel, cut = attention_chunk();
+  if (cut == 0 && (ring == 1 || !block.shape.form.reads_positions())) return use(block);
   const std::int64_t slice = std::max(op->slice, 0), of_keys = n.slice >= 0 ? n.slice : slice;
-  const auto position = [&](std::int64_t in_slice, std::int64_t rank, bool late) {
-    return (in_slice * 2 * ring + (late ? 2 * ring - 1 - rank : rank)) * rows;
-  };
-  // The causal pair of a chunk of queries comes first: from it on every row has seen a key.
-  for (const auto& [query, key] : {std::pair{0, 0}, {1, 1}, {1, 0}, {0, 1}}) {
-    const std::int64_t at = position(slice, context, query > 0);
-    const std::int64_t before = position(of_keys, holder, key > 0);
-    if (before > at) continue;
+  const std::vector<Run> queries = runs_of(slice, context);
+  const std::vector<Run> keys = runs_of(of_keys, (context - n.step + ring) % ring);
+  bool none = true;
+  const auto meet = [&](const Run& query, const Run& key) {
     AttentionPart part = block;
-    part.query_begin = query * rows;
-    part.query_end = part.query_begin + rows;
-    part.key_begin = key * rows;
-    part.key_end = part.key_begin + rows;
-    part.causal = before == at;
-    part.query_position = at - part.query_begin;
-    part.key_position = before - part.key_begin;
+    part.query_begin = query.row;
+    part.query_end = query.row + query.rows;
+    part.key_begin = key.row;
+    part.key_end = key.row + key.rows;
+    part.causal = key.position == query.position;
+    part.query_position = query.position - query.row;
+    part.key_position = key.position - key.row;
+    if (cut > 0 && query.position / cut != key.position / cut) {
+      if (!n.first || !none) return;
+      part.shape.form.window = 1;  // sees nothing: the first part begins the sums of all rows
+    }
+    none = false;
     use(part);
+  };
+  for (const bool causal : {true, false}) {  // first what gives every row a key
+    for (const Run& query : queries) {
+      for (const Run& key : keys) {
+        const bool earlier = key.position < query.position;
+        if (causal ? key.position == query.position : earlier) meet(query, key);
+      }
+    }
   }
 }
 
@@ -155,9 +207,15 @@ std::byte* OpCursor::State::keys_of(const Node& n) const {
   return n.step == 0 ? keys(block) : block;
 }
 
+// A chunk is as a sample of its own (unperformed_pairs keeps what would leave a rest).
+AttentionShape OpCursor::State::whole_shape() const {
+  AttentionShape shape = attention_shape();
+  if (attention_chunk() > 0) shape.sequence = attention_chunk();
+  return shape;
+}
+
 void OpCursor::State::attention(const Node& n) const {
-  if (n.step < 0)
-    return kernels.attention(lane, attention_shape(), r(n, 0), w(n, 0), floats(w(n, 1)));
+  if (n.step < 0) return kernels.attention(lane, whole_shape(), r(n, 0), w(n, 0), floats(w(n, 1)));
   for_parts(n, [&](AttentionPart part) {
     part.first = n.first && part.causal;  // the first that a chunk of queries meets
     kernels.attention_part(lane, part, r(n, 0), keys_of(n), floats(w(n, 0)), floats(w(n, 1)));
@@ -170,8 +228,7 @@ void OpCursor::State::attention_backward(const Node& n) const {
   const float* lse = floats(r(n, whole ? 3 : 2));
   float* delta = floats(w(n, whole ? 1 : 2));
   if (whole) {
-    kernels.attention_backward(lane, attention_shape(), r(n, 0), r(n, 1), r(n, 2), lse, w(n, 0),
-                               delta);
+    kernels.attention_backward(lane, whole_shape(), r(n, 0), r(n, 1), r(n, 2), lse, w(n, 0), delta);
   } else {
     if (n.step == 1) {  // gradients of a block set out
       device.clear(lane, w(n, 1), body->tensors[static_cast<std::size_t>(n.writes[1])].bytes);

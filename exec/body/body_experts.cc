@@ -171,6 +171,12 @@ void OpCursor::State::sum_copies(const Node& n) const {
                                   w(n));
     case Kernel::SumCopies:
       return kernels.weigh_copies(lane, tokens, k, h, ints(r(n, 1)), nullptr, r(n, 0), w(n));
+    case Kernel::SpreadCopies:  // reads what a copy is of where others read copies
+      return kernels.weigh_backward(lane, tokens, k, h, ints(r(n, 1)), floats(r(n, 2)), nullptr,
+                                    r(n, 0), w(n), nullptr);
+    case Kernel::SpreadWeights:
+      return kernels.weigh_backward(lane, tokens, k, h, ints(r(n, 1)), nullptr, r(n, 0), r(n, 2),
+                                    nullptr, floats(w(n)));
     default:
       return kernels.weigh_backward(lane, tokens, k, h, ints(r(n, 1)), floats(r(n, 2)), r(n, 0),
                                     r(n, 3), w(n, 0), floats(w(n, 1)));
@@ -181,18 +187,32 @@ void OpCursor::State::sum_copies(const Node& n) const {
 void OpCursor::State::grouped(const Node& n) const {
   const GroupedShape shape{.experts = shared.shape.experts.per_rank,
                            .begin = ints(r(n, n.reads.size() - 1))};
+  // Of ranks that sum what an expert gives the first one adds its bias.
+  const bool adds = n.parameter == ParameterRole::ExpertUp || folded.tensor == 0;
   switch (n.kernel) {
     case Kernel::GroupedLinear:
-      return kernels.grouped_linear(lane, shape, n.n, n.k, r(n, 0), parameter(n), w(n));
+      return kernels.grouped_linear(lane, shape, n.n, n.k, r(n, 0), parameter(n),
+                                    adds ? bias(n) : nullptr, w(n));
     case Kernel::GroupedLinearInput:
       return kernels.grouped_linear_input(lane, shape, n.k, n.n, r(n, 0), parameter(n), w(n));
     default:
-      return kernels.grouped_linear_weight(lane, shape, n.n, n.m, r(n, 0), r(n, 1), gradient(n));
+      kernels.grouped_linear_weight(lane, shape, n.n, n.m, r(n, 0), r(n, 1), gradient(n));
+      if (float* sums = bias_gradient(n)) {
+        kernels.grouped_column_sums(lane, shape, n.n, r(n, 0), sums);
+      }
   }
 }
 
-std::pair<std::int64_t, std::int64_t> OpCursor::State::gated_shape(const Node& n,
-                                                                   std::size_t begin) const {
+ClampedGlu OpCursor::State::clamped_glu(std::int64_t rows, std::int64_t width) const {
+  const Experts& experts = shared.model.experts;
+  return {.rows = rows,
+          .f = width,
+          .alpha = static_cast<float>(experts.glu_alpha),
+          .limit = static_cast<float>(experts.glu_limit)};
+}
+
+std::pair<std::int64_t, std::int64_t> OpCursor::State::mlp_shape(const Node& n,
+                                                                 std::size_t begin) const {
   const RankShape& s = shared.shape;
   if (n.reads.size() > begin) return {last_of(n, begin), s.experts.width};
   const bool experts = shared.model.has_experts(segments()[segment].layer);

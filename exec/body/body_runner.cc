@@ -127,20 +127,30 @@ void OpCursor::State::run(const Node& n) {
       return;  // with its product
     case Kernel::Swiglu:
     case Kernel::GatedActivation: {
-      const auto [rows, width] = gated_shape(n, 1);
+      const auto [rows, width] = mlp_shape(n, 1);
+      if (shared.model.experts.glu_limit > 0 && n.routed) {
+        return kernels.clamped_glu(lane, clamped_glu(rows, width), r(n, 0), w(n));
+      }
       return kernels.gated(lane, shared.model.activation, rows, width, r(n, 0), w(n));
     }
     case Kernel::SwigluBackward:
     case Kernel::GatedActivationBackward: {
-      const auto [rows, width] = gated_shape(n, 2);
+      const auto [rows, width] = mlp_shape(n, 2);
+      if (shared.model.experts.glu_limit > 0 && n.routed) {
+        return kernels.clamped_glu_backward(lane, clamped_glu(rows, width), r(n, 0), r(n, 1), w(n));
+      }
       return kernels.gated_backward(lane, shared.model.activation, rows, width, r(n, 0), r(n, 1),
                                     w(n));
     }
-    case Kernel::Activation:
-      return kernels.activation(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0), w(n));
-    case Kernel::ActivationBackward:
-      return kernels.activation_backward(lane, shared.model.activation, s.tokens * s.ffn, r(n, 0),
+    case Kernel::Activation: {
+      const auto [rows, width] = mlp_shape(n, 1);
+      return kernels.activation(lane, shared.model.activation, rows * width, r(n, 0), w(n));
+    }
+    case Kernel::ActivationBackward: {
+      const auto [rows, width] = mlp_shape(n, 2);
+      return kernels.activation_backward(lane, shared.model.activation, rows * width, r(n, 0),
                                          r(n, 1), w(n));
+    }
     case Kernel::Dropout:
     case Kernel::DropoutBackward:
       return dropout(n);
@@ -205,6 +215,8 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::WeighCopies:
     case Kernel::SumCopies:
     case Kernel::WeighBackward:
+    case Kernel::SpreadCopies:
+    case Kernel::SpreadWeights:
       return sum_copies(n);
     case Kernel::GroupedLinear:
     case Kernel::GroupedLinearInput:

@@ -210,7 +210,9 @@ struct OpCursor::State {
 
   // ---- body_attention.cc ----------------------------------------------------
   void rope(const Node& n) const;
-  AttentionShape attention_shape() const;  // of this op and layer
+  void temper(const Node& n, AttentionShape shape) const;  // where the layer does not rotate
+  AttentionShape whole_shape() const;                      // of attention that is no part
+  AttentionShape attention_shape() const;                  // of this op and layer
   // Of heads of queries, of keys: where they lie in a row, and their share of the statistics.
   struct HeadNorm {
     ParameterRole role{};
@@ -220,6 +222,9 @@ struct OpCursor::State {
   std::array<HeadNorm, 2> head_norms() const;
   bool shares_query_norm() const {  // one norm of all heads, with other ranks
     return shared.model.query_key_norm_whole && shared.shape.tensor > 1;
+  }
+  bool norms_heads() const {  // of Llama 4, the layers that rotate
+    return !shared.model.query_key_unit_norm || shared.model.rotates(layer());
   }
   void query_key_norm(const Node& n) const;
   void query_key_norm_backward(const Node& n) const;
@@ -241,8 +246,16 @@ struct OpCursor::State {
   // step j of the ring it is what rank i - j holds: an earlier rank's first chunk is before all
   // queries and its second after, a later rank's both lie between.
   AttentionPart part_of(const Node& n) const;
-  // Calls use(part) for what the node's kernels do one after the other: its one part, or, where a
-  // form reads positions, one for each pair of a ring's chunks, whose rows follow one another.
+  // Rows of a sample of this rank's block of keys or queries that follow one another: a slice, a
+  // ring's chunk of it, or what an attention chunk cuts off.
+  struct Run {
+    std::int64_t row, rows, position;
+  };
+  std::vector<Run> runs_of(std::int64_t slice, std::int64_t rank) const;
+  // Positions that a query of the layer does not look beyond; 0: it may look at all.
+  std::int64_t attention_chunk() const;
+  // Calls use(part) for what the node's kernels do one after the other: its one part, or, where
+  // positions matter, one for each pair of runs.
   template <class Use>
   void for_parts(const Node& n, const Use& use) const;
   // Calls use(column in dqkv(tokens, qkv), column among all heads, stride, stride) for keys,
@@ -263,7 +276,8 @@ struct OpCursor::State {
   void split(const Node& n, CollectiveRequest* request);
   // Rows and width of an MLP's activation, dense, of shared experts, or of routed ones: these read
   // the experts' first rows as argument `begin`.
-  std::pair<std::int64_t, std::int64_t> gated_shape(const Node& n, std::size_t begin) const;
+  std::pair<std::int64_t, std::int64_t> mlp_shape(const Node& n, std::size_t begin) const;
+  ClampedGlu clamped_glu(std::int64_t rows, std::int64_t width) const;
   // The last number of an array of first rows: how many rows there are.
   std::int64_t last_of(const Node& n, std::size_t i) const {
     return ints(r(n, i))[tensor(n, i).bytes / 4 - 1];

@@ -183,6 +183,11 @@ Result<std::vector<TensorFiles::Tensor>> match(const TensorFiles& files, const T
     const auto at = number.find(plain(name));
     if (at == number.end()) {
       if (is_buffer(model, name)) continue;
+      if (name.ends_with("_proj_blocks") || name.ends_with("_proj_scales")) {
+        return json_error(file, 0, name,
+                          "is of a file in MXFP4: F32, F16 and BF16 are read; transformers writes "
+                          "one (Mxfp4Config(dequantize=True))");
+      }
       std::vector<std::string_view> known;
       known.reserve(wanted.size());
       for (const TensorInfo& one : wanted) known.push_back(one.name);

@@ -36,12 +36,23 @@ std::string rotary_json(const RotaryConfig& rotary) {
          ", \"long_factor\": " + list(rotary.long_factors) + '}';
 }
 
-std::string windows_json(const Transformer& model) {
-  std::vector<double> windows;
+// `of` of every layer.
+template <class Of>
+std::string by_layer(const Transformer& model, const Of& of) {
+  std::vector<double> values;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    windows.push_back(static_cast<double>(model.window(layer)));
+    values.push_back(static_cast<double>(of(layer)));
   }
-  return list(windows);
+  return list(values);
+}
+std::string windows_json(const Transformer& model) {
+  return by_layer(model, [&](std::int64_t layer) { return model.window(layer); });
+}
+std::string chunks_json(const Transformer& model) {
+  return by_layer(model, [&](std::int64_t layer) { return model.chunk(layer); });
+}
+std::string rotating_json(const Transformer& model) {
+  return by_layer(model, [&](std::int64_t layer) { return model.rotates(layer) ? 1 : 0; });
 }
 
 }  // namespace
@@ -80,6 +91,13 @@ std::vector<ModelFact> model_facts(const Transformer& model) {
       {"n_group", std::to_string(model.experts.groups), true},
       {"topk_group", std::to_string(model.experts.kept_groups), true},
       {"routed_scaling_factor", json_number(model.experts.weight_scale), true},
+      {"swiglu_limit", json_number(model.experts.glu_limit), true},
+      {"swiglu_alpha", json_number(model.experts.glu_alpha), true},
+      {"use_qk_norm", yes(model.query_key_norm || model.query_key_unit_norm), true},
+      {"no_rope_layers", rotates ? rotating_json(model) : "null", true},
+      {"attention_chunk_size", chunks_json(model), true},
+      {"attn_scale", json_number(model.temperature_scale), true},
+      {"floor_scale", json_number(model.temperature_floor), true},
   };
 }
 

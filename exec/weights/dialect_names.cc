@@ -14,10 +14,22 @@ struct Word {
 };
 
 constexpr Word kGpt2[] = {
-    {P::Table, "wte"},       {P::Positions, "wpe"},          {P::Norm1, "ln_1"},
-    {P::Qkv, "attn.c_attn"}, {P::Projection, "attn.c_proj"}, {P::Norm2, "ln_2"},
-    {P::Up, "mlp.c_fc"},     {P::Down, "mlp.c_proj"},        {P::FinalNorm, "ln_f"},
+    {P::Table, "wte"},
+    {P::Positions, "wpe"},
+    {P::Norm1, "ln_1"},
+    {P::Qkv, "attn.c_attn"},
+    {P::Projection, "attn.c_proj"},
+    {P::Norm2, "ln_2"},
+    {P::Up, "mlp.c_fc"},
+    {P::Down, "mlp.c_proj"},
+    {P::FinalNorm, "ln_f"},
     {P::Head, "lm_head"},
+    // Our own words: transformers has no GPT-2 with experts.
+    {P::Router, "mlp.router"},
+    {P::ExpertUp, "mlp.experts.c_fc"},
+    {P::ExpertDown, "mlp.experts.c_proj"},
+    {P::SharedUp, "mlp.shared_expert.c_fc"},
+    {P::SharedDown, "mlp.shared_expert.c_proj"},
 };
 constexpr Word kNeox[] = {
     {P::Table, "gpt_neox.embed_in"},
@@ -89,6 +101,16 @@ constexpr Word kSharedExperts[] = {
     {P::SharedDown, "mlp.shared_experts.down_proj"},
 };
 constexpr Word kMixtral[] = {{P::Router, "block_sparse_moe.gate"}};
+constexpr Word kGptOss[] = {{P::Router, "mlp.router"}, {P::Sinks, "self_attn.sinks"}};
+constexpr Word kLlama4[] = {
+    {P::Up, "feed_forward.gate_up_proj"},
+    {P::Down, "feed_forward.down_proj"},
+    {P::Router, "feed_forward.router"},
+    {P::ExpertUp, "feed_forward.experts.gate_up_proj"},
+    {P::ExpertDown, "feed_forward.experts.down_proj"},
+    {P::SharedUp, "feed_forward.shared_expert.gate_up_proj"},
+    {P::SharedDown, "feed_forward.shared_expert.down_proj"},
+};
 
 struct Row {
   std::string_view model_type;
@@ -112,9 +134,25 @@ constexpr DialectNames kMixtralNames = [] {
   names.expert_down = "w2";
   return names;
 }();
+constexpr DialectNames kGptOssNames = [] {
+  DialectNames names = with(QkvForm::Apart, false);
+  names.experts_form = ExpertsForm::Joined;
+  return names;
+}();
+constexpr DialectNames kLlama4Names = [] {
+  DialectNames names = kApart;
+  names.experts_form = ExpertsForm::Joined;
+  names.experts = "feed_forward.experts.";
+  return names;
+}();
 constexpr Row kRows[] = {
     {"gpt2",
-     {.base = "transformer.", .base_written = false, .layers = "h.", .conv1d = true},
+     {.base = "transformer.",
+      .base_written = false,
+      .layers = "h.",
+      .conv1d = true,
+      .expert_up = "c_fc",
+      .expert_down = "c_proj"},
      kGpt2,
      false},
     {"gpt_neox",
@@ -140,6 +178,8 @@ constexpr Row kRows[] = {
     {"qwen3_moe", kApart, {}},
     {"olmoe", kApart, {}},
     {"glm4_moe", kApart, kSharedExperts},
+    {"gpt_oss", kGptOssNames, kGptOss},
+    {"llama4_text", kLlama4Names, kLlama4},
     {"starcoder2", with(QkvForm::Apart, false), kStarcoder2},
 };
 

@@ -58,6 +58,7 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
     row += rows;
   };
   const DialectNames names = dialect_names(model);
+  const bool is_expert = role == ParameterRole::ExpertUp || role == ParameterRole::ExpertDown;
   if (names.qkv == QkvForm::Apart && role == ParameterRole::Qkv) {
     add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
     add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
@@ -66,7 +67,16 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
              model.mlp == MlpKind::Gated) {
     add(replaced(place.name, "gate_up_proj", "gate_proj"), whole.rows / 2);
     add(replaced(place.name, "gate_up_proj", "up_proj"), whole.rows / 2);
-  } else if (role == ParameterRole::ExpertUp || role == ParameterRole::ExpertDown) {
+  } else if (is_expert && names.experts_form != ExpertsForm::Each) {
+    const std::int64_t experts = model.experts.count, rows = whole.rows / experts;
+    const std::string stem = place.name.substr(0, place.name.rfind('.'));
+    add(stem + (place.what.bias ? "_bias" : ""), whole.rows);
+    FileTensor& all = tensors.back();
+    all.blocks = experts;
+    all.transposed = !place.what.bias;
+    all.shape = {experts, whole.cols, rows};
+    if (place.what.bias) all.shape = {experts, rows};
+  } else if (is_expert) {
     const std::string before = place.name.substr(0, place.name.find("mlp.experts."));
     const std::int64_t rows = whole.rows / model.experts.count;
     for (std::int64_t e = 0; e < model.experts.count; ++e) {
@@ -77,6 +87,10 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
       };
       if (role == ParameterRole::ExpertDown) {
         one(names.expert_down, rows);
+        continue;
+      }
+      if (model.mlp == MlpKind::Plain) {
+        one(names.expert_up, rows);
         continue;
       }
       one(names.expert_gate, rows / 2);
@@ -127,12 +141,14 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
   // Columns [begin, end) of a block of rows.
   const auto emit = [&](const RowBlock& block, std::int64_t begin, std::int64_t end) {
     const FileTensor& tensor = tensors[block.tensor];
+    const std::int64_t height = tensor.rows / tensor.blocks;
     FileRun run{.tensor = block.tensor};
     if (transposed) {
       run.stride = width;
       run.count = block.rows;
       for (std::int64_t c = begin; c < end; ++c) {
-        run.element = (block.col + c) * tensor.rows + block.row;
+        run.element =
+            (block.row / height * tensor.cols + block.col + c) * height + block.row % height;
         run.local = block.local + c;
         visit(run);
       }
@@ -170,7 +186,8 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
     const RowBlock row = row_at(row_begin);
     const bool full = row.rows > 0 && begin == 0 && end == width;
     const bool goes_on = full && open.rows > 0 && open.tensor == row.tensor &&
-                         open.row + open.rows == row.row && open.col == row.col;
+                         open.row + open.rows == row.row && open.col == row.col &&
+                         row.row % (tensors[row.tensor].rows / tensors[row.tensor].blocks) != 0;
     if (goes_on) {
       ++open.rows;
     } else {

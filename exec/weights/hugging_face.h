@@ -4,8 +4,8 @@
 // Ours are [out, in], with q, k, v and gate, up in one. GPT-2's files keep its four products the
 // other way round (Conv1D, [in, out]) under names without `transformer.` where the table is tied;
 // GPT-NeoX's and Bloom's go head by head; most others keep q_proj, k_proj, v_proj apart, some
-// gate_proj and up_proj too, and every expert's matrices (dialect_names.h). Dialects that are not
-// executed have our own layout.
+// gate_proj and up_proj too, and every expert's matrices; or all experts' in one tensor, (experts,
+// in, out) (dialect_names.h). Dialects that are not executed have our own layout.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,8 @@ struct FileTensor {
   std::int64_t row_begin = 0, rows = 0, cols = 1;
   bool transposed = false;
   bool per_head = false;  // its rows are a head's query, key and value, then the next head's
+  // Its rows are so many equal blocks, one for each expert. Transposed: each by itself.
+  std::int64_t blocks = 1;
 };
 std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place);
 

@@ -13,8 +13,11 @@ namespace {
 std::string hugging_face_name(const Transformer& model, SegmentKind kind, std::int32_t layer,
                               const ParameterTensor& what) {
   const std::string_view stem = dialect_stem(model, what.role);
+  const std::string_view suffix = what.role == ParameterRole::Sinks ? ""
+                                  : what.bias                       ? ".bias"
+                                                                    : ".weight";
   const std::string known =
-      stem.empty() ? std::string(what.name) : std::string(stem) + (what.bias ? ".bias" : ".weight");
+      stem.empty() ? std::string(what.name) : std::string(stem) + std::string(suffix);
   if (kind != SegmentKind::Layer) return known;
   return std::string(dialect_names(model).layers) + std::to_string(layer) + '.' + known;
 }
@@ -92,8 +95,7 @@ WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
     case ParameterRole::ExpertUp:
       return {model.experts.count * gates * model.experts.ffn_hidden, bias ? 1 : h};
     case ParameterRole::ExpertDown:
-      if (bias) break;
-      return {model.experts.count * h, model.experts.ffn_hidden};
+      return {model.experts.count * h, bias ? 1 : model.experts.ffn_hidden};
     case ParameterRole::SharedUp:
       return {gates * model.experts.shared_ffn_hidden, h};
     case ParameterRole::SharedDown:
@@ -118,7 +120,8 @@ bool of_experts(const TensorPlace& place) {
   return place.what.role == ParameterRole::ExpertUp || place.what.role == ParameterRole::ExpertDown;
 }
 
-// Blocks of rows of a whole matrix that are split over tp each for itself: q, k, v; gate and up.
+// Blocks of rows of a whole matrix that are split over tp each for itself: q, k, v; gate and up,
+// unless their rows take turns.
 struct Blocks {
   std::array<std::int64_t, 3> rows{}, shares{};
 };
@@ -132,8 +135,8 @@ Blocks blocks_of(const Transformer& model, const TensorPlace& place, std::int64_
     of.rows = {model.heads * d, model.kv_heads * d, model.kv_heads * d};
     of.shares = {of.rows[0] / t, kv, kv};
   } else if (model.mlp == MlpKind::Gated &&
-             (role == ParameterRole::Up || role == ParameterRole::ExpertUp ||
-              role == ParameterRole::SharedUp)) {
+             (role == ParameterRole::Up || role == ParameterRole::SharedUp ||
+              (role == ParameterRole::ExpertUp && model.experts.glu_limit == 0))) {
     of.rows = {rows / 2, rows / 2, 0};
     of.shares = {rows / 2 / t, rows / 2 / t, 0};
   }
@@ -187,7 +190,7 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
       experts ? (coordinate / t * here + local / each) * (whole.rows / count) : 0;
   const std::int64_t row = local % each / cols, col = local % cols;
   if (place.what.splits_columns()) return (before + row) * whole.cols + c * cols + col;
-  if (!place.what.splits_rows()) return local;
+  if (!place.what.splits_rows()) return (before + row) * whole.cols + col;
   const Blocks blocks = blocks_of(model, place, whole.rows / count, t);
   const std::int64_t at = whole_row(blocks, c, t, row);
   return at < 0 ? -1 : (before + at) * whole.cols + col;
@@ -196,6 +199,11 @@ std::int64_t whole_element(const Layout& layout, const TensorPlace& place, std::
 std::int64_t counted_elements(const Layout& layout, const TensorPlace& place,
                               std::int32_t coordinate) {
   if (place.what.replicated) return coordinate == 0 ? place.what.elements : 0;
+  // Ranks that share an expert's matrices hold the bias of what they sum alike.
+  if (place.what.role == ParameterRole::ExpertDown && place.what.bias &&
+      coordinate % layout.plan.expert_tensor_parallel != 0) {
+    return 0;
+  }
   const bool shares =
       place.what.role == ParameterRole::Qkv && coordinate % layout.key_value_replicas() != 0;
   if (!shares) return place.what.elements;
@@ -208,6 +216,7 @@ std::vector<NormPart> norm_parts(const Layout& layout, const TensorPlace& place,
   if (!of_experts(place)) {
     return {{0, counted_elements(layout, place, coordinate), place.slot}};
   }
+  if (counted_elements(layout, place, coordinate) == 0) return {};
   const std::int64_t here = layout.shape.experts.per_rank, all = layout.model.experts.count;
   const std::int64_t matrices = place.what.norm_slots / all;
   const std::int64_t each = place.what.elements / here / matrices;

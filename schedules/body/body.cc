@@ -23,9 +23,9 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
                      std::int32_t slice) {
   const SegmentShape shape = segment_shape(model, segment);
   const bool prediction = shape == SegmentShape::PredictionLayer;
-  std::optional<std::int64_t> window;
+  std::optional<Reach> reach;
   if (segment.kind == SegmentKind::Layer) {
-    window = model.window(prediction ? model.layers - 1 : segment.layer);
+    reach = model.reach(prediction ? model.layers - 1 : segment.layer);
   }
   return {.segment = segment.kind,
           .experts =
@@ -33,7 +33,7 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
           .direction = direction,
           .slice = slice,
           .prediction = prediction,
-          .window = window};
+          .reach = reach};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {

@@ -144,8 +144,7 @@ struct BodyShape {
   Direction direction{};
   std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
   bool prediction = false;  // a layer that predicts a further token
-  // Keys that a query of the layer sees, 0: all; none: the mean over the layers
-  std::optional<std::int64_t> window{};
+  std::optional<Reach> reach{};  // of the layer; none: the mean over the layers
   auto operator<=>(const BodyShape&) const = default;
 };
 // Of a segment of the model. Prediction layers are segments behind its last layer: the i-th is

@@ -87,7 +87,8 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
   rows_ = tensor("rows", for_weight, room_.rows, h_);
   u_ = tensor("u", for_input, room_.rows, up());
   a_ = tensor("g", for_weight, room_.rows, x_.width);
-  y_ = tensor("outputs", for_input, sends() ? x_.copies : room_.rows, h_);
+  y_ = tensor("outputs", model_.weighs_input ? H::Workspace : for_input,
+              sends() ? x_.copies : room_.rows, h_);
   if (x_.shared == 0) return;
   shared_u_ = tensor("shared u", for_input, layout.shape.tokens, shared_up());
   shared_a_ = tensor("shared g", for_weight, layout.shape.tokens, x_.shared);
@@ -125,10 +126,28 @@ void ExpertBody::grouped(Kernel kernel, ParameterRole weight, std::string_view n
 }
 
 void ExpertBody::activation(T u, T a, bool routed, NodePhase phase) {
+  const bool gated = layout_.model.mlp == MlpKind::Gated;
+  const Kernel kernel = gated ? K::Swiglu : K::Activation;
   if (routed) {
-    b_.node(K::Swiglu, "swiglu of experts", {u, begin_}, {a}, phase).routed = true;
+    b_.node(kernel, gated ? "swiglu of experts" : "activation of experts", {u, begin_}, {a}, phase)
+        .routed = true;
   } else {
-    b_.node(K::Swiglu, "swiglu of shared experts", {u}, {a}, phase);
+    b_.node(kernel, gated ? "swiglu of shared experts" : "activation of shared experts", {u}, {a},
+            phase);
+  }
+}
+
+void ExpertBody::activation_backward(T da, T u, T du, bool routed) {
+  const bool gated = layout_.model.mlp == MlpKind::Gated;
+  const Kernel kernel = gated ? K::SwigluBackward : K::ActivationBackward;
+  if (routed) {
+    b_.node(kernel, gated ? "swiglu backward of experts" : "activation backward of experts",
+            {da, u, begin_}, {du})
+        .routed = true;
+  } else {
+    b_.node(kernel,
+            gated ? "swiglu backward of shared experts" : "activation backward of shared experts",
+            {da, u}, {du});
   }
 }
 
@@ -208,22 +227,31 @@ void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phas
   sent.routed = true;
 }
 
+// (tokens of a rank, hidden) of all ranks of the block, where they are gathered.
+ExpertBody::T ExpertBody::of_all(T local, std::string_view name, std::string_view node,
+                                 NodePhase phase) {
+  if (!gathers_) return local;
+  const std::int64_t all = tokens() * h_;
+  const T gathered = workspace(name, all);
+  over(Axis::ExpertBlock, K::AllGather, node, layout_.shape.element * all, local, gathered, phase);
+  return gathered;
+}
+
 // From the tokens to the experts' outputs.
 void ExpertBody::experts(T y2, NodePhase phase) {
-  T x = y2;
-  if (gathers_) {
-    const std::int64_t all = tokens() * h_;
-    x = workspace("tokens of all", all);
-    over(Axis::ExpertBlock, K::AllGather, "tokens; all_gather ep", layout_.shape.element * all, y2,
-         x, phase);
-  }
+  const T x = of_all(y2, "tokens of all", "tokens; all_gather ep", phase);
   const T copies = sends() ? workspace("copies", x_.copies * h_) : rows_;
-  b_.node(K::GatherRows, "copies of tokens", {x, token_, sends() ? sent_ : begin_}, {copies},
-          phase);
+  if (model_.weighs_input) {
+    b_.node(K::SpreadCopies, "weighted copies of tokens", {x, row_, weights_all_}, {copies}, phase);
+  } else {
+    b_.node(K::GatherRows, "copies of tokens", {x, token_, sends() ? sent_ : begin_}, {copies},
+            phase);
+  }
   if (sends()) rows_to_experts(copies, rows_, "dispatch; all_to_all ep", phase);
   grouped(K::GroupedLinear, P::ExpertUp, "grouped gemm fc1", up(), h_, {rows_, begin_}, {u_},
           phase);
   activation(u_, a_, true, phase);
+  if (phase == NodePhase::Recompute && model_.weighs_input) return;  // nobody reads outputs again
   const T out = sends() ? workspace("outputs of experts", room_.rows * h_) : y_;
   grouped(K::GroupedLinear, P::ExpertDown, "grouped gemm fc2", h_, x_.width, {a_, begin_}, {out},
           phase);
@@ -233,14 +261,51 @@ void ExpertBody::experts(T y2, NodePhase phase) {
 void ExpertBody::forward(T y2, T z) {
   route(y2);
   experts(y2, NodePhase::Main);
-  const T all = gathers_ ? workspace("outputs of all", tokens() * h_) : z;
-  b_.node(K::WeighCopies, "sums of copies", {y_, row_, weights_all_}, {all});
-  if (gathers_) {
-    over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep",
-         layout_.shape.element * tokens() * h_, all, z, NodePhase::Main);
-  }
-  sum_over_tensor(z, layout_.shape.element * x_.tokens * h_);
+  sum_copies(y_, z, !model_.weighs_input, "outputs of all", "sums of copies");
   if (x_.shared > 0) shared_forward(y2, z);
+}
+
+// (copies, hidden) at home -> (local, hidden), summed over the ranks that have a part of it.
+void ExpertBody::sum_copies(T copies, T to, bool weighed, std::string_view whole,
+                            std::string_view name) {
+  const std::int64_t element = layout_.shape.element;
+  const T all = gathers_ ? workspace(whole, tokens() * h_) : to;
+  if (weighed) {
+    b_.node(K::WeighCopies, name, {copies, row_, weights_all_}, {all});
+  } else {
+    b_.node(K::SumCopies, name, {copies, row_}, {all});
+  }
+  if (gathers_) {
+    over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep", element * tokens() * h_,
+         all, to, NodePhase::Main);
+  }
+  sum_over_tensor(to, element * x_.tokens * h_);
+}
+
+// The weights' gradients of all tokens that are here; those of the rank's own are theirs, summed.
+ExpertBody::T ExpertBody::weights_of_all(T d_weights) {
+  if (!gathers_) return d_weights;
+  return b_.tensor("d weights of all", H::Workspace, kNumber * tokens() * model_.per_token);
+}
+void ExpertBody::weights_home(T d_all, T d_weights) {
+  if (!gathers_) return;
+  over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep",
+       kNumber * tokens() * model_.per_token, d_all, d_weights, NodePhase::Main);
+}
+
+// dz -> the gradients of the experts' outputs, and those of the weights where these multiply them.
+void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
+  const T all = of_all(dz, "d outputs of all", "output gradients; all_gather ep", NodePhase::Main);
+  const T copies = sends() ? workspace("d copies", x_.copies * h_) : d_rows;
+  const std::string_view name = "copies of output gradients";
+  if (model_.weighs_input) {
+    b_.node(K::GatherRows, name, {all, token_, sends() ? sent_ : begin_}, {copies});
+  } else {
+    const T d_all = weights_of_all(d_weights);
+    b_.node(K::WeighBackward, name, {y_, row_, weights_all_, all}, {copies, d_all});
+    weights_home(d_all, d_weights);
+  }
+  if (sends()) rows_to_experts(copies, d_rows, "combine backward; all_to_all ep", NodePhase::Main);
 }
 
 void ExpertBody::recompute(T y2) {
@@ -255,34 +320,19 @@ void ExpertBody::recompute(T y2) {
 }
 
 void ExpertBody::backward(T y2, T dz, T dy2) {
-  const std::int64_t element = layout_.shape.element, k = model_.per_token;
+  const std::int64_t element = layout_.shape.element;
   const NodePhase late = NodePhase::Weight;
   const T d_rows = b_.tensor("d outputs", left_, element * room_.rows * h_);
   const T d_weights = b_.tensor("d weights", H::Workspace, kNumber * x_.copies);
-  if (gathers_) {
-    const T all = workspace("d outputs of all", tokens() * h_);
-    over(Axis::ExpertBlock, K::AllGather, "output gradients; all_gather ep",
-         element * tokens() * h_, dz, all, NodePhase::Main);
-    const T d_all = b_.tensor("d weights of all", H::Workspace, kNumber * tokens() * k);
-    b_.node(K::WeighBackward, "copies of output gradients", {y_, row_, weights_all_, all},
-            {d_rows, d_all});
-    over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep", kNumber * tokens() * k,
-         d_all, d_weights, NodePhase::Main);
-  } else {
-    const T copies = sends() ? workspace("d copies", x_.copies * h_) : d_rows;
-    b_.node(K::WeighBackward, "copies of output gradients", {y_, row_, weights_, dz},
-            {copies, d_weights});
-    if (sends())
-      rows_to_experts(copies, d_rows, "combine backward; all_to_all ep", NodePhase::Main);
-  }
-  sum_over_tensor(d_weights, kNumber * x_.copies);
+  output_gradients(dz, d_rows, d_weights);
+  if (!model_.weighs_input) sum_over_tensor(d_weights, kNumber * x_.copies);
   const T da = workspace("dg", room_.rows * x_.width);
   const T du = b_.tensor("du", left_, element * room_.rows * up());
   grouped(K::GroupedLinearInput, P::ExpertDown, "grouped gemm d_fc2 input", h_, x_.width,
           {d_rows, begin_}, {da}, NodePhase::Main);
   grouped(K::GroupedLinearWeight, P::ExpertDown, "grouped gemm d_fc2 weight", h_, x_.width,
           {d_rows, a_, begin_}, {}, late);
-  b_.node(K::SwigluBackward, "swiglu backward of experts", {da, u_, begin_}, {du}).routed = true;
+  activation_backward(da, u_, du, true);
   grouped(K::GroupedLinearWeight, P::ExpertUp, "grouped gemm d_fc1 weight", up(), h_,
           {du, rows_, begin_}, {}, late);
   const T dx = workspace("d rows", room_.rows * h_);
@@ -293,15 +343,19 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
     home = workspace("d copies", x_.copies * h_);
     rows_home(dx, home, "dispatch backward; all_to_all ep", NodePhase::Main);
   }
-  const T all = gathers_ ? workspace("d tokens of all", tokens() * h_) : dy2;
-  b_.node(K::SumCopies, "sums of input gradients", {home, row_}, {all});
-  if (gathers_) {
-    over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep", element * tokens() * h_,
-         all, dy2, NodePhase::Main);
-  }
-  sum_over_tensor(dy2, element * x_.tokens * h_);
+  if (model_.weighs_input) input_weights_backward(y2, home, d_weights);
+  sum_copies(home, dy2, model_.weighs_input, "d tokens of all", "sums of input gradients");
   router_backward(y2, d_weights, dy2);
   if (x_.shared > 0) shared_backward(y2, dz, dy2);
+}
+
+// Of weights that multiply what experts read: the products of tokens and their copies' gradients.
+void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
+  const T x = of_all(y2, "tokens of all", "tokens; all_gather ep", NodePhase::Main);
+  const T d_all = weights_of_all(d_weights);
+  b_.node(K::SpreadWeights, "weights' gradients", {d_copies, row_, x}, {d_all});
+  weights_home(d_all, d_weights);
+  sum_over_tensor(d_weights, kNumber * x_.copies);
 }
 
 void ExpertBody::router_backward(T y2, T d_weights, T dy2) {

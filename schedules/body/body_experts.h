@@ -19,8 +19,8 @@
 // mean rows; more rows than that fail the run. A plan that drops (expert_drop f) has an expert take
 // C = ceil(n k / E f) copies of each rank, those with the largest weights: room is for what can
 // come. What is dropped adds nothing, and a token's other weights stay as they are. Weights
-// multiply the experts' outputs, which are kept for the weights' gradient. What the router chose is
-// kept in every mode of recomputation.
+// multiply the experts' outputs, which are kept for the weights' gradient; or, where the model says
+// so, what experts read. What the router chose is kept in every mode of recomputation.
 #pragma once
 
 #include "schedules/body/body_builder.h"
@@ -66,6 +66,7 @@ class ExpertBody {
 
   T workspace(std::string_view name, std::int64_t elements);
   T gather(T local, std::string_view name, NodePhase phase);
+  T of_all(T local, std::string_view name, std::string_view node, NodePhase phase);
   void sum_over_tensor(T what, std::int64_t bytes);
   void sum_shared(T whole, T local, NodePhase phase);
   bool splits_tokens() const { return layout_.shape.tensor == 1 || layout_.shape.gather; }
@@ -75,12 +76,18 @@ class ExpertBody {
                std::int64_t in, std::initializer_list<T> reads, std::initializer_list<T> writes,
                NodePhase phase);
   void activation(T u, T a, bool routed, NodePhase phase);
+  void activation_backward(T da, T u, T du, bool routed);
   void add(T to, T what);
 
   void route(T y2);
   void rows_to_experts(T from, T rows, std::string_view name, NodePhase phase);
   void rows_home(T rows, T home, std::string_view name, NodePhase phase);
   void experts(T y2, NodePhase phase);
+  void sum_copies(T copies, T to, bool weighed, std::string_view whole, std::string_view name);
+  void output_gradients(T dz, T d_rows, T d_weights);
+  void input_weights_backward(T y2, T d_copies, T d_weights);
+  T weights_of_all(T d_weights);
+  void weights_home(T d_all, T d_weights);
   void shared_front(T y2, NodePhase phase);
   void shared_forward(T y2, T z);
   void shared_backward(T y2, T dz, T dy2);

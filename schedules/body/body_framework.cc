@@ -138,7 +138,7 @@ std::vector<Node> heads(const Layout& layout, bool forward) {
 }
 
 std::vector<Node> layer(const Layout& layout, const BodyShape& shape, bool forward) {
-  const FrameworkNodes nodes(layout, shape.window);
+  const FrameworkNodes nodes(layout, shape.reach);
   std::vector<Node> all;
   if (shape.prediction && forward) append(all, prediction_input(nodes, true));
   append(all, forward ? framework_layer_forward(nodes, shape.experts)

@@ -32,7 +32,7 @@ bool has_norm_behind(const Context& c) {
   return c.model.norm_placement != NormPlacement::Before;
 }
 bool norms_queries(const Context& c) {
-  return c.model.query_key_norm || c.model.query_key_norm_whole;
+  return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;
 }
 
 // Of the norms of q and k: a number per token and head, or per token where one norm has all heads.
@@ -219,7 +219,7 @@ Body layer_forward(const Context& c) {
     attention_front(b, c, t, NodePhase::Main);
     const T z = b.tensor("z of experts", H::Workspace, c.activation);
     experts.forward(t.y2, z);
-    b.node(K::AddResidual, "add residual", {t.x1, z}, {out});
+    b.node(K::AddResidual, "add residual", {t.x1, z}, {out}).parameter = P::Down;
     return b.finish();
   }
   attention_front(b, c, t, NodePhase::Main);
@@ -333,7 +333,7 @@ Body layer_backward(const Context& c) {
   T e2;
   if (experts) {
     e2 = b.tensor("e2", H::Workspace, c.activation);
-    experts->backward(t.y2, dout, e2);
+    experts->backward(t.y2, open_block(b, c, mlp_block(t), dout), e2);
   } else {
     e2 = mlp_backward(b, c, t, dout, du);
   }

@@ -80,7 +80,7 @@ void ExpertBody::shared_backward(T y2, T dz, T dy2) {
           {whole}, {da});
   b_.gemm(K::LinearWeight, P::SharedDown, "gemm d_shared fc2 weight", x_.shared, h_, s.tokens,
           {whole_late, shared_a_}, {}, late);
-  b_.node(K::SwigluBackward, "swiglu backward of shared experts", {da, shared_u_}, {du});
+  activation_backward(da, shared_u_, du, false);
   const T y2_whole = gather(y2, "Y2", late);
   b_.gemm(K::LinearWeight, P::SharedUp, "gemm d_shared fc1 weight", h_, shared_up(), s.tokens,
           {du, y2_whole}, {}, late);

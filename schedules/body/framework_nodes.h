@@ -23,12 +23,12 @@ enum class WrittenBy : std::uint8_t { Other, Norm, Activation };
 
 class FrameworkNodes {
  public:
-  explicit FrameworkNodes(const Layout& layout, std::optional<std::int64_t> window = {})
+  explicit FrameworkNodes(const Layout& layout, std::optional<Reach> reach = {})
       : model(layout.model),
         plan(layout.plan),
         s(layout.shape),
-        pairs(window ? attention_pairs(*window, plan.sequence_length)
-                     : attention_pairs(model, plan.sequence_length)) {}
+        pairs(reach ? attention_pairs(*reach, plan.sequence_length)
+                    : attention_pairs(model, plan.sequence_length)) {}
 
   const Transformer& model;
   const Plan& plan;

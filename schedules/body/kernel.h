@@ -90,6 +90,8 @@ enum class Kernel : std::uint8_t {
   WeighCopies,    // a token's copies, each times the router's weight, summed
   WeighBackward,  // gradients of the copies and of the weights
   SumCopies,      // a token's copies summed
+  SpreadCopies,   // a token's copies, each times the router's weight
+  SpreadWeights,  // and the weights' gradients behind them
   AddOutputs,     // what two branches give, or the gradients of what both read
   Gate,           // rows times the sigmoid of a number each
   GateBackward,
@@ -192,6 +194,8 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::WeighCopies, N::Permute, R::None, F::Nothing, "add"},
       {K::WeighBackward, N::Permute, R::None, F::Nothing, "add"},
       {K::SumCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::SpreadCopies, N::Permute, R::None, F::Nothing, "add"},
+      {K::SpreadWeights, N::Permute, R::None, F::Nothing, "add"},
       {K::AddOutputs, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Gate, N::Elementwise, R::None, F::Nothing, "add"},
       {K::GateBackward, N::Elementwise, R::None, F::Nothing, "add"},

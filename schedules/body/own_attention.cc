@@ -15,7 +15,7 @@ using K = Kernel;
 // FLOPs of the causal attention core, forward: half of 4 s^2 d per head and sample.
 double attention_flops(const Context& c) {
   const std::int64_t s = c.plan.sequence_length;
-  const double pairs = c.window ? attention_pairs(*c.window, s) : attention_pairs(c.model, s);
+  const double pairs = c.reach ? attention_pairs(*c.reach, s) : attention_pairs(c.model, s);
   const double keys = pairs / static_cast<double>(s);  // of a query, in the mean
   return 4.0 * static_cast<double>(c.s.tokens) * keys * static_cast<double>(c.s.heads) *
          static_cast<double>(c.s.head_dim) * c.plan.attention_share();

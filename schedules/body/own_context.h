@@ -20,13 +20,13 @@ struct Context {
   const Plan& plan;
   const RankShape& s;
   Direction direction;
-  bool experts = false;     // in place of the dense MLP
-  std::int32_t slice = -1;  // of the sequence; -1: not sliced, or the mean of the slices
-  std::optional<std::int64_t> window{};  // of the layer; none: the mean of all
-  std::int64_t activation = 0;           // bytes of (local, hidden)
-  std::int64_t gathered = 0;             // bytes of (tokens, hidden)
-  std::int64_t statistics = 0;           // bytes of a norm's saved statistics, fp32
-  bool split = false;                    // I or W instead of B
+  bool experts = false;          // in place of the dense MLP
+  std::int32_t slice = -1;       // of the sequence; -1: not sliced, or the mean of the slices
+  std::optional<Reach> reach{};  // of the layer; none: the mean of all
+  std::int64_t activation = 0;   // bytes of (local, hidden)
+  std::int64_t gathered = 0;     // bytes of (tokens, hidden)
+  std::int64_t statistics = 0;   // bytes of a norm's saved statistics, fp32
+  bool split = false;            // I or W instead of B
 };
 
 Context context_of(const Layout& layout, const BodyShape& shape);

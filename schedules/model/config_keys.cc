@@ -34,28 +34,17 @@ constexpr std::string_view kActivation =
     R"(| "gelu_accurate" | "relu" | "relu2" | "quick_gelu" | "silu" | "swish" | "swiglu" | "tanh")";
 constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
                            kLikeSilu = "it is priced as SiLU, gated";
-// Of a llama4_text of 48 layers.
-constexpr std::string_view kEveryLayer =
-    "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 2"
-    "2, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 4"
-    "2, 43, 44, 45, 46, 47]";
 constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kFull = "full attention is priced in every layer";
 
 constexpr ConfigKey kKeys[]{
     // The dialect as a whole.
     {"gpt2 gpt_neox bloom mpt llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 olmo2 glm4 "
-     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe glm4_moe",
+     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe glm4_moe gpt_oss llama4_text",
      "model_type", X},
     {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
      "latent attention and experts chosen by groups are priced; how evenly says "
      "plan.expert_routing"},
-    {"gpt_oss", "model_type", P, "", "",
-     "experts with biases are priced, how evenly they are chosen says plan.expert_routing; of the "
-     "attention sinks the parameters are priced"},
-    {"llama4_text", "model_type", P, "", "",
-     "experts behind a sigmoid are priced, how evenly they are chosen says plan.expert_routing; "
-     "full attention and rotary positions in every layer"},
 
     // Sizes.
     {"*",
@@ -104,7 +93,7 @@ constexpr ConfigKey kKeys[]{
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
     {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeSilu},
-    {"gpt_oss", "swiglu_alpha swiglu_limit", P, "", "1", kLikeSilu},
+    {"gpt_oss", "swiglu_alpha swiglu_limit", X},
 
     // Positions.
     {kRope, "rope_theta", X},
@@ -161,9 +150,9 @@ constexpr ConfigKey kKeys[]{
     {"gpt2",
      "num_local_experts num_experts num_experts_per_tok moe_intermediate_size "
      "shared_expert_intermediate_size",
-     P, "null | 0", "8", "a GPT with experts without biases in every layer; transformers has none"},
+     X, "", "", "a GPT with experts without biases in every layer; transformers has none"},
     {"mixtral", "num_local_experts num_experts num_experts_per_tok", X},
-    {"gpt_oss llama4_text", "num_local_experts num_experts", P, "", "4"},
+    {"gpt_oss llama4_text", "num_local_experts num_experts num_experts_per_tok", X},
     {"olmoe", "num_experts num_local_experts num_experts_per_tok norm_topk_prob", X},
     {"qwen2_moe",
      "num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
@@ -177,10 +166,8 @@ constexpr ConfigKey kKeys[]{
      "n_routed_experts num_experts num_local_experts num_experts_per_tok moe_intermediate_size "
      "n_shared_experts first_k_dense_replace routed_scaling_factor n_group topk_group",
      X},
-    {"gpt_oss", "experts_per_token", P, "", "2"},
-    {"gpt_oss llama4_text", "num_experts_per_tok", P, "", "2"},
-    {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp", P, "", "2"},
-    {"llama4_text", "moe_layers", P, "null", kEveryLayer, "which layers, as the step says"},
+    {"gpt_oss", "experts_per_token", X},
+    {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp moe_layers", X},
     {kDeepseek, "moe_layer_freq", P, "null | 1", "2",
      "transformers has no such key; what the file says is priced"},
     {"deepseek_v3 glm4_moe", "norm_topk_prob", X},
@@ -207,13 +194,10 @@ constexpr ConfigKey kKeys[]{
      "prediction layers are priced, on the last stage or where a layout has m"},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
     {"glm4_moe", "use_qk_norm", X},
-    {"llama4_text", "use_qk_norm", P, "null | false", "true", kNotPriced},
-    {"llama4_text", "no_rope_layers no_rope_layer_interval", P, "null", "4",
-     "rotary positions are priced in every layer"},
-    {"llama4_text", "attention_chunk_size", P, "null", "8192", kFull},
-    {"llama4_text", "attn_temperature_tuning", P, "null | false", "true", "it costs nothing"},
-    {"llama4_text", "attn_scale floor_scale", None, "", "",
-     "say how attn_temperature_tuning tunes"},
+    {"llama4_text",
+     "use_qk_norm no_rope_layers no_rope_layer_interval attention_chunk_size layer_types "
+     "attn_temperature_tuning attn_scale floor_scale",
+     X},
 
     // Words of other architectures, that files of these dialects borrow.
     {"*", "quantization_config", P, "null | {}", R"({"quant_method": "fp8"})",

@@ -213,7 +213,13 @@ Transformer llama4_text() {
   model.head_dim = 128;
   model.rotary.theta = 500000;
   model.norm_epsilon = 1e-5;
-  model.experts = {.count = 16, .per_token = 1};
+  model.rotary.interleaved = true;
+  model.query_key_unit_norm = true;
+  model.attention_chunk = 8192;
+  model.temperature_scale = 0.1;
+  model.temperature_floor = 8192;
+  model.experts = {
+      .count = 16, .per_token = 1, .sigmoid = true, .normalised = false, .weighs_input = true};
   return model;
 }
 Transformer gpt_oss() {
@@ -224,7 +230,7 @@ Transformer gpt_oss() {
   model.sliding_window = 128;
   model.rotary.theta = 150000;
   model.norm_epsilon = 1e-5;
-  model.experts = {.count = 128, .per_token = 4, .bias = true};
+  model.experts = {.count = 128, .per_token = 4, .bias = true, .glu_limit = 7, .glu_alpha = 1.702};
   return model;
 }
 // Gemma 2 (arXiv 2408.00118): norms around both blocks, soft caps, every second layer a window.
@@ -408,6 +414,14 @@ void finish_mixtral(const ConfigReader& config, Transformer& model) {
 void finish_gpt_oss(const ConfigReader& config, Transformer& model) {
   finish_mistral(config, model);
   read_windows(config, model, [](std::int64_t layer) { return layer % 2 == 0; });
+  if (config.given("rope_parameters") == nullptr && config.given("rope_scaling") == nullptr) {
+    model.rotary.kind = RotaryKind::Yarn;  // the class's own, where the file says none
+    model.rotary.factor = 32;
+    model.rotary.original_positions = 4096;
+    model.rotary.truncate = false;
+  }
+  config.read("swiglu_limit", model.experts.glu_limit);
+  config.read("swiglu_alpha", model.experts.glu_alpha);
   config.read("num_experts", model.experts.count);
   config.read("num_experts_per_tok", model.experts.per_token);
   model.experts.ffn_hidden = model.ffn_hidden;
@@ -443,9 +457,39 @@ void finish_olmoe(const ConfigReader& config, Transformer& model) {
   model.experts.ffn_hidden = model.ffn_hidden;
 }
 
+// Layers rotate but for every no_rope_layer_interval-th, or where no_rope_layers says 1. Those that
+// do see chunks and norm their queries and keys, the others may temper their queries.
+void read_llama4_attention(const ConfigReader& config, Transformer& model) {
+  std::int64_t interval = 4;
+  config.read("no_rope_layer_interval", interval);
+  const JsonValue* listed = config.given("no_rope_layers");
+  const bool said = listed != nullptr && !listed->items.empty();
+  if (said && listed->items.size() < static_cast<std::size_t>(model.layers)) {
+    return config.fail("no_rope_layers", "has " + std::to_string(listed->items.size()) +
+                                             " items for " + std::to_string(model.layers) +
+                                             " layers");
+  }
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    model.rotating_layers.push_back(said ? listed->items[static_cast<std::size_t>(layer)].integer !=
+                                               0
+                                         : (layer + 1) % interval != 0);
+  }
+  config.read("use_qk_norm", model.query_key_unit_norm);
+  config.read("attention_chunk_size", model.attention_chunk);
+  if (config.is_null("attention_chunk_size")) model.attention_chunk = 0;
+  read_windows(
+      config, model, [&](std::int64_t layer) { return model.rotates(layer); }, "chunked_attention");
+  bool tempers = true;
+  config.read("attn_temperature_tuning", tempers);
+  config.read("attn_scale", model.temperature_scale);
+  config.read("floor_scale", model.temperature_floor);
+  if (!tempers) model.temperature_scale = 0;
+}
+
 // Every interleave_moe_layer_step-th layer has experts, whose width intermediate_size is that of
 // the shared one too; dense layers have intermediate_size_mlp.
 void finish_llama4(const ConfigReader& config, Transformer& model) {
+  read_llama4_attention(config, model);
   Experts& experts = model.experts;
   config.read("num_experts", experts.count);
   config.read("num_experts_per_tok", experts.per_token);

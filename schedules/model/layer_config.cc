@@ -57,7 +57,7 @@ void read_dropout(const ConfigReader& config, Transformer& model) {
 }
 
 void read_windows(const ConfigReader& config, Transformer& model,
-                  const std::function<bool(std::int64_t)>& otherwise) {
+                  const std::function<bool(std::int64_t)>& otherwise, std::string_view local) {
   const JsonValue* types = config.given("layer_types");
   if (types != nullptr && types->items.size() != static_cast<std::size_t>(model.layers)) {
     return config.fail("layer_types", "has " + std::to_string(types->items.size()) + " items for " +
@@ -68,10 +68,10 @@ void read_windows(const ConfigReader& config, Transformer& model,
     bool windowed = otherwise(layer);
     if (types != nullptr) {
       const std::string& type = types->items[static_cast<std::size_t>(layer)].text;
-      windowed = type == "sliding_attention";
+      windowed = type == local;
       if (!windowed && type != "full_attention") {
         return config.fail("layer_types",
-                           json_excerpt(type) + " is not full_attention or sliding_attention",
+                           json_excerpt(type) + " is not full_attention or " + std::string(local),
                            true);
       }
     }

@@ -13,9 +13,10 @@ void read_activation(const ConfigReader& config, const Dialect& dialect, Transfo
 // Rates that the file says; 0 for those that it does not, whatever the class's default.
 void read_dropout(const ConfigReader& config, Transformer& model);
 // `model.windowed_layers` by layer_types, or where the file lacks it by `otherwise` of a layer.
-// Errors: another number of items than layers; a kind of attention that is neither whole nor a
-// window. REQUIRES: the number of layers is read.
+// Errors: another number of items than layers; a kind of attention that is neither whole nor
+// `local`. REQUIRES: the number of layers is read.
 void read_windows(const ConfigReader& config, Transformer& model,
-                  const std::function<bool(std::int64_t)>& otherwise);
+                  const std::function<bool(std::int64_t)>& otherwise,
+                  std::string_view local = "sliding_attention");
 
 }  // namespace rehearse

@@ -125,19 +125,24 @@ double attention_scale(const Transformer& model, std::int64_t layer) {
   return model.attention_scale_by_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 
-double attention_pairs(std::int64_t window, std::int64_t sequence_length) {
+double attention_pairs(Reach reach, std::int64_t sequence_length) {
   const auto s = static_cast<double>(sequence_length);
-  if (window == 0) return s * s / 2;
-  const double seen = std::min(static_cast<double>(window), s);
-  return seen * s - seen * seen / 2;
+  if (reach.window > 0) {
+    const double window = std::min(static_cast<double>(reach.window), s);
+    return window * s - window * window / 2;
+  }
+  if (reach.chunk == 0) return s * s / 2;
+  const double chunk = std::min(static_cast<double>(reach.chunk), s);
+  const double whole = std::floor(s / chunk) * chunk, rest = s - whole;
+  return (whole * chunk + rest * rest) / 2;
 }
 
 double attention_pairs(const Transformer& model, std::int64_t sequence_length) {
-  std::int64_t windowed = 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) windowed += model.window(layer) > 0;
-  const double share = static_cast<double>(windowed) / static_cast<double>(model.layers);
-  return share * attention_pairs(model.sliding_window, sequence_length) +
-         (1 - share) * attention_pairs(0, sequence_length);
+  double pairs = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    pairs += attention_pairs(model.reach(layer), sequence_length);
+  }
+  return pairs / static_cast<double>(model.layers);
 }
 
 std::int64_t embedding_parameters(const Transformer& model) {

@@ -3,6 +3,7 @@
 // No sizes per rank (sizes.h), no plan (plan.h), no JSON (hf_config.cc).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -59,7 +60,19 @@ struct Experts {
   // Experts are chosen by score + a number of each (e_score_correction_bias), no parameter: it
   // moves by how often an expert is chosen (train.router_bias_rate).
   bool correction_bias = false;
+  // A copy's weight multiplies what its expert reads, not what the expert gives (llama4).
+  bool weighs_input = false;
+  // gpt_oss: (up + 1) gate sigmoid(alpha gate), gate clamped from above, up on both sides, whose
+  // rows take turns in the first matrix; 0: the model's own activation.
+  double glu_limit = 0, glu_alpha = 1;
   bool operator==(const Experts&) const = default;
+};
+
+// How far back a query sees.
+struct Reach {
+  std::int64_t window = 0;  // its own key and window - 1 before it; 0: all
+  std::int64_t chunk = 0;   // those of its own chunk of so many positions; 0: all
+  auto operator<=>(const Reach&) const = default;
 };
 
 struct Transformer {
@@ -83,6 +96,7 @@ struct Transformer {
   bool qkv_bias = true, projection_bias = true, mlp_bias = true;
   bool query_key_norm = false;        // qwen3: an RMS norm of head_dim for q and for k
   bool query_key_norm_whole = false;  // olmoe: of all heads' columns for q, and for k
+  bool query_key_unit_norm = false;   // llama4: of heads, without weights, where positions rotate
   bool embedding_norm = false;        // bloom: LayerNorm after the embedding
   bool attention_sinks = false;       // gpt_oss: one learned logit per head
   bool parallel_residual = false;     // gpt_neox: attention and MLP read the same input
@@ -95,6 +109,12 @@ struct Transformer {
   double final_softcap = 0;               // of the logits
   std::int64_t sliding_window = 0;        // a query sees its own key and the w - 1 before; 0: all
   std::vector<bool> windowed_layers{};    // by layer; empty: every layer, where there is a window
+  // llama4: in windowed layers a query sees keys of its own chunk of so many positions; 0: all
+  std::int64_t attention_chunk = 0;
+  std::vector<bool> rotating_layers{};  // by layer; empty: every layer, where positions rotate
+  // llama4: in layers that do not rotate, the query at position p is multiplied by
+  // 1 + scale log(1 + floor((p + 1) / floor)); scale 0: by nothing
+  double temperature_scale = 0, temperature_floor = 1;
   RotaryConfig rotary{};
   RotaryConfig windowed_rotary{};  // of windowed layers, where it differs (gemma 3)
   bool rotary_by_layer_kind = false;
@@ -119,6 +139,17 @@ struct Transformer {
         windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)];
     return windowed ? sliding_window : 0;
   }
+  // Positions of a chunk that the layer's queries do not look beyond; 0: none.
+  std::int64_t chunk(std::int64_t layer) const {
+    const bool chunked =
+        windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)];
+    return chunked ? attention_chunk : 0;
+  }
+  Reach reach(std::int64_t layer) const { return {window(layer), chunk(layer)}; }
+  bool rotates(std::int64_t layer) const {
+    return positions == PositionKind::Rope &&
+           (rotating_layers.empty() || rotating_layers[static_cast<std::size_t>(layer)]);
+  }
   const RotaryConfig& rotary_config(std::int64_t layer) const {
     return rotary_by_layer_kind && window(layer) > 0 ? windowed_rotary : rotary;
   }
@@ -129,8 +160,8 @@ struct Transformer {
 double attention_scale(const Transformer& model, std::int64_t layer);
 
 // Pairs of a query and a key in one sample of s positions, under the causal mask and a layer's
-// window: s^2 / 2 where it is 0.
-double attention_pairs(std::int64_t window, std::int64_t sequence_length);
+// reach; a whole layer has s^2 / 2.
+double attention_pairs(Reach reach, std::int64_t sequence_length);
 // The mean over the layers.
 double attention_pairs(const Transformer& model, std::int64_t sequence_length);
 

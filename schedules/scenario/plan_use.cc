@@ -104,6 +104,13 @@ void for_each_beyond(const JsonValue& object, const std::string& path, const Vis
   }
 }
 
+// Chunks of attention are as samples of their own: whole ones.
+std::string length_lacks(const Transformer& model, const Plan& plan) {
+  const std::int64_t chunk = model.attention_chunk;
+  const bool rest = chunk > 0 && plan.sequence_length > chunk && plan.sequence_length % chunk != 0;
+  return rest ? "a last, shorter chunk of attention is priced" : "";
+}
+
 // Ranks that share a key head would count it twice in the norm of all heads' columns.
 std::string tensor_lacks(const Transformer& model, const Plan& plan) {
   const bool shared = model.query_key_norm_whole && plan.tensor_parallel > model.kv_heads;
@@ -206,6 +213,8 @@ std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan&
                      .value = std::to_string(value),
                      .priced = lacks});
   };
+  add("sequence_length", static_cast<std::int32_t>(plan.sequence_length),
+      length_lacks(model, plan));
   add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
   add("stage_layers", 0,
       has_empty_stage(plan) ? "a stage between the first and the last without layers is priced"

@@ -142,8 +142,7 @@ constexpr Refused kRefused[] = {
     {"olmoe_router_loss", "model.output_router_logits"},
     {"qwen2_moe_norm_topk", "model.output_router_logits"},
     {"deepseek_*", "model.model_type"},
-    {"gpt_oss*", "model.model_type"},
-    {"llama4*", "model.model_type"},
+    {"gpt_oss_router_loss", "model.output_router_logits"},
 };
 
 const Refused* refused(std::string_view name, std::string_view layout) {

@@ -55,4 +55,14 @@ void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, floa
   }
 }
 
+void temper_queries(const AttentionShape& s, const Temperature& temperature, float* qkv) {
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const auto position = static_cast<double>((s.first + t) % s.sequence);
+    const auto by = static_cast<float>(
+        1 + temperature.scale * std::log1p(std::floor((position + 1) / temperature.floor)));
+    float* queries = qkv + t * s.columns();
+    for (std::int64_t c = 0; c < s.heads * s.head_dim; ++c) queries[c] *= by;
+  }
+}
+
 }  // namespace rehearse::exec

@@ -13,5 +13,6 @@ void embed(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const f
 void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids, const float* dy,
                     const VocabularyShape& shape, std::int32_t* order, float* d_table);
 void rope(const AttentionShape& shape, const RotaryShape& rotary, bool inverse, float* qkv);
+void temper_queries(const AttentionShape& shape, const Temperature& temperature, float* qkv);
 
 }  // namespace rehearse::exec

@@ -26,6 +26,14 @@ __device__ __forceinline__ void for_lane(std::int64_t width, F f) {
     f(c);
 }
 
+// Those of a norm without weights are ones.
+template <class T, int V>
+__device__ void load_weights(const T* weight, std::int64_t c, float (&scale)[V]) {
+  if (weight != nullptr) return load(weight + c, scale);
+#pragma unroll
+  for (int i = 0; i < V; ++i) scale[i] = 1;
+}
+
 // sums = those of squares, or (dy given) of dy (weight + offset) x
 template <class T, int V>
 __global__ void sums_kernel(StridedNorm s, const T* __restrict__ dy, const T* __restrict__ x,
@@ -39,7 +47,7 @@ __global__ void sums_kernel(StridedNorm s, const T* __restrict__ dy, const T* __
     load(x + at.begin + c, in);
     if (dy != nullptr) {
       load(dy + at.begin + c, gradient);
-      load(weight + c, scale);
+      load_weights(weight, c, scale);
     }
 #pragma unroll
     for (int i = 0; i < V; ++i)
@@ -72,7 +80,7 @@ __global__ void strided_norm_kernel(StridedNorm s, const T* x, const T* __restri
   for_lane<V>(s.width, [&](std::int64_t c) {
     float v[V], scale[V];
     load(x + at.begin + c, v);
-    load(weight + c, scale);
+    load_weights(weight, c, scale);
 #pragma unroll
     for (int i = 0; i < V; ++i) v[i] = v[i] * rstd * (scale[i] + offset);
     store(y + at.begin + c, v);
@@ -96,7 +104,7 @@ __global__ void strided_input_kernel(StridedNorm s, const T* dy, const T* __rest
       float gradient[V], in[V], scale[V];
       load(dy + at.begin + c, gradient);
       load(x + at.begin + c, in);
-      load(weight + c, scale);
+      load_weights(weight, c, scale);
 #pragma unroll
       for (int i = 0; i < V; ++i) products += gradient[i] * (scale[i] + offset) * in[i];
     });
@@ -109,7 +117,7 @@ __global__ void strided_input_kernel(StridedNorm s, const T* dy, const T* __rest
     float gradient[V], in[V], scale[V];
     load(dy + at.begin + c, gradient);
     load(x + at.begin + c, in);
-    load(weight + c, scale);
+    load_weights(weight, c, scale);
 #pragma unroll
     for (int i = 0; i < V; ++i)
       in[i] = rstd * (gradient[i] * (scale[i] + offset) - in[i] * rstd * product);
@@ -183,10 +191,11 @@ int strided_norm_backward(Stream stream, Type type, const StridedNorm& s, const 
     constexpr int V = decltype(width)::value;
     const StridedWeight<T, V> term{s, static_cast<const T*>(dy), static_cast<const T*>(x),
                                    statistics};
-    // First: dx may be dy
-    const int status =
-        add_over_rows<V>(stream, s.rows * s.groups, s.width, term, {d_weight}, scratch);
-    if (status != 0) return status;
+    if (d_weight != nullptr) {  // first: dx may be dy
+      const int status =
+          add_over_rows<V>(stream, s.rows * s.groups, s.width, term, {d_weight}, scratch);
+      if (status != 0) return status;
+    }
     return launch(strided_input_kernel<T, V>, grid_of(s), kWarps * kWarp, 0, stream, s,
                   static_cast<const T*>(dy), static_cast<const T*>(x), statistics, sums,
                   static_cast<const T*>(weight), static_cast<T*>(dx));

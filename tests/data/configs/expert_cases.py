@@ -1,5 +1,5 @@
 """Tiny config.json files over the dialects with experts."""
-from cases import DEEPSEEK2, DEEPSEEK3, LLAMA, layers, rope
+from cases import DEEPSEEK2, DEEPSEEK3, GPT2, LLAMA, layers, rope, without
 
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2,
            "sliding_window": None}
@@ -20,6 +20,8 @@ GPT_OSS = {**LLAMA, "model_type": "gpt_oss", "num_local_experts": 4, "head_dim":
 LLAMA4 = {**LLAMA, "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1,
           "intermediate_size": 24, "intermediate_size_mlp": 48, "head_dim": 8,
           "interleave_moe_layer_step": 1}
+LLAMA4_LOCAL = {**LLAMA4, "no_rope_layers": [1, 0, 1], "attention_chunk_size": 8}
+GPT2_EXPERTS = {**GPT2, "num_local_experts": 4, "moe_intermediate_size": 24}  # ours: gpt2_experts.py
 
 # name: config
 CASES = {
@@ -78,10 +80,25 @@ CASES = {
         beta_fast=32.0, beta_slow=1.0, truncate=False)},
     "gpt_oss_layer_types": {**GPT_OSS, "layer_types": layers(*"fsf"), "sliding_window": 4,
                             "num_local_experts": 8},
+    "gpt_oss_clamped": {**GPT_OSS, "swiglu_limit": 0.4, "swiglu_alpha": 1.3},
+    "gpt_oss_own_positions": without(GPT_OSS, "rope_parameters"),  # the class has yarn
 
     "llama4": LLAMA4,
     "llama4_interleaved": {**LLAMA4, "interleave_moe_layer_step": 2, "use_qk_norm": False},
     "llama4_tied": {**LLAMA4, "tie_word_embeddings": True, "num_local_experts": 8},
     "llama4_no_rope": {**LLAMA4, "no_rope_layers": [1, 0, 1], "attention_chunk_size": 8},
     "llama4_two_of_four": {**LLAMA4, "num_experts_per_tok": 2},
+    "llama4_temperature": {**LLAMA4_LOCAL, "floor_scale": 3, "attn_scale": 0.4},
+    "llama4_no_temperature": {**LLAMA4_LOCAL, "floor_scale": 3, "attn_temperature_tuning": False,
+                              "interleave_moe_layer_step": 3, "no_rope_layers": [0, 1, 0]},
+    "llama4_layer_types": {**LLAMA4_LOCAL, "attention_chunk_size": 4, "layer_types": [
+        "full_attention", "chunked_attention", "chunked_attention"]},
+    "llama4_yarn": {**LLAMA4_LOCAL, "rms_norm_eps": 1e-2, "rope_parameters": rope(
+        "yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)},
+
+    "gpt2_experts": {**GPT2_EXPERTS, "num_experts_per_tok": 2},
+    "gpt2_experts_shared": {**GPT2_EXPERTS, "num_experts_per_tok": 1, "activation_function": "relu",
+                            "shared_expert_intermediate_size": 40},
+    "gpt2_experts_as_wide": {**without(GPT2_EXPERTS, "moe_intermediate_size"),
+                             "num_local_experts": 8, "num_experts_per_tok": 3},
 }

@@ -2,10 +2,13 @@
 """Writes what transformers makes of every case (README.md): goldens.json and expert_goldens.json.
 
     python3 -m venv v && v/bin/pip install torch==2.15.0 transformers==5.23.0
-    v/bin/python make_goldens.py
+    v/bin/python make_goldens.py [NAME...]
+
+With names: their rows alone are made, or made again, and the rest stays.
 """
 import json
 import os
+import sys
 
 import numpy as np
 import torch
@@ -31,8 +34,13 @@ def row(name, config):
             "norms": norms, "tensors": tensors}
 
 
-def write(path, configs):
-    rows = [json.dumps(row(name, config)) for name, config in configs.items()]
+def write(path, configs, names):
+    kept = {}
+    if names:
+        with open(path) as file:
+            kept = {one["name"]: one for one in json.load(file)["cases"]}
+    rows = [json.dumps(kept[name] if names and name not in names else row(name, config))
+            for name, config in configs.items()]
     head = {"torch": torch.__version__, "transformers": transformers.__version__, "plan": PLAN,
             "train": TRAIN}
     with open(path, "w") as file:
@@ -45,5 +53,8 @@ if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     here = os.path.dirname(os.path.abspath(__file__))
-    write(os.path.join(here, "goldens.json"), cases.CASES)
-    write(os.path.join(here, "expert_goldens.json"), expert_cases.CASES)
+    for file, configs in (("goldens.json", cases.CASES),
+                          ("expert_goldens.json", expert_cases.CASES)):
+        named = [name for name in sys.argv[1:] if name in configs]
+        if named or len(sys.argv) == 1:
+            write(os.path.join(here, file), configs, named)

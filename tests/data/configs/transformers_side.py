@@ -12,6 +12,8 @@ from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+import gpt2_experts
+
 # The run of every case; the command's keys of the same names.
 PLAN = {"sequence_length": 16, "micro_batch": 2, "global_batch": 4, "precision": "fp32"}
 TRAIN = {"steps": 6, "learning_rate": 3e-4, "weight_decay": 0.1, "clip_norm": 1.0, "seed": 7,
@@ -74,6 +76,12 @@ def published(model, folder, norm_at):
 
 def build(config):
     """The model in float64 with the formula's weights, and the shapes of its published tensors."""
+    if gpt2_experts.has_experts(config):
+        model = gpt2_experts.Gpt2Experts(config)
+        shapes = {name: list(tensor.shape) for name, tensor in model.named_parameters()}
+        model.load_state_dict({name: torch.from_numpy(formula(name, shape, norm_base(config)))
+                               for name, shape in shapes.items()})
+        return model, shapes
     made = CONFIG_MAPPING[config["model_type"]].from_dict(
         {k: copy.deepcopy(v) for k, v in config.items() if k != "model_type"})
     how = {"attn_implementation": "eager"}

@@ -54,6 +54,8 @@ TEST_F(ModelFacts, TellModelsOfTheSameTensorsApart) {
   const std::string llama = R"("model_type": "llama")";
   const std::string mixtral = R"("model_type": "mixtral", "num_local_experts": 4)";
   const std::string gemma2 = R"("model_type": "gemma2", "head_dim": 8)";
+  const std::string gpt_oss = R"("model_type": "gpt_oss", "num_local_experts": 4)";
+  const std::string llama4 = R"("model_type": "llama4_text", "num_local_experts": 4)";
   struct Case {
     std::string of, change, key;
   };
@@ -63,6 +65,13 @@ TEST_F(ModelFacts, TellModelsOfTheSameTensorsApart) {
         Case{llama, R"("rope_scaling": {"rope_type": "linear", "factor": 2})", "rope_scaling"},
         Case{mixtral, R"("sliding_window": 4)", "sliding_window"},
         Case{mixtral, R"("num_experts_per_tok": 1)", "num_experts_per_tok"},
+        Case{gpt_oss, R"("swiglu_limit": 3.0)", "swiglu_limit"},
+        Case{gpt_oss, R"("swiglu_alpha": 1.0)", "swiglu_alpha"},
+        Case{llama4, R"("use_qk_norm": false)", "use_qk_norm"},
+        Case{llama4, R"("no_rope_layers": [0, 1])", "no_rope_layers"},
+        Case{llama4, R"("attention_chunk_size": 4)", "attention_chunk_size"},
+        Case{llama4, R"("attn_temperature_tuning": false)", "attn_scale"},
+        Case{llama4, R"("floor_scale": 4)", "floor_scale"},
         Case{gemma2, R"("final_logit_softcapping": 3.0)", "final_logit_softcapping"},
         Case{gemma2, R"("attn_logit_softcapping": 3.0)", "attn_logit_softcapping"},
         Case{gemma2, R"("query_pre_attn_scalar": 4)", "attention_scale"}}) {

@@ -137,6 +137,24 @@ TEST(KernelForms, RotaryPositionsOfPartsInPairsOrHalves) {
   }
 }
 
+// Queries alone, by the logarithm of how many spans of 3 positions are behind them.
+TEST(KernelForms, QueriesAreTemperedByTheirPositions) {
+  const AttentionShape shape{
+      .tokens = 8, .sequence = 6, .heads = 2, .kv_heads = 1, .head_dim = 5, .first = 3};
+  const Floats x = noise(shape.tokens * shape.columns(), 1);
+  for (const KernelTable& kernel : kernel_tables()) {
+    Floats y = x;
+    kernel.temper_queries(shape, {.scale = 0.7, .floor = 3}, y.data());
+    Doubles expected(x.begin(), x.end());
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      const auto position = (3 + t) % 6;
+      const double by = 1 + 0.7 * std::log(1.0 + static_cast<double>((position + 1) / 3));
+      for (std::int64_t c = 0; c < 10; ++c) expected[at(t * shape.columns() + c)] *= by;
+    }
+    EXPECT_LE(distance(y, expected), 3e-7) << kernel.instruction_set;
+  }
+}
+
 // y = x r (w + 1), r = 1 / sqrt(mean(x^2) + e): with g = dy (w + 1),
 // dx = r (g - x r^2 mean(g x)), dw = sum over rows of dy x r.
 struct ExactNorm {
@@ -163,6 +181,30 @@ struct ExactNorm {
 };
 Doubles doubles(const Floats& x) {
   return {x.begin(), x.end()};
+}
+
+// A norm of heads that has no weights: as one whose weights are all 1.
+TEST(KernelForms, NormsOfHeadsWithoutWeights) {
+  const std::int64_t rows = 4, heads = 3, width = 20;
+  const Floats x = noise(rows * heads * width, 1), dy = noise(rows * heads * width, 2);
+  const ExactNorm exact(width, doubles(x), doubles(dy), Doubles(at(width), 1.0), 0);
+  const StridedNorm shape{.rows = rows,
+                          .groups = heads,
+                          .width = width,
+                          .stride = heads * width,
+                          .total = width,
+                          .epsilon = 1e-5};
+  for (const KernelTable& kernel : kernel_tables()) {
+    SCOPED_TRACE(kernel.instruction_set);
+    Floats y(x.size()), statistics(at(rows * heads)), sums(at(rows * heads)), dx(x.size());
+    kernel.row_squares(shape, x.data(), statistics.data());
+    kernel.strided_norm(shape, x.data(), nullptr, statistics.data(), y.data());
+    kernel.row_products(shape, dy.data(), x.data(), nullptr, sums.data());
+    kernel.strided_norm_backward(shape, dy.data(), x.data(), statistics.data(), sums.data(),
+                                 nullptr, dx.data(), nullptr);
+    EXPECT_LE(distance(y, exact.y), 5e-7);
+    EXPECT_LE(distance(dx, exact.dx), 1e-6);
+  }
 }
 
 TEST(KernelForms, RmsNormByOnePlusItsWeight) {

@@ -132,6 +132,46 @@ TEST(Dialect, Llama4InterleavesItsExperts) {
   EXPECT_NE(error_of(R"({"model_type": "llama4_text", "moe_layers": [1, 2]})"), "");
 }
 
+// Three layers of four rotate and see chunks of the sequence, the fourth sees all of it.
+TEST(Dialect, Llama4SeesChunksWhereItRotates) {
+  const Transformer model = parse(R"({"model_type": "llama4_text", "attention_chunk_size": 64})");
+  EXPECT_TRUE(model.rotates(2) && model.chunk(2) == 64);
+  EXPECT_TRUE(!model.rotates(3) && model.chunk(3) == 0);
+  EXPECT_TRUE(model.query_key_unit_norm && model.temperature_scale > 0);
+  const Transformer other = parse(R"({"model_type": "llama4_text", "num_hidden_layers": 2,
+      "no_rope_layers": [0, 1, 1], "layer_types": ["chunked_attention", "full_attention"],
+      "attn_temperature_tuning": false})");
+  EXPECT_TRUE(!other.rotates(0) && other.chunk(0) == 8192);
+  EXPECT_TRUE(other.rotates(1) && other.chunk(1) == 0);
+  EXPECT_EQ(other.temperature_scale, 0);
+  EXPECT_NE(error_of(R"({"model_type": "llama4_text", "no_rope_layers": [1]})"), "");
+  EXPECT_NE(error_of(R"({"model_type": "llama4_text", "num_hidden_layers": 1,
+                         "layer_types": ["sliding_attention"]})"),
+            "");
+}
+
+// Of 20 positions in chunks of 8 three halves of squares are seen, of 8, 8 and 4.
+TEST(Dialect, ChunksArePairedAmongThemselves) {
+  const Transformer model = parse(R"({"model_type": "llama4_text", "num_hidden_layers": 3,
+                                      "attention_chunk_size": 8})");
+  EXPECT_EQ(attention_pairs(model, 20), (8 * 8 + 8 * 8 + 4 * 4) / 2);
+  const Transformer all = parse(R"({"model_type": "llama4_text", "num_hidden_layers": 4,
+                                    "attention_chunk_size": 8})");
+  EXPECT_EQ(attention_pairs(all, 16), 0.75 * 64 + 0.25 * 128);
+}
+
+// transformers' class has YaRN where the file says no positions, and plain ones where it says so.
+TEST(Dialect, GptOssHasItsClassesPositionsWhereTheFileSaysNone) {
+  const Transformer model = parse(R"({"model_type": "gpt_oss"})");
+  EXPECT_EQ(model.rotary.kind, RotaryKind::Yarn);
+  EXPECT_EQ(model.rotary.factor, 32);
+  EXPECT_EQ(parse(R"({"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default"}})")
+                .rotary.kind,
+            RotaryKind::Default);
+  EXPECT_EQ(model.experts.glu_limit, 7);
+  EXPECT_NE(error_of(R"({"model_type": "gpt_oss", "swiglu_limit": 0})"), "");
+}
+
 TEST(Dialect, GroupsOfExpertsMustHoldWhatATokenChooses) {
   EXPECT_EQ(parse(R"({"model_type": "deepseek_v3"})").experts.kept_groups, 4);
   EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "n_group": 7})"), "");
