@@ -51,10 +51,20 @@ struct AttentionForm {
 struct AttentionShape {
   std::int64_t tokens = 0, sequence = 0;  // tokens = samples * sequence
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t first = 0;  // rope: position of row 0; row t is at (first + t) % sequence
+  std::int64_t value_dim = 0;  // of a head's values and of what it gives; 0: head_dim
+  std::int64_t first = 0;      // rope: position of row 0; row t is at (first + t) % sequence
   AttentionForm form{};
-  constexpr std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
-  constexpr std::int64_t kv_columns() const { return 2 * kv_heads * head_dim; }
+  constexpr std::int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
+  constexpr std::int64_t columns() const { return heads * head_dim + kv_columns(); }
+  constexpr std::int64_t kv_columns() const { return kv_heads * (head_dim + values()); }
+};
+
+// Heads of latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries and keys have
+// `plain` columns and behind them `rotary` ones; a key's rotary ones are the same in all heads.
+struct LatentShape {
+  std::int64_t tokens = 0, heads = 0;
+  std::int64_t plain = 0, rotary = 0, values = 0;
+  constexpr std::int64_t key() const { return plain + rotary; }
 };
 
 // Attention of a rank's queries to one block of keys and values, of which every sample has
@@ -63,7 +73,7 @@ struct AttentionPart {
   AttentionShape shape;
   std::int64_t query_begin = 0, query_end = 0;  // rows of each sample that attend
   std::int64_t key_begin = 0, key_end = 0;      // rows of the block's that they see
-  // elements from a key to the next; its value: kv_heads * head_dim on
+  // elements from a key to the next; the row's values: kv_heads * head_dim on
   std::int64_t key_stride = 0;
   // Query row i sees keys up to i only. REQUIRES: query_begin == key_begin, query_position ==
   // key_position

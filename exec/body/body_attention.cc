@@ -30,7 +30,10 @@ AttentionShape OpCursor::State::attention_shape() const {
   return shape;
 }
 
+// Of latent attention's heads the last columns rotate.
 void OpCursor::State::rope(const Node& n) const {
+  const bool latent = shared.model.latent.kv_lora_rank > 0;
+  const std::int64_t column = latent ? shared.model.latent.qk_nope_head_dim : 0;
   const Rotary& table = shared.rotary[shared.model.window(layer()) > 0 ? 1 : 0];
   const RotaryShape rotary{
       .inverse_frequency = table.inverse_frequency.data(),
@@ -45,7 +48,7 @@ void OpCursor::State::rope(const Node& n) const {
     shape.tokens = rows;
     shape.first = position;
     kernels.rope(lane, shape, rotary, n.kernel == Kernel::RopeBackward,
-                 element(w(n), row * shared.shape.qkv));
+                 element(w(n), row * shared.shape.qkv + column));
   });
 }
 

@@ -77,9 +77,22 @@ void OpCursor::State::add_residual(const Node& n) {
   });
 }
 
+std::pair<std::int64_t, double> OpCursor::State::norm_form(const Node& n) const {
+  const LatentAttention& latent = shared.model.latent;
+  switch (n.parameter) {
+    case ParameterRole::QueryDownNorm:
+      return {latent.q_lora_rank, LatentAttention::kNormEpsilon};
+    case ParameterRole::KeyValueDownNorm:
+      return {latent.kv_lora_rank, LatentAttention::kNormEpsilon};
+    default:
+      return {shared.shape.hidden, shared.model.norm_epsilon};
+  }
+}
+
 void OpCursor::State::norm(const Node& n) {
   const Transformer& m = shared.model;
   const RankShape& s = shared.shape;
+  const auto [width, epsilon] = norm_form(n);
   const double offset = m.norm_from_one ? 1 : 0;
   if (n.writes.size() > 2) {  // its backward reads no parameters
     kernels.copy_columns(lane, 1, s.hidden, parameter(n), s.hidden, w(n, 2), s.hidden);
@@ -96,11 +109,11 @@ void OpCursor::State::norm(const Node& n) {
                                          : kernels.add_rms_norm(lane, both);
   }
   if (m.norm == NormKind::LayerNorm) {
-    kernels.layer_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), bias(n), m.norm_epsilon,
-                       w(n, 0), floats(w(n, 1)));
+    kernels.layer_norm(lane, s.local, width, r(n, 0), parameter(n), bias(n), epsilon, w(n, 0),
+                       floats(w(n, 1)));
   } else {
-    kernels.rms_norm(lane, s.local, s.hidden, r(n, 0), parameter(n), offset, m.norm_epsilon,
-                     w(n, 0), floats(w(n, 1)));
+    kernels.rms_norm(lane, s.local, width, r(n, 0), parameter(n), offset, epsilon, w(n, 0),
+                     floats(w(n, 1)));
   }
 }
 
@@ -109,14 +122,15 @@ void OpCursor::State::norm(const Node& n) {
 void OpCursor::State::norm_backward(const Node& n) const {
   const RankShape& s = shared.shape;
   const bool kept_weight = n.parameter == ParameterRole::EmbeddingNorm;
-  const std::byte* dy = own(n, 0);
+  const std::int64_t width = norm_form(n).first;
+  const std::byte* dy = own(n, 0, width);
   const std::byte* weight = kept_weight ? r(n, 3) : parameter(n);
   const std::byte* residual = n.reads.size() > 3 && !kept_weight ? r(n, 3) : nullptr;
   if (shared.model.norm == NormKind::LayerNorm) {
-    kernels.layer_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), weight,
+    kernels.layer_norm_backward(lane, s.local, width, dy, r(n, 1), floats(r(n, 2)), weight,
                                 residual, w(n), gradient(n), bias_gradient(n));
   } else {
-    kernels.rms_norm_backward(lane, s.local, s.hidden, dy, r(n, 1), floats(r(n, 2)), weight,
+    kernels.rms_norm_backward(lane, s.local, width, dy, r(n, 1), floats(r(n, 2)), weight,
                               shared.model.norm_from_one ? 1 : 0, residual, w(n), gradient(n));
   }
 }

@@ -9,11 +9,10 @@ namespace rehearse::exec {
 void OpCursor::State::linear(const Node& n) {
   // The bias of a row-parallel product is added after the sum over tp; by the first rank where a
   // norm reads that sum.
-  const bool column_parallel = n.parameter == ParameterRole::Qkv ||
-                               n.parameter == ParameterRole::Up ||
-                               n.parameter == ParameterRole::Router;
+  const bool row_parallel =
+      n.parameter == ParameterRole::Projection || n.parameter == ParameterRole::Down;
   const bool first = shared.model.norm_placement != NormPlacement::Before && coordinate == 0;
-  const std::byte* added = column_parallel || first ? bias(n) : nullptr;
+  const std::byte* added = !row_parallel || first ? bias(n) : nullptr;
   if (node < body->nodes.size() && body->nodes[node].kernel == Kernel::Gelu) {
     const Node& activation = body->nodes[node++];
     return kernels.linear_gelu(lane, n.m, n.n, n.k, r(n, 0), parameter(n), added, w(n),

@@ -38,11 +38,13 @@ BodyRunner::BodyRunner(const Layout& layout)
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
                  .heads = s.shape.heads,
                  .kv_heads = s.shape.kv_heads,
-                 .head_dim = s.shape.head_dim};
+                 .head_dim = s.shape.head_dim,
+                 .value_dim = s.shape.value_dim};
   const Transformer& model = layout.model;
-  s.rotary = {rotary_of(model.rotary, model.head_dim, model.max_positions, plan.sequence_length),
-              rotary_of(model.rotary_by_layer_kind ? model.windowed_rotary : model.rotary,
-                        model.head_dim, model.max_positions, plan.sequence_length)};
+  const std::int64_t turning = model.rotary_head_dim();
+  s.rotary = {rotary_of(model.rotary, turning, model.max_positions, plan.sequence_length),
+              rotary_of(model.rotary_by_layer_kind ? model.windowed_rotary : model.rotary, turning,
+                        model.max_positions, plan.sequence_length)};
   s.activation = aligned(layout.activation_bytes());
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   if (layout.model.experts.count > 0) {
@@ -163,6 +165,14 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::Rope:
     case Kernel::RopeBackward:
       return rope(n);
+    case Kernel::SplitLatent:
+      return split_latent(n);
+    case Kernel::JoinLatent:
+      return join_latent(n);
+    case Kernel::JoinHeads:
+      return kernels.join_heads(lane, latent_shape(), r(n, 0), r(n, 1), r(n, 2), w(n));
+    case Kernel::SplitHeads:
+      return kernels.split_heads(lane, latent_shape(), r(n, 0), w(n, 0), w(n, 1), w(n, 2));
     case Kernel::Attention:
       return attention(n);
     case Kernel::AttentionBackward:
@@ -171,7 +181,7 @@ void OpCursor::State::run(const Node& n) {
       return kernels.copy_columns(lane, s.tokens, shared.attention.kv_columns(), keys(r(n, 0)),
                                   s.qkv, w(n), shared.attention.kv_columns());
     case Kernel::StoreOutput:
-      return kernels.cast(lane, s.tokens * s.heads * s.head_dim, floats(r(n, 0)), w(n));
+      return kernels.cast(lane, s.tokens * s.heads * s.value_dim, floats(r(n, 0)), w(n));
     case Kernel::AddKeyGradients:
       return kernels.add(lane, s.tokens * shared.attention.kv_columns(), floats(r(n, 0)),
                          floats(w(n)));

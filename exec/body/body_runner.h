@@ -82,7 +82,7 @@ struct StepFacts {
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
  public:
-  // REQUIRES: plan.runtime rehearse, no latent attention; both outlive the runner.
+  // REQUIRES: plan.runtime rehearse; both outlive the runner.
   BodyRunner(const Layout& layout);
   ~BodyRunner();
   // No body of the op meets other ranks, and it does the same in every step: dropout does not.

@@ -162,10 +162,11 @@ struct OpCursor::State {
   std::byte* element(std::byte* array, std::int64_t count) const {
     return array + count * shared.shape.element;
   }
-  // (local, hidden) that the node reads; of a row-parallel product summed over tp in place, its own
-  // tokens.
-  std::byte* own(const Node& n, std::size_t i) const {
-    const std::int64_t local = shared.shape.local * shared.shape.hidden;
+  // (local, width) that the node reads, hidden wide; of a row-parallel product summed over tp in
+  // place, its own tokens.
+  std::byte* own(const Node& n, std::size_t i) const { return own(n, i, shared.shape.hidden); }
+  std::byte* own(const Node& n, std::size_t i, std::int64_t width) const {
+    const std::int64_t local = shared.shape.local * width;
     const bool whole = tensor(n, i).bytes > local * shared.shape.element;
     return whole ? element(r(n, i), coordinate * local) : r(n, i);
   }
@@ -198,6 +199,8 @@ struct OpCursor::State {
   // ---- body_norms.cc --------------------------------------------------------
   void add_residual(const Node& n);
   void norm(const Node& n);
+  // Columns of a row, and the epsilon.
+  std::pair<std::int64_t, double> norm_form(const Node& n) const;
   void norm_backward(const Node& n) const;
   // What the node drops of rows that begin at token `first` of the step's batch.
   DropoutShape dropout_shape(const Node& n, std::int64_t first) const;
@@ -262,6 +265,11 @@ struct OpCursor::State {
   // values.
   template <class Use>
   void for_shared_heads(const Use& use) const;
+
+  // ---- body_latent.cc -------------------------------------------------------
+  LatentShape latent_shape() const;
+  void split_latent(const Node& n) const;
+  void join_latent(const Node& n) const;
 
   // ---- body_experts.cc ------------------------------------------------------
   RouteShape route_shape() const;

@@ -55,6 +55,15 @@ std::string rotating_json(const Transformer& model) {
   return by_layer(model, [&](std::int64_t layer) { return model.rotates(layer) ? 1 : 0; });
 }
 
+// Ranks and widths: what the sizes of tensors do not tell apart among them.
+std::string latent_json(const LatentAttention& latent) {
+  if (latent.kv_lora_rank == 0) return "null";
+  return "{\"q_lora_rank\": " + std::to_string(latent.q_lora_rank) +
+         ", \"kv_lora_rank\": " + std::to_string(latent.kv_lora_rank) +
+         ", \"qk_rope_head_dim\": " + std::to_string(latent.qk_rope_head_dim) +
+         ", \"v_head_dim\": " + std::to_string(latent.v_head_dim) + '}';
+}
+
 }  // namespace
 
 std::vector<ModelFact> model_facts(const Transformer& model) {
@@ -85,6 +94,7 @@ std::vector<ModelFact> model_facts(const Transformer& model) {
       {"final_logit_softcapping", json_number(model.final_softcap), true},
       {"use_parallel_residual", yes(model.parallel_residual), true},
       {"apply_residual_connection_post_layernorm", yes(model.norm_is_residual), true},
+      {"latent_attention", latent_json(model.latent), true},
       {"num_experts_per_tok", std::to_string(model.experts.per_token), true},
       {"norm_topk_prob", yes(model.experts.normalised), true},
       {"scoring_func", json_quoted(model.experts.sigmoid ? "sigmoid" : "softmax"), true},

@@ -28,13 +28,17 @@ class CudaKernels final : public Kernels {
   void name(Lane, SPREAD parameters) override { \
     missing(#name, SPREAD arguments);           \
   }
+#define LATENT(name, parameters, arguments)     \
+  void name(Lane, SPREAD parameters) override { \
+    missing(#name, SPREAD arguments);           \
+  }
 #include "exec/backend/kernel_rows.inc"
   void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override;
   void adamw(Lane lane, const AdamwArguments& arguments) override;
 
  private:
-  // Never reached: a run refuses experts on such a device before it plans.
+  // Never reached: a run refuses experts and latent attention on such a device before it plans.
   template <class... Arguments>
   void missing(const char* name, const Arguments&...) {
     device_.check(1, name);

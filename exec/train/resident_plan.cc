@@ -179,7 +179,8 @@ ResidentPlan plan_resident(const Layout& layout, const Schedule& s, const RunSha
               {"recorder", "times of ops", ops * 2 * 8 * (p > 1 ? 5 : 2)},
               {"tokens", "tokens of the data and of a step", batches + shape.data_bytes},
               {"kernel_buffers", "kernels' buffers of all threads",
-               p * shape.workers * kernel_room_bytes(model.head_dim)},
+               p * shape.workers *
+                   kernel_room_bytes(std::max(model.head_dim, model.latent.v_head_dim))},
               {"thread_stacks", "threads' stacks", threads * kThread},
               {"communication", "sums and messages among processes",
                scratch_of_collectives(layout, s, shape.processes) + mailboxes + board},

@@ -100,6 +100,17 @@ constexpr Word kSharedExperts[] = {
     {P::SharedUp, "mlp.shared_experts.gate_up_proj"},
     {P::SharedDown, "mlp.shared_experts.down_proj"},
 };
+constexpr Word kDeepseek[] = {
+    {P::Query, "self_attn.q_proj"},
+    {P::QueryDown, "self_attn.q_a_proj"},
+    {P::QueryDownNorm, "self_attn.q_a_layernorm"},
+    {P::QueryUp, "self_attn.q_b_proj"},
+    {P::KeyValueDown, "self_attn.kv_a_proj_with_mqa"},
+    {P::KeyValueDownNorm, "self_attn.kv_a_layernorm"},
+    {P::KeyValueUp, "self_attn.kv_b_proj"},
+    {P::SharedUp, "mlp.shared_experts.gate_up_proj"},
+    {P::SharedDown, "mlp.shared_experts.down_proj"},
+};
 constexpr Word kMixtral[] = {{P::Router, "block_sparse_moe.gate"}};
 constexpr Word kGptOss[] = {{P::Router, "mlp.router"}, {P::Sinks, "self_attn.sinks"}};
 constexpr Word kLlama4[] = {
@@ -177,6 +188,8 @@ constexpr Row kRows[] = {
     {"qwen2_moe", kApart, {}},
     {"qwen3_moe", kApart, {}},
     {"olmoe", kApart, {}},
+    {"deepseek_v2", kApart, kDeepseek},
+    {"deepseek_v3", kApart, kDeepseek},
     {"glm4_moe", kApart, kSharedExperts},
     {"gpt_oss", kGptOssNames, kGptOss},
     {"llama4_text", kLlama4Names, kLlama4},

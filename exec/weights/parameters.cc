@@ -63,6 +63,7 @@ std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& sch
 
 WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
   const std::int64_t h = model.hidden, d = model.head_dim;
+  const LatentAttention& latent = model.latent;
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * d;
   const std::int64_t gates = model.mlp == MlpKind::Gated ? 2 : 1, up = gates * model.ffn_hidden;
   const bool bias = place.what.bias;
@@ -76,7 +77,17 @@ WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
       return {qkv, bias ? 1 : h};
     case ParameterRole::Projection:
       if (bias) break;
-      return {h, model.heads * d};
+      return {h, model.heads * model.value_dim()};
+    case ParameterRole::Query:
+      return {model.heads * d, h};
+    case ParameterRole::QueryDown:
+      return {latent.q_lora_rank, bias ? 1 : h};
+    case ParameterRole::QueryUp:
+      return {model.heads * d, latent.q_lora_rank};
+    case ParameterRole::KeyValueDown:
+      return {latent.kv_lora_rank + latent.qk_rope_head_dim, bias ? 1 : h};
+    case ParameterRole::KeyValueUp:
+      return {model.heads * (latent.qk_nope_head_dim + latent.v_head_dim), latent.kv_lora_rank};
     case ParameterRole::Up:
       return {up, bias ? 1 : h};
     case ParameterRole::Down:
@@ -108,6 +119,8 @@ WholeShape whole_shape(const Transformer& model, const TensorPlace& place) {
     case ParameterRole::OutNorm2:
     case ParameterRole::FinalNorm:
     case ParameterRole::EmbeddingNorm:
+    case ParameterRole::QueryDownNorm:
+    case ParameterRole::KeyValueDownNorm:
     case ParameterRole::None:
       break;
   }

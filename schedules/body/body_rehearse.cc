@@ -11,6 +11,7 @@
 #include "schedules/body/body_experts.h"
 #include "schedules/body/own_attention.h"
 #include "schedules/body/own_ends.h"
+#include "schedules/body/own_latent.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse {
@@ -31,6 +32,9 @@ bool has_norm_before(const Context& c) {
 bool has_norm_behind(const Context& c) {
   return c.model.norm_placement != NormPlacement::Before;
 }
+bool is_latent(const Context& c) {
+  return c.model.latent.kv_lora_rank > 0;
+}
 bool norms_queries(const Context& c) {
   return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;
 }
@@ -44,6 +48,7 @@ std::int64_t query_key_statistics(const Context& c) {
 struct LayerTensors {
   T x = kNone, y1 = kNone, st1 = kNone;
   T raw = kNone, st_raw = kNone;  // q, k, v before the norms of q and k
+  LatentTensors latent;
   AttentionTensors core;
   T z1 = kNone, st_z1 = kNone;  // what attention gives, where a norm is behind it
   T x1 = kNone, y2 = kNone, st2 = kNone, u = kNone, g = kNone;
@@ -70,11 +75,12 @@ LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
   t.y1 = b.tensor("y1", for_weight, c.activation);
   if (before) t.st1 = b.tensor("st1", for_input, c.statistics);
   t.core.qkv = b.tensor("qkv", for_slices, s.element * s.tokens * s.qkv);
+  if (is_latent(c)) t.latent = latent_tensors(b, c, for_input, for_weight);
   if (norms_queries(c)) {
     t.raw = b.tensor("qkv before its norms", for_slices, s.element * s.tokens * s.qkv);
     t.st_raw = b.tensor("st_qk", for_slices, query_key_statistics(c));
   }
-  t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.head_dim);
+  t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.value_dim);
   t.core.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForDgrad : H::Workspace,
                         4 * s.heads * s.tokens);
   if (behind) {
@@ -183,7 +189,9 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
   } else {
     b.node(K::Copy, "keep x", {t.x}, {t.y1}, phase);  // a later weight gradient has no x
   }
-  if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
+  if (is_latent(c)) {
+    latent_forward(b, c, t.latent, t.y1, t.core.qkv, phase);
+  } else if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
     const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
     b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1},
            {norms_queries(c) ? t.raw : t.core.qkv}, phase);
@@ -193,7 +201,7 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
     }
   }
   attention_forward(b, c, t.core, phase);
-  close_block(b, c, attention_block(t), s.heads * s.head_dim, t.core.o,
+  close_block(b, c, attention_block(t), s.heads * s.value_dim, t.core.o,
               c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);
   if (has_norm_before(c)) {
     b.node(K::Norm, "norm2", {c.model.parallel_residual ? t.x : t.x1}, {t.y2, t.st2}, phase)
@@ -304,6 +312,32 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
   return e2;
 }
 
+// From dqkv to the gradient of the first norm's output, which it returns, summed over tp.
+T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  if (c.model.positions == PositionKind::Rope) {
+    b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
+  }
+  query_key_norm_backward(b, c, t, dqkv);
+  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
+  const auto input = [&] {
+    b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
+    reduce_output(b, c, e1);
+  };
+  const bool shared = c.layout.key_value_replicas() > 1;
+  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+  if (shared) {
+    input();
+    sum_shared_heads(b, c, dqkv);
+  }
+  const T Y1 = gather_input(b, c, t.y1, "Y1", late);
+  b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
+         {}, late);
+  if (!shared) input();
+  return e1;
+}
+
 Body layer_backward(const Context& c) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
@@ -317,7 +351,7 @@ Body layer_backward(const Context& c) {
   const T dout = b.tensor("dout", H::OutputGradient, c.activation);
   const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);
   const T dx1 = b.tensor("dx1", keep, c.activation);
-  const T dqkv = b.tensor("dqkv", keep, s.element * s.tokens * s.qkv);
+  const T dqkv = b.tensor("dqkv", is_latent(c) ? H::Workspace : keep, s.element * s.tokens * s.qkv);
   const T dx = b.tensor("dx", H::InputGradient, c.activation);
 
   if (c.plan.recompute == RecomputeMode::Full) {
@@ -343,32 +377,15 @@ Body layer_backward(const Context& c) {
   const T dz = open_block(b, c, attention_block(t), parallel ? dout : dx1);
   const T D1 = gather_input(b, c, dz, "D1");
   const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
-  const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.head_dim);
-  b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.head_dim,
+  const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.value_dim);
+  b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.value_dim,
          s.hidden, {D1}, {d_o});
-  b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.head_dim, s.hidden,
-         s.tokens, {D1w, t.core.o, dz}, {}, late);
+  b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
+         s.hidden, s.tokens, {D1w, t.core.o, dz}, {}, late);
   const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
   attention_backward(b, c, t.core, d_o, dqkv, rs);
-  if (c.model.positions == PositionKind::Rope) {
-    b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
-  }
-  query_key_norm_backward(b, c, t, dqkv);
-  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
-  const auto input = [&] {
-    b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
-    reduce_output(b, c, e1);
-  };
-  const bool shared = c.layout.key_value_replicas() > 1;
-  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
-  if (shared) {
-    input();
-    sum_shared_heads(b, c, dqkv);
-  }
-  const T Y1 = gather_input(b, c, t.y1, "Y1", late);
-  b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
-         {}, late);
-  if (!shared) input();
+  const T e1 =
+      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, dqkv) : qkv_backward(b, c, t, dqkv);
   join_gradients(b, c, "norm1 backward + residual", P::Norm1, e1, t.x, t.st1, dx1, dx);
   return b.finish();
 }

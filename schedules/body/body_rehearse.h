@@ -6,7 +6,7 @@
 
 namespace rehearse {
 
-// REQUIRES: no latent attention; experts without biases.
+// REQUIRES: experts without biases.
 Body make_rehearse_body(const Layout& layout, const BodyShape& shape);
 
 }  // namespace rehearse

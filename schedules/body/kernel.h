@@ -53,6 +53,10 @@ enum class Kernel : std::uint8_t {
   AttentionBackward,
   Rope,
   RopeBackward,
+  SplitLatent,  // compressed keys and values, and the rotary key, out of one product
+  JoinLatent,   // their gradients
+  JoinHeads,    // latent attention: qkv out of what is widened and the rotary key
+  SplitHeads,   // its gradients
   PackKeys,     // k, v out of qkv into a block that goes round the ring
   StoreOutput,  // fp32 sums of the parts into o
   AddKeyGradients,
@@ -158,6 +162,10 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::AttentionBackward, N::AttentionBackward},
       {K::Rope, N::Rope, R::None, F::Nothing, "rope"},
       {K::RopeBackward, N::Rope, R::None, F::Nothing, "rope"},
+      {K::SplitLatent, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::JoinLatent, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::JoinHeads, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SplitHeads, N::Elementwise, R::None, F::Nothing, "add"},
       {K::PackKeys, N::Elementwise, R::None, F::Nothing, "add"},
       {K::StoreOutput, N::Elementwise, R::None, F::Nothing, "add"},
       {K::AddKeyGradients, N::Elementwise, R::None, F::Nothing, "add"},
@@ -238,9 +246,16 @@ constexpr bool is_grouped(Kernel kernel) {
 
 // Whose parameter a tensor or a node's is, within its segment.
 enum class ParameterRole : std::uint8_t {
-  None,   // a parameter that our executor does not run: of latent attention
+  None,   // a parameter that our executor does not run: of prediction layers
   Norm1,  // before attention
   Qkv,
+  Query,      // of latent attention: of the hidden state, where queries are not compressed
+  QueryDown,  // to the compressed queries
+  QueryDownNorm,
+  QueryUp,
+  KeyValueDown,  // to the compressed keys and values, and the rotary key
+  KeyValueDownNorm,
+  KeyValueUp,  // a head's key but for the rotary part, then its value
   QueryNorm,
   KeyNorm,
   Sinks,

@@ -12,13 +12,21 @@ namespace {
 using H = TensorHome;
 using K = Kernel;
 
-// FLOPs of the causal attention core, forward: half of 4 s^2 d per head and sample.
-double attention_flops(const Context& c) {
+// FLOPs of the causal attention core: of products as wide as a head's keys, and as its
+// values. The forward has one of each: half of 4 s^2 d per head and sample.
+double attention_flops(const Context& c, std::int64_t key_products, std::int64_t value_products) {
   const std::int64_t s = c.plan.sequence_length;
   const double pairs = c.reach ? attention_pairs(*c.reach, s) : attention_pairs(c.model, s);
   const double keys = pairs / static_cast<double>(s);  // of a query, in the mean
-  return 4.0 * static_cast<double>(c.s.tokens) * keys * static_cast<double>(c.s.heads) *
-         static_cast<double>(c.s.head_dim) * c.plan.attention_share();
+  return 2.0 * static_cast<double>(c.s.tokens) * keys * static_cast<double>(c.s.heads) *
+         static_cast<double>(key_products * c.s.head_dim + value_products * c.s.value_dim) *
+         c.plan.attention_share();
+}
+double forward_flops(const Context& c) {
+  return attention_flops(c, 1, 1);
+}
+double backward_flops(const Context& c) {
+  return attention_flops(c, 3, 2);
 }
 
 // The attention core in parts: a rank's queries meet the keys of one block at a time, what the
@@ -34,12 +42,13 @@ class AttentionParts {
         c_(c),
         t_(t),
         phase_(phase),
-        kv_(c.s.tokens * 2 * c.s.kv_heads * c.s.head_dim),
-        queries_(c.s.tokens * c.s.heads * c.s.head_dim) {}
+        kv_(c.s.tokens * c.s.kv_heads * (c.s.head_dim + c.s.value_dim)),
+        queries_(c.s.tokens * c.s.heads * c.s.head_dim),
+        outputs_(c.s.tokens * c.s.heads * c.s.value_dim) {}
 
   // The own block comes first: no row is without keys.
   void forward() {
-    const T sum = b_.tensor("o sum", H::Workspace, 4 * queries_);
+    const T sum = b_.tensor("o sum", H::Workspace, 4 * outputs_);
     if (ring()) make_blocks();
     for (std::int32_t slice = -1; slice < std::max(c_.slice, 0); ++slice) {
       const T own = keys(slice);
@@ -133,8 +142,8 @@ class AttentionParts {
     node.step = step;
     node.slice = slice;
     node.first = std::exchange(first_, false);
-    node.flops = (node.kernel == K::Attention ? 1 : 2.5) *  // 2 products forward, 5 backward
-                 attention_flops(c_) / c_.plan.context_parallel;
+    node.flops = (node.kernel == K::Attention ? forward_flops(c_) : backward_flops(c_)) /
+                 c_.plan.context_parallel;
     // A slice's own blocks are half of the square that it has in common with an earlier slice.
     if (c_.slice >= 0) node.flops *= (slice < 0 ? 1.0 : 2.0) / c_.plan.sequence_slices;
     node.parallel = c_.s.heads * ((c_.s.tokens + 127) / 128);
@@ -144,7 +153,7 @@ class AttentionParts {
   const Context& c_;
   const AttentionTensors& t_;
   NodePhase phase_;
-  std::int64_t kv_, queries_;                                          // elements of k and v, of q
+  std::int64_t kv_, queries_, outputs_;                                // elements: k and v, q, o
   T block_ = kNone, next_ = kNone, d_block_ = kNone, d_next_ = kNone;  // going round the ring
   bool first_ = true;
 };
@@ -159,7 +168,7 @@ void attention_forward(BodyBuilder& b, const Context& c, const AttentionTensors&
                        NodePhase phase) {
   if (in_parts(c)) return AttentionParts(b, c, t, phase).forward();
   Node& core = b.node(K::Attention, "attention (causal, tiled)", {t.qkv}, {t.o, t.lse}, phase);
-  core.flops = attention_flops(c);
+  core.flops = forward_flops(c);
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
 
@@ -168,7 +177,7 @@ void attention_backward(BodyBuilder& b, const Context& c, const AttentionTensors
   if (in_parts(c)) return AttentionParts(b, c, t, NodePhase::Main).backward(d_o, dqkv, delta);
   Node& core =
       b.node(K::AttentionBackward, "attention backward", {d_o, t.qkv, t.o, t.lse}, {dqkv, delta});
-  core.flops = 2.5 * attention_flops(c);  // 5 products instead of 2
+  core.flops = backward_flops(c);
   core.parallel = c.s.heads * ((c.s.tokens + 127) / 128);
 }
 

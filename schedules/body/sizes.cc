@@ -72,17 +72,21 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
     const LatentAttention& mla = model.latent;
     const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     if (mla.q_lora_rank > 0) {
-      out.replicated_matrix("q_a.weight", h * mla.q_lora_rank);
-      out.replicated("q_a_norm.weight", mla.q_lora_rank);
-      out.matrix("q_b.weight", mla.q_lora_rank * model.heads * query / t);
+      out.replicated_matrix({Role::QueryDown, "q_a.weight"}, h * mla.q_lora_rank);
+      if (model.qkv_bias) out.replicated({Role::QueryDown, "q_a.bias", true}, mla.q_lora_rank);
+      out.replicated({Role::QueryDownNorm, "q_a_norm.weight"}, mla.q_lora_rank);
+      out.matrix({Role::QueryUp, "q_b.weight"}, mla.q_lora_rank * model.heads * query / t);
     } else {
-      out.matrix("q.weight", h * model.heads * query / t);
+      out.matrix({Role::Query, "q.weight"}, h * model.heads * query / t);
     }
-    out.replicated_matrix("kv_a.weight", h * (mla.kv_lora_rank + mla.qk_rope_head_dim));
-    out.replicated("kv_a_norm.weight", mla.kv_lora_rank);
-    out.matrix("kv_b.weight",
+    const std::int64_t down = mla.kv_lora_rank + mla.qk_rope_head_dim;
+    out.replicated_matrix({Role::KeyValueDown, "kv_a.weight"}, h * down);
+    if (model.qkv_bias) out.replicated({Role::KeyValueDown, "kv_a.bias", true}, down);
+    out.replicated({Role::KeyValueDownNorm, "kv_a_norm.weight"}, mla.kv_lora_rank);
+    out.matrix({Role::KeyValueUp, "kv_b.weight"},
                mla.kv_lora_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t);
     out.matrix({Role::Projection, "projection.weight"}, model.heads * mla.v_head_dim * h / t);
+    if (model.projection_bias) out.replicated({Role::Projection, "projection.bias", true}, h);
     return;
   }
   out.matrix({Role::Qkv, "qkv.weight"}, h * shape.qkv);

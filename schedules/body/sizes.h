@@ -34,9 +34,10 @@ struct ParameterTensor {
   // Of the matrix [out, in], over tp (of experts over etp): column-parallel products split their
   // outputs, biases with them; row-parallel ones their inputs.
   bool splits_rows() const {
-    return role == ParameterRole::Qkv || role == ParameterRole::Up ||
-           role == ParameterRole::Sinks || role == ParameterRole::ExpertUp ||
-           role == ParameterRole::SharedUp || splits_norm();
+    return role == ParameterRole::Qkv || role == ParameterRole::Query ||
+           role == ParameterRole::QueryUp || role == ParameterRole::KeyValueUp ||
+           role == ParameterRole::Up || role == ParameterRole::Sinks ||
+           role == ParameterRole::ExpertUp || role == ParameterRole::SharedUp || splits_norm();
   }
   // The norm over all heads' columns: a rank has those of its heads.
   bool splits_norm() const {

@@ -40,11 +40,9 @@ constexpr std::string_view kFull = "full attention is priced in every layer";
 constexpr ConfigKey kKeys[]{
     // The dialect as a whole.
     {"gpt2 gpt_neox bloom mpt llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 olmo2 glm4 "
-     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe glm4_moe gpt_oss llama4_text",
+     "starcoder2 mixtral qwen2_moe qwen3_moe olmoe glm4_moe gpt_oss llama4_text deepseek_v2 "
+     "deepseek_v3",
      "model_type", X},
-    {"deepseek_v2 deepseek_v3", "model_type", P, "", "",
-     "latent attention and experts chosen by groups are priced; how evenly says "
-     "plan.expert_routing"},
 
     // Sizes.
     {"*",
@@ -54,7 +52,10 @@ constexpr ConfigKey kKeys[]{
     {"gpt2", "n_embd n_layer n_head n_inner n_positions", X},
     {"bloom", "n_embed n_layer n_head seq_length", X},
     {"mpt", "d_model n_layers n_heads max_seq_len expansion_ratio", X},
-    {kRope, "intermediate_size num_key_value_heads", X},
+    {kRope, "intermediate_size", X},
+    {kDeepseek, "num_key_value_heads", P, "@heads", "2",
+     "every head has keys and values of its own"},
+    {kRope, "num_key_value_heads", X},
     {kRmsNorm, "rms_norm_eps", X},
     {"starcoder2", "norm_epsilon", X},
     {"gpt_neox", "intermediate_size layer_norm_eps", X},
@@ -77,7 +78,8 @@ constexpr ConfigKey kKeys[]{
     {"mistral mixtral mpt phi3", "attention_bias", Ours, "false"},
     {"qwen2 qwen2_moe", "attention_bias", Ours, ""},
     {"qwen2_moe", "qkv_bias", X},
-    {"llama deepseek_v2", "mlp_bias", X},
+    {"llama", "mlp_bias", X},
+    {"deepseek_v2", "mlp_bias", P, "@bias", "true", "shared experts are priced without biases"},
     {"gpt2 gpt_neox bloom", "mlp_bias", Ours, "true"},
     {"*", "mlp_bias", Ours, "false"},
     {"mpt", "no_bias", P, "null | true", "false", "what the file says is priced"},
@@ -141,10 +143,10 @@ constexpr ConfigKey kKeys[]{
     {"mpt", "logit_scale", P, "null", "2", kNotPriced},
     {"mpt", "norm_type", P, "", R"("rmsnorm")", "it is priced as LayerNorm"},
     {"mpt", "embedding_fraction", None, "", "", "gradients of another framework"},
-    {kDeepseek, "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim", P, "",
-     "16"},
+    {kDeepseek, "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim", X},
     {kDeepseek, "qk_head_dim", None, "", "", "a sum of other keys"},
-    {"deepseek_v3", "rope_interleave", P, "", "true", "it costs nothing"},
+    {"deepseek_v3", "rope_interleave", X},
+    {"deepseek_v2", "rope_interleave", None, "", "", "the class always turns neighbouring columns"},
 
     // Experts.
     {"gpt2",
@@ -223,7 +225,8 @@ constexpr ConfigKey kKeys[]{
     {"phi3", "resid_pdrop attention_dropout", X},
     {"phi3", "embd_pdrop", None, "", "", "the class reads it, and does nothing with it"},
     {"starcoder2", "residual_dropout embedding_dropout attention_dropout", X},
-    {"llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 glm4 glm4_moe", "attention_dropout", X},
+    {"llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 glm4 glm4_moe deepseek_v2 deepseek_v3",
+     "attention_dropout", X},
     {"*",
      "resid_pdrop attn_pdrop embd_pdrop emb_pdrop attention_dropout hidden_dropout "
      "hidden_dropout_prob attention_probs_dropout_prob residual_dropout embedding_dropout",
@@ -304,11 +307,13 @@ std::string code(std::string_view words) {
 // What `runs` says, for people.
 std::string performed(const ConfigKey& row) {
   if (row.use != KeyUse::Priced && row.use != KeyUse::Refused) return "all";
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kRules{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRules{{
       {"@rope",
        "every `rope_type` but `mrope`; a share of a head (`partial_rotary_factor`) in gpt_neox, "
        "phi3, glm4 and glm4_moe alone"},
       {"@full_attention", "`full_attention` alone"},
+      {"@heads", "`num_attention_heads`"},
+      {"@bias", "`false`; where no layer has experts, all"},
   }};
   for (const auto& [rule, text] : kRules) {
     if (row.runs == rule) return std::string(text);

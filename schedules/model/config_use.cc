@@ -35,6 +35,9 @@ bool performs(const ConfigKey& row, const Value& value) {
            (is_performed_rope(*value.json) && (part || model.rotary.share == 1));
   }
   if (row.runs == "@full_attention") return only_full_attention(value.json);
+  if (row.runs == "@bias") {
+    return value.json == nullptr || !value.json->boolean || model.experts.count == 0;
+  }
   if (row.runs == "@heads") return is_number(value, model.heads);
   if (row.runs == "@head_dim") return is_number(value, model.hidden / model.heads);
   if (row.runs == "@four_times_hidden") return is_number(value, 4 * model.hidden);

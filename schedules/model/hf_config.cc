@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "schedules/model/hf_dialects.h"
@@ -268,6 +269,10 @@ void derive(const ConfigReader& config, Transformer& model) {
     config.fail("num_key_value_heads", std::to_string(model.kv_heads) + " does not divide " +
                                            with_number("num_attention_heads", model.heads));
   }
+  if (latent && model.latent.qk_rope_head_dim % 2 != 0) {
+    config.fail("qk_rope_head_dim",
+                std::to_string(model.latent.qk_rope_head_dim) + " is odd: pairs of columns rotate");
+  }
   const Experts& experts = model.experts;
   if (experts.count > 0 && (experts.per_token < 1 || experts.per_token > experts.count)) {
     config.fail("num_experts_per_tok", std::to_string(experts.per_token) +
@@ -287,6 +292,16 @@ void derive(const ConfigReader& config, Transformer& model) {
   if (model.padding_token < 0 || model.padding_token >= model.vocabulary) model.padding_token = -1;
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
   if (width > kWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
+}
+
+// What YaRN stretches, latent attention's scores are multiplied by the square of (transformers,
+// modeling_deepseek_v3.py, yarn_apply_mscale).
+void scale_latent_attention(Transformer& model) {
+  const RotaryConfig& rope = model.rotary;
+  const bool stretched = rope.kind != RotaryKind::Default && rope.factor > 1;
+  if (model.latent.kv_lora_rank == 0 || !stretched || rope.magnitude_all == 0) return;
+  const double magnitude = 0.1 * rope.magnitude_all * std::log(rope.factor) + 1;
+  model.attention_scale = attention_scale(model, 0) * magnitude * magnitude;
 }
 
 void check_size(const ConfigReader& config, const Transformer& model) {
@@ -416,6 +431,7 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   derive(config, model);
   const bool rotates = find_config_key(dialect->model_type, "rope_parameters") != nullptr;
   if (report.ok() && rotates) read_rope(config, model);
+  if (report.ok()) scale_latent_attention(model);
   if (report.ok()) check_size(config, model);
   if (report.ok()) file.use = use_of(object, report.path(), key, model);
   return file;

@@ -531,7 +531,7 @@ void read_grouped_experts(const ConfigReader& config, Transformer& model) {
   experts.first_layer =
       (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
   experts.shared_ffn_hidden = shared * experts.ffn_hidden;
-  if (experts.count == 0) experts = {};
+  if (experts.count == 0 || experts.first_layer >= model.layers) experts = {};
 }
 
 // Queries, keys and values alone have biases here.
@@ -554,6 +554,8 @@ void finish_deepseek(const ConfigReader& config, Transformer& model) {
   config.read("v_head_dim", latent.v_head_dim);
   // In these files head_dim is what rotates.
   model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
+  model.kv_heads = model.heads;
+  model.rotary.interleaved = true;
   read_grouped_experts(config, model);
 }
 
@@ -568,6 +570,8 @@ void finish_deepseek_v2(const ConfigReader& config, Transformer& model) {
 void finish_deepseek_v3(const ConfigReader& config, Transformer& model) {
   config.read("norm_topk_prob", model.experts.normalised);
   finish_deepseek(config, model);
+  config.read("rope_interleave", model.rotary.interleaved);
+  if (config.is_null("rope_interleave")) model.rotary.interleaved = false;
 }
 
 constexpr std::array<Dialect, 23> kDialects{{

@@ -34,6 +34,7 @@ struct LatentAttention {
   std::int64_t q_lora_rank = 0;  // 0: queries are not compressed
   std::int64_t kv_lora_rank = 0;
   std::int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+  static constexpr double kNormEpsilon = 1e-6;  // of its norms, in every file
   bool operator==(const LatentAttention&) const = default;
 };
 
@@ -132,6 +133,12 @@ struct Transformer {
   bool has_experts(std::int64_t layer) const {
     return experts.count > 0 && layer >= experts.first_layer &&
            (layer - experts.first_layer) % experts.layer_step == 0;
+  }
+  // Of a head's values, and of what it gives.
+  std::int64_t value_dim() const { return latent.kv_lora_rank > 0 ? latent.v_head_dim : head_dim; }
+  // Of a head's queries and keys, what a share of which rotates.
+  std::int64_t rotary_head_dim() const {
+    return latent.kv_lora_rank > 0 ? latent.qk_rope_head_dim : head_dim;
   }
   // Keys that a query of the layer sees; 0: all before it.
   std::int64_t window(std::int64_t layer) const {

@@ -121,7 +121,7 @@ class RopeReader {
 // What is wrong with it; "": nothing. Where a factor is left out yarn and longrope take the ratio
 // of the model's positions and the original ones.
 std::string fault_of(const RotaryConfig& rope, const Transformer& model) {
-  const auto pairs = static_cast<std::size_t>(rotary_dim(rope, model.head_dim) / 2);
+  const auto pairs = static_cast<std::size_t>(rotary_dim(rope, model.rotary_head_dim()) / 2);
   switch (rope.kind) {
     case RotaryKind::Linear:
     case RotaryKind::Dynamic:

@@ -46,7 +46,8 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.heads = model.heads / t;
   shape.kv_heads = std::max<std::int64_t>(model.kv_heads / t, 1);  // replicated where kv < t
   shape.head_dim = model.head_dim;
-  shape.qkv = (shape.heads + 2 * shape.kv_heads) * model.head_dim;
+  shape.value_dim = model.value_dim();
+  shape.qkv = (shape.heads + shape.kv_heads) * model.head_dim + shape.kv_heads * shape.value_dim;
   shape.ffn = model.ffn_hidden / t;
   shape.up = (model.mlp == MlpKind::Gated ? 2 : 1) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;

@@ -28,8 +28,9 @@ struct RankShape {
   std::int64_t tokens = 0;   // n: tokens that the products see
   std::int64_t local = 0;    // n/t under sequence parallelism, else n
   std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;  // heads, kv_heads: of this rank
-  std::int64_t qkv = 0;                                            // (a + 2 kv) d / t columns
-  std::int64_t ffn = 0;                                            // f/t
+  std::int64_t value_dim = 0;   // of a head's values: head_dim, but in latent attention
+  std::int64_t qkv = 0;         // ((a + kv) d + kv value_dim) / t columns
+  std::int64_t ffn = 0;         // f/t
   std::int64_t up = 0;          // f/t, or 2f/t where gated: columns of the first MLP product
   std::int64_t vocabulary = 0;  // V'/t
   std::int64_t loss_chunk = 0;  // tokens of one chunk of the loss

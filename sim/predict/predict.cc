@@ -251,12 +251,6 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
-  if (plan.runtime.own_executor && model.latent.kv_lora_rank > 0) {
-    return Error{.message = "plan.runtime: " + plan.runtime.name +
-                            " has no latent attention yet: the time would be that of "
-                            "a model without; leave it out, or megatron or fsdp",
-                 .unsupported = true};
-  }
   Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
   const Layout layout(model, plan);  // of the plan with what the order's file says

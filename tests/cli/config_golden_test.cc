@@ -141,7 +141,6 @@ constexpr Refused kRefused[] = {
     {"qwen3_moe_router_loss", "model.output_router_logits"},
     {"olmoe_router_loss", "model.output_router_logits"},
     {"qwen2_moe_norm_topk", "model.output_router_logits"},
-    {"deepseek_*", "model.model_type"},
     {"gpt_oss_router_loss", "model.output_router_logits"},
 };
 

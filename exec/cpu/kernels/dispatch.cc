@@ -66,8 +66,8 @@ std::string_view instruction_set() {
   return kernels().instruction_set;
 }
 
-std::int64_t kernel_room_bytes(std::int64_t head_dim) {
-  return kernels().room_bytes(head_dim);
+std::int64_t kernel_room_bytes(std::int64_t width) {
+  return kernels().room_bytes(width);
 }
 
 }  // namespace rehearse::exec

@@ -13,7 +13,8 @@ namespace rehearse::exec {
 std::string_view instruction_set();  // "avx512", "avx2", "generic"
 // Fails where the environment's REHEARSE_ISA names a set that this machine lacks: says what it has.
 Result<> instruction_set_as_asked();
-// What a thread keeps of a product's and an attention's operands [B].
-std::int64_t kernel_room_bytes(std::int64_t head_dim);
+// What a thread keeps of a product's and an attention's operands [B]; width: of a head's keys or
+// values, whichever are wider.
+std::int64_t kernel_room_bytes(std::int64_t width);
 
 }  // namespace rehearse::exec

@@ -29,7 +29,7 @@ struct KernelTable {
   double (*sum_of_squares)(std::int64_t count, const float* x) = nullptr;
   void (*adamw)(std::int64_t count, const AdamwFactors& factors, const float* gradient,
                 float* parameter, float* m, float* v) = nullptr;
-  std::int64_t (*room_bytes)(std::int64_t head_dim) = nullptr;  // kernel_room_bytes()
+  std::int64_t (*room_bytes)(std::int64_t width) = nullptr;  // kernel_room_bytes()
 };
 
 // Calls a kernel of the table with arguments as the interface has them: void* is float* here.

@@ -49,10 +49,15 @@ const Form kForms[] = {
 };
 
 struct Case {
-  std::int64_t samples, sequence, heads, kv_heads, head_dim;
+  std::int64_t samples, sequence, heads, kv_heads, head_dim, value_dim;
 };
-// Sequences end inside of tiles of queries (64, 192) and of keys (64).
-const Case kCases[] = {{2, 7, 2, 1, 4}, {2, 65, 4, 2, 20}, {1, 300, 4, 4, 16}};
+// Sequences end inside of tiles of queries (64, 192) and of keys (64); values are narrower and
+// wider than keys.
+const Case kCases[] = {{2, 7, 2, 1, 4, 4},
+                       {2, 65, 4, 2, 20, 20},
+                       {1, 300, 4, 4, 16, 16},
+                       {2, 65, 4, 4, 24, 16},
+                       {1, 70, 4, 2, 8, 37}};
 
 AttentionShape shape_of(const Case& c, const AttentionForm& form) {
   return {.tokens = c.samples * c.sequence,
@@ -60,6 +65,7 @@ AttentionShape shape_of(const Case& c, const AttentionForm& form) {
           .heads = c.heads,
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
+          .value_dim = c.value_dim,
           .form = form};
 }
 
@@ -77,8 +83,8 @@ class AttentionForms : public testing::TestWithParam<Form> {
 
 // d loss / d x is (loss(x + e) - loss(x - e)) / 2 e up to e^2: holds the reference's gradients.
 TEST_P(AttentionForms, ReferenceHasTheSlopesOfItsLoss) {
-  const AttentionShape s = shape({1, 9, 4, 2, 3});
-  const Floats noisy = noise(s.tokens * s.columns(), 1), d_o = noise(s.tokens * 12, 2);
+  const AttentionShape s = shape({1, 9, 4, 2, 3, 5});
+  const Floats noisy = noise(s.tokens * s.columns(), 1), d_o = noise(s.tokens * 20, 2);
   const Doubles qkv(noisy.begin(), noisy.end());
   const auto loss = [&](const Doubles& at_qkv) {
     const Exact exact(s, at_qkv, d_o);
@@ -107,7 +113,7 @@ TEST_P(AttentionForms, AreTheDefinition) {
   for (const Case& c : kCases) {
     const AttentionShape s = shape(c);
     const Floats qkv = noise(s.tokens * s.columns(), 1),
-                 d_o = noise(s.tokens * c.heads * c.head_dim, 2);
+                 d_o = noise(s.tokens * c.heads * c.value_dim, 2);
     const Exact exact(s, qkv, d_o);
     for (const KernelTable& kernel : kernel_tables()) {
       SCOPED_TRACE(std::string(kernel.instruction_set) + ", sequence " +
@@ -130,53 +136,54 @@ TEST_P(AttentionForms, AreTheDefinition) {
 // Queries of the later half meet their own keys, then those of the earlier half, which begins at
 // position 0: what a slice of the sequence does. A window may reach none of the earlier keys.
 TEST_P(AttentionForms, InPartsAreTheWhole) {
-  const Case c{2, 130, 4, 2, 20};
-  const AttentionShape whole = shape(c);
-  const std::int64_t half = c.sequence / 2, columns = whole.columns(), kv = whole.kv_columns(),
-                     width = c.heads * c.head_dim;
-  AttentionShape later = whole;
-  later.tokens = c.samples * half;
-  later.sequence = half;
-  const auto rows_of = [&](const auto& all, std::int64_t stride, std::int64_t begin,
-                           std::int64_t column, std::int64_t cols) {
-    auto some = all;
-    some.clear();
-    for (std::int64_t r = 0; r < c.samples * half; ++r) {
-      const auto row = all.begin() + (r / half * c.sequence + begin + r % half) * stride + column;
-      some.insert(some.end(), row, row + cols);
+  for (const Case& c : {Case{2, 130, 4, 2, 20, 20}, Case{2, 130, 4, 2, 20, 12}}) {
+    const AttentionShape whole = shape(c);
+    const std::int64_t half = c.sequence / 2, columns = whole.columns(), kv = whole.kv_columns(),
+                       width = c.heads * c.value_dim, queries = c.heads * c.head_dim;
+    AttentionShape later = whole;
+    later.tokens = c.samples * half;
+    later.sequence = half;
+    const auto rows_of = [&](const auto& all, std::int64_t stride, std::int64_t begin,
+                             std::int64_t column, std::int64_t cols) {
+      auto some = all;
+      some.clear();
+      for (std::int64_t r = 0; r < c.samples * half; ++r) {
+        const auto row = all.begin() + (r / half * c.sequence + begin + r % half) * stride + column;
+        some.insert(some.end(), row, row + cols);
+      }
+      return some;
+    };
+    const Floats qkv = noise(whole.tokens * columns, 1), all_d_o = noise(whole.tokens * width, 2);
+    const Exact exact(whole, qkv, all_d_o);
+    const Floats mine = rows_of(qkv, columns, half, 0, columns),
+                 g = rows_of(all_d_o, width, half, 0, width),
+                 own_keys = rows_of(qkv, columns, half, queries, kv),
+                 earlier = rows_of(qkv, columns, 0, queries, kv);
+    AttentionPart causal{.shape = later,
+                         .query_end = half,
+                         .key_end = half,
+                         .key_stride = kv,
+                         .causal = true,
+                         .first = true,
+                         .query_position = half,
+                         .key_position = half};
+    AttentionPart before = causal;
+    before.causal = before.first = false;
+    before.key_position = 0;
+    for (const KernelTable& kernel : kernel_tables()) {
+      SCOPED_TRACE(kernel.instruction_set);
+      Floats o(g.size(), NAN), lse(at(c.heads * later.tokens), NAN), delta = lse;
+      kernel.attention_part(causal, mine.data(), own_keys.data(), o.data(), lse.data());
+      kernel.attention_part(before, mine.data(), earlier.data(), o.data(), lse.data());
+      EXPECT_LE(distance(o, rows_of(exact.o, width, half, 0, width)), 2e-6);
+      Floats dq(at(later.tokens * queries), NAN), d_own(own_keys.size()), d_earlier(earlier.size());
+      kernel.attention_part_backward(causal, g.data(), mine.data(), own_keys.data(), o.data(),
+                                     lse.data(), dq.data(), d_own.data(), delta.data());
+      kernel.attention_part_backward(before, g.data(), mine.data(), earlier.data(), o.data(),
+                                     lse.data(), dq.data(), d_earlier.data(), delta.data());
+      EXPECT_LE(distance(dq, rows_of(exact.dqkv, columns, half, 0, queries)), 4e-6);
+      EXPECT_LE(distance(d_own, rows_of(exact.dqkv, columns, half, queries, kv)), 4e-6);
     }
-    return some;
-  };
-  const Floats qkv = noise(whole.tokens * columns, 1), all_d_o = noise(whole.tokens * width, 2);
-  const Exact exact(whole, qkv, all_d_o);
-  const Floats mine = rows_of(qkv, columns, half, 0, columns),
-               g = rows_of(all_d_o, width, half, 0, width),
-               own_keys = rows_of(qkv, columns, half, width, kv),
-               earlier = rows_of(qkv, columns, 0, width, kv);
-  AttentionPart causal{.shape = later,
-                       .query_end = half,
-                       .key_end = half,
-                       .key_stride = kv,
-                       .causal = true,
-                       .first = true,
-                       .query_position = half,
-                       .key_position = half};
-  AttentionPart before = causal;
-  before.causal = before.first = false;
-  before.key_position = 0;
-  for (const KernelTable& kernel : kernel_tables()) {
-    SCOPED_TRACE(kernel.instruction_set);
-    Floats o(g.size(), NAN), lse(at(c.heads * later.tokens), NAN), delta = lse;
-    kernel.attention_part(causal, mine.data(), own_keys.data(), o.data(), lse.data());
-    kernel.attention_part(before, mine.data(), earlier.data(), o.data(), lse.data());
-    EXPECT_LE(distance(o, rows_of(exact.o, width, half, 0, width)), 2e-6);
-    Floats dq(g.size(), NAN), d_own(own_keys.size()), d_earlier(earlier.size());
-    kernel.attention_part_backward(causal, g.data(), mine.data(), own_keys.data(), o.data(),
-                                   lse.data(), dq.data(), d_own.data(), delta.data());
-    kernel.attention_part_backward(before, g.data(), mine.data(), earlier.data(), o.data(),
-                                   lse.data(), dq.data(), d_earlier.data(), delta.data());
-    EXPECT_LE(distance(dq, rows_of(exact.dqkv, columns, half, 0, width)), 4e-6);
-    EXPECT_LE(distance(d_own, rows_of(exact.dqkv, columns, half, width, kv)), 4e-6);
   }
 }
 
@@ -191,7 +198,7 @@ TEST_P(AttentionForms, HaveTheSameBitsWithEverySet) {
   for (const Case& c : kCases) {
     const AttentionShape s = shape(c);
     const Floats qkv = noise(s.tokens * s.columns(), 1),
-                 d_o = noise(s.tokens * c.heads * c.head_dim, 2);
+                 d_o = noise(s.tokens * c.heads * c.value_dim, 2);
     Floats o[2], dqkv[2];
     for (int k = 0; k < 2; ++k) {
       const KernelTable& kernel = k == 0 ? *narrow : *wide;

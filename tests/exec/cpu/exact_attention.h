@@ -58,12 +58,12 @@ inline double exact_slope(std::int64_t head, std::int64_t heads) {
 struct Exact {
   template <class Numbers>
   Exact(const AttentionShape& s, const Numbers& qkv, const Floats& d_o)
-      : o(at(s.tokens * s.heads * s.head_dim)),
+      : o(at(s.tokens * s.heads * s.values())),
         lse(at(s.heads * s.tokens)),
         dqkv(qkv.size()),
         d_sinks(at(s.heads)) {
     const AttentionForm& form = s.form;
-    const std::int64_t n = s.sequence, d = s.head_dim, columns = s.columns();
+    const std::int64_t n = s.sequence, d = s.head_dim, values = s.values(), columns = s.columns();
     const double scale = form.scale != 0 ? form.scale : 1 / std::sqrt(static_cast<double>(d));
     const auto* sinks = static_cast<const float*>(form.sinks);
     const auto value = [&](std::int64_t row, std::int64_t column) {
@@ -71,8 +71,9 @@ struct Exact {
     };
     for (std::int64_t sample = 0; sample < s.tokens / n; ++sample) {
       for (std::int64_t h = 0; h < s.heads; ++h) {
-        const std::int64_t q = h * d, k = (s.heads + h / (s.heads / s.kv_heads)) * d,
-                           v = k + s.kv_heads * d, first = sample * n, head = form.first_head + h;
+        const std::int64_t shared = h / (s.heads / s.kv_heads), keys = s.heads * d, q = h * d,
+                           k = keys + shared * d, v = keys + s.kv_heads * d + shared * values,
+                           first = sample * n, head = form.first_head + h;
         const double slope = form.alibi_heads > 0 ? exact_slope(head, form.alibi_heads) : 0;
         for (std::int64_t i = 0; i < n; ++i) {
           const std::int64_t begin =
@@ -96,8 +97,8 @@ struct Exact {
           for (std::int64_t j = begin; j <= i; ++j) {
             const double factor = kept(form.dropout, sample * form.dropout_sequence + i, j, head);
             p[at(j)] /= sum;
-            for (std::int64_t x = 0; x < d; ++x) {
-              const std::int64_t out = (first + i) * s.heads * d + q + x;
+            for (std::int64_t x = 0; x < values; ++x) {
+              const std::int64_t out = ((first + i) * s.heads + h) * values + x;
               const auto g = static_cast<double>(d_o[at(out)]);
               o[at(out)] += factor * p[at(j)] * value(first + j, v + x);
               dp[at(j)] += factor * g * value(first + j, v + x);

@@ -155,6 +155,44 @@ TEST(KernelForms, QueriesAreTemperedByTheirPositions) {
   }
 }
 
+// Each element of qkv by the definition; the gradients are the transposed map: an element goes back
+// where it came from, and a rotary key's is the sum over the heads that read it.
+TEST(KernelForms, HeadsOfLatentAttentionAreJoinedAndSplit) {
+  const LatentShape s{.tokens = 3, .heads = 2, .plain = 5, .rotary = 4, .values = 3};
+  const std::int64_t columns = s.heads * (2 * s.key() + s.values), pair = s.plain + s.values;
+  const Floats q = noise(s.tokens * s.heads * s.key(), 1), kv = noise(s.tokens * s.heads * pair, 2),
+               key = noise(s.tokens * s.rotary, 3), dqkv = noise(s.tokens * columns, 4);
+  Doubles joined(dqkv.size()), dq(q.size()), dkv(kv.size()), d_key(key.size());
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    std::int64_t column = t * columns;
+    const auto take = [&](const Floats& from, Doubles& gradient, std::int64_t begin,
+                          std::int64_t count) {
+      for (std::int64_t x = begin; x < begin + count; ++x, ++column) {
+        joined[at(column)] = d(from, x);
+        gradient[at(x)] += d(dqkv, column);
+      }
+    };
+    take(q, dq, t * s.heads * s.key(), s.heads * s.key());
+    for (std::int64_t head = 0; head < s.heads; ++head) {
+      take(kv, dkv, (t * s.heads + head) * pair, s.plain);
+      take(key, d_key, t * s.rotary, s.rotary);
+    }
+    for (std::int64_t head = 0; head < s.heads; ++head) {
+      take(kv, dkv, (t * s.heads + head) * pair + s.plain, s.values);
+    }
+  }
+  for (const KernelTable& kernel : kernel_tables()) {
+    Floats qkv(joined.size(), NAN), got_dq(dq.size(), NAN), got_dkv(dkv.size(), NAN),
+        got_key(d_key.size(), NAN);
+    kernel.join_heads(s, q.data(), kv.data(), key.data(), qkv.data());
+    EXPECT_EQ(distance(qkv, joined), 0);
+    kernel.split_heads(s, dqkv.data(), got_dq.data(), got_dkv.data(), got_key.data());
+    EXPECT_EQ(distance(got_dq, dq), 0);
+    EXPECT_EQ(distance(got_dkv, dkv), 0);
+    EXPECT_LE(distance(got_key, d_key), 1e-7);
+  }
+}
+
 // y = x r (w + 1), r = 1 / sqrt(mean(x^2) + e): with g = dy (w + 1),
 // dx = r (g - x r^2 mean(g x)), dw = sum over rows of dy x r.
 struct ExactNorm {

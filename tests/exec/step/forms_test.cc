@@ -38,6 +38,22 @@ constexpr Form kForms[] = {
     {"bloom", R"("model_type": "bloom")"},  // ALiBi, a norm behind the embedding
     {"glm4",                                // pairs side by side rotate
      R"("model_type": "glm4", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8)"},
+    {"latent",  // queries, keys and values compressed, a rotary key for all heads, YaRN
+     R"("model_type": "deepseek_v3", "initializer_range": 0.2, "intermediate_size": 48,
+        "first_k_dense_replace": 8, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4, "v_head_dim": 6, "attention_bias": true,
+        "rope_parameters": {"rope_type": "yarn", "factor": 4, "mscale_all_dim": 1,
+                            "original_max_position_embeddings": 8})"},
+    {"latent_plain_queries",  // compressed keys wider than the hidden state
+     R"("model_type": "deepseek_v2", "initializer_range": 0.2, "intermediate_size": 48,
+        "first_k_dense_replace": 8, "q_lora_rank": null, "kv_lora_rank": 40,
+        "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 16,
+        "n_routed_experts": 4, "num_experts_per_tok": 2)"},
+    // chunks, positions that rotate in some layers, temperature in the others, experts of one
+    {"llama4",
+     R"("model_type": "llama4_text", "intermediate_size": 48, "intermediate_size_mlp": 48,
+        "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2,
+        "interleave_moe_layer_step": 4, "attention_chunk_size": 4, "floor_scale": 4)"},
     {"dropout",
      R"("model_type": "gpt2", "resid_pdrop": 0.2, "attn_pdrop": 0.3, "embd_pdrop": 0.1)"},
     {"residual_dropout", R"("model_type": "starcoder2", "intermediate_size": 64,
@@ -121,7 +137,7 @@ TEST(Forms, ANormOfAllHeadsIsRefusedWhereRanksShareKeyHeads) {
 
 // Another step and another seed drop other elements; the same ones drop the same.
 TEST(Dropout, FollowsFromTheSeedAndChangesWhatIsLearnt) {
-  const std::string dropped = model_file(kForms[7]), whole = R"({"model_type": "gpt2",
+  const std::string dropped = model_file(kForms[9]), whole = R"({"model_type": "gpt2",
       "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 61,
       "max_position_embeddings": 16})";
   const Trained once = train_layout(dropped, {}), again = train_layout(dropped, {});

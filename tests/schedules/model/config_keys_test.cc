@@ -147,8 +147,7 @@ TEST(ConfigKeys, NoStructureThatTheExecutorLacksGoesUnnamed) {
       ASSERT_EQ(taken.error, "") << config;
       const Transformer& m = taken.model;
       const bool lacks =
-          m.experts.groups > 1 || m.latent.kv_lora_rank > 0 ||
-          (m.positions == PositionKind::Alibi && dialect != "bloom" && dialect != "mpt");
+          m.positions == PositionKind::Alibi && dialect != "bloom" && dialect != "mpt";
       EXPECT_EQ(lacks, lacks && !taken.use.unperformed.empty()) << config;
     }
   }
