@@ -155,6 +155,14 @@ struct CopiesShape {
   std::int64_t room = 0;  // rows: of more the places are counted, not written
 };
 
+// Tokens that go once to every rank that has experts of theirs: they visit it.
+struct VisitsShape {
+  std::int64_t ranks = 0, rank = 0;        // those that share the experts; this one
+  std::int64_t tokens = 0, per_token = 0;  // of each rank
+  std::int64_t per_rank = 0;               // experts
+  std::int64_t room = 0;                   // tokens that may arrive: further ones are left out
+};
+
 // Rows that came from `sources` ranks, expert by expert from each, tokens in order. They lie in
 // `members` buffers of `stride` rows, one behind the other: source s in buffer s % members.
 struct ArrivedShape {

@@ -116,6 +116,36 @@ void OpCursor::State::sort_rows(const Node& n) {
   }
 }
 
+void OpCursor::State::sort_visits(const Node& n) {
+  const ExpertShape& x = shared.shape.experts;
+  const VisitsShape shape{.ranks = shared.plan.expert_parallel,
+                          .rank = folded.expert,
+                          .tokens = x.tokens,
+                          .per_token = shared.model.experts.per_token,
+                          .per_rank = x.per_rank,
+                          .room = shared.room.arrived};
+  const std::int32_t* chosen = ints(r(n, 0));
+  kernels.sort_visits(lane, shape, chosen, ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)),
+                      ints(w(n, 3)), ints(w(n, 4)), ints(w(n, 5)));
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(shape.ranks), 0);
+  for (std::int64_t i = 0; i < shape.ranks * shape.tokens * shape.per_token; ++i) {
+    if (chosen[i] >= 0) ++rows[static_cast<std::size_t>(chosen[i] / shape.per_rank)];
+  }
+  check_room(rows[static_cast<std::size_t>(shape.rank)], shared.room.rows, x.rows,
+             *std::ranges::max_element(rows));
+}
+
+// Reads (weights, token, begin): rows of k numbers; (weights, place): single ones.
+void OpCursor::State::gather_weights(const Node& n) const {
+  const bool rows = n.reads.size() > 2;
+  const std::int64_t count = rows ? last_of(n, 2) : tensor(n, 1).bytes / 4;
+  const std::int64_t numbers = rows ? shared.model.experts.per_token : 1;
+  const std::int64_t columns = numbers * 4 / shared.shape.element;
+  if (rows) return kernels.gather_rows(lane, count, columns, ints(r(n, 1)), r(n, 0), w(n));
+  // Sums of one: zero where a dropped copy has no weight.
+  kernels.weigh_copies(lane, count, 1, columns, ints(r(n, 1)), nullptr, r(n, 0), w(n));
+}
+
 // Ranks that share an expert's matrices have equal rows: the first counts them.
 void OpCursor::State::count_rows(const std::int32_t* begin) const {
   const std::int64_t here = shared.shape.experts.per_rank;
@@ -140,24 +170,26 @@ void OpCursor::State::check_room(std::int64_t rows, std::int64_t room, std::int6
             text.data() + " would hold them";
 }
 
-void OpCursor::State::split(const Node& n, CollectiveRequest* request) {
-  const ExpertShape& x = shared.shape.experts;
-  const std::int64_t members = x.gathers_rows ? shared.plan.expert_tensor_parallel : 1;
-  const std::int64_t line = shared.model.experts.count + 1, h = shared.shape.hidden;
+// A line of begins for every source: by expert of the model, or by rank where tokens are sent once.
+void OpCursor::State::split(const Node& n, std::int64_t width, CollectiveRequest* request) {
+  const std::int64_t ranks = shared.plan.expert_parallel;
+  const std::int64_t members =
+      shared.shape.experts.gathers_rows ? shared.plan.expert_tensor_parallel : 1;
+  const std::int64_t line = tensor(n, 1).bytes / 4 / (ranks * members), each = (line - 1) / ranks;
   const std::int32_t* begins = ints(r(n, 1));
   // Elements of what rank `from` has for the experts of rank `to`, by their places on `ep`.
   const auto part = [&](std::int64_t from, std::int64_t to) {
     const std::int64_t source = from * members + (members > 1 ? folded.tensor : 0);
-    const std::int32_t* at = begins + source * line + to * x.per_rank;
-    return h * (std::int64_t{at[x.per_rank]} - at[0]);
+    const std::int32_t* at = begins + source * line + to * each;
+    return width * (std::int64_t{at[each]} - at[0]);
   };
   sends.clear();
   receives.clear();
-  for (std::int64_t other = 0; other < shared.plan.expert_parallel; ++other) {
+  for (std::int64_t other = 0; other < ranks; ++other) {
     sends.push_back(part(folded.expert, other));
     receives.push_back(part(other, folded.expert));
   }
-  if (n.kernel == Kernel::Combine) std::swap(sends, receives);
+  if (n.kernel == Kernel::Combine || n.kernel == Kernel::CombineWeights) std::swap(sends, receives);
   request->sends = sends.data();
   request->receives = receives.data();
 }

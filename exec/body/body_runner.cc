@@ -49,7 +49,8 @@ BodyRunner::BodyRunner(const Layout& layout)
   s.bodies.resize(static_cast<std::size_t>(plan.sequence_slices));
   if (layout.model.experts.count > 0) {
     s.room = expert_room(layout);
-    s.sends_copies = expert_block(layout) > 1 && !gathers_tokens(layout);
+    s.sends_copies =
+        expert_block(layout) > 1 && !gathers_tokens(layout) && !sends_tokens_once(layout);
   }
   for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
     const auto of = static_cast<SegmentShape>(k);
@@ -93,7 +94,9 @@ void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
   if (products) query_key_products(n, floats(w(n)));
   const bool statistics = maxima || sums || squares || products;
   // Statistics are fp32 and stay in place; gradients that go round are fp32 sums.
-  const bool wide = statistics || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
+  const bool weights = n.kernel == Kernel::DispatchWeights || n.kernel == Kernel::CombineWeights;
+  const bool wide =
+      statistics || weights || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
   const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
   *request = {.axis = n.axis,
               .kind = collective_kind(n.kind()),
@@ -101,8 +104,13 @@ void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
               .maximum = maxima,
               .in = statistics ? w(n) : r(n, 0),
               .out = w(n),
-              .elements = n.bytes / bytes_of(type)};
-  if (n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine) split(n, request);
+              .elements = n.bytes / bytes_of(type),
+              .layer = segments()[segment].layer};
+  if (n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine) {
+    split(n, shared.shape.hidden, request);
+  } else if (weights) {
+    split(n, shared.model.experts.per_token, request);
+  }
 }
 
 void OpCursor::State::run(const Node& n) {
@@ -218,6 +226,10 @@ void OpCursor::State::run(const Node& n) {
       return sort_copies(n);
     case Kernel::SortRows:
       return sort_rows(n);
+    case Kernel::SortVisits:
+      return sort_visits(n);
+    case Kernel::GatherWeights:
+      return gather_weights(n);
     case Kernel::GatherRows:
       return kernels.gather_rows(lane, last_of(n, 2), s.hidden, ints(r(n, 1)), r(n, 0), w(n));
     case Kernel::ScatterRows:
@@ -245,6 +257,8 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::AllToAll:
     case Kernel::Dispatch:
     case Kernel::Combine:
+    case Kernel::DispatchWeights:
+    case Kernel::CombineWeights:
     case Kernel::Scores:
     case Kernel::Elementwise:
     case Kernel::AllReduce:
@@ -284,6 +298,11 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->failure.clear();
   state_->visited = 0;
   state_->inside = false;
+  state_->meets = false;
+}
+
+void OpCursor::met() {
+  state_->meets = false;
 }
 
 Progress OpCursor::run(CollectiveRequest* request) {
@@ -291,14 +310,18 @@ Progress OpCursor::run(CollectiveRequest* request) {
   for (; s.visited < s.segments().size(); ++s.visited, s.inside = false) {
     if (!s.inside) s.enter();
     while (s.node < s.body->nodes.size()) {
+      if (s.meets && s.node >= s.wait_at) return Progress::Waits;
       const Node& node = s.body->nodes[s.node++];
       if (collective_kind(node.kind()) != OpKind::Forward) {
         s.prepare(node, request);
+        s.meets = true;
+        s.wait_at = std::max(s.node, static_cast<std::size_t>(std::max(node.until, 0)));
         return Progress::Collective;
       }
       s.run(node);
       if (!s.failure.empty()) return Progress::Failed;
     }
+    if (s.meets) return Progress::Waits;
   }
   return Progress::Done;
 }

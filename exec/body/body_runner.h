@@ -47,7 +47,8 @@ struct ComputeOp {
   std::vector<std::pair<void*, std::int64_t>> clear;  // gradients that it writes first [B]
 };
 
-// Before the cursor goes on, arrays must be summed (or gathered, or maximised) over a group.
+// Before the cursor goes on with them, arrays must be summed (or gathered, or maximised) over a
+// group.
 struct CollectiveRequest {
   Axis axis = Axis::Tensor;
   OpKind kind{};  // AllReduce, AllGather, ReduceScatter; Send: a shift round the ring
@@ -56,11 +57,17 @@ struct CollectiveRequest {
   std::byte* in = nullptr;    // AllGather: own part; else the whole array
   std::byte* out = nullptr;   // AllGather: the whole array; ReduceScatter: own part. May alias `in`
   std::int64_t elements = 0;  // of the whole array
+  std::int32_t layer = -1;    // of the model; -1: of its ends
   // AllToAll in unequal parts: by member, until the cursor goes on (Contribution).
   const std::int64_t *sends = nullptr, *receives = nullptr;
 };
 
-enum class Progress : std::uint8_t { Done, Collective, Failed };
+enum class Progress : std::uint8_t {
+  Done,
+  Collective,  // asks for one
+  Waits,       // for the end of the one that it asked for last
+  Failed
+};
 
 // Coefficients of the routers' losses (TrainOptions).
 struct RouterLosses {
@@ -105,8 +112,11 @@ class OpCursor {
   OpCursor& operator=(OpCursor&&) noexcept;
   // `op` must live until run() says Done.
   void start(const ComputeOp& op, const StepFacts& facts);
-  // Runs to the end, or to the next collective: then the caller performs it and runs again.
+  // Runs to the end, or to the next collective. The caller has that performed, and may run the
+  // cursor before it has ended: then it performs what does not need it.
   Progress run(CollectiveRequest* request);
+  // The collective that was asked for last has ended.
+  void met();
   // Why the last run() failed: more rows came to this rank's experts than memory is planned for.
   const std::string& failure() const;
 

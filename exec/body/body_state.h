@@ -77,6 +77,8 @@ struct OpCursor::State {
   std::size_t visited = 0;  // segments done
   std::size_t node = 0;     // of the current segment's body
   bool inside = false;      // the current segment's addresses are set
+  bool meets = false;       // the collective that was asked for last is under way,
+  std::size_t wait_at = 0;  // and the nodes before this one may run
   std::int64_t chunk = 0;   // head: tokens of the chunks done
   const Body* body = nullptr;
   std::size_t segment = 0;
@@ -278,10 +280,12 @@ struct OpCursor::State {
   void drop_copies(const Node& n) const;
   void sort_copies(const Node& n);
   void sort_rows(const Node& n);
+  void sort_visits(const Node& n);
+  void gather_weights(const Node& n) const;
   void sum_copies(const Node& n) const;
   void grouped(const Node& n) const;
-  // What every member of `ep` sends to every other.
-  void split(const Node& n, CollectiveRequest* request);
+  // What every member of `ep` sends to every other, in rows of `width` elements.
+  void split(const Node& n, std::int64_t width, CollectiveRequest* request);
   // Rows and width of an MLP's activation, dense, of shared experts, or of routed ones: these read
   // the experts' first rows as argument `begin`.
   std::pair<std::int64_t, std::int64_t> mlp_shape(const Node& n, std::size_t begin) const;

@@ -121,12 +121,21 @@ class Attributor {
   std::string label(std::int32_t op) const {
     return op < run_.schedule.num_ops() ? op_label(run_.schedule, {op}) : "an unknown op";
   }
+  // Of the collective inside the op that the rank waits in: ", layer 2,"; else nothing.
+  static std::string layer(const RankStatus& status, std::int32_t op) {
+    for (const StreamStatus& stream : status.streams) {
+      const std::int32_t layer = layer_of_wait(of(stream.waits_for));
+      if (of(stream.op) == op && layer >= 0) return ", layer " + std::to_string(layer) + ",";
+    }
+    return "";
+  }
   // " in 1F3 of step 4, last finished 1RECV_F3"; steps count from 1 for people.
   std::string where(std::int32_t rank) const {
     const RankStatus& status = run_.board.rank(rank);
     const std::int32_t op = named_op(run_, rank, at(rank)), last = of(status.last_ended);
     if (of(status.step) < 0) return " before its first step";
-    std::string text = op >= 0 ? " in " + label(op) : std::string(" after its last op");
+    std::string text =
+        op >= 0 ? " in " + label(op) + layer(status, op) : std::string(" after its last op");
     text += " of step " + std::to_string(of(status.step) + 1);
     if (last >= 0) text += ", last finished " + label(last);
     return text;

@@ -29,7 +29,7 @@ std::string op_name(const Schedule& schedule, std::int32_t op) {
 
 std::string waited_for(std::int32_t peer) {
   if (peer == kWaitsForNobody) return "null";
-  return peer == kWaitsForGroup ? "\"group\"" : std::to_string(peer);
+  return peer < 0 ? "\"group\"" : std::to_string(peer);
 }
 
 std::string event_json(const OpEvent& event, const Schedule& schedule) {

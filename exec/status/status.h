@@ -20,6 +20,13 @@ namespace rehearse::exec {
 inline constexpr std::size_t kFlightEvents = 256;  // per rank
 inline constexpr std::int32_t kWaitsForNobody = -2;
 inline constexpr std::int32_t kWaitsForGroup = -1;  // the other members of its op's group
+// The same inside a compute op, in a collective of a layer, and which layer; -1: of none.
+constexpr std::int32_t waits_in_layer(std::int32_t layer) {
+  return layer < 0 ? kWaitsForGroup : kWaitsForNobody - 1 - layer;
+}
+constexpr std::int32_t layer_of_wait(std::int32_t waits_for) {
+  return waits_for < kWaitsForNobody ? kWaitsForNobody - 1 - waits_for : -1;
+}
 
 struct OpEvent {
   std::atomic<std::int64_t> began_ns{0}, ended_ns{0};    // CLOCK_MONOTONIC; ended 0: under way
@@ -31,7 +38,7 @@ struct OpEvent {
 struct StreamStatus {
   std::atomic<std::int32_t> op{-1};                      // under way
   std::atomic<std::int32_t> ended{-1};                   // last finished of this step
-  std::atomic<std::int32_t> waits_for{kWaitsForNobody};  // a rank, or kWaitsFor...
+  std::atomic<std::int32_t> waits_for{kWaitsForNobody};  // a rank, kWaitsFor..., waits_in_layer
   std::atomic<std::uint32_t> event{0};                   // of the op under way, in the ring
 };
 

@@ -52,9 +52,11 @@ Scheduler::Scheduler(LocalRanks& local, const BodyRunner& runner, Communicator* 
     const RankState& rank = *local_.ranks[k];
     for (std::size_t stream = 0; stream < kNumStreams; ++stream) {
       const Lane lane{rank.rank.value, static_cast<Stream>(stream)};
-      queues_.emplace_back(
-          static_cast<std::int32_t>(k), lane,
-          OpCursor(runner, local_.device, local_.kernels, lane, rank.at, loss_scale(local_.plan)));
+      const auto cursor = [&] {
+        return OpCursor(runner, local_.device, local_.kernels, lane, rank.at,
+                        loss_scale(local_.plan));
+      };
+      queues_.emplace_back(static_cast<std::int32_t>(k), lane, OpTurns(cursor(), cursor()));
     }
     const std::int32_t first = s_.row_begin[rank.row.index()],
                        last = s_.row_begin[rank.row.index() + 1];
@@ -130,8 +132,7 @@ void Scheduler::finish(Queue& queue) {
   end[time_of(queue, id)] = {now_ns() - began_ns};
   if (observer_ != nullptr) observer_->op_ended(queue.lane.rank, queue.lane.stream);
   queue.head = Head::Idle;
-  queue.started = false;
-  queue.half = 0;
+  queue.layer = -1;
   ++queue.next;
   --open_;
 }
@@ -143,13 +144,20 @@ Communicator::Done Scheduler::resume(std::vector<std::int32_t> queues) {
     const std::scoped_lock lock(mutex_);
     --posted_;
     if (!result && failure_.empty()) failure_ = result.error().message;
-    for (const std::int32_t k : queues) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
+    for (const std::int32_t k : queues) came_back(k);
     changed_.notify_all();
   };
 }
 
-// Called without the lock, left with it. The last to arrive performs it for all; then every member
-// may go on.
+// What the queue's op asked for has ended; whoever waits for it may go on.
+void Scheduler::came_back(std::int32_t queue) {
+  Queue& back = queues_[static_cast<std::size_t>(queue)];
+  back.meets = false;
+  if (back.head == Head::Waiting) back.head = Head::Resumable;
+}
+
+// Called without the lock, left with it. The last to arrive performs it for all. It may be under
+// way still: queue.meets.
 void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brought,
                            Exchange exchange, std::unique_lock<std::mutex>& lock) {
   const auto rank = static_cast<std::size_t>(queue.lane.rank);
@@ -159,8 +167,7 @@ void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brough
   at.brought[static_cast<std::size_t>(place.member)] = brought;
   at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
   at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
-  queue.head = Head::Waiting;
-  waits_for(queue, kWaitsForGroup);
+  queue.meets = true;
   if (at.queues.size() < at.here) return;
   exchange.instance = place.instance;
   exchange.sequence = at.sequence++;
@@ -178,7 +185,8 @@ void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brough
   }
   local_.device.exchange(exchange);
   lock.lock();
-  for (const std::int32_t k : waiting) queues_[static_cast<std::size_t>(k)].head = Head::Resumable;
+  for (const std::int32_t k : waiting) came_back(k);
+  changed_.notify_all();
 }
 
 void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
@@ -191,11 +199,12 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Value& first = value(0);
   std::byte* in = local_.address(rank, operands[0].value);
   if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
-    return rendezvous(queue, op.group.value, {in, in},
-                      {.kind = OpKind::AllReduce,
-                       .type = ElementType::Float64,
-                       .elements = payload_of(s_, id).elements},
-                      lock);
+    rendezvous(queue, op.group.value, {in, in},
+               {.kind = OpKind::AllReduce,
+                .type = ElementType::Float64,
+                .elements = payload_of(s_, id).elements},
+               lock);
+    return put_back(queue);
   }
   const Bucket& bucket = s_.buckets[op.bucket.index()];
   const bool has_out = operands.size() > 1 && operands[1].access == Access::Write;
@@ -219,6 +228,7 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   }
   rendezvous(queue, op.group.value, {in, out},
              {.kind = op.kind, .type = type, .elements = elements}, lock);
+  put_back(queue);
 }
 
 // Both ends are heads: the second to come copies. Where the other end is in another process, the
@@ -270,55 +280,66 @@ void Scheduler::transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lo
   partner.head = queue.head = Head::Resumable;
 }
 
-// Issues a compute op from where it is, lock free. False: it meets others first, lock held.
-bool Scheduler::run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
-  const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
-  for (; queue.half < halves.size(); ++queue.half, queue.started = false) {
-    const ComputeOp& work = halves[queue.half];
-    if (!queue.started) {
-      for (const auto& [memory, bytes] : work.clear) local_.device.clear(queue.lane, memory, bytes);
-      const TrainOptions& train = options_.train;
-      queue.cursor.start(work,
-                         {.seed = train.seed,
-                          .step = options_.step,
-                          .losses = {train.router_auxiliary_loss, train.router_z_loss},
-                          .expert_rows = state(queue).expert_rows,
-                          .correction = reinterpret_cast<const float*>(state(queue).correction)});
-      queue.started = true;
+// Left with the lock: the op goes on when its collective has ended.
+void Scheduler::put_back(Queue& queue) {
+  queue.head = queue.meets ? Head::Waiting : Head::Resumable;
+  if (queue.meets) waits_for(queue, waits_in_layer(queue.layer));
+}
+
+// Issues a compute op from where it is, lock free. False: it is put back, or failed, lock held.
+bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  if (!queue.turns.started()) {
+    const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+    for (const ComputeOp& half : halves) {
+      for (const auto& [memory, bytes] : half.clear) local_.device.clear(queue.lane, memory, bytes);
     }
-    CollectiveRequest request;
-    const Progress progress = queue.cursor.run(&request);
-    if (progress == Progress::Failed) {
-      lock.lock();
-      if (failure_.empty()) failure_ = queue.cursor.failure();
-      return false;
-    }
-    if (progress == Progress::Collective) {
-      const std::int32_t group = groups_.group(kind_along(request.axis));
-      rendezvous(queue, group, {request.in, request.out, request.sends, request.receives},
-                 {.kind = request.kind,
-                  .type = request.type,
-                  .maximum = request.maximum,
-                  .elements = request.elements},
-                 lock);
-      return false;
-    }
+    const TrainOptions& train = options_.train;
+    queue.turns.start(halves, {.seed = train.seed,
+                               .step = options_.step,
+                               .losses = {train.router_auxiliary_loss, train.router_z_loss},
+                               .expert_rows = state(queue).expert_rows});
   }
-  return true;
+  while (true) {
+    CollectiveRequest request;
+    switch (queue.turns.run(&request)) {
+      case Progress::Done:
+        return true;
+      case Progress::Failed:
+        lock.lock();
+        if (failure_.empty()) failure_ = queue.turns.failure();
+        return false;
+      case Progress::Collective:
+        queue.layer = request.layer;
+        rendezvous(queue, groups_.group(kind_along(request.axis)),
+                   {request.in, request.out, request.sends, request.receives},
+                   {.kind = request.kind,
+                    .type = request.type,
+                    .maximum = request.maximum,
+                    .elements = request.elements},
+                   lock);
+        break;
+      case Progress::Waits:
+        lock.lock();
+        if (queue.meets) {
+          put_back(queue);
+          return false;
+        }
+        queue.turns.met();
+        break;
+    }
+    lock.unlock();
+  }
 }
 
 void Scheduler::compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
   const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
-  const bool fresh = queue.half == 0 && !queue.started;
+  const bool fresh = !queue.turns.started();
   const bool repeats =
       fresh && local_.device.asynchronous() &&
       std::ranges::all_of(halves, [&](const ComputeOp& half) { return runner_.alone(half); });
   if (!repeats || !local_.device.launch_graph(queue.lane, id)) {
-    if (!run_halves(queue, id, lock)) return;
-    if (repeats && local_.device.capture_failed(queue.lane, id)) {
-      queue.half = 0;
-      run_halves(queue, id, lock);
-    }
+    if (!run_turns(queue, id, lock)) return;
+    if (repeats && local_.device.capture_failed(queue.lane, id)) run_turns(queue, id, lock);
   }
   lock.lock();
   finish(queue);

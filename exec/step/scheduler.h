@@ -3,10 +3,10 @@
 // whom.
 //
 // An op may start when its waits have ended. Workers take the ready op with the smallest place in
-// the global order; no worker blocks inside an op: at a collective the op is put back until its
-// last member arrives, who performs it for all (or hands it to the communicator where members live
-// in other processes). So every layout runs with one worker. On an asynchronous backend "ended"
-// means issued, and the backend's lanes keep the order.
+// the global order; no worker blocks inside an op: where all that is left of it needs a collective,
+// the op is put back until that has ended. Its last member to arrive performs it for all (or hands
+// it to the communicator where members live in other processes). So every layout runs with one
+// worker. On an asynchronous backend "ended" means issued, and the backend's lanes keep the order.
 #pragma once
 
 #include <condition_variable>
@@ -20,6 +20,7 @@
 #include "exec/backend/communicator.h"
 #include "exec/step/group_instances.h"
 #include "exec/step/observer.h"
+#include "exec/step/op_turns.h"
 #include "exec/step/rank_state.h"
 
 namespace rehearse::exec {
@@ -50,10 +51,10 @@ class Scheduler {
     std::vector<std::int32_t> ops;  // of the schedule, in order
     std::size_t next = 0;
     Head head = Head::Idle;
-    bool started = false;  // a compute op: its cursor is under way
-    std::size_t half = 0;  // of an OVERLAP pair
-    OpCursor cursor;
-    Queue(std::int32_t r, Lane l, OpCursor c) : rank(r), lane(l), cursor(std::move(c)) {}
+    bool meets = false;       // a collective of its op is under way,
+    std::int32_t layer = -1;  // inside it: of this layer
+    OpTurns turns;            // of a compute op
+    Queue(std::int32_t r, Lane l, OpTurns t) : rank(r), lane(l), turns(std::move(t)) {}
   };
   // One collective of an instance of a group: who has come, and what it brings.
   struct Rendezvous {
@@ -72,13 +73,15 @@ class Scheduler {
   // Performs the head of a queue as far as it goes. Called and left with the lock held.
   void perform(Queue& queue, std::unique_lock<std::mutex>& lock);
   void compute(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
-  bool run_halves(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
+  bool run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void rendezvous(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
                   std::unique_lock<std::mutex>& lock);
+  void put_back(Queue& queue);
   void finish(Queue& queue);
   void waits_for(const Queue& queue, std::int32_t peer);
+  void came_back(std::int32_t queue);
   Communicator::Done resume(std::vector<std::int32_t> queues);
   void stuck();
 

@@ -90,9 +90,11 @@ struct Node {
   std::int64_t bytes = 0;     // HBM traffic; collectives: payload, the whole array
   std::int64_t parallel = 0;  // Attention: independent tiles of 128 query rows (wave factor)
   // Attention in parts, one per block of keys: the last tensor that it reads.
-  std::int32_t step = -1;                   // steps that they came round the ring; -1: no parts
-  std::int32_t slice = -1;                  // the earlier slice whose keys they are; -1: the own
-  bool first = false;                       // of the parts
+  std::int32_t step = -1;   // steps that they came round the ring; -1: no parts
+  std::int32_t slice = -1;  // the earlier slice whose keys they are; -1: the own
+  bool first = false;       // of the parts
+  // Collective of our executor: the nodes before this one may run while it is under way; -1: none.
+  std::int32_t until = -1;
   std::int32_t launches = 1;                // kernels the host issues
   std::string_view name;                    // for people, static: "gemm qkv + bias"
   std::vector<std::int16_t> reads, writes;  // indices into Body::tensors (rehearse runtime)

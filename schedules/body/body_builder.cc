@@ -20,6 +20,30 @@ std::int64_t pack(std::vector<BodyTensor>& tensors, TensorHome home) {
   return bytes;
 }
 
+bool uses(const std::vector<std::int16_t>& list, std::int16_t tensor) {
+  return std::ranges::find(list, tensor) != list.end();
+}
+
+// How far the cursor may run while each collective that others run beside is under way.
+void find_ends(std::vector<Node>& nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    Node& sent = nodes[i];
+    if (sent.until < 0) continue;
+    const auto waits = [&](const Node& node) {
+      const auto any = [](const std::vector<std::int16_t>& list, const auto& of) {
+        return std::ranges::any_of(list, of);
+      };
+      return collective_kind(node.kind()) != OpKind::Forward ||
+             any(sent.writes,
+                 [&](std::int16_t t) { return uses(node.reads, t) || uses(node.writes, t); }) ||
+             any(sent.reads, [&](std::int16_t t) { return uses(node.writes, t); });
+    };
+    std::size_t end = i + 1;
+    while (end < nodes.size() && !waits(nodes[end])) ++end;
+    sent.until = static_cast<std::int32_t>(end);
+  }
+}
+
 // The workspace of a body: one arena over its nodes, by the code that plans the rank's arena.
 std::int64_t plan_workspace(Body& body) {
   std::vector<ArenaBlock> blocks;
@@ -28,12 +52,12 @@ std::int64_t plan_workspace(Body& body) {
     if (body.tensors[i].home != TensorHome::Workspace) continue;
     std::int32_t first = -1, last = -1;
     for (std::size_t n = 0; n < body.nodes.size(); ++n) {
-      const auto uses = [&](const std::vector<std::int16_t>& list) {
-        return std::find(list.begin(), list.end(), static_cast<std::int16_t>(i)) != list.end();
-      };
-      if (!uses(body.nodes[n].reads) && !uses(body.nodes[n].writes)) continue;
+      const Node& node = body.nodes[n];
+      const auto tensor = static_cast<std::int16_t>(i);
+      if (!uses(node.reads, tensor) && !uses(node.writes, tensor)) continue;
       if (first < 0) first = static_cast<std::int32_t>(n);
-      last = static_cast<std::int32_t>(n);
+      // What a collective under way touches is not given to the nodes beside it.
+      last = std::max({last, static_cast<std::int32_t>(n), node.until - 1});
     }
     if (first < 0) continue;  // belongs to the other half of a split backward
     blocks.push_back({body.tensors[i].bytes, first, last});
@@ -113,6 +137,7 @@ Body BodyBuilder::finish() {
                   [&](const Node& n) { return (n.phase == NodePhase::Weight) != weight; });
     body_.reads_parameters = body_.reads_parameters && !weight;
   }
+  find_ends(body_.nodes);
   body_.saved_for_dgrad = pack(body_.tensors, TensorHome::SavedForDgrad);
   body_.saved_for_wgrad = pack(body_.tensors, TensorHome::SavedForWgrad);
   body_.left_for_wgrad = pack(body_.tensors, TensorHome::LeftForWgrad);

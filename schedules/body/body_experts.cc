@@ -28,6 +28,10 @@ bool gathers_tokens(const Layout& layout) {
   return expert_block(layout) > 1 && layout.plan.expert_dispatch == ExpertDispatch::AllGather;
 }
 
+bool sends_tokens_once(const Layout& layout) {
+  return expert_block(layout) > 1 && layout.plan.expert_dispatch == ExpertDispatch::Deduplicated;
+}
+
 ExpertRoom expert_room(const Layout& layout) {
   const ExpertShape& x = layout.shape.experts;
   const std::int64_t block = expert_block(layout);
@@ -44,8 +48,11 @@ ExpertRoom expert_room(const Layout& layout) {
     return static_cast<std::int64_t>(
         std::ceil(reserved_capacity(layout.plan) * static_cast<double>(mean)));
   };
+  const std::int64_t rows = std::min(reserved(x.rows), block * x.tokens * each);
+  // Every token that arrives has a row.
+  if (sends_tokens_once(layout)) return {rows, std::min(rows, block * x.tokens)};
   return {
-      .rows = std::min(reserved(x.rows), block * x.tokens * each),
+      .rows = rows,
       .arrived = layout.plan.expert_parallel == 1
                      ? x.copies
                      : std::min(reserved(x.copies), layout.plan.expert_parallel * x.tokens * each)};
@@ -59,6 +66,8 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
       h_(layout.shape.hidden),
       block_(expert_block(layout)),
       gathers_(gathers_tokens(layout)),
+      once_(sends_tokens_once(layout)),
+      overlaps_(layout.plan.overlap_expert_parallel == ExpertOverlap::Shared),
       room_(expert_room(layout)) {
   const std::int64_t element = layout.shape.element, k = model_.per_token;
   const bool full = layout.plan.recompute == RecomputeMode::Full, split = b_.is_split();
@@ -75,7 +84,8 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
   weights_ = number("weights", H::SavedForDgrad, x_.copies);
   scores_ = number("scores", H::SavedForDgrad, x_.tokens * model_.count);
   logsum_ = number("log of sums", H::SavedForDgrad, x_.tokens);
-  weights_all_ = gathers_ ? number("weights of all", H::SavedForDgrad, tokens() * k) : weights_;
+  weights_all_ =
+      brings_tokens() ? number("weights of all", H::SavedForDgrad, tokens() * k) : weights_;
   row_ = number("rows of copies", H::SavedForDgrad, tokens() * k);
   token_ = number("tokens of copies", H::SavedForDgrad, sends() ? x_.copies : room_.rows);
   begin_ = number("first rows", H::SavedForWgrad, x_.per_rank + 1);
@@ -84,13 +94,20 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
     arrivals_ = number("first copies of all", H::SavedForDgrad, block_ * (model_.count + 1));
     from_ = number("places of rows", H::SavedForDgrad, room_.rows);
   }
+  if (once_) {
+    sent_ = number("first tokens", H::SavedForDgrad, block_ + 1);
+    arrivals_ = number("first tokens of all", H::SavedForDgrad, block_ * (block_ + 1));
+    leaving_ = number("leaving tokens", H::SavedForDgrad, visits());
+    home_row_ = number("rows at home", H::SavedForDgrad, x_.copies);
+    home_weight_ = number("weights at home", H::SavedForDgrad, x_.copies);
+  }
   rows_ = tensor("rows", for_weight, room_.rows, h_);
   u_ = tensor("u", for_input, room_.rows, up());
   a_ = tensor("g", for_weight, room_.rows, x_.width);
   y_ = tensor("outputs", model_.weighs_input ? H::Workspace : for_input,
               sends() ? x_.copies : room_.rows, h_);
   if (x_.shared == 0) return;
-  shared_u_ = tensor("shared u", for_input, layout.shape.tokens, shared_up());
+  shared_u_ = tensor("shared u", for_input, layout.shape.tokens, shared_columns());
   shared_a_ = tensor("shared g", for_weight, layout.shape.tokens, x_.shared);
   if (!model_.shared_gate) return;
   shared_y_ = tensor("shared output", for_input, x_.tokens, h_);
@@ -162,28 +179,39 @@ void ExpertBody::sum_over_tensor(T what, std::int64_t bytes) {
 }
 
 void ExpertBody::route(T y2) {
-  const std::int64_t n = x_.tokens, e = model_.count, k = model_.per_token;
+  const std::int64_t n = x_.tokens, e = model_.count;
   const T logits = b_.tensor("logits", H::Workspace, kNumber * n * e);
   b_.gemm(K::Linear, P::Router, "gemm router", n, e, h_, {y2}, {logits});
   b_.node(K::Route, "scores, top-k", {logits}, {chosen_, weights_, scores_, logsum_});
-  T all = chosen_;
+  T own = chosen_;
   if (layout_.plan.expert_drop > 0) {
-    all = b_.tensor("kept copies", H::Workspace, kNumber * x_.copies);
-    b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {all});
+    own = b_.tensor("kept copies", H::Workspace, kNumber * x_.copies);
+    b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {own});
   }
-  if (gathers_) {
-    const T own = all;
-    all = b_.tensor("chosen experts of all", H::Workspace, kNumber * tokens() * k);
-    over(Axis::ExpertBlock, K::AllGather, "chosen experts; all_gather ep", kNumber * tokens() * k,
-         own, all, NodePhase::Main);
-    over(Axis::ExpertBlock, K::AllGather, "weights; all_gather ep", kNumber * tokens() * k,
-         weights_, weights_all_, NodePhase::Main);
-  }
+  const T all = brings_tokens() ? bring_choice(own) : own;
   b_.node(K::SortCopies, "copies by expert", {all}, {row_, token_, sends() ? sent_ : begin_});
   if (!sends()) return;
   over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kNumber * block_ * (e + 1), sent_,
        arrivals_, NodePhase::Main);
   b_.node(K::SortRows, "rows by expert", {arrivals_}, {from_, begin_});
+}
+
+void ExpertBody::travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from,
+                        T to, NodePhase phase) {
+  Node& node = over(axis, kernel, name, bytes, from, to, phase);
+  if (kernel == K::Dispatch || kernel == K::Combine) {
+    node.reads.push_back(arrivals_);
+    node.routed = true;
+  }
+  if (!overlaps_) return;
+  BodyBuilder::runs_beside(node);
+  if (beside_.empty()) return;
+  beside_.front()();
+  beside_.pop_front();
+}
+
+void ExpertBody::run_rest() {
+  for (; !beside_.empty(); beside_.pop_front()) beside_.front()();
 }
 
 // Of copies(n, k) in the order of their experts, or of all rows where nothing is sent.
@@ -192,10 +220,7 @@ void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhas
   T arrived = from;
   if (sends_over_ranks()) {
     arrived = workspace("arrived", room_.arrived * h_);
-    Node& sent =
-        over(Axis::Expert, K::Dispatch, name, element * x_.copies * h_, from, arrived, phase);
-    sent.reads.push_back(arrivals_);
-    sent.routed = true;
+    travel(Axis::Expert, K::Dispatch, name, element * x_.copies * h_, from, arrived, phase);
   }
   if (gathers_rows()) {
     const std::int64_t all = layout_.plan.expert_tensor_parallel * room_.arrived * h_;
@@ -222,24 +247,12 @@ void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phas
     leaving = own;
   }
   if (last) return;
-  Node& sent = over(Axis::Expert, K::Combine, name, element * x_.copies * h_, leaving, home, phase);
-  sent.reads.push_back(arrivals_);
-  sent.routed = true;
-}
-
-// (tokens of a rank, hidden) of all ranks of the block, where they are gathered.
-ExpertBody::T ExpertBody::of_all(T local, std::string_view name, std::string_view node,
-                                 NodePhase phase) {
-  if (!gathers_) return local;
-  const std::int64_t all = tokens() * h_;
-  const T gathered = workspace(name, all);
-  over(Axis::ExpertBlock, K::AllGather, node, layout_.shape.element * all, local, gathered, phase);
-  return gathered;
+  travel(Axis::Expert, K::Combine, name, element * x_.copies * h_, leaving, home, phase);
 }
 
 // From the tokens to the experts' outputs.
 void ExpertBody::experts(T y2, NodePhase phase) {
-  const T x = of_all(y2, "tokens of all", "tokens; all_gather ep", phase);
+  const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", phase);
   const T copies = sends() ? workspace("copies", x_.copies * h_) : rows_;
   if (model_.weighs_input) {
     b_.node(K::SpreadCopies, "weighted copies of tokens", {x, row_, weights_all_}, {copies}, phase);
@@ -260,42 +273,38 @@ void ExpertBody::experts(T y2, NodePhase phase) {
 
 void ExpertBody::forward(T y2, T z) {
   route(y2);
+  if (overlaps_) begin_shared(y2, NodePhase::Main);
   experts(y2, NodePhase::Main);
-  sum_copies(y_, z, !model_.weighs_input, "outputs of all", "sums of copies");
-  if (x_.shared > 0) shared_forward(y2, z);
+  sum_copies(y_, z, !model_.weighs_input, "sums of copies", "combine; all_to_all ep");
+  if (x_.shared == 0) return;
+  if (!overlaps_) begin_shared(y2, NodePhase::Main);
+  run_rest();
+  end_shared(z);
 }
 
 // (copies, hidden) at home -> (local, hidden), summed over the ranks that have a part of it.
-void ExpertBody::sum_copies(T copies, T to, bool weighed, std::string_view whole,
-                            std::string_view name) {
-  const std::int64_t element = layout_.shape.element;
-  const T all = gathers_ ? workspace(whole, tokens() * h_) : to;
+void ExpertBody::sum_copies(T copies, T to, bool weighed, std::string_view name,
+                            std::string_view sent) {
+  const T all = brings_tokens() ? workspace("outputs of all", tokens() * h_) : to;
   if (weighed) {
     b_.node(K::WeighCopies, name, {copies, row_, weights_all_}, {all});
   } else {
     b_.node(K::SumCopies, name, {copies, row_}, {all});
   }
-  if (gathers_) {
-    over(Axis::ExpertBlock, K::ReduceScatter, "tokens; reduce_scatter ep", element * tokens() * h_,
-         all, to, NodePhase::Main);
-  }
-  sum_over_tensor(to, element * x_.tokens * h_);
+  if (brings_tokens()) take_home(all, to, sent);
+  sum_over_tensor(to, layout_.shape.element * x_.tokens * h_);
 }
 
 // The weights' gradients of all tokens that are here; those of the rank's own are theirs, summed.
 ExpertBody::T ExpertBody::weights_of_all(T d_weights) {
-  if (!gathers_) return d_weights;
+  if (!brings_tokens()) return d_weights;
   return b_.tensor("d weights of all", H::Workspace, kNumber * tokens() * model_.per_token);
-}
-void ExpertBody::weights_home(T d_all, T d_weights) {
-  if (!gathers_) return;
-  over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep",
-       kNumber * tokens() * model_.per_token, d_all, d_weights, NodePhase::Main);
 }
 
 // dz -> the gradients of the experts' outputs, and those of the weights where these multiply them.
 void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
-  const T all = of_all(dz, "d outputs of all", "output gradients; all_gather ep", NodePhase::Main);
+  const T all = tokens_here(dz, "output gradients; all_gather ep",
+                            "combine backward; all_to_all ep", NodePhase::Main);
   const T copies = sends() ? workspace("d copies", x_.copies * h_) : d_rows;
   const std::string_view name = "copies of output gradients";
   if (model_.weighs_input) {
@@ -310,13 +319,7 @@ void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
 
 void ExpertBody::recompute(T y2) {
   experts(y2, NodePhase::Recompute);
-  if (x_.shared > 0) shared_front(y2, NodePhase::Recompute);
-  if (!model_.shared_gate) return;
-  const RankShape& s = layout_.shape;
-  const T whole = s.gather ? workspace("shared q", s.tokens * h_) : shared_y_;
-  b_.gemm(K::Linear, P::SharedDown, "gemm shared fc2", s.tokens, h_, x_.shared, {shared_a_},
-          {whole}, NodePhase::Recompute);
-  sum_shared(whole, shared_y_, NodePhase::Recompute);
+  if (x_.shared > 0) recompute_shared(y2);
 }
 
 void ExpertBody::backward(T y2, T dz, T dy2) {
@@ -324,6 +327,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
   const NodePhase late = NodePhase::Weight;
   const T d_rows = b_.tensor("d outputs", left_, element * room_.rows * h_);
   const T d_weights = b_.tensor("d weights", H::Workspace, kNumber * x_.copies);
+  if (overlaps_) begin_shared_backward(y2, dz);
   output_gradients(dz, d_rows, d_weights);
   if (!model_.weighs_input) sum_over_tensor(d_weights, kNumber * x_.copies);
   const T da = workspace("dg", room_.rows * x_.width);
@@ -344,14 +348,18 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
     rows_home(dx, home, "dispatch backward; all_to_all ep", NodePhase::Main);
   }
   if (model_.weighs_input) input_weights_backward(y2, home, d_weights);
-  sum_copies(home, dy2, model_.weighs_input, "d tokens of all", "sums of input gradients");
+  sum_copies(home, dy2, model_.weighs_input, "sums of input gradients",
+             "dispatch backward; all_to_all ep");
   router_backward(y2, d_weights, dy2);
-  if (x_.shared > 0) shared_backward(y2, dz, dy2);
+  if (x_.shared == 0) return;
+  if (!overlaps_) begin_shared_backward(y2, dz);
+  run_rest();
+  end_shared_backward(y2, dy2);
 }
 
 // Of weights that multiply what experts read: the products of tokens and their copies' gradients.
 void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
-  const T x = of_all(y2, "tokens of all", "tokens; all_gather ep", NodePhase::Main);
+  const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", NodePhase::Main);
   const T d_all = weights_of_all(d_weights);
   b_.node(K::SpreadWeights, "weights' gradients", {d_copies, row_, x}, {d_all});
   weights_home(d_all, d_weights);

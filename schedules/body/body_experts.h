@@ -12,7 +12,13 @@
 //               (NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py,
 //               MoEAlltoAllTokenDispatcher);
 //   all_gather: every rank gets all tokens of the e q ranks, computes the rows of its experts, and
-//               what ranks have of a token is summed (MoEAllGatherTokenDispatcher).
+//               what ranks have of a token is summed (MoEAllGatherTokenDispatcher);
+//   deduplicated: a token goes once to every rank that has experts of it, its weights beside it;
+//   the
+//               rank sums what its experts make of the token, weighted, in their order, and sends
+//               one row home, where the rows are summed by rank (MoEFlexTokenDispatcher,
+//               deepseek-ai/DeepEP). Which node hands on to which is the wire's matter, not the
+//               body's.
 // Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
 // experts: what they have is summed over tp.
 // Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
@@ -23,6 +29,10 @@
 // so, what experts read. What the router chose is kept in every mode of recomputation.
 #pragma once
 
+#include <algorithm>
+#include <deque>
+#include <functional>
+
 #include "schedules/body/body_builder.h"
 #include "schedules/scenario/layout.h"
 
@@ -30,17 +40,19 @@ namespace rehearse {
 
 // Rows of a rank's experts that memory is planned for: factor x mean, at most all that there are.
 struct ExpertRoom {
-  std::int64_t rows = 0;     // of its experts
-  std::int64_t arrived = 0;  // that one rank of `etp` gets from the ranks of `ep`
-  std::int64_t each = 0;     // of an expert from one rank, where copies are dropped; 0: all
+  std::int64_t rows = 0;  // of its experts
+  // That one rank of `etp` gets from the ranks of `ep`; deduplicated: tokens.
+  std::int64_t arrived = 0;
+  std::int64_t each = 0;  // of an expert from one rank, where copies are dropped; 0: all
 };
 ExpertRoom expert_room(const Layout& layout);
 // The factor of it.
 double reserved_capacity(const Plan& plan);
 // e q: ranks whose tokens meet.
 std::int64_t expert_block(const Layout& layout);
-// Whether they are all gathered, rather than sent.
+// Whether they are all gathered, or sent once to each rank; else copies are sent.
 bool gathers_tokens(const Layout& layout);
+bool sends_tokens_once(const Layout& layout);
 
 class ExpertBody {
  public:
@@ -55,19 +67,25 @@ class ExpertBody {
   void backward(T y2, T dz, T dy2);
 
  private:
-  std::int64_t tokens() const { return gathers_ ? block_ * x_.tokens : x_.tokens; }
+  // Whose experts' rows are computed here.
+  std::int64_t tokens() const {
+    return gathers_ ? block_ * x_.tokens : once_ ? room_.arrived : x_.tokens;
+  }
   std::int64_t up() const { return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.width; }
-  std::int64_t shared_up() const {
+  std::int64_t shared_columns() const {
     return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared;
   }
-  bool sends() const { return block_ > 1 && !gathers_; }
+  bool brings_tokens() const { return gathers_ || once_; }
+  // Pairs of an own token and a rank that has experts of it, at most.
+  std::int64_t visits() const { return x_.tokens * std::min(model_.per_token, block_); }
+  bool sends() const { return block_ > 1 && !brings_tokens(); }
   bool sends_over_ranks() const { return sends() && layout_.plan.expert_parallel > 1; }
   bool gathers_rows() const { return sends() && x_.gathers_rows; }
 
   T workspace(std::string_view name, std::int64_t elements);
   T gather(T local, std::string_view name, NodePhase phase);
-  T of_all(T local, std::string_view name, std::string_view node, NodePhase phase);
   void sum_over_tensor(T what, std::int64_t bytes);
+  void run_rest();  // of what would run beside
   void sum_shared(T whole, T local, NodePhase phase);
   bool splits_tokens() const { return layout_.shape.tensor == 1 || layout_.shape.gather; }
   Node& over(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
@@ -80,17 +98,34 @@ class ExpertBody {
   void add(T to, T what);
 
   void route(T y2);
+  // Tokens, rows or what became of them go over ranks, and the next of what runs beside.
+  void travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from, T to,
+              NodePhase phase);
   void rows_to_experts(T from, T rows, std::string_view name, NodePhase phase);
   void rows_home(T rows, T home, std::string_view name, NodePhase phase);
+  // body_tokens.cc: (local, hidden) -> (tokens, hidden) and back, summed over the ranks; what the
+  // router chose, and the weights and their gradients, by the same ways. tokens_here: the own ones
+  // where copies are sent.
+  T tokens_here(T local, std::string_view gathered, std::string_view sent, NodePhase phase);
+  T bring_tokens(T local, std::string_view gathered, std::string_view sent, NodePhase phase);
+  void take_home(T all, T local, std::string_view sent);
+  T bring_choice(T own);
+  void weights_home(T all, T local);
   void experts(T y2, NodePhase phase);
-  void sum_copies(T copies, T to, bool weighed, std::string_view whole, std::string_view name);
+  void sum_copies(T copies, T to, bool weighed, std::string_view name, std::string_view sent);
   void output_gradients(T dz, T d_rows, T d_weights);
   void input_weights_backward(T y2, T d_copies, T d_weights);
   T weights_of_all(T d_weights);
-  void weights_home(T d_all, T d_weights);
-  void shared_front(T y2, NodePhase phase);
-  void shared_forward(T y2, T z);
-  void shared_backward(T y2, T dz, T dy2);
+  // body_shared_experts.cc: what comes before the products, behind them, and for a recomputation.
+  void begin_shared(T y2, NodePhase phase);
+  void shared_up(T y2, NodePhase phase);
+  void shared_down(NodePhase phase);
+  void end_shared(T z);
+  void recompute_shared(T y2);
+  void begin_shared_backward(T y2, T dz);
+  void shared_down_backward();
+  void shared_up_backward(T y2);
+  void end_shared_backward(T y2, T dy2);
   void router_backward(T y2, T d_weights, T dy2);
 
   BodyBuilder& b_;
@@ -98,18 +133,30 @@ class ExpertBody {
   const ExpertShape& x_;
   const Experts& model_;
   std::int64_t h_, block_;
-  bool gathers_;
+  bool gathers_, once_, overlaps_;  // overlaps: shared experts run while tokens travel
   ExpertRoom room_;
   TensorHome left_;
   // Router: chosen(n, k), weights(n, k), scores(n, E), logsum(n); of all tokens that are here:
   // weights_all, row(tokens, k). token: of the copies; begin: of the experts here. Where copies are
   // sent: sent, arrivals(e q, E + 1), from: begins of the copies by expert, of all ranks; where a
-  // row arrived.
+  // row arrived. Where tokens are sent once: the same by rank; leaving: whose row is sent;
+  // home_row, home_weight(n, k): where what comes back of a copy lies.
   T chosen_, weights_, scores_, logsum_, weights_all_, row_, token_, begin_;
   T sent_ = BodyBuilder::kNone, arrivals_ = BodyBuilder::kNone, from_ = BodyBuilder::kNone;
+  T leaving_ = BodyBuilder::kNone, home_row_ = BodyBuilder::kNone;
+  T home_weight_ = BodyBuilder::kNone;
   T rows_, u_, a_, y_;  // of the experts; y: of the copies where these are sent
   T shared_u_ = BodyBuilder::kNone, shared_a_ = BodyBuilder::kNone;
   T shared_y_ = BodyBuilder::kNone, gate_ = BodyBuilder::kNone;
+  // Of the pass that is built: what the products of the shared experts read and make, of all tokens
+  // of tp, and the gradients of the gate and behind it.
+  struct SharedPass {
+    T in = BodyBuilder::kNone, out = BodyBuilder::kNone;
+    T d_gate = BodyBuilder::kNone, d_out = BodyBuilder::kNone, d_out_late = BodyBuilder::kNone;
+    T du = BodyBuilder::kNone;
+  } pass_;
+  // Its products, in two parts: while tokens travel to the experts, and home.
+  std::deque<std::function<void()>> beside_;
 };
 
 }  // namespace rehearse

@@ -89,8 +89,10 @@ enum class Kernel : std::uint8_t {
   DropCopies,     // beyond an expert's capacity
   SortCopies,     // of tokens: which row is whose, by expert
   SortRows,       // that came from several ranks: which row is whose, by expert
+  SortVisits,     // of tokens: which row is whose, by the ranks that have experts of it
   GatherRows,     // in the order of an index
   ScatterRows,    // back
+  GatherWeights,  // the router's, or their gradients, likewise
   WeighCopies,    // a token's copies, each times the router's weight, summed
   WeighBackward,  // gradients of the copies and of the weights
   SumCopies,      // a token's copies summed
@@ -120,8 +122,10 @@ enum class Kernel : std::uint8_t {
   AllToAll,
   Dispatch,
   Combine,
+  DispatchWeights,  // the router's, beside the tokens
+  CombineWeights,   // their gradients back
 };
-inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::Combine) + 1;
+inline constexpr std::size_t kKernels = static_cast<std::size_t>(Kernel::CombineWeights) + 1;
 
 // The pass that a GPU makes of a node and the one before it (docs/cuda.md).
 enum class FusedWith : std::uint8_t {
@@ -197,8 +201,10 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::DropCopies, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SortCopies, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SortRows, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::SortVisits, N::Elementwise, R::None, F::Nothing, "add"},
       {K::GatherRows, N::Permute, R::None, F::Nothing, "add"},
       {K::ScatterRows, N::Permute, R::None, F::Nothing, "add"},
+      {K::GatherWeights, N::Elementwise, R::None, F::Nothing, "add"},
       {K::WeighCopies, N::Permute, R::None, F::Nothing, "add"},
       {K::WeighBackward, N::Permute, R::None, F::Nothing, "add"},
       {K::SumCopies, N::Permute, R::None, F::Nothing, "add"},
@@ -226,6 +232,8 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::AllToAll, N::AllToAll},
       {K::Dispatch, N::Dispatch},
       {K::Combine, N::Combine},
+      {K::DispatchWeights, N::AllToAll},
+      {K::CombineWeights, N::AllToAll},
   }};
 }();
 constexpr const KernelTraits& traits_of(Kernel kernel) {

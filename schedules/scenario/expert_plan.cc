@@ -106,16 +106,9 @@ class ExpertPlanReader {
       return fail("data_parallel_algorithm",
                   runtime + " has no parameter_server of models with experts", true);
     }
-    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts()) {
-      return fail("expert_dispatch",
-                  runtime + " sends copies (all_to_all) or gathers tokens (all_gather)", true);
-    }
     if (plan_.expert_capacity > 0 && plan_.expert_capacity < 1 && !plan_.folds_experts()) {
       return fail("expert_capacity",
                   runtime + " drops no rows, and every rank has all that come: at least 1", true);
-    }
-    if (plan_.overlap_expert_parallel != ExpertOverlap::None) {
-      fail("overlap.expert_parallel", runtime + " hides no dispatch yet", true);
     }
   }
 

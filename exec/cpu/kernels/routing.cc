@@ -78,4 +78,53 @@ void sort_rows(const ArrivedShape& s, const std::int32_t* begins, std::int32_t* 
   begin[s.per_source] = static_cast<std::int32_t>(row);
 }
 
+void sort_visits(const VisitsShape& s, const std::int32_t* chosen, std::int32_t* token,
+                 std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
+                 std::int32_t* arrived) {
+  const std::int64_t k = s.per_token, line = s.ranks + 1;
+  const auto of = [&](std::int64_t source, std::int64_t t) {
+    return chosen + (source * s.tokens + t) * k;
+  };
+  const auto rank_of = [&](const std::int32_t* mine, std::int64_t j) {
+    return mine[j] / s.per_rank;
+  };
+  // Experts ascend, so a token's experts of one rank are neighbours, but for dropped ones between.
+  const auto first_there = [&](const std::int32_t* mine, std::int64_t j) {
+    if (mine[j] < 0) return false;
+    std::int64_t before = j - 1;
+    while (before >= 0 && mine[before] < 0) --before;
+    return before < 0 || rank_of(mine, j) != rank_of(mine, before);
+  };
+  std::fill_n(begins, s.ranks * line, 0);
+  std::fill_n(arrived, s.room * k, -1);
+  std::int64_t here = 0;
+  for (std::int64_t source = 0; source < s.ranks; ++source, begins += line) {
+    for (std::int64_t t = 0; t < s.tokens; ++t) {
+      const std::int32_t* mine = of(source, t);
+      for (std::int64_t j = 0; j < k; ++j) {
+        if (!first_there(mine, j)) continue;
+        ++begins[rank_of(mine, j) + 1];
+        if (rank_of(mine, j) != s.rank || here == s.room) continue;
+        std::copy_n(mine, k, arrived + here++ * k);
+      }
+    }
+    std::partial_sum(begins, begins + line, begins);
+    if (source == s.rank) std::copy_n(begins, line, sent);
+  }
+  std::vector<std::int32_t> next(sent, sent + s.ranks);
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const std::int32_t* mine = of(s.rank, t);
+    std::int32_t at = 0;
+    for (std::int64_t j = 0; j < k; ++j) {
+      const bool fresh = first_there(mine, j);
+      if (fresh) {
+        at = next[static_cast<std::size_t>(rank_of(mine, j))]++;
+        token[at] = static_cast<std::int32_t>(t);
+      }
+      row[t * k + j] = fresh ? at : -1;
+      weight[t * k + j] = mine[j] < 0 ? -1 : static_cast<std::int32_t>(at * k + j);
+    }
+  }
+}
+
 }  // namespace rehearse::exec

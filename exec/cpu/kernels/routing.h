@@ -20,5 +20,8 @@ void sort_copies(const CopiesShape& shape, const std::int32_t* chosen, std::int3
                  std::int32_t* token, std::int32_t* begin);
 void sort_rows(const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
                std::int32_t* begin);
+void sort_visits(const VisitsShape& shape, const std::int32_t* chosen, std::int32_t* token,
+                 std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
+                 std::int32_t* arrived);
 
 }  // namespace rehearse::exec

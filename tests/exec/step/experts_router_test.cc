@@ -192,6 +192,9 @@ TEST(ExpertDrop, IsTheSameWhereSourcesBringTheSameShards) {
              {"data_parallel=2", "expert_parallel=2"},
              {"data_parallel=4", "expert_parallel=4", "zero_stage=3"},
              {"data_parallel=4", "expert_parallel=2", "expert_dispatch=all_gather"},
+             {"data_parallel=4", "expert_parallel=4", "expert_dispatch=deduplicated"},
+             {"data_parallel=4", "expert_parallel=2", "zero_stage=2",
+              "expert_dispatch=deduplicated"},
              {"data_parallel=4", "expert_parallel=4", "recompute=full"},
              {"data_parallel=2", "expert_tensor_parallel=2"},
              {"data_parallel=2", "expert_parallel=2", "pipeline_parallel=2", "schedule=zb_h1"}}) {

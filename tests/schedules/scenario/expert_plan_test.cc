@@ -127,14 +127,11 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
            "plan.data_parallel_algorithm: parameter_server"));
   // What our executor lacks; it trains the plain ones.
   EXPECT_EQ(plan(R"("expert_parallel": 2, "runtime": "rehearse")", "8").expert_parallel, 2);
-  EXPECT_TRUE(says(
-      error(R"("expert_parallel": 2, "expert_dispatch": "deduplicated", "runtime": "rehearse")",
-            "8"),
-      "plan.expert_dispatch: runtime rehearse sends copies"));
-  EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": "shared"},
-      "runtime": "rehearse")",
-                         "8", kShared),
-                   "plan.overlap.expert_parallel: runtime rehearse hides no dispatch"));
+  EXPECT_TRUE(
+      says(error(R"("expert_parallel": 2, "expert_tensor_parallel": 2, "runtime": "rehearse",
+      "expert_dispatch": "deduplicated")",
+                 "8"),
+           "plan.expert_dispatch: deduplicated with expert_tensor_parallel > 1"));
   // Alone with its experts a rank has every row: less room than that is no plan.
   EXPECT_TRUE(says(error(R"("expert_capacity": 0.5, "runtime": "rehearse")", "1"),
                    "plan.expert_capacity: runtime rehearse drops no rows"));
