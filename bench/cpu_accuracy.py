@@ -9,7 +9,9 @@ taskset -c 1, where one core is all there is, between two others). For figures w
 else should run; --state keeps the rounds in a file, so that they can be done piece by piece
 (--runs 1 --model 11M; --runs 0 --write makes the page).
 
-usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
+With --experts the models are mixtures of experts, and the table goes into docs/measurements/experts.md.
+
+usage: bench/cpu_accuracy.py [--rehearse COMMAND] [--experts] [--runs 5] [--full] [--model NAME] [--state FILE] [--write]
 """
 import argparse, datetime, json, os, pathlib, statistics, subprocess, sys, tempfile
 
@@ -68,7 +70,36 @@ LAYOUTS = {
     },
     **{name: {"one rank": {}} for name in DIALECTS},
 }
+EXPERTS = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "max_position_embeddings": 256, "vocab_size": 1024}
+# Eight samples of 256 tokens take 0.3 to 1 s. A rank has room for twice the mean of its rows.
+EXPERTS_BATCH = {"micro_batch": 1, "global_batch": 8, "sequence_length": 256, "expert_capacity": 2}
+EXPERT_MODELS = {
+    "mixtral": ({**EXPERTS, "model_type": "mixtral", "intermediate_size": 512, "num_local_experts": 8,
+                 "num_experts_per_tok": 2}, EXPERTS_BATCH),
+    # More and narrower experts, and one that every token visits.
+    "qwen2_moe": ({**EXPERTS, "model_type": "qwen2_moe", "intermediate_size": 704, "moe_intermediate_size": 192,
+                   "shared_expert_intermediate_size": 384, "num_experts": 16, "num_experts_per_tok": 4,
+                   "norm_topk_prob": True}, EXPERTS_BATCH),
+}
+DP2_EP2 = {"data_parallel": 2, "expert_parallel": 2}
+TP2 = {"tensor_parallel": 2, "sequence_parallel": True}
+EXPERT_LAYOUTS = {
+    "mixtral": {
+        "one rank": {},
+        "dp 2, ep 2": DP2_EP2,
+        "dp 4, ep 4, ZeRO-1": {"data_parallel": 4, "expert_parallel": 4, "zero_stage": 1},
+        "tp 2, ep 2": {**TP2, "expert_parallel": 2, "expert_tensor_parallel": 1},
+    },
+    "qwen2_moe": {
+        "dp 2, ep 2, full recomputation": {**DP2_EP2, "recompute": "full"},
+        "pp 2, dp 2, ep 2": {**PP2, **DP2_EP2, "schedule": "1f1b"},
+        "tp 2, dp 2, ep 2, etp 2": {**TP2, **DP2_EP2, "expert_tensor_parallel": 2},
+        "dp 4, ep 2, ZeRO-3": {"data_parallel": 4, "expert_parallel": 2, "zero_stage": 3},
+    },
+}
 MARKS = ("<!-- cpu accuracy: written by bench/cpu_accuracy.py -->", "<!-- end of cpu accuracy -->")
+EXPERT_MARKS = ("<!-- experts on the cpu: written by bench/cpu_accuracy.py -->", "<!-- end of experts on the cpu -->")
 ONE_CORE_MARKS = tuple(mark.replace("accuracy", "accuracy on one core", 1) for mark in MARKS)
 
 
@@ -81,8 +112,8 @@ def output(command, layout=""):
 
 
 def scenario(folder, model, layout):
-    keys, plan = MODELS[model]
-    chosen = LAYOUTS[model][layout]
+    keys, plan = {**MODELS, **EXPERT_MODELS}[model]
+    chosen = {**LAYOUTS, **EXPERT_LAYOUTS}[model][layout]
     path = pathlib.Path(folder) / f"{model}-{len(list(pathlib.Path(folder).iterdir()))}.json"
     ranks = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel"):
@@ -121,12 +152,14 @@ def main():
     parser.add_argument("--rehearse", default="build/release/bin/rehearse")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="calibrations without --quick: a minute each")
-    parser.add_argument("--model", choices=MODELS, action="append", help="these only")
+    parser.add_argument("--experts", action="store_true", help="mixtures of experts")
+    parser.add_argument("--model", choices=[*MODELS, *EXPERT_MODELS], action="append", help="these only")
     parser.add_argument("--state", help="a file that holds the rounds so far, and gets those of this call")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    layouts = EXPERT_LAYOUTS if options.experts else LAYOUTS
     state = {"machine": "", "cases": [{"model": model, "layout": layout, "times": [], "predictions": [], "exact": True}
-                                      for model in MODELS for layout in LAYOUTS[model]]}
+                                      for model in layouts for layout in layouts[model]]}
     if options.state and pathlib.Path(options.state).exists():
         state = json.loads(pathlib.Path(options.state).read_text())
     with tempfile.TemporaryDirectory() as folder:
@@ -156,8 +189,9 @@ def main():
                       f"({how} calibrations). {within}.", ""] + table)
     print(text)
     if options.write:
-        page = pathlib.Path("docs/accuracy.md")
-        begin, end = ONE_CORE_MARKS if "(1 core)" in state["machine"] else MARKS
+        page = pathlib.Path("docs/measurements/experts.md" if options.experts else "docs/accuracy.md")
+        begin, end = (EXPERT_MARKS if options.experts else
+                      ONE_CORE_MARKS if "(1 core)" in state["machine"] else MARKS)
         before, rest = page.read_text().split(begin)
         after = rest.split(end)[1]
         page.write_text(f"{before}{begin}\n{text}\n{end}{after}")

@@ -91,6 +91,12 @@ CurveTime MeasuredKernels::on_grid(const Products& products,
 }
 
 std::optional<CurveTime> MeasuredKernels::gemm(const Node& node) const {
+  std::optional<CurveTime> one = product(node);
+  if (one) one->seconds *= static_cast<double>(node.batch);
+  return one;
+}
+
+std::optional<CurveTime> MeasuredKernels::product(const Node& node) const {
   const Products& products = products_[node.role() == GemmRole::InputGradient    ? 1
                                        : node.role() == GemmRole::WeightGradient ? 2
                                                                                  : 0];

@@ -25,7 +25,8 @@ class MeasuredKernels {
   explicit MeasuredKernels(const Calibration& calibration);
 
   // REQUIRES: node.kind() is Gemm. Forward products are layout TN, input gradients NN, weight
-  // gradients NT into an output that is read first (column-major words, as cuBLAS has them).
+  // gradients NT into an output that is read first (column-major words, as cuBLAS has them). Those
+  // of a batch (one per expert) run one after another: each takes its own time.
   // Empty: no such product was measured.
   std::optional<CurveTime> gemm(const Node& node) const;
   std::optional<CurveTime> memory_bound(std::string_view op, bool backward,
@@ -43,6 +44,7 @@ class MeasuredKernels {
     std::vector<std::int64_t> at;  // ascending
     std::vector<double> time_us;
   };
+  std::optional<CurveTime> product(const Node& node) const;  // one of the batch
   static void find_grid(Products& products);
   static CurveTime on_grid(const Products& products, const std::array<std::int64_t, 3>& shape);
 

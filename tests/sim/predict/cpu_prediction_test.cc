@@ -81,6 +81,16 @@ TEST(MeasuredKernels, ALargerProductNeverTakesLess) {
   }
 }
 
+// A product of each of eight experts takes eight times as long as one.
+TEST(MeasuredKernels, ProductsOfExpertsRunOneAfterAnother) {
+  const MeasuredKernels kernels(grid());
+  Node node = product(GemmRole::Forward, 64, 128, 128);
+  const double one = kernels.gemm(node)->seconds;
+  node.kernel = Kernel::GroupedLinear;
+  node.batch = 8;
+  EXPECT_DOUBLE_EQ(kernels.gemm(node)->seconds, 8 * one);
+}
+
 TEST(MeasuredKernels, EveryFormOfAProductHasItsOwnPoints) {
   Calibration calibration;
   calibration.gemm = {point(64, 64, 64, 1), point(64, 64, 64, 2), point(64, 64, 64, 3)};
