@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU: kernels, layouts in one process and over NCCL, gradients and bf16 against the CPU, speed
+# Everything that needs a GPU: kernels, layouts (with experts too) in one process and over NCCL, gradients and bf16 against the CPU, speed
 # beside PyTorch, calibration and steps predicted from it, memory, compute-sanitizer. Writes one folder of results,
 # summary.md first (each target, and whether it was reached), and OUT.tar.gz of it.
 #
 #   bench/gpu.sh pack              where everything can be built: puts what the GPU's machine needs into build/gpu-pack
 #   bench/gpu.sh [OUT]             on the GPU's machine (driver, CUDA's and NCCL's libraries; no compiler, no network, no
 #                                  packages): runs the pack, or what was built there. OUT: build/gpu
-#   bench/gpu.sh STAGE... [OUT]    only correct, speed or predict; what OUT holds of other stages stays
+#   bench/gpu.sh STAGE... [OUT]    only correct, experts, speed or predict; what OUT holds of other stages stays
 #   bench/gpu.sh merge OUT ARCHIVE...   results of several calls as one folder: the last of each group of parts counts
 #   bench/gpu.sh list [STAGE...]   which parts a call runs, in which order, and what is dropped if every limit is reached
 #   DEVICE=double bench/gpu.sh     rehearses every part without a GPU, on the tests' doubles and in tiny sizes
@@ -47,7 +47,7 @@ all_groups=()  # of the table
 stages=() merged='' listing=''
 while [ $# -gt 0 ]; do
   case $1 in
-    correct | speed | predict) stages+=("$1") ;;
+    correct | experts | speed | predict) stages+=("$1") ;;
     list) listing=1 ;;
     merge) merged=1 ;;
     *) break ;;
@@ -182,6 +182,7 @@ fi
 
 # --- what is run --------------------------------------------------------------------
 . bench/gpu/correct.sh
+. bench/gpu/experts.sh
 . bench/gpu/speed.sh
 . bench/gpu/predict.sh
 call=$piece

@@ -114,7 +114,7 @@ def memory(run, calibration):
 
 def kernels(calibration):
     c = read(calibration)
-    product = lambda p: 2e-6 * p["m"] * p["n"] * p["k"] / p["time_us"]  # TFLOP/s
+    product = lambda p: 2e-6 * p.get("batch", 1) * p["m"] * p["n"] * p["k"] / p["time_us"]  # TFLOP/s
     moved = lambda p: 1e-3 * p["bytes"] / p["time_us"]  # GB/s
     best = max(map(product, c["gemm"]))
     largest = {}
@@ -124,8 +124,11 @@ def kernels(calibration):
             largest[key] = p
     roof = max(map(moved, largest.values()))
     rows = ["| kernel | size | achieved | of the best measured |", "|---|---|---|---|"]
-    for p in sorted(c["gemm"], key=product)[-3:]:
+    grouped = [p for p in c["gemm"] if p.get("batch", 1) > 1]
+    for p in sorted((p for p in c["gemm"] if p.get("batch", 1) == 1), key=product)[-3:]:
         rows.append(f"| product {p['layout']} | {p['m']} × {p['n']} × {p['k']} | {product(p):.1f} TFLOP/s | {100 * product(p) / best:.0f} % |")
+    for p in grouped:
+        rows.append(f"| product {p['layout']} of {p['batch']} experts | {p['m']} × {p['n']} × {p['k']} each | {product(p):.1f} TFLOP/s | {100 * product(p) / best:.0f} % |")
     for p in c["attention"]:  # causal: two products of half a square forward, five backward; else of the square
         flops = (5 if p["direction"] == "backward" else 2) * p["batch"] * p["heads"] * p["head_dim"] * p["sequence"] ** 2
         rate = 1e-6 * flops * (1 if p["causal"] else 2) / p["time_us"]

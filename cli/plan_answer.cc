@@ -30,11 +30,6 @@ std::string seconds(double s) {
 std::string gb(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
 }
-std::string count(double value) {
-  std::string text = fmt::format("{:.0f}", value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
 
 std::string head(const PlanAnswer& a) {
   const std::int32_t nodes = (a.gpus + a.gpus_per_node - 1) / a.gpus_per_node;
@@ -174,7 +169,7 @@ std::string answer_text(const PlanAnswer& a) {
     text += fmt::format(
         "\nfits      NO: none of {} layouts fits into {} of a GPU, whatever is sharded or "
         "recomputed\n",
-        count(static_cast<double>(a.considered)), gb(a.capacity));
+        with_commas(static_cast<double>(a.considered)), gb(a.capacity));
     if (a.ways.empty()) return text + "          nothing that was tried makes it fit\n";
     for (const Way& way : a.ways) {
       text +=
@@ -188,7 +183,7 @@ std::string answer_text(const PlanAnswer& a) {
                       gb(best.capacity));
   text += fmt::format("step      {}, likely {} to {}; {} tokens/s, {} per GPU",
                       seconds(best.step_s), seconds(best.low_s), seconds(best.high_s),
-                      count(best.tokens_per_s), count(best.tokens_per_s / a.gpus));
+                      with_commas(best.tokens_per_s), with_commas(best.tokens_per_s / a.gpus));
   if (best.mfu) {
     text += fmt::format("; MFU {:.0f} % of the peak in {}", 100 * *best.mfu,
                         name_of(best.plan.precision.compute));
@@ -204,7 +199,7 @@ std::string answer_text(const PlanAnswer& a) {
   }
   if (of_megatron(best.plan)) text += "flags     " + megatron_flags(best.plan) + "\n";
   text += fmt::format("          the fastest of {} layouts for {}\n",
-                      count(static_cast<double>(a.considered)), best.plan.runtime.title);
+                      with_commas(static_cast<double>(a.considered)), best.plan.runtime.title);
   if (!a.saved.empty()) {
     text += fmt::format(
         "next      rehearse simulate {0}; rehearse simulate {0} --trace step.trace; "

@@ -9,6 +9,7 @@
 #include "cli/trace_options.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
+#include "viz/picture/expert_map.h"
 #include "viz/picture/figure.h"
 #include "viz/picture/png.h"
 #include "viz/picture/svg.h"
@@ -20,7 +21,7 @@ namespace {
 struct Options {
   std::string trace, svg, png, range, ranks, title;
   std::int32_t width = 1600;
-  bool text = false, dark = false;
+  bool text = false, dark = false, experts = false;
 };
 
 // What the terminal has; a pipe gets a fixed width, so that its bytes do not depend on the window.
@@ -29,6 +30,27 @@ std::int32_t terminal_columns() {
   const char* columns = isatty(STDOUT_FILENO) != 0 ? std::getenv("COLUMNS") : nullptr;
   const std::int32_t width = columns != nullptr ? std::atoi(columns) : 0;
   return width > kLabels + 20 ? width - kLabels : 100;
+}
+
+int write_pictures(const Options& options, const viz::Scene& scene) {
+  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
+  if (options.png.empty()) return kDone;
+  say_lost_letters(scene, options.png);
+  return write_file(options.png, viz::png(scene)) ? kDone : kBadInput;
+}
+
+// Over all steps of a run: no part of one step can be asked for.
+int render_experts(const Options& options, const Trace& trace) {
+  if (trace.expert_shape.empty()) {
+    return fail("render: --experts: " + options.trace +
+                ": no rows of experts: the trace of a run of a model with experts has them");
+  }
+  if (options.text || !options.range.empty() || !options.ranks.empty()) {
+    return fail("render: --experts draws all steps of a run: not --text, --range or --ranks");
+  }
+  return write_pictures(
+      options, viz::expert_map(trace, {.theme = options.dark ? viz::Theme::Dark : viz::Theme::Light,
+                                       .width = options.width}));
 }
 
 int render(const Options& options) {
@@ -57,6 +79,7 @@ int render(const Options& options) {
       return fail(done.error().message);
     }
   }
+  if (options.experts) return render_experts(options, trace);
   const viz::TraceIndex index(trace);
   if (options.text) {
     const std::string text = viz::terminal_chart(index, {.columns = terminal_columns(),
@@ -67,13 +90,7 @@ int render(const Options& options) {
                                                          .last_row = figure.last_row});
     print_text(text);
   }
-  if (options.svg.empty() && options.png.empty()) return kDone;
-  const viz::Scene scene = viz::figure(index, figure);
-  if (!options.svg.empty() && !write_file(options.svg, viz::svg(scene))) return kBadInput;
-  if (options.png.empty()) return kDone;
-  say_lost_letters(scene, options.png);
-  if (!write_file(options.png, viz::png(scene))) return kBadInput;
-  return kDone;
+  return write_pictures(options, viz::figure(index, figure));
 }
 
 }  // namespace
@@ -86,6 +103,7 @@ Command render_command() {
       {"--svg", &o->svg, "write a vector picture"},
       {"--png", &o->png, "write a pixel picture"},
       {"--text", &o->text, "draw in the terminal"},
+      {"--experts", &o->experts, "of a run with experts: the rows of each, over all its steps"},
       {"--range", &o->range, "part of the step, for example 0:50ms"},
       {"--ranks", &o->ranks, "ranks to draw, for example 0-15"},
       {"--width", &o->width, "of the picture in pixels", Whole{400, 16000}},

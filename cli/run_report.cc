@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
 
 #include "cli/step_trace.h"
 #include "cli/straggler_report.h"
@@ -23,12 +25,6 @@ using exec::bytes_text, exec::Measurement;
 
 Json finite(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-std::string with_commas(std::int64_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
 }
 
 viz::Summary summary_of(const Trace& trace) {
@@ -71,6 +67,59 @@ std::string sharing_note(const Measurement& m) {
          "machine's and not those of as many devices";
 }
 
+// Layers with experts.
+std::vector<std::int32_t> expert_layers(const Transformer& model) {
+  std::vector<std::int32_t> layers;
+  for (std::int32_t layer = 0; layer < model.layers; ++layer) {
+    if (model.has_experts(layer)) layers.push_back(layer);
+  }
+  return layers;
+}
+
+void add_expert_rows(const Measurement& m, Trace& trace) {
+  const Experts& experts = m.scenario->model.experts;
+  std::vector<std::int32_t> layers = expert_layers(m.scenario->model), steps;
+  if (layers.empty()) return;
+  std::vector<std::int64_t> rows;
+  for (const exec::StepReport& step : m.steps) {
+    steps.push_back(static_cast<std::int32_t>(step.step));
+    for (const std::int32_t layer : layers) {
+      const auto first = step.expert_rows.begin() + layer * experts.count;
+      rows.insert(rows.end(), first, first + experts.count);
+    }
+  }
+  trace.expert_shape = std::vector<std::int32_t>{static_cast<std::int32_t>(experts.count),
+                                                 m.scenario->plan.expert_parallel};
+  trace.expert_layers = std::move(layers);
+  trace.expert_steps = std::move(steps);
+  trace.expert_rows = std::move(rows);
+}
+
+// Of the last step. With all experts on every rank no rank waits: what is uneven are the experts.
+std::string imbalance_text(const Measurement& m) {
+  const Transformer& model = m.scenario->model;
+  const std::int64_t experts = model.experts.count, ranks = m.scenario->plan.expert_parallel;
+  const bool spread = ranks > 1;
+  const std::vector<std::int32_t> layers = expert_layers(model);
+  if (layers.empty()) return {};
+  double sum = 0, most = 0;
+  std::int32_t worst = 0;
+  for (const std::int32_t layer : layers) {
+    const auto rows =
+        std::span(m.steps.back().expert_rows)
+            .subspan(static_cast<std::size_t>(layer * experts), static_cast<std::size_t>(experts));
+    const double factor = busiest_over_mean(rows, spread ? ranks : experts);
+    sum += factor;
+    if (factor > most) worst = layer;
+    most = std::max(most, factor);
+  }
+  return fmt::format(
+      "experts: in the last step the busiest {} had {:.2f} times the mean's tokens, mean of {}; "
+      "the most, {:.2f}, in layer {}\n",
+      spread ? fmt::format("of {} ranks", ranks) : fmt::format("of {} experts", experts),
+      sum / static_cast<double>(layers.size()), counted(std::ssize(layers), "layer"), most, worst);
+}
+
 }  // namespace
 
 Trace measured_trace(const Measurement& m) {
@@ -79,6 +128,7 @@ Trace measured_trace(const Measurement& m) {
   Trace trace = step_trace(*m.scenario, *m.schedule, m.start, m.end, std::move(caption));
   trace.resident_bytes =
       std::vector<std::int64_t>{m.resident ? m.resident->total() : 0, m.peak_measured()};
+  add_expert_rows(m, trace);
   return trace;
 }
 
@@ -188,6 +238,10 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
     for (const std::string& line : *lines) notes.push_back(line);
   }
   json["notes"] = std::move(notes);
+  if (!m.steps.back().expert_rows.empty()) {
+    json["expert_imbalance"] =
+        exec::expert_imbalance({scenario.model, plan}, m.steps.back().expert_rows);
+  }
   json["schedule_hash"] = content_hash(*m.schedule);
   if (!plan.order.empty()) json["order"] = {{"schedule", plan.order}};
   json["plan"] = Json::parse(plan_json(plan, 0));
@@ -199,8 +253,9 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
   text += fmt::format("  {} parameters on {} of {}, {}\n  {}\n\n",
-                      with_commas(total_parameters(scenario.model)), counted(plan.gpus(), "rank"),
-                      machine_text(m), plan.precision.name, layout_text(plan));
+                      with_commas(static_cast<double>(total_parameters(scenario.model))),
+                      counted(plan.gpus(), "rank"), machine_text(m), plan.precision.name,
+                      layout_text(plan));
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm",
                       "lr", "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);
@@ -217,6 +272,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
                   m.steps.size() > 1 ? "the steps after the first" : "one step",
                   100 * summary_of(trace).bubble_ratio());
   text += straggler_text(trace);
+  text += imbalance_text(m);
   if (m.ranks_per_core() > 1) text += "note: " + sharing_note(m) + "\n";
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });

@@ -17,7 +17,10 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   first.name = titled(first.name, {.overrides = options.set, .gpus = how.gpus});
   const Plan& plan = first.plan;
   const Precision runs = device.precision(plan.precision, plan.zero_stage);
-  if (plan.runtime.own_executor && plan.precision == runs) return first;
+  // The host of a GPU reads no counts inside a step.
+  const bool slots = device.cuda() && plan.expert_parallel > 1 && !plan.expert_slots &&
+                     plan.expert_dispatch == ExpertDispatch::AllToAll;
+  if (plan.runtime.own_executor && plan.precision == runs && !slots) return first;
   std::string said;
   if (!(plan.precision == runs)) {
     said = "plan.precision: " + plan.precision.name + " is run as " + runs.name + " (" +
@@ -25,6 +28,7 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
            std::to_string(runs.optimizer) + " bytes per parameter)";
     how.overrides.push_back("plan.precision=" + runs.name);
   }
+  if (slots) how.overrides.emplace_back("plan.expert_slots=true");
   how.overrides.push_back("plan.runtime=" + std::string(kExecutorRuntime));
   Result<Scenario> again = read_scenario(options.scenario, how);
   if (!again) return again;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "schedules/base/counted.h"
 #include "schedules/base/json_reader.h"
 #include "sim/report/report_units.h"
 #include "viz/analysis/units_text.h"
@@ -82,10 +83,10 @@ std::string text_of(const std::string& key, const std::vector<Swept>& all) {
   for (const Swept& one : all) {
     text += fmt::format("{:<{}}  ", one.value, width);
     if (one.predicted) {
-      text += fmt::format("{:>10}  {:>10} {:>12}  {:>12.0f}  {:>5.1f} %  {:>10}",
+      text += fmt::format("{:>10}  {:>10} {:>12}  {:>12}  {:>5.1f} %  {:>10}",
                           sim::report::seconds(one.step_s), sim::report::seconds(one.low_s),
-                          sim::report::seconds(one.high_s), one.tokens_per_s, 100 * one.bubble,
-                          viz::bytes_text(one.peak));
+                          sim::report::seconds(one.high_s), with_commas(one.tokens_per_s),
+                          100 * one.bubble, viz::bytes_text(one.peak));
     }
     if (!one.reason.empty()) text += (one.predicted ? "  " : "") + one.reason;
     text += "\n";

@@ -153,6 +153,9 @@ struct CopiesShape {
   std::int64_t tokens = 0, per_token = 0;
   std::int64_t first = 0, experts = 0;
   std::int64_t room = 0;  // rows: of more the places are counted, not written
+  // Slots: the rows of `per_slot` experts begin at a multiple of `slot` rows, and of more than that
+  // the places are counted, not written. 0: rows lie one behind the other
+  std::int64_t per_slot = 0, slot = 0;
 };
 
 // Tokens that go once to every rank that has experts of theirs: they visit it.
@@ -170,12 +173,21 @@ struct ArrivedShape {
   std::int64_t experts = 0;                // of the model
   std::int64_t first = 0, per_source = 0;  // those that are here: [first, first + per_source)
   std::int64_t room = 0;                   // likewise
+  // Each source's rows are a slot of so many, sources of a buffer one behind the other. 0: as many
+  // as came
+  std::int64_t slot = 0;
+};
+
+// Rows of a rank's experts as begin(experts + 1) counts them, for every step's sum and its largest
+// number of rows that lie together: of `together` experts.
+struct CountShape {
+  std::int64_t experts = 0, together = 0;
 };
 
 // Products of several experts, each with a matrix of its own: rows [begin[e], begin[e + 1]) are
-// expert e's. begin(experts + 1) is read by the host.
+// expert e's, of `rows` that there is room for. begin(experts + 1) is memory of the device.
 struct GroupedShape {
-  std::int64_t experts = 0;
+  std::int64_t experts = 0, rows = 0;
   const std::int32_t* begin = nullptr;
 };
 

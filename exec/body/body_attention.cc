@@ -149,8 +149,8 @@ AttentionPart OpCursor::State::part_of(const Node& n) const {
 }
 
 std::int64_t OpCursor::State::attention_chunk() const {
-  const std::int64_t chunk = shared.model.chunk(layer());
-  return chunk < shared.plan.sequence_length ? chunk : 0;
+  const std::int64_t tokens = shared.model.chunk(layer());
+  return tokens < shared.plan.sequence_length ? tokens : 0;
 }
 
 std::vector<OpCursor::State::Run> OpCursor::State::runs_of(std::int64_t slice,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing, the orders of rows, and the experts' products. Counts are read by the host, between the
-// kernels that make and use them: for devices that the host waits for (Device::has_experts).
+// Routing, the orders of rows, and the experts' products. Where a device is asynchronous no count
+// is read by the host: kernels go by what lies on the device, and what travels has planned sizes.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,6 +21,30 @@ RouteShape OpCursor::State::route_shape() const {
           .kept_groups = experts.kept_groups,
           .group_best = experts.group_best,
           .correction = correction == nullptr ? nullptr : correction + layer() * experts.count};
+}
+
+// Where the rank sorts them: rows of its experts, or of a slot.
+ExpertLimit BodyRunner::Shared::expert_limit() const {
+  const ExpertShape& x = shape.experts;
+  const std::int64_t pairs = plan.expert_parallel;
+  if (room.slot == 0) return {.rows = room.rows, .mean = x.rows};
+  return {.rows = room.slot, .mean = (x.copies + pairs - 1) / pairs, .slot = true};
+}
+ExpertLimit BodyRunner::expert_limit() const {
+  return shared_->expert_limit();
+}
+
+std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t rows,
+                          std::int64_t most, const ExpertLimit& limit) {
+  const double factor =
+      std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(limit.mean)) / 100.0;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", factor);
+  return "rank " + std::to_string(rank) + ", layer " + std::to_string(layer) + ": " +
+         std::to_string(rows) +
+         (limit.slot ? " rows for the experts of one rank, slots of "
+                     : " rows for its experts, room for ") +
+         std::to_string(limit.rows) + ": plan.expert_capacity " + text.data() + " would hold them";
 }
 
 void OpCursor::State::route(const Node& n) const {
@@ -46,20 +70,15 @@ void OpCursor::State::route_backward(const Node& n) const {
 void OpCursor::State::drop_copies(const Node& n) const {
   const Experts& experts = shared.model.experts;
   const std::int64_t tokens = shared.shape.experts.tokens;
-  const std::int32_t *chosen = ints(r(n, 0)), *kept = ints(w(n));
-  kernels.drop_copies(lane,
-                      {.tokens = tokens,
+  const DropShape drop{.tokens = tokens,
                        .experts = experts.count,
                        .per_token = experts.per_token,
-                       .capacity = shared.room.each},
-                      chosen, floats(r(n, 1)), ints(w(n)));
+                       .capacity = shared.room.each};
+  kernels.drop_copies(lane, drop, ints(r(n, 0)), floats(r(n, 1)), ints(w(n)));
   const bool alike = shared.shape.tensor > 1 && !shared.shape.gather;
-  if (expert_rows.empty() || (alike && coordinate != 0)) return;
-  const std::span dropped = expert_rows.subspan(expert_rows.size() / 2);
-  for (std::int64_t i = 0; i < tokens * experts.per_token; ++i) {
-    if (kept[i] >= 0) continue;
-    dropped[static_cast<std::size_t>(layer() * experts.count + chosen[i])] += 1;
-  }
+  if (counts.dropped == nullptr || (alike && coordinate != 0)) return;
+  kernels.count_dropped(lane, drop, ints(r(n, 0)), ints(w(n)),
+                        counts.dropped + layer() * experts.count);
 }
 
 void OpCursor::State::sort_copies(const Node& n) {
@@ -67,17 +86,20 @@ void OpCursor::State::sort_copies(const Node& n) {
   const auto room = [&](std::size_t i) {
     return body->tensors[static_cast<std::size_t>(n.writes[i])].bytes / 4;
   };
-  const std::int64_t experts = room(2) - 1;
+  const std::int64_t experts = room(2) - 1, slot = shared.room.slot;
   const bool all = experts == shared.model.experts.count;  // they are sent, or all are here
   const CopiesShape shape{.tokens = tensor(n, 0).bytes / 4 / shared.model.experts.per_token,
                           .per_token = shared.model.experts.per_token,
                           .first = all ? 0 : folded.expert * x.per_rank,
                           .experts = experts,
-                          .room = room(1)};
+                          .room = room(1),
+                          .per_slot = slot > 0 ? x.per_rank : 0,
+                          .slot = slot};
   kernels.sort_copies(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)));
-  const std::int64_t rows = ints(w(n, 2))[experts];
-  check_room(rows, shape.room, x.rows, rows);
-  if (!shared.sends_copies) count_rows(ints(w(n, 2)));
+  if (slot > 0) return count_most(ints(w(n, 2)), experts, x.per_rank);
+  if (shared.sends_copies) return;
+  count_rows(ints(w(n, 2)));
+  count_most(ints(w(n, 2)), experts, experts);
 }
 
 void OpCursor::State::sort_rows(const Node& n) {
@@ -89,9 +111,11 @@ void OpCursor::State::sort_rows(const Node& n) {
                            .experts = shared.model.experts.count,
                            .first = folded.expert * x.per_rank,
                            .per_source = x.per_rank,
-                           .room = shared.room.rows};
+                           .room = shared.room.rows,
+                           .slot = shared.room.slot};
   kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
   count_rows(ints(w(n, 1)));
+  if (shape.slot > 0 || device.asynchronous()) return;  // the senders have looked
   // What the sources from `member` on, every `stride`-th, send to the experts from `first` on.
   const auto rows_from = [&](std::int64_t member, std::int64_t stride, std::int64_t first) {
     std::int64_t rows = 0;
@@ -107,7 +131,7 @@ void OpCursor::State::sort_rows(const Node& n) {
     for (std::int64_t first = 0; first < shape.experts; first += x.per_rank) {
       most = std::max(most, rows_from(member, stride, first));
     }
-    check_room(rows_from(member, stride, shape.first), room, mean, most);
+    check_room(rows_from(member, stride, shape.first), most, {.rows = room, .mean = mean});
   };
   check(0, 1, shape.room, x.rows);
   // Of the ranks that share an expert's matrices each may get too many by itself.
@@ -131,8 +155,8 @@ void OpCursor::State::sort_visits(const Node& n) {
   for (std::int64_t i = 0; i < shape.ranks * shape.tokens * shape.per_token; ++i) {
     if (chosen[i] >= 0) ++rows[static_cast<std::size_t>(chosen[i] / shape.per_rank)];
   }
-  check_room(rows[static_cast<std::size_t>(shape.rank)], shared.room.rows, x.rows,
-             *std::ranges::max_element(rows));
+  check_room(rows[static_cast<std::size_t>(shape.rank)], *std::ranges::max_element(rows),
+             {.rows = shared.room.rows, .mean = x.rows});
 }
 
 // Reads (weights, token, begin): rows of k numbers; (weights, place): single ones.
@@ -149,25 +173,25 @@ void OpCursor::State::gather_weights(const Node& n) const {
 // Ranks that share an expert's matrices have equal rows: the first counts them.
 void OpCursor::State::count_rows(const std::int32_t* begin) const {
   const std::int64_t here = shared.shape.experts.per_rank;
-  if (expert_rows.empty() || folded.tensor != 0) return;
-  const std::int64_t first =
-      segments()[segment].layer * shared.model.experts.count + folded.expert * here;
-  for (std::int64_t e = 0; e < here; ++e) {
-    expert_rows[static_cast<std::size_t>(first + e)] += begin[e + 1] - begin[e];
-  }
+  if (counts.rows == nullptr || folded.tensor != 0) return;
+  const std::int64_t first = layer() * shared.model.experts.count + folded.expert * here;
+  kernels.count_rows(lane, {.experts = here, .together = here}, begin, counts.rows + first,
+                     nullptr);
 }
 
-void OpCursor::State::check_room(std::int64_t rows, std::int64_t room, std::int64_t mean,
-                                 std::int64_t most) {
-  if (rows <= room || !failure.empty()) return;
-  const double factor =
-      std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(mean)) / 100.0;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", factor);
-  failure = "rank " + std::to_string(lane.rank) + ", layer " +
-            std::to_string(segments()[segment].layer) + ": " + std::to_string(rows) +
-            " rows for its experts, room for " + std::to_string(room) + ": plan.expert_capacity " +
-            text.data() + " would hold them";
+void OpCursor::State::count_most(const std::int32_t* begin, std::int64_t experts,
+                                 std::int64_t together) {
+  if (counts.most == nullptr) return;
+  double* most = counts.most + layer();
+  kernels.count_rows(lane, {.experts = experts, .together = together}, begin, nullptr, most);
+  if (device.asynchronous()) return;
+  const auto rows = static_cast<std::int64_t>(*most);
+  check_room(rows, rows, shared.expert_limit());
+}
+
+void OpCursor::State::check_room(std::int64_t rows, std::int64_t most, const ExpertLimit& limit) {
+  if (rows <= limit.rows || !failure.empty()) return;
+  failure = too_many_rows(lane.rank, layer(), rows, most, limit);
 }
 
 // A line of begins for every source: by expert of the model, or by rank where tokens are sent once.
@@ -218,6 +242,7 @@ void OpCursor::State::sum_copies(const Node& n) const {
 // Reads (x, begin), (dy, begin) or (dy, x, begin).
 void OpCursor::State::grouped(const Node& n) const {
   const GroupedShape shape{.experts = shared.shape.experts.per_rank,
+                           .rows = shared.room.rows,
                            .begin = ints(r(n, n.reads.size() - 1))};
   // Of ranks that sum what an expert gives the first one adds its bias.
   const bool adds = n.parameter == ParameterRole::ExpertUp || folded.tensor == 0;
@@ -246,7 +271,9 @@ ClampedGlu OpCursor::State::clamped_glu(std::int64_t rows, std::int64_t width) c
 std::pair<std::int64_t, std::int64_t> OpCursor::State::mlp_shape(const Node& n,
                                                                  std::size_t begin) const {
   const RankShape& s = shared.shape;
-  if (n.reads.size() > begin) return {last_of(n, begin), s.experts.width};
+  if (n.reads.size() > begin) {
+    return {device.asynchronous() ? shared.room.rows : last_of(n, begin), s.experts.width};
+  }
   const bool experts = shared.model.has_experts(segments()[segment].layer);
   return {s.tokens, experts ? s.experts.shared : s.ffn};
 }

@@ -7,6 +7,9 @@
 namespace rehearse::exec {
 
 void OpCursor::State::linear(const Node& n) {
+  if (n.parameter == ParameterRole::Router) {
+    return kernels.router_logits(lane, n.m, n.n, n.k, r(n, 0), parameter(n), bias(n), floats(w(n)));
+  }
   // The bias of a row-parallel product is added after the sum over tp; by the first rank where a
   // norm reads that sum.
   const bool row_parallel =

@@ -95,8 +95,8 @@ void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
   const bool statistics = maxima || sums || squares || products;
   // Statistics are fp32 and stay in place; gradients that go round are fp32 sums.
   const bool weights = n.kernel == Kernel::DispatchWeights || n.kernel == Kernel::CombineWeights;
-  const bool wide =
-      statistics || weights || n.kernel == Kernel::RingKeyGradients || shared.shape.element == 4;
+  const bool wide = statistics || weights || n.fp32 || n.kernel == Kernel::RingKeyGradients ||
+                    shared.shape.element == 4;
   const ElementType type = wide ? ElementType::Float32 : ElementType::BFloat16;
   *request = {.axis = n.axis,
               .kind = collective_kind(n.kind()),
@@ -106,7 +106,8 @@ void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
               .out = w(n),
               .elements = n.bytes / bytes_of(type),
               .layer = segments()[segment].layer};
-  if (n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine) {
+  const bool sent = n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine;
+  if (sent && shared.room.slot == 0) {
     split(n, shared.shape.hidden, request);
   } else if (weights) {
     split(n, shared.model.experts.per_token, request);
@@ -231,9 +232,11 @@ void OpCursor::State::run(const Node& n) {
     case Kernel::GatherWeights:
       return gather_weights(n);
     case Kernel::GatherRows:
-      return kernels.gather_rows(lane, last_of(n, 2), s.hidden, ints(r(n, 1)), r(n, 0), w(n));
+      return kernels.gather_rows(lane, tensor(n, 1).bytes / 4, s.hidden, ints(r(n, 1)), r(n, 0),
+                                 w(n));
     case Kernel::ScatterRows:
-      return kernels.scatter_rows(lane, last_of(n, 2), s.hidden, ints(r(n, 1)), r(n, 0), w(n));
+      return kernels.scatter_rows(lane, tensor(n, 1).bytes / 4, s.hidden, ints(r(n, 1)), r(n, 0),
+                                  w(n));
     case Kernel::WeighCopies:
     case Kernel::SumCopies:
     case Kernel::WeighBackward:
@@ -293,7 +296,7 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->seed = facts.seed;
   state_->step = facts.step;
   state_->losses = facts.losses;
-  state_->expert_rows = facts.expert_rows;
+  state_->counts = facts.expert_counts;
   state_->correction = facts.correction;
   state_->failure.clear();
   state_->visited = 0;

@@ -74,17 +74,30 @@ struct RouterLosses {
   double auxiliary = 0, z = 0;
 };
 
+// What a rank counts in a step, in the device's memory; null: it is not counted.
+struct ExpertCounts {
+  double* rows = nullptr;     // (layers, experts of the model): those of its experts
+  double* dropped = nullptr;  // (layers, experts): copies of its tokens that the plan drops
+  double* most = nullptr;     // (layers): the most rows that had to find room together, ever
+};
+
 // What an op of a step needs to know beside its addresses.
 struct StepFacts {
   std::int64_t seed = 0, step = 0;  // of the run; what is dropped follows from them
   RouterLosses losses;
-  // (layers, experts of the model), to which a forward adds the rows of this rank's experts; may be
-  // empty. Where the plan drops copies, behind them (layers, experts): those of its tokens that it
-  // dropped.
-  std::span<double> expert_rows;
+  ExpertCounts expert_counts;
   // (layers, experts): what the router adds where it chooses, in the device's memory; or nullptr.
   const float* correction = nullptr;
 };
+
+// What a rank has room for in a layer: at most so many rows of its experts, or of a slot.
+struct ExpertLimit {
+  std::int64_t rows = 0, mean = 0;
+  bool slot = false;  // by plan.expert_slots: of what it sends to the experts of one rank
+};
+// Why a run ends where `rows` came; `most`: the busiest rank's, which names the factor.
+std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t rows,
+                          std::int64_t most, const ExpertLimit& limit);
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
@@ -94,6 +107,8 @@ class BodyRunner {
   ~BodyRunner();
   // No body of the op meets other ranks, and it does the same in every step: dropout does not.
   bool alone(const ComputeOp& op) const;
+  // Of ExpertCounts::most.
+  ExpertLimit expert_limit() const;
   struct Shared;
   const Shared& shared() const { return *shared_; }
 

@@ -42,6 +42,7 @@ struct BodyRunner::Shared {
   std::array<Rotary, 2> rotary;  // of layers without a window, with one
   std::int64_t activation = 0;   // aligned bytes of (local, hidden)
   ExpertRoom room;
+  ExpertLimit expert_limit() const;
   bool sends_copies = false;  // to the ranks of their experts, where these sort what came
   // by slice of the sequence
   std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
@@ -85,7 +86,7 @@ struct OpCursor::State {
   std::vector<std::byte*> tensors;  // of the body
   SumNorm sum;                      // whose norm is the next node; rows 0: there is none
   RouterLosses losses;
-  std::span<double> expert_rows;
+  ExpertCounts counts;
   const float* correction = nullptr;
   std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
   std::string failure;
@@ -287,17 +288,21 @@ struct OpCursor::State {
   // What every member of `ep` sends to every other, in rows of `width` elements.
   void split(const Node& n, std::int64_t width, CollectiveRequest* request);
   // Rows and width of an MLP's activation, dense, of shared experts, or of routed ones: these read
-  // the experts' first rows as argument `begin`.
+  // the experts' first rows as argument `begin`. Where the host cannot read them, all that there is
+  // room for.
   std::pair<std::int64_t, std::int64_t> mlp_shape(const Node& n, std::size_t begin) const;
   ClampedGlu clamped_glu(std::int64_t rows, std::int64_t width) const;
   // The last number of an array of first rows: how many rows there are.
   std::int64_t last_of(const Node& n, std::size_t i) const {
     return ints(r(n, i))[tensor(n, i).bytes / 4 - 1];
   }
-  // To expert_rows; begin: of the experts here.
+  // To the counts; begin: of the experts here.
   void count_rows(const std::int32_t* begin) const;
+  // The most rows of `together` experts, likewise. Fails where they are too many, if the host can
+  // read it now.
+  void count_most(const std::int32_t* begin, std::int64_t experts, std::int64_t together);
   // Fails where more rows came than there is room for; most: of a rank of the group.
-  void check_room(std::int64_t rows, std::int64_t room, std::int64_t mean, std::int64_t most);
+  void check_room(std::int64_t rows, std::int64_t most, const ExpertLimit& limit);
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;

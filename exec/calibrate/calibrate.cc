@@ -48,7 +48,7 @@ Result<MachineTables> calibrate(const Backend& backend, const CalibrateOptions& 
   c.watch.keep_busy(c.written.next(busy / 4), busy);
   std::vector<void (*)(Calibration&)> parts{measure_gemm, measure_memory_bound, measure_attention};
   if (c.gpu()) {
-    parts.insert(parts.end(), {measure_copies, measure_launches});
+    parts.insert(parts.end(), {measure_grouped, measure_copies, measure_launches});
     if (options.communicator != nullptr) parts.push_back(measure_nccl);
   } else {
     parts.insert(parts.end(), {measure_exchanges, measure_processes, measure_computing_together,

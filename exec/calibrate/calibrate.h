@@ -31,6 +31,7 @@ struct GemmTime {
   GemmRole role{};
   std::int64_t m = 0, n = 0, k = 0;
   double us = 0;
+  std::int64_t batch = 1;  // experts, each with a product of this size
 };
 struct KernelTime {
   std::string_view op;  // a word of the calibration's memory_bound list
@@ -67,6 +68,7 @@ struct MachineTables {
   std::int32_t cores = 1;       // that this process may use
   std::int64_t memory_bytes = 0;
   std::vector<GemmTime> gemm;
+  std::vector<GemmTime> grouped;  // of several experts at once, on a GPU
   std::vector<KernelTime> kernels;
   std::vector<AttentionTime> attention;
   std::vector<ExchangeTime> exchanges;
@@ -92,6 +94,7 @@ struct CalibrateSizes {
     std::int64_t first = 1, last = 1, factor = 2;
   };
   std::vector<std::int64_t> tokens, features;    // the grid of products
+  std::int64_t experts = 8;                      // of grouped products
   std::int64_t columns = 256, vocabulary = 256;  // of memory-bound kernels; of those over logits
   Range bytes;                                   // of memory-bound kernels
   Range sequence;                                // of attention

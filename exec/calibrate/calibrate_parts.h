@@ -26,6 +26,7 @@ struct Calibration {
 
 void measure_gemm(Calibration& c);  // calibrate_gemm.cc
 void measure_round(Calibration& c);
+void measure_grouped(Calibration& c);       // calibrate_grouped.cc
 void measure_memory_bound(Calibration& c);  // calibrate_kernels.cc
 void measure_attention(Calibration& c);
 void measure_exchanges(Calibration& c);  // calibrate_threads.cc

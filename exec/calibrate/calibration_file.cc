@@ -86,12 +86,15 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
                    " s; medians, half of the points spread by less than " +
                    std::to_string(std::llround(100 * t.noise)) + " % between quartiles"});
   Json points = Json::array();
-  for (const GemmTime& p : t.gemm) {
-    Json point{
-        {"m", p.m}, {"n", p.n}, {"k", p.k}, {"type", type_of(t)}, {"layout", layout_of(p.role)}};
-    if (p.role == GemmRole::WeightGradient) point["accumulate"] = true;
-    point["time_us"] = rounded_us(p.us);
-    points.push_back(std::move(point));
+  for (const auto* products : {&t.gemm, &t.grouped}) {
+    for (const GemmTime& p : *products) {
+      Json point{
+          {"m", p.m}, {"n", p.n}, {"k", p.k}, {"type", type_of(t)}, {"layout", layout_of(p.role)}};
+      if (p.batch > 1) point["batch"] = p.batch;
+      if (p.role == GemmRole::WeightGradient) point["accumulate"] = true;
+      point["time_us"] = rounded_us(p.us);
+      points.push_back(std::move(point));
+    }
   }
   out["gemm"] = std::exchange(points, Json::array());
   for (const KernelTime& p : t.kernels) {

@@ -56,6 +56,33 @@ void CudaKernels::embed_backward(Lane l, std::int64_t tokens, std::int64_t h,
                 "embedding gradient");
 }
 
+void CudaKernels::router_logits(Lane l, std::int64_t m, std::int64_t n, std::int64_t k,
+                                const void* x, const void* w, const void* bias, float* y) {
+  logits(l, m, n, k, x, w, y);
+  if (bias != nullptr) device_.check(add_router_bias(on(l), type_, m, n, bias, y), "router bias");
+}
+
+void CudaKernels::route_backward(Lane l, const RouteShape& s, const float* d_weights,
+                                 const std::int32_t* chosen, const float* weights,
+                                 const float* scores, const float* logsum, void* d_logits) {
+  device_.check(cuda::route_backward(on(l), type_, s, d_weights, chosen, weights, scores, logsum,
+                                     d_logits, scratch(l, route_backward_scratch(s))),
+                "route backward");
+}
+
+void CudaKernels::sort_copies(Lane l, const CopiesShape& s, const std::int32_t* chosen,
+                              std::int32_t* row, std::int32_t* token, std::int32_t* begin) {
+  device_.check(
+      cuda::sort_copies(on(l), s, chosen, row, token, begin, scratch(l, sort_copies_scratch(s))),
+      "sort copies");
+}
+
+void CudaKernels::sort_rows(Lane l, const ArrivedShape& s, const std::int32_t* begins,
+                            std::int32_t* from, std::int32_t* begin) {
+  device_.check(cuda::sort_rows(on(l), s, begins, from, begin, scratch(l, sort_rows_scratch(s))),
+                "sort rows");
+}
+
 void CudaKernels::add(Lane l, std::int64_t count, const float* from, float* to) {
   const void* in[] = {to, from};
   void* out[] = {to};

@@ -38,7 +38,7 @@ class CudaKernels final : public Kernels {
   void adamw(Lane lane, const AdamwArguments& arguments) override;
 
  private:
-  // Never reached: a run refuses experts and latent attention on such a device before it plans.
+  // Never reached: a run refuses what such a kernel is for before it plans.
   template <class... Arguments>
   void missing(const char* name, const Arguments&...) {
     device_.check(1, name);

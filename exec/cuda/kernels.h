@@ -27,12 +27,20 @@ namespace rehearse::exec::cuda {
 using Stream = CUstream_st*;
 
 using Element = void;  // of type `Type`
+using exec::ArrivedShape;
 using exec::AttentionPart;
 using exec::AttentionShape;
+using exec::ClampedGlu;
+using exec::CopiesShape;
+using exec::CountShape;
 using exec::DropoutShape;
+using exec::DropShape;
+using exec::GroupedShape;
 using exec::RotaryShape;
+using exec::RouteShape;
 using exec::StridedNorm;
 using exec::SumNorm;
+using exec::Temperature;
 using exec::VocabularyShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
@@ -76,6 +84,21 @@ int sort_tokens(Stream stream, std::int64_t tokens, const std::int32_t* ids, std
 int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h,
                    const std::int32_t* ids, const void* dy, const VocabularyShape& shape,
                    const std::int32_t* order, float* d_table);
+
+// y(rows, cols) += bias(cols)
+int add_router_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
+                    const void* bias, float* y);
+// scratch: as many bytes as the function beside says.
+std::int64_t route_backward_scratch(const RouteShape& shape);
+int route_backward(Stream stream, Type type, const RouteShape& shape, const float* d_weights,
+                   const std::int32_t* chosen, const float* weights, const float* scores,
+                   const float* logsum, void* d_logits, void* scratch);
+std::int64_t sort_copies_scratch(const CopiesShape& shape);
+int sort_copies(Stream stream, const CopiesShape& shape, const std::int32_t* chosen,
+                std::int32_t* row, std::int32_t* token, std::int32_t* begin, void* scratch);
+std::int64_t sort_rows_scratch(const ArrivedShape& shape);
+int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begins,
+              std::int32_t* from, std::int32_t* begin, void* scratch);
 
 // --- attention, by engine ------------------------------------------------------------------------
 // REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the

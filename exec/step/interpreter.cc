@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "exec/step/scheduler.h"
 #include "exec/weights/hugging_face.h"
@@ -22,9 +21,16 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
   if (!backend.device->computes_in(plan.precision.compute)) {
     return Error{"plan.precision: the CPU runs fp32"};
   }
-  if (layout.model.experts.count > 0 && !backend.device->has_experts()) {
-    return Error{"model: experts have no kernels on " + std::string(backend.device->name()) +
-                 " yet; --device cpu trains them"};
+  if (layout.model.experts.count > 0 && backend.device->asynchronous() &&
+      plan.expert_parallel > 1 && plan.expert_dispatch == ExpertDispatch::Deduplicated) {
+    return Error{"plan.expert_dispatch: deduplicated has no kernels on " +
+                 std::string(backend.device->name()) + " yet; all_to_all and all_gather have"};
+  }
+  if (layout.model.experts.count > 0 && backend.device->asynchronous() &&
+      plan.expert_parallel > 1 && plan.expert_dispatch == ExpertDispatch::AllToAll &&
+      !plan.expert_slots) {
+    return Error{"plan.expert_slots: must be true on " + std::string(backend.device->name()) +
+                 ": its host reads no counts inside a step"};
   }
   if (layout.model.latent.kv_lora_rank > 0 && !backend.device->has_latent_attention()) {
     return Error{"model.kv_lora_rank: latent attention has no kernels on " +
@@ -68,8 +74,17 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
       if (!host) return host.error();
       rank->host = host.value();
     }
-    const std::int64_t experts = layout.model.layers * layout.model.experts.count;
-    rank->expert_rows.assign(static_cast<std::size_t>((plan.expert_drop > 0 ? 2 : 1) * experts), 0);
+    const std::int64_t layers = layout.model.layers, experts = layers * layout.model.experts.count;
+    if (experts > 0) {
+      const std::int64_t counts = (plan.expert_drop > 0 ? 2 : 1) * experts;
+      const Result<std::byte*> counted = backend.device->allocate(r, 8 * (counts + layers));
+      if (!counted) return counted.error();
+      auto* rows = reinterpret_cast<double*>(counted.value());
+      rank->expert_rows = {rows, static_cast<std::size_t>(counts)};
+      rank->expert_counts = {.rows = rows,
+                             .dropped = plan.expert_drop > 0 ? rows + experts : nullptr,
+                             .most = rows + counts};
+    }
     if (layout.model.experts.correction_bias) {
       const Result<std::byte*> correction = backend.device->allocate(r, 4 * experts);
       if (!correction) return correction.error();
@@ -195,10 +210,28 @@ void Interpreter::initialise(
   set_correction(std::move(correction));
 }
 
+// What an asynchronous device counted, now that its step has ended.
+Result<> Interpreter::experts_held() const {
+  if (!local_.device.asynchronous() || local_.model.experts.count == 0) return {};
+  const ExpertLimit limit = runner_->expert_limit();
+  std::vector<double> most(static_cast<std::size_t>(local_.model.layers));
+  for (const auto& rank : local_.ranks) {
+    local_.device.read(most.data(), reinterpret_cast<const std::byte*>(rank->expert_counts.most),
+                       8 * local_.model.layers);
+    for (std::size_t layer = 0; layer < most.size(); ++layer) {
+      const auto came = static_cast<std::int64_t>(most[layer]);
+      if (came <= limit.rows) continue;
+      return Error{
+          too_many_rows(rank->rank.value, static_cast<std::int64_t>(layer), came, came, limit)};
+    }
+  }
+  return {};
+}
+
 Result<StepResult> Interpreter::run(const StepOptions& options) {
-  for (const auto& rank : local_.ranks) std::ranges::fill(rank->expert_rows, 0);
   const Result<> done = scheduler_->run(options);
   if (!done) return done.error();
+  if (const Result<> held = experts_held(); !held) return held.error();
   StepResult result;
   const std::span all(local_.ranks[0]->norms);
   const auto slots = static_cast<std::size_t>(local_.slots);
@@ -221,40 +254,6 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   }
   balance(options.train, result);
   return result;
-}
-
-void Interpreter::set_correction(std::vector<float> values) {
-  local_.correction = std::move(values);
-  const auto bytes = static_cast<std::int64_t>(local_.correction.size() * sizeof(float));
-  for (const auto& rank : local_.ranks) {
-    local_.device.write(rank->correction, local_.correction.data(), bytes);
-  }
-}
-
-// An expert that was chosen less often than the mean over the step's batch becomes likelier, and
-// the other way round (DeepSeek-V3, arXiv 2412.19437, section 2.1.2; arXiv 2408.15664, algorithm
-// 1): bias += rate sign(mean - count). All ranks know the same counts, so they have the same bits.
-void Interpreter::balance(const TrainOptions& train, const StepResult& step) {
-  if (local_.correction.empty() || train.router_bias_rate == 0) return;
-  const auto experts = static_cast<std::size_t>(local_.model.experts.count);
-  std::vector<float> moved = local_.correction;
-  for (std::int64_t layer = 0; layer < local_.model.layers; ++layer) {
-    if (!local_.model.has_experts(layer)) continue;
-    const std::size_t first = static_cast<std::size_t>(layer) * experts;
-    std::vector<std::int64_t> counts(experts);
-    for (std::size_t e = 0; e < experts; ++e) {
-      counts[e] = step.expert_rows[first + e];
-      if (!step.expert_dropped.empty()) counts[e] += step.expert_dropped[first + e];
-    }
-    const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    for (std::size_t e = 0; e < experts; ++e) {
-      const std::int64_t less = all - counts[e] * static_cast<std::int64_t>(experts);
-      if (less == 0) continue;
-      const double by = less > 0 ? train.router_bias_rate : -train.router_bias_rate;
-      moved[first + e] = static_cast<float>(static_cast<double>(moved[first + e]) + by);
-    }
-  }
-  set_correction(std::move(moved));
 }
 
 std::vector<float> Interpreter::parameter(const std::string& name) const {

@@ -90,6 +90,8 @@ class Interpreter {
  private:
   explicit Interpreter(LocalRanks local);
   void balance(const TrainOptions& train, const StepResult& step);
+  // Error: a rank had room for too few rows.
+  Result<> experts_held() const;
   LocalRanks local_;
   std::unique_ptr<BodyRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;

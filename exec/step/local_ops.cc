@@ -79,8 +79,9 @@ class LocalOp {
     auto* norms = reinterpret_cast<double*>(data(last));
     local_.kernels.norms(lane_, ranges, loss, local_.slots, norms);
     if (rank_.expert_rows.empty()) return;
-    local_.device.fetch(lane_, norms + local_.slots, rank_.expert_rows.data(),
-                        8 * static_cast<std::int64_t>(rank_.expert_rows.size()));
+    const auto bytes = static_cast<std::int64_t>(rank_.expert_rows.size_bytes());
+    local_.device.transfer(lane_, rank_.expert_rows.data(), lane_, norms + local_.slots, bytes);
+    local_.device.clear(lane_, rank_.expert_rows.data(), bytes);  // for the next step
   }
 
   void optimizer_step(const StepOptions& options) const {

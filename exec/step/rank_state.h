@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "exec/backend/backend.h"
@@ -23,8 +24,8 @@ struct RankState {
   std::int32_t replica = 0;                     // data * cp + context: number in the dp group
   std::byte *arena = nullptr, *host = nullptr;  // host: of what the plan keeps there
   std::vector<std::vector<ComputeOp>> compute;  // per op of the row: none, one or two
-  // Of its experts, in this step: (layers, experts); behind them what was dropped (StepFacts).
-  std::vector<double> expert_rows;
+  ExpertCounts expert_counts;
+  std::span<double> expert_rows;    // of them, rows and dropped
   std::byte* correction = nullptr;  // of the routers, on the device; or none
   // On the host: sums of squares per tensor, the loss, then expert_rows over all ranks.
   std::vector<double> norms;

@@ -2,7 +2,6 @@
 #include "exec/train/train.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "exec/cpu/optimizer.h"
 #include "schedules/passes/lower.h"
@@ -64,12 +63,7 @@ double expert_imbalance(const Layout& layout, std::span<const std::int64_t> expe
     if (!layout.model.has_experts(layer)) continue;
     const auto rows = expert_rows.subspan(static_cast<std::size_t>(layer * experts),
                                           static_cast<std::size_t>(experts));
-    std::vector<std::int64_t> ranks(static_cast<std::size_t>(experts / here), 0);
-    for (std::size_t e = 0; e < rows.size(); ++e)
-      ranks[e / static_cast<std::size_t>(here)] += rows[e];
-    const std::int64_t all = std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0});
-    sum += static_cast<double>(std::ranges::max(ranks)) * static_cast<double>(ranks.size()) /
-           static_cast<double>(std::max<std::int64_t>(all, 1));
+    sum += busiest_over_mean(rows, experts / here);
     ++layers;
   }
   return layers == 0 ? 1 : sum / static_cast<double>(layers);

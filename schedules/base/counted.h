@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A number with its noun, as a sentence has it: "1 micro-batch", "2 micro-batches".
+// Numbers as a sentence has them: "1 micro-batch", "2 micro-batches", "13,904,128".
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,13 @@ inline std::string noun_of(std::int64_t n, std::string_view one) {
 
 inline std::string counted(std::int64_t n, std::string_view one) {
   return std::to_string(n) + " " + noun_of(n, one);
+}
+
+// The nearest whole number, with a comma between thousands. REQUIRES: it is not negative.
+inline std::string with_commas(double value) {
+  std::string text = std::to_string(std::llround(value));
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
 }
 
 }  // namespace rehearse

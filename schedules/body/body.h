@@ -84,6 +84,7 @@ struct Node {
   bool fp8 = false;          // Gemm: operands in 8 bit where precision.compute is fp8
   bool overlapped = false;   // collective that the runtime hides behind its neighbours
   bool routed = false;       // on rows that the router sends here: the busiest rank has more
+  bool fp32 = false;         // collective on fp32 numbers, whatever the compute type
   bool chunked = false;      // it is cut in pieces, each beside a piece of its product
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // Gemm, [elements]
   double flops = 0;           // Gemm, Attention: multiply-adds x 2 that really run

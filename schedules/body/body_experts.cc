@@ -41,21 +41,34 @@ ExpertRoom expert_room(const Layout& layout) {
         static_cast<double>(x.copies) / static_cast<double>(layout.model.experts.count);
     const auto most = static_cast<std::int64_t>(std::ceil(mean * factor));
     const std::int64_t rows = std::min(most * x.per_rank, x.tokens * each);  // of one rank's tokens
-    return {block * rows, layout.plan.expert_parallel * rows, most};
+    const std::int64_t arrived = layout.plan.expert_parallel * rows;
+    return {.rows = block * rows,
+            .arrived = arrived,
+            .sent = layout.plan.expert_slots ? arrived : x.copies,
+            .slot = layout.plan.expert_slots ? rows : 0,
+            .each = most};
   }
-  if (block == 1) return {x.copies, x.copies};
+  if (block == 1) return {.rows = x.copies, .arrived = x.copies, .sent = x.copies};
   const auto reserved = [&](std::int64_t mean) {
     return static_cast<std::int64_t>(
         std::ceil(reserved_capacity(layout.plan) * static_cast<double>(mean)));
   };
+  if (layout.plan.expert_slots) {
+    const std::int64_t pairs = layout.plan.expert_parallel, mean = (x.copies + pairs - 1) / pairs;
+    const std::int64_t slot = std::min(reserved(mean), x.tokens * each);
+    return {.rows = block * slot, .arrived = pairs * slot, .sent = pairs * slot, .slot = slot};
+  }
   const std::int64_t rows = std::min(reserved(x.rows), block * x.tokens * each);
   // Every token that arrives has a row.
-  if (sends_tokens_once(layout)) return {rows, std::min(rows, block * x.tokens)};
+  if (sends_tokens_once(layout)) {
+    return {.rows = rows, .arrived = std::min(rows, block * x.tokens), .sent = x.copies};
+  }
   return {
       .rows = rows,
       .arrived = layout.plan.expert_parallel == 1
                      ? x.copies
-                     : std::min(reserved(x.copies), layout.plan.expert_parallel * x.tokens * each)};
+                     : std::min(reserved(x.copies), layout.plan.expert_parallel * x.tokens * each),
+      .sent = x.copies};
 }
 
 ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
@@ -87,7 +100,7 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
   weights_all_ =
       brings_tokens() ? number("weights of all", H::SavedForDgrad, tokens() * k) : weights_;
   row_ = number("rows of copies", H::SavedForDgrad, tokens() * k);
-  token_ = number("tokens of copies", H::SavedForDgrad, sends() ? x_.copies : room_.rows);
+  token_ = number("tokens of copies", H::SavedForDgrad, sends() ? room_.sent : room_.rows);
   begin_ = number("first rows", H::SavedForWgrad, x_.per_rank + 1);
   if (sends()) {
     sent_ = number("first copies", H::SavedForDgrad, model_.count + 1);
@@ -105,7 +118,7 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
   u_ = tensor("u", for_input, room_.rows, up());
   a_ = tensor("g", for_weight, room_.rows, x_.width);
   y_ = tensor("outputs", model_.weighs_input ? H::Workspace : for_input,
-              sends() ? x_.copies : room_.rows, h_);
+              sends() ? room_.sent : room_.rows, h_);
   if (x_.shared == 0) return;
   shared_u_ = tensor("shared u", for_input, layout.shape.tokens, shared_columns());
   shared_a_ = tensor("shared g", for_weight, layout.shape.tokens, x_.shared);
@@ -173,9 +186,9 @@ void ExpertBody::add(T to, T what) {
 }
 
 // In place, where every rank of tp has a part of it.
-void ExpertBody::sum_over_tensor(T what, std::int64_t bytes) {
+void ExpertBody::sum_over_tensor(T what, std::int64_t bytes, bool fp32) {
   if (splits_tokens()) return;
-  b_.collective(K::AllReduce, "all_reduce tp", bytes, what, what);
+  b_.collective(K::AllReduce, "all_reduce tp", bytes, what, what).fp32 = fp32;
 }
 
 void ExpertBody::route(T y2) {
@@ -199,7 +212,8 @@ void ExpertBody::route(T y2) {
 void ExpertBody::travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from,
                         T to, NodePhase phase) {
   Node& node = over(axis, kernel, name, bytes, from, to, phase);
-  if (kernel == K::Dispatch || kernel == K::Combine) {
+  const bool sent = kernel == K::Dispatch || kernel == K::Combine;
+  if (sent && room_.slot == 0) {  // else they are slots of one size
     node.reads.push_back(arrivals_);
     node.routed = true;
   }
@@ -220,7 +234,7 @@ void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhas
   T arrived = from;
   if (sends_over_ranks()) {
     arrived = workspace("arrived", room_.arrived * h_);
-    travel(Axis::Expert, K::Dispatch, name, element * x_.copies * h_, from, arrived, phase);
+    travel(Axis::Expert, K::Dispatch, name, element * room_.sent * h_, from, arrived, phase);
   }
   if (gathers_rows()) {
     const std::int64_t all = layout_.plan.expert_tensor_parallel * room_.arrived * h_;
@@ -229,7 +243,7 @@ void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhas
          phase);
     arrived = gathered;
   }
-  b_.node(K::GatherRows, "rows by expert", {arrived, from_, begin_}, {rows}, phase).routed = true;
+  b_.node(K::GatherRows, "rows by expert", {arrived, from_}, {rows}, phase).routed = true;
 }
 
 // The reverse: partial sums of q ranks are summed.
@@ -239,7 +253,7 @@ void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phas
       (gathers_rows() ? layout_.plan.expert_tensor_parallel : 1) * room_.arrived * h_;
   const bool last = !sends_over_ranks();  // the rows are at home once they are summed
   T leaving = last && !gathers_rows() ? home : workspace("leaving", all);
-  b_.node(K::ScatterRows, "rows by source", {rows, from_, begin_}, {leaving}, phase).routed = true;
+  b_.node(K::ScatterRows, "rows by source", {rows, from_}, {leaving}, phase).routed = true;
   if (gathers_rows()) {
     const T own = last ? home : workspace("leaving, summed", room_.arrived * h_);
     over(Axis::ExpertTensor, K::ReduceScatter, "rows; reduce_scatter etp", element * all, leaving,
@@ -247,18 +261,17 @@ void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phas
     leaving = own;
   }
   if (last) return;
-  travel(Axis::Expert, K::Combine, name, element * x_.copies * h_, leaving, home, phase);
+  travel(Axis::Expert, K::Combine, name, element * room_.sent * h_, leaving, home, phase);
 }
 
 // From the tokens to the experts' outputs.
 void ExpertBody::experts(T y2, NodePhase phase) {
   const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", phase);
-  const T copies = sends() ? workspace("copies", x_.copies * h_) : rows_;
+  const T copies = sends() ? workspace("copies", room_.sent * h_) : rows_;
   if (model_.weighs_input) {
     b_.node(K::SpreadCopies, "weighted copies of tokens", {x, row_, weights_all_}, {copies}, phase);
   } else {
-    b_.node(K::GatherRows, "copies of tokens", {x, token_, sends() ? sent_ : begin_}, {copies},
-            phase);
+    b_.node(K::GatherRows, "copies of tokens", {x, token_}, {copies}, phase);
   }
   if (sends()) rows_to_experts(copies, rows_, "dispatch; all_to_all ep", phase);
   grouped(K::GroupedLinear, P::ExpertUp, "grouped gemm fc1", up(), h_, {rows_, begin_}, {u_},
@@ -305,10 +318,10 @@ ExpertBody::T ExpertBody::weights_of_all(T d_weights) {
 void ExpertBody::output_gradients(T dz, T d_rows, T d_weights) {
   const T all = tokens_here(dz, "output gradients; all_gather ep",
                             "combine backward; all_to_all ep", NodePhase::Main);
-  const T copies = sends() ? workspace("d copies", x_.copies * h_) : d_rows;
+  const T copies = sends() ? workspace("d copies", room_.sent * h_) : d_rows;
   const std::string_view name = "copies of output gradients";
   if (model_.weighs_input) {
-    b_.node(K::GatherRows, name, {all, token_, sends() ? sent_ : begin_}, {copies});
+    b_.node(K::GatherRows, name, {all, token_}, {copies});
   } else {
     const T d_all = weights_of_all(d_weights);
     b_.node(K::WeighBackward, name, {y_, row_, weights_all_, all}, {copies, d_all});
@@ -329,7 +342,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
   const T d_weights = b_.tensor("d weights", H::Workspace, kNumber * x_.copies);
   if (overlaps_) begin_shared_backward(y2, dz);
   output_gradients(dz, d_rows, d_weights);
-  if (!model_.weighs_input) sum_over_tensor(d_weights, kNumber * x_.copies);
+  if (!model_.weighs_input) sum_over_tensor(d_weights, kNumber * x_.copies, true);
   const T da = workspace("dg", room_.rows * x_.width);
   const T du = b_.tensor("du", left_, element * room_.rows * up());
   grouped(K::GroupedLinearInput, P::ExpertDown, "grouped gemm d_fc2 input", h_, x_.width,
@@ -344,7 +357,7 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
           {dx}, NodePhase::Main);
   T home = dx;
   if (sends()) {
-    home = workspace("d copies", x_.copies * h_);
+    home = workspace("d copies", room_.sent * h_);
     rows_home(dx, home, "dispatch backward; all_to_all ep", NodePhase::Main);
   }
   if (model_.weighs_input) input_weights_backward(y2, home, d_weights);
@@ -359,16 +372,17 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
 
 // Of weights that multiply what experts read: the products of tokens and their copies' gradients.
 void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
-  const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", NodePhase::Main);
+  const T x =
+      tokens_here(y2, "tokens; all_gather ep", "tokens again; all_to_all ep", NodePhase::Main);
   const T d_all = weights_of_all(d_weights);
   b_.node(K::SpreadWeights, "weights' gradients", {d_copies, row_, x}, {d_all});
   weights_home(d_all, d_weights);
-  sum_over_tensor(d_weights, kNumber * x_.copies);
+  sum_over_tensor(d_weights, kNumber * x_.copies, true);
 }
 
 void ExpertBody::router_backward(T y2, T d_weights, T dy2) {
   const std::int64_t n = x_.tokens, e = model_.count;
-  const T d_logits = b_.tensor("d logits", left_, kNumber * n * e);
+  const T d_logits = b_.tensor("d logits", left_, layout_.shape.element * n * e);
   b_.node(K::RouteBackward, "scores backward", {d_weights, chosen_, weights_, scores_, logsum_},
           {d_logits});
   const T d = workspace("d router", n * h_);

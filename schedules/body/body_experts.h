@@ -13,20 +13,21 @@
 //               MoEAlltoAllTokenDispatcher);
 //   all_gather: every rank gets all tokens of the e q ranks, computes the rows of its experts, and
 //               what ranks have of a token is summed (MoEAllGatherTokenDispatcher);
-//   deduplicated: a token goes once to every rank that has experts of it, its weights beside it;
-//   the
-//               rank sums what its experts make of the token, weighted, in their order, and sends
-//               one row home, where the rows are summed by rank (MoEFlexTokenDispatcher,
-//               deepseek-ai/DeepEP). Which node hands on to which is the wire's matter, not the
-//               body's.
+//   deduplicated: every rank that has experts of a token gets it once, and its weights with it,
+//               sums what these make of it, weighted, in their order, and sends one row home, where
+//               rows are summed by rank (MoEFlexTokenDispatcher, deepseek-ai/DeepEP). Which node
+//               hands on to which is the wire's matter, not the body's.
 // Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
 // experts: what they have is summed over tp.
 // Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
-// mean rows; more rows than that fail the run. A plan that drops (expert_drop f) has an expert take
-// C = ceil(n k / E f) copies of each rank, those with the largest weights: room is for what can
-// come. What is dropped adds nothing, and a token's other weights stay as they are. Weights
-// multiply the experts' outputs, which are kept for the weights' gradient; or, where the model says
-// so, what experts read. What the router chose is kept in every mode of recomputation.
+// mean rows; more rows than that fail the run. By `expert_slots` every pair of ranks exchanges a
+// slot of so many times the mean rows of a pair, full or not: sizes are known before the step, and
+// no host reads counts. The slots' first rows are used, in the same order. A plan that drops
+// (expert_drop f) has an expert take C = ceil(n k / E f) copies of each rank, those with the
+// largest weights: room is for what can come. What is dropped adds nothing, and a token's other
+// weights stay as they are. Weights multiply the experts' outputs, which are kept for the weights'
+// gradient; or, where the model says so, what experts read. What the router chose is kept in every
+// mode of recomputation.
 #pragma once
 
 #include <algorithm>
@@ -43,6 +44,8 @@ struct ExpertRoom {
   std::int64_t rows = 0;  // of its experts
   // That one rank of `etp` gets from the ranks of `ep`; deduplicated: tokens.
   std::int64_t arrived = 0;
+  std::int64_t sent = 0;  // that it sends
+  std::int64_t slot = 0;  // to each of them; 0: as many as are routed there
   std::int64_t each = 0;  // of an expert from one rank, where copies are dropped; 0: all
 };
 ExpertRoom expert_room(const Layout& layout);
@@ -84,7 +87,7 @@ class ExpertBody {
 
   T workspace(std::string_view name, std::int64_t elements);
   T gather(T local, std::string_view name, NodePhase phase);
-  void sum_over_tensor(T what, std::int64_t bytes);
+  void sum_over_tensor(T what, std::int64_t bytes, bool fp32 = false);
   void run_rest();  // of what would run beside
   void sum_shared(T whole, T local, NodePhase phase);
   bool splits_tokens() const { return layout_.shape.tensor == 1 || layout_.shape.gather; }
@@ -98,7 +101,8 @@ class ExpertBody {
   void add(T to, T what);
 
   void route(T y2);
-  // Tokens, rows or what became of them go over ranks, and the next of what runs beside.
+  // Tokens, rows or what became of them go over ranks, and the next of what runs beside: as many
+  // as the counts of all ranks say, or slots.
   void travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from, T to,
               NodePhase phase);
   void rows_to_experts(T from, T rows, std::string_view name, NodePhase phase);

@@ -43,7 +43,8 @@ void ExpertBody::take_home(T all, T local, std::string_view sent) {
   b_.node(K::SumCopies, "sums over ranks", {home, home_row_}, {local});
 }
 
-// Weights of the tokens here, and the choice (tokens, k), which it returns. Where tokens are sent,
+// From what the own tokens chose, (n, k): the weights of the tokens here, and their choice
+// (tokens, k), which it returns. Where tokens are sent,
 // the ranks first learn what all have chosen: so each knows what comes and for whom.
 ExpertBody::T ExpertBody::bring_choice(T own) {
   const std::int64_t all_copies = block_ * x_.copies;
@@ -73,7 +74,8 @@ void ExpertBody::weights_home(T all, T local) {
   const std::int64_t k = model_.per_token;
   if (gathers_) {
     over(Axis::ExpertBlock, K::ReduceScatter, "weights; reduce_scatter ep", kNumber * tokens() * k,
-         all, local, NodePhase::Main);
+         all, local, NodePhase::Main)
+        .fp32 = true;
     return;
   }
   const T home = b_.tensor("home weights", H::Workspace, kNumber * visits() * k);

@@ -2,7 +2,9 @@
 #include "schedules/scenario/expert_plan.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "schedules/base/files.h"
 #include "schedules/order/registry.h"
 #include "schedules/scenario/plan_names.h"
 
@@ -15,9 +17,9 @@ std::string number(std::int64_t value) {
 
 class ExpertPlanReader {
  public:
-  ExpertPlanReader(const JsonValue& json, const Transformer* model, Plan& plan,
+  ExpertPlanReader(const JsonValue& json, const ExpertContext& context, Plan& plan,
                    const PlanFailure& fail)
-      : json_(json), model_(model), plan_(plan), fail_(fail) {}
+      : json_(json), context_(context), model_(context.model), plan_(plan), fail_(fail) {}
 
   void read() {
     for (const auto step :
@@ -110,6 +112,10 @@ class ExpertPlanReader {
       return fail("expert_capacity",
                   runtime + " drops no rows, and every rank has all that come: at least 1", true);
     }
+    if (plan_.expert_drop > 0 && plan_.expert_dispatch == ExpertDispatch::Deduplicated &&
+        plan_.folds_experts()) {
+      fail("expert_capacity", runtime + " drops no copies of tokens that are sent once", true);
+    }
   }
 
   // Where an expert group takes a part of dp, its ranks are neighbours but for tp, cp and dp.
@@ -132,15 +138,7 @@ class ExpertPlanReader {
       const auto found = std::ranges::find(kExpertDispatchNames, given->text);
       plan_.expert_dispatch = static_cast<ExpertDispatch>(found - kExpertDispatchNames.begin());
     }
-    if (const JsonValue* given = json_.given("expert_routing")) {
-      if (given->is(JsonKind::String)) {
-        const auto found = std::ranges::find(kExpertRoutingNames, given->text);
-        plan_.expert_routing = static_cast<ExpertRouting>(found - kExpertRoutingNames.begin());
-      } else {
-        plan_.expert_routing = ExpertRouting::Factor;
-        plan_.expert_factor = given->number;
-      }
-    }
+    if (const JsonValue* given = json_.given("expert_routing")) routing(*given);
     if (const JsonValue* given = json_.given("expert_capacity")) {
       if (given->is(JsonKind::Object)) {
         plan_.expert_drop = given->given("drop")->number;
@@ -155,7 +153,55 @@ class ExpertPlanReader {
       return fail("expert_dispatch",
                   "deduplicated with expert_tensor_parallel > 1 is not built yet", true);
     }
-    eight_bit_dispatch();
+    slots();
+    if (!failed_) eight_bit_dispatch();
+  }
+
+  void slots() {
+    const JsonValue* given = json_.given("expert_slots");
+    if (given == nullptr || !given->boolean) return;
+    if (plan_.expert_parallel == 1) {
+      return fail("expert_slots", "nothing is dispatched: expert_parallel is 1");
+    }
+    if (plan_.expert_dispatch != ExpertDispatch::AllToAll) {
+      return fail("expert_slots", "expert_dispatch all_to_all alone has parts of unequal size");
+    }
+    if (!plan_.runtime.own_executor) {
+      return fail("expert_slots",
+                  "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
+    }
+    plan_.expert_slots = true;
+  }
+
+  void routing(const JsonValue& given) {
+    if (!given.is(JsonKind::String)) {
+      plan_.expert_routing = ExpertRouting::Factor;
+      plan_.expert_factor = given.number;
+      return;
+    }
+    constexpr std::string_view kFile = "file:";
+    if (given.text.starts_with(kFile)) return measured(given.text.substr(kFile.size()));
+    const auto found = std::ranges::find(kExpertRoutingNames, given.text);
+    if (found == kExpertRoutingNames.end()) {
+      return fail("expert_routing",
+                  json_excerpt(given.text) + " is not one of balanced, uniform, file:PATH");
+    }
+    plan_.expert_routing = static_cast<ExpertRouting>(found - kExpertRoutingNames.begin());
+  }
+
+  // What a run wrote. A model without experts has no rows to hold against the file's.
+  void measured(const std::string& name) {
+    if (experts().count == 0) return fail("expert_routing", "the model has no experts");
+    const std::optional<std::string> path = find_file(name, context_.from, "");
+    if (!path) return fail("expert_routing", "no such file: " + json_excerpt(name));
+    plan_.expert_routing = ExpertRouting::Measured;
+    if (context_.known != nullptr && context_.known->path == *path) {
+      plan_.expert_measured = *context_.known;
+      return;
+    }
+    Result<MeasuredRouting> read = read_routing(*path, *model_);
+    if (!read) return fail("expert_routing", read.error().message);
+    plan_.expert_measured = std::move(read).value();
   }
 
   void eight_bit_dispatch() {
@@ -233,6 +279,7 @@ class ExpertPlanReader {
   }
 
   const JsonValue& json_;
+  const ExpertContext& context_;
   const Transformer* model_;
   Plan& plan_;
   const PlanFailure& fail_;
@@ -245,9 +292,9 @@ double row_limit(const Plan& plan) {
   return plan.expert_drop > 0 ? plan.expert_drop : plan.expert_capacity;
 }
 
-void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
+void read_expert_plan(const JsonValue& json, const ExpertContext& context, Plan& plan,
                       const PlanFailure& fail) {
-  ExpertPlanReader(json, model, plan, fail).read();
+  ExpertPlanReader(json, context, plan, fail).read();
 }
 
 }  // namespace rehearse

@@ -17,10 +17,15 @@ namespace rehearse {
 using PlanFailure =
     std::function<void(std::string_view key, const std::string& what, bool unsupported)>;
 
-// Reads them into `plan`, whose other sizes, order of ranks and runtime are read. `model` may be
-// null: schedules without one. Legality: NVIDIA/Megatron-LM megatron/core/transformer/
-// transformer_config.py and parallel_state.py.
-void read_expert_plan(const JsonValue& json, const Transformer* model, Plan& plan,
+struct ExpertContext {
+  const std::string& from;  // the file that the keys stand in: relative paths begin there
+  const Transformer* model = nullptr;      // nullptr: a schedule without one
+  const MeasuredRouting* known = nullptr;  // read before: taken where the same file is named
+};
+
+// Reads them into `plan`, whose other sizes, order of ranks and runtime are read. Legality:
+// NVIDIA/Megatron-LM megatron/core/transformer/ transformer_config.py and parallel_state.py.
+void read_expert_plan(const JsonValue& json, const ExpertContext& context, Plan& plan,
                       const PlanFailure& fail);
 
 // Most rows of a rank over their mean, whether more of them fail a run or are dropped; 0: all may

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/scenario/open_scenario.h"
 
+#include <optional>
+
 #include "schedules/base/files.h"
+#include "schedules/base/shipped.h"
 #include "schedules/base/standard_input.h"
 
 namespace rehearse {
@@ -44,6 +47,17 @@ Result<JsonValue> read_document(std::string& path) {
   return parse_json(text.value(), path);
 }
 
+// What somebody may have meant who named a file that is not there.
+std::string instead_of(const std::string& named) {
+  if (const std::string nearest = nearest_scenario(named); !nearest.empty()) {
+    return "; the nearest shipped scenario is " + nearest;
+  }
+  if (const std::optional<std::string> model = meant_id(named, "models")) {
+    return "; " + *model + " is a model: rehearse plan " + *model + " --gpus 8 --on dgx-h100";
+  }
+  return "; rehearse list scenarios has the shipped ones";
+}
+
 }  // namespace
 
 Result<JsonValue> open_scenario(std::string& path) {
@@ -51,10 +65,7 @@ Result<JsonValue> open_scenario(std::string& path) {
   Result<JsonValue> root = read_document(path);
   if (!root) {
     Error error = root.error();
-    const std::string nearest = nearest_scenario(named);
-    if (error.message.ends_with(": no such file") && !nearest.empty()) {
-      error.message += "; the nearest shipped scenario is " + nearest;
-    }
+    if (error.message.ends_with(": no such file")) error.message += instead_of(named);
     return error;
   }
   if (const std::string kind = other_kind(root.value(), path); !kind.empty()) {

@@ -86,9 +86,11 @@ std::string precision_text(const Precision& precision) {
 }
 
 std::string expert_routing_text(const Plan& plan) {
-  return plan.expert_routing == ExpertRouting::Factor
-             ? json_number(plan.expert_factor)
-             : json_quoted(kExpertRoutingNames[static_cast<std::size_t>(plan.expert_routing)]);
+  if (plan.expert_routing == ExpertRouting::Factor) return json_number(plan.expert_factor);
+  if (plan.expert_routing == ExpertRouting::Measured) {
+    return json_quoted("file:" + plan.expert_measured.path);
+  }
+  return json_quoted(kExpertRoutingNames[static_cast<std::size_t>(plan.expert_routing)]);
 }
 
 std::string overlap_text(const Plan& plan) {
@@ -133,6 +135,7 @@ std::string plan_json(const Plan& plan, int indent) {
   object.text("expert_dispatch", name_of(plan.expert_dispatch));
   object.raw("expert_routing", expert_routing_text(plan));
   object.raw("expert_capacity", expert_capacity_text(plan));
+  if (plan.expert_slots) object.flag("expert_slots", true);
   if (plan.fp8_dispatch) object.flag("fp8_dispatch", true);
   object.flag("sequence_parallel", plan.sequence_parallel);
   object.integer("zero_stage", plan.zero_stage);

@@ -10,6 +10,7 @@
 
 #include "schedules/base/result.h"
 #include "schedules/base/units.h"
+#include "schedules/model/measured_routing.h"
 #include "schedules/model/model.h"
 #include "schedules/runtime/runtime.h"
 #include "schedules/timing/compute_timing.h"
@@ -63,7 +64,7 @@ enum class ExpertDispatch : std::uint8_t {
   Deduplicated,  // one copy per rank, and per node over NICs
 };
 // How far the busiest rank's rows lie above the mean.
-enum class ExpertRouting : std::uint8_t { Balanced, Uniform, Factor };
+enum class ExpertRouting : std::uint8_t { Balanced, Uniform, Factor, Measured };
 // What runs beside dispatch and combine: the shared expert, or a forward beside a backward.
 enum class ExpertOverlap : std::uint8_t { None, Shared, Pair };
 
@@ -123,8 +124,11 @@ struct Plan {
   TensorOverlap overlap_tensor_parallel = TensorOverlap::Default;
   ExpertDispatch expert_dispatch = ExpertDispatch::AllToAll;
   ExpertRouting expert_routing = ExpertRouting::Uniform;
-  double expert_factor = 1;    // of ExpertRouting::Factor, >= 1
-  bool fp8_dispatch = false;   // a forward's tokens travel to their experts in 8 bit
+  double expert_factor = 1;         // of ExpertRouting::Factor, >= 1
+  MeasuredRouting expert_measured;  // of ExpertRouting::Measured
+  bool fp8_dispatch = false;        // a forward's tokens travel to their experts in 8 bit
+  // all_to_all by slots of as many rows for every pair of ranks: no host reads counts
+  bool expert_slots = false;
   double expert_capacity = 0;  // most rows of a rank over the mean; more are dropped. 0: none are
   // Most copies that an expert takes from a rank over their mean; of more those with the least
   // weights are dropped. 0: none are. Not beside expert_capacity.

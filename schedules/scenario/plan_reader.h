@@ -23,6 +23,7 @@ struct PlanContext {
   std::int32_t gpus_per_node = 1;             // default of `gpus` where nothing says more
   std::optional<std::string> runtime;         // default of the command; the plan's key wins
   std::span<const RuntimeTraits> runtimes{};  // read before, by name; others are read from files
+  const MeasuredRouting* known_routing = nullptr;  // read before; one of another file is read
 };
 
 // `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure

@@ -23,7 +23,7 @@ constexpr PlanKey kKeys[]{
      X},
     {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
     {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity "
-     "plan.expert_capacity.drop plan.overlap.expert_parallel",
+     "plan.expert_capacity.drop plan.expert_slots plan.overlap.expert_parallel",
      X},
     {"plan.expert_routing", None, "", "", "a run routes by the model"},
     {"plan.fp8_dispatch", None, "", "", "runtime rehearse refuses all but false"},

@@ -126,9 +126,9 @@ constexpr std::array kLayoutKeys{
             .types = kString | kNumber,
             .min = 1,
             .max = 1e4,
-            .choices = kExpertRoutingNames,
             .searchable = true,
-            .about = "balance of the rows: exact, random, or the busiest rank's over the mean"},
+            .about = "balance of the rows: balanced, uniform (random), the busiest rank's over the "
+                     "mean, or file:PATH of what run --metrics wrote"},
     KeySpec{.name = "expert_capacity",
             .types = kNumber | kString | kObject,
             .min = 0,
@@ -139,6 +139,7 @@ constexpr std::array kLayoutKeys{
             .searchable = true,
             .about = "most rows of a rank over the mean, more are dropped, or what each expert "
                      "drops; left out: dropless"},
+    flag("expert_slots", "all_to_all in slots of equal size: no host waits for counts"),
     flag("fp8_dispatch", "a forward's tokens travel to their experts in 8 bit"),
     flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
     KeySpec{.name = "zero_stage",

@@ -273,6 +273,13 @@ struct Trace {
   // peak, and what the system counted; 0: not known. [B]
   Column<std::int64_t> resident_bytes;  // planned, measured; or empty
 
+  // Of a run of a model with experts: how many tokens chose each, over its steps,
+  // expert_rows[(step * expert_layers.size() + layer) * experts + expert].
+  Column<std::int32_t> expert_shape;   // experts of a layer, ranks that share them; or empty
+  Column<std::int32_t> expert_layers;  // which layers have experts, ascending
+  Column<std::int32_t> expert_steps;   // numbers of the steps, from 0, ascending
+  Column<std::int64_t> expert_rows;
+
   std::int64_t planned_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[0]; }
   std::int64_t measured_resident() const { return resident_bytes.empty() ? 0 : resident_bytes[1]; }
 

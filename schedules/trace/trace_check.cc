@@ -2,6 +2,7 @@
 // What the columns of a trace promise: every offset, index and order, so that nobody who reads one
 // checks again.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <span>
 
@@ -301,12 +302,35 @@ Fault check_resident(const Trace& trace) {
   return {};
 }
 
+Fault check_experts(const Trace& trace) {
+  const auto& shape = trace.expert_shape;
+  const auto ascends = [](const Column<std::int32_t>& numbers) {
+    return !numbers.empty() && numbers[0] >= 0 &&
+           std::ranges::adjacent_find(numbers, std::greater_equal{}) == numbers.end();
+  };
+  if (shape.empty() && trace.expert_rows.empty()) return {};
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] % shape[1] != 0) {
+    return "experts: their number is not one that their ranks divide";
+  }
+  if (!ascends(trace.expert_layers)) return "experts: layers do not ascend";
+  if (!ascends(trace.expert_steps)) return "experts: steps do not ascend";
+  const std::size_t cells = trace.expert_layers.size() * trace.expert_steps.size();
+  if (trace.expert_rows.size() / cells != static_cast<std::size_t>(shape[0]) ||
+      trace.expert_rows.size() % cells != 0) {
+    return "experts: not a number of rows for every step, layer and expert";
+  }
+  if (std::ranges::any_of(trace.expert_rows, [](std::int64_t rows) { return rows < 0; })) {
+    return "experts: less than no rows";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string trace_fault(const Trace& trace) {
   for (const auto check :
        {check_tables, check_ops, check_times, check_idle, check_samples, check_waits,
-        check_operands, check_nodes, check_resident, check_row_class}) {
+        check_operands, check_nodes, check_resident, check_row_class, check_experts}) {
     if (Fault fault = check(trace); !fault.empty()) return fault;
   }
   return {};

@@ -80,6 +80,10 @@ enum class SectionId : std::uint32_t {
   Nodes,
   Resident,
   RowClass,
+  ExpertShape,
+  ExpertLayers,
+  ExpertSteps,
+  ExpertRows,
 };
 
 struct Section {
@@ -149,6 +153,10 @@ void for_each_column(SomeTrace& trace, Visit visit) {
   visit(SectionId::Nodes, trace.nodes);
   visit(SectionId::Resident, trace.resident_bytes);
   visit(SectionId::RowClass, trace.row_class);
+  visit(SectionId::ExpertShape, trace.expert_shape);
+  visit(SectionId::ExpertLayers, trace.expert_layers);
+  visit(SectionId::ExpertSteps, trace.expert_steps);
+  visit(SectionId::ExpertRows, trace.expert_rows);
 }
 
 constexpr std::size_t aligned(std::size_t bytes) {

@@ -60,10 +60,21 @@ struct Totals {
   std::vector<Demand> demands;  // share * ns until divided by the body's time
 };
 
+// Of a layer, or of the mean layer (-1). Layers that predict further tokens are as the last one.
+double busiest_rows(const ComputeCosts& costs, std::int32_t layer) {
+  if (layer < 0 || costs.busiest_by_layer.empty()) return costs.busiest_rows;
+  const auto last = costs.busiest_by_layer.size() - 1;
+  return costs.busiest_by_layer[std::min(static_cast<std::size_t>(layer), last)];
+}
+
 class Pricer {
  public:
-  Pricer(const ComputeCosts& costs, const CollectiveTimes& collectives, double issue_us)
-      : costs_(costs), collectives_(collectives), issue_us_(issue_us) {}
+  Pricer(const ComputeCosts& costs, const CollectiveTimes& collectives, double issue_us,
+         std::int32_t layer = -1)
+      : costs_(costs),
+        collectives_(collectives),
+        issue_us_(issue_us),
+        busiest_rows_(busiest_rows(costs, layer)) {}
 
   Totals price(std::span<const Node> nodes) {
     const std::size_t count = nodes.size();
@@ -101,8 +112,8 @@ class Pricer {
                         ? price_node(costs_, node)
                         : without_launch(costs_, memory_class(costs_, node.kind()), fused.bytes);
     if (node.routed) {
-      totals_.imbalanced_ns += cost.ns * (costs_.busiest_rows - costs_.mean_rows);
-      cost.ns *= costs_.busiest_rows;
+      totals_.imbalanced_ns += cost.ns * (busiest_rows_ - costs_.mean_rows);
+      cost.ns *= busiest_rows_;
     }
     ns_[i] = cost.ns;
     levels_[i] = cost.level;
@@ -122,9 +133,11 @@ class Pricer {
     count(price_before(costs_, node));
     if (!collectives_) return;
     const CollectiveUse use = collectives_(node.kind(), node.axis, Bytes{node.bytes});
+    // A dispatch was priced with the busiest rank's rows of the mean layer.
     const bool by_rows =
         node.routed && node.kind() != NodeKind::Dispatch && node.kind() != NodeKind::Combine;
-    ns_[i] = static_cast<double>(use.time.value) * (by_rows ? costs_.busiest_rows : 1);
+    const double rows = by_rows ? busiest_rows_ : busiest_rows_ / costs_.busiest_rows;
+    ns_[i] = static_cast<double>(use.time.value) * (node.routed ? rows : 1);
     levels_[i] = use.level;
     totals_.collective_ns += ns_[i];
     for (const Demand& demand : use.demands) {
@@ -182,6 +195,7 @@ class Pricer {
   const ComputeCosts& costs_;
   const CollectiveTimes& collectives_;
   double issue_us_;
+  double busiest_rows_;  // of the body's layer
   Totals totals_;
   std::vector<double> ns_;
   std::vector<CostLevel> levels_;
@@ -243,6 +257,7 @@ ComputeCosts costs_of(const Cluster& cluster, const Layout& layout, KernelScalar
       balance_of(layout).rows(static_cast<double>(layout.shape.experts.tokens));
   costs.busiest_rows = rows.busiest;
   costs.mean_rows = rows.mean;
+  costs.busiest_by_layer = rows_by_layer(layout);
   return costs;
 }
 
@@ -342,12 +357,8 @@ Result<ComputeModel> ComputeModel::create(const Cluster& cluster, const Layout& 
   return made;
 }
 
-BodyCost ComputeModel::price(const Body& body) const {
-  return price(body, collectives_);
-}
-
-BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collectives) const {
-  Totals totals = Pricer(costs_, collectives, issue_us(costs_, plan_)).price(body.nodes);
+BodyCost ComputeModel::price(const Body& body, std::int32_t layer) const {
+  Totals totals = Pricer(costs_, collectives_, issue_us(costs_, plan_), layer).price(body.nodes);
   const double device = totals.compute_ns + totals.exposed_ns + totals.contention_ns;
   const double host = totals.host_us * 1e3;
   const double time = plan_.runtime.synchronous_launch
@@ -370,8 +381,8 @@ BodyCost ComputeModel::price(const Body& body, const CollectiveTimes& collective
   return cost;
 }
 
-std::vector<NodePrice> ComputeModel::price_nodes(const Body& body) const {
-  Pricer pricer(costs_, collectives_, issue_us(costs_, plan_));
+std::vector<NodePrice> ComputeModel::price_nodes(const Body& body, std::int32_t layer) const {
+  Pricer pricer(costs_, collectives_, issue_us(costs_, plan_), layer);
   pricer.price(body.nodes);
   return pricer.nodes();
 }

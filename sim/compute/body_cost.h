@@ -67,12 +67,11 @@ class ComputeModel {
   static Result<ComputeModel> create(const Cluster& cluster, const Layout& layout,
                                      const CollectiveTimes& collectives, KernelScalars scalars);
 
-  BodyCost price(const Body& body) const;
-  // With the collectives of another row: its links, its group shapes.
-  BodyCost price(const Body& body, const CollectiveTimes& collectives) const;
+  // `layer`: of the model, whose experts have the rows that a run measured there; -1: their mean.
+  BodyCost price(const Body& body, std::int32_t layer = -1) const;
   // Each node alone, in the body's order: kernels, and collectives whether hidden or not. Their sum
   // is not the body's time, which hides collectives and may be bound by the host.
-  std::vector<NodePrice> price_nodes(const Body& body) const;
+  std::vector<NodePrice> price_nodes(const Body& body, std::int32_t layer = -1) const;
   // Kernels outside of bodies; `parameters` is what this rank owns or holds.
   Nanoseconds optimizer_step(std::int64_t parameters) const;
   // Muon's update of a matrix: five steps X <- 3.4445 X + (-4.775 A + 2.0315 A^2) X, A = X X^T, in

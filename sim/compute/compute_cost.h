@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "schedules/body/body.h"
 #include "sim/cluster/correction.h"
@@ -23,7 +24,8 @@ struct ComputeCosts {
   // Rows of experts over their mean: of the busiest rank, whom all wait for, and on average, less
   // than 1 where a capacity drops some.
   double busiest_rows = 1, mean_rows = 1;
-  double clock = 1;  // power: share of the full tensor clock, (0, 1]
+  std::vector<double> busiest_by_layer;  // as a run measured them, else empty: all layers alike
+  double clock = 1;                      // power: share of the full tensor clock, (0, 1]
   AttentionKernel attention = AttentionKernel::Flash2;
   MemoryClass norm = MemoryClass::Norm;  // the runtime's kernels of norms
   bool fuses = false;                    // our executor on a GPU (fused_nodes.h)

@@ -2,6 +2,8 @@
 // How many rows the experts of a rank have, as the plan says: on average and on the busiest rank.
 #pragma once
 
+#include <vector>
+
 #include "schedules/scenario/layout.h"
 #include "sim/formulas/expert_routing.h"
 
@@ -24,6 +26,9 @@ struct ExpertBalance {
   // every micro-batch waits for its own busiest rank.
   RowsOfExperts rows(double tokens) const;
 };
+// Of measured routing the factor is the mean of the layers that have experts.
 ExpertBalance balance_of(const Layout& layout);
+// Where a run has measured them, by layer: RowsOfExperts::busiest of each. Else empty.
+std::vector<double> rows_by_layer(const Layout& layout);
 
 }  // namespace rehearse::sim

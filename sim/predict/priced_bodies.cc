@@ -26,13 +26,15 @@ void add_traffic(std::vector<Traffic>& all, const Traffic& sent) {
 
 const PricedBody& PricedBodies::body(SegmentInfo segment, Direction direction, std::int32_t slice) {
   const BodyShape shape = body_shape(layout_.model, segment, direction, slice);
-  const auto [at, fresh] = bodies_.try_emplace(shape);
+  const bool by_layer = shape.experts && layout_.plan.expert_routing == ExpertRouting::Measured;
+  const std::int32_t layer = by_layer ? segment.layer : -1;
+  const auto [at, fresh] = bodies_.try_emplace({shape, layer});
   PricedBody& made = at->second;
   if (!fresh) return made;
   const Body body = make_body(layout_, shape);
-  made.cost = compute_.price(body);
+  made.cost = compute_.price(body, layer);
   made.pieces = sends_tokens(body)
-                    ? cut_at_experts(body, compute_.price_nodes(body), made.cost.time)
+                    ? cut_at_experts(body, compute_.price_nodes(body, layer), made.cost.time)
                     : ExpertPieces{.before = static_cast<double>(made.cost.time.value)};
   for (const Node& node : body.nodes) {
     const OpKind kind = collective_kind(node.kind());

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "schedules/ir/schedule.h"
@@ -15,7 +16,8 @@
 
 namespace rehearse::sim {
 
-// A body with its price and what it sends, once per segment kind, direction, experts and slice.
+// A body with its price and what it sends, once per shape, and per layer where a run measured the
+// rows of its experts.
 struct PricedBody {
   BodyCost cost;
   ExpertPieces pieces;  // for where it runs as half of a pair
@@ -50,7 +52,7 @@ class PricedBodies {
   const Layout& layout_;
   const ComputeModel& compute_;
   BodyCollectives collectives_;
-  std::map<BodyShape, PricedBody> bodies_;
+  std::map<std::pair<BodyShape, std::int32_t>, PricedBody> bodies_;
   std::map<Bodies, Sum> sums_;
 };
 

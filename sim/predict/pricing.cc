@@ -121,7 +121,7 @@ class Pricer {
     const std::size_t first = bodies.size();
     bodies_.collect(s_.children[child + 1], bodies);
     const PricedBodies::Sum& pair = bodies_.sum_of(bodies);
-    // The CPU runs one half after the other.
+    // On a CPU the halves take turns on one worker: both times.
     if (on_workers()) return add_body(with_clearing(pair.cost), pair.traffic);
     const bool forward_first = direction_of(s_.children[child].kind) == Direction::Forward;
     const std::span all{bodies};

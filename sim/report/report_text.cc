@@ -33,12 +33,6 @@ std::string joules(double j) {
   return fmt::format("{:.1f} J", j);
 }
 
-std::string with_commas(double value) {
-  std::string text = fmt::format("{:.0f}", value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
 std::string layout_of(const Plan& plan) {
   std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
   if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
@@ -148,8 +142,8 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
                       plan.sequence_length);
   text += order_line(p) + "\n";
   text += misfit_text(p);
-  text += fmt::format("step time       {:>12}   ({} tokens/s, {:.0f} per GPU)\n", seconds(p.step_s),
-                      with_commas(p.tokens_per_s), p.tokens_per_s / p.gpus);
+  text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),
+                      with_commas(p.tokens_per_s), with_commas(p.tokens_per_s / p.gpus));
   text += band_lines(p);
   text += fmt::format("model FLOPs     {:>12}   per GPU", fmt::format("{:.1f} TFLOP/s", model));
   if (p.peak_flops) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "schedules/base/counted.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/trace/trace.h"
@@ -24,11 +25,6 @@ std::string seconds(double s) {
   if (s >= 1) return fmt::format("{:.3f} s", s);
   if (s >= 1e-3) return fmt::format("{:.2f} ms", s * 1e3);
   return fmt::format("{:.1f} us", s * 1e6);
-}
-std::string count(double value) {
-  std::string text = fmt::format("{:.0f}", value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
 }
 std::string energy(double joules) {
   return joules >= 1e5   ? fmt::format("{:.2f} MJ", joules * 1e-6)
@@ -69,12 +65,13 @@ std::string table(const SearchResult& result) {
       "bubble", "tokens/s", priced ? fmt::format("{:>11} ", "tokens/USD") : "", "energy", "plan");
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundPlan& plan = result.best[i];
-    text += fmt::format(
-        "{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1, seconds(plan.step_s),
-        plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
-        gb(plan.capacity - plan.peak_device), near(plan) ? '~' : ' ', plan.bubble_ratio * 100,
-        count(plan.tokens_per_s), priced ? fmt::format("{:>11} ", count(tokens_per_usd(plan))) : "",
-        energy(plan.energy_j), layout_text(plan.plan) + marks_of(plan));
+    text +=
+        fmt::format("{:>3} {:>11} {:>6} {:>10}{}{:>5.1f} % {:>11} {}{:>9}  {}\n", i + 1,
+                    seconds(plan.step_s), plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-",
+                    gb(plan.capacity - plan.peak_device), near(plan) ? '~' : ' ',
+                    plan.bubble_ratio * 100, with_commas(plan.tokens_per_s),
+                    priced ? fmt::format("{:>11} ", with_commas(tokens_per_usd(plan))) : "",
+                    energy(plan.energy_j), layout_text(plan.plan) + marks_of(plan));
   }
   if (std::ranges::any_of(result.best, near)) {
     text += "  ~ within 5 % of the capacity: too near to be sure that it fits\n";
@@ -306,12 +303,13 @@ std::string cases_text(const SearchReport& report) {
     const FoundPlan& best = one.result.best.front();
     text += fmt::format("{:>11} {:>6} {:>12}", seconds(best.step_s),
                         best.mfu ? fmt::format("{:.1f} %", *best.mfu * 100) : "-",
-                        count(best.tokens_per_s));
+                        with_commas(best.tokens_per_s));
     if (report.tokens > 0) {
-      text += fmt::format(
-          " {:>9} {:>9} {:>14}",
-          one.goodput ? fmt::format("{:.2f} %", one.goodput->share * 100) : "not known",
-          days(one.train->seconds), one.train->usd ? count(*one.train->usd) + " USD" : "not known");
+      text +=
+          fmt::format(" {:>9} {:>9} {:>14}",
+                      one.goodput ? fmt::format("{:.2f} %", one.goodput->share * 100) : "not known",
+                      days(one.train->seconds),
+                      one.train->usd ? with_commas(*one.train->usd) + " USD" : "not known");
     }
     text += "  " + layout_text(best.plan) + "\n";
   }
@@ -474,11 +472,12 @@ std::string search_text(const SearchReport& report) {
         fmt::format("  on {} GPUs ({})\n", report.cases.front().gpus, report.cases.front().cluster);
   }
   if (!report.fixed.empty()) text += "  fixed by the scenario: " + report.fixed + "\n";
-  text += fmt::format("  {} plans, {} within the memory bound, {} replayed, {} simulated",
-                      count(static_cast<double>(plans)), count(static_cast<double>(possible)),
-                      count(static_cast<double>(replayed)), count(static_cast<double>(confirmed)));
+  text += fmt::format(
+      "  {} plans, {} within the memory bound, {} replayed, {} simulated",
+      with_commas(static_cast<double>(plans)), with_commas(static_cast<double>(possible)),
+      with_commas(static_cast<double>(replayed)), with_commas(static_cast<double>(confirmed)));
   if (report.wall_s > 0) {
-    text += fmt::format("; {:.1f} s, {} plans/s", report.wall_s, count(report.plans_per_s));
+    text += fmt::format("; {:.1f} s, {} plans/s", report.wall_s, with_commas(report.plans_per_s));
   }
   text += "\n";
   if (interrupted) text += "  interrupted: the best so far\n";

@@ -262,7 +262,8 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
           const PlanContext context{.model = &space.base.model,
                                     .gpus = static_cast<std::int32_t>(gpus),
                                     .gpus_per_node = space.base.cluster.gpus_per_node,
-                                    .runtimes = space.runtimes};
+                                    .runtimes = space.runtimes,
+                                    .known_routing = &space.base.plan.expert_measured};
           Plan resolved = resolve_plan(plan, context, report, warnings);
           if (!report.ok()) {
             if (!refused) refused = report.error();

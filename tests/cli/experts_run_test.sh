@@ -35,6 +35,30 @@ head -1 "$work/1.jsonl" | grep -q '"expert_imbalance":[1-4]\.' || fail "no imbal
 run --metrics "$work/g.jsonl" --set plan.expert_dispatch=all_gather >"$work/g.json"
 [ "$(rows "$work/1.jsonl" | head -1)" = "$(rows "$work/g.jsonl" | head -1)" ] || fail "all_gather: other rows"
 
+# Seen: the heat map of all steps from the trace, and what all ranks waited for in one line. A prediction
+# takes it: the file of metrics as plan.expert_routing, which changes the time by what the busiest has.
+"$rehearse" run "$scenario" --trace "$work/run.trace" >"$work/run.txt" 2>"$work/err" || fail "run: $(cat "$work/err")"
+grep -Eq '^experts: in the last step the busiest of 4 ranks had [1-4]\.[0-9]{2} times the mean.s tokens' "$work/run.txt" ||
+  fail "no line on imbalance: $(cat "$work/run.txt")"
+for picture in svg png; do
+  "$rehearse" render "$work/run.trace" --experts --$picture "$work/map.$picture" || fail "no $picture of experts"
+done
+grep -q 'steps 1 to 4' "$work/map.svg" || fail "not all steps are drawn"
+"$rehearse" simulate "$scenario" --trace "$work/predicted.trace" --set plan.runtime=rehearse \
+  --set plan.expert_routing="file:$work/1.jsonl" --json >"$work/file.json" || fail "routing from a file"
+grep -q "\"expert_routing\": \"file:$work/1.jsonl\"" "$work/file.json" || fail "the report does not say whose routing"
+time_of() { "$rehearse" simulate "$scenario" --set plan.runtime=rehearse --set plan.expert_routing="$1" --json | sed -n 's/^ *"step_time_s": \(.*\),/\1/p'; }
+[ "$(key "$work/file.json" step_time_s)" != "$(time_of balanced)" ] || fail "the measured imbalance changes nothing"
+refused 2 'render: --experts: .*: no rows of experts' render "$work/predicted.trace" --experts --svg "$work/none.svg"
+refused 2 'draws all steps of a run: not' render "$work/run.trace" --experts --svg "$work/none.svg" --range 0:1ms
+refused 2 'expert_routing: .*1.jsonl:1: expert_rows: has 2 layers, the model 4' simulate "$scenario" \
+  --set plan.expert_routing="file:$work/1.jsonl" --set model.num_hidden_layers=4
+refused 2 'expert_routing: no such file' simulate "$scenario" --set plan.expert_routing=file:none.jsonl
+
+# Bytes of every op are those of the prediction, dispatches too.
+"$rehearse" run "$scenario" --dry-run --trace "$work/dry.trace" >/dev/null 2>&1 || fail "dry run"
+"$rehearse" compare "$work/dry.trace" "$work/run.trace" --json >"$work/compared.json" || fail "compare"
+
 # A checkpoint has every expert by its published name, the same file in every layout.
 still="--steps 1 --set train.learning_rate=0"
 run $still --checkpoint "$work/ep4" >/dev/null

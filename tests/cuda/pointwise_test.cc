@@ -217,6 +217,21 @@ TEST_P(PointwiseTest, RoundsToNearestEvenInBf16) {
   for (std::size_t k = 0; k < values.size(); ++k) EXPECT_EQ(actual[k], expected[k]) << values[k];
 }
 
+TEST_P(PointwiseTest, TempersQueriesByTheirPositions) {
+  for (const std::int64_t head_dim : {16, 5}) {
+    const AttentionShape shape{
+        .tokens = 19, .sequence = 12, .heads = 3, .kv_heads = 1, .head_dim = head_dim, .first = 4};
+    const Temperature temperature{.scale = 0.7, .floor = 3};
+    const auto qkv = random(shape.tokens * shape.columns(), 1);
+    auto expected = qkv;
+    kernels().temper_queries(shape, temperature, expected.data());
+    Memory m(type());
+    Array& out = m.values(qkv);
+    m.run([&] { return temper_queries(nullptr, type(), shape, temperature, out.at()); });
+    expect_close(out.values(), rounded(expected, type()), tolerance(), "qkv");
+  }
+}
+
 TEST_P(PointwiseTest, Fills) {
   for (const std::int64_t count : {1024, 7}) {
     Memory m(type());

@@ -28,6 +28,12 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
   ASSERT_TRUE(tables) << tables.error().message;
   const MachineTables& t = tables.value();
   EXPECT_EQ(t.gemm.size(), 3u * 2 * 2 * 2);
+  EXPECT_EQ(t.grouped.size(), 3u * 2 * 2);  // narrow to wide and back
+  for (const GemmTime& point : t.grouped) {
+    EXPECT_EQ(point.batch, 8);
+    EXPECT_GT(point.us, 0);
+  }
+  EXPECT_NE(calibration_text(t, "double", "0").find("\"batch\""), std::string::npos);
   // Two head sizes, two lengths, two directions: the whole, the part of its own keys and another's.
   EXPECT_EQ(t.attention.size(), 2u * 2 * 2 * 3);
   EXPECT_EQ(t.attention.front().samples, 2);

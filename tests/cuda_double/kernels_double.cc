@@ -123,6 +123,36 @@ int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const 
                              d_table);
   });
 }
+int add_router_bias(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* bias,
+                    float* y) {
+  return run(s, t, [=] {
+    for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += f(bias)[i % cols];
+  });
+}
+std::int64_t route_backward_scratch(const RouteShape&) {
+  return 4;
+}
+int route_backward(Stream s, Type t, const RouteShape& shape, const float* d_weights,
+                   const std::int32_t* chosen, const float* weights, const float* scores,
+                   const float* logsum, void* d_logits, void*) {
+  return run(s, t, [=] {
+    kernels().route_backward(shape, d_weights, chosen, weights, scores, logsum, f(d_logits));
+  });
+}
+std::int64_t sort_copies_scratch(const CopiesShape&) {
+  return 4;
+}
+int sort_copies(Stream s, const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
+                std::int32_t* token, std::int32_t* begin, void*) {
+  return run(s, [=] { kernels().sort_copies(shape, chosen, row, token, begin); });
+}
+std::int64_t sort_rows_scratch(const ArrivedShape&) {
+  return 4;
+}
+int sort_rows(Stream s, const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
+              std::int32_t* begin, void*) {
+  return run(s, [=] { kernels().sort_rows(shape, begins, from, begin); });
+}
 int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t first,
                   std::int64_t sequence, const void* x, const void* positions, void* out) {
   return run(s, t, [=] {

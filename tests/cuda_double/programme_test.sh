@@ -23,6 +23,10 @@ has "kernels against the CPU:.*PASSED"
 has "^\| pipeline_parallel=2 \| losses .*reached"
 [ "$(grep -c "pipeline_parallel=2 | losses" "$work/out/summary.md")" = 2 ] || fail "not in one process and over NCCL"
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
+programme PYTHON=python3 PARTS='^(nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)$' -- experts
+has "^\| pipeline_parallel=1 \| losses .*reached"
+has "^\| data_parallel=2 expert_parallel=2 \| losses .*reached.*\| losses .*reached"
+cp "$work/out.tar.gz" "$work/correct.tar.gz"
 programme PYTHON=python3 PARTS='^(calibrate|.*_124m(-8)?)$' -- predict
 has "^\| 124m \| .* B \| yes"
 has "^\| 124m-8 \| .* B \| yes"
@@ -34,7 +38,7 @@ grep -q "attention backward, another's keys" "$work/out/kernels.md" || fail "no 
 bash bench/gpu.sh merge "$work/merged" "$work/correct.tar.gz" "$work/out.tar.gz" >/dev/null || fail "merge: $?"
 cmp -s "$work/merged/summary.md" "$work/out/summary.md" || fail "merged: $(diff "$work/merged/summary.md" "$work/out/summary.md")"
 # What a call promises: a stage of its own drops nothing; all of them in one may.
-for stage in correct speed predict; do
+for stage in correct experts speed predict; do
   bash bench/gpu.sh list $stage | grep -q "nothing is dropped" || fail "$stage: $(bash bench/gpu.sh list $stage | tail -1)"
 done
 bash bench/gpu.sh list | grep -q "dropped: .*sanitizer_run" || fail "all: $(bash bench/gpu.sh list | tail -1)"

@@ -48,6 +48,10 @@ class Repeat {
     out_.bodies = std::move(from_.bodies);
     out_.nodes = std::move(from_.nodes);
     out_.resident_bytes = std::move(from_.resident_bytes);
+    out_.expert_shape = std::move(from_.expert_shape);
+    out_.expert_layers = std::move(from_.expert_layers);
+    out_.expert_steps = std::move(from_.expert_steps);
+    out_.expert_rows = std::move(from_.expert_rows);
     out_.mapping = std::move(from_.mapping);
     from_ = std::move(out_);
   }

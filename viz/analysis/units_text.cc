@@ -23,6 +23,11 @@ const Unit& unit_for(std::int64_t ns) {
   return kUnits.back();
 }
 
+// What would be rounded to a thousand of a unit is one of the next: 999,600 ns are 1 ms.
+const Unit& unit_rounded(std::int64_t ns) {
+  return unit_for(ns + unit_for(ns).ns / 2);
+}
+
 int decimals_for(double value) {
   return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 }
@@ -39,7 +44,7 @@ std::string fixed_text(double value, int decimals) {
 
 std::string time_text(std::int64_t ns) {
   if (ns < 0) return "-" + time_text(-ns);
-  const Unit& unit = unit_for(ns);
+  const Unit& unit = unit_rounded(ns);
   const double value = static_cast<double>(ns) / static_cast<double>(unit.ns);
   return fixed_text(value, unit.ns == 1 ? 0 : decimals_for(value)).append(" ").append(unit.name);
 }
@@ -69,7 +74,8 @@ std::string bytes_text(std::int64_t bytes) {
   static constexpr std::array<std::string_view, 5> kNames{"B", "kB", "MB", "GB", "TB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; std::fabs(value) >= 1000 && unit + 1 < kNames.size(); ++unit) value /= 1000;
+  for (; std::fabs(value) >= (unit == 0 ? 1000 : 999.5) && unit + 1 < kNames.size(); ++unit)
+    value /= 1000;
   return fixed_text(value, unit == 0 ? 0 : decimals_for(std::fabs(value)))
       .append(" ")
       .append(kNames[unit]);

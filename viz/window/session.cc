@@ -301,6 +301,9 @@ class Reducer {
       case Key::T:
         state_.statistics = !state_.statistics;
         break;
+      case Key::R:
+        state_.experts = !state_.experts && !session_.at(0).trace().expert_shape.empty();
+        break;
       case Key::O:
         state_.inside = !state_.inside && state_.selected;
         break;
@@ -354,6 +357,8 @@ class Reducer {
   void escape() {
     if (state_.help) {
       state_.help = false;
+    } else if (state_.experts) {
+      state_.experts = false;
     } else if (state_.statistics) {
       state_.statistics = false;
     } else if (state_.inside) {

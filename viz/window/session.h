@@ -82,6 +82,7 @@ enum class Key : std::uint8_t {
   M,
   N,
   O,
+  R,
   S,
   T,
   V,
@@ -140,7 +141,7 @@ struct ViewState {
   bool dark = true, wheel_zooms = false;
   bool causes = true, critical = false, memory = true, links = false, streams = true;
   bool difference = false;  // two traces of one schedule: colour by error
-  bool statistics = false, inside = false, help = false;
+  bool statistics = false, inside = false, experts = false, help = false;
   std::vector<std::uint8_t> folded;  // per row of all documents: only its compute lane is shown
   bool searching = false;
   std::string search;

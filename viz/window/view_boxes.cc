@@ -311,7 +311,7 @@ void draw_inside(const ViewContext& c, Scene& layer) {
 }
 
 void draw_help(const ViewContext& c, Scene& layer) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kLines{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kLines{
       {{"W S, Ctrl + wheel", "zoom at the mouse"},
        {"A D, Shift + drag, right drag", "pan"},
        {"wheel", "scroll the rows"},
@@ -333,6 +333,7 @@ void draw_help(const ViewContext& c, Scene& layer) {
        {"H", "other streams"},
        {"click a rank's name", "fold its streams"},
        {"T", "statistics per kind"},
+       {"R", "rows of experts over the steps of a run"},
        {"Shift + D", "errors, where two traces are open"},
        {"Space, click the axis", "play, scrub"},
        {"X", "light or dark"},

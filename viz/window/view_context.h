@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -49,6 +50,10 @@ inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},
                                                      {153, 153, 153},
                                                      {230, 159, 0}}};
 
+struct Fact;
+// Facts in a box beside the mouse.
+void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts);
+
 // The parts, each added to `scene`.
 void draw_bar(const ViewContext& c, Scene& scene);  // title, step time, live bubble ratio
 void draw_minimap(const ViewContext& c, Scene& scene, SceneCache& cache);
@@ -58,6 +63,9 @@ Scene top_layer(const ViewContext& c);                // tooltip, search, and th
 void draw_box(const ViewContext& c, Scene& layer, double x, double y, double width, double height);
 void draw_statistics(const ViewContext& c, Scene& layer);
 void draw_inside(const ViewContext& c, Scene& layer);  // REQUIRES: an op is selected
+// The heat map of a run's experts, with what the cell under the mouse is. REQUIRES: trace 0 has
+// them.
+void draw_expert_box(const ViewContext& c, Scene& layer);
 void draw_help(const ViewContext& c, Scene& layer);
 
 }  // namespace rehearse::viz

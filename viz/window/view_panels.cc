@@ -228,6 +228,12 @@ void tooltip(const ViewContext& c, Scene& layer) {
     facts = describe_link(c.session.at(found.link->document).trace(),
                           static_cast<std::size_t>(found.link->link), since);
   }
+  draw_facts(c, layer, facts);
+}
+
+}  // namespace
+
+void draw_facts(const ViewContext& c, Scene& layer, std::span<const Fact> facts) {
   if (facts.empty()) return;
   double name_width = 0, value_width = 0;
   for (const Fact& fact : facts) {
@@ -248,8 +254,6 @@ void tooltip(const ViewContext& c, Scene& layer) {
     add_text(layer, x + 24 + name_width, line, facts[i].value, TextSize::Small, c.colors.text);
   }
 }
-
-}  // namespace
 
 // Below the lanes: the selected op on the left, where the time in view went on the right.
 void draw_panel(const ViewContext& c, Scene& scene) {
@@ -286,7 +290,8 @@ void draw_panel(const ViewContext& c, Scene& scene) {
 // Tooltip, search, statistics, help: above everything.
 Scene top_layer(const ViewContext& c) {
   Scene layer;
-  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside)
+  if (c.state.drag == Drag::None && !c.state.help && !c.state.statistics && !c.state.inside &&
+      !c.state.experts)
     tooltip(c, layer);
   if (c.state.range && !c.state.help) {
     const double x = std::clamp(c.x_of((c.state.range->first + c.state.range->second) / 2),
@@ -305,6 +310,7 @@ Scene top_layer(const ViewContext& c) {
   }
   if (c.state.inside && c.state.selected) draw_inside(c, layer);
   if (c.state.statistics) draw_statistics(c, layer);
+  if (c.state.experts) draw_expert_box(c, layer);
   if (c.state.help) draw_help(c, layer);
   return layer;
 }

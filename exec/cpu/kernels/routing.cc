@@ -26,6 +26,13 @@ void drop_copies(const DropShape& s, const std::int32_t* chosen, const float* we
   }
 }
 
+void count_dropped(const DropShape& s, const std::int32_t* chosen, const std::int32_t* kept,
+                   double* dropped) {
+  for (std::int64_t i = 0; i < s.tokens * s.per_token; ++i) {
+    if (kept[i] < 0) dropped[chosen[i]] += 1;
+  }
+}
+
 void sort_copies(const CopiesShape& s, const std::int32_t* chosen, std::int32_t* row,
                  std::int32_t* token, std::int32_t* begin) {
   const std::int64_t copies = s.tokens * s.per_token;
@@ -37,13 +44,20 @@ void sort_copies(const CopiesShape& s, const std::int32_t* chosen, std::int32_t*
     if (here(i)) ++begin[chosen[i] - s.first + 1];
   }
   std::partial_sum(begin, begin + s.experts + 1, begin);
+  std::fill_n(token, s.room, -1);
   std::vector<std::int32_t> next(begin, begin + s.experts);
   for (std::int64_t i = 0; i < copies; ++i) {
     row[i] = -1;
     if (!here(i)) continue;
-    const std::int32_t at = next[static_cast<std::size_t>(chosen[i] - s.first)]++;
+    const std::int64_t expert = chosen[i] - s.first;
+    std::int64_t at = next[static_cast<std::size_t>(expert)]++;
+    if (s.slot > 0) {
+      at -= begin[expert / s.per_slot * s.per_slot];
+      if (at >= s.slot) continue;
+      at += expert / s.per_slot * s.slot;
+    }
     if (at >= s.room) continue;
-    row[i] = at;
+    row[i] = static_cast<std::int32_t>(at);
     token[at] = static_cast<std::int32_t>(i / s.per_token);
   }
 }
@@ -51,20 +65,26 @@ void sort_copies(const CopiesShape& s, const std::int32_t* chosen, std::int32_t*
 void sort_rows(const ArrivedShape& s, const std::int32_t* begins, std::int32_t* from,
                std::int32_t* begin) {
   const auto count = [&](std::int64_t source, std::int64_t e) {
-    const std::int32_t* at = begins + source * (s.experts + 1) + s.first + e;
-    return std::int64_t{at[1]} - at[0];
+    const std::int32_t* first = begins + source * (s.experts + 1) + s.first;
+    const auto place = [&](std::int64_t of) {
+      const std::int64_t rows = std::int64_t{first[of]} - first[0];
+      return s.slot > 0 ? std::min(rows, s.slot) : rows;
+    };
+    return place(e + 1) - place(e);
   };
   // Where the rows of each source begin, by expert.
   std::vector<std::int64_t> start(static_cast<std::size_t>(s.sources * s.per_source));
   std::vector<std::int64_t> used(static_cast<std::size_t>(s.members), 0);
   for (std::int64_t source = 0; source < s.sources; ++source) {
     std::int64_t& at = used[static_cast<std::size_t>(source % s.members)];
+    if (s.slot > 0) at = source / s.members * s.slot;
     for (std::int64_t e = 0; e < s.per_source; ++e) {
       start[static_cast<std::size_t>(source * s.per_source + e)] =
           source % s.members * s.stride + at;
       at += count(source, e);
     }
   }
+  std::fill_n(from, s.room, -1);
   std::int64_t row = 0;
   for (std::int64_t e = 0; e < s.per_source; ++e) {
     begin[e] = static_cast<std::int32_t>(row);
@@ -82,48 +102,54 @@ void sort_visits(const VisitsShape& s, const std::int32_t* chosen, std::int32_t*
                  std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
                  std::int32_t* arrived) {
   const std::int64_t k = s.per_token, line = s.ranks + 1;
-  const auto of = [&](std::int64_t source, std::int64_t t) {
-    return chosen + (source * s.tokens + t) * k;
-  };
-  const auto rank_of = [&](const std::int32_t* mine, std::int64_t j) {
-    return mine[j] / s.per_rank;
-  };
-  // Experts ascend, so a token's experts of one rank are neighbours, but for dropped ones between.
-  const auto first_there = [&](const std::int32_t* mine, std::int64_t j) {
-    if (mine[j] < 0) return false;
-    std::int64_t before = j - 1;
-    while (before >= 0 && mine[before] < 0) --before;
-    return before < 0 || rank_of(mine, j) != rank_of(mine, before);
+  // Calls use(j, rank, fresh) for a token's experts: their ranks ascend, so those of one are
+  // neighbours, of which the first is fresh.
+  const auto for_experts_of = [&](std::int64_t source, std::int64_t t, const auto& use) {
+    const std::int32_t* mine = chosen + (source * s.tokens + t) * k;
+    std::int64_t last = -1;
+    for (std::int64_t j = 0; j < k; ++j) {
+      if (mine[j] < 0) continue;
+      const std::int64_t rank = mine[j] / s.per_rank;
+      use(j, rank, rank != last);
+      last = rank;
+    }
   };
   std::fill_n(begins, s.ranks * line, 0);
   std::fill_n(arrived, s.room * k, -1);
   std::int64_t here = 0;
   for (std::int64_t source = 0; source < s.ranks; ++source, begins += line) {
     for (std::int64_t t = 0; t < s.tokens; ++t) {
-      const std::int32_t* mine = of(source, t);
-      for (std::int64_t j = 0; j < k; ++j) {
-        if (!first_there(mine, j)) continue;
-        ++begins[rank_of(mine, j) + 1];
-        if (rank_of(mine, j) != s.rank || here == s.room) continue;
-        std::copy_n(mine, k, arrived + here++ * k);
-      }
+      for_experts_of(source, t, [&](std::int64_t, std::int64_t rank, bool fresh) {
+        if (!fresh) return;
+        ++begins[rank + 1];
+        if (rank != s.rank || here == s.room) return;
+        std::copy_n(chosen + (source * s.tokens + t) * k, k, arrived + here++ * k);
+      });
     }
     std::partial_sum(begins, begins + line, begins);
     if (source == s.rank) std::copy_n(begins, line, sent);
   }
+  std::fill_n(token, s.tokens * std::min(k, s.ranks), -1);
+  std::fill_n(row, s.tokens * k, -1);
+  std::fill_n(weight, s.tokens * k, -1);
   std::vector<std::int32_t> next(sent, sent + s.ranks);
   for (std::int64_t t = 0; t < s.tokens; ++t) {
-    const std::int32_t* mine = of(s.rank, t);
     std::int32_t at = 0;
-    for (std::int64_t j = 0; j < k; ++j) {
-      const bool fresh = first_there(mine, j);
+    for_experts_of(s.rank, t, [&](std::int64_t j, std::int64_t rank, bool fresh) {
       if (fresh) {
-        at = next[static_cast<std::size_t>(rank_of(mine, j))]++;
+        row[t * k + j] = at = next[static_cast<std::size_t>(rank)]++;
         token[at] = static_cast<std::int32_t>(t);
       }
-      row[t * k + j] = fresh ? at : -1;
-      weight[t * k + j] = mine[j] < 0 ? -1 : static_cast<std::int32_t>(at * k + j);
-    }
+      weight[t * k + j] = static_cast<std::int32_t>(at * k + j);
+    });
+  }
+}
+
+void count_rows(const CountShape& s, const std::int32_t* begin, double* rows, double* most) {
+  for (std::int64_t e = 0; e < s.experts && rows != nullptr; ++e)
+    rows[e] += begin[e + 1] - begin[e];
+  for (std::int64_t e = 0; e < s.experts && most != nullptr; e += s.together) {
+    *most = std::max(*most, static_cast<double>(begin[e + s.together] - begin[e]));
   }
 }
 

@@ -16,10 +16,13 @@ void route_backward(const RouteShape& shape, const float* d_weights, const std::
                     float* d_logits);
 void drop_copies(const DropShape& shape, const std::int32_t* chosen, const float* weights,
                  std::int32_t* kept);
+void count_dropped(const DropShape& shape, const std::int32_t* chosen, const std::int32_t* kept,
+                   double* dropped);
 void sort_copies(const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
                  std::int32_t* token, std::int32_t* begin);
 void sort_rows(const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
                std::int32_t* begin);
+void count_rows(const CountShape& shape, const std::int32_t* begin, double* rows, double* most);
 void sort_visits(const VisitsShape& shape, const std::int32_t* chosen, std::int32_t* token,
                  std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
                  std::int32_t* arrived);

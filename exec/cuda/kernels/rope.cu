@@ -61,7 +61,38 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A block per token: all its queries by one factor.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    temper_kernel(std::int64_t first, std::int64_t sequence, Temperature temperature,
+                  std::int64_t queries, std::int64_t columns, T* __restrict__ qkv) {
+  const auto position = static_cast<double>((first + blockIdx.x) % sequence);
+  const auto by =
+      static_cast<float>(1 + temperature.scale * log1p(floor((position + 1) / temperature.floor)));
+  T* row = qkv + blockIdx.x * columns;
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * V; c < queries;
+       c += kThreads * V) {
+    float v[V];
+    load(row + c, v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] *= by;
+    store(row + c, v);
+  }
+}
+
 }  // namespace
+
+int temper_queries(Stream stream, Type type, const AttentionShape& s,
+                   const Temperature& temperature, void* qkv) {
+  const std::int64_t queries = s.heads * s.head_dim;
+  const std::int64_t length = s.columns() % 8 == 0 ? queries : 1;  // rows begin at 16 bytes
+  return with_width(type, length, {qkv}, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int V = decltype(width)::value;
+    return launch(temper_kernel<T, V>, dim3(blocks(s.tokens, 1)), kThreads, 0, stream, s.first,
+                  s.sequence, temperature, queries, s.columns(), static_cast<T*>(qkv));
+  });
+}
 
 int rope(Stream stream, Type type, const AttentionShape& s, const RotaryShape& shape, bool inverse,
          void* qkv) {

@@ -50,6 +50,23 @@ class Diagnosis : public testing::Test {
   std::optional<StatusBoard> board;
 };
 
+// While tokens travel an op waits inside a layer, which is told on to other machines too.
+TEST_F(Diagnosis, WhoDiesInALayersCollectiveIsNamedWithTheLayer) {
+  Observer observer(*board);
+  observer.step_began(1, 2);
+  observer.op_began(1, 2, op(1, Stream::Compute, 0), Stream::Compute);
+  observer.op_waits(1, Stream::Compute, waits_in_layer(5));
+  const std::string heartbeat = status_bytes(*board, 1, 2);
+  ProcessView views[2];
+  views[1] = {.how = How::Killed, .code = 9};
+  EXPECT_NE(attributed(views).line.find(" in 1F0, layer 5, of step 3"), std::string::npos)
+      << attributed(views).line;
+  observer.op_waits(1, Stream::Compute, waits_in_layer(-1));
+  EXPECT_NE(attributed(views).line.find(" in 1F0 of step 3"), std::string::npos);
+  apply_status(heartbeat, *board, 1, 2);
+  EXPECT_NE(attributed(views).line.find(" in 1F0, layer 5,"), std::string::npos);
+}
+
 TEST_F(Diagnosis, ADeadProcessIsNamedWithItsOp) {
   Observer observer(*board);
   observer.step_began(1, 2);

@@ -2,6 +2,7 @@
 // What equals what, bit for bit, of layers with experts, and that faults are found: kernels with
 // one planted each must leave the numbers that the golden test holds.
 #include "tests/exec/step/experts_case.h"
+#include "tests/exec/step/forwarding_device.h"
 #include "tests/exec/step/forwarding_kernels.h"
 
 namespace rehearse::exec {
@@ -22,10 +23,10 @@ class Faulty final : public Forwarding {
 
   void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
                       const std::int32_t* chosen, const float* weights, const float* scores,
-                      const float* logsum, float* d_logits) override {
+                      const float* logsum, void* d_logits) override {
     inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
     if (fault_ == Fault::RouterWithoutGradient) {
-      std::fill_n(d_logits, shape.tokens * shape.experts, 0.0F);
+      std::fill_n(static_cast<float*>(d_logits), shape.tokens * shape.experts, 0.0F);
     }
   }
   void sort_copies(Lane lane, const CopiesShape& shape, const std::int32_t* chosen,
@@ -211,6 +212,32 @@ TEST(Experts, TooLittleRoomIsSaidByRankLayerAndFactor) {
   EXPECT_NE(run.error.find("rank "), std::string::npos) << run.error;
   EXPECT_NE(run.error.find(", layer 0: "), std::string::npos) << run.error;
   EXPECT_NE(run.error.find("room for 16: plan.expert_capacity "), std::string::npos) << run.error;
+}
+
+// 16 tokens with two copies each for four ranks: 8 rows of a pair on average, so slots of 4.
+TEST(Experts, TooSmallSlotsAreSaidByRankLayerAndFactor) {
+  const TinyRun run =
+      train_tiny("mixtral", {"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                             "expert_capacity=0.5", "expert_slots=true"});
+  EXPECT_NE(run.error.find("layer 0: "), std::string::npos) << run.error;
+  EXPECT_NE(run.error.find("for the experts of one rank, slots of 4: plan.expert_capacity "),
+            std::string::npos)
+      << run.error;
+}
+
+// A slot holds the rows that are counted, in the same order: only where they lie differs.
+TEST(Experts, SlotsHaveTheBitsOfCounts) {
+  std::vector<std::string> keys{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                "expert_capacity=4"};
+  const TinyRun counted = train_tiny("mixtral", keys);
+  keys.emplace_back("expert_slots=true");
+  const TinyRun slots = train_tiny("mixtral", keys);
+  ASSERT_EQ(slots.error, "");
+  EXPECT_EQ(slots.losses, counted.losses);
+  EXPECT_EQ(slots.norms, counted.norms);
+  EXPECT_EQ(slots.rows, counted.rows);
+  EXPECT_EQ(slots.weights, counted.weights);
+  EXPECT_EQ(slots.planned, slots.counted);
 }
 
 }  // namespace

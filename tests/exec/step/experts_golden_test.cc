@@ -32,8 +32,12 @@ void expect_golden(const std::string& name, const std::string& variant, const Ti
 
 TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
   expect_golden("mixtral", "plain", train_tiny("mixtral", {"micro_batch=4"}));
-  expect_golden("mixtral", "aux",
-                train_tiny("mixtral", {"micro_batch=4", "train.router_auxiliary_loss=0.01"}));
+  // Of the tokens of a rank's micro-batch: only where these are all.
+  for (const char* layout : {"pipeline_parallel=1", "recompute=full", "recompute=selective"}) {
+    expect_golden(
+        "mixtral", "aux",
+        train_tiny("mixtral", {"micro_batch=4", layout, "train.router_auxiliary_loss=0.01"}));
+  }
   expect_golden("mixtral", "z",
                 train_tiny("mixtral", {"micro_batch=4", "train.router_z_loss=0.001"}));
 }
@@ -148,6 +152,16 @@ const Cell kLayouts[] = {
      {"micro_batch=1", "tensor_parallel=2", "pipeline_parallel=2", "schedule=zb_h1",
       "recompute=full"}},
     {"cp2_ep2", {"micro_batch=2", "context_parallel=2", "expert_parallel=2"}},
+    {"ep2_slots", {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "expert_slots=true"}},
+    {"ep4_slots_full_zero3",
+     {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_slots=true",
+      "recompute=full", "zero_stage=3"}},
+    {"tp2_dp2_ep2_etp2_slots",
+     {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+      "expert_parallel=2", "expert_tensor_parallel=2", "expert_slots=true"}},
+    {"ep2_pp2_zb_h1_slots",
+     {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+      "schedule=zb_h1", "expert_slots=true"}},
     // Orders of many kinds, with experts that lie on both replicas.
     {"ep2_gpipe",
      {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
@@ -208,6 +222,9 @@ TEST_P(ExpertLayouts, TrainAsPyTorch) {
   std::vector<std::string> keys = GetParam().plan;
   keys.emplace_back("expert_capacity=4");  // 16 tokens of a rank are far from balanced
   expect_golden("mixtral", "plain", train_tiny("mixtral", keys));
+  expect_golden("qwen3_moe", "plain", train_tiny("qwen3_moe", keys));
+  keys.emplace_back("train.router_z_loss=0.001");
+  expect_golden("mixtral", "z", train_tiny("mixtral", keys));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ExpertLayouts, testing::ValuesIn(kLayouts),

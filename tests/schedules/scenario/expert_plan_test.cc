@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -60,6 +61,22 @@ TEST(ExpertPlan, UnfoldedExpertsLieAsDenseMatricesInEveryOrder) {
       EXPECT_EQ(mesh.rank(mesh.folded(at), at.pipeline), Rank{r}) << order;
     }
   }
+}
+
+// Metrics of a run, as they are written beside the scenario; the plan names them by their whole
+// path.
+TEST(ExpertPlan, RoutingIsTakenFromARun) {
+  const std::string path = testing::TempDir() + "steps.jsonl", layer = "[3,3,1,1,2,2,2,2]";
+  std::ofstream(path) << "{\"expert_rows\":[" << layer << ',' << layer << ',' << layer << ','
+                      << layer << "]}\n";
+  const std::string given = R"("expert_parallel": 4, "expert_routing": "file:)" + path + '"';
+  const Plan read = plan(given, "8");
+  EXPECT_EQ(read.expert_routing, ExpertRouting::Measured);
+  EXPECT_EQ(read.expert_measured.layers(4)[3], 1.5);  // 6 of 16 rows on one of four ranks
+  EXPECT_TRUE(says(plan_json(read, 0), "\"expert_routing\": \"file:" + path + '"'));
+  // Another model's: DeepSeek's first layer has no experts.
+  EXPECT_TRUE(says(error(given, "8", kShared),
+                   "plan.expert_routing: " + path + ":1: expert_rows: layer 0 has 8 experts"));
 }
 
 // q is t, or 1 where e spreads over tensor-parallel ranks too: e divides t c d, not c d.
@@ -140,6 +157,8 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
   EXPECT_TRUE(says(error(R"("expert_routing": 0.5)", "8"), "too small"));
   EXPECT_TRUE(
       says(error(R"("expert_routing": "learned")", "8"), "is not one of balanced, uniform"));
+  EXPECT_TRUE(says(error(R"("expert_routing": "file:none.jsonl")", "8"),
+                   "plan.expert_routing: no such file: \"none.jsonl\""));
   EXPECT_TRUE(says(error(R"("expert_capacity": 0)", "8"), "too small"));
   EXPECT_TRUE(says(error(R"("expert_parallel": 2, "overlap": {"expert_parallel": true})", "8"),
                    "must be false, \"shared\" or \"pair\""));
@@ -147,6 +166,15 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
                    "no shared expert"));
   EXPECT_TRUE(
       says(error(R"("overlap": {"expert_parallel": "pair"})", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("expert_slots": true)", "8"), "expert_parallel is 1"));
+  EXPECT_TRUE(says(error(R"("expert_slots": true, "expert_parallel": 8,
+      "expert_dispatch": "all_gather")",
+                         "8"),
+                   "all_to_all alone"));
+  EXPECT_TRUE(says(error(R"("expert_slots": true, "expert_parallel": 8)", "8"),
+                   "exchanges as many rows as are routed"));
+  EXPECT_TRUE(plan(R"("expert_slots": true, "expert_parallel": 8, "runtime": "rehearse")", "8")
+                  .expert_slots);
   EXPECT_TRUE(says(error(R"("fp8_dispatch": true)", "8"), "expert_parallel is 1"));
   EXPECT_TRUE(says(error(R"("fp8_dispatch": true, "expert_parallel": 8)", "8"),
                    "by expert_dispatch deduplicated alone"));

@@ -197,6 +197,22 @@ TEST(TraceFile, RefusesTracesThatBreakTheirPromises) {
   EXPECT_EQ(of_classes({0, 2}), "a row of no class");
   EXPECT_EQ(of_classes({-1, 0}), "a row of no class");
   EXPECT_EQ(of_classes({0, 0}), "read");  // as many ops on both positions
+  const auto of_experts = [&](std::vector<std::int32_t> shape, std::vector<std::int32_t> layers,
+                              std::vector<std::int64_t> rows) {
+    return refuse([&](Trace& t) {
+      t.expert_shape = std::move(shape);
+      t.expert_layers = std::move(layers);
+      t.expert_steps = std::vector<std::int32_t>{4};
+      t.expert_rows = std::move(rows);
+    });
+  };
+  EXPECT_EQ(of_experts({2, 1}, {0, 3}, {1, 2, 3, 4}), "read");
+  EXPECT_EQ(of_experts({2, 3}, {0, 3}, {1, 2, 3, 4}),
+            "experts: their number is not one that their ranks divide");
+  EXPECT_EQ(of_experts({2, 1}, {3, 0}, {1, 2, 3, 4}), "experts: layers do not ascend");
+  EXPECT_EQ(of_experts({2, 1}, {0, 3}, {1, 2, 3}),
+            "experts: not a number of rows for every step, layer and expert");
+  EXPECT_EQ(of_experts({2, 1}, {0, 3}, {1, 2, 3, -4}), "experts: less than no rows");
   std::remove(path.c_str());
 }
 

@@ -10,6 +10,7 @@
 
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/scenario.h"
+#include "sim/compute/expert_load.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
 
@@ -69,7 +70,8 @@ std::string random_scenario(std::mt19937& random) {
           std::string(pick(random, {"all_to_all", "all_gather", "deduplicated"})) + "\"";
   text +=
       ", \"expert_routing\": " + std::string(pick(random, {"\"balanced\"", "\"uniform\"", "1.3"}));
-  if (pick(random, {0, 0, 1}) == 1) text += ", \"expert_capacity\": 1.25";
+  const std::string capacity = pick(random, {"null", "null", "1.25", "{\"drop\": 1.1}"});
+  text += ", \"expert_capacity\": " + capacity;
   text += ", \"overlap\": {\"gradient_reduce\": " + std::string(pick(random, {"true", "false"}));
   text += ", \"parameter_gather\": " + std::string(pick(random, {"true", "false"}));
   if (deepseek && e > 1 && pick(random, {0, 1}) == 1) text += ", \"expert_parallel\": \"shared\"";
@@ -177,6 +179,27 @@ TEST(ExpertGrid, PlansOfOurExecutorAreSound) {
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GE(folded, 100);
+}
+
+// Of 8 ranks the busiest has twice the mean's rows, were it not for the capacity.
+TEST(ExpertGrid, ACapacityBoundsTheRowsOfARank) {
+  struct Row {
+    const char* capacity;
+    double busiest, mean;
+  };
+  for (const Row& row : {Row{"null", 2, 1}, Row{"1.5", 1.5, 1}, Row{"\"drop\"", 1.25, 1},
+                         Row{"{\"drop\": 0.5}", 0.5, 0.5}}) {
+    const std::string text = R"({"model": "models/mixtral-8x7b.json", "cluster": "dgx-h100",
+        "gpus": 8, "plan": {"expert_parallel": 8, "sequence_length": 4096, "micro_batch": 1,
+        "expert_routing": 2, "expert_capacity": )" +
+                             std::string(row.capacity) + "}}";
+    const Result<Scenario> scenario = parse_scenario(text, "x.json", 1, {});
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    const RowsOfExperts rows =
+        balance_of({scenario.value().model, scenario.value().plan}).rows(4096);
+    EXPECT_EQ(rows.busiest, row.busiest) << row.capacity;
+    EXPECT_EQ(rows.mean, row.mean) << row.capacity;
+  }
 }
 
 // V10 asks a bucket over whom it is summed: dp does not do for experts, nor edp for the rest.

@@ -236,6 +236,11 @@ TEST(UnitsText, IsWhatPeopleRead) {
   EXPECT_EQ(time_text(999), "999 ns");
   EXPECT_EQ(time_text(1'234), "1.23 µs");
   EXPECT_EQ(time_text(12'345'678), "12.3 ms");
+  EXPECT_EQ(time_text(999'499), "999 µs");  // what rounds to a thousand is one of the next unit
+  EXPECT_EQ(time_text(999'500), "1.00 ms");
+  EXPECT_EQ(time_text(999'600'000), "1.00 s");
+  EXPECT_EQ(bytes_text(999), "999 B");
+  EXPECT_EQ(bytes_text(999'600), "1.00 MB");
   EXPECT_EQ(time_text(123'456'789'000), "123 s");
   EXPECT_EQ(bytes_text(0), "0 B");
   EXPECT_EQ(bytes_text(85'899'345'920), "85.9 GB");

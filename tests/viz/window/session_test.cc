@@ -55,6 +55,26 @@ TEST(Session, ZoomingInAndOutAgainComesBack) {
   EXPECT_NEAR(state.end, before.end, 1e-6);
 }
 
+// R opens the heat map where the trace has rows of experts, and Escape closes it.
+TEST(Session, TheMapOfExpertsOpensWhereThereIsOne) {
+  const Session none = one(full_trace());
+  EXPECT_FALSE(run(none, start(none), "key R\n").experts);
+  Trace trace = full_trace();
+  trace.expert_shape = std::vector<std::int32_t>{2, 2};
+  trace.expert_layers = std::vector<std::int32_t>{0};
+  trace.expert_steps = std::vector<std::int32_t>{0, 1};
+  trace.expert_rows = std::vector<std::int64_t>{3, 1, 2, 2};
+  const Session session = one(std::move(trace));
+  const ViewState open = run(session, start(session), "move 400 170\nkey R\n");
+  ASSERT_TRUE(open.experts);
+  const std::string picture = svg(view_scene(session, open));
+  // Under the mouse: 3 of 4 tokens of the first step, on one of two ranks.
+  for (const char* words : {"Tokens of every expert", "layer 0", "expert 0", "1.50 ×", "0 of 2"}) {
+    EXPECT_NE(picture.find(words), std::string::npos) << words;
+  }
+  EXPECT_FALSE(run(session, open, "key Escape\n").experts);
+}
+
 TEST(Session, ZoomKeepsTheTimeUnderTheMouse) {
   const Session session = one(full_trace());
   ViewState state = run(session, start(session), "move 500 150\n");

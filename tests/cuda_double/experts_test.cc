@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers with experts through the CUDA backend's host code on the double: no host reads a count,
+// and what is trained is what the CPU trains.
+#include "exec/cuda/make.h"
+#include "tests/cuda_double/device.h"
+#include "tests/exec/step/experts_case.h"
+
+namespace rehearse::exec {
+namespace {
+
+Backend on_the_double() {
+  return cuda::make_backend({.type = ElementType::Float32,
+                             .timeout_s = 60,
+                             .label = [](OpId op) { return "op " + std::to_string(op.value); }})
+      .value();
+}
+
+void expect_as_the_cpu(const std::string& model, std::vector<std::string> keys) {
+  SCOPED_TRACE(keys.back());
+  keys.emplace_back("expert_capacity=4");
+  const TinyRun here = train_tiny(model, keys);
+  const TinyRun there = train_tiny(model, keys, {.backend = on_the_double});
+  ASSERT_EQ(here.error, "");
+  ASSERT_EQ(there.error, "");
+  EXPECT_EQ(there.rows, here.rows);
+  ASSERT_EQ(there.losses.size(), here.losses.size());
+  for (std::size_t i = 0; i < here.losses.size(); ++i) {
+    EXPECT_NEAR(there.losses[i], here.losses[i], 1e-6 * here.losses[i]) << i;
+    EXPECT_NEAR(there.norms[i], here.norms[i], 1e-5 * here.norms[i]) << i;
+  }
+}
+
+TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
+  cuda_double::shake(1, 50);
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"micro_batch=2"},
+           {"micro_batch=1", "recompute=full"},
+           {"micro_batch=1", "pipeline_parallel=2", "schedule=zb_h1"},
+           {"micro_batch=2", "tensor_parallel=2"},
+           {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "expert_slots=true"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3",
+            "recompute=full", "expert_slots=true"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather"},
+           {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+            "expert_parallel=2", "expert_tensor_parallel=2", "expert_slots=true"},
+           {"micro_batch=1", "context_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+            "schedule=dualpipe", "overlap.expert_parallel=\"pair\"", "expert_slots=true"},
+           {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"}}) {
+    expect_as_the_cpu("mixtral", keys);
+  }
+  expect_as_the_cpu("qwen3_moe", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
+                                  "zero_stage=1", "expert_slots=true"});
+}
+
+// An op of experts that meets no other rank is one graph, from the third step on.
+TEST(CudaExperts, AnOpWithoutAMeetingIsOneGraph) {
+  cuda_double::shake(1, 0);
+  const cuda_double::GraphCounts before = cuda_double::graphs();
+  const TinyRun run = train_tiny("mixtral", {"micro_batch=2"}, {.backend = on_the_double});
+  ASSERT_EQ(run.error, "");
+  const cuda_double::GraphCounts after = cuda_double::graphs();
+  // Two micro-batches, forward and backward, of one rank; eight steps, all but the first.
+  EXPECT_EQ(after.captured - before.captured, 4);
+  EXPECT_EQ(after.launched - before.launched, 7 * 4);
+}
+
+TEST(CudaExperts, TooFewRowsAreSaidAtTheEndOfTheStep) {
+  for (const auto& [keys, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"expert_slots=true"}, "rows for the experts of one rank, slots of 4: "},
+           {{"expert_dispatch=all_gather"}, "rows for its experts, room for 16: "}}) {
+    std::vector<std::string> all{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                 "expert_capacity=0.5"};
+    all.insert(all.end(), keys.begin(), keys.end());
+    const TinyRun run = train_tiny("mixtral", all, {.backend = on_the_double});
+    EXPECT_TRUE(run.error.starts_with("rank ")) << run.error;
+    EXPECT_NE(run.error.find(", layer "), std::string::npos) << run.error;
+    EXPECT_NE(run.error.find(words), std::string::npos) << run.error;
+    EXPECT_NE(run.error.find("plan.expert_capacity "), std::string::npos) << run.error;
+    EXPECT_TRUE(run.losses.empty());
+  }
+}
+
+TEST(CudaExperts, CountsThatTheHostWouldReadAreRefused) {
+  const TinyRun run =
+      train_tiny("mixtral", {"micro_batch=2", "data_parallel=2", "expert_parallel=2"},
+                 {.backend = on_the_double});
+  EXPECT_EQ(run.error.find("plan.expert_slots: must be true"), 0U) << run.error;
+}
+
+}  // namespace
+}  // namespace rehearse::exec
