@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel's forms cost beside its plain one, in the time of one thread of the CPU:
 //
-//   kernel_forms [PAIRS]     (15 pairs)
+//   kernel_forms [PAIRS [NAME]]     (15 pairs; rows whose names hold NAME)
 //
 // The plain kernel and the form run in turn; printed are the medians and the median of the pairs'
 // ratios: what else the machine does meets both of a pair. "work" is how much of the plain kernel's
@@ -24,6 +24,7 @@ using Floats = std::vector<float>;
 using Work = std::function<void()>;
 
 int pairs = 15;
+std::string only;
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -42,6 +43,7 @@ double milliseconds(const Work& work) {
 }
 
 void compare(const std::string& name, const Work& plain, const Work& form, double work = 1) {
+  if (name.find(only) == std::string::npos) return;
   std::vector<double> before, after, ratios;
   for (int k = -2; k < pairs; ++k) {  // the first two warm up
     const double a = milliseconds(plain), b = milliseconds(form);
@@ -166,6 +168,15 @@ void losses(const KernelTable& k) {
     };
   };
   compare("loss over capped logits", run(0), run(30));
+  const std::int64_t h = 512;
+  const Floats x = numbers(rows * h), weight = numbers(columns * h);
+  const auto with_product = [&](float cap) {
+    return [&, cap] {
+      k.logits(rows, columns, h, x.data(), weight.data(), logits.data());
+      run(cap)();
+    };
+  };
+  compare("logits of 512 columns and loss, capped", with_product(0), with_product(30));
 }
 
 void attentions(const KernelTable& k) {
@@ -208,10 +219,36 @@ void attentions(const KernelTable& k) {
   }
 }
 
+// Values of 128 beside keys of 192, as DeepSeek has them, for heads of 160: equal products.
+void latent_attention(const KernelTable& k) {
+  const std::int64_t n = 2048, heads = 2;
+  AttentionShape plain{
+      .tokens = n, .sequence = n, .heads = heads, .kv_heads = heads, .head_dim = 160};
+  AttentionShape latent = plain;
+  latent.head_dim = 192;
+  latent.value_dim = 128;
+  const Floats qkv = numbers(n * latent.columns()), d_o = numbers(n * heads * plain.head_dim);
+  Floats o(d_o.size()), lse(static_cast<std::size_t>(heads * n)), delta = lse, dqkv(qkv.size());
+  const auto forward = [&](const AttentionShape& s) {
+    return [&] { k.attention(s, qkv.data(), o.data(), lse.data()); };
+  };
+  const auto backward = [&](const AttentionShape& s) {
+    return [&] {
+      k.attention(s, qkv.data(), o.data(), lse.data());
+      k.attention_backward(s, d_o.data(), qkv.data(), o.data(), lse.data(), dqkv.data(),
+                           delta.data());
+    };
+  };
+  compare("attention, keys of 192 and values of 128 for 160", forward(plain), forward(latent));
+  compare("attention, keys of 192 and values of 128 for 160, forward and backward", backward(plain),
+          backward(latent), (4 * 192 + 3 * 128) / (7 * 160.0));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count > 1) pairs = std::atoi(arguments[1]);
+  if (count > 2) only = arguments[2];
   const KernelTable& k = kernels();
   std::printf("| %s | plain, ms | form, ms | work | ratio |\n|---|--:|--:|--:|--:|\n",
               std::string(k.instruction_set).c_str());
@@ -219,5 +256,6 @@ int main(int count, char** arguments) {
   positions_and_norms(k);
   losses(k);
   attentions(k);
+  latent_attention(k);
   return 0;
 }

@@ -111,7 +111,9 @@ void measure_computing_together(Calibration& c) {
   constexpr std::int64_t kTokens = 128, kFeatures = 512;  // a small model's layer
   std::vector<RotatingMemory> memory;
   memory.reserve(static_cast<std::size_t>(threads));
-  for (int t = 0; t < threads; ++t) memory.emplace_back(c.device, std::int64_t{16} << 20);
+  // What a layer of such a model holds: a kernel finds there what the one before it left.
+  constexpr std::int64_t kLayerBytes = 16 * 4 * kTokens * kFeatures;
+  for (int t = 0; t < threads; ++t) memory.emplace_back(c.device, kLayerBytes);
   const auto of = [&](int thread) -> RotatingMemory& {
     return memory[static_cast<std::size_t>(thread)];
   };

@@ -55,7 +55,9 @@ constexpr ConfigKey kKeys[]{
     {kRope, "intermediate_size", X},
     {kDeepseek, "num_key_value_heads", P, "@heads", "2",
      "every head has keys and values of its own"},
-    {kRope, "num_key_value_heads", X},
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text "
+     "gemma2 gemma3_text phi3 olmo2 glm4 starcoder2",
+     "num_key_value_heads", X},
     {kRmsNorm, "rms_norm_eps", X},
     {"starcoder2", "norm_epsilon", X},
     {"gpt_neox", "intermediate_size layer_norm_eps", X},
@@ -92,6 +94,7 @@ constexpr ConfigKey kKeys[]{
     {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeSilu},
     {kGemma, "hidden_act", None, "", "", "hidden_activation says it"},
     {"mpt", "hidden_act", P, R"("gelu")", R"("relu")", kLikeGelu},
+    {"gpt_oss", "hidden_act", None, "", "", "the class has its clamped unit alone"},
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
     {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeSilu},

@@ -2,6 +2,7 @@
 #include "sim/band/band.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace rehearse::sim {
@@ -40,7 +41,10 @@ struct Source {
 
 class BandMaker {
  public:
-  BandMaker(const BandQuery& query, const ErrorTable& table) : query_(query), table_(table) {}
+  BandMaker(const BandQuery& query, const ErrorTable& table) : query_(query), table_(table) {
+    for (std::size_t n = 0; n < powers_.size(); ++n)
+      powers_[n] = std::pow(table.rule.difference, static_cast<double>(n));
+  }
 
   Band make() {
     // Any framework may be as wrong as whichever of the known ones: no band is wider than its.
@@ -99,8 +103,7 @@ class BandMaker {
 
   double alike(const StepFeatures& f, const StepFeatures& other) const {
     const BandRule& rule = table_.rule;
-    const auto differing = static_cast<double>(differences(f, other).size());
-    return std::pow(rule.difference, differing) *
+    return powers_[static_cast<std::size_t>(num_differences(f, other))] *
            std::exp(-std::abs(f.network_share - other.network_share) / rule.network_scale -
                     std::abs(f.memory_fill - other.memory_fill) / rule.memory_scale);
   }
@@ -182,6 +185,8 @@ class BandMaker {
 
   const BandQuery& query_;
   const ErrorTable& table_;
+  // Of rule.difference: what n differences multiply a weight by.
+  std::array<double, 4 + kParallelKindNames.size() + 1> powers_;
   std::vector<double> weights_;  // per row
   std::vector<Source> sources_;
   Band band_;

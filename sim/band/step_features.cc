@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "schedules/base/json_reader.h"
 
 namespace rehearse::sim {
@@ -47,6 +49,13 @@ std::vector<std::string_view> differences(const StepFeatures& a, const StepFeatu
     if (((a.kinds ^ b.kinds) >> k & 1U) != 0) found.push_back(kParallelKindNames[k]);
   }
   return found;
+}
+
+std::int32_t num_differences(const StepFeatures& a, const StepFeatures& b) {
+  constexpr std::uint32_t kAll = (1U << kParallelKindNames.size()) - 1;
+  return (a.gpu != b.gpu ? 1 : 0) + (a.precision != b.precision ? 1 : 0) +
+         (a.runtime != b.runtime || a.runtime.empty() ? 1 : 0) +
+         (a.attention != b.attention ? 1 : 0) + std::popcount((a.kinds ^ b.kinds) & kAll);
 }
 
 }  // namespace rehearse::sim

@@ -42,5 +42,7 @@ std::string features_json(const StepFeatures& features);
 // Features without a scale in which two steps differ, by name: "gpu", "precision", "cp". Two
 // frameworks without a profile are two.
 std::vector<std::string_view> differences(const StepFeatures& a, const StepFeatures& b);
+// How many they are: asked of every measured step by every prediction.
+std::int32_t num_differences(const StepFeatures& a, const StepFeatures& b);
 
 }  // namespace rehearse::sim

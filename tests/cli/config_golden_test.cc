@@ -129,6 +129,30 @@ std::vector<GoldenLayout> expert_layouts() {
   return all;
 }
 
+// What meets in a layer of experts only where several axes and modes do: copies that travel and
+// tokens that are gathered, matrices that ranks share, what is computed again, split backwards.
+std::vector<GoldenLayout> mixed_expert_layouts() {
+  const Json room = {{"expert_capacity", 4}}, sequence = {{"sequence_parallel", true}},
+             one = {{"micro_batch", 1}}, full = {{"recompute", "full"}},
+             gather = {{"expert_dispatch", "all_gather"}};
+  const auto layout = [&](const char* name, int gpus, const Json& plan,
+                          const std::vector<Json>& more) {
+    GoldenLayout made{name, gpus, plan};
+    for (const Json& part : more) made.plan.update(part);
+    return made;
+  };
+  const Json tp = {{"tensor_parallel", 2}}, ep = {{"data_parallel", 2}, {"expert_parallel", 2}};
+  const Json pipeline = {{"pipeline_parallel", 3}, {"schedule", "zb_h1"}};
+  return {
+      layout("full recomputation", 1, one, {full}),
+      layout("tp 2, the same tokens on both", 2, tp, {full}),
+      layout("tp 2, gathered", 2, tp, {sequence, gather, room}),
+      layout("tp 2, whole experts", 2, tp, {sequence, {{"expert_tensor_parallel", 1}}, room}),
+      layout("ep 2, gathered, recomputed", 2, ep, {gather, full, room}),
+      layout("ep 2, zero bubbles, recomputed", 6, ep, {pipeline, one, full, room}),
+      layout("ep 2 of 4, ZeRO-3", 4, ep, {{{"data_parallel", 4}}, {{"zero_stage", 3}}, one, room})};
+}
+
 // What `run` refuses today, and a word of its line. The list is exact: a case that is refused
 // without standing here is a failure, and so is one that stands here and is performed.
 struct Refused {
@@ -212,9 +236,13 @@ class ConfigGolden : public testing::Test {
     ++equal_;
   }
 
-  void expect_goldens(const std::string& file, const std::vector<GoldenLayout>& in) {
+  // Of the cases that are named, or of all.
+  void expect_goldens(const std::string& file, const std::vector<GoldenLayout>& in,
+                      const std::vector<std::string>& named = {}) {
     const Json golden = Json::parse(text_of("tests/data/configs/" + file));
     for (const Json& one : golden["cases"]) {
+      const bool wanted = std::ranges::find(named, one["name"].get<std::string>()) != named.end();
+      if (!named.empty() && !wanted) continue;
       write_safetensors(one, (folder_ / "w.safetensors").string());
       for (const GoldenLayout& layout : in) {
         SCOPED_TRACE(one["name"].get<std::string>() + ", " + layout.name);
@@ -237,6 +265,13 @@ TEST_F(ConfigGolden, EveryDenseCaseIsEqualToTransformersOrRefusedByName) {
 
 TEST_F(ConfigGolden, EveryCaseWithExpertsIsEqualToTransformersOrRefusedByName) {
   expect_goldens("expert_goldens.json", expert_layouts());
+}
+
+TEST_F(ConfigGolden, EveryFormOfExpertsIsEqualInMixedLayouts) {
+  const std::vector<std::string> named{"gpt_oss_clamped", "llama4_temperature",
+                                       "gpt2_experts_shared"};
+  expect_goldens("expert_goldens.json", mixed_expert_layouts(), named);
+  EXPECT_EQ(equal_, 21);
 }
 
 // Read, trained for a step that changes nothing, and written: the tensors that transformers has,

@@ -111,7 +111,9 @@ void compare_experts_with_cpu(std::vector<std::string> keys) {
     for (std::size_t i = 0; i < there.losses.size(); ++i) {
       EXPECT_NEAR(there.losses[i], here.losses[i], (exact ? 1e-5 : 1e-2) * here.losses[i]) << i;
       EXPECT_NEAR(there.norms[i], here.norms[i], (exact ? 1e-5 : 5e-2) * here.norms[i]) << i;
-      if (exact) EXPECT_EQ(there.rows[i], here.rows[i]) << i;
+      if (exact) {
+        EXPECT_EQ(there.rows[i], here.rows[i]) << i;
+      }
     }
   }
 }

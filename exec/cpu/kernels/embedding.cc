@@ -2,6 +2,7 @@
 // Tokens to rows of a table and back, and rotary positions: memory and angles, no arithmetic worth
 // an instruction set.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -35,21 +36,51 @@ void embed_backward(std::int64_t tokens, std::int64_t h, const std::int32_t* ids
   }
 }
 
+namespace {
+
+constexpr std::int64_t kPairs = 64;  // of a head that are turned at a time
+
+// Turns `count` pairs of numbers, whose second lies `apart` behind the first: beside it where pairs
+// are interleaved, else half of the rotary part away.
+void turn(std::int64_t count, std::int64_t apart, const float* cosine, const float* sine,
+          float* x) {
+  if (apart == 1) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float a = x[2 * i], b = x[2 * i + 1];
+      x[2 * i] = a * cosine[i] - b * sine[i];
+      x[2 * i + 1] = b * cosine[i] + a * sine[i];
+    }
+    return;
+  }
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float a = x[i], b = x[apart + i];
+    x[i] = a * cosine[i] - b * sine[i];
+    x[apart + i] = b * cosine[i] + a * sine[i];
+  }
+}
+
+}  // namespace
+
 void rope(const AttentionShape& s, const RotaryShape& rotary, bool inverse, float* qkv) {
   const std::int64_t half = rotary.rotary_dim / 2, columns = s.columns();
   const std::int64_t step = rotary.interleaved ? 2 : 1, apart = rotary.interleaved ? 1 : half;
+  std::array<float, kPairs> cosine, sine;
   for (std::int64_t t = 0; t < s.tokens; ++t) {
     const auto position = static_cast<double>((s.first + t) % s.sequence);
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = position * rotary.inverse_frequency[i];
-      const auto cosine = static_cast<float>(rotary.attention_factor * std::cos(angle));
-      const double turn = rotary.attention_factor * std::sin(angle);
-      const auto sine = static_cast<float>(inverse ? -turn : turn);
+    for (std::int64_t begin = 0; begin < half; begin += kPairs) {
+      const std::int64_t count = std::min(kPairs, half - begin);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double angle = position * rotary.inverse_frequency[begin + i];
+        const double across = rotary.attention_factor * std::sin(angle);
+        const auto at = static_cast<std::size_t>(i);
+        cosine[at] = static_cast<float>(rotary.attention_factor * std::cos(angle));
+        sine[at] = static_cast<float>(inverse ? -across : across);
+      }
       for (std::int64_t head = 0; head < s.heads + s.kv_heads; ++head) {
-        float* x = qkv + t * columns + head * s.head_dim + i * step;
-        const float a = x[0], b = x[apart];
-        x[0] = a * cosine - b * sine;
-        x[apart] = b * cosine + a * sine;
+        turn(count, apart, cosine.data(), sine.data(),
+             qkv + t * columns + head * s.head_dim + begin * step);
       }
     }
   }

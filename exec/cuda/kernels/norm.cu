@@ -122,7 +122,7 @@ int norm(Stream stream, Type type, std::int64_t rows, std::int64_t h, const void
   });
 }
 
-// A sum that drops is a pass of its own: there a counter serves four runs of columns.
+// A sum that drops is a pass of its own: there a counter serves eight runs of columns.
 template <bool kCentred>
 int sum_norm(Stream stream, Type type, const SumNorm& n) {
   if (n.dropout.threshold > 0) {

@@ -47,10 +47,10 @@ struct AddPositions {
 };
 
 // out(rows, cols) = x + dropped (y + bias(cols)); x and bias may be null. A thread has V columns in
-// each of the four runs of 16 that a counter's words serve.
+// each of the eight runs of 8 that a counter's words serve.
 template <class T, int V>
 struct Dropped {
-  static constexpr int kParts = 16 / V;
+  static constexpr int kParts = 8 / V;
   std::int64_t cols;
   DropoutShape shape;
   const T *x, *y, *bias;
@@ -59,18 +59,18 @@ struct Dropped {
   __device__ void operator()(std::int64_t i) const {
     const int place = static_cast<int>(i % kParts) * V;
     const std::int64_t run = i / kParts % ((cols + 63) / 64), row = i / kParts / ((cols + 63) / 64);
-    float factor[V][4];
+    float factor[V][8];
 #pragma unroll
     for (int k = 0; k < V; ++k) kept(shape, row, run, place + k, 0, factor[k]);
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const std::int64_t c = 64 * run + 16 * w + place;
+    for (int h = 0; h < 8; ++h) {
+      const std::int64_t c = 64 * run + 8 * h + place;
       if (c >= cols) continue;
       float sum[V], v[V] = {};
       load(y + row * cols + c, sum);
       if (bias != nullptr) load(bias + c, v);
 #pragma unroll
-      for (int k = 0; k < V; ++k) sum[k] = (sum[k] + v[k]) * factor[k][w];
+      for (int k = 0; k < V; ++k) sum[k] = (sum[k] + v[k]) * factor[k][h];
       if (x != nullptr) {
         load(x + row * cols + c, v);
 #pragma unroll

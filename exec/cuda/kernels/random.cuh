@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 on a GPU: what dropout keeps (exec/backend/dropout.h).
+// Philox4x32-7 on a GPU: what dropout keeps (exec/backend/dropout.h).
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
@@ -23,25 +23,28 @@ __device__ __forceinline__ void philox(std::uint32_t (&c)[4], std::uint64_t key)
   }
 }
 
-// factor[w] of the columns 64 * block + 16 * w + place, for place < 16: 0 or the scale.
+// factor[h] of the columns 64 * block + 8 * h + place, for place < 8: 0 or the scale.
 __device__ __forceinline__ void kept(const DropoutShape& shape, std::int64_t row,
-                                     std::int64_t block, int place, int head, float (&factor)[4]) {
+                                     std::int64_t block, int place, int head, float (&factor)[8]) {
   const auto number = static_cast<std::uint64_t>(shape.first + row);
-  std::uint32_t words[4] = {static_cast<std::uint32_t>(block * 16 + place),
+  std::uint32_t words[4] = {static_cast<std::uint32_t>(block * 8 + place),
                             static_cast<std::uint32_t>(number),
                             static_cast<std::uint32_t>(number >> 32),
                             (shape.site << 16) + static_cast<std::uint32_t>(head)};
   philox(words, shape.key);
 #pragma unroll
-  for (int w = 0; w < 4; ++w) factor[w] = words[w] < shape.threshold ? 0.0F : shape.scale;
+  for (int w = 0; w < 4; ++w) {
+    factor[w] = (words[w] & 0xFFFFU) < shape.threshold ? 0.0F : shape.scale;
+    factor[w + 4] = words[w] >> 16 < shape.threshold ? 0.0F : shape.scale;
+  }
 }
 
-// The same of one column: of its counter's words only one is used.
+// The same of one column: of its counter's words only a half of one is used.
 __device__ __forceinline__ float kept(const DropoutShape& shape, std::int64_t row,
                                       std::int64_t column, int head) {
-  float factor[4];
-  kept(shape, row, column / 64, static_cast<int>(column % 16), head, factor);
-  return factor[column / 16 % 4];
+  float factor[8];
+  kept(shape, row, column / 64, static_cast<int>(column % 8), head, factor);
+  return factor[column / 8 % 8];
 }
 
 }  // namespace rehearse::exec::cuda

@@ -292,9 +292,11 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
   ASSERT_TRUE(writer.finish());
   refused(at("few.safetensors"), "few.safetensors: h.0.attn.c_attn.bias: is missing");
   // One in four bits, as gpt_oss is published.
-  auto quantised = SafetensorsWriter::create(
+  auto blocks = SafetensorsWriter::create(
       at("mxfp4.safetensors"), {{.name = "h.0.mlp.experts.gate_up_proj_blocks", .shape = {2}}}, {});
-  ASSERT_TRUE(quantised && quantised.value().finish());
+  ASSERT_TRUE(blocks);
+  SafetensorsWriter quantised = std::move(blocks).value();
+  ASSERT_TRUE(quantised.finish());
   refused(at("mxfp4.safetensors"), "gate_up_proj_blocks: is of a file in MXFP4");
   // Folders.
   fs::rename(step, at("other"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention and its gradients by the definition, in double, with every form; dropout's bits by
-// Philox4x32-10 as its authors write it.
+// Philox4x32-7 as its authors write it.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ using Doubles = std::vector<double>;
 using Words = std::array<std::uint32_t, 4>;
 
 // Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
-inline Words exact_philox(Words counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
+inline Words exact_philox(int rounds, Words counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < rounds; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0],
                         b = std::uint64_t{0xCD9E8D57} * counter[2];
     counter = {
@@ -37,11 +37,13 @@ inline double kept(const DropoutShape& shape, std::int64_t row, std::int64_t col
   if (shape.threshold == 0) return 1;
   const auto number = static_cast<std::uint64_t>(shape.first + row);
   const Words words = exact_philox(
-      {static_cast<std::uint32_t>(column / 64 * 16 + column % 16),
-       static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
+      7,
+      {static_cast<std::uint32_t>(column / 64 * 8 + column % 8), static_cast<std::uint32_t>(number),
+       static_cast<std::uint32_t>(number >> 32),
        shape.site * 65536 + static_cast<std::uint32_t>(head)},
       {static_cast<std::uint32_t>(shape.key), static_cast<std::uint32_t>(shape.key >> 32)});
-  const bool dropped = words[at(column / 16 % 4)] < shape.threshold;
+  const std::uint32_t word = words[at(column / 8 % 4)];
+  const bool dropped = (column % 64 < 32 ? word % 65536 : word / 65536) < shape.threshold;
   return dropped ? 0 : static_cast<double>(shape.scale);
 }
 

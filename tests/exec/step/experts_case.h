@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -146,6 +148,31 @@ inline TinyRun train_tiny(const std::string& name, const std::vector<std::string
     out.counted.push_back(process.peak_bytes({row}));
   }
   return out;
+}
+
+// Losses, norms and the rows of every expert are PyTorch's; memory is as planned.
+inline void expect_golden(const std::string& name, const std::string& variant, const TinyRun& run) {
+  ASSERT_EQ(run.error, "");
+  const Json& of = golden()["models"][name]["variants"][variant];
+  ASSERT_EQ(run.losses.size(), of["f64"]["loss"].size());
+  double loss = 0, norm = 0;
+  for (std::size_t step = 0; step < run.losses.size(); ++step) {
+    loss = std::max(loss, std::abs(run.losses[step] / of["f64"]["loss"][step].get<double>() - 1));
+    norm =
+        std::max(norm, std::abs(run.norms[step] / of["f64"]["grad_norm"][step].get<double>() - 1));
+    std::vector<std::int64_t> counts;
+    const auto dense =
+        golden()["models"][name]["config"].value<std::size_t>("first_k_dense_replace", 0);
+    counts.resize(dense * of["tokens_per_expert"][step][0].size());
+    for (const Json& layer : of["tokens_per_expert"][step]) {
+      for (const Json& count : layer) counts.push_back(count);
+    }
+    EXPECT_EQ(run.rows[step], counts) << "step " << step;
+  }
+  EXPECT_LE(loss, 2e-6);
+  EXPECT_LE(norm, 2e-5);
+  EXPECT_EQ(run.planned, run.counted);
+  std::printf("%s %s: losses within %.1e, norms %.1e\n", name.c_str(), variant.c_str(), loss, norm);
 }
 
 }  // namespace rehearse::exec

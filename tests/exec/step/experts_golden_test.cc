@@ -9,27 +9,6 @@
 namespace rehearse::exec {
 namespace {
 
-void expect_golden(const std::string& name, const std::string& variant, const TinyRun& run) {
-  ASSERT_EQ(run.error, "");
-  const Json& of = golden()["models"][name]["variants"][variant];
-  ASSERT_EQ(run.losses.size(), of["f64"]["loss"].size());
-  double loss = 0, norm = 0;
-  for (std::size_t step = 0; step < run.losses.size(); ++step) {
-    loss = std::max(loss, std::abs(run.losses[step] / of["f64"]["loss"][step].get<double>() - 1));
-    norm =
-        std::max(norm, std::abs(run.norms[step] / of["f64"]["grad_norm"][step].get<double>() - 1));
-    std::vector<std::int64_t> counts;
-    for (const Json& layer : of["tokens_per_expert"][step]) {
-      for (const Json& count : layer) counts.push_back(count);
-    }
-    EXPECT_EQ(run.rows[step], counts) << "step " << step;
-  }
-  EXPECT_LE(loss, 2e-6);
-  EXPECT_LE(norm, 2e-5);
-  EXPECT_EQ(run.planned, run.counted);
-  std::printf("%s %s: losses within %.1e, norms %.1e\n", name.c_str(), variant.c_str(), loss, norm);
-}
-
 TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
   expect_golden("mixtral", "plain", train_tiny("mixtral", {"micro_batch=4"}));
   // Of the tokens of a rank's micro-batch: only where these are all.

@@ -114,7 +114,7 @@ class Listed final : public Forwarding {
   }
   void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
                       const std::int32_t* chosen, const float* weights, const float* scores,
-                      const float* logsum, float* d_logits) override {
+                      const float* logsum, void* d_logits) override {
     calls_.push_back({'B', lane.rank});
     inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
   }

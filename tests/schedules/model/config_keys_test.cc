@@ -61,6 +61,7 @@ Json beside(const std::string& dialect, const std::string& key) {
   if (key.find("experts") != std::string::npos && key != "num_experts_per_tok") {
     config["num_experts_per_tok"] = 2;
   }
+  if (key == "mlp_bias") config.update({{"n_routed_experts", 8}, {"num_experts_per_tok", 2}});
   if (key == "max_window_layers") config["sliding_window"] = 8;
   if (key == "sliding_window" || key == "max_window_layers") config["use_sliding_window"] = true;
   return config;

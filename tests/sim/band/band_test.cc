@@ -135,6 +135,22 @@ TEST(Band, TwoFrameworksWithoutAProfileAreTwo) {
   EXPECT_TRUE(differences(step(), step()).empty());
 }
 
+TEST(Band, DifferencesAreAsManyAsAreNamed) {
+  StepFeatures other = step();
+  const auto check = [&](std::int32_t number) {
+    EXPECT_EQ(num_differences(step(), other), number);
+    EXPECT_EQ(differences(step(), other).size(), static_cast<std::size_t>(number));
+  };
+  check(0);
+  other.gpu += "a";
+  other.precision += "a";
+  check(2);
+  other.runtime.clear();
+  other.attention += "a";
+  other.kinds ^= 0b10101;
+  check(7);
+}
+
 TEST(Band, KindsAreReadAsTheyAreWritten) {
   StepFeatures f = step();
   f.set(ParallelKind::ShardedParameters);

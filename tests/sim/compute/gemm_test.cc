@@ -76,6 +76,24 @@ TEST(Gemm, NearAMeasuredShapeItsEfficiencyIsInterpolatedAndFarFromAllTheFormulaH
             CostLevel::Formula);
 }
 
+// A calibration has points of several experts at once: they price such products, no single one.
+TEST(Gemm, ProductsOfSeveralExpertsGoByTheirOwnPoints) {
+  ComputeCosts costs = costs_of(h100_node(), false);
+  Node grouped = product(512, 4096, 2048);
+  grouped.batch = 8;
+  grouped.flops *= 8;
+  const double single = gemm_cost(costs, product(512, 4096, 2048)).ns;
+  costs.scalars.gemm_points = {{.ln_m = std::log(512.0),
+                                .ln_n = std::log(4096.0),
+                                .ln_k = std::log(2048.0),
+                                .fraction = 0.25,
+                                .batched = true}};
+  const NodeCost cost = gemm_cost(costs, grouped);
+  EXPECT_EQ(cost.level, CostLevel::Measured);
+  EXPECT_NEAR(cost.ns, grouped.flops / (costs.peak_flops * 0.25) * 1e9 + 3e3, 1);
+  EXPECT_EQ(gemm_cost(costs, product(512, 4096, 2048)).ns, single);
+}
+
 TEST(Gemm, AGpuWithoutScalarsIsPricedFromItsDataSheet) {
   Cluster cluster = a100_node();
   cluster.gpu.name = "Unknown";

@@ -162,8 +162,12 @@ TEST(ExpertGrid, PlansOfOurExecutorAreSound) {
     std::string text = random_scenario(random);
     const std::size_t at = text.rfind("\"runtime\"");
     text = text.substr(0, at) + R"("runtime": "rehearse"}})";
+    const std::string predicts = R"("num_nextn_predict_layers": 1)";  // frameworks alone have them
+    if (const std::size_t key = text.find(predicts); key != std::string::npos) {
+      text.replace(key + predicts.size() - 1, 1, "0");
+    }
     const Result<Scenario> scenario = parse_scenario(text, "random.json", 1, {});
-    if (!scenario || scenario.value().model.latent.kv_lora_rank > 0) continue;
+    if (!scenario) continue;
     const Result<Cluster> cluster = read_cluster(scenario.value().cluster);
     ASSERT_TRUE(cluster) << cluster.error().message;
     const Result<Prediction> made = predict(scenario.value(), cluster.value());

@@ -65,7 +65,7 @@ TEST(Session, TheMapOfExpertsOpensWhereThereIsOne) {
   trace.expert_steps = std::vector<std::int32_t>{0, 1};
   trace.expert_rows = std::vector<std::int64_t>{3, 1, 2, 2};
   const Session session = one(std::move(trace));
-  const ViewState open = run(session, start(session), "move 400 170\nkey R\n");
+  const ViewState open = run(session, start(session), "move 400 160\nkey R\n");
   ASSERT_TRUE(open.experts);
   const std::string picture = svg(view_scene(session, open));
   // Under the mouse: 3 of 4 tokens of the first step, on one of two ranks.
