@@ -136,8 +136,8 @@ struct RouteShape {
   std::int64_t groups = 1, kept_groups = 1, group_best = 1;
   const float* correction = nullptr;  // (experts); null: nothing is added
   // What the losses of the router weigh in d_scores and d_logits: auxiliary_loss E / (k T^2) times
-  // an expert's count, and 2 z_loss / T times the log of the sum, over the T tokens of a
-  // micro-batch. REQUIRES: tokens = T where `auxiliary` is not 0.
+  // an expert's count, and 2 z_loss / T times the log of the sum. T tokens of a micro-batch, and
+  // their counts: those of all ranks and slices that have a part of them.
   float auxiliary = 0, z = 0;
 };
 

@@ -58,12 +58,27 @@ void OpCursor::State::route(const Node& n) const {
 void OpCursor::State::route_backward(const Node& n) const {
   RouteShape shape = route_shape();
   const double of_all = static_cast<double>(scale);
-  shape.auxiliary =
-      static_cast<float>(losses.auxiliary * of_all * static_cast<double>(shape.experts) /
-                         static_cast<double>(shape.per_token * shape.tokens));
+  const float* chosen_counts = nullptr;
+  if (shared.plan.balances_experts) {
+    chosen_counts = floats(r(n, 5));
+    const std::int64_t tokens = shared.plan.micro_batch * shared.plan.sequence_length;
+    shape.auxiliary =
+        static_cast<float>(losses.auxiliary * of_all * static_cast<double>(shape.experts) /
+                           static_cast<double>(shape.per_token * tokens));
+  }
   shape.z = static_cast<float>(2 * losses.z * of_all);
   kernels.route_backward(lane, shape, floats(r(n, 0)), ints(r(n, 1)), floats(r(n, 2)),
-                         floats(r(n, 3)), floats(r(n, 4)), floats(w(n)));
+                         floats(r(n, 3)), floats(r(n, 4)), chosen_counts, floats(w(n)));
+}
+
+// By the op's slice of the sequence, and by those before it.
+void OpCursor::State::count_chosen(const Node& n) const {
+  const std::int64_t experts = shared.model.experts.count;
+  device.clear(lane, w(n), 4 * experts);
+  for (std::size_t slice = 0; slice < n.reads.size(); ++slice) {
+    kernels.count_chosen(lane, shared.shape.experts.copies, experts, ints(r(n, slice)),
+                         floats(w(n)));
+  }
 }
 
 // Tokens that several ranks bring alike are counted by the first.

@@ -221,6 +221,8 @@ void OpCursor::State::run(const Node& n) {
       return route(n);
     case Kernel::RouteBackward:
       return route_backward(n);
+    case Kernel::CountChosen:
+      return count_chosen(n);
     case Kernel::DropCopies:
       return drop_copies(n);
     case Kernel::SortCopies:

@@ -278,6 +278,7 @@ struct OpCursor::State {
   RouteShape route_shape() const;
   void route(const Node& n) const;
   void route_backward(const Node& n) const;
+  void count_chosen(const Node& n) const;
   void drop_copies(const Node& n) const;
   void sort_copies(const Node& n);
   void sort_rows(const Node& n);

@@ -62,14 +62,6 @@ void CudaKernels::router_logits(Lane l, std::int64_t m, std::int64_t n, std::int
   if (bias != nullptr) device_.check(add_router_bias(on(l), type_, m, n, bias, y), "router bias");
 }
 
-void CudaKernels::route_backward(Lane l, const RouteShape& s, const float* d_weights,
-                                 const std::int32_t* chosen, const float* weights,
-                                 const float* scores, const float* logsum, void* d_logits) {
-  device_.check(cuda::route_backward(on(l), type_, s, d_weights, chosen, weights, scores, logsum,
-                                     d_logits, scratch(l, route_backward_scratch(s))),
-                "route backward");
-}
-
 void CudaKernels::sort_copies(Lane l, const CopiesShape& s, const std::int32_t* chosen,
                               std::int32_t* row, std::int32_t* token, std::int32_t* begin) {
   device_.check(

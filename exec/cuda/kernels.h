@@ -89,10 +89,6 @@ int embed_backward(Stream stream, Type type, std::int64_t tokens, std::int64_t h
 int add_router_bias(Stream stream, Type type, std::int64_t rows, std::int64_t cols,
                     const void* bias, float* y);
 // scratch: as many bytes as the function beside says.
-std::int64_t route_backward_scratch(const RouteShape& shape);
-int route_backward(Stream stream, Type type, const RouteShape& shape, const float* d_weights,
-                   const std::int32_t* chosen, const float* weights, const float* scores,
-                   const float* logsum, void* d_logits, void* scratch);
 std::int64_t sort_copies_scratch(const CopiesShape& shape);
 int sort_copies(Stream stream, const CopiesShape& shape, const std::int32_t* chosen,
                 std::int32_t* row, std::int32_t* token, std::int32_t* begin, void* scratch);

@@ -71,7 +71,7 @@ ExpertRoom expert_room(const Layout& layout) {
       .sent = x.copies};
 }
 
-ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
+ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t slice)
     : b_(builder),
       layout_(layout),
       x_(layout.shape.experts),
@@ -81,7 +81,8 @@ ExpertBody::ExpertBody(BodyBuilder& builder, const Layout& layout)
       gathers_(gathers_tokens(layout)),
       once_(sends_tokens_once(layout)),
       overlaps_(layout.plan.overlap_expert_parallel == ExpertOverlap::Shared),
-      room_(expert_room(layout)) {
+      room_(expert_room(layout)),
+      slice_(slice) {
   const std::int64_t element = layout.shape.element, k = model_.per_token;
   const bool full = layout.plan.recompute == RecomputeMode::Full, split = b_.is_split();
   left_ = split ? H::LeftForWgrad : H::Workspace;
@@ -380,11 +381,33 @@ void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
   sum_over_tensor(d_weights, kNumber * x_.copies, true);
 }
 
+// kNone: no loss asks for them.
+ExpertBody::T ExpertBody::counts_of_microbatch() {
+  if (!layout_.plan.balances_experts) return BodyBuilder::kNone;
+  const std::int64_t bytes = kNumber * model_.count;
+  T counts = b_.tensor("counts", slice_ < 0 ? H::Workspace : H::KeyValueGradient, bytes);
+  if (slice_ > 0) counts = b_.earlier("counts of all slices", counts, 0, bytes);
+  if (slice_ >= 0 && slice_ + 1 < layout_.plan.sequence_slices) return counts;
+  Node& node = b_.node(K::CountChosen, "counts of experts", {chosen_}, {counts});
+  for (std::int32_t slice = 0; slice < slice_; ++slice) {
+    node.reads.push_back(
+        b_.earlier("chosen by an earlier slice", chosen_, slice, kNumber * x_.copies));
+    node.bytes += kNumber * x_.copies;
+  }
+  const auto sum = [&](Axis axis, std::string_view name) {
+    over(axis, K::AllReduce, name, bytes, counts, counts, NodePhase::Main).fp32 = true;
+  };
+  if (layout_.shape.gather) sum(Axis::Tensor, "counts; all_reduce tp");
+  if (layout_.plan.context_parallel > 1) sum(Axis::Context, "counts; all_reduce cp");
+  return counts;
+}
+
 void ExpertBody::router_backward(T y2, T d_weights, T dy2) {
   const std::int64_t n = x_.tokens, e = model_.count;
+  const T counts = counts_of_microbatch();
   const T d_logits = b_.tensor("d logits", left_, layout_.shape.element * n * e);
-  b_.node(K::RouteBackward, "scores backward", {d_weights, chosen_, weights_, scores_, logsum_},
-          {d_logits});
+  b_.node(K::RouteBackward, "scores backward",
+          {d_weights, chosen_, weights_, scores_, logsum_, counts}, {d_logits});
   const T d = workspace("d router", n * h_);
   b_.gemm(K::LinearInput, P::Router, "gemm d_router input", n, h_, e, {d_logits}, {d});
   b_.gemm(K::LinearWeight, P::Router, "gemm d_router weight", h_, e, n, {d_logits, y2}, {},

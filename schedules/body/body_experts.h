@@ -28,6 +28,11 @@
 // weights stay as they are. Weights multiply the experts' outputs, which are kept for the weights'
 // gradient; or, where the model says so, what experts read. What the router chose is kept in every
 // mode of recomputation.
+// An auxiliary loss of the routers (Fedus et al. 2022, arXiv 2101.03961) weighs a token's scores by
+// how often each expert was chosen in the micro-batch, before copies are dropped. A backward counts
+// that and sums it over the ranks that split the tokens: nothing more is kept. Of a sliced sequence
+// the last slice, whose backward comes first, counts for all, since every forward of a micro-batch
+// stands before; its counts lie beside the keys' gradients of the first slice.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +65,8 @@ bool sends_tokens_once(const Layout& layout);
 class ExpertBody {
  public:
   using T = BodyBuilder::T;
-  // Declares what a forward keeps.
-  ExpertBody(BodyBuilder& builder, const Layout& layout);
+  // Declares what a forward keeps. slice: of the sequence; -1: the whole.
+  ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t slice);
   // y2(local, hidden) -> z(local, hidden)
   void forward(T y2, T z);
   // Of a full recomputation: what `backward` reads, by the router's recorded choice.
@@ -130,6 +135,7 @@ class ExpertBody {
   void shared_down_backward();
   void shared_up_backward(T y2);
   void end_shared_backward(T y2, T dy2);
+  T counts_of_microbatch();
   void router_backward(T y2, T d_weights, T dy2);
 
   BodyBuilder& b_;
@@ -139,6 +145,7 @@ class ExpertBody {
   std::int64_t h_, block_;
   bool gathers_, once_, overlaps_;  // overlaps: shared experts run while tokens travel
   ExpertRoom room_;
+  std::int32_t slice_;
   TensorHome left_;
   // Router: chosen(n, k), weights(n, k), scores(n, E), logsum(n); of all tokens that are here:
   // weights_all, row(tokens, k). token: of the copies; begin: of the experts here. Where copies are

@@ -223,7 +223,7 @@ Body layer_forward(const Context& c) {
   const LayerTensors t = layer_tensors(b, c);
   const T out = b.tensor("out", H::Output, c.activation);
   if (c.experts) {
-    ExpertBody experts(b, c.layout);
+    ExpertBody experts(b, c.layout, c.slice);
     attention_front(b, c, t, NodePhase::Main);
     const T z = b.tensor("z of experts", H::Workspace, c.activation);
     experts.forward(t.y2, z);
@@ -346,7 +346,7 @@ Body layer_backward(const Context& c) {
   BodyBuilder b(SegmentKind::Layer, c.direction);
   const LayerTensors t = layer_tensors(b, c);
   std::optional<ExpertBody> experts;
-  if (c.experts) experts.emplace(b, c.layout);
+  if (c.experts) experts.emplace(b, c.layout, c.slice);
   const H keep = c.split ? H::LeftForWgrad : H::Workspace;
   const T dout = b.tensor("dout", H::OutputGradient, c.activation);
   const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);

@@ -44,8 +44,8 @@ void ExpertBody::take_home(T all, T local, std::string_view sent) {
 }
 
 // From what the own tokens chose, (n, k): the weights of the tokens here, and their choice
-// (tokens, k), which it returns. Where tokens are sent,
-// the ranks first learn what all have chosen: so each knows what comes and for whom.
+// (tokens, k), which it returns. Where tokens are sent, the ranks first learn what all have chosen:
+// so each knows what comes and for whom.
 ExpertBody::T ExpertBody::bring_choice(T own) {
   const std::int64_t all_copies = block_ * x_.copies;
   const T all = b_.tensor("chosen experts of all", H::Workspace, kNumber * all_copies);

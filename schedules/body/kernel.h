@@ -85,6 +85,7 @@ enum class Kernel : std::uint8_t {
   Elementwise,  // casts, copies and sums of frameworks
   Route,        // scores of the experts, the chosen ones, their counts
   RouteBackward,
+  CountChosen,    // by a router, of every expert
   Permute,        // copies of tokens to the order of their experts, and sums back
   DropCopies,     // beyond an expert's capacity
   SortCopies,     // of tokens: which row is whose, by expert
@@ -197,6 +198,7 @@ inline constexpr std::array<KernelTraits, kKernels> kKernelTraits = [] {
       {K::Elementwise, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Route, N::Elementwise, R::None, F::Nothing, "add"},
       {K::RouteBackward, N::Elementwise, R::None, F::Nothing, "add"},
+      {K::CountChosen, N::Elementwise, R::None, F::Nothing, "add"},
       {K::Permute, N::Permute, R::None, F::Nothing, "add"},
       {K::DropCopies, N::Elementwise, R::None, F::Nothing, "add"},
       {K::SortCopies, N::Elementwise, R::None, F::Nothing, "add"},

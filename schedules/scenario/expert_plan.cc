@@ -112,10 +112,6 @@ class ExpertPlanReader {
       return fail("expert_capacity",
                   runtime + " drops no rows, and every rank has all that come: at least 1", true);
     }
-    if (plan_.expert_drop > 0 && plan_.expert_dispatch == ExpertDispatch::Deduplicated &&
-        plan_.folds_experts()) {
-      fail("expert_capacity", runtime + " drops no copies of tokens that are sent once", true);
-    }
   }
 
   // Where an expert group takes a part of dp, its ranks are neighbours but for tp, cp and dp.

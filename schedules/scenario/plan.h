@@ -133,6 +133,9 @@ struct Plan {
   // Most copies that an expert takes from a rank over their mean; of more those with the least
   // weights are dropped. 0: none are. Not beside expert_capacity.
   double expert_drop = 0;
+  // Routers have an auxiliary loss (TrainOptions), so that backwards count what they chose. Not a
+  // key of files.
+  bool balances_experts = false;
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position

@@ -335,6 +335,7 @@ class ScenarioReader {
     number("router_z_loss", to.router_z_loss);
     number("router_bias_rate", to.router_bias_rate);
     router_losses(*json);
+    scenario_.plan.balances_experts = to.router_auxiliary_loss > 0;
     router_bias(*json);
     if (const JsonValue* decay = json->given("lr_decay")) to.lr_decay = decay->text;
     if (const JsonValue* only = json->given("weight_decay_matrices_only")) {
@@ -348,21 +349,13 @@ class ScenarioReader {
     to.data = found ? *found : data->text;
   }
 
-  // Counts of an auxiliary loss are those of a rank's own tokens.
   void router_losses(const JsonValue& json) {
-    const Plan& plan = scenario_.plan;
     for (const char* key : {"router_auxiliary_loss", "router_z_loss"}) {
       const JsonValue* given = json.given(key);
       if (given == nullptr || given->number == 0) continue;
       const std::string path = std::string("train.") + key;
       if (has_model_ && scenario_.model.experts.count == 0) {
         return report_.fail(given->line, path, "the model has no experts");
-      }
-      const bool shared = plan.tensor_parallel * plan.context_parallel * plan.sequence_slices > 1;
-      if (key == std::string_view("router_auxiliary_loss") && shared) {
-        return report_.fail(given->line, path,
-                            "is not built yet where tensor_parallel, context_parallel or "
-                            "sequence_slices parts a micro-batch");
       }
     }
   }

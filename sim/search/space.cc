@@ -265,6 +265,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
                                     .runtimes = space.runtimes,
                                     .known_routing = &space.base.plan.expert_measured};
           Plan resolved = resolve_plan(plan, context, report, warnings);
+          resolved.balances_experts = space.base.plan.balances_experts;
           if (!report.ok()) {
             if (!refused) refused = report.error();
             continue;

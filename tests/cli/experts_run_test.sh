@@ -80,7 +80,16 @@ refused 3 'rank [0-3], layer [01]: [0-9]+ rows for its experts, room for [0-9]+:
 "$rehearse" run "$scenario" --steps 1 --set plan.expert_capacity=1 --processes 4 >/dev/null 2>"$work/err"
 [ $? -eq 3 ] || fail "4 processes: exit $?"
 one_line "$work/err" 'plan.expert_capacity [0-9.]+ would hold them' "4 processes"
-refused 2 'train.router_auxiliary_loss: is not built yet where tensor_parallel' run "$scenario" \
-  --set train.router_auxiliary_loss=0.01 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true \
-  --set plan.data_parallel=2
+
+# An auxiliary loss over ranks that split a micro-batch's tokens: as bits, whether they are threads or
+# processes. The prediction knows the sums of the counts.
+split="--set train.router_auxiliary_loss=0.5 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true
+  --set plan.data_parallel=1 --set plan.context_parallel=2 --set plan.expert_tensor_parallel=1"
+run $split >"$work/1.json"
+run $split --processes 4 >"$work/p.json"
+[ "$(losses "$work/1.json")" = "$(losses "$work/p.json")" ] || fail "auxiliary loss, 4 processes: other losses"
+run $split --set train.router_auxiliary_loss=0 >"$work/0.json"
+[ "$(losses "$work/1.json")" != "$(losses "$work/0.json")" ] || fail "the auxiliary loss changes nothing"
+step_of() { "$rehearse" simulate "$scenario" $split --set plan.runtime=rehearse "$@" --json | sed -n 's/^ *"step_time_s": \(.*\),/\1/p'; }
+[ "$(step_of)" != "$(step_of --set train.router_auxiliary_loss=0)" ] || fail "the sums of counts take no time"
 exit $status

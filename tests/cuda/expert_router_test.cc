@@ -58,25 +58,31 @@ TEST_P(ExpertRouterTest, ChoosesAsTheCpuAndItsGradientsFollow) {
       here.correction = form.corrected ? correction.data() : nullptr;
       kernels().route(here, logits.data(), chosen.data(), weights.data(), scores.data(),
                       logsum.data());
+      std::vector<float> counts(size(s.experts), 3.0F);
+      kernels().count_chosen(s.tokens * s.per_token, s.experts, chosen.data(), counts.data());
       kernels().route_backward(here, d_weights.data(), chosen.data(), weights.data(), scores.data(),
-                               logsum.data(), d_logits.data());
+                               logsum.data(), counts.data(), d_logits.data());
       Memory m(type());
       Array &l = m.floats(logits), &c = m.floats(correction), &dw = m.floats(d_weights);
       Array& ch = m.raw(std::vector<std::int32_t>(chosen.size(), -7));
       Array &w = m.empty_floats(s.tokens * s.per_token), &sc = m.empty_floats(s.tokens * s.experts);
       Array &ls = m.empty_floats(s.tokens), &dl = m.empty(s.tokens * s.experts);
-      Array& scratch = m.scratch(route_backward_scratch(s));
+      Array& co = m.floats(std::vector<float>(counts.size(), 3.0F));
       m.run([&] {
         RouteShape there = s;
         there.correction = form.corrected ? c.at<float>() : nullptr;
-        const int status = route(nullptr, type(), there, l.at<float>(), ch.at<std::int32_t>(),
-                                 w.at<float>(), sc.at<float>(), ls.at<float>());
-        return status != 0 ? status
-                           : route_backward(nullptr, type(), there, dw.at<float>(),
-                                            ch.at<std::int32_t>(), w.at<float>(), sc.at<float>(),
-                                            ls.at<float>(), dl.at(), scratch.at());
+        int status = route(nullptr, type(), there, l.at<float>(), ch.at<std::int32_t>(),
+                           w.at<float>(), sc.at<float>(), ls.at<float>());
+        if (status != 0) return status;
+        status = count_chosen(nullptr, type(), s.tokens * s.per_token, s.experts,
+                              ch.at<std::int32_t>(), co.at<float>());
+        if (status != 0) return status;
+        return route_backward(nullptr, type(), there, dw.at<float>(), ch.at<std::int32_t>(),
+                              w.at<float>(), sc.at<float>(), ls.at<float>(), co.at<float>(),
+                              dl.at());
       });
       EXPECT_EQ(ch.as<std::int32_t>(), chosen);
+      expect_close(co.values(), counts, 0, "counts");
       expect_close(w.values(), weights, 1e-6, "weights");
       expect_close(sc.values(), scores, 1e-6, "scores");
       expect_close(ls.values(), logsum, 1e-6, "logsum");

@@ -129,16 +129,6 @@ int add_router_bias(Stream s, Type t, std::int64_t rows, std::int64_t cols, cons
     for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += f(bias)[i % cols];
   });
 }
-std::int64_t route_backward_scratch(const RouteShape&) {
-  return 4;
-}
-int route_backward(Stream s, Type t, const RouteShape& shape, const float* d_weights,
-                   const std::int32_t* chosen, const float* weights, const float* scores,
-                   const float* logsum, void* d_logits, void*) {
-  return run(s, t, [=] {
-    kernels().route_backward(shape, d_weights, chosen, weights, scores, logsum, f(d_logits));
-  });
-}
 std::int64_t sort_copies_scratch(const CopiesShape&) {
   return 4;
 }

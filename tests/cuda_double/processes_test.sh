@@ -7,10 +7,23 @@ rehearse=$1
 export TMPDIR=$work  # where the double's ranks meet
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
 
-layout() {  # layout PROCESSES PLAN_KEYS...
+# A model with experts: 16 tokens of a rank are dealt unevenly.
+experts() {
+  cat >"$1" <<JSON
+{
+  "name": "experts", "cluster": "clusters/dgx-a100-80gb.json", "gpus": $2,
+  "model": {"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 48, "num_local_experts": 4, "num_experts_per_tok": 2,
+            "vocab_size": 61, "sliding_window": null, "max_position_embeddings": 16},
+  "plan": {"micro_batch": 1, "global_batch": 8, "sequence_length": 16, "precision": "fp32", "expert_capacity": 4},
+  "train": {"steps": 3, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 7}
+}
+JSON
+}
+layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario
   processes=$1; shift
   set -- "${@/#/--set=plan.}" --device cuda --set plan.precision=fp32
-  scenario "$work/s.json" "$processes"
+  ${of:-scenario} "$work/s.json" "$processes"
   "$rehearse" run "$work/s.json" "$@" --json >"$work/one.json" 2>"$work/err" || fail "one process: $*: $(cat "$work/err")"
   "$rehearse" run "$work/s.json" "$@" --json --processes "$processes" >"$work/many.json" 2>"$work/err" ||
     fail "$processes processes: $*: $(cat "$work/err")"
@@ -22,8 +35,20 @@ grep -q '"context_bytes": 314572800' "$work/one.json" || fail "what is not the e
 layout 2 tensor_parallel=2 sequence_parallel=true
 layout 4 data_parallel=2 pipeline_parallel=2 zero_stage=1 schedule=zb_h1
 layout 4 context_parallel=2 data_parallel=2 zero_stage=3
+of=experts layout 2 data_parallel=2 expert_parallel=2
+of=experts layout 4 data_parallel=2 pipeline_parallel=2 expert_parallel=2 zero_stage=1 schedule=zb_h1
+of=experts layout 2 data_parallel=2 expert_parallel=2 expert_dispatch=all_gather
+# Too small slots: one line with rank, layer and factor, from processes too.
+experts "$work/s.json" 2
+for processes in 1 2; do
+  "$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.expert_parallel=2 \
+    --set plan.expert_capacity=0.5 --processes $processes >"$work/out" 2>"$work/err"
+  [ $? -eq 3 ] || fail "too small slots, $processes processes: not exit 3"
+  one_line "$work/err" "rank [01], layer [01]: [0-9]+ rows for the experts of one rank, slots of 8: plan.expert_capacity [0-9.]+ would hold them" "too small slots"
+done
 
 # "auto" says why it leaves a GPU aside.
+scenario "$work/s.json" 4
 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.precision=fp32 --steps 1 --json >"$work/auto.json" 2>"$work/err" ||
   fail "auto: $(cat "$work/err")"
 grep -q '"backend": "cuda"' "$work/auto.json" || fail "auto does not take the GPU"

@@ -12,6 +12,8 @@
 namespace rehearse::exec {
 namespace {
 
+constexpr double kLeast = -std::numeric_limits<double>::infinity();
+
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
@@ -26,15 +28,18 @@ double log_of_sum(std::int64_t count, const float* logits) {
 }
 
 // The first `count` of `order` become the indices of the largest values, ascending; of equal ones
-// the lower.
+// the lower. What is not a number is the least: such a step ends by its loss.
 void choose(const std::vector<double>& values, std::int64_t count,
             std::vector<std::int32_t>& order) {
   order.resize(values.size());
   std::iota(order.begin(), order.end(), 0);
+  const auto value = [&](std::int32_t i) {
+    const double x = values[static_cast<std::size_t>(i)];
+    return std::isnan(x) ? kLeast : x;
+  };
   std::partial_sort(order.begin(), order.begin() + count, order.end(),
                     [&](std::int32_t a, std::int32_t b) {
-                      const double x = values[static_cast<std::size_t>(a)];
-                      const double y = values[static_cast<std::size_t>(b)];
+                      const double x = value(a), y = value(b);
                       return x != y ? x > y : a < b;
                     });
   std::sort(order.begin(), order.begin() + count);
@@ -56,11 +61,11 @@ void keep_groups(const RouteShape& s, std::vector<double>& choice,
       ++next;
       continue;
     }
-    std::fill_n(choice.begin() + g * each, each, -std::numeric_limits<double>::infinity());
+    std::fill_n(choice.begin() + g * each, each, kLeast);
   }
 }
 
-constexpr double kLeast = 1e-20;  // beside the sum of a token's scores
+constexpr double kBesideSum = 1e-20;  // of a token's scores
 
 }  // namespace
 
@@ -83,7 +88,7 @@ void route(const RouteShape& s, const float* logits, std::int32_t* chosen, float
     }
     if (s.kept_groups < s.groups) keep_groups(s, choice, order);
     choose(choice, s.per_token, order);
-    double whole = kLeast;
+    double whole = kBesideSum;
     for (std::int64_t k = 0; k < s.per_token; ++k) {
       whole += score[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
     }
@@ -96,18 +101,23 @@ void route(const RouteShape& s, const float* logits, std::int32_t* chosen, float
   }
 }
 
+void count_chosen(std::int64_t copies, std::int64_t /*experts*/, const std::int32_t* chosen,
+                  float* counts) {
+  for (std::int64_t i = 0; i < copies; ++i) counts[chosen[i]] += 1;
+}
+
 // With s the scores, S the sum of the chosen and w = c s / S: ds = (c dw - sum dw w) / S, or ds =
 // c dw where weights are c s. The auxiliary loss weighs P = s / (sum of all s), which a softmax is
 // itself: dP/ds as for w. Then d_logit = s (ds - sum ds s) of a softmax, ds s (1 - s) of a sigmoid,
 // and z logsum softmax of what the z-loss adds.
 void route_backward(const RouteShape& s, const float* d_weights, const std::int32_t* chosen,
                     const float* weights, const float* scores, const float* logsum,
-                    float* d_logits) {
+                    const float* counts, float* d_logits) {
   const auto count = static_cast<std::size_t>(s.experts);
   std::vector<double> from_counts(count, 0.0), d_scores, score(count);
   if (s.auxiliary != 0) {
-    for (std::int64_t i = 0; i < s.tokens * s.per_token; ++i) {
-      from_counts[static_cast<std::size_t>(chosen[i])] += static_cast<double>(s.auxiliary);
+    for (std::size_t e = 0; e < count; ++e) {
+      from_counts[e] = static_cast<double>(s.auxiliary) * static_cast<double>(counts[e]);
     }
   }
   for (std::int64_t t = 0; t < s.tokens; ++t, scores += s.experts, d_logits += s.experts) {
@@ -123,7 +133,7 @@ void route_backward(const RouteShape& s, const float* d_weights, const std::int3
     if (s.sigmoid) {
       for (double& d : d_scores) d = (d - counted / all) / all;
     }
-    double whole = kLeast, common = 0;
+    double whole = kBesideSum, common = 0;
     for (std::int64_t k = first; k < first + s.per_token; ++k) {
       whole += score[static_cast<std::size_t>(chosen[k])];
       common += static_cast<double>(d_weights[k]) * static_cast<double>(weights[k]);

@@ -3,6 +3,7 @@
 #include "exec/cpu/kernels/routing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -19,8 +20,11 @@ void drop_copies(const DropShape& s, const std::int32_t* chosen, const float* we
   for (std::vector<std::int64_t>& mine : of_expert) {
     if (static_cast<std::int64_t>(mine.size()) <= s.capacity) continue;
     const auto first_dropped = mine.begin() + s.capacity;
+    // What is not a number is the least.
+    const auto weight = [&](std::int64_t i) { return std::isnan(weights[i]) ? -1 : weights[i]; };
     std::nth_element(mine.begin(), first_dropped, mine.end(), [&](std::int64_t a, std::int64_t b) {
-      return weights[a] != weights[b] ? weights[a] > weights[b] : a < b;
+      const float x = weight(a), y = weight(b);
+      return x != y ? x > y : a < b;
     });
     for (auto at = first_dropped; at != mine.end(); ++at) kept[*at] = -1;
   }

@@ -13,7 +13,9 @@ void route(const RouteShape& shape, const float* logits, std::int32_t* chosen, f
            float* scores, float* logsum);
 void route_backward(const RouteShape& shape, const float* d_weights, const std::int32_t* chosen,
                     const float* weights, const float* scores, const float* logsum,
-                    float* d_logits);
+                    const float* counts, float* d_logits);
+void count_chosen(std::int64_t copies, std::int64_t experts, const std::int32_t* chosen,
+                  float* counts);
 void drop_copies(const DropShape& shape, const std::int32_t* chosen, const float* weights,
                  std::int32_t* kept);
 void count_dropped(const DropShape& shape, const std::int32_t* chosen, const std::int32_t* kept,

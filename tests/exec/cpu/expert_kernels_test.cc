@@ -19,7 +19,7 @@ double d(const Floats& x, std::int64_t i) {
 TEST(ExpertKernels, ProductsOfExpertsHaveTheirOwnBiases) {
   const std::int64_t n = 6, k = 5, rows = 9;
   const std::array<std::int32_t, 4> begin{0, 4, 4, 9};
-  const GroupedShape shape{.experts = 3, .begin = begin.data()};
+  const GroupedShape shape{.experts = 3, .rows = rows, .begin = begin.data()};
   const Floats x = noise(rows * k, 1), w = noise(3 * n * k, 2), bias = noise(3 * n, 3);
   Doubles y(at(rows * n)), none(at(rows * n)), sums(at(3 * n));
   for (std::int64_t r = 0; r < rows; ++r) {

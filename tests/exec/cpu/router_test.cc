@@ -3,6 +3,7 @@
 // weights, and the gradient by differences of the loss that they define.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -123,7 +124,7 @@ Doubles weights_of(const RouteShape& s, const double* logits, const std::int32_t
 // sum of d_weights weights + auxiliary sum over experts of their count and their P + z / 2 (log of
 // sums)^2, of one token that chose `chosen`: counts and choice have no gradient.
 double loss_of(const RouteShape& s, const double* logits, const std::int32_t* chosen,
-               const float* d_weights, const std::vector<std::int64_t>& counts) {
+               const float* d_weights, const Floats& counts) {
   const Doubles weights = weights_of(s, logits, chosen), scores = scores_of(s, logits);
   double loss = 0, all = 0, exponentials = 0;
   for (std::size_t k = 0; k < weights.size(); ++k) {
@@ -158,11 +159,15 @@ TEST(Router, ChoosesWeighsAndLearnsAsEveryDialectSays) {
     if (one.corrected) s.correction = correction.data();
     const Routed got = routed(s, logits);
     const Floats dw = noise(s.tokens * s.per_token, 7);
-    Floats d_logits(logits.size());
+    // What other ranks and slices counted stands there before.
+    Floats d_logits(logits.size()), counts = noise(s.experts, 8);
+    for (float& count : counts) count = std::round(10 * count);
+    Floats more = counts;
+    count_chosen(s.tokens * s.per_token, s.experts, got.chosen.data(), counts.data());
+    for (const std::int32_t e : got.chosen) ++more[at(e)];
+    EXPECT_EQ(counts, more);
     route_backward(s, dw.data(), got.chosen.data(), got.weights.data(), got.scores.data(),
-                   got.logsum.data(), d_logits.data());
-    std::vector<std::int64_t> counts(at(s.experts), 0);
-    for (const std::int32_t e : got.chosen) ++counts[at(e)];
+                   got.logsum.data(), counts.data(), d_logits.data());
     for (std::int64_t t = 0; t < s.tokens; ++t) {
       Doubles x(logits.begin() + t * s.experts, logits.begin() + (t + 1) * s.experts);
       const std::int32_t* mine = got.chosen.data() + t * s.per_token;
@@ -228,9 +233,36 @@ TEST(Router, LargeLogitsKeepTheirOrderAndSlope) {
   EXPECT_EQ(got.chosen, (std::vector<std::int32_t>{1}));
   Floats d(2);
   route_backward(s, dw.data(), got.chosen.data(), got.weights.data(), got.scores.data(),
-                 got.logsum.data(), d.data());
+                 got.logsum.data(), nullptr, d.data());
   EXPECT_NEAR(d[1] / std::exp(-21.0), 1, 1e-6);
   EXPECT_EQ(d[0], 0);
+}
+
+// Logits that are not numbers choose k different experts all the same: the step ends by its loss.
+TEST(Router, WhatIsNotANumberIsChosenLast) {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const Floats zeros(4, 0.0F);
+  for (const float* correction : {static_cast<const float*>(nullptr), zeros.data()}) {
+    const RouteShape s{.tokens = 2, .experts = 4, .per_token = 2, .correction = correction};
+    const Routed got = routed(s, {none, none, none, none, 0, 0, 0, 0});
+    EXPECT_EQ(got.chosen, (std::vector<std::int32_t>{0, 1, 0, 1}));
+  }
+  std::vector<std::int32_t> chosen(40, 1), kept(40);
+  Floats weights = noise(40, 8);
+  for (std::size_t i = 0; i < weights.size(); i += 3) weights[i] = none;
+  drop_copies({.tokens = 40, .experts = 2, .per_token = 1, .capacity = 7}, chosen.data(),
+              weights.data(), kept.data());
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), 1), 7);
+}
+
+// Of five copies expert 0 takes two: the largest weight, and of the two next the earlier token's.
+TEST(Router, AnExpertKeepsItsLargestWeightsOfEqualOnesTheEarlier) {
+  const std::vector<std::int32_t> chosen{0, 1, 0, 1, 0, 1, 0, 2, 0, 1};
+  const Floats weights{.2F, .1F, .5F, .1F, .9F, .1F, .5F, .1F, .4F, .1F};
+  std::vector<std::int32_t> kept(10);
+  drop_copies({.tokens = 5, .experts = 3, .per_token = 2, .capacity = 2}, chosen.data(),
+              weights.data(), kept.data());
+  EXPECT_EQ(kept, (std::vector<std::int32_t>{-1, 1, 0, 1, 0, -1, -1, 2, -1, -1}));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ enum class Fault {
   WrongSplit,             // a row goes to the neighbour of its expert's rank
   OneCopyOnly,            // the last copy of every token is left out of the sum
   UnweightedGradient,     // d_rows without the router's weight
+  CountsOfOwnTokens,      // no sum over ranks: an auxiliary loss weighs by this rank's tokens
 };
 
 class Faulty final : public Forwarding {
@@ -23,8 +24,15 @@ class Faulty final : public Forwarding {
 
   void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
                       const std::int32_t* chosen, const float* weights, const float* scores,
-                      const float* logsum, void* d_logits) override {
-    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
+                      const float* logsum, const float* counts, void* d_logits) override {
+    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, counts,
+                           d_logits);
+    if (fault_ == Fault::CountsOfOwnTokens) {
+      std::vector<float> own(static_cast<std::size_t>(shape.experts), 0.0F);
+      inner_->count_chosen(lane, shape.tokens * shape.per_token, shape.experts, chosen, own.data());
+      inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, own.data(),
+                             d_logits);
+    }
     if (fault_ == Fault::RouterWithoutGradient) {
       std::fill_n(static_cast<float*>(d_logits), shape.tokens * shape.experts, 0.0F);
     }
@@ -73,8 +81,8 @@ double distance(const TinyRun& one, const TinyRun& run) {
   }
   return run.losses.size() == 8 ? far : 1;
 }
-double distance(const TinyRun& run) {
-  const Json& golden_run = golden()["models"]["mixtral"]["variants"]["plain"]["f64"];
+double distance(const TinyRun& run, const char* variant = "plain") {
+  const Json& golden_run = golden()["models"]["mixtral"]["variants"][variant]["f64"];
   double far = 0;
   for (std::size_t step = 0; step < run.losses.size(); ++step) {
     far = std::max({far, std::abs(run.losses[step] / golden_run["loss"][step].get<double>() - 1),
@@ -100,6 +108,31 @@ TEST(ExpertFaults, AreFound) {
         EXPECT_LE(far, 2e-5);
       } else {
         EXPECT_GE(far, 1e-3) << static_cast<int>(fault);
+      }
+    }
+  }
+}
+
+// A rank that knows its own counts alone would train another loss.
+TEST(ExpertFaults, CountsThatAreNotSummedAreFound) {
+  for (const char* splits : {"sequence_parallel=true", "context_parallel=2"}) {
+    for (const Fault fault : {Fault::None, Fault::CountsOfOwnTokens}) {
+      const auto backend = [fault] {
+        Backend made = make_cpu_backend();
+        made.kernels = std::make_unique<Faulty>(std::move(made.kernels), fault);
+        return made;
+      };
+      const std::string tensor = splits[0] == 's' ? "tensor_parallel=2" : "tensor_parallel=1";
+      const TinyRun run = train_tiny(
+          "mixtral", {"micro_batch=4", tensor, splits, "train.router_auxiliary_loss=0.01"},
+          {.backend = backend});
+      ASSERT_EQ(run.error, "");
+      const double far = distance(run, "aux");
+      std::printf("%s, fault %d: off by %.1e\n", splits, static_cast<int>(fault), far);
+      if (fault == Fault::None) {
+        EXPECT_LE(far, 2e-5);
+      } else {
+        EXPECT_GE(far, 1e-3);
       }
     }
   }

@@ -21,6 +21,71 @@ TEST(ExpertsGolden, OneRankTrainsAsPyTorch) {
                 train_tiny("mixtral", {"micro_batch=4", "train.router_z_loss=0.001"}));
 }
 
+// The auxiliary loss is of a micro-batch: those layouts whose micro-batches are the golden batch,
+// whichever ranks and slices have its tokens.
+TEST(ExpertsGolden, AnAuxiliaryLossIsThatOfAMicrobatch) {
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"recompute=full"},
+           {"tensor_parallel=2"},
+           {"pipeline_parallel=2"},
+           {"pipeline_parallel=2", "schedule=zb_h1"},
+           {"pipeline_parallel=2", "schedule=zb_h1", "recompute=full", "tensor_parallel=2"},
+           {"tensor_parallel=2", "sequence_parallel=true"},
+           {"tensor_parallel=2", "sequence_parallel=true", "expert_parallel=2", "recompute=full"},
+           {"pipeline_parallel=2", "schedule=zb_h1", "tensor_parallel=2", "sequence_parallel=true",
+            "expert_tensor_parallel=1", "expert_dispatch=all_gather"},
+           {"context_parallel=2"},
+           {"context_parallel=2", "expert_parallel=2", "zero_stage=3"},
+           {"context_parallel=2", "expert_parallel=2", "expert_dispatch=deduplicated",
+            "recompute=selective"},
+           {"context_parallel=2", "tensor_parallel=2"},
+           {"context_parallel=2", "tensor_parallel=2", "sequence_parallel=true",
+            "expert_parallel=4", "expert_tensor_parallel=1"},
+           {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"},
+           {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=4", "recompute=full"},
+           {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2", "context_parallel=2",
+            "expert_parallel=2"},
+           {"pipeline_parallel=2", "schedule=seq_zb_h1", "sequence_slices=2", "tensor_parallel=2",
+            "sequence_parallel=true", "expert_parallel=2"}}) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(),
+               {"micro_batch=4", "expert_capacity=4", "train.router_auxiliary_loss=0.01"});
+    SCOPED_TRACE(keys.back());
+    expect_golden("mixtral", "aux", train_tiny("mixtral", all));
+  }
+}
+
+// Where there are several of them, on one rank and on many.
+TEST(ExpertsGolden, AnAuxiliaryLossOfSeveralMicrobatchesIsThatOfOneRank) {
+  for (const std::string& size : {std::string("micro_batch=1"), std::string("micro_batch=2")}) {
+    const std::vector<std::string> loss{size, "expert_capacity=4",
+                                        "train.router_auxiliary_loss=0.5"};
+    const TinyRun one = train_tiny("mixtral", loss);
+    ASSERT_EQ(one.error, "");
+    for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+             {"tensor_parallel=2", "sequence_parallel=true", "data_parallel=2", "zero_stage=2"},
+             {"context_parallel=2", "data_parallel=2", "expert_parallel=4"},
+             {"pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"},
+             {"context_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+              "schedule=interleaved_1f1b", "virtual_stages=2"},
+             {"tensor_parallel=2", "sequence_parallel=true", "expert_parallel=2",
+              "expert_tensor_parallel=1", "pipeline_parallel=2", "schedule=dualpipe",
+              "overlap.expert_parallel=\"pair\""}}) {
+      if (keys.back().starts_with("overlap") && size == "micro_batch=2") continue;  // too few
+      std::vector<std::string> all = loss;
+      all.insert(all.end(), keys.begin(), keys.end());
+      SCOPED_TRACE(size + ", " + keys.front());
+      const TinyRun many = train_tiny("mixtral", all);
+      ASSERT_EQ(many.error, "");
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1, 1e-6) << "step " << step;
+        EXPECT_NEAR(many.norms[step] / one.norms[step], 1, 1e-5) << "step " << step;
+      }
+      EXPECT_EQ(many.planned, many.counted);
+    }
+  }
+}
+
 TEST(ExpertsGolden, Qwen3TrainsAsPyTorchHoweverManyRanksShareItsExperts) {
   for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
            {"micro_batch=4"},

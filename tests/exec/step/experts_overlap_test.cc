@@ -8,7 +8,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// A tiny Qwen2-MoE: every second number of the routed experts also in a shared one, with a gate.
+// A tiny Qwen2-MoE: four routed experts, and a shared one with a gate.
 const Json kShared = {{"model_type", "qwen2_moe"},
                       {"num_hidden_layers", 4},
                       {"hidden_size", 32},
@@ -49,6 +49,7 @@ TEST(ExpertOverlap, SharedExpertsBesideDispatchChangeNoBit) {
            {"micro_batch=1", "data_parallel=4", "expert_parallel=2",
             "expert_dispatch=deduplicated"},
            {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "recompute=full"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_slots=true"},
            {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
             "schedule=zb_h1"},
            {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "tensor_parallel=2",
@@ -73,6 +74,7 @@ TEST(ExpertOverlap, PairsChangeNoBit) {
                          "microbatch_group_size=2"};
   for (const Keys& keys : std::vector<Keys>{
            {"data_parallel=2", "expert_parallel=2"},
+           {"data_parallel=2", "expert_parallel=2", "expert_slots=true"},
            {"data_parallel=2", "expert_parallel=2", "expert_dispatch=deduplicated", "zero_stage=1"},
            {"data_parallel=2", "expert_parallel=2", "tensor_parallel=2", "sequence_parallel=true",
             "expert_tensor_parallel=2"}}) {
@@ -114,9 +116,10 @@ class Listed final : public Forwarding {
   }
   void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
                       const std::int32_t* chosen, const float* weights, const float* scores,
-                      const float* logsum, void* d_logits) override {
+                      const float* logsum, const float* counts, void* d_logits) override {
     calls_.push_back({'B', lane.rank});
-    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
+    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, counts,
+                           d_logits);
   }
   void weigh_copies(Lane lane, std::int64_t tokens, std::int64_t per_token, std::int64_t cols,
                     const std::int32_t* row, const float* weights, const void* rows,

@@ -104,8 +104,9 @@ class Faulty final : public Forwarding {
   }
   void route_backward(Lane lane, const RouteShape& shape, const float* d_weights,
                       const std::int32_t* chosen, const float* weights, const float* scores,
-                      const float* logsum, void* d_logits) override {
-    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, d_logits);
+                      const float* logsum, const float* counts, void* d_logits) override {
+    inner_->route_backward(lane, shape, d_weights, chosen, weights, scores, logsum, counts,
+                           d_logits);
     if (fault_ == Fault::NoGradient)
       std::fill_n(static_cast<float*>(d_logits), shape.tokens * shape.experts, 0.0F);
   }

@@ -253,6 +253,68 @@ TEST(ExpertBody, WorksOnTheSequenceParallelShard) {
   EXPECT_EQ(bytes(forward, moves_rows), 2 * 2 * (n / 2) * k * h);
 }
 
+// With an auxiliary loss a backward counts what the router chose, before copies are dropped, and
+// sums E numbers over the ranks that split the tokens; that is all that it changes.
+TEST(ExpertBody, AnAuxiliaryLossCountsInTheBackwardAlone) {
+  struct Case {
+    const char* plan;
+    std::vector<Axis> sums;
+  };
+  for (const Case& one : std::vector<Case>{
+           {R"("tensor_parallel": 2)", {}},
+           {R"("tensor_parallel": 2, "sequence_parallel": true)", {Axis::Tensor}},
+           {R"("context_parallel": 2, "expert_parallel": 2)", {Axis::Context}},
+           {R"("tensor_parallel": 2, "sequence_parallel": true, "context_parallel": 2)",
+            {Axis::Tensor, Axis::Context}}}) {
+    SCOPED_TRACE(one.plan);
+    const std::string plan =
+        std::string(one.plan) + R"(, "runtime": "rehearse", "expert_capacity": {"drop": 1})";
+    Scenario s = scenario(plan, one.sums.size() == 2 ? "4" : "2");
+    const auto names = [](const Body& b) {
+      std::vector<std::string_view> list;
+      for (const Node& node : b.nodes) list.push_back(node.name);
+      return list;
+    };
+    const Body forward = body(s, Direction::Forward), backward = body(s, Direction::Backward);
+    s.plan.balances_experts = true;
+    const Body same = body(s, Direction::Forward);
+    Body counting = body(s, Direction::Backward);
+    EXPECT_EQ(names(same), names(forward));
+    EXPECT_EQ(same.saved_for_dgrad, forward.saved_for_dgrad);
+    std::vector<Axis> sums;
+    for (const Node& node : counting.nodes) {
+      if (node.name.starts_with("counts; all_reduce")) {
+        sums.push_back(node.axis);
+        EXPECT_EQ(node.bytes, 4 * E);
+      } else if (node.kernel == Kernel::CountChosen) {
+        EXPECT_EQ(counting.tensors[static_cast<std::size_t>(node.reads[0])].name, "chosen experts");
+      }
+    }
+    EXPECT_EQ(sums, one.sums);
+    std::erase_if(counting.nodes, [](const Node& node) { return node.name.starts_with("counts"); });
+    EXPECT_EQ(names(counting), names(backward));
+  }
+}
+
+// Of two slices the last one's backward comes first and counts the choice of all.
+TEST(ExpertBody, TheLastSliceCountsForAll) {
+  Scenario s = scenario(R"("runtime": "rehearse", "pipeline_parallel": 2, "schedule": "seq_1f1b",
+      "sequence_slices": 2)",
+                        "2");
+  s.plan.balances_experts = true;
+  for (const std::int32_t slice : {0, 1}) {
+    const Body b = make_body({s.model, s.plan}, {.segment = SegmentKind::Layer,
+                                                 .experts = true,
+                                                 .direction = Direction::Backward,
+                                                 .slice = slice});
+    std::size_t counted = 0;
+    for (const Node& node : b.nodes) {
+      if (node.kernel == Kernel::CountChosen) counted += node.reads.size();
+    }
+    EXPECT_EQ(counted, slice == 1 ? 2U : 0U);
+  }
+}
+
 // Parameters of all ranks of one set of experts are the model's, once, however they are split.
 TEST(ExpertBody, EveryExpertLiesOnOneRankOfASet) {
   for (const char* plan :

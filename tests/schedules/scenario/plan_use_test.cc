@@ -126,6 +126,8 @@ TEST(PlanUse, WhatModelsHaveGoesWithLayoutsButForANormOverSharedKeyHeads) {
   EXPECT_EQ(refused({{"model_type", "bloom"}}, ring, 2), "");
   EXPECT_EQ(refused({{"model_type", "gpt2"}, {"attn_pdrop", 0.1}}, ring, 2), "");
   EXPECT_EQ(refused({{"model_type", "llama4_text"}, {"attention_chunk_size", 8}}, ring, 2), "");
+  EXPECT_EQ(refused({{"model_type", "llama4_text"}, {"attention_chunk_size", 7}}, ring, 1),
+            "plan.sequence_length");
   const Json whole_norm = {{"model_type", "olmo2"}, {"num_key_value_heads", 1}};
   EXPECT_EQ(refused(whole_norm, "tensor_parallel", 2), "plan.tensor_parallel");
   EXPECT_EQ(refused(whole_norm, "tensor_parallel", 1), "");

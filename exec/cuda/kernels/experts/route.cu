@@ -163,24 +163,23 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 constexpr int kCountThreads = 256;
 __global__ void __launch_bounds__(kCountThreads)
     count_chosen_kernel(std::int64_t copies, const std::int32_t* __restrict__ chosen,
-                        std::int32_t* __restrict__ counts) {
+                        float* __restrict__ counts) {
   __shared__ std::int32_t room[kWarp];
   std::int32_t count = 0;
   for (std::int64_t i = threadIdx.x; i < copies; i += kCountThreads) {
     count += chosen[i] == static_cast<std::int32_t>(blockIdx.x);
   }
   count = over_block<Add>(count, room);
-  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+  if (threadIdx.x == 0) counts[blockIdx.x] += static_cast<float>(count);
 }
 
-// counts: read where the auxiliary loss weighs anything.
 template <class T>
 __global__ void __launch_bounds__(kWarps* kWarp)
     route_backward_kernel(RouteShape s, const float* __restrict__ all_d_weights,
                           const std::int32_t* __restrict__ all_chosen,
                           const float* __restrict__ all_weights,
                           const float* __restrict__ all_scores, const float* __restrict__ logsum,
-                          const std::int32_t* __restrict__ counts, T* __restrict__ d_logits) {
+                          const float* __restrict__ counts, T* __restrict__ d_logits) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   if (token >= s.tokens) return;
@@ -257,20 +256,15 @@ int route(Stream stream, Type, const RouteShape& s, const float* logits, std::in
                 weights, scores, logsum);
 }
 
-std::int64_t route_backward_scratch(const RouteShape& s) {
-  return 4 * s.experts;
+int count_chosen(Stream stream, Type, std::int64_t copies, std::int64_t experts,
+                 const std::int32_t* chosen, float* counts) {
+  return launch(count_chosen_kernel, dim3(static_cast<unsigned>(experts)), kCountThreads, 0, stream,
+                copies, chosen, counts);
 }
 
 int route_backward(Stream stream, Type type, const RouteShape& s, const float* d_weights,
                    const std::int32_t* chosen, const float* weights, const float* scores,
-                   const float* logsum, void* d_logits, void* scratch) {
-  auto* counts = static_cast<std::int32_t*>(scratch);
-  int status = 0;
-  if (s.auxiliary != 0) {
-    status = launch(count_chosen_kernel, dim3(static_cast<unsigned>(s.experts)), kCountThreads, 0,
-                    stream, s.tokens * s.per_token, chosen, counts);
-  }
-  if (status != 0) return status;
+                   const float* logsum, const float* counts, void* d_logits) {
   return with_type(type, [&](auto zero) {
     using T = decltype(zero);
     return launch(route_backward_kernel<T>, dim3(blocks(s.tokens, kWarps)), kWarps * kWarp, 0,
