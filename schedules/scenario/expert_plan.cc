@@ -15,6 +15,18 @@ std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 
+// What a run wrote. A model without experts has no rows to hold against the file's.
+Result<MeasuredRouting> routing_of(const std::string& name, const ExpertContext& context) {
+  if (context.model == nullptr || context.model->experts.count == 0) {
+    return Error{"the model has no experts"};
+  }
+  const std::optional<std::string> path = find_file(name, context.from, "");
+  if (!path) return Error{"no such file: " + json_excerpt(name)};
+  const auto known = std::ranges::find(context.known, *path, &MeasuredRouting::path);
+  if (known != context.known.end()) return *known;
+  return read_routing(*path, *context.model);
+}
+
 class ExpertPlanReader {
  public:
   ExpertPlanReader(const JsonValue& json, const ExpertContext& context, Plan& plan,
@@ -134,7 +146,10 @@ class ExpertPlanReader {
       const auto found = std::ranges::find(kExpertDispatchNames, given->text);
       plan_.expert_dispatch = static_cast<ExpertDispatch>(found - kExpertDispatchNames.begin());
     }
-    if (const JsonValue* given = json_.given("expert_routing")) routing(*given);
+    if (const JsonValue* given = json_.given("expert_routing")) {
+      const Result<> good = read_expert_routing(*given, context_, plan_);
+      if (!good) return fail("expert_routing", good.error().message);
+    }
     if (const JsonValue* given = json_.given("expert_capacity")) {
       if (given->is(JsonKind::Object)) {
         plan_.expert_drop = given->given("drop")->number;
@@ -167,37 +182,6 @@ class ExpertPlanReader {
                   "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
     }
     plan_.expert_slots = true;
-  }
-
-  void routing(const JsonValue& given) {
-    if (!given.is(JsonKind::String)) {
-      plan_.expert_routing = ExpertRouting::Factor;
-      plan_.expert_factor = given.number;
-      return;
-    }
-    constexpr std::string_view kFile = "file:";
-    if (given.text.starts_with(kFile)) return measured(given.text.substr(kFile.size()));
-    const auto found = std::ranges::find(kExpertRoutingNames, given.text);
-    if (found == kExpertRoutingNames.end()) {
-      return fail("expert_routing",
-                  json_excerpt(given.text) + " is not one of balanced, uniform, file:PATH");
-    }
-    plan_.expert_routing = static_cast<ExpertRouting>(found - kExpertRoutingNames.begin());
-  }
-
-  // What a run wrote. A model without experts has no rows to hold against the file's.
-  void measured(const std::string& name) {
-    if (experts().count == 0) return fail("expert_routing", "the model has no experts");
-    const std::optional<std::string> path = find_file(name, context_.from, "");
-    if (!path) return fail("expert_routing", "no such file: " + json_excerpt(name));
-    plan_.expert_routing = ExpertRouting::Measured;
-    if (context_.known != nullptr && context_.known->path == *path) {
-      plan_.expert_measured = *context_.known;
-      return;
-    }
-    Result<MeasuredRouting> read = read_routing(*path, *model_);
-    if (!read) return fail("expert_routing", read.error().message);
-    plan_.expert_measured = std::move(read).value();
   }
 
   void eight_bit_dispatch() {
@@ -286,6 +270,28 @@ class ExpertPlanReader {
 
 double row_limit(const Plan& plan) {
   return plan.expert_drop > 0 ? plan.expert_drop : plan.expert_capacity;
+}
+
+Result<> read_expert_routing(const JsonValue& given, const ExpertContext& context, Plan& plan) {
+  if (!given.is(JsonKind::String)) {
+    plan.expert_routing = ExpertRouting::Factor;
+    plan.expert_factor = given.number;
+    return {};
+  }
+  constexpr std::string_view kFile = "file:";
+  if (given.text.starts_with(kFile)) {
+    Result<MeasuredRouting> measured = routing_of(given.text.substr(kFile.size()), context);
+    if (!measured) return measured.error();
+    plan.expert_routing = ExpertRouting::Measured;
+    plan.expert_measured = std::move(measured).value();
+    return {};
+  }
+  const auto found = std::ranges::find(kExpertRoutingNames, given.text);
+  if (found == kExpertRoutingNames.end()) {
+    return Error{json_excerpt(given.text) + " is not one of balanced, uniform, file:PATH"};
+  }
+  plan.expert_routing = static_cast<ExpertRouting>(found - kExpertRoutingNames.begin());
+  return {};
 }
 
 void read_expert_plan(const JsonValue& json, const ExpertContext& context, Plan& plan,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,9 +20,13 @@ using PlanFailure =
 
 struct ExpertContext {
   const std::string& from;  // the file that the keys stand in: relative paths begin there
-  const Transformer* model = nullptr;      // nullptr: a schedule without one
-  const MeasuredRouting* known = nullptr;  // read before: taken where the same file is named
+  const Transformer* model = nullptr;        // nullptr: a schedule without one
+  std::span<const MeasuredRouting> known{};  // read before, by path; others are read from files
 };
+
+// Reads one value of expert_routing: a word, a number, or file:PATH of what a run wrote. Error:
+// what is wrong with it.
+Result<> read_expert_routing(const JsonValue& given, const ExpertContext& context, Plan& plan);
 
 // Reads them into `plan`, whose other sizes, order of ranks and runtime are read. Legality:
 // NVIDIA/Megatron-LM megatron/core/transformer/ transformer_config.py and parallel_state.py.

@@ -630,11 +630,11 @@ void PlanReader::order() {
 }
 
 void PlanReader::experts() {
-  read_expert_plan(
-      json_, {.from = report_.path(), .model = context_.model, .known = context_.known_routing},
-      plan_, [this](std::string_view key, const std::string& what, bool unsupported) {
-        fail(key, what, unsupported);
-      });
+  read_expert_plan(json_,
+                   {.from = report_.path(), .model = context_.model, .known = context_.routings},
+                   plan_, [this](std::string_view key, const std::string& what, bool unsupported) {
+                     fail(key, what, unsupported);
+                   });
   if (plan_.shard_group > 0 && plan_.folds_experts()) {
     fail("shard_group", "is not priced together with folded experts", true);
   }

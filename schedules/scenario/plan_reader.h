@@ -20,10 +20,10 @@ struct PlanContext {
   const Transformer* model = nullptr;  // nullptr: a schedule alone; what needs a model is left out
   std::optional<std::int32_t> gpus;    // the scenario's `gpus`, where given
   std::int32_t gpus_line = 0;
-  std::int32_t gpus_per_node = 1;             // default of `gpus` where nothing says more
-  std::optional<std::string> runtime;         // default of the command; the plan's key wins
-  std::span<const RuntimeTraits> runtimes{};  // read before, by name; others are read from files
-  const MeasuredRouting* known_routing = nullptr;  // read before; one of another file is read
+  std::int32_t gpus_per_node = 1;               // default of `gpus` where nothing says more
+  std::optional<std::string> runtime;           // default of the command; the plan's key wins
+  std::span<const RuntimeTraits> runtimes{};    // read before, by name; others are read from files
+  std::span<const MeasuredRouting> routings{};  // read before, by path; others likewise
 };
 
 // `plan` may be an empty object; its kinds and ranges have been checked (check_keys). On failure

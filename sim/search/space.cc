@@ -263,7 +263,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
                                     .gpus = static_cast<std::int32_t>(gpus),
                                     .gpus_per_node = space.base.cluster.gpus_per_node,
                                     .runtimes = space.runtimes,
-                                    .known_routing = &space.base.plan.expert_measured};
+                                    .routings = space.routings};
           Plan resolved = resolve_plan(plan, context, report, warnings);
           resolved.balances_experts = space.base.plan.balances_experts;
           if (!report.ok()) {

@@ -31,7 +31,8 @@ struct Space {
   std::string model_json;        // the model as a scenario says it: an absolute path, or the object
   std::vector<SpaceKey> lists;   // keys with several values, in the order of the file
   std::vector<SpaceKey> ranges;  // keys with {"min", "max"}: the two bounds
-  std::vector<RuntimeTraits> runtimes;  // of every plan, read once
+  std::vector<RuntimeTraits> runtimes;    // of every plan, read once
+  std::vector<MeasuredRouting> routings;  // files that expert_routing names, likewise
   // A plan that none of them can launch is left out; empty: every plan is tried.
   std::vector<Framework> frameworks;
   std::optional<std::int32_t> gpus;  // what the scenario says; none: one node, or the given sizes

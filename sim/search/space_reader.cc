@@ -9,6 +9,7 @@
 #include "schedules/base/shipped.h"
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
+#include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/scenario/plan_reader.h"
 #include "schedules/scenario/scenario_keys.h"
@@ -57,6 +58,8 @@ class SpaceReader {
     Result<Scenario> base = parse_scenario(to_json_text(root_), path_, root_.line, rest);
     if (!base) return base.error();
     space_.base = std::move(base).value();
+    read_routings();
+    if (!report_.ok()) return report_.error();
     for (const JsonMember& member : space_.plan.members) {
       if (!member.value.is(JsonKind::Null)) space_.base.given.push_back(member.key);
     }
@@ -163,6 +166,23 @@ class SpaceReader {
     for (SpaceKey& list : space_.lists) {
       if (list.key != "runtime") continue;
       for (JsonValue& value : list.values) value.text = read(value.text, value.line);
+    }
+  }
+
+  // Every value of expert_routing is legal for the model; what runs wrote is read once.
+  void read_routings() {
+    constexpr std::string_view kKey = "expert_routing";
+    const auto read = [&](const JsonValue& value) {
+      Plan plan;
+      const Result<> good =
+          read_expert_routing(value, {.from = path_, .model = &space_.base.model}, plan);
+      if (!good) return report_.fail(value.line, "plan.expert_routing", good.error().message);
+      if (plan.expert_routing != ExpertRouting::Measured) return;
+      space_.routings.push_back(std::move(plan.expert_measured));
+    };
+    if (const JsonValue* value = space_.plan.given(kKey)) read(*value);
+    for (const SpaceKey& list : space_.lists) {
+      if (list.key == kKey) std::ranges::for_each(list.values, read);
     }
   }
 

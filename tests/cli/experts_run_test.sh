@@ -54,6 +54,9 @@ refused 2 'draws all steps of a run: not' render "$work/run.trace" --experts --s
 refused 2 'expert_routing: .*1.jsonl:1: expert_rows: has 2 layers, the model 4' simulate "$scenario" \
   --set plan.expert_routing="file:$work/1.jsonl" --set model.num_hidden_layers=4
 refused 2 'expert_routing: no such file' simulate "$scenario" --set plan.expert_routing=file:none.jsonl
+refused 2 'expert_routing: no such file' search "$scenario" --set 'plan.expert_routing=["uniform", "file:none.jsonl"]'
+refused 2 'expert_routing: "learned" is not one of balanced, uniform, file:PATH' search "$scenario" \
+  --set 'plan.expert_routing=["uniform", "learned"]'
 
 # Bytes of every op are those of the prediction, dispatches too.
 "$rehearse" run "$scenario" --dry-run --trace "$work/dry.trace" >/dev/null 2>&1 || fail "dry run"

@@ -17,7 +17,7 @@ Backend on_the_double() {
 
 void expect_as_the_cpu(const std::string& model, std::vector<std::string> keys) {
   SCOPED_TRACE(keys.back());
-  keys.emplace_back("expert_capacity=4");
+  if (!keys.back().starts_with("expert_capacity")) keys.emplace_back("expert_capacity=4");
   const TinyRun here = train_tiny(model, keys);
   const TinyRun there = train_tiny(model, keys, {.backend = on_the_double});
   ASSERT_EQ(here.error, "");
@@ -43,10 +43,21 @@ TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
            {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather"},
            {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
             "expert_parallel=2", "expert_tensor_parallel=2", "expert_slots=true"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "expert_slots=true",
+            R"(expert_capacity={"drop": 1.0})"},
            {"micro_batch=1", "context_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
             "schedule=dualpipe", "overlap.expert_parallel=\"pair\"", "expert_slots=true"},
            {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"}}) {
     expect_as_the_cpu("mixtral", keys);
+  }
+  // Counts of an auxiliary loss: in a graph, and summed over ranks.
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"micro_batch=2"},
+           {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "context_parallel=2"},
+           {"micro_batch=2", "pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}}) {
+    std::vector<std::string> all = keys;
+    all.emplace_back("train.router_auxiliary_loss=0.5");
+    expect_as_the_cpu("mixtral", all);
   }
   expect_as_the_cpu("qwen3_moe", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
                                   "zero_stage=1", "expert_slots=true"});

@@ -81,4 +81,16 @@ for signal in KILL STOP; do
   gone $pids
   rm -rf "$work/flight"
 done
+
+# Latent attention has no kernels there: the file's key says so.
+cat >"$work/latent.json" <<'END'
+{"model": {"model_type": "deepseek_v3", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+           "num_attention_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+           "v_head_dim": 8, "first_k_dense_replace": 2, "vocab_size": 61},
+ "cluster": "dgx-a100-80gb", "gpus": 1,
+ "plan": {"sequence_length": 16, "micro_batch": 1, "global_batch": 2, "precision": "fp32"}, "train": {"steps": 1}}
+END
+"$rehearse" run "$work/latent.json" --device cuda >"$work/out" 2>"$work/err" && fail "latent attention is taken"
+one_line "$work/err" "model.kv_lora_rank: latent attention has no kernels on " "latent attention"
+"$rehearse" run "$work/latent.json" --device cpu >"$work/out" 2>"$work/err" || fail "latent attention: $(cat "$work/err")"
 exit $status

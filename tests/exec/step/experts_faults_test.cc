@@ -260,17 +260,20 @@ TEST(Experts, TooSmallSlotsAreSaidByRankLayerAndFactor) {
 
 // A slot holds the rows that are counted, in the same order: only where they lie differs.
 TEST(Experts, SlotsHaveTheBitsOfCounts) {
-  std::vector<std::string> keys{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
-                                "expert_capacity=4"};
-  const TinyRun counted = train_tiny("mixtral", keys);
-  keys.emplace_back("expert_slots=true");
-  const TinyRun slots = train_tiny("mixtral", keys);
-  ASSERT_EQ(slots.error, "");
-  EXPECT_EQ(slots.losses, counted.losses);
-  EXPECT_EQ(slots.norms, counted.norms);
-  EXPECT_EQ(slots.rows, counted.rows);
-  EXPECT_EQ(slots.weights, counted.weights);
-  EXPECT_EQ(slots.planned, slots.counted);
+  for (const char* capacity : {"expert_capacity=4", R"(expert_capacity={"drop": 1.0})"}) {
+    SCOPED_TRACE(capacity);
+    std::vector<std::string> keys{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                  capacity};
+    const TinyRun counted = train_tiny("mixtral", keys);
+    keys.emplace_back("expert_slots=true");
+    const TinyRun slots = train_tiny("mixtral", keys);
+    ASSERT_EQ(slots.error, "");
+    EXPECT_EQ(slots.losses, counted.losses);
+    EXPECT_EQ(slots.norms, counted.norms);
+    EXPECT_EQ(slots.rows, counted.rows);
+    EXPECT_EQ(slots.weights, counted.weights);
+    EXPECT_EQ(slots.planned, slots.counted);
+  }
 }
 
 }  // namespace

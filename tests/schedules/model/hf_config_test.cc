@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -108,6 +109,29 @@ TEST(Dialect, DeepseekKeepsItsFirstLayersDense) {
   EXPECT_FALSE(sparse.has_experts(3));
   EXPECT_EQ(parse(R"({"model_type": "deepseek_v3", "n_routed_experts": 0})").experts, Experts{});
   EXPECT_EQ(parse(R"({"model_type": "deepseek_v2", "q_lora_rank": null})").latent.q_lora_rank, 0);
+  // Where no layer has experts the model is a dense one.
+  EXPECT_EQ(parse(R"({"model_type": "deepseek_v3", "first_k_dense_replace": 61})").experts,
+            Experts{});
+}
+
+// Queries and keys have n + r columns, of which the last r rotate; what YaRN stretches, the scale
+// is multiplied by the square of (0.1 mscale_all_dim ln factor + 1).
+TEST(Dialect, DeepseekRotatesAPartOfAHead) {
+  const Transformer model = parse(R"({"model_type": "deepseek_v3"})");
+  EXPECT_EQ(model.head_dim, 128 + 64);
+  EXPECT_EQ(model.rotary_head_dim(), 64);
+  EXPECT_EQ(model.value_dim(), 128);
+  EXPECT_TRUE(model.rotary.interleaved);
+  EXPECT_FALSE(
+      parse(R"({"model_type": "deepseek_v3", "rope_interleave": false})").rotary.interleaved);
+  EXPECT_EQ(model.attention_scale, 0);
+  const Transformer stretched = parse(R"({"model_type": "deepseek_v3", "rope_scaling": {
+      "type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "original_max_position_embeddings": 4096}})");
+  EXPECT_NEAR(attention_scale(stretched, 0), std::pow(0.1 * std::log(40) + 1, 2) / std::sqrt(192.0),
+              1e-15);
+  EXPECT_NE(error_of(R"({"model_type": "deepseek_v3", "qk_rope_head_dim": 5})").find("is odd"),
+            std::string::npos);
 }
 
 TEST(Dialect, Qwen3MoeTakesEveryKthLayer) {

@@ -50,6 +50,19 @@ std::vector<std::vector<int>> layers(const Scenario& s) {
   return all;
 }
 
+// Our executor would run, and price, a model without them.
+TEST(PredictionLayers, AreRefusedOfARuntimeThatHasNone) {
+  for (const int predictions : {0, 1}) {
+    Scenario s = scenario("[2, 2, 2, 0]", predictions);
+    s.plan.runtime.own_executor = true;
+    const Result<Prediction> made = predict(s, read_cluster(s.cluster).value());
+    EXPECT_EQ(static_cast<bool>(made), predictions == 0);
+    if (made) continue;
+    EXPECT_TRUE(made.error().unsupported);
+    EXPECT_NE(made.error().message.find("num_nextn_predict_layers"), std::string::npos);
+  }
+}
+
 // Layer 6 is the first behind the model's six. Without m it stands before the head.
 TEST(PredictionLayers, StandWhereTheLayoutSays) {
   using Layers = std::vector<std::vector<int>>;
