@@ -24,8 +24,8 @@ constexpr Form kForms[] = {
      R"("model_type": "gemma2", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
         "query_pre_attn_scalar": 16, "attn_logit_softcapping": 4, "final_logit_softcapping": 3,
         "sliding_window": 5)"},
-    // norms of q and k, two kinds of rotary positions; weights not as small as first ones, since
-    // norms of what is nearly nothing enlarge rounding
+    // norms of q and k, two kinds of rotary positions; here and below, where norms come behind
+    // blocks, weights not as small as first ones: norms of what is nearly nothing enlarge rounding
     {"gemma3",
      R"("model_type": "gemma3_text", "initializer_range": 0.2, "intermediate_size": 48, "num_key_value_heads": 2,
         "head_dim": 8, "query_pre_attn_scalar": 16, "sliding_window": 5,
@@ -37,7 +37,8 @@ constexpr Form kForms[] = {
      R"("model_type": "gpt_neox", "intermediate_size": 64, "rotary_pct": 0.5)"},
     {"bloom", R"("model_type": "bloom")"},  // ALiBi, a norm behind the embedding
     {"glm4",                                // pairs side by side rotate
-     R"("model_type": "glm4", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8)"},
+     R"("model_type": "glm4", "initializer_range": 0.2, "intermediate_size": 48,
+        "num_key_value_heads": 2, "head_dim": 8)"},
     {"latent",  // queries, keys and values compressed, a rotary key for all heads, YaRN
      R"("model_type": "deepseek_v3", "initializer_range": 0.2, "intermediate_size": 48,
         "first_k_dense_replace": 8, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
