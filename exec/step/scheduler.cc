@@ -322,6 +322,7 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
         break;
       case Progress::Waits:
         lock.lock();
+        if (!failure_.empty()) return false;  // what it waited for may never have come
         if (queue.meets) {
           put_back(queue);
           return false;

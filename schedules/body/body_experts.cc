@@ -192,79 +192,6 @@ void ExpertBody::sum_over_tensor(T what, std::int64_t bytes, bool fp32) {
   b_.collective(K::AllReduce, "all_reduce tp", bytes, what, what).fp32 = fp32;
 }
 
-void ExpertBody::route(T y2) {
-  const std::int64_t n = x_.tokens, e = model_.count;
-  const T logits = b_.tensor("logits", H::Workspace, kNumber * n * e);
-  b_.gemm(K::Linear, P::Router, "gemm router", n, e, h_, {y2}, {logits});
-  b_.node(K::Route, "scores, top-k", {logits}, {chosen_, weights_, scores_, logsum_});
-  T own = chosen_;
-  if (layout_.plan.expert_drop > 0) {
-    own = b_.tensor("kept copies", H::Workspace, kNumber * x_.copies);
-    b_.node(K::DropCopies, "copies beyond capacity", {chosen_, weights_}, {own});
-  }
-  const T all = brings_tokens() ? bring_choice(own) : own;
-  b_.node(K::SortCopies, "copies by expert", {all}, {row_, token_, sends() ? sent_ : begin_});
-  if (!sends()) return;
-  over(Axis::ExpertBlock, K::AllGather, "counts; all_gather ep", kNumber * block_ * (e + 1), sent_,
-       arrivals_, NodePhase::Main);
-  b_.node(K::SortRows, "rows by expert", {arrivals_}, {from_, begin_});
-}
-
-void ExpertBody::travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from,
-                        T to, NodePhase phase) {
-  Node& node = over(axis, kernel, name, bytes, from, to, phase);
-  const bool sent = kernel == K::Dispatch || kernel == K::Combine;
-  if (sent && room_.slot == 0) {  // else they are slots of one size
-    node.reads.push_back(arrivals_);
-    node.routed = true;
-  }
-  if (!overlaps_) return;
-  BodyBuilder::runs_beside(node);
-  if (beside_.empty()) return;
-  beside_.front()();
-  beside_.pop_front();
-}
-
-void ExpertBody::run_rest() {
-  for (; !beside_.empty(); beside_.pop_front()) beside_.front()();
-}
-
-// Of copies(n, k) in the order of their experts, or of all rows where nothing is sent.
-void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhase phase) {
-  const std::int64_t element = layout_.shape.element;
-  T arrived = from;
-  if (sends_over_ranks()) {
-    arrived = workspace("arrived", room_.arrived * h_);
-    travel(Axis::Expert, K::Dispatch, name, element * room_.sent * h_, from, arrived, phase);
-  }
-  if (gathers_rows()) {
-    const std::int64_t all = layout_.plan.expert_tensor_parallel * room_.arrived * h_;
-    const T gathered = workspace("gathered rows", all);
-    over(Axis::ExpertTensor, K::AllGather, "rows; all_gather etp", element * all, arrived, gathered,
-         phase);
-    arrived = gathered;
-  }
-  b_.node(K::GatherRows, "rows by expert", {arrived, from_}, {rows}, phase).routed = true;
-}
-
-// The reverse: partial sums of q ranks are summed.
-void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phase) {
-  const std::int64_t element = layout_.shape.element;
-  const std::int64_t all =
-      (gathers_rows() ? layout_.plan.expert_tensor_parallel : 1) * room_.arrived * h_;
-  const bool last = !sends_over_ranks();  // the rows are at home once they are summed
-  T leaving = last && !gathers_rows() ? home : workspace("leaving", all);
-  b_.node(K::ScatterRows, "rows by source", {rows, from_}, {leaving}, phase).routed = true;
-  if (gathers_rows()) {
-    const T own = last ? home : workspace("leaving, summed", room_.arrived * h_);
-    over(Axis::ExpertTensor, K::ReduceScatter, "rows; reduce_scatter etp", element * all, leaving,
-         own, phase);
-    leaving = own;
-  }
-  if (last) return;
-  travel(Axis::Expert, K::Combine, name, element * room_.sent * h_, leaving, home, phase);
-}
-
 // From the tokens to the experts' outputs.
 void ExpertBody::experts(T y2, NodePhase phase) {
   const T x = tokens_here(y2, "tokens; all_gather ep", "dispatch; all_to_all ep", phase);
@@ -379,40 +306,6 @@ void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
   b_.node(K::SpreadWeights, "weights' gradients", {d_copies, row_, x}, {d_all});
   weights_home(d_all, d_weights);
   sum_over_tensor(d_weights, kNumber * x_.copies, true);
-}
-
-// kNone: no loss asks for them.
-ExpertBody::T ExpertBody::counts_of_microbatch() {
-  if (!layout_.plan.balances_experts) return BodyBuilder::kNone;
-  const std::int64_t bytes = kNumber * model_.count;
-  T counts = b_.tensor("counts", slice_ < 0 ? H::Workspace : H::KeyValueGradient, bytes);
-  if (slice_ > 0) counts = b_.earlier("counts of all slices", counts, 0, bytes);
-  if (slice_ >= 0 && slice_ + 1 < layout_.plan.sequence_slices) return counts;
-  Node& node = b_.node(K::CountChosen, "counts of experts", {chosen_}, {counts});
-  for (std::int32_t slice = 0; slice < slice_; ++slice) {
-    node.reads.push_back(
-        b_.earlier("chosen by an earlier slice", chosen_, slice, kNumber * x_.copies));
-    node.bytes += kNumber * x_.copies;
-  }
-  const auto sum = [&](Axis axis, std::string_view name) {
-    over(axis, K::AllReduce, name, bytes, counts, counts, NodePhase::Main).fp32 = true;
-  };
-  if (layout_.shape.gather) sum(Axis::Tensor, "counts; all_reduce tp");
-  if (layout_.plan.context_parallel > 1) sum(Axis::Context, "counts; all_reduce cp");
-  return counts;
-}
-
-void ExpertBody::router_backward(T y2, T d_weights, T dy2) {
-  const std::int64_t n = x_.tokens, e = model_.count;
-  const T counts = counts_of_microbatch();
-  const T d_logits = b_.tensor("d logits", left_, layout_.shape.element * n * e);
-  b_.node(K::RouteBackward, "scores backward",
-          {d_weights, chosen_, weights_, scores_, logsum_, counts}, {d_logits});
-  const T d = workspace("d router", n * h_);
-  b_.gemm(K::LinearInput, P::Router, "gemm d_router input", n, h_, e, {d_logits}, {d});
-  b_.gemm(K::LinearWeight, P::Router, "gemm d_router weight", h_, e, n, {d_logits, y2}, {},
-          NodePhase::Weight);
-  add(dy2, d);
 }
 
 }  // namespace rehearse

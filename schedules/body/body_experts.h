@@ -105,14 +105,17 @@ class ExpertBody {
   void activation_backward(T da, T u, T du, bool routed);
   void add(T to, T what);
 
+  // body_router.cc
   void route(T y2);
-  // Tokens, rows or what became of them go over ranks, and the next of what runs beside: as many
-  // as the counts of all ranks say, or slots.
+  T counts_of_microbatch();
+  void router_backward(T y2, T d_weights, T dy2);
+  // body_dispatch.cc. Tokens, rows or what became of them go over ranks, and the next of what runs
+  // beside: as many as the counts of all ranks say, or slots.
   void travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from, T to,
               NodePhase phase);
   void rows_to_experts(T from, T rows, std::string_view name, NodePhase phase);
   void rows_home(T rows, T home, std::string_view name, NodePhase phase);
-  // body_tokens.cc: (local, hidden) -> (tokens, hidden) and back, summed over the ranks; what the
+  // (local, hidden) -> (tokens, hidden) and back, summed over the ranks; what the
   // router chose, and the weights and their gradients, by the same ways. tokens_here: the own ones
   // where copies are sent.
   T tokens_here(T local, std::string_view gathered, std::string_view sent, NodePhase phase);
@@ -135,8 +138,6 @@ class ExpertBody {
   void shared_down_backward();
   void shared_up_backward(T y2);
   void end_shared_backward(T y2, T dy2);
-  T counts_of_microbatch();
-  void router_backward(T y2, T d_weights, T dy2);
 
   BodyBuilder& b_;
   const Layout& layout_;

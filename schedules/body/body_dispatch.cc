@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens come whole to the ranks of their experts, and what a rank makes of a token goes home as
-// one row: all tokens gathered, or each sent once to every rank that it visits.
+// How tokens come to their experts, and what these make of them comes home: copy by copy; or whole,
+// and back as one row of a rank: all tokens gathered, or each sent once to every rank it visits.
 #include "schedules/body/body_experts.h"
 
 namespace rehearse {
@@ -11,6 +11,61 @@ using K = Kernel;
 constexpr std::int64_t kNumber = 4;  // bytes of an index, a score, a weight
 
 }  // namespace
+
+void ExpertBody::travel(Axis axis, Kernel kernel, std::string_view name, std::int64_t bytes, T from,
+                        T to, NodePhase phase) {
+  Node& node = over(axis, kernel, name, bytes, from, to, phase);
+  const bool sent = kernel == K::Dispatch || kernel == K::Combine;
+  if (sent && room_.slot == 0) {  // else they are slots of one size
+    node.reads.push_back(arrivals_);
+    node.routed = true;
+  }
+  if (!overlaps_) return;
+  BodyBuilder::runs_beside(node);
+  if (beside_.empty()) return;
+  beside_.front()();
+  beside_.pop_front();
+}
+
+void ExpertBody::run_rest() {
+  for (; !beside_.empty(); beside_.pop_front()) beside_.front()();
+}
+
+// Of copies(n, k) in the order of their experts, or of all rows where nothing is sent.
+void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhase phase) {
+  const std::int64_t element = layout_.shape.element;
+  T arrived = from;
+  if (sends_over_ranks()) {
+    arrived = workspace("arrived", room_.arrived * h_);
+    travel(Axis::Expert, K::Dispatch, name, element * room_.sent * h_, from, arrived, phase);
+  }
+  if (gathers_rows()) {
+    const std::int64_t all = layout_.plan.expert_tensor_parallel * room_.arrived * h_;
+    const T gathered = workspace("gathered rows", all);
+    over(Axis::ExpertTensor, K::AllGather, "rows; all_gather etp", element * all, arrived, gathered,
+         phase);
+    arrived = gathered;
+  }
+  b_.node(K::GatherRows, "rows by expert", {arrived, from_}, {rows}, phase).routed = true;
+}
+
+// The reverse: partial sums of q ranks are summed.
+void ExpertBody::rows_home(T rows, T home, std::string_view name, NodePhase phase) {
+  const std::int64_t element = layout_.shape.element;
+  const std::int64_t all =
+      (gathers_rows() ? layout_.plan.expert_tensor_parallel : 1) * room_.arrived * h_;
+  const bool last = !sends_over_ranks();  // the rows are at home once they are summed
+  T leaving = last && !gathers_rows() ? home : workspace("leaving", all);
+  b_.node(K::ScatterRows, "rows by source", {rows, from_}, {leaving}, phase).routed = true;
+  if (gathers_rows()) {
+    const T own = last ? home : workspace("leaving, summed", room_.arrived * h_);
+    over(Axis::ExpertTensor, K::ReduceScatter, "rows; reduce_scatter etp", element * all, leaving,
+         own, phase);
+    leaving = own;
+  }
+  if (last) return;
+  travel(Axis::Expert, K::Combine, name, element * room_.sent * h_, leaving, home, phase);
+}
 
 ExpertBody::T ExpertBody::tokens_here(T local, std::string_view gathered, std::string_view sent,
                                       NodePhase phase) {
