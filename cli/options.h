@@ -34,7 +34,13 @@ struct Option {
   bool required = false;
   bool one_each = false;       // a list that takes one value each time it is named
   bool shows_default = false;  // in the help
+  bool writes = false;         // names a file that the command writes: no file that it reads
 };
+
+inline Option writes(Option option) {
+  option.writes = true;
+  return option;
+}
 
 inline Option required(Option option) {
   option.required = true;

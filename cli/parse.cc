@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <type_traits>
 
@@ -83,6 +84,30 @@ std::string no_such_option(const Command& command, int argc, char** argv) {
   return {};
 }
 
+const std::string* text_of(const Option& option) {
+  const auto* target = std::get_if<std::string*>(&option.to);
+  return target == nullptr || (*target)->empty() ? nullptr : *target;
+}
+
+// The first file that the command would write over one that it reads or writes too; empty: none.
+std::string written_over(const Command& command) {
+  for (const Option& one : command.options) {
+    const std::string* path = text_of(one);
+    if (!one.writes || path == nullptr) continue;
+    for (const Option& other : command.options) {
+      const std::string* also = text_of(other);
+      if (&one == &other || also == nullptr) continue;
+      std::error_code none;
+      const bool same = *path == *also || (std::filesystem::is_regular_file(*path, none) &&
+                                           std::filesystem::equivalent(*path, *also, none));
+      if (!same || std::filesystem::is_character_file(*path, none)) continue;
+      return command.name + ": " + one.name.substr(one.name.rfind(',') + 1) + " " + *path +
+             ": would be written over " + other.name + " " + *also;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int perform(int argc, char** argv, const std::string& version,
@@ -118,7 +143,9 @@ int perform(int argc, char** argv, const std::string& version,
   for (const CLI::Option* option : chosen->get_options()) {
     if (option->count() > 0) given.push_back(option->get_name());
   }
-  return std::ranges::find(commands, chosen->get_name(), &Command::name)->perform(given);
+  const Command& command = *std::ranges::find(commands, chosen->get_name(), &Command::name);
+  if (const std::string over = written_over(command); !over.empty()) return fail(over);
+  return command.perform(given);
 }
 
 }  // namespace rehearse::cli

@@ -225,7 +225,7 @@ Command plan_command() {
       {"--adapter", &o->adapter, "lora:RANK:TARGETS; not built yet"},
       {"--base", &o->base, "type of a frozen base; not built yet"},
       {"--json", &o->json, "one JSON document on stdout"},
-      {"--save", &o->save, "write the plan as a scenario for simulate, run and view"},
+      writes({"--save", &o->save, "write the plan as a scenario for simulate, run and view"}),
   };
   command.footer = "Example: rehearse plan llama3-8b --gpus 16 --on h100";
   command.perform = [o](const Given&) { return plan(*o); };

@@ -100,8 +100,8 @@ Command render_command() {
   Command command{"render", "draw a trace: SVG, PNG, or text"};
   command.options = {
       required({"TRACE", &o->trace, "trace of simulate or run, or Chrome JSON"}),
-      {"--svg", &o->svg, "write a vector picture"},
-      {"--png", &o->png, "write a pixel picture"},
+      writes({"--svg", &o->svg, "write a vector picture"}),
+      writes({"--png", &o->png, "write a pixel picture"}),
       {"--text", &o->text, "draw in the terminal"},
       {"--experts", &o->experts, "of a run with experts: the rows of each, over all its steps"},
       {"--range", &o->range, "part of the step, for example 0:50ms"},

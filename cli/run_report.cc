@@ -14,6 +14,7 @@
 #include "exec/run/machine_memory.h"
 #include "schedules/base/counted.h"
 #include "schedules/ranks/unfold.h"
+#include "sim/report/report.h"
 #include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
 
@@ -33,15 +34,7 @@ viz::Summary summary_of(const Trace& trace) {
 }
 
 std::string layout_text(const Plan& plan) {
-  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
-  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
-  text += fmt::format(" dp {}", plan.data_parallel);
-  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
-  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute != RecomputeMode::None) {
-    text += plan.recompute == RecomputeMode::Full ? ", full recompute" : ", selective recompute";
-  }
-  return fmt::format("{}; {}, {} of {} x {} tokens", text, plan.schedule,
+  return fmt::format("{}; {}, {} of {} x {} tokens", sim::layout_of(plan), plan.schedule,
                      counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
                      plan.sequence_length);
 }

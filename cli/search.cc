@@ -240,7 +240,7 @@ Command search_command() {
       {"--all", &o->all, "list every plan, also those that the prediction cannot tell apart"},
       one_each({"--set", &o->set, "override a key: --set plan.tensor_parallel=[1,2,4]"}),
       {"--save", &o->save, "write every plan listed as a scenario into DIR"},
-      {"--svg", &o->svg, "write throughput and cost against GPUs to FILE"},
+      writes({"--svg", &o->svg, "write throughput and cost against GPUs to FILE"}),
       {"--threads", &o->threads, "default: all cores; the result is the same", Whole{1, 1024}},
       {"--json", &o->json, "one JSON document on stdout"},
       {"--csv", &o->csv, "one row per plan"},

@@ -88,14 +88,14 @@ Command simulate_command() {
   command.options = {
       required({"SCENARIO", &o->scenario, "scenario file"}),
       {"--json", &o->json, "one JSON document on stdout"},
-      {"--trace", &o->trace, "write the predicted timeline to FILE"},
+      writes({"--trace", &o->trace, "write the predicted timeline to FILE"}),
       one_each({"--set", &o->set, "override a key: --set plan.micro_batch=2"}),
       {"--cluster", &o->cluster, "cluster file instead of the scenario's"},
       {"--gpus", &o->gpus, "number of GPUs instead of the scenario's", Whole{1, 1 << 20}},
       {"--require-fit", &o->require_fit, "exit 1 if the plan does not fit"},
       {"--sweep", &o->sweep, "predict every value of a key: --sweep plan.micro_batch=1,2,4"},
       {"--csv", &o->csv, "of a sweep: as CSV"},
-      {"--svg", &o->svg, "of a sweep: write step time against the key's values to FILE"},
+      writes({"--svg", &o->svg, "of a sweep: write step time against the key's values to FILE"}),
   };
   command.footer =
       "Example: rehearse simulate gpt3-175b-1024 --set plan.micro_batch=2 --trace step.trace";

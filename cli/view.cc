@@ -106,13 +106,13 @@ Command view_command() {
   command.options = {
       required({"TRACE", &o->traces, "one trace, or two on one time axis"}),
       {"--script", &o->script, "replay recorded events; with --svg or --png without a window"},
-      {"--svg", &o->svg, "write what the window would show"},
-      {"--png", &o->png, "the same as pixels"},
+      writes({"--svg", &o->svg, "write what the window would show"}),
+      writes({"--png", &o->png, "the same as pixels"}),
       {"--opengl", &o->opengl, "draw --png as the window does, by OpenGL on EGL without a display"},
-      {"--record", &o->record, "write the window's events to FILE"},
+      writes({"--record", &o->record, "write the window's events to FILE"}),
       {"--width", &o->width, "of the window", Whole{320, 8000}},
       {"--height", &o->height, "of the window", Whole{240, 8000}},
-      {"--screenshot", &o->screenshot, "write the window's pixels as PNG and close"},
+      writes({"--screenshot", &o->screenshot, "write the window's pixels as PNG and close"}),
       {"--linger", &o->linger, "take input for so many seconds before the screenshot",
        Number{0, 1e6}},
   };

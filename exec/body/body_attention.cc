@@ -186,8 +186,11 @@ void OpCursor::State::for_parts(const Node& n, const Use& use) const {
     part.key_begin = key.row;
     part.key_end = key.row + key.rows;
     part.causal = key.position == query.position;
-    part.query_position = query.position - query.row;
-    part.key_position = key.position - key.row;
+    // Of chunks positions count from the chunk's first, its rows among the batch's tokens.
+    const std::int64_t chunk_begin = cut > 0 ? query.position / cut * cut : 0;
+    part.query_position = query.position - query.row - chunk_begin;
+    part.key_position = key.position - key.row - chunk_begin;
+    part.shape.form.dropout.first += chunk_begin;
     if (cut > 0 && query.position / cut != key.position / cut) {
       if (!n.first || !none) return;
       part.shape.form.window = 1;  // sees nothing: the first part begins the sums of all rows
@@ -213,7 +216,7 @@ std::byte* OpCursor::State::keys_of(const Node& n) const {
 // A chunk is as a sample of its own (unperformed_pairs keeps what would leave a rest).
 AttentionShape OpCursor::State::whole_shape() const {
   AttentionShape shape = attention_shape();
-  if (attention_chunk() > 0) shape.sequence = attention_chunk();
+  if (attention_chunk() > 0) shape.sequence = shape.form.dropout_sequence = attention_chunk();
   return shape;
 }
 

@@ -47,9 +47,13 @@ std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t ro
          std::to_string(limit.rows) + ": plan.expert_capacity " + text.data() + " would hold them";
 }
 
-void OpCursor::State::route(const Node& n) const {
-  kernels.route(lane, route_shape(), floats(r(n, 0)), ints(w(n, 0)), floats(w(n, 1)),
-                floats(w(n, 2)), floats(w(n, 3)));
+void OpCursor::State::route(const Node& n) {
+  const RouteShape shape = route_shape();
+  const float* logsum = floats(w(n, 3));
+  kernels.route(lane, shape, floats(r(n, 0)), ints(w(n, 0)), floats(w(n, 1)), floats(w(n, 2)),
+                floats(w(n, 3)));
+  if (device.asynchronous()) return;
+  diverged = !std::all_of(logsum, logsum + shape.tokens, [](float x) { return std::isfinite(x); });
 }
 
 // The losses are means over the micro-batches: of E / (k T^2) sum_e count_e sum_t P_te (Fedus et
@@ -206,7 +210,9 @@ void OpCursor::State::count_most(const std::int32_t* begin, std::int64_t experts
 
 void OpCursor::State::check_room(std::int64_t rows, std::int64_t most, const ExpertLimit& limit) {
   if (rows <= limit.rows || !failure.empty()) return;
-  failure = too_many_rows(lane.rank, layer(), rows, most, limit);
+  failure = diverged ? "rank " + std::to_string(lane.rank) + ", layer " + std::to_string(layer()) +
+                           ": the router's scores are not numbers: training has diverged"
+                     : too_many_rows(lane.rank, layer(), rows, most, limit);
 }
 
 // A line of begins for every source: by expert of the model, or by rank where tokens are sent once.

@@ -301,6 +301,7 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->counts = facts.expert_counts;
   state_->correction = facts.correction;
   state_->failure.clear();
+  state_->diverged = false;
   state_->visited = 0;
   state_->inside = false;
   state_->meets = false;

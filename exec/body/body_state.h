@@ -89,6 +89,7 @@ struct OpCursor::State {
   ExpertCounts counts;
   const float* correction = nullptr;
   std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
+  bool diverged = false;  // the scores of the last router are not numbers, as the host saw
   std::string failure;
 
   // ---- the op ---------------------------------------------------------------
@@ -276,7 +277,7 @@ struct OpCursor::State {
 
   // ---- body_experts.cc ------------------------------------------------------
   RouteShape route_shape() const;
-  void route(const Node& n) const;
+  void route(const Node& n);
   void route_backward(const Node& n) const;
   void count_chosen(const Node& n) const;
   void drop_copies(const Node& n) const;

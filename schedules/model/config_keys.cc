@@ -12,6 +12,9 @@ constexpr KeyUse X = KeyUse::Executed, Ours = KeyUse::Ours, Said = KeyUse::Said,
 constexpr std::string_view kRope =
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
     "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4 starcoder2";
+constexpr std::string_view kRopeOfParameters =  // which alone say what positions it was trained on
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
+    "glm4_moe llama4_text gemma2 gemma3_text olmo2 glm4 starcoder2";
 constexpr std::string_view kRmsNorm =
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
     "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4";
@@ -110,6 +113,8 @@ constexpr ConfigKey kKeys[]{
      "it is priced as plain rotary positions"},
     {"phi3 glm4 glm4_moe", "partial_rotary_factor", X},
     {"phi3", "original_max_position_embeddings", X},
+    {kRopeOfParameters, "original_max_position_embeddings", P, "null", "4096",
+     "what rope_parameters says of it is priced"},
     {"*", "partial_rotary_factor", P, "null | 1", "0.5", "what the file says is priced"},
     {"gpt_neox", "rotary_emb_base rotary_pct", X},
     {"gpt_neox", "rope_theta", None, "", "", "rotary_emb_base or rope_parameters say it"},
@@ -129,8 +134,10 @@ constexpr ConfigKey kKeys[]{
      "the same products in another order and type"},
     {"gpt_neox", "use_parallel_residual", X},
     {"mistral mixtral phi3 starcoder2", "sliding_window", X},
-    {"qwen2 qwen2_moe qwen3 qwen3_moe",
-     "use_sliding_window sliding_window max_window_layers layer_types", X},
+    {"qwen2 qwen2_moe qwen3", "use_sliding_window sliding_window max_window_layers layer_types", X},
+    {"qwen3_moe", "use_sliding_window sliding_window", X},
+    {"qwen3_moe", "max_window_layers layer_types", None, "", "",
+     "the class has one mask for all layers"},
     {"gpt_oss", "sliding_window layer_types", X},
     {kGemma, "sliding_window layer_types query_pre_attn_scalar final_logit_softcapping", X},
     {"gemma2", "attn_logit_softcapping", X},
@@ -157,7 +164,10 @@ constexpr ConfigKey kKeys[]{
      "shared_expert_intermediate_size",
      X, "", "", "a GPT with experts without biases in every layer; transformers has none"},
     {"mixtral", "num_local_experts num_experts num_experts_per_tok", X},
-    {"gpt_oss llama4_text", "num_local_experts num_experts num_experts_per_tok", X},
+    {"gpt_oss", "num_local_experts num_experts num_experts_per_tok", X},
+    {"llama4_text", "num_local_experts num_experts_per_tok", X},
+    {"llama4_text", "num_experts", Ours, ""},
+    {"deepseek_v2", "num_experts num_local_experts", Ours, ""},
     {"olmoe", "num_experts num_local_experts num_experts_per_tok norm_topk_prob", X},
     {"qwen2_moe",
      "num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
@@ -168,9 +178,10 @@ constexpr ConfigKey kKeys[]{
      "mlp_only_layers norm_topk_prob",
      X},
     {kGrouped,
-     "n_routed_experts num_experts num_local_experts num_experts_per_tok moe_intermediate_size "
-     "n_shared_experts first_k_dense_replace routed_scaling_factor n_group topk_group",
+     "n_routed_experts num_experts_per_tok moe_intermediate_size n_shared_experts "
+     "first_k_dense_replace routed_scaling_factor n_group topk_group",
      X},
+    {"deepseek_v3 glm4_moe", "num_experts num_local_experts", X},
     {"gpt_oss", "experts_per_token", X},
     {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp moe_layers", X},
     {kDeepseek, "moe_layer_freq", P, "null | 1", "2",

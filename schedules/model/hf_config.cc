@@ -427,6 +427,8 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   const ConfigReader config(object, key, dialect->spellings, report);
   read_dimensions(config, *dialect, model);
   if (dialect->finish != nullptr) dialect->finish(config, model);
+  // A model none of whose layers has experts is a dense one.
+  if (model.experts.first_layer >= model.layers) model.experts = {};
   if (!report.ok()) return file;
   derive(config, model);
   const bool rotates = find_config_key(dialect->model_type, "rope_parameters") != nullptr;

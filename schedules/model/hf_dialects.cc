@@ -352,12 +352,16 @@ void finish_mistral(const ConfigReader& config, Transformer& model) {
   if (config.is_null("sliding_window")) model.sliding_window = 0;
 }
 
-void finish_qwen(const ConfigReader& config, Transformer& model) {
+void read_qwen_window(const ConfigReader& config, Transformer& model) {
   bool windowed = false;
   std::int64_t window = 4096;
   config.read("use_sliding_window", windowed);
   config.read("sliding_window", window);
   if (windowed && !config.is_null("sliding_window")) model.sliding_window = window;
+}
+
+void finish_qwen(const ConfigReader& config, Transformer& model) {
+  read_qwen_window(config, model);
   std::int64_t first = 28;
   config.read("max_window_layers", first);
   read_windows(config, model, [&](std::int64_t layer) { return layer >= first; });
@@ -428,8 +432,7 @@ void finish_gpt_oss(const ConfigReader& config, Transformer& model) {
 }
 
 // Layer i has experts where (i + 1) mod decoder_sparse_step = 0 and i is not in mlp_only_layers.
-void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
-  finish_qwen(config, model);
+void read_qwen_experts(const ConfigReader& config, Transformer& model) {
   Experts& experts = model.experts;
   config.read("num_experts", experts.count);
   config.read("num_experts_per_tok", experts.per_token);
@@ -447,6 +450,22 @@ void finish_qwen_moe(const ConfigReader& config, Transformer& model) {
     return config.fail("mlp_only_layers", "only the first layers can be dense ([0, 1, ...])", true);
   }
   experts.first_layer = static_cast<std::int64_t>(dense->items.size());
+}
+
+// Windows of every second one of the first max_window_layers (Qwen2MoeConfig.__post_init__).
+void finish_qwen2_moe(const ConfigReader& config, Transformer& model) {
+  read_qwen_window(config, model);
+  std::int64_t before = 28;
+  config.read("max_window_layers", before);
+  read_windows(config, model,
+               [&](std::int64_t layer) { return (layer + 1) % 2 != 0 && layer < before; });
+  read_qwen_experts(config, model);
+}
+
+// Windows of all layers: the class reads neither max_window_layers nor layer_types.
+void finish_qwen3_moe(const ConfigReader& config, Transformer& model) {
+  read_qwen_window(config, model);
+  read_qwen_experts(config, model);
 }
 
 // As transformers reads mlp layers with `num_experts` experts of the MLP's own width.
@@ -531,7 +550,7 @@ void read_grouped_experts(const ConfigReader& config, Transformer& model) {
   experts.first_layer =
       (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
   experts.shared_ffn_hidden = shared * experts.ffn_hidden;
-  if (experts.count == 0 || experts.first_layer >= model.layers) experts = {};
+  if (experts.count == 0) experts = {};
 }
 
 // Queries, keys and values alone have biases here.
@@ -580,9 +599,9 @@ constexpr std::array<Dialect, 23> kDialects{{
     {"mistral", {}, mistral, finish_mistral},
     {"mixtral", kLocalSpellings, mixtral, finish_mixtral},
     {"qwen2", {}, qwen2, finish_qwen},
-    {"qwen2_moe", {}, qwen2_moe, finish_qwen_moe},
+    {"qwen2_moe", {}, qwen2_moe, finish_qwen2_moe},
     {"qwen3", {}, qwen3, finish_qwen},
-    {"qwen3_moe", kLocalSpellings, qwen3_moe, finish_qwen_moe},
+    {"qwen3_moe", kLocalSpellings, qwen3_moe, finish_qwen3_moe},
     {"gpt_neox", kNeoxSpellings, gpt_neox, finish_gpt_neox},
     {"bloom", kBloomSpellings, bloom, finish_bloom},
     {"mpt", kMptSpellings, mpt, finish_mpt},

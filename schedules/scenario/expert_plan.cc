@@ -122,7 +122,10 @@ class ExpertPlanReader {
     }
     if (plan_.expert_capacity > 0 && plan_.expert_capacity < 1 && !plan_.folds_experts()) {
       return fail("expert_capacity",
-                  runtime + " drops no rows, and every rank has all that come: at least 1", true);
+                  runtime +
+                      " drops no rows but by {\"drop\": factor}, and every rank has all that "
+                      "come: at least 1",
+                  true);
     }
   }
 
@@ -151,6 +154,9 @@ class ExpertPlanReader {
       if (!good) return fail("expert_routing", good.error().message);
     }
     if (const JsonValue* given = json_.given("expert_capacity")) {
+      if (model_ != nullptr && experts().count == 0) {
+        return fail("expert_capacity", "the model has no experts");
+      }
       if (given->is(JsonKind::Object)) {
         plan_.expert_drop = given->given("drop")->number;
       } else if (given->is(JsonKind::String)) {

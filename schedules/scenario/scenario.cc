@@ -364,6 +364,9 @@ class ScenarioReader {
     const JsonValue* given = json.given("router_bias_rate");
     if (given == nullptr || given->number == 0 || !has_model_) return;
     if (scenario_.model.experts.correction_bias) return;
+    if (scenario_.model.experts.count == 0) {
+      return report_.fail(given->line, "train.router_bias_rate", "the model has no experts");
+    }
     report_.fail(given->line, "train.router_bias_rate",
                  "nothing is moved: routers of " + scenario_.model.model_type +
                      " choose by their scores alone");

@@ -14,5 +14,7 @@ std::string report_json(const Prediction& prediction, const Scenario& scenario,
 // What a person wants to know first, at most 100 columns.
 std::string report_text(const Prediction& prediction, const Scenario& scenario,
                         const Cluster& cluster);
+// Its sizes on one line: "tp 2 pp 2 (x2 virtual) cp 2 ep 4 dp 4, ZeRO-1, sequence parallel".
+std::string layout_of(const Plan& plan);
 
 }  // namespace rehearse::sim

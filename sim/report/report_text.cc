@@ -33,23 +33,6 @@ std::string joules(double j) {
   return fmt::format("{:.1f} J", j);
 }
 
-std::string layout_of(const Plan& plan) {
-  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
-  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
-  if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
-  text += expert_sizes(plan) + fmt::format(" dp {}", plan.data_parallel);
-  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
-  if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
-  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
-  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
-    text += ", " + recompute_text(plan) + " recompute";
-  }
-  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {
-    text += ", forwards beside backwards";
-  }
-  return text;
-}
-
 std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
@@ -128,6 +111,23 @@ std::string band_lines(const Prediction& p) {
 }
 
 }  // namespace
+
+std::string layout_of(const Plan& plan) {
+  std::string text = fmt::format("tp {} pp {}", plan.tensor_parallel, plan.pipeline_parallel);
+  if (plan.virtual_stages > 1) text += fmt::format(" (x{} virtual)", plan.virtual_stages);
+  if (plan.context_parallel > 1) text += fmt::format(" cp {}", plan.context_parallel);
+  text += expert_sizes(plan) + fmt::format(" dp {}", plan.data_parallel);
+  if (plan.zero_stage > 0) text += fmt::format(", ZeRO-{}", plan.zero_stage);
+  if (plan.shard_group > 0) text += fmt::format(" over {}", plan.shard_group);
+  if (plan.sequence_parallel && plan.tensor_parallel > 1) text += ", sequence parallel";
+  if (plan.recompute != RecomputeMode::None || plan.recompute_parts != 0) {
+    text += ", " + recompute_text(plan) + " recompute";
+  }
+  if (plan.overlap_expert_parallel == ExpertOverlap::Pair) {
+    text += ", forwards beside backwards";
+  }
+  return text;
+}
 
 std::string report_text(const Prediction& p, const Scenario& scenario, const Cluster& cluster) {
   const Plan& plan = p.plan;

@@ -39,6 +39,11 @@ refused 2 "train.data: /dev/zero: is not a regular file" run "$scenario" --data 
 refused 2 "train.data" run "$scenario" --data "$work"
 refused 2 "cannot write" run "$scenario" --metrics /no/such/folder/m.jsonl
 refused 2 "cannot write" run "$scenario" --trace /no/such/folder/t.trace
+# Nothing that is read, or written too, is written over.
+cp "$scenario" "$work/own.json"
+refused 2 "run: --metrics .*: would be written over SCENARIO" run "$work/own.json" --metrics "$work/own.json"
+refused 2 "run: --trace .*: would be written over --metrics" run "$scenario" --trace "$work/x" --metrics "$work/x"
+cmp -s "$scenario" "$work/own.json" || fail "a scenario was written over"
 refused 2 "not in the vocabulary" run "$scenario" --set model.vocab_size=100 --data README.md
 refused 2 "does not divide" run "$scenario" --set plan.tensor_parallel=3
 # What is not performed is refused by its name, by the prediction of a run too; what nobody has

@@ -35,12 +35,16 @@ CASES = {
     "qwen2_moe_norm_topk": {**QWEN2, "norm_topk_prob": True, "output_router_logits": True,
                             "router_aux_loss_coef": 0.01},
     "qwen2_moe_sparse_step": {**QWEN2, "decoder_sparse_step": 2},
+    "qwen2_moe_windows": {**QWEN2, "use_sliding_window": True, "sliding_window": 5,
+                          "max_window_layers": 2},
     "qwen2_moe_mlp_only": {**QWEN2, "mlp_only_layers": [0], "num_experts": 8},
 
     "qwen3_moe": QWEN3,
     "qwen3_moe_plain_topk": {**QWEN3, "norm_topk_prob": False, "num_experts": 8,
                              "num_experts_per_tok": 3},
     "qwen3_moe_router_loss": {**QWEN3, "output_router_logits": True, "router_aux_loss_coef": 0.05},
+    "qwen3_moe_windows": {**QWEN3, "use_sliding_window": True, "sliding_window": 5,
+                          "max_window_layers": 2},
     "qwen3_moe_mlp_only": {**QWEN3, "mlp_only_layers": [0], "attention_bias": True},
 
     "olmoe": OLMOE,

@@ -136,6 +136,24 @@ TEST(Forms, ANormOfAllHeadsIsRefusedWhereRanksShareKeyHeads) {
   EXPECT_NE(error.find("plan.tensor_parallel"), std::string::npos) << error;
 }
 
+// What attention drops in a chunk does not depend on who has the chunk, nor beside which samples.
+TEST(Dropout, OfChunksIsTheSameInEveryLayout) {
+  const std::string model = model_file(kForms[8]);
+  const Trained one = train_layout(model, {"dropout=0.3"});
+  ASSERT_EQ(one.error, "");
+  for (const Keys& keys : std::vector<Keys>{{"micro_batch=4"},
+                                            {"context_parallel=2"},
+                                            {"context_parallel=4"},
+                                            {"schedule=seq_1f1b", "sequence_slices=2"}}) {
+    SCOPED_TRACE(testing::PrintToString(keys));
+    Keys all = keys;
+    all.emplace_back("dropout=0.3");
+    const Trained many = train_layout(model, all);
+    ASSERT_EQ(many.error, "");
+    EXPECT_LE(distance(many, one).weight, 1e-5);
+  }
+}
+
 // Another step and another seed drop other elements; the same ones drop the same.
 TEST(Dropout, FollowsFromTheSeedAndChangesWhatIsLearnt) {
   const std::string dropped = model_file(kForms[9]), whole = R"({"model_type": "gpt2",
