@@ -43,7 +43,7 @@ for i in $(seq "$times"); do
     gone $pids
   else  # as torchrun starts them: no launcher watches; process 0 does, or the next where it is the victim
     what="fault $i: SIG$signal of process $victim of $processes, torchrun's variables"
-    port=$((20000 + RANDOM % 20000)) pids=()
+    port=$((20000 + RANDOM % 12000)) pids=()
     for k in $(seq 0 $((processes - 1))); do
       RANK=$k WORLD_SIZE=$processes MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$rehearse" run "$work/s.json" \
         "${layout[@]}" --steps 1000000 --timeout $timeout >"$work/out" 2>"$work/err.$k" & pids+=($!)
@@ -67,7 +67,7 @@ done
 
 # Both who would judge are gone: still one line, from whoever is left, and all end.
 what="the host of the store and the next process killed at once, torchrun's variables"
-port=$((20000 + RANDOM % 20000)) pids=()
+port=$((20000 + RANDOM % 12000)) pids=()
 mkdir "$work/tmp"
 for k in 0 1 2 3; do
   RANK=$k WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TMPDIR=$work/tmp "$rehearse" run "$work/s.json" \

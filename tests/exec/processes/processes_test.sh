@@ -103,7 +103,7 @@ kill -9 $launcher; wait $launcher 2>/dev/null
 gone $pids
 
 # --- started by others: torchrun's variables ---
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))  # below those that the system lends
 member() {  # member K WORLD ARGS...: process K of WORLD; its errors in err.K
   k=$1 world=$2; shift 2
   RANK=$k WORLD_SIZE=$world LOCAL_RANK=$k MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
