@@ -347,17 +347,26 @@ void finish_mpt(const ConfigReader& config, Transformer& model) {
   if (kv != nullptr && kv->is(JsonKind::Integer)) model.kv_heads = kv->integer;
 }
 
-void finish_mistral(const ConfigReader& config, Transformer& model) {
+// transformers masks every key by a window of 0.
+void read_window(const ConfigReader& config, Transformer& model) {
   config.read("sliding_window", model.sliding_window);
-  if (config.is_null("sliding_window")) model.sliding_window = 0;
+  if (config.is_null("sliding_window")) {
+    model.sliding_window = 0;
+  } else if (config.given("sliding_window") != nullptr && model.sliding_window == 0) {
+    config.fail("sliding_window", "0: a query would see no key; null is no window");
+  }
+}
+
+void finish_mistral(const ConfigReader& config, Transformer& model) {
+  read_window(config, model);
 }
 
 void read_qwen_window(const ConfigReader& config, Transformer& model) {
   bool windowed = false;
-  std::int64_t window = 4096;
   config.read("use_sliding_window", windowed);
-  config.read("sliding_window", window);
-  if (windowed && !config.is_null("sliding_window")) model.sliding_window = window;
+  if (!windowed) return;
+  model.sliding_window = 4096;
+  read_window(config, model);
 }
 
 void finish_qwen(const ConfigReader& config, Transformer& model) {

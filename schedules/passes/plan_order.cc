@@ -35,6 +35,7 @@ class Candidates {
       if (!alone && (info.one_stage || info.serial)) continue;
       add_named(info);
     }
+    if (plan_.sequence_slices > 1) return std::move(found_);  // planned orders have none
     const ScheduleInfo& own = *find_schedule(plan_.schedule);
     for (const double limit : limits(plan_.memory_limit)) {
       add(own, plan_.virtual_stages, 1, limit);

@@ -89,6 +89,11 @@ TEST(Dialect, Qwen2HasBiasesOnQueriesKeysAndValuesAlone) {
 TEST(Dialect, SlidingWindowsAreThoseInUse) {
   EXPECT_EQ(parse(R"({"model_type": "mistral"})").sliding_window, 4096);
   EXPECT_EQ(parse(R"({"model_type": "mistral", "sliding_window": null})").sliding_window, 0);
+  EXPECT_EQ(parse(R"({"model_type": "phi3"})").sliding_window, 0);
+  const std::string none = error_of(R"({"model_type": "mistral", "sliding_window": 0})");
+  EXPECT_NE(none.find("sliding_window: 0: a query would see no key"), std::string::npos) << none;
+  // As transformers writes the file of a model without windows.
+  EXPECT_EQ(parse(R"({"model_type": "qwen2_moe", "sliding_window": 0})").sliding_window, 0);
   EXPECT_EQ(parse(R"({"model_type": "qwen2", "sliding_window": 512})").sliding_window, 0);
   EXPECT_EQ(parse(R"({"model_type": "qwen2", "sliding_window": 512, "use_sliding_window": true})")
                 .sliding_window,

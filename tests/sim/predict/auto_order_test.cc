@@ -188,6 +188,16 @@ TEST(AutoOrder, KeepsToTheMemoryLimitThatIsAskedFor) {
       << half->plan.order;
 }
 
+// Planned orders have no slices: where slices are asked for, an order that has them is taken.
+TEST(AutoOrder, KeepsToTheSlicesThatAreAskedFor) {
+  const std::string text = R"({"model": {"model_type": "gpt2", "n_layer": 8},
+      "cluster": "dgx-a100-80gb", "gpus": 2, "plan": {"pipeline_parallel": 2, "micro_batch": 1,
+      "global_batch": 8, "sequence_length": 1024, "sequence_slices": 4}})";
+  const std::optional<Told> taken = told(text, "auto");
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->plan.sequence_slices, 4);
+}
+
 TEST(AutoOrder, TheReportSaysWhichOrderWasTaken) {
   const std::string text = R"({"model": "gpt2-124m", "cluster": "dgx-a100-80gb", "gpus": 4,
       "plan": {"pipeline_parallel": 4, "micro_batch": 1, "global_batch": 16,
