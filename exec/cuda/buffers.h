@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "exec/cuda/calls/gemm.h"
+#include "exec/cuda/calls/kernels.h"
 #include "exec/cuda/device_memory.h"
-#include "exec/cuda/gemm.h"
-#include "exec/cuda/kernels.h"
 #include "exec/cuda/streams.h"
 
 namespace rehearse::exec::cuda {

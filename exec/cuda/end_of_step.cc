@@ -2,7 +2,7 @@
 // The norms of all gradients and AdamW, each a launch over many pieces.
 #include <algorithm>
 
-#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/calls/cuda_kernels.h"
 
 namespace rehearse::exec::cuda {
 

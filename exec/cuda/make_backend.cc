@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/calls/cuda_kernels.h"
 
 namespace rehearse::exec::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A double of the part of cuBLASLt and of CUDA's events that exec/cuda/gemm.cc uses, on host memory
-// and compiled against the real headers: it multiplies as the descriptors say, naively, and
+// A double of the part of cuBLASLt and of CUDA's events that exec/cuda/calls/gemm.cc uses, on host
+// memory and compiled against the real headers: it multiplies as the descriptors say, naively, and
 // proposes four algorithms, the third of which is "fastest". It finds swapped operands, wrong
 // leading dimensions, types and epilogues; it knows nothing of the real library's limits.
 #include <cublasLt.h>

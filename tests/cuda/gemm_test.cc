@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exec/cuda/gemm.cc against the CPU: on a GPU with cuBLASLt, else with a double of it.
-#include "exec/cuda/gemm.h"
+// exec/cuda/calls/gemm.cc against the CPU: on a GPU with cuBLASLt, else with a double of it.
+#include "exec/cuda/calls/gemm.h"
 
 #include "exec/cpu/kernels/table.h"
 #include "tests/cuda/memory.h"

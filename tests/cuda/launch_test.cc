@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 #include "tests/cuda/emulation.h"
 
 namespace rehearse::exec::cuda {

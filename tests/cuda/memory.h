@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 #include "tests/cuda/device.h"
 
 namespace rehearse::exec::cuda::testing {

@@ -6,7 +6,7 @@ set -eu
 out=$(mktemp -d)
 trap 'rm -r "$out"' EXIT
 printf '%-7s %9s %10s %11s  %s\n' arch registers 'shared[B]' 'spilled[B]' kernel
-for source in exec/cuda/kernels/*.cu exec/cuda/kernels/experts/*.cu; do
+for source in exec/cuda/kernels/*.cu exec/cuda/kernels/attention/*.cu exec/cuda/kernels/experts/*.cu; do
   case $source in
     *wgmma*) code="-gencode arch=compute_90a,code=sm_90a" ;;
     *) code="-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90" ;;

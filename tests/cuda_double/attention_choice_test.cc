@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of attention's engine, on the double's streams, with engines that take as long and
 // compute what a test says.
-#include "exec/cuda/attention_choice.h"
+#include "exec/cuda/calls/attention_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// exec/cuda/gemm.h on a double's streams: the CPU's products, in fp32 or on operands rounded to
-// bf16.
+// exec/cuda/calls/gemm.h on a double's streams: the CPU's products, in fp32 or on operands rounded
+// to bf16.
 #include <bit>
 #include <cstring>
 #include <vector>
 
 #include "exec/cpu/kernels/table.h"
-#include "exec/cuda/gemm.h"
+#include "exec/cuda/calls/gemm.h"
 #include "tests/cuda_double/device.h"
 
 namespace rehearse::exec::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exec/cuda/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
+// exec/cuda/calls/kernels.h on a double's streams: each launch runs the CPU's kernel of the same
 // meaning (in fp32) when its stream gets there.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "exec/cpu/kernels/table.h"
 #include "exec/cpu/optimizer.h"
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 #include "tests/cuda_double/device.h"
 
 namespace rehearse::exec::cuda {

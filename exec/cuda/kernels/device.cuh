@@ -15,7 +15,7 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 
 namespace rehearse::exec::cuda {
 

@@ -3,7 +3,7 @@
 // of 8 warps has 64 x 32 of it, a depth of 64 is read while the one before is multiplied.
 #pragma once
 
-#include "exec/cuda/kernels/attention_tiles.cuh"
+#include "exec/cuda/kernels/attention/attention_tiles.cuh"
 #include "exec/cuda/kernels/experts/grouped.cuh"
 
 namespace rehearse::exec::cuda {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flash attention, backward, by mma.sync. The tiles are the largest that do not spill, on sm_80 and
 // sm_90; which is fastest was not measured.
-#include "exec/cuda/kernels/attention_backward.cuh"
-#include "exec/cuda/kernels/attention_mma.cuh"
+#include "exec/cuda/kernels/attention/attention_backward.cuh"
+#include "exec/cuda/kernels/attention/attention_mma.cuh"
 
 namespace rehearse::exec::cuda {
 

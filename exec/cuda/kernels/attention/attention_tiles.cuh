@@ -3,7 +3,7 @@
 // forward and backward. The products are an engine's: attention_mma.cuh, attention_wgmma.cuh.
 #pragma once
 
-#include "exec/cuda/kernels/attention.cuh"
+#include "exec/cuda/kernels/attention/attention.cuh"
 #include "exec/cuda/kernels/ptx.cuh"
 
 namespace rehearse::exec::cuda {

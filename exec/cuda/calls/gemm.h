@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 
 namespace rehearse::exec::cuda {
 

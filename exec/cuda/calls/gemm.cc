@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt is column-major: an array (rows, columns) of ours is its (columns, rows), transposed. So
 // y = x w^T is asked for as y^T = w x^T: `left` below is what cuBLASLt calls A.
-#include "exec/cuda/gemm.h"
+#include "exec/cuda/calls/gemm.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 #include <map>
 #include <span>
 
-#include "exec/cuda/best_time.h"
+#include "exec/cuda/calls/best_time.h"
 
 namespace rehearse::exec::cuda {
 namespace {

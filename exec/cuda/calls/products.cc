@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products, with a GELU where the library fuses it.
-#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/calls/cuda_kernels.h"
 
 namespace rehearse::exec::cuda {
 

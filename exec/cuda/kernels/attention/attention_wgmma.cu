@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flash attention by wgmma. Compiled for sm_90a alone: no other device has a kernel of it.
-#include "exec/cuda/kernels/attention_wgmma.cuh"
+#include "exec/cuda/kernels/attention/attention_wgmma.cuh"
 
-#include "exec/cuda/kernels/attention_backward.cuh"
-#include "exec/cuda/kernels/attention_forward.cuh"
+#include "exec/cuda/kernels/attention/attention_backward.cuh"
+#include "exec/cuda/kernels/attention/attention_forward.cuh"
 
 namespace rehearse::exec::cuda {
 

@@ -4,7 +4,7 @@
 // next tile of K and V is copied while this one is used.
 #pragma once
 
-#include "exec/cuda/kernels/attention_tiles.cuh"
+#include "exec/cuda/kernels/attention/attention_tiles.cuh"
 
 namespace rehearse::exec::cuda {
 

@@ -2,7 +2,7 @@
 // Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for
 // shapes that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its
 // scores.
-#include "exec/cuda/kernels/attention_form.cuh"
+#include "exec/cuda/kernels/attention/attention_form.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {

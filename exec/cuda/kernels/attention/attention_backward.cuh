@@ -4,7 +4,7 @@
 // a block per tile of queries walks the keys for dQ. Both recompute P = exp(scale Q K^T - lse).
 #pragma once
 
-#include "exec/cuda/kernels/attention_tiles.cuh"
+#include "exec/cuda/kernels/attention/attention_tiles.cuh"
 
 namespace rehearse::exec::cuda {
 // --- dK and dV: transposed scores, a block holds keys, kQueries queries are met at a time ---

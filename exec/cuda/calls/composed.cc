@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that take scratch, that are two launches, or that a copy may replace.
-#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/calls/cuda_kernels.h"
 
 namespace rehearse::exec::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the attention kernels; computes delta = rowsum(dO * O), which both backwards read, and
 // the gradients of sinks, which follow from it.
-#include "exec/cuda/kernels/attention.cuh"
+#include "exec/cuda/kernels/attention/attention.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // What an AttentionForm makes of the scores of one head (exec/backend/shapes.h).
 #pragma once
 
-#include "exec/cuda/kernels/attention.cuh"
+#include "exec/cuda/kernels/attention/attention.cuh"
 #include "exec/cuda/kernels/random.cuh"
 
 namespace rehearse::exec::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flash attention, forward, by mma.sync.
-#include "exec/cuda/kernels/attention_forward.cuh"
-#include "exec/cuda/kernels/attention_mma.cuh"
+#include "exec/cuda/kernels/attention/attention_forward.cuh"
+#include "exec/cuda/kernels/attention/attention_mma.cuh"
 
 namespace rehearse::exec::cuda {
 

@@ -3,7 +3,7 @@
 // what is started has also ended.
 #pragma once
 
-#include "exec/cuda/kernels/attention_tiles.cuh"
+#include "exec/cuda/kernels/attention/attention_tiles.cuh"
 
 namespace rehearse::exec::cuda {
 

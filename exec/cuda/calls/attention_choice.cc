@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/attention_choice.h"
+#include "exec/cuda/calls/attention_choice.h"
 
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "exec/cuda/best_time.h"
+#include "exec/cuda/calls/best_time.h"
 
 namespace rehearse::exec::cuda {
 namespace {

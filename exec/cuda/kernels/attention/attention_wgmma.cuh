@@ -3,7 +3,7 @@
 // starts runs beside it until it waits.
 #pragma once
 
-#include "exec/cuda/kernels/attention_tiles.cuh"
+#include "exec/cuda/kernels/attention/attention_tiles.cuh"
 #include "exec/cuda/kernels/wgmma.cuh"
 
 namespace rehearse::exec::cuda {

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "exec/backend/kernels.h"
-#include "exec/cuda/attention_choice.h"
+#include "exec/cuda/calls/attention_choice.h"
+#include "exec/cuda/calls/gemm.h"
+#include "exec/cuda/calls/kernels.h"
 #include "exec/cuda/cuda_device.h"
-#include "exec/cuda/gemm.h"
-#include "exec/cuda/kernels.h"
 
 namespace rehearse::exec::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, on the engine that its shape was found to be fastest on.
-#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/calls/cuda_kernels.h"
 
 namespace rehearse::exec::cuda {
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/calls/kernels.h"
 
 namespace rehearse::exec::cuda {
 
