@@ -6,7 +6,7 @@
 #include "schedules/formats/schedule_file.h"
 #include "schedules/order/registry.h"
 #include "schedules/passes/lower.h"
-#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/plan_shape.h"
 #include "schedules/scenario/stage_layers.h"
 #include "schedules/timing/metrics.h"

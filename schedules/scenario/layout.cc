@@ -18,7 +18,7 @@ std::int64_t loss_chunk_tokens(const RankShape& shape) {
 }
 
 // Without sequence parallelism the ranks of tp bring the same tokens, each to its part of all
-// experts' matrices: q = t, e = 1 (plan_reader.cc).
+// experts' matrices: q = t, e = 1 (expert_plan.cc).
 ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankShape& shape) {
   const Experts& experts = model.experts;
   if (experts.count == 0) return {};

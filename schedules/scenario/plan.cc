@@ -10,7 +10,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/scenario/scenario.h"
 

@@ -9,10 +9,11 @@
 #include "schedules/base/shipped.h"
 #include "schedules/base/utf8.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/scenario/keys/plan_use.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 #include "schedules/scenario/open_scenario.h"
-#include "schedules/scenario/plan_reader.h"
-#include "schedules/scenario/plan_use.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/reader/plan_reader.h"
+#include "schedules/scenario/reader/train_reader.h"
 
 namespace rehearse {
 namespace {
@@ -311,65 +312,10 @@ class ScenarioReader {
   }
 
   void train() {
-    const JsonValue* json = root_.given("train");
-    if (json == nullptr) return;
-    TrainOptions& to = scenario_.train;
-    const auto integer = [&](std::string_view key, std::int64_t& value) {
-      if (const JsonValue* found = json->given(key)) value = found->integer;
-    };
-    const auto number = [&](std::string_view key, double& value) {
-      if (const JsonValue* found = json->given(key)) value = found->number;
-    };
-    integer("steps", to.steps);
-    integer("seed", to.seed);
-    integer("warmup_steps", to.warmup_steps);
-    integer("checkpoint_every", to.checkpoint_every);
-    number("learning_rate", to.learning_rate);
-    number("min_learning_rate", to.min_learning_rate);
-    number("beta1", to.beta1);
-    number("beta2", to.beta2);
-    number("epsilon", to.epsilon);
-    number("weight_decay", to.weight_decay);
-    number("clip_norm", to.clip_norm);
-    number("router_auxiliary_loss", to.router_auxiliary_loss);
-    number("router_z_loss", to.router_z_loss);
-    number("router_bias_rate", to.router_bias_rate);
-    router_losses(*json);
-    scenario_.plan.balances_experts = to.router_auxiliary_loss > 0;
-    router_bias(*json);
-    if (const JsonValue* decay = json->given("lr_decay")) to.lr_decay = decay->text;
-    if (const JsonValue* only = json->given("weight_decay_matrices_only")) {
-      to.weight_decay_matrices_only = only->boolean;
-    }
-    const JsonValue* data = json->given("data");
-    if (data == nullptr) return;
-    // A prediction needs no data: that the file is missing is for `run` to say.
-    const auto found =
-        data->text == "synthetic" ? std::nullopt : find_file(data->text, report_.path(), "");
-    to.data = found ? *found : data->text;
-  }
-
-  void router_losses(const JsonValue& json) {
-    for (const char* key : {"router_auxiliary_loss", "router_z_loss"}) {
-      const JsonValue* given = json.given(key);
-      if (given == nullptr || given->number == 0) continue;
-      const std::string path = std::string("train.") + key;
-      if (has_model_ && scenario_.model.experts.count == 0) {
-        return report_.fail(given->line, path, "the model has no experts");
-      }
-    }
-  }
-
-  void router_bias(const JsonValue& json) {
-    const JsonValue* given = json.given("router_bias_rate");
-    if (given == nullptr || given->number == 0 || !has_model_) return;
-    if (scenario_.model.experts.correction_bias) return;
-    if (scenario_.model.experts.count == 0) {
-      return report_.fail(given->line, "train.router_bias_rate", "the model has no experts");
-    }
-    report_.fail(given->line, "train.router_bias_rate",
-                 "nothing is moved: routers of " + scenario_.model.model_type +
-                     " choose by their scores alone");
+    const JsonValue* train = root_.given("train");
+    if (train == nullptr) return;
+    scenario_.train = read_train(*train, has_model_ ? &scenario_.model : nullptr, report_);
+    scenario_.plan.balances_experts = scenario_.train.router_auxiliary_loss > 0;
   }
 
   void variation() {

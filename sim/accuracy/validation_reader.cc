@@ -6,7 +6,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 #include "sim/accuracy/case_words.h"
 #include "sim/accuracy/validation.h"
 

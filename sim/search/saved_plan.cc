@@ -6,7 +6,7 @@
 
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
-#include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/keys/plan_notes.h"
 
 namespace rehearse::sim {
 namespace {

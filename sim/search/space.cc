@@ -8,7 +8,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/plan_names.h"
-#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "sim/search/space_values.h"
 
 namespace rehearse::sim {

@@ -3,7 +3,7 @@
 //
 // A scenario's plan with lists (or ranges {"min", "max"}) instead of values, or with keys left out,
 // is read once; every combination then goes through the same reader as a scenario's own plan
-// (schedules/scenario/plan_reader), so that nothing is searched that `simulate` would refuse.
+// (schedules/scenario/reader), so that nothing is searched that `simulate` would refuse.
 // Combinations that are the same step under another name are made once. No costs here.
 #pragma once
 

@@ -11,8 +11,8 @@
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/open_scenario.h"
-#include "schedules/scenario/plan_reader.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/reader/plan_reader.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 #include "sim/search/space.h"
 #include "sim/search/space_values.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/scenario/plan_reader.h"
+#include "schedules/scenario/reader/plan_reader.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/scenario/stage_layers.h"
 

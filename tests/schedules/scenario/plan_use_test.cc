@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of a scenario's keys: all of the schema are in a column, what a column says is so, and
 // what is named but not built yet is refused by a line that says so.
-#include "schedules/scenario/plan_use.h"
+#include "schedules/scenario/keys/plan_use.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "schedules/scenario/scenario.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 
 namespace rehearse {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 
 namespace rehearse {
 namespace {

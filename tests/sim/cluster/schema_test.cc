@@ -11,7 +11,7 @@
 #include "schedules/base/json_keys.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/runtime/runtime_file.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 #include "sim/cluster/cluster_keys.h"
 
 namespace rehearse {

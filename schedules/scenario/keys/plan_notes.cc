@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/plan_notes.h"
+#include "schedules/scenario/keys/plan_notes.h"
 
 #include <string_view>
 

@@ -9,8 +9,6 @@ namespace rehearse {
 
 const KeyTable& scenario_key_table();
 const KeyTable& plan_key_table();
-const KeyTable& precision_key_table();
-const KeyTable& train_key_table();
 // One measured case and the file of them (`rehearse validate`). `scenario` and `layer` inside are
 // open here: parse_scenario checks them.
 const KeyTable& case_file_key_table();

@@ -2,7 +2,7 @@
 // What `run` does with every key of a scenario beside the model file: one table, as config_keys.h
 // is for the model. A test walks the keys of scenarios/schema/scenario.json and fails on one that
 // is in no column. Keys that are named but not built yet: `later` of the tables in
-// scenario_keys.cc.
+// plan_keys.cc and scenario_keys.cc.
 #pragma once
 
 #include <span>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/scenario/plan_use.h"
+#include "schedules/scenario/keys/plan_use.h"
 
 #include <algorithm>
 
 #include "schedules/base/json_keys.h"
-#include "schedules/scenario/scenario_keys.h"
+#include "schedules/scenario/keys/scenario_keys.h"
 
 namespace rehearse {
 namespace {

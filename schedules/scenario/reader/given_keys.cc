@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/scenario/reader/given_keys.h"
+
+namespace rehearse {
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::string product(std::initializer_list<std::int64_t> factors) {
+  std::string text;
+  for (const std::int64_t factor : factors) text += (text.empty() ? "" : " x ") + number(factor);
+  return text;
+}
+
+std::int64_t GivenKeys::integer(std::string_view key, std::int64_t otherwise) const {
+  const JsonValue* value = given(key);
+  return value == nullptr ? otherwise : value->integer;
+}
+
+std::int32_t GivenKeys::size(std::string_view key, std::int32_t otherwise) const {
+  return static_cast<std::int32_t>(integer(key, otherwise));
+}
+
+bool GivenKeys::flag(std::string_view key, bool otherwise) const {
+  const JsonValue* value = given(key);
+  return value == nullptr ? otherwise : value->boolean;
+}
+
+void GivenKeys::fail(std::string_view key, const std::string& what, bool unsupported) const {
+  const std::size_t dot = key.find('.');
+  const JsonMember* member = json.find(key.substr(0, dot));
+  if (dot != std::string_view::npos && member != nullptr) {
+    member = member->value.find(key.substr(dot + 1));
+  }
+  report.fail(member == nullptr ? json.line : member->line, "plan." + std::string(key), what,
+              unsupported);
+}
+
+void GivenKeys::divides(std::string_view key, std::int64_t divisor, std::string_view what,
+                        std::int64_t value) const {
+  if (value % divisor == 0) return;
+  fail(key, number(divisor) + " does not divide " + std::string(what) + " " + number(value));
+}
+
+}  // namespace rehearse

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is computed again, what lies in host memory, and what is padded.
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_steps.h"
+#include "schedules/scenario/recompute_parts.h"
+
+namespace rehearse {
+namespace {
+
+// A mode, or a list of parts of the model's layers that the backward computes again.
+void read_recompute(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* value = keys.given("recompute");
+  if (value == nullptr || !value->is(JsonKind::Array)) {
+    return keys.choose("recompute", kRecomputeNames, plan.recompute);
+  }
+  for (const JsonValue& item : value->items) {
+    const auto part = enum_of<RecomputePart>(item.text, kRecomputePartNames);
+    plan.recompute_parts |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(part));
+  }
+  if (plan.runtime.own_executor && keys.given("runtime") == nullptr) {
+    plan.recompute_parts = 0;  // `run` refuses the key
+    return;
+  }
+  const std::string why =
+      keys.context.model == nullptr ? "" : unfit_parts(*keys.context.model, plan);
+  if (!why.empty()) keys.fail("recompute", why);
+}
+
+}  // namespace
+
+void read_memory(const GivenKeys& keys, Plan& plan) {
+  read_recompute(keys, plan);
+  keys.choose("offload", kOffloadNames, plan.offload);
+  if (plan.offload == OffloadMode::Activations && plan.sequence_slices > 1) {
+    return keys.fail(
+        "offload", "activations of a sequence in slices stay on the device: later slices read them",
+        true);
+  }
+  plan.pad_vocabulary_to =
+      keys.integer("pad_vocabulary_to", plan.zero_stage == 3 ? 1 : plan.runtime.pad_vocabulary_to);
+  if (keys.context.model == nullptr) return;
+  const std::int64_t multiple = plan.pad_vocabulary_to * plan.tensor_parallel;
+  plan.padded_vocabulary = (keys.context.model->vocabulary + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace rehearse

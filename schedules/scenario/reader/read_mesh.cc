@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sizes of the mesh, over whom ZeRO shards, and how ranks are numbered.
+#include <algorithm>
+#include <array>
+
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_steps.h"
+
+namespace rehearse {
+namespace {
+
+constexpr std::int64_t kMaxRanks = 1 << 20;
+
+// All replicas share one copy's shards unless the plan says a part of them does.
+void read_shard_group(const GivenKeys& keys, Plan& plan) {
+  if (keys.given("shard_group") == nullptr) return;
+  const std::int32_t shards = keys.size("shard_group", 0);
+  if (plan.replicas() % shards != 0) {
+    return keys.fail("shard_group", number(shards) + " does not divide data x context parallel = " +
+                                        product({plan.data_parallel, plan.context_parallel}) +
+                                        " = " + number(plan.replicas()));
+  }
+  plan.shard_group = plan.zero_stage == 0 || shards == plan.replicas() ? 0 : shards;
+}
+
+}  // namespace
+
+// What t must divide: a wrong t is said before the product of sizes that follows from it.
+void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
+  plan.tensor_parallel = keys.size("tensor_parallel", 1);
+  if (keys.context.model == nullptr) return;
+  const Transformer& model = *keys.context.model;
+  const std::int64_t t = plan.tensor_parallel;
+  keys.divides("tensor_parallel", t, "num_attention_heads", model.heads);
+  const bool dense =
+      model.experts.count == 0 || model.experts.first_layer > 0 || model.experts.layer_step > 1;
+  if (dense) keys.divides("tensor_parallel", t, "intermediate_size", model.ffn_hidden);
+  if (model.experts.count > 0 && model.experts.shared_ffn_hidden > 0) {
+    keys.divides("tensor_parallel", t, "the width of the shared experts",
+                 model.experts.shared_ffn_hidden);
+  }
+  if (model.latent.kv_lora_rank == 0 && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
+    keys.fail("tensor_parallel", number(t) + " neither divides num_key_value_heads " +
+                                     number(model.kv_heads) + " nor is a multiple of it");
+  }
+}
+
+// The mesh: t p c d = gpus, the remaining one derived.
+void read_mesh(const GivenKeys& keys, Plan& plan) {
+  plan.pipeline_parallel = keys.size("pipeline_parallel", 1);
+  plan.context_parallel = keys.size("context_parallel", 1);
+  plan.expert_parallel = keys.size("expert_parallel", 1);
+  plan.zero_stage = keys.size("zero_stage", 0);
+  plan.sequence_parallel = keys.flag("sequence_parallel", false);
+  keys.choose("data_parallel_algorithm", kDataParallelNames, plan.data_parallel_algorithm);
+  if (plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
+      plan.zero_stage > 0) {
+    keys.fail("data_parallel_algorithm", "parameter_server shards nothing: zero_stage must be 0");
+  }
+  const std::int64_t t = plan.tensor_parallel, p = plan.pipeline_parallel,
+                     c = plan.context_parallel;
+  std::int64_t inner = t * p;  // each at most 2^20
+  if (inner <= kMaxRanks) inner *= c;
+  if (inner > kMaxRanks) {
+    return keys.fail("tensor_parallel",
+                     product({t, p, c}) + " GPUs of one replica are beyond 2^20");
+  }
+  const std::int64_t d = keys.integer("data_parallel", 0);
+  if (d * inner > kMaxRanks) {
+    return keys.fail("data_parallel", product({t, p, c, d}) + " GPUs are beyond 2^20");
+  }
+  const std::int64_t gpus = keys.context.gpus ? *keys.context.gpus
+                            : d > 0           ? d * inner
+                                              : keys.context.gpus_per_node;
+  if (d > 0 && d * inner != gpus) {
+    return keys.fail(
+        "data_parallel",
+        "tensor x pipeline x context x data parallel = " + product({t, p, c, d}) + " = " +
+            number(d * inner) + ", but there are " + number(gpus) + " gpus" +
+            (gpus % inner == 0 ? ": data_parallel " + number(gpus / inner) + " fits them"
+                               : std::string()));
+  }
+  if (gpus % inner != 0) {
+    return keys.report.fail(
+        keys.context.gpus ? keys.context.gpus_line : keys.json.line,
+        keys.context.gpus ? "gpus" : "plan",
+        std::string(keys.context.gpus ? "" : "gpus is left out, and one node's ") + number(gpus) +
+            " gpus are not a multiple of tensor x pipeline x context parallel = " +
+            product({t, p, c}) + " = " + number(inner));
+  }
+  plan.data_parallel = static_cast<std::int32_t>(gpus / inner);
+  read_shard_group(keys, plan);
+}
+
+// Axes that the order leaves out must have size 1 and come last.
+void read_rank_order(const GivenKeys& keys, Plan& plan) {
+  constexpr std::array kDefault{Axis::Tensor, Axis::Context, Axis::Expert, Axis::Data,
+                                Axis::Pipeline};
+  plan.rank_order.assign(kDefault.begin(), kDefault.end());
+  const JsonValue* order = keys.given("rank_order");
+  if (order == nullptr) return;
+  plan.rank_order.clear();
+  for (std::size_t at = 0; at <= order->text.size();) {
+    const std::size_t end = std::min(order->text.find('-', at), order->text.size());
+    const std::string word = order->text.substr(at, end - at);
+    const auto found = std::ranges::find(kAxisNames, word);
+    if (found == kAxisNames.end()) {
+      return keys.fail(
+          "rank_order",
+          json_excerpt(word) + " is not one of tp, cp, ep, dp, pp (as in tp-cp-ep-dp-pp)");
+    }
+    const auto axis = static_cast<Axis>(found - kAxisNames.begin());
+    if (std::ranges::find(plan.rank_order, axis) != plan.rank_order.end()) {
+      return keys.fail("rank_order", word + " stands twice");
+    }
+    plan.rank_order.push_back(axis);
+    at = end + 1;
+  }
+  const std::array<std::int32_t, 5> size{plan.tensor_parallel, plan.context_parallel,
+                                         plan.expert_parallel, plan.data_parallel,
+                                         plan.pipeline_parallel};
+  for (const Axis axis : kDefault) {
+    if (std::ranges::find(plan.rank_order, axis) != plan.rank_order.end()) continue;
+    const std::int32_t ranks = size[static_cast<std::size_t>(axis)];
+    if (ranks > 1) {
+      return keys.fail("rank_order", std::string(name_of(axis)) + " is missing, and has " +
+                                         number(ranks) + " ranks");
+    }
+    plan.rank_order.push_back(axis);
+  }
+}
+
+}  // namespace rehearse

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the numbers are computed: precision, optimizer, attention and dropout.
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_steps.h"
+
+namespace rehearse {
+
+void read_precision(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* given_precision = keys.given("precision");
+  Precision& to = plan.precision;
+  if (given_precision != nullptr && given_precision->is(JsonKind::Object)) {
+    to.name = "custom";
+    const auto bytes = [&](std::string_view key, std::int32_t& value) {
+      const JsonValue* member = given_precision->given(key);
+      if (member != nullptr) value = static_cast<std::int32_t>(member->integer);
+    };
+    bytes("parameters", to.parameters);
+    bytes("gradients", to.gradients);
+    bytes("optimizer", to.optimizer);
+    if (const JsonValue* compute = given_precision->given("compute")) {
+      to.compute = enum_of<ComputeType>(compute->text, kComputeTypeNames);
+    }
+    return;
+  }
+  if (given_precision != nullptr) to.name = given_precision->text;
+  to.compute = enum_of<ComputeType>(to.name, kComputeTypeNames);
+  const bool whole = to.compute == ComputeType::Fp32 || plan.zero_stage == 3;
+  if (whole) {  // parameters are their own master copy
+    to.parameters = to.gradients = 4;
+    to.optimizer = 8;
+  } else {
+    to.parameters = 2;
+    to.gradients = to.compute == ComputeType::Fp16 ? 2 : 4;
+    to.optimizer = 12;
+  }
+}
+
+void read_attention(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* flash = keys.given("flash_attention");
+  const JsonValue* kernel = keys.given("attention_kernel");
+  plan.attention_kernel = plan.runtime.attention_kernel;
+  if (flash != nullptr && flash->boolean != is_fused(plan.attention_kernel)) {
+    plan.attention_kernel = flash->boolean ? AttentionKernel::Flash2 : AttentionKernel::Unfused;
+  }
+  keys.choose("attention_kernel", kAttentionKernelNames, plan.attention_kernel);
+  plan.flash_attention = is_fused(plan.attention_kernel);
+  if (flash != nullptr && kernel != nullptr && flash->boolean != plan.flash_attention) {
+    keys.fail("attention_kernel",
+              kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
+  }
+  const double of_model = keys.context.model == nullptr ? -1 : keys.context.model->dropout;
+  plan.dropout = of_model >= 0 ? of_model : (plan.flash_attention ? 0.0 : 0.1);
+  const JsonValue* dropout = keys.given("dropout");
+  if (dropout != nullptr) plan.dropout = dropout->number;
+  if (plan.dropout >= 1) keys.fail("dropout", "must be less than 1");
+  if (!plan.runtime.own_executor) return;
+  if (dropout != nullptr) {
+    plan.dropouts = {plan.dropout, plan.dropout, plan.dropout};
+  } else if (keys.context.model != nullptr) {
+    plan.dropouts = keys.context.model->dropouts;
+  }
+  plan.dropout = plan.dropouts.residual;
+}
+
+// What trains today beside AdamW in 16 and 8 bit, priced for frameworks.
+void read_recipe(const GivenKeys& keys, Plan& plan) {
+  keys.choose("optimizer", kOptimizerNames, plan.optimizer);
+  const bool own = plan.runtime.own_executor;
+  if (plan.optimizer != Optimizer::AdamW) {
+    const std::string name(name_of(plan.optimizer));
+    if (own && keys.given("runtime") != nullptr) {
+      return keys.fail("optimizer",
+                       "runtime " + plan.runtime.name + " has adamw alone, not " + name);
+    }
+    if (own) plan.optimizer = Optimizer::AdamW;  // `run` refuses the key
+    if (plan.offload == OffloadMode::Optimizer) {
+      return keys.fail("optimizer", name + " is not priced with its states in host memory");
+    }
+    if (plan.optimizer == Optimizer::Muon && keys.context.model != nullptr &&
+        keys.context.model->experts.count > 0) {
+      return keys.fail("optimizer", name + " is not priced for models with experts yet");
+    }
+    if (plan.precision.optimizer < 8) {
+      return keys.fail("optimizer",
+                       name + " needs 8 bytes per parameter of precision.optimizer, or more");
+    }
+  }
+  if (is_block_scaled(plan.precision.compute) && own) {
+    return keys.fail("precision", "runtime " + plan.runtime.name + " has no products in " +
+                                      std::string(name_of(plan.precision.compute)));
+  }
+  if (const JsonValue* length = keys.given("document_length")) {
+    plan.document_length = length->number;
+    if (!plan.flash_attention) {
+      keys.fail("document_length", "attention inside documents needs a fused kernel");
+    }
+  }
+}
+
+}  // namespace rehearse

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose memory and kernels are predicted.
+#include <algorithm>
+
+#include "schedules/runtime/runtime_file.h"
+#include "schedules/runtime/trait_rows.h"
+#include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_steps.h"
+
+namespace rehearse {
+namespace {
+
+void read_profile(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* named = keys.given("runtime");
+  const std::string usual(default_runtime(plan.zero_stage));
+  const std::string name = named != nullptr ? named->text : keys.context.runtime.value_or(usual);
+  const auto known = std::ranges::find(keys.context.runtimes, name, &RuntimeTraits::name);
+  if (known != keys.context.runtimes.end()) {
+    plan.runtime = *known;
+    return;
+  }
+  Result<RuntimeTraits> read = read_runtime(name, keys.report.path());
+  if (!read) return keys.fail("runtime", read.error().message);
+  plan.runtime = std::move(read).value();
+}
+
+}  // namespace
+
+// The profile, and what the plan says over it. Our executor is what it is: a plan that asks it for
+// something else is refused, here if it names the runtime, else by `run` (plan_use.cc); whoever
+// else reads a plan for the executor is told what is left out.
+void read_runtime(const GivenKeys& keys, Plan& plan) {
+  read_profile(keys, plan);
+  RuntimeTraits& traits = plan.runtime;
+  const RuntimeTraits of_profile = traits;
+  for (const TraitRow& row : kTraitRows) {
+    const JsonValue* value = row.of_plan ? keys.given(row.key.name) : nullptr;
+    if (value == nullptr) continue;
+    take_trait(*value, row, traits);
+    if (!traits.own_executor || traits == of_profile) continue;
+    if (keys.given("runtime") != nullptr) {
+      return keys.fail(row.key.name, "runtime " + traits.name + " has " +
+                                         trait_json(row, of_profile) + " alone, not " +
+                                         trait_json(row, traits));
+    }
+    keys.warnings.push_back(std::string(row.key.name) + " " + trait_json(row, traits) +
+                            " is left out: runtime " + traits.name + " has " +
+                            trait_json(row, of_profile) + " alone");
+    traits = of_profile;
+  }
+  if (!traits.deterministic) return;
+  if (keys.given("cross_entropy") == nullptr && traits.cross_entropy == CrossEntropy::Fused &&
+      !traits.own_executor) {
+    traits.cross_entropy = CrossEntropy::Eager;
+  }
+  traits.attention_kernel = std::min(traits.attention_kernel, AttentionKernel::Flash2);
+}
+
+}  // namespace rehearse

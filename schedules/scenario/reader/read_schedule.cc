@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the pipeline, and how many chunks and slices it has.
+#include "schedules/order/registry.h"
+#include "schedules/scenario/reader/given_keys.h"
+#include "schedules/scenario/reader/plan_steps.h"
+
+namespace rehearse {
+namespace {
+
+void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& name) {
+  const std::int32_t p = plan.pipeline_parallel;
+  const ScheduleInfo* info = find_schedule(name);
+  if (info == nullptr) {
+    return keys.fail("schedule", unknown_schedule(name, json_excerpt(name)), true);
+  }
+  plan.schedule = info->name;
+  const bool many = info->chunks == ChunkRule::Many, shaped_v = info->chunks == ChunkRule::V;
+  const std::int32_t v = keys.size("virtual_stages", many && p > 1 ? 2 : 1);
+  if (info->one_stage && p > 1) {
+    return keys.fail("schedule",
+                     plan.schedule + " has one stage, but pipeline_parallel is " + number(p));
+  }
+  const bool any = info->chunks == ChunkRule::Any;
+  if (v > 1 && (many || any) && p == 1) {
+    return keys.fail("virtual_stages", number(v) + " chunks need pipeline_parallel > 1");
+  }
+  if (v > 1 && !many && !any && !(shaped_v && v == 2)) {
+    return keys.fail("virtual_stages", plan.schedule + " has " +
+                                           (shaped_v ? "2 chunks" : "one chunk") +
+                                           " per position, not " + number(v));
+  }
+  plan.virtual_stages = shaped_v ? 2 : v;
+  plan.chunks_open = any && p > 1 && keys.given("virtual_stages") == nullptr &&
+                     keys.given("stage_layers") == nullptr;
+  plan.slices_open = any && keys.given("sequence_slices") == nullptr;
+  if (plan.microbatch_group_size > 0 && !info->grouped) {
+    return keys.fail("microbatch_group_size", plan.schedule + " has no groups of micro-batches");
+  }
+  if (plan.extra_warmup > 0 && !info->extra_warmup) {
+    return keys.fail("extra_warmup", "only interleaved_1f1b takes it, not " + plan.schedule);
+  }
+  plan.sequence_slices = keys.size("sequence_slices", info->sliced ? 4 : 1);
+  if (plan.sequence_slices > 1 && !info->sliced && !any) {
+    return keys.fail("sequence_slices", plan.schedule + " does not slice sequences");
+  }
+  if (plan.memory_limit > 0 && !info->planned) {
+    return keys.fail("memory_limit", plan.schedule + " is not planned for a limit");
+  }
+  if (info->planned && plan.memory_limit == 0 && !any) plan.memory_limit = info->default_memory;
+}
+
+}  // namespace
+
+void read_schedule(const GivenKeys& keys, Plan& plan) {
+  const JsonValue* name = keys.given("schedule");
+  const std::int32_t p = plan.pipeline_parallel;
+  plan.extra_warmup = keys.size("extra_warmup", 0);
+  plan.microbatch_group_size = keys.size("microbatch_group_size", 0);
+  plan.virtual_stages = keys.size("virtual_stages", 1);
+  if (const JsonValue* limit = keys.given("memory_limit")) plan.memory_limit = limit->number;
+  if (name != nullptr && name->text.starts_with("file:")) {
+    plan.schedule = name->text;
+    plan.sequence_slices = keys.size("sequence_slices", 1);
+    return;
+  }
+  read_named_schedule(keys, plan,
+                      name != nullptr ? name->text
+                      : p == 1        ? "none"
+                                      : (plan.virtual_stages > 1 ? "interleaved_1f1b" : "1f1b"));
+}
+
+}  // namespace rehearse
