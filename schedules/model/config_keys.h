@@ -4,7 +4,7 @@
 // docs/models.md is written from it. A test walks all keys of the configuration classes of
 // transformers (tests/data/configs/keys.json) and fails on one that is in no column.
 //
-// Kinds and ranges of values are in hf_config.cc, defaults of the dialects in hf_dialects.cc.
+// Kinds and ranges of values are in model_keys.cc, defaults of the dialects in dialects/.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "schedules/base/key_use.h"
-#include "schedules/model/hf_dialects.h"
+#include "schedules/model/dialects/hf_dialects.h"
 #include "schedules/model/model.h"
 
 namespace rehearse {

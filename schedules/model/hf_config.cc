@@ -2,167 +2,18 @@
 #include "schedules/model/hf_config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 
-#include "schedules/model/hf_dialects.h"
+#include "schedules/model/dialects/hf_dialects.h"
 #include "schedules/model/layer_config.h"
+#include "schedules/model/model_keys.h"
 #include "schedules/model/rope_config.h"
 
 namespace rehearse {
 namespace {
 
-constexpr double kWidth = 1 << 20;  // hidden, heads x head size and the like
-constexpr double kMlpWidth = 1 << 24;
-constexpr double kLayers = 1 << 14;
-constexpr double kVocabulary = 1 << 27;
-constexpr double kPositions = 1 << 30;
-constexpr double kExperts = 1 << 14;
 constexpr double kParameters = 1e15;  // beyond it sums of bytes leave int64
-
-constexpr std::array<std::string_view, 14> kActivations{
-    "gelu",          "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh",
-    "gelu_accurate", "relu",     "relu2",     "quick_gelu",  "silu",
-    "swish",         "swiglu",   "geglu",     "tanh"};
-constexpr std::array<std::string_view, 5> kPositionKinds{"absolute", "learned", "rope", "rotary",
-                                                         "alibi"};
-
-constexpr KeySpec count(std::string_view name, double max, double min = 1) {
-  return {.name = name, .types = kInteger, .min = min, .max = max};
-}
-constexpr KeySpec flag(std::string_view name) {
-  return {.name = name, .types = kBool};
-}
-constexpr KeySpec positive(std::string_view name) {
-  return {.name = name, .types = kNumber, .min = 0, .above_min = true};
-}
-constexpr KeySpec share(std::string_view name) {
-  return {.name = name, .types = kNumber, .min = 0, .max = 1};
-}
-constexpr KeySpec rope(std::string_view name) {
-  return {.name = name, .types = kObject, .members = &kRopeTable};
-}
-
-// Every key that some dialect reads.
-constexpr std::array kKeys{
-    KeySpec{.name = "model_type",
-            .types = kString,
-            .required = true,
-            .about = "Hugging Face's name of the dialect"},
-    count("hidden_size", kWidth),
-    count("n_embd", kWidth),
-    count("n_embed", kWidth),
-    count("d_model", kWidth),
-    count("num_hidden_layers", kLayers),
-    count("n_layer", kLayers),
-    count("n_layers", kLayers),
-    count("num_attention_heads", kWidth),
-    count("n_head", kWidth),
-    count("n_heads", kWidth),
-    count("num_key_value_heads", kWidth),
-    count("head_dim", kWidth),
-    count("intermediate_size", kMlpWidth),
-    count("n_inner", kMlpWidth),
-    count("expansion_ratio", 64),
-    count("vocab_size", kVocabulary),
-    count("max_position_embeddings", kPositions),
-    count("n_positions", kPositions),
-    count("seq_length", kPositions),
-    count("max_seq_len", kPositions),
-    KeySpec{.name = "hidden_act", .types = kString, .choices = kActivations},
-    KeySpec{.name = "activation_function", .types = kString, .choices = kActivations},
-    KeySpec{.name = "position_embedding_type", .types = kString, .choices = kPositionKinds},
-    KeySpec{.name = "hidden_activation", .types = kString, .choices = kActivations},
-    share("resid_pdrop"),
-    share("attn_pdrop"),
-    share("embd_pdrop"),
-    share("emb_pdrop"),
-    share("attention_dropout"),
-    share("hidden_dropout"),
-    share("residual_dropout"),
-    share("embedding_dropout"),
-    flag("use_bias"),
-    positive("norm_epsilon"),
-    positive("query_pre_attn_scalar"),
-    positive("attn_logit_softcapping"),
-    positive("final_logit_softcapping"),
-    positive("rope_local_base_freq"),
-    count("original_max_position_embeddings", kPositions),
-    count("sliding_window_pattern", kLayers),
-    flag("tie_word_embeddings"),
-    flag("attention_bias"),
-    flag("mlp_bias"),
-    flag("no_bias"),
-    flag("use_parallel_residual"),
-    flag("learned_pos_emb"),
-    flag("use_sliding_window"),
-    flag("scale_attn_weights"),
-    flag("scale_attn_by_inverse_layer_idx"),
-    flag("apply_residual_connection_post_layernorm"),
-    flag("qkv_bias"),
-    flag("output_router_logits"),
-    flag("norm_topk_prob"),
-    flag("rope_interleave"),
-    KeySpec{.name = "layer_types", .types = kArray, .item_types = kString},
-    KeySpec{.name = "initializer_range", .types = kNumber, .min = 0, .max = 1e3},
-    rope("rope_parameters"),
-    rope("rope_scaling"),
-    KeySpec{
-        .name = "partial_rotary_factor", .types = kNumber, .min = 0, .max = 1, .above_min = true},
-    KeySpec{.name = "rotary_pct", .types = kNumber, .min = 0, .max = 1, .above_min = true},
-    positive("rope_theta"),
-    positive("rotary_emb_base"),
-    positive("rms_norm_eps"),
-    positive("layer_norm_eps"),
-    positive("layer_norm_epsilon"),
-    count("sliding_window", kPositions, 0),
-    count("max_window_layers", kLayers, 0),
-    KeySpec{.name = "attn_config", .types = kObject},
-    count("num_experts", kExperts, 0),
-    count("num_local_experts", kExperts, 0),
-    count("n_routed_experts", kExperts, 0),
-    count("num_experts_per_tok", kExperts, 0),
-    count("experts_per_token", kExperts, 0),
-    count("n_shared_experts", kExperts, 0),
-    count("moe_intermediate_size", kMlpWidth),
-    count("shared_expert_intermediate_size", kMlpWidth, 0),
-    count("first_k_dense_replace", kLayers, 0),
-    count("moe_layer_freq", kLayers),
-    count("n_group", kExperts),
-    count("topk_group", kExperts),
-    positive("routed_scaling_factor"),
-    KeySpec{.name = "topk_method", .types = kString},
-    KeySpec{.name = "scoring_func", .types = kString},
-    count("num_nextn_predict_layers", kLayers, 0),
-    count("num_mtp_layers", kLayers, 0),
-    count("interleave_moe_layer_step", kLayers),
-    count("intermediate_size_mlp", kMlpWidth),
-    KeySpec{
-        .name = "moe_layers", .types = kArray, .min = 0, .max = kLayers, .item_types = kInteger},
-    flag("use_qk_norm"),
-    positive("swiglu_alpha"),
-    positive("swiglu_limit"),
-    KeySpec{.name = "no_rope_layers", .types = kArray, .min = 0, .max = 1, .item_types = kInteger},
-    count("no_rope_layer_interval", kLayers),
-    count("attention_chunk_size", kPositions),
-    flag("attn_temperature_tuning"),
-    KeySpec{.name = "attn_scale", .types = kNumber},
-    positive("floor_scale"),
-    count("decoder_sparse_step", kLayers),
-    KeySpec{.name = "mlp_only_layers",
-            .types = kArray,
-            .min = 0,
-            .max = kLayers,
-            .item_types = kInteger},
-    count("kv_lora_rank", kWidth),
-    count("q_lora_rank", kWidth),
-    count("qk_nope_head_dim", kWidth),
-    count("qk_rope_head_dim", kWidth, 0),
-    count("v_head_dim", kWidth),
-};
-constexpr KeyTable kTable{
-    .title = "Model: a Hugging Face config.json", .keys = kKeys, .open = true};
 
 const Dialect* find_dialect(std::string_view model_type) {
   for (const Dialect& dialect : config_dialects()) {
@@ -184,7 +35,7 @@ void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const s
     const std::string at = join_key(key, member.key);
     if (const ConfigKey* row = find_config_key(dialect.model_type, member.key)) {
       if (row->use == KeyUse::NoMeaning) continue;
-      if (const KeySpec* spec = find_key(kTable, member.key)) {
+      if (const KeySpec* spec = find_key(model_key_table(), member.key)) {
         check_key(member.value, *spec, at, report);
       }
       if (row->use == KeyUse::Refused && !is_one_of(&member.value, row->runs)) {
@@ -291,7 +142,7 @@ void derive(const ConfigReader& config, Transformer& model) {
   // A row beyond the table stands for none.
   if (model.padding_token < 0 || model.padding_token >= model.vocabulary) model.padding_token = -1;
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
-  if (width > kWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
+  if (width > kMaxWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
 }
 
 // What YaRN stretches, latent attention's scores are multiplied by the square of (transformers,
@@ -316,43 +167,6 @@ void check_size(const ConfigReader& config, const Transformer& model) {
 
 }  // namespace
 
-std::string_view ConfigReader::spelled(std::string_view common) const {
-  for (const Spelling& spelling : spellings_) {
-    if (spelling.common == common && object_.find(spelling.own) != nullptr) return spelling.own;
-  }
-  return common;
-}
-
-const JsonValue* ConfigReader::given(std::string_view common) const {
-  if (const JsonValue* own = object_.given(spelled(common))) return own;
-  return object_.given(common);
-}
-
-bool ConfigReader::is_null(std::string_view common) const {
-  return object_.find(spelled(common)) != nullptr && given(common) == nullptr;
-}
-
-void ConfigReader::read(std::string_view common, std::int64_t& to) const {
-  if (const JsonValue* value = given(common)) to = value->integer;
-}
-void ConfigReader::read(std::string_view common, double& to) const {
-  if (const JsonValue* value = given(common)) to = value->number;
-}
-void ConfigReader::read(std::string_view common, bool& to) const {
-  if (const JsonValue* value = given(common)) to = value->boolean;
-}
-
-std::string ConfigReader::text(std::string_view common, std::string_view otherwise) const {
-  const JsonValue* value = given(common);
-  return value == nullptr ? std::string(otherwise) : value->text;
-}
-
-void ConfigReader::fail(std::string_view common, const std::string& what, bool unsupported) const {
-  const JsonMember* member = object_.find(spelled(common));
-  report_.fail(member == nullptr ? object_.line : member->line, join_key(key_, spelled(common)),
-               what, unsupported);
-}
-
 std::span<const std::string_view> known_model_types() {
   static const std::vector<std::string_view> types = [] {
     std::vector<std::string_view> names;
@@ -360,10 +174,6 @@ std::span<const std::string_view> known_model_types() {
     return names;
   }();
   return types;
-}
-
-const KeyTable& model_key_table() {
-  return kTable;
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads Hugging Face's config.json, in the dialects of hf_dialects.cc, into a Transformer.
+// Reads Hugging Face's config.json, in the dialects of dialects/hf_dialects.cc, into a Transformer.
 //
 // A file is taken unchanged: what has no meaning for cost or training is ignored, what is left out
 // has Hugging Face's default for its model_type. A key within two edits of one that the dialect
@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/model/config_keys.h"
 #include "schedules/model/model.h"
@@ -35,7 +34,5 @@ Transformer parse_transformer(const JsonValue& object, const std::string& name,
                               const std::string& key, JsonReport& report);
 
 std::span<const std::string_view> known_model_types();
-// Every key that some dialect reads, for the schema.
-const KeyTable& model_key_table();
 
 }  // namespace rehearse

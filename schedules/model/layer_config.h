@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "schedules/model/hf_dialects.h"
+#include "schedules/model/dialects/hf_dialects.h"
 
 namespace rehearse {
 

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "schedules/base/json_keys.h"
-#include "schedules/model/hf_dialects.h"
+#include "schedules/model/dialects/config_reader.h"
+#include "schedules/model/model.h"
 
 namespace rehearse {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "schedules/base/json_keys.h"
-#include "schedules/model/hf_config.h"
+#include "schedules/model/model_keys.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 #include "sim/cluster/cluster_keys.h"

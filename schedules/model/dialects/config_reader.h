@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dialects of config.json as a table: one row per model_type (Hugging Face transformers,
-// src/transformers/models/*/configuration_*.py; defaults as of version 4.46). What becomes of every
-// key: config_keys.h.
+// The keys of one config.json by their common names, whatever its dialect calls them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "schedules/base/json_reader.h"
-#include "schedules/model/model.h"
 
 namespace rehearse {
 
@@ -42,15 +40,5 @@ class ConfigReader {
   std::span<const Spelling> spellings_;
   JsonReport& report_;
 };
-
-struct Dialect {
-  std::string_view model_type;
-  std::span<const Spelling> spellings;  // beside the common names
-  Transformer (*defaults)();            // kv_heads, head_dim, ffn_hidden 0: derived
-  void (*finish)(const ConfigReader& config, Transformer& model);  // what is its own; may be null
-  bool two_matrix_gelu = false;  // a plain "gelu" means an ungated MLP (else gated models stay so)
-};
-
-std::span<const Dialect> config_dialects();
 
 }  // namespace rehearse
