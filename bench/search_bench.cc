@@ -21,8 +21,8 @@
 #include "sim/memory/memory_live.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
+#include "sim/search/estimate/search_estimate.h"
 #include "sim/search/search.h"
-#include "sim/search/search_estimate.h"
 
 namespace {
 

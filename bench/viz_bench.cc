@@ -14,9 +14,9 @@
 #include "viz/export/export.h"
 #include "viz/import/import.h"
 #include "viz/picture/figure.h"
+#include "viz/picture/formats/png.h"
+#include "viz/picture/formats/svg.h"
 #include "viz/picture/paint.h"
-#include "viz/picture/png.h"
-#include "viz/picture/svg.h"
 #include "viz/window/session.h"
 #include "viz/window/view_scene.h"
 

@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "schedules/base/files.h"
-#include "sim/search/framework.h"
+#include "sim/search/space/framework.h"
 
 namespace rehearse::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "schedules/base/files.h"
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"
-#include "sim/search/framework.h"
-#include "sim/search/saved_plan.h"
+#include "sim/search/report/saved_plan.h"
+#include "sim/search/space/framework.h"
 
 namespace rehearse::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/cause_words.h"
 #include "sim/search/expert_advice.h"
-#include "sim/search/search_report.h"
+#include "sim/search/report/search_report.h"
 #include "viz/analysis/units_text.h"
 
 namespace rehearse::cli {

@@ -11,8 +11,8 @@
 #include "viz/import/import.h"
 #include "viz/picture/expert_map.h"
 #include "viz/picture/figure.h"
-#include "viz/picture/png.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/png.h"
+#include "viz/picture/formats/svg.h"
 #include "viz/picture/terminal.h"
 
 namespace rehearse::cli {

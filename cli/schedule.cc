@@ -22,7 +22,7 @@
 #include "schedules/timing/durations.h"
 #include "schedules/transfers/evaluation.h"
 #include "viz/picture/chart.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/svg.h"
 
 namespace rehearse::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "cli/commands.h"
 #include "schedules/base/json_reader.h"
 #include "sim/cluster/cluster.h"
-#include "sim/search/saved_plan.h"
-#include "sim/search/search_report.h"
+#include "sim/search/report/saved_plan.h"
+#include "sim/search/report/search_report.h"
 
 namespace rehearse::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "sim/report/report_units.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/curve.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/svg.h"
 
 namespace rehearse::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "exec/body/body_runner.h"
-#include "schedules/body/body_experts.h"
-#include "schedules/body/body_rehearse.h"
+#include "schedules/body/own/body_experts.h"
+#include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
 
 namespace rehearse::exec {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "exec/calibrate/calibrate_parts.h"
-#include "schedules/body/body_rehearse.h"
+#include "schedules/body/own/body_rehearse.h"
 
 namespace rehearse::exec {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels bound by memory, by class, over sizes; attention over sequence lengths and head sizes.
-// Bytes are counted as the nodes of our bodies count theirs (schedules/body/body_rehearse.cc).
+// Bytes are counted as the nodes of our bodies count theirs (schedules/body/own/body_rehearse.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>

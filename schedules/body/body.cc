@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/body/body.h"
 
-#include "schedules/body/body_framework.h"
-#include "schedules/body/body_rehearse.h"
+#include "schedules/body/framework/body_framework.h"
+#include "schedules/body/own/body_rehearse.h"
 
 namespace rehearse {
 

@@ -214,7 +214,7 @@ struct TrainOptions {
   std::string lr_decay = "constant";
   double min_learning_rate = 0;
   std::int64_t seed = 1;
-  // Coefficients of the losses of routers (schedules/body/body_experts.h); 0: none.
+  // Coefficients of the losses of routers (schedules/body/own/body_experts.h); 0: none.
   double router_auxiliary_loss = 0, router_z_loss = 0;
   // By how much an expert's correction bias moves in a step (Experts::correction_bias); 0: not.
   double router_bias_rate = 0;

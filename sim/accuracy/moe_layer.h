@@ -11,7 +11,7 @@
 
 #include "schedules/base/json_reader.h"
 #include "schedules/scenario/scenario.h"
-#include "sim/predict/expert_layer.h"
+#include "sim/predict/pricing/expert_layer.h"
 
 namespace rehearse::sim {
 

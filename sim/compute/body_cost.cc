@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "schedules/body/body_framework.h"
+#include "schedules/body/framework/body_framework.h"
 #include "schedules/body/sizes.h"
 #include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/expert_load.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sim/memory/memory_replay.h"
+#include "sim/memory/replay/memory_replay.h"
 #include "sim/memory/row_memory.h"
 
 namespace rehearse::sim {

@@ -6,9 +6,9 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/ir/stage_index.h"
-#include "sim/memory/caching_allocator.h"
 #include "sim/memory/memory_script.h"
 #include "sim/memory/memory_states.h"
+#include "sim/memory/replay/caching_allocator.h"
 #include "sim/memory/stage_walk.h"
 
 namespace rehearse::sim {

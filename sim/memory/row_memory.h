@@ -6,7 +6,7 @@
 
 #include "sim/cluster/cluster.h"
 #include "sim/memory/memory.h"
-#include "sim/memory/memory_replay.h"
+#include "sim/memory/replay/memory_replay.h"
 
 namespace rehearse::sim {
 

@@ -142,7 +142,7 @@ class Network {
     bool for_groups = true;                 // false: host copies only
     std::vector<std::int32_t> resource_of;  // per block: its outward resource; inward is the next
   };
-  struct Loads;  // topology.cc
+  struct Loads;  // link_loads.h
   void place_rows(std::span<const RankClassInfo> rows);
   void add_cut(LinkKind kind, std::int32_t block, double capacity, bool for_groups);
   void add_node_cuts();

@@ -3,7 +3,7 @@
 
 #include "schedules/body/sizes.h"
 #include "sim/network/transfer_cost.h"
-#include "sim/predict/pricing.h"
+#include "sim/predict/pricing/pricing.h"
 
 namespace rehearse::sim {
 

@@ -22,7 +22,7 @@
 #include "sim/memory/memory.h"
 #include "sim/network/collective_model.h"
 #include "sim/network/topology.h"
-#include "sim/predict/pricing.h"
+#include "sim/predict/pricing/pricing.h"
 
 namespace rehearse::sim {
 

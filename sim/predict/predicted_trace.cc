@@ -12,7 +12,7 @@
 #include "schedules/base/counted.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/memory/arena_memory.h"
-#include "sim/memory/memory_replay.h"
+#include "sim/memory/replay/memory_replay.h"
 #include "sim/network/topology.h"
 
 namespace rehearse::sim {

@@ -12,7 +12,7 @@
 
 #include "schedules/ir/schedule.h"
 #include "sim/memory/memory.h"
-#include "sim/predict/pricing.h"
+#include "sim/predict/pricing/pricing.h"
 
 namespace rehearse::sim {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/cluster/cluster.h"
-#include "sim/predict/pricing.h"
+#include "sim/predict/pricing/pricing.h"
 
 namespace rehearse::sim {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "schedules/scenario/mesh.h"
-#include "sim/search/search_report.h"
+#include "sim/search/report/search_report.h"
 
 namespace rehearse::sim {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "schedules/passes/plan_order.h"
 #include "sim/memory/row_memory.h"
-#include "sim/search/plan_changes.h"
-#include "sim/search/search_estimate.h"
-#include "sim/search/search_live.h"
+#include "sim/search/estimate/search_estimate.h"
+#include "sim/search/estimate/search_live.h"
+#include "sim/search/space/plan_changes.h"
 
 namespace rehearse::sim {
 namespace {

@@ -14,7 +14,7 @@
 #include "schedules/base/result.h"
 #include "sim/cluster/cluster.h"
 #include "sim/memory/memory.h"
-#include "sim/search/space.h"
+#include "sim/search/space/space.h"
 
 namespace rehearse::sim {
 

@@ -5,13 +5,14 @@
 #include <limits>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <tuple>
 
 #include "sim/search/equal_plans.h"
+#include "sim/search/estimate/search_estimate.h"
+#include "sim/search/estimate/search_live.h"
 #include "sim/search/expert_advice.h"
-#include "sim/search/search_estimate.h"
-#include "sim/search/search_live.h"
+#include "sim/search/parallel_for.h"
+#include "sim/search/sensitivities.h"
 
 namespace rehearse::sim {
 namespace {
@@ -28,20 +29,6 @@ constexpr std::size_t kBatch = 16;        // candidates decided upon together
 constexpr std::size_t kKeepRefused = 48;  // plans per mesh that more memory might allow
 constexpr std::int64_t kMostReplays = 4000, kMostConfirmed = 240;
 constexpr std::array<double, 6> kFrontShares{0.75, 0.6, 0.45, 0.3, 0.2, 0.1};
-
-// fn(0) ... fn(count - 1), each once, on `threads` threads.
-template <class Fn>
-void parallel_for(std::size_t count, std::int32_t threads, const Fn& fn) {
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) fn(i);
-  };
-  std::vector<std::thread> others;
-  const auto wanted = std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
-  for (std::size_t t = 1; t < wanted; ++t) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-}
 
 struct Entry {
   double key = 0;  // estimated seconds per token
@@ -139,12 +126,6 @@ class Searcher {
     return predict(scenario, cluster_, numbers);
   }
 
-  // [B] of a GPU's capacity that a plan may take.
-  std::int64_t allowed(const Cluster& cluster) const {
-    return static_cast<std::int64_t>((1 - options_.headroom) *
-                                     static_cast<double>(cluster.capacity().value));
-  }
-
   // Memory exactly, then time. `limit`: what the fullest rank may have [B].
   Evaluated evaluate(const Plan& plan, double estimate_s, std::int64_t limit) {
     Evaluated evaluated;
@@ -206,7 +187,7 @@ class Searcher {
 
   std::vector<Evaluated> evaluated(std::span<const Entry> entries) {
     std::vector<Evaluated> made(entries.size());
-    const std::int64_t limit = allowed(cluster_);
+    const std::int64_t limit = allowed_bytes(cluster_, options_);
     parallel_for(made.size(), options_.threads, [&](std::size_t i) {
       const Entry& entry = entries[i];
       const MeshCandidates& mesh = meshes_[static_cast<std::size_t>(entry.mesh)];
@@ -353,7 +334,6 @@ class Searcher {
   // Every change re-simulates the confirmed plans; more memory also those that it lets in.
   void sensitivities() {
     const auto most_plans = static_cast<std::size_t>(std::max(options_.changed_plans, 1));
-    const std::size_t most_refused = 6 * most_plans;
     std::vector<FoundPlan> plans = confirmed_;
     std::ranges::stable_sort(plans, faster);
     if (plans.size() > most_plans) plans.resize(most_plans);
@@ -373,67 +353,7 @@ class Searcher {
       refused.emplace_back(entry.key, plan_at(entry));
     }
     std::ranges::stable_sort(refused, {}, &std::pair<double, Plan>::first);
-    std::vector<Change> changes;
-    for (std::int32_t what = 0;; ++what) {
-      std::optional<Change> change = changed(cluster_, what, options_.change);
-      if (!change) break;
-      changes.push_back(std::move(*change));
-    }
-    std::vector<Sensitivity> found(changes.size());
-    parallel_for(changes.size(), options_.threads, [&](std::size_t i) {
-      const Change& change = changes[i];
-      Sensitivity& to = found[i];
-      to.what = change.what;
-      to.factor = options_.change;
-      Result<HardwareTables> read = read_hardware_tables(change.cluster, {});
-      if (!read) return;
-      HardwareTables tables = std::move(read).value();
-      tables.memory = setup_.tables.memory;  // the same on every cluster
-      // Memory changes no time but where a cache is emptied, and nothing else changes what fits.
-      const bool memory = change.cluster.capacity() != cluster_.capacity();
-      const bool remaps = std::ranges::any_of(plans, &FoundPlan::remaps);
-      double least = std::numeric_limits<double>::infinity();
-      const auto attempt = [&](const Plan& plan) {
-        if (stopped()) return false;
-        Scenario scenario = space_.base;
-        scenario.plan = plan;
-        scenario.gpus = plan.gpus();
-        const Result<Prediction> made = predict(scenario, change.cluster,
-                                                {.memory = memory || remaps,
-                                                 .memory_limit = allowed(change.cluster),
-                                                 .lifetimes = false,
-                                                 .scale_up_factor = change.scale_up,
-                                                 .tables = &tables});
-        if (!made || !made.value().memory.fits) return false;
-        if (memory && made.value().memory.peak_device > allowed(change.cluster)) return false;
-        const FoundPlan one = summarize(made.value());
-        if (one.seconds_per_token() >= least) return true;
-        least = one.seconds_per_token();
-        to.step_s = one.step_s;
-        to.plan = plan;
-        return true;
-      };
-      if (!memory) {
-        for (const FoundPlan& plan : plans) attempt(plan.plan);
-        return;
-      }
-      least = best;
-      to.step_s = plans.front().step_s;
-      to.plan = plans.front().plan;
-      std::size_t tried = 0, let_in = 0;
-      for (const auto& [key, plan] : refused) {
-        if (tried == most_refused || let_in == most_plans) break;
-        if (live_.lower_bound(setup_, plan, change.cluster) > allowed(change.cluster)) {
-          continue;
-        }
-        ++tried;
-        let_in += attempt(plan) ? 1u : 0u;
-      }
-    });
-    std::ranges::stable_sort(found, {}, &Sensitivity::step_s);
-    for (Sensitivity& one : found) {
-      if (one.step_s > 0) result_.sensitivities.push_back(std::move(one));
-    }
+    result_.sensitivities = sensitivities_of(setup_, options_, live_, plans, refused);
   }
 
   void finish() {
@@ -467,33 +387,6 @@ class Searcher {
 };
 
 }  // namespace
-
-FoundPlan summarize(const Prediction& p) {
-  FoundPlan found;
-  found.plan = p.plan;
-  found.step_s = p.step_s;
-  found.tokens_per_s = p.tokens_per_s;
-  found.bubble_ratio = p.bubble_ratio();
-  found.energy_j = p.energy_j;
-  found.error_band = p.error_band;
-  found.low_s = p.low_s();
-  found.high_s = p.high_s();
-  found.nearest = p.band.nearest;
-  found.mfu = p.mfu();
-  if (p.usd_per_gpu_hour) found.usd_per_step = *p.usd_per_gpu_hour * p.gpus * p.step_s / 3600;
-  found.peak_device = p.memory.peak_device;
-  found.capacity = p.memory.capacity;
-  found.remaps = p.remap_s > 0;
-  const auto fullest = std::ranges::max_element(p.memory.ranks, {}, &RankMemory::peak_device);
-  if (fullest != p.memory.ranks.end()) found.parts = fullest->parts;
-  const auto ranks = static_cast<double>(p.bubbles.ranks);
-  found.busy_s = static_cast<double>(p.bubbles.busy) * 1e-9 / ranks;
-  for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
-    found.causes_s[c] = static_cast<double>(p.bubbles.causes[c]) * 1e-9 / ranks;
-  }
-  found.communication = p.communication;
-  return found;
-}
 
 Result<SearchResult> search(const Space& space, const Cluster& cluster,
                             const SearchOptions& options) {

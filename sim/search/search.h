@@ -16,7 +16,7 @@
 
 #include "schedules/base/result.h"
 #include "sim/predict/predict.h"
-#include "sim/search/space.h"
+#include "sim/search/space/space.h"
 
 namespace rehearse::sim {
 

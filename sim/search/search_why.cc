@@ -6,8 +6,8 @@
 #include "schedules/body/sizes.h"
 #include "schedules/passes/plan_order.h"
 #include "sim/memory/memory_script.h"
+#include "sim/search/estimate/search_estimate.h"
 #include "sim/search/search.h"
-#include "sim/search/search_estimate.h"
 
 namespace rehearse::sim {
 namespace {

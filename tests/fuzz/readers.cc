@@ -24,7 +24,7 @@
 #include "sim/network/collective_model.h"
 #include "sim/predict/predict.h"
 #include "sim/report/report.h"
-#include "sim/search/space.h"
+#include "sim/search/space/space.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/picture/terminal.h"

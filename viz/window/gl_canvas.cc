@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "viz/picture/font.h"
-#include "viz/picture/png.h"
+#include "viz/picture/formats/png.h"
 
 namespace rehearse::viz {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "viz/export/file_writer.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/svg.h"
 #include "viz/window/gl_canvas.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "schedules/body/body_rehearse.h"
+#include "schedules/body/own/body_rehearse.h"
 #include "schedules/body/sizes.h"
 #include "tests/schedules/ir/example_case.h"
 #include "tests/schedules/runtime/runtime_named.h"

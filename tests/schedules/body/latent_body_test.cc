@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/body/body_rehearse.h"
+#include "schedules/body/own/body_rehearse.h"
 #include "schedules/scenario/scenario.h"
 
 namespace rehearse {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/memory/caching_allocator.h"
+#include "sim/memory/replay/caching_allocator.h"
 
 #include <gtest/gtest.h>
 

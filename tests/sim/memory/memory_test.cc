@@ -19,8 +19,8 @@
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
 #include "sim/formulas/closed_form.h"
-#include "sim/memory/memory_replay.h"
-#include "sim/memory/memory_steady.h"
+#include "sim/memory/replay/memory_replay.h"
+#include "sim/memory/replay/memory_steady.h"
 #include "sim/predict/predict.h"
 #include "tests/schedules/runtime/runtime_named.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One layer of experts put together: what must hold whatever the rates are.
-#include "sim/predict/expert_layer.h"
+#include "sim/predict/pricing/expert_layer.h"
 
 #include <gtest/gtest.h>
 

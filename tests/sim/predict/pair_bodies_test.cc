@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies cut where tokens travel, and paired.
-#include "sim/predict/pair_bodies.h"
+#include "sim/predict/pricing/pair_bodies.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/predict/predict.h"
-#include "sim/search/plan_changes.h"
+#include "sim/search/space/plan_changes.h"
 #include "tests/sim/search/search_fixture.h"
 
 namespace rehearse::sim {

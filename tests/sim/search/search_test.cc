@@ -9,10 +9,10 @@
 #include <random>
 
 #include "schedules/passes/plan_order.h"
-#include "sim/search/saved_plan.h"
-#include "sim/search/search_estimate.h"
-#include "sim/search/search_live.h"
-#include "sim/search/search_report.h"
+#include "sim/search/estimate/search_estimate.h"
+#include "sim/search/estimate/search_live.h"
+#include "sim/search/report/saved_plan.h"
+#include "sim/search/report/search_report.h"
 #include "tests/sim/search/search_fixture.h"
 
 namespace rehearse::sim {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What belongs to a search space: all that the scenario reader accepts, each plan once.
-#include "sim/search/space.h"
+#include "sim/search/space/space.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "tests/viz/picture/full_trace.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/svg.h"
 
 namespace rehearse::viz {
 namespace {

@@ -12,8 +12,8 @@
 #include "tests/viz/picture/full_trace.h"
 #include "viz/analysis/units_text.h"
 #include "viz/picture/figure.h"
-#include "viz/picture/png.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/png.h"
+#include "viz/picture/formats/svg.h"
 #include "viz/picture/terminal.h"
 
 namespace rehearse::viz {

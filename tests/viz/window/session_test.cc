@@ -8,8 +8,8 @@
 #include <random>
 
 #include "tests/viz/picture/full_trace.h"
-#include "viz/picture/png.h"
-#include "viz/picture/svg.h"
+#include "viz/picture/formats/png.h"
+#include "viz/picture/formats/svg.h"
 #include "viz/window/geometry.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"

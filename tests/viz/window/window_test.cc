@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "tests/viz/picture/full_trace.h"
-#include "viz/picture/png.h"
+#include "viz/picture/formats/png.h"
 #include "viz/window/offscreen.h"
 #include "viz/window/script.h"
 #include "viz/window/view_scene.h"

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/framework/body_framework.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "schedules/body/framework/framework_nodes.h"
+
+namespace rehearse {
+namespace {
+
+using K = Kernel;
+using P = NodePhase;
+
+std::vector<Node> embedding_forward(FrameworkNodes b) {
+  b.add(K::Lookup, "lookup", 4 * b.s.tokens * b.s.hidden, P::Main, 3);
+  b.reduce_output(Hiding::Exposed);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale", 4 * b.local_elements());
+  if (b.model.embedding_norm) b.norm("embedding norm");
+  if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
+  return b.take();
+}
+
+std::vector<Node> embedding_backward(FrameworkNodes b) {
+  if (b.plan.dropout > 0) {
+    b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
+  }
+  if (b.model.embedding_norm) b.norm_backward("embedding norm backward", 2);
+  if (b.model.scaled_embedding) b.add(K::Elementwise, "scale backward", 4 * b.local_elements());
+  b.gather_input(Hiding::Exposed, P::Weight);
+  b.add(K::TableGradient, "row sums into the table gradient", 10 * b.s.tokens * b.s.hidden,
+        P::Weight, 3);
+  return b.take();
+}
+
+// [B] that the loss moves per logit. Fused: a logit is read and its gradient written in its place,
+// which the backward scales (Transformer Engine triton/cross_entropy.py; llm.c fused_classifier).
+struct LossBytes {
+  std::int64_t forward = 0, backward = 0;
+};
+LossBytes loss_bytes(const RuntimeTraits& runtime) {
+  if (runtime.cross_entropy == CrossEntropy::Fused) return {4, 2};
+  return {runtime.cross_entropy_forward_bytes, runtime.cross_entropy_backward_bytes};
+}
+bool gathers_logits(const FrameworkNodes& b) {
+  return b.plan.runtime.cross_entropy == CrossEntropy::Gathered;
+}
+
+// Every rank computes the loss of all columns: what it gathers is also put together (4 B).
+void gathered_loss(FrameworkNodes& b) {
+  const std::int64_t whole = b.s.tokens * b.s.vocabulary * b.s.tensor;
+  b.collective(K::AllGather, "logits; all_gather tp", b.s.element * whole, Hiding::Exposed);
+  b.add(K::Loss, "cross entropy",
+        (loss_bytes(b.plan.runtime).forward + (b.s.tensor > 1 ? 4 : 0)) * whole, P::Main, 8);
+}
+
+std::vector<Node> head_forward(FrameworkNodes b) {
+  const RankShape& s = b.s;
+  b.norm("final norm");
+  b.gather_input(Hiding::Exposed);
+  b.gemm(K::Logits, "gemm logits", s.tokens, s.vocabulary, s.hidden, P::Main, 1, false);
+  if (b.model.final_softcap > 0) {  // division, tanh, product
+    b.add(K::Elementwise, "soft cap", 12 * s.tokens * s.vocabulary, P::Main, 3);
+  }
+  if (gathers_logits(b)) {
+    gathered_loss(b);
+    return b.take();
+  }
+  b.add(K::Loss, "cross entropy", loss_bytes(b.plan.runtime).forward * s.tokens * s.vocabulary,
+        P::Main, 8);
+  const std::int64_t row = 4 * s.tokens;  // one fp32 per token
+  b.collective(K::MaximaOverRanks, "row maxima; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::AllReduce, "target logits; all_reduce tp", row, Hiding::Exposed);
+  b.collective(K::SumsOverRanks, "row sums; all_reduce tp", row, Hiding::Exposed);
+  return b.take();
+}
+
+std::vector<Node> head_backward(FrameworkNodes b) {
+  const RankShape& s = b.s;
+  // Of gathered logits every rank makes all gradients, and casts its own part of them (4 B).
+  const std::int64_t own = s.tokens * s.vocabulary;
+  const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
+  b.add(K::Loss, "cross entropy backward",
+        gathers_logits(b) ? moved * own * s.tensor + 4 * own : moved * own, P::Main, 4);
+  if (b.model.final_softcap > 0) {
+    b.add(K::Elementwise, "soft cap backward", 16 * s.tokens * s.vocabulary, P::Main, 3);
+  }
+  b.gather_again();
+  b.gemm(K::LogitsInput, "gemm d_logits input", s.tokens, s.hidden, s.vocabulary, P::Main, 1,
+         false);
+  b.reduce_output(Hiding::Plain);
+  b.gemm(K::LogitsWeight, "gemm d_logits table", s.hidden, s.vocabulary, s.tokens, P::Weight, 1,
+         false);
+  b.accumulate(s.hidden * s.vocabulary);
+  b.norm_backward("final norm backward", 1);
+  return b.take();
+}
+
+// The input of a prediction layer: the hidden state and the embedding of the next token, normed,
+// side by side, projected to h (DeepSeek-V3, arXiv 2412.19437, section 2.2; NVIDIA/Megatron-LM
+// megatron/core/transformer/multi_token_prediction.py).
+std::vector<Node> prediction_input(FrameworkNodes b, bool forward) {
+  const RankShape& s = b.s;
+  const std::int64_t columns = s.hidden / s.tensor;
+  if (forward) {
+    b.add(K::Lookup, "lookup of the next token", 4 * s.tokens * s.hidden, P::Main, 3);
+    b.norm("norm of the embedding");
+    b.norm("norm of the hidden state");
+    b.gather_input(Hiding::Exposed);
+    b.gemm(K::Linear, "gemm prediction projection", s.tokens, columns, 2 * s.hidden);
+    return b.take();
+  }
+  b.gather_again();
+  b.gemm(K::LinearInput, "gemm d_prediction projection input", s.tokens, 2 * s.hidden, columns);
+  b.reduce_output(Hiding::Plain);
+  b.gemm(K::LinearWeight, "gemm d_prediction projection weight", 2 * s.hidden, columns, s.tokens,
+         P::Weight);
+  b.accumulate(2 * s.hidden * columns);
+  b.norm_backward("norm of the embedding backward", 1);
+  b.norm_backward("norm of the hidden state backward", 1);
+  b.add(K::TableGradient, "row sums into the table gradient", 10 * s.tokens * s.hidden, P::Weight,
+        3);
+  return b.take();
+}
+
+void append(std::vector<Node>& nodes, std::vector<Node> more) {
+  std::ranges::move(more, std::back_inserter(nodes));
+}
+
+// The model's head, and once more for what each prediction layer hands it.
+std::vector<Node> heads(const Layout& layout, bool forward) {
+  const FrameworkNodes nodes(layout);
+  std::vector<Node> all;
+  for (std::int64_t i = 0; i <= layout.prediction_layers(); ++i) {
+    append(all, forward ? head_forward(nodes) : head_backward(nodes));
+  }
+  return all;
+}
+
+std::vector<Node> layer(const Layout& layout, const BodyShape& shape, bool forward) {
+  const FrameworkNodes nodes(layout, shape.reach);
+  std::vector<Node> all;
+  if (shape.prediction && forward) append(all, prediction_input(nodes, true));
+  append(all, forward ? framework_layer_forward(nodes, shape.experts)
+                      : framework_layer_backward(nodes, shape.experts));
+  if (shape.prediction && !forward) append(all, prediction_input(nodes, false));
+  return all;
+}
+
+std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
+  const FrameworkNodes nodes(layout);
+  const bool forward = shape.direction == Direction::Forward;
+  switch (shape.segment) {
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(nodes) : embedding_backward(nodes);
+    case SegmentKind::Layer:
+      return layer(layout, shape, forward);
+    case SegmentKind::Head:
+      return heads(layout, forward);
+  }
+  return {};
+}
+
+// Parameters of one unit on this rank before it is sharded.
+std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
+  const Transformer& model = layout.model;
+  std::int64_t layer = shape.prediction ? model.layers : 0;
+  if (shape.segment == SegmentKind::Layer && !shape.prediction) {
+    while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
+  }
+  std::int64_t sum = 0;
+  for (const ParameterTensor& tensor : segment_parameters(layout, shape.segment, layer)) {
+    sum += tensor.elements;
+  }
+  return sum;
+}
+
+bool is_memory_bound(const Node& node) {
+  return collective_kind(node.kind()) == OpKind::Forward && node.flops == 0;
+}
+
+// What the host launches of a program that is not eager. Compiled: memory-bound neighbours are one
+// kernel, and a product is one launch without views and copies. A graph is one launch.
+void merge_launches(const RuntimeTraits& runtime, std::vector<Node>& nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const bool follows = i > 0 && is_memory_bound(nodes[i]) && is_memory_bound(nodes[i - 1]);
+    if (runtime.cuda_graphs) {
+      nodes[i].launches = i == 0 ? 1 : 0;
+    } else if (runtime.compiled && nodes[i].bytes > 0) {  // hooks between segments stay
+      nodes[i].launches = follows ? 0 : 1;
+    }
+  }
+}
+
+}  // namespace
+
+Body make_framework_body(const Layout& layout, const BodyShape& shape) {
+  Body body{
+      .segment = shape.segment, .direction = shape.direction, .nodes = nodes_of(layout, shape)};
+  const bool backward = shape.direction != Direction::Forward;
+  if (backward && layout.plan.runtime.gradient_reduction_cast) {
+    body.nodes.push_back({.kernel = K::Elementwise,
+                          .phase = P::Weight,
+                          .bytes = 6 * unit_parameters(layout, shape),
+                          .launches = shape.segment == SegmentKind::Layer ? 13 : 2,
+                          .name = "cast gradients for reduction"});
+  }
+  if (shape.direction == Direction::InputGradient) {
+    std::erase_if(body.nodes, [](const Node& n) { return n.phase == P::Weight; });
+  } else if (shape.direction == Direction::WeightGradient) {
+    std::erase_if(body.nodes, [](const Node& n) { return n.phase != P::Weight; });
+  }
+  merge_launches(layout.plan.runtime, body.nodes);
+  body.reads_parameters = !(shape.direction == Direction::WeightGradient ||
+                            (backward && shape.segment == SegmentKind::Embedding));
+  return body;
+}
+
+std::int64_t optimizer_bytes_per_parameter(const Plan& plan) {
+  const std::int64_t adamw = plan.precision.compute == ComputeType::Fp32
+                                 ? plan.runtime.optimizer_bytes_fp32
+                                 : plan.runtime.optimizer_bytes;
+  // Two moments are read and written: 16 bytes in fp32, 4 in 8 bit; Muon has one of them.
+  switch (plan.optimizer) {
+    case Optimizer::AdamW8bit:
+      return std::max<std::int64_t>(adamw - 12, 1);
+    case Optimizer::Muon:
+      return std::max<std::int64_t>(adamw - 8, 1);
+    case Optimizer::AdamW:
+      break;
+  }
+  return adamw;
+}
+std::int64_t gradient_norm_bytes_per_parameter(const Plan&) {
+  return 4;
+}
+
+}  // namespace rehearse

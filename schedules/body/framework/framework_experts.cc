@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of an expert layer behind its second norm: router, dispatch, experts, combine, shared
+// experts.
+//
+// Source: NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/{router, token_dispatcher,
+// experts, shared_experts}.py. Per rank and micro-batch: n tokens that it brings (the shard of
+// sequence parallelism), each to k of E experts; R = n k q rows that its E/e experts compute on
+// average, q ranks sharing an expert's matrices. Bytes per value B of the compute type, 4 of
+// scores. What the router decides is data: all counts are those of even routing, `routed` nodes
+// have more on the busiest rank.
+#include "schedules/body/framework/framework_nodes.h"
+
+namespace rehearse {
+namespace {
+
+using K = Kernel;
+using P = NodePhase;
+
+class ExpertNodes {
+ public:
+  explicit ExpertNodes(FrameworkNodes& nodes)
+      : b_(nodes), x_(nodes.s.experts), experts_(nodes.model.experts) {}
+
+  // Up to the activation.
+  void front(P phase) {
+    const std::int64_t n = x_.tokens, e = experts_.count, k = experts_.per_token;
+    product(K::Linear, "gemm router", n, e, hidden(), phase);
+    b_.add(K::Route, "scores, top-k, counts", n * (9 * e + 8 * k) + 4 * e, phase, 10);
+    arrange(phase);
+    shared_front(phase);
+    sort_rows(phase, eight_bit());
+    grouped(K::GroupedLinear, "grouped gemm fc1", rows_each(), up(), hidden(), phase,
+            eight_bit() ? WrittenBy::Norm : WrittenBy::Other);
+    activation(phase);
+  }
+  void activation(P phase) { routed(b_.activation(x_.rows * x_.width, phase)); }
+  void shared(P phase) {
+    shared_front(phase);
+    shared_back(phase);
+  }
+
+  void back(P phase) {
+    grouped(K::GroupedLinear, "grouped gemm fc2", rows_each(), hidden(), x_.width, phase);
+    sort_rows(phase);
+    return_rows(K::Combine, "combine; all_to_all ep", phase);
+    shared_back(phase);
+    if (copies_at_home()) permute("unpermute: sums of copies", spread(), phase);
+    if (experts_.shared_ffn_hidden > 0) {
+      b_.add(K::Elementwise, "add shared experts", 3 * element() * x_.tokens * hidden(), phase);
+    }
+  }
+
+  void backward() {
+    shared_backward();
+    if (copies_at_home()) permute("copies of output gradients", spread(), P::Main);
+    bring_gradients();
+    sort_rows(P::Main);
+    grouped(K::GroupedLinearInput, "grouped gemm d_fc2 input", rows_each(), x_.width, hidden());
+    weight_gradient("grouped gemm d_fc2 weight", x_.width, hidden());
+    routed(b_.activation_backward(x_.rows * x_.width));
+    grouped(K::GroupedLinearInput, "grouped gemm d_fc1 input", rows_each(), hidden(), up());
+    weight_gradient("grouped gemm d_fc1 weight", hidden(), up());
+    sort_rows(P::Main);
+    return_rows(K::Combine, "dispatch backward; all_to_all ep", P::Main);
+    probabilities(P::Main);
+    if (copies_at_home()) permute("sums of input gradients", spread(), P::Main);
+    router_backward();
+  }
+
+ private:
+  std::int64_t element() const { return b_.s.element; }
+  std::int64_t hidden() const { return b_.s.hidden; }
+  std::int64_t up() const { return (b_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.width; }
+  std::int64_t rows_each() const { return (x_.rows + x_.per_rank - 1) / x_.per_rank; }
+  bool crosses_ranks() const { return b_.plan.expert_parallel > 1 || x_.gathers_rows; }
+  bool gathers_tokens() const {
+    return crosses_ranks() && b_.plan.expert_dispatch == ExpertDispatch::AllGather;
+  }
+  bool sends_once() const {
+    return crosses_ranks() && b_.plan.expert_dispatch == ExpertDispatch::Deduplicated;
+  }
+  // Whether a token is copied, and its copies are summed, on the rank that brings it.
+  bool copies_at_home() const { return !gathers_tokens() && !sends_once(); }
+  // Ranks that hold one whole set of experts.
+  std::int64_t block() const {
+    return std::int64_t{b_.plan.expert_parallel} *
+           (x_.gathers_rows ? b_.plan.expert_tensor_parallel : 1);
+  }
+  // Tokens read and their copies written, or the other way: (1 + k) n h B.
+  std::int64_t spread() const { return element() * hidden() * (x_.tokens + x_.copies); }
+  std::int64_t rows_bytes() const { return element() * hidden() * x_.rows; }
+
+  static void routed(Node& node) { node.routed = true; }
+
+  void product(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
+               P phase, bool layer = false) {
+    b_.gemm(kernel, name, m, n, k, phase, 1, layer);
+  }
+  void grouped(Kernel kernel, std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
+               P phase = P::Main, WrittenBy input = WrittenBy::Other) {
+    if (b_.plan.runtime.grouped_experts) {
+      routed(b_.gemm(kernel, name, m, n, k, phase, x_.per_rank, true, input));
+      return;
+    }
+    name.remove_prefix(std::string_view("grouped ").size());
+    for (std::int64_t i = 0; i < x_.per_rank; ++i) {
+      routed(b_.gemm(of_one(kernel), name, m, n, k, phase, 1, true, input));
+    }
+  }
+  static Kernel of_one(Kernel grouped) {
+    return grouped == K::GroupedLinear        ? K::Linear
+           : grouped == K::GroupedLinearInput ? K::LinearInput
+                                              : K::LinearWeight;
+  }
+  void weight_gradient(std::string_view name, std::int64_t in, std::int64_t out) {
+    grouped(K::GroupedLinearWeight, name, in, out, rows_each(), P::Weight);
+    b_.accumulate(x_.per_rank * in * out);
+  }
+  Node& permute(std::string_view name, std::int64_t bytes, P phase) {
+    return b_.add(K::Permute, name, bytes, phase, 3);
+  }
+  Node& collective(Kernel kernel, Axis axis, std::string_view name, std::int64_t bytes, P phase) {
+    Node& node = b_.add(kernel, name, bytes, phase, 3);
+    node.axis = axis;
+    return node;
+  }
+
+  // Tokens to the ranks of their experts.
+  void arrange(P phase) {
+    if (gathers_tokens()) {
+      const std::int64_t all = block() * x_.tokens;
+      collective(K::AllGather, Axis::ExpertBlock, "tokens; all_gather ep",
+                 all * hidden() * element(), phase);
+      collective(K::AllGather, Axis::ExpertBlock, "map and weights; all_gather ep",
+                 5 * all * experts_.count, phase);
+      routed(permute("rows of own experts", 2 * rows_bytes(), phase));
+      return;
+    }
+    if (crosses_ranks()) {
+      collective(K::AllGather, Axis::ExpertBlock, "counts; all_gather ep",
+                 8 * experts_.count * block(), phase);
+    }
+    if (copies_at_home()) permute("permute: copies of tokens", spread(), phase);
+    if (eight_bit()) {  // read in 16 bit, written in 8
+      b_.add(K::Elementwise, "cast tokens to fp8", 3 * x_.tokens * hidden(), phase);
+    }
+    send(K::Dispatch, "dispatch; all_to_all ep", phase, eight_bit());
+    gather_rows(element(), phase);
+    probabilities(phase);
+  }
+  // The reverse of return_rows.
+  void bring_gradients() {
+    if (gathers_tokens()) {
+      collective(K::AllGather, Axis::ExpertBlock, "output gradients; all_gather ep",
+                 4 * block() * x_.tokens * hidden(), P::Main);
+      routed(permute("rows of own experts", 2 * rows_bytes(), P::Main));
+      return;
+    }
+    send(K::Dispatch, "combine backward; all_to_all ep", P::Main);
+    gather_rows(4, P::Main);
+  }
+  void gather_rows(std::int64_t bytes_per_value, P phase) {
+    if (!x_.gathers_rows) return;
+    routed(collective(K::AllGather, Axis::ExpertTensor, "rows; all_gather etp",
+                      bytes_per_value * hidden() * x_.rows, phase));
+  }
+  // Back to the ranks that brought the tokens; partial sums of q ranks in the type of the weights.
+  void return_rows(Kernel kernel, std::string_view name, P phase) {
+    if (gathers_tokens()) {
+      routed(
+          permute("rows to all tokens", rows_bytes() + 4 * block() * x_.tokens * hidden(), phase));
+      collective(K::ReduceScatter, Axis::ExpertBlock, "tokens; reduce_scatter ep",
+                 4 * block() * x_.tokens * hidden(), phase);
+      return;
+    }
+    if (x_.gathers_rows) {
+      routed(collective(K::ReduceScatter, Axis::ExpertTensor, "rows; reduce_scatter etp",
+                        4 * hidden() * x_.rows, phase));
+    }
+    send(kernel, name, phase);
+  }
+  // Whether a forward's tokens travel in 8 bit, a 4-byte scale for 128 values beside them
+  // (DeepSeek-V3, arXiv 2412.19437, section 3.3.3); what comes home has 16.
+  bool eight_bit() const { return b_.plan.fp8_dispatch && b_.plan.expert_parallel > 1; }
+  std::int64_t in_eight_bit(std::int64_t values) const { return values + values / 128 * 4; }
+  // n k rows of h values.
+  void send(Kernel kernel, std::string_view name, P phase, bool eight_bit = false) {
+    if (b_.plan.expert_parallel == 1) return;
+    const std::int64_t values = hidden() * x_.copies;
+    Node& node = collective(kernel, Axis::Expert, name,
+                            eight_bit ? in_eight_bit(values) : element() * values, phase);
+    node.routed = true;
+    node.overlapped = b_.plan.overlap_expert_parallel == ExpertOverlap::Shared &&
+                      !b_.plan.runtime.synchronous_launch;
+  }
+  // One fp32 weight per copy, or its gradient.
+  void probabilities(P phase) {
+    if (gathers_tokens()) return;
+    if (b_.plan.expert_parallel > 1) {
+      routed(collective(K::AllToAll, Axis::Expert, "weights; all_to_all ep", 4 * x_.copies, phase));
+    }
+  }
+  // From (source rank, expert) to (expert, source rank) and back; once of what came deduplicated,
+  // which is also expanded to its copies.
+  void sort_rows(P phase, bool eight_bit = false) {
+    if (!crosses_ranks() || gathers_tokens()) return;
+    if (x_.per_rank > 1 || sends_once()) {
+      const std::int64_t bytes = eight_bit ? in_eight_bit(hidden() * x_.rows) : rows_bytes();
+      routed(permute("rows by expert", 2 * bytes, phase));
+    }
+  }
+
+  // The shared experts are one dense MLP over tp, of the tokens of all its ranks.
+  void shared_front(P phase) {
+    if (x_.shared == 0) return;
+    b_.gather_input(Hiding::Exposed, phase);
+    product(K::Linear, "gemm shared fc1", b_.s.tokens, shared_up(), hidden(), phase, true);
+    b_.activation(b_.s.tokens * x_.shared, phase);
+  }
+  void shared_back(P phase) {
+    if (x_.shared == 0) return;
+    product(K::Linear, "gemm shared fc2", b_.s.tokens, hidden(), x_.shared, phase, true);
+    b_.reduce_output(Hiding::Exposed, phase);
+  }
+  void shared_backward() {
+    if (x_.shared == 0) return;
+    const std::int64_t n = b_.s.tokens;
+    b_.gather_input(Hiding::Exposed, P::Main, 5);
+    product(K::LinearInput, "gemm d_shared fc2 input", n, x_.shared, hidden(), P::Main, true);
+    product(K::LinearWeight, "gemm d_shared fc2 weight", x_.shared, hidden(), n, P::Weight, true);
+    b_.accumulate(x_.shared * hidden());
+    b_.activation_backward(n * x_.shared);
+    b_.gather_again(5);
+    product(K::LinearInput, "gemm d_shared fc1 input", n, hidden(), shared_up(), P::Main, true);
+    b_.reduce_output(Hiding::Plain, P::Main, 5);
+    product(K::LinearWeight, "gemm d_shared fc1 weight", hidden(), shared_up(), n, P::Weight, true);
+    b_.accumulate(hidden() * shared_up());
+  }
+  std::int64_t shared_up() const { return (b_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared; }
+
+  void router_backward() {
+    const std::int64_t n = x_.tokens, e = experts_.count, k = experts_.per_token;
+    b_.add(K::RouteBackward, "scores backward", n * (8 * e + 8 * k), P::Main, 6);
+    product(K::LinearInput, "gemm d_router input", n, hidden(), e, P::Main);
+    product(K::LinearWeight, "gemm d_router weight", hidden(), e, n, P::Weight);
+    b_.accumulate(hidden() * e);
+  }
+
+  FrameworkNodes& b_;
+  const ExpertShape& x_;
+  const Experts& experts_;
+};
+
+}  // namespace
+
+void experts_front(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).front(phase);
+}
+void experts_back(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).back(phase);
+}
+void experts_backward(FrameworkNodes& nodes) {
+  ExpertNodes(nodes).backward();
+}
+void experts_activation(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).activation(phase);
+}
+void shared_experts(FrameworkNodes& nodes, NodePhase phase) {
+  ExpertNodes(nodes).shared(phase);
+}
+
+}  // namespace rehearse

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of one transformer layer as Megatron-LM and PyTorch FSDP launch them.
+//
+// Kernel counts are those of the eager frameworks (views and small copies of an operation are
+// counted with it): 27 for a forward with unfused attention. Bytes per element:
+// docs/cost_models.md.
+#include <algorithm>
+#include <cmath>
+
+#include "schedules/body/framework/framework_nodes.h"
+
+namespace rehearse {
+namespace {
+
+using K = Kernel;
+using P = NodePhase;
+
+// One linear layer: y[rows, n] = x[rows, k] W[k, n], `batch` independent ones.
+struct Product {
+  std::string_view forward, input, weight;
+  std::int64_t rows = 0, n = 0, k = 0, batch = 1;
+  bool from_latent = false;  // of what compressed queries or keys are widened to
+};
+
+constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+struct Layer {
+  FrameworkNodes& b;
+  std::vector<Product> before, up, down;  // what feeds attention; MLP in; MLP out
+  Product projection;
+  bool experts = false;  // in place of up and down: framework_experts.cc
+
+  const RuntimeTraits& runtime() const { return b.plan.runtime; }
+  bool unfused() const { return !is_fused(b.plan.attention_kernel); }
+  bool dropout() const { return b.plan.dropout > 0; }
+  bool gated() const { return b.model.mlp == MlpKind::Gated; }
+  bool norm_before() const { return b.model.norm_placement != NormPlacement::After; }
+  bool norm_behind() const { return b.model.norm_placement != NormPlacement::Before; }
+};
+
+void add_attention_products(Layer& layer) {
+  const RankShape& s = layer.b.s;
+  const LatentAttention& mla = layer.b.model.latent;
+  if (mla.kv_lora_rank == 0) {
+    layer.before.push_back(
+        {"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv, s.hidden});
+    layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens,
+                        s.hidden,    s.heads * s.head_dim};
+    return;
+  }
+  const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  if (mla.q_lora_rank > 0) {
+    layer.before.push_back({"gemm q down", "gemm d_q down input", "gemm d_q down weight", s.tokens,
+                            mla.q_lora_rank, s.hidden});
+  }
+  layer.before.push_back({"gemm q up", "gemm d_q up input", "gemm d_q up weight", s.tokens,
+                          s.heads * query, mla.q_lora_rank > 0 ? mla.q_lora_rank : s.hidden,
+                          /*batch=*/1, /*from_latent=*/true});
+  layer.before.push_back({"gemm kv down", "gemm d_kv down input", "gemm d_kv down weight", s.tokens,
+                          mla.kv_lora_rank + mla.qk_rope_head_dim, s.hidden});
+  layer.before.push_back({"gemm kv up", "gemm d_kv up input", "gemm d_kv up weight", s.tokens,
+                          s.heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank,
+                          /*batch=*/1, /*from_latent=*/true});
+  layer.projection = {"gemm proj", "gemm d_proj input",     "gemm d_proj weight", s.tokens,
+                      s.hidden,    s.heads * mla.v_head_dim};
+}
+
+Layer describe(FrameworkNodes& nodes, bool experts) {
+  Layer layer{.b = nodes, .experts = experts};
+  add_attention_products(layer);
+  if (experts) return layer;
+  const RankShape& s = nodes.s;
+  const bool split = layer.gated() && layer.runtime().gated_mlp == GatedMlp::Split;
+  layer.up.push_back({"gemm fc1", "gemm d_fc1 input", "gemm d_fc1 weight", s.tokens,
+                      split ? s.up / 2 : s.up, s.hidden});
+  if (split) {
+    layer.up.push_back(
+        {"gemm gate", "gemm d_gate input", "gemm d_gate weight", s.tokens, s.up / 2, s.hidden});
+  }
+  layer.down.push_back(
+      {"gemm fc2", "gemm d_fc2 input", "gemm d_fc2 weight", s.tokens, s.hidden, s.ffn});
+  return layer;
+}
+
+void forward_product(Layer& layer, const Product& p, P phase, WrittenBy input = WrittenBy::Other) {
+  layer.b.gemm(K::Linear, p.forward, p.rows, p.n, p.k, phase, p.batch, true, input);
+}
+void input_gradient(Layer& layer, const Product& p) {
+  layer.b.gemm(K::LinearInput, p.input, p.rows, p.k, p.n, P::Main, p.batch);
+}
+void weight_gradient(Layer& layer, const Product& p) {
+  layer.b.gemm(K::LinearWeight, p.weight, p.k, p.n, p.rows, P::Weight, p.batch);
+  layer.b.accumulate(p.batch * p.k * p.n);
+}
+
+// FLOPs of the fused core on the slowest rank: where context parallelism cuts the sequence in
+// contiguous blocks, the last rank attends to the most keys.
+double fused_flops(const Layer& layer) {
+  const RankShape& s = layer.b.s;
+  const LatentAttention& mla = layer.b.model.latent;
+  const double widths =
+      mla.kv_lora_rank > 0
+          ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
+          : static_cast<double>(2 * s.head_dim);
+  const double context = layer.b.plan.context_parallel;
+  const double imbalance =
+      layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
+  const double samples =
+      static_cast<double>(s.tokens) * context / static_cast<double>(layer.b.plan.sequence_length);
+  return 2 * samples * layer.b.plan.attention_share() * layer.b.pairs / context * imbalance *
+         widths * static_cast<double>(s.heads);
+}
+
+// Slices of the sequence: the k-th meets k of them, so their mean (S + 1)/2.
+double slices_met(const Layer& layer) {
+  return (layer.b.plan.sequence_slices + 1) / 2.0;
+}
+// Queries of a sample that one op has on one rank.
+std::int64_t queries_of(const Layer& layer) {
+  const Plan& plan = layer.b.plan;
+  return std::max<std::int64_t>(
+      1, plan.sequence_length / plan.context_parallel / plan.sequence_slices);
+}
+
+void ring_exchange(Layer& layer, std::int64_t element, P phase) {
+  const std::int32_t ring = layer.b.plan.context_parallel;
+  if (ring == 1) return;
+  const RankShape& s = layer.b.s;
+  const double block = static_cast<double>(element * s.tokens * 2 * s.kv_heads * s.head_dim);
+  Node& node = layer.b.add(K::RingKeys, "ring exchange cp",
+                           std::llround(block * (ring - 1) * slices_met(layer)), phase, ring);
+  node.axis = Axis::Context;
+  node.overlapped = true;
+}
+
+void fused_core(Layer& layer, bool backward, P phase) {
+  const RankShape& s = layer.b.s;
+  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
+  Node& core = layer.b.add(backward ? K::AttentionBackward : K::Attention,
+                           backward ? "attention backward" : "attention (flash)",
+                           s.element * s.tokens * (2 * s.heads + 2 * s.kv_heads) * s.head_dim,
+                           phase, backward ? 6 : 4);
+  core.flops = fused_flops(layer) * (backward ? 2.5 : 1);
+  const std::int64_t queries = queries_of(layer);
+  core.parallel = s.heads * (s.tokens / queries) * ceil_divide(queries, 128);
+}
+
+// Two (backward: four) batched products over the full square (of slices: over all keys that their
+// mean one sees), softmax and dropout on it.
+// Eager: softmax and its mask op by op in fp32, as torch code without a kernel for it.
+void unfused_core(Layer& layer, bool backward, P phase) {
+  FrameworkNodes& b = layer.b;
+  const RankShape& s = b.s;
+  const std::int64_t queries = queries_of(layer);
+  const std::int64_t keys = std::llround(
+      static_cast<double>(b.plan.sequence_length / b.plan.sequence_slices) * slices_met(layer));
+  const std::int64_t batch = s.heads * (s.tokens / queries);
+  const std::int64_t scores = batch * queries * keys;
+  const bool eager = b.plan.attention_kernel == AttentionKernel::Eager;
+  const LatentAttention& mla = b.model.latent;
+  const std::int64_t key_dim =
+      mla.kv_lora_rank > 0 ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
+  const std::int64_t value_dim = mla.kv_lora_rank > 0 ? mla.v_head_dim : s.head_dim;
+  ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
+  if (!backward) {
+    b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
+    if (b.model.attention_softcap > 0) b.add(K::Elementwise, "soft cap", 12 * scores, phase, 3);
+    b.add(K::Scores, "scale, mask, softmax", (eager ? 29 : 4) * scores, phase, eager ? 6 : 3);
+    if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
+    b.gemm(K::Product, "context", queries, value_dim, keys, phase, batch, false);
+    b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
+    return;
+  }
+  b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
+  b.gemm(K::Product, "d_context scores", queries, keys, value_dim, phase, batch, false);
+  b.gemm(K::Product, "d_context values", keys, value_dim, queries, phase, batch, false);
+  if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
+  b.add(K::Scores, "softmax backward", (eager ? 33 : 6) * scores, phase, eager ? 6 : 3);
+  if (b.model.attention_softcap > 0)
+    b.add(K::Elementwise, "soft cap backward", 16 * scores, phase, 3);
+  b.gemm(K::Product, "d_scores queries", queries, key_dim, keys, phase, batch, false);
+  b.gemm(K::Product, "d_scores keys", keys, key_dim, queries, phase, batch, false);
+}
+
+void core(Layer& layer, bool backward, P phase) {
+  layer.unfused() ? unfused_core(layer, backward, phase) : fused_core(layer, backward, phase);
+}
+
+// Eager: neg, cat, two products, sum and their copies, for queries and keys.
+void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
+  if (layer.b.model.positions != PositionKind::Rope) return;
+  const RankShape& s = layer.b.s;
+  const std::int64_t width = layer.b.model.latent.kv_lora_rank > 0
+                                 ? s.head_dim
+                                 : rotary_dim(layer.b.model.rotary, s.head_dim);
+  const std::int64_t rotated = s.tokens * (s.heads + s.kv_heads) * width;
+  if (layer.b.eager(&EagerKernels::rope)) {
+    layer.b.add(K::Elementwise, name, (kernel == K::Rope ? 26 : 28) * rotated, phase, 10);
+  } else {
+    layer.b.add(kernel, name, 4 * rotated, phase, 2);
+  }
+}
+void residual(Layer& layer, P phase) {
+  const std::int64_t e = layer.b.local_elements();
+  if (layer.dropout()) {
+    layer.b.add(K::Dropout, "bias, dropout, residual", 7 * e, phase, 2);
+  } else {
+    layer.b.add(K::Elementwise, "bias, residual", 6 * e, phase, 2);
+  }
+}
+void activation(Layer& layer, P phase) {
+  layer.b.activation(layer.b.s.tokens * layer.b.s.ffn, phase);
+}
+
+// Queries and keys, each by a kernel of its own.
+void query_key_norms(Layer& layer, P phase, bool backward) {
+  const Transformer& model = layer.b.model;
+  if (!model.query_key_norm && !model.query_key_norm_whole) return;
+  const RankShape& s = layer.b.s;
+  for (const std::int64_t heads : {s.heads, s.kv_heads}) {
+    const std::int64_t elements = s.tokens * heads * s.head_dim;
+    if (backward) {
+      layer.b.norm_of_backward("norm of q or k backward", elements, 2);
+    } else {
+      layer.b.norm_of("norm of q or k", elements, phase);
+    }
+  }
+}
+// What a block gives, before it joins the residual.
+void norm_behind(Layer& layer, P phase) {
+  if (layer.norm_behind()) layer.b.norm("norm behind the block", phase);
+}
+
+// What a forward runs up to (and with) the first, up to the second part.
+void attention_part(Layer& layer, P phase) {
+  if (layer.norm_before()) layer.b.norm("norm1", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  for (const Product& p : layer.before) forward_product(layer, p, phase, WrittenBy::Norm);
+  query_key_norms(layer, phase, false);
+  rope(layer, K::Rope, "rope", phase);
+  core(layer, false, phase);
+  forward_product(layer, layer.projection, phase);
+  layer.b.reduce_output(Hiding::Exposed, phase);
+  norm_behind(layer, phase);
+  residual(layer, phase);
+}
+void mlp_front(Layer& layer, P phase) {
+  if (layer.experts) return experts_front(layer.b, phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  for (const Product& p : layer.up) forward_product(layer, p, phase, WrittenBy::Norm);
+  activation(layer, phase);
+}
+void mlp_back(Layer& layer, P phase) {
+  if (layer.experts) {
+    return experts_back(layer.b, phase);
+  }
+  for (const Product& p : layer.down) forward_product(layer, p, phase, WrittenBy::Activation);
+  layer.b.reduce_output(Hiding::Exposed, phase);
+}
+// Parts that were dropped, each as the forward ran it. What is gathered for them again is part of
+// the backward anyway.
+void recompute_parts(Layer& layer) {
+  using R = RecomputePart;
+  const P phase = P::Recompute;
+  const auto again = [&](R part) { return layer.b.plan.recomputes(part); };
+  if (again(R::Norm) && layer.norm_before()) {
+    layer.b.norm("norm1", phase);
+    layer.b.norm("norm2", phase);
+  }
+  if (again(R::LatentUp)) {
+    for (const Product& p : layer.before) {
+      if (p.from_latent) forward_product(layer, p, phase);
+    }
+    rope(layer, K::Rope, "rope", phase);
+  }
+  if (again(R::AttentionCore) && layer.unfused()) core(layer, false, phase);
+  if (again(layer.experts ? R::Experts : R::Mlp)) {
+    mlp_front(layer, phase);
+    mlp_back(layer, phase);
+  }
+  if (!layer.experts) {
+    if (again(R::MlpActivation)) activation(layer, phase);
+    return;
+  }
+  if (again(R::ExpertActivation)) experts_activation(layer.b, phase);
+  if (again(R::SharedExperts)) shared_experts(layer.b, phase);
+}
+
+// torchtitan's operator-level selective checkpointing (models/../parallelize_llama.py): outputs of
+// attention, of reduce-scatters and of every second matrix product are kept. In q k v o w1 w3 w2
+// the second, fourth and sixth are run again: k, o and w3; and all memory-bound operations.
+void recompute_operator_selective(Layer& layer) {
+  const P phase = P::Recompute;
+  const RankShape& s = layer.b.s;
+  if (layer.norm_before()) layer.b.norm("norm1", phase);
+  layer.b.gather_input(Hiding::Exposed, phase);
+  if (layer.b.model.latent.kv_lora_rank == 0) {
+    layer.b.gemm(K::Linear, "gemm k", s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
+  }
+  query_key_norms(layer, phase, false);
+  rope(layer, K::Rope, "rope", phase);
+  forward_product(layer, layer.projection, phase);
+  if (!s.gather)
+    layer.b.reduce_output(Hiding::Exposed, phase);  // kept where it is a reduce-scatter
+  norm_behind(layer, phase);
+  residual(layer, phase);
+  if (layer.norm_before()) layer.b.norm("norm2", phase);
+  if (layer.experts) {  // of experts the activation alone
+    layer.b.activation(s.experts.rows * s.experts.width, phase);
+    return;
+  }
+  layer.b.gather_input(Hiding::Exposed, phase);
+  if (layer.gated()) {
+    for (Product p : layer.up) {
+      p.n = ceil_divide(p.n, 2);
+      forward_product(layer, p, phase);
+    }
+  }
+  activation(layer, phase);
+}
+
+void recompute(Layer& layer) {
+  const P phase = P::Recompute;
+  switch (layer.b.plan.recompute) {
+    case RecomputeMode::None:
+      return recompute_parts(layer);
+    case RecomputeMode::Selective:
+      if (layer.runtime().selective_recompute == SelectiveRecompute::Operators) {
+        recompute_operator_selective(layer);
+      } else if (layer.unfused()) {
+        core(layer, false, phase);
+      }
+      return;
+    case RecomputeMode::Full:
+      attention_part(layer, phase);
+      if (layer.norm_before()) layer.b.norm("norm2", phase);
+      mlp_front(layer, phase);
+      if (layer.runtime().checkpoint_early_stop) return;
+      mlp_back(layer, phase);
+      norm_behind(layer, phase);
+      residual(layer, phase);
+      return;
+  }
+}
+
+void residual_backward(Layer& layer) {
+  const std::int64_t e = layer.b.local_elements();
+  if (layer.dropout()) layer.b.add(K::Dropout, "dropout backward", 5 * e);
+  layer.b.add(K::Elementwise, "add gradients", 6 * e);
+  if (layer.norm_behind()) layer.b.norm_backward("norm behind the block backward", 2);
+}
+// The output gradient of a row-parallel product comes whole to every rank: the gather is exposed.
+void row_parallel_backward(Layer& layer, const std::vector<Product>& products) {
+  layer.b.gather_input(Hiding::Exposed, P::Main, 5);
+  for (const Product& p : products) {
+    input_gradient(layer, p);
+    weight_gradient(layer, p);
+  }
+}
+// The saved input is gathered beside the input gradient, which is reduced beside the weight's. A
+// layer of its own for the gate: each reduces its input gradient, and their sum reads 4 and writes
+// 2 B (under sequence parallelism the sum comes first).
+void column_parallel_backward(Layer& layer, const std::vector<Product>& products,
+                              bool split = false) {
+  layer.b.gather_again(5);
+  for (auto p = products.rbegin(); p != products.rend(); ++p) {
+    input_gradient(layer, *p);
+    if (!split || p + 1 == products.rend()) continue;
+    if (!layer.b.s.gather) layer.b.reduce_output(Hiding::Plain, P::Main, 5);
+    layer.b.add(K::Elementwise, "add input gradients", 6 * layer.b.s.tokens * layer.b.s.hidden);
+  }
+  layer.b.reduce_output(Hiding::Plain, P::Main, 5);
+  for (auto p = products.rbegin(); p != products.rend(); ++p) weight_gradient(layer, *p);
+}
+
+void mlp_backward(Layer& layer) {
+  if (layer.experts) return experts_backward(layer.b);
+  row_parallel_backward(layer, layer.down);
+  layer.b.activation_backward(layer.b.s.tokens * layer.b.s.ffn);
+  column_parallel_backward(layer, layer.up, layer.runtime().gated_mlp == GatedMlp::Split);
+}
+
+}  // namespace
+
+std::vector<Node> framework_layer_forward(FrameworkNodes nodes, bool experts) {
+  Layer layer = describe(nodes, experts);
+  const std::int32_t hooks = layer.runtime().fsdp_hook_launches;
+  if (hooks > 0) nodes.add(K::Elementwise, "fsdp hooks", 0, P::Main, hooks);
+  attention_part(layer, P::Main);
+  if (layer.norm_before()) nodes.norm("norm2", P::Main);
+  mlp_front(layer, P::Main);
+  mlp_back(layer, P::Main);
+  norm_behind(layer, P::Main);
+  residual(layer, P::Main);
+  return nodes.take();
+}
+
+std::vector<Node> framework_layer_backward(FrameworkNodes nodes, bool experts) {
+  Layer layer = describe(nodes, experts);
+  recompute(layer);
+  residual_backward(layer);
+  mlp_backward(layer);
+  if (layer.norm_before()) nodes.norm_backward("norm2 backward", 2);
+  residual_backward(layer);
+  row_parallel_backward(layer, {layer.projection});
+  core(layer, true, P::Main);
+  rope(layer, K::RopeBackward, "rope backward", P::Main);
+  query_key_norms(layer, P::Main, true);
+  column_parallel_backward(layer, layer.before);
+  if (layer.norm_before()) nodes.norm_backward("norm1 backward", 2);
+  return nodes.take();
+}
+
+}  // namespace rehearse

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// What our executor runs inside a compute op. One function per segment kind and direction; a split
+// backward runs the nodes of its half (NodePhase), what was gathered over tp is gathered again in
+// W.
+#include "schedules/body/own/body_rehearse.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "schedules/body/own/body_experts.h"
+#include "schedules/body/own/own_attention.h"
+#include "schedules/body/own/own_ends.h"
+#include "schedules/body/own/own_latent.h"
+#include "schedules/body/sizes.h"
+
+namespace rehearse {
+namespace own {
+namespace {
+
+using H = TensorHome;
+using K = Kernel;
+using P = ParameterRole;
+
+bool keeps_qkv(const Context& c) {
+  return c.plan.sequence_slices > 1;
+}
+
+bool has_norm_before(const Context& c) {
+  return c.model.norm_placement != NormPlacement::After;
+}
+bool has_norm_behind(const Context& c) {
+  return c.model.norm_placement != NormPlacement::Before;
+}
+bool is_latent(const Context& c) {
+  return c.model.latent.kv_lora_rank > 0;
+}
+bool norms_queries(const Context& c) {
+  return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;
+}
+
+// Of the norms of q and k: a number per token and head, or per token where one norm has all heads.
+std::int64_t query_key_statistics(const Context& c) {
+  return 4 * c.s.tokens * (c.model.query_key_norm_whole ? 2 : c.s.heads + c.s.kv_heads);
+}
+
+// kNone: the model's layers have none.
+struct LayerTensors {
+  T x = kNone, y1 = kNone, st1 = kNone;
+  T raw = kNone, st_raw = kNone;  // q, k, v before the norms of q and k
+  LatentTensors latent;
+  AttentionTensors core;
+  T z1 = kNone, st_z1 = kNone;  // what attention gives, where a norm is behind it
+  T x1 = kNone, y2 = kNone, st2 = kNone, u = kNone, g = kNone;
+  T z2 = kNone, st_z2 = kNone;  // what the MLP gives
+};
+
+// Where the tensors that a layer's forward makes live, seen from `direction`.
+LayerTensors layer_tensors(BodyBuilder& b, const Context& c) {
+  const RankShape& s = c.s;
+  const RecomputeMode mode = c.plan.recompute;
+  const bool full = mode == RecomputeMode::Full;
+  // Recomputed in I and needed by a later W: left for it. In F under full recomputation: workspace.
+  const bool later = c.split && full;
+  const H for_input = full ? H::Workspace : H::SavedForDgrad;
+  const H for_weight = !full ? H::SavedForWgrad : later ? H::LeftForWgrad : H::Workspace;
+  const H output = mode == RecomputeMode::None ? H::SavedForWgrad
+                   : c.split                   ? H::LeftForWgrad
+                                               : H::Workspace;
+  // Later slices read the keys and values, so they are kept whatever is recomputed.
+  const H for_slices = keeps_qkv(c) ? H::SavedForDgrad : for_input;
+  const bool before = has_norm_before(c), behind = has_norm_behind(c);
+  LayerTensors t{};
+  t.x = b.tensor("x", H::Input, c.activation);
+  t.y1 = b.tensor("y1", for_weight, c.activation);
+  if (before) t.st1 = b.tensor("st1", for_input, c.statistics);
+  t.core.qkv = b.tensor("qkv", for_slices, s.element * s.tokens * s.qkv);
+  if (is_latent(c)) t.latent = latent_tensors(b, c, for_input, for_weight);
+  if (norms_queries(c)) {
+    t.raw = b.tensor("qkv before its norms", for_slices, s.element * s.tokens * s.qkv);
+    t.st_raw = b.tensor("st_qk", for_slices, query_key_statistics(c));
+  }
+  t.core.o = b.tensor("o", output, s.element * s.tokens * s.heads * s.value_dim);
+  t.core.lse = b.tensor("lse", mode == RecomputeMode::None ? H::SavedForDgrad : H::Workspace,
+                        4 * s.heads * s.tokens);
+  if (behind) {
+    t.z1 = b.tensor("z1", for_input, c.activation);
+    t.st_z1 = b.tensor("st_z1", for_input, c.statistics);
+  }
+  // Without a norm before it the MLP reads the sum itself; where both blocks read x, nobody reads
+  // the sum again.
+  const H sum = !before ? for_weight : c.model.parallel_residual ? H::Workspace : for_input;
+  t.x1 = b.tensor("x1", sum, c.activation);
+  t.y2 = before ? b.tensor("y2", for_weight, c.activation) : t.x1;
+  if (before) t.st2 = b.tensor("st2", for_input, c.statistics);
+  if (c.experts) return t;
+  t.u = b.tensor("u", for_input, s.element * s.tokens * s.up);
+  t.g = b.tensor("g", for_weight, s.element * s.tokens * s.ffn);
+  if (behind) {  // recomputation ends before them
+    t.z2 = b.tensor("z2", H::SavedForDgrad, c.activation);
+    t.st_z2 = b.tensor("st_z2", H::SavedForDgrad, c.statistics);
+  }
+  return t;
+}
+
+// One of the two blocks of a layer, behind its last product: what it gives joins the residual.
+struct Block {
+  P product;  // its last, whose bias and dropout come with the sum
+  std::string_view name, given;
+  P norm;           // behind it
+  T z, statistics;  // what that norm reads, and keeps
+};
+Block attention_block(const LayerTensors& t) {
+  return {P::Projection, "gemm proj", "z", P::OutNorm1, t.z1, t.st_z1};
+}
+Block mlp_block(const LayerTensors& t) {
+  return {P::Down, "gemm fc2", "q", P::OutNorm2, t.z2, t.st_z2};
+}
+
+// The last product of a block, of `x` with k columns, and the sum of what it gives and `residual`.
+void close_block(BodyBuilder& b, const Context& c, const Block& block, std::int64_t k, T x,
+                 T residual, T sum, NodePhase phase) {
+  const RankShape& s = c.s;
+  const bool behind = has_norm_behind(c);
+  // A norm behind it reads this rank's tokens, and needs them again.
+  const bool own = behind && !s.gather;
+  const T z = own ? block.z : b.tensor(block.given, H::Workspace, c.gathered);
+  b.gemm(K::Linear, block.product, block.name, s.tokens, s.hidden, k, {x}, {z}, phase);
+  reduce_output(b, c, z, phase, behind ? block.z : z);
+  T given = z;
+  if (behind) {
+    given = b.tensor("normed", H::Workspace, c.activation);
+    b.node(K::Norm, "norm behind the block", {block.z}, {given, block.statistics}, phase)
+        .parameter = block.norm;
+  }
+  b.node(K::AddResidual, "add residual + bias", {residual, given}, {sum}, phase).parameter =
+      block.product;
+}
+
+// A norm over all heads' columns is over those of all tp ranks.
+bool shares_query_norm(const Context& c) {
+  return c.model.query_key_norm_whole && c.s.tensor > 1;
+}
+
+void query_key_norm(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  if (!norms_queries(c)) return;
+  if (shares_query_norm(c)) {
+    b.collective(K::QueryKeySumsOverRanks, "squares of q, k; all_reduce sum tp",
+                 query_key_statistics(c), t.raw, t.st_raw, phase);
+  }
+  b.node(K::QueryKeyNorm, "norms of q, k", {t.raw}, {t.core.qkv, t.st_raw}, phase).parameter =
+      P::QueryNorm;
+}
+
+void query_key_norm_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
+  if (!norms_queries(c)) return;
+  const T sums = b.tensor("sums of dq, dk", H::Workspace, query_key_statistics(c));
+  if (shares_query_norm(c)) {
+    b.collective(K::QueryKeySumsOverRanksBackward, "products of dq, dk; all_reduce sum tp",
+                 query_key_statistics(c), dqkv, sums)
+        .reads.push_back(t.raw);
+  }
+  b.node(K::QueryKeyNormBackward, "norms of q, k backward", {dqkv, t.raw, t.st_raw}, {dqkv, sums})
+      .parameter = P::QueryNorm;
+}
+
+struct ActivationNodes {
+  Kernel forward, backward;
+  std::string_view name, backward_name;
+};
+ActivationNodes activation_of(const Transformer& model) {
+  if (model.mlp == MlpKind::Gated) {
+    return model.activation == ActivationKind::Silu
+               ? ActivationNodes{K::Swiglu, K::SwigluBackward, "swiglu", "swiglu backward"}
+               : ActivationNodes{K::GatedActivation, K::GatedActivationBackward, "gated activation",
+                                 "gated activation backward"};
+  }
+  return model.activation == ActivationKind::GeluTanh
+             ? ActivationNodes{K::Gelu, K::GeluBackward, "gelu", "gelu backward"}
+             : ActivationNodes{K::Activation, K::ActivationBackward, "activation",
+                               "activation backward"};
+}
+
+// Nodes 0 ... of the forward up to the second norm.
+void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  if (has_norm_before(c)) {
+    b.node(K::Norm, "norm1", {t.x}, {t.y1, t.st1}, phase).parameter = P::Norm1;
+  } else {
+    b.node(K::Copy, "keep x", {t.x}, {t.y1}, phase);  // a later weight gradient has no x
+  }
+  if (is_latent(c)) {
+    latent_forward(b, c, t.latent, t.y1, t.core.qkv, phase);
+  } else if (phase != NodePhase::Recompute || !keeps_qkv(c)) {
+    const T Y1 = gather_input(b, c, t.y1, "Y1", phase);
+    b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1},
+           {norms_queries(c) ? t.raw : t.core.qkv}, phase);
+    query_key_norm(b, c, t, phase);
+    if (c.model.positions == PositionKind::Rope) {
+      b.node(K::Rope, "rope", {t.core.qkv}, {t.core.qkv}, phase);
+    }
+  }
+  attention_forward(b, c, t.core, phase);
+  close_block(b, c, attention_block(t), s.heads * s.value_dim, t.core.o,
+              c.model.norm_is_residual ? t.y1 : t.x, t.x1, phase);
+  if (has_norm_before(c)) {
+    b.node(K::Norm, "norm2", {c.model.parallel_residual ? t.x : t.x1}, {t.y2, t.st2}, phase)
+        .parameter = P::Norm2;
+  }
+}
+
+// The dense MLP up to the input of the last product.
+void mlp_front(BodyBuilder& b, const Context& c, const LayerTensors& t, NodePhase phase) {
+  const RankShape& s = c.s;
+  const T Y2 = gather_input(b, c, t.y2, "Y2", phase);
+  b.gemm(K::Linear, P::Up, "gemm fc1 + bias", s.tokens, s.up, s.hidden, {Y2}, {t.u}, phase);
+  const ActivationNodes activation = activation_of(c.model);
+  b.node(activation.forward, activation.name, {t.u}, {t.g}, phase);
+}
+
+Body layer_forward(const Context& c) {
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  const T out = b.tensor("out", H::Output, c.activation);
+  if (c.experts) {
+    ExpertBody experts(b, c.layout, c.slice);
+    attention_front(b, c, t, NodePhase::Main);
+    const T z = b.tensor("z of experts", H::Workspace, c.activation);
+    experts.forward(t.y2, z);
+    b.node(K::AddResidual, "add residual", {t.x1, z}, {out}).parameter = P::Down;
+    return b.finish();
+  }
+  attention_front(b, c, t, NodePhase::Main);
+  mlp_front(b, c, t, NodePhase::Main);
+  close_block(b, c, mlp_block(t), c.s.ffn, t.g, c.model.norm_is_residual ? t.y2 : t.x1, out,
+              NodePhase::Main);
+  return b.finish();
+}
+
+// From the gradient of the sum behind a block to that of its last product, on this rank's tokens.
+T open_block(BodyBuilder& b, const Context& c, const Block& block, T gradient) {
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
+  if (c.plan.dropouts.residual > 0) {
+    const T dropped = b.tensor("dropped gradient", keep, c.activation);
+    b.node(K::DropoutBackward, "dropout backward", {gradient}, {dropped}).parameter = block.product;
+    gradient = dropped;
+  }
+  if (has_norm_behind(c)) {
+    const T dz = b.tensor("dz", keep, c.activation);
+    b.node(K::NormBackward, "norm behind the block backward", {gradient, block.z, block.statistics},
+           {dz})
+        .parameter = block.norm;
+    gradient = dz;
+  }
+  return gradient;
+}
+
+// From the gradient of a block's input, summed over tp, to that of the stream, `residual` with it.
+void join_gradients(BodyBuilder& b, const Context& c, std::string_view name, P norm, T gradient,
+                    T input, T statistics, T residual, T to) {
+  if (!has_norm_before(c)) {
+    b.node(K::AddResidual, "add gradients", {residual, gradient}, {to});
+    return;
+  }
+  if (c.model.norm_is_residual) {
+    const T both = b.tensor("gradients of the norm", H::Workspace, c.activation);
+    b.node(K::AddResidual, "add gradients", {residual, gradient}, {both});
+    gradient = both;
+    residual = kNone;
+  }
+  b.node(K::NormBackward, name, {gradient, input, statistics, residual}, {to}).parameter = norm;
+}
+
+// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part.
+// All heads are summed over tp, every rank bringing its own among zeros, and then each has the
+// whole of its own: the weights' gradients come out equal on the ranks that share a head.
+void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
+  const std::int64_t bytes = c.s.element * c.s.tokens * 2 * c.model.kv_heads * c.s.head_dim;
+  const NodePhase late = NodePhase::Weight;
+  const T all = b.tensor("dkv of all heads", H::Workspace, bytes);
+  b.node(K::SpreadHeads, "spread dk, dv", {dqkv}, {all}, late);
+  b.collective(K::AllReduce, "all_reduce tp dk, dv", bytes, all, all, late);
+  b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
+}
+
+// Of the dense MLP: from dout to the gradient of the second norm's output, which it returns, summed
+// over tp. A split backward gathers the gradients of both blocks twice: once for I, once for W.
+T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, T du) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  const bool weight = c.direction == Direction::WeightGradient;
+  const bool gated = c.model.mlp == MlpKind::Gated;
+  const T dq = open_block(b, c, mlp_block(t), dout);
+  const T D = gather_input(b, c, dq, "D");
+  const T Dw = weight ? gather_input(b, c, dq, "D", late) : D;
+  // Gated: the gradient of g is as wide as g, then becomes that of both halves of u.
+  T dg = du;
+  if (gated) {
+    dg = b.tensor("dg", H::Workspace, s.element * s.tokens * s.ffn);
+  }
+  b.gemm(K::LinearInput, P::Down, "gemm d_fc2 input", s.tokens, s.ffn, s.hidden, {D}, {dg});
+  b.gemm(K::LinearWeight, P::Down, "gemm d_fc2 weight, bias", s.ffn, s.hidden, s.tokens,
+         {Dw, t.g, dq}, {}, late);
+  const ActivationNodes activation = activation_of(c.model);
+  b.node(activation.backward, activation.backward_name, {dg, t.u}, {du});
+  const T Y2 = gather_input(b, c, t.y2, "Y2", late);
+  b.gemm(K::LinearWeight, P::Up, "gemm d_fc1 weight, bias", s.hidden, s.up, s.tokens, {du, Y2}, {},
+         late);
+  const T e2 = b.tensor("e2", H::Workspace, c.gathered);
+  b.gemm(K::LinearInput, P::Up, "gemm d_fc1 input", s.tokens, s.hidden, s.up, {du}, {e2});
+  reduce_output(b, c, e2);
+  return e2;
+}
+
+// From dqkv to the gradient of the first norm's output, which it returns, summed over tp.
+T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  if (c.model.positions == PositionKind::Rope) {
+    b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
+  }
+  query_key_norm_backward(b, c, t, dqkv);
+  const T e1 = b.tensor("e1", H::Workspace, c.gathered);
+  const auto input = [&] {
+    b.gemm(K::LinearInput, P::Qkv, "gemm d_qkv input", s.tokens, s.hidden, s.qkv, {dqkv}, {e1});
+    reduce_output(b, c, e1);
+  };
+  const bool shared = c.layout.key_value_replicas() > 1;
+  // e1 is summed over tp: it takes what each rank has alone, the weights' take the sum
+  if (shared) {
+    input();
+    sum_shared_heads(b, c, dqkv);
+  }
+  const T Y1 = gather_input(b, c, t.y1, "Y1", late);
+  b.gemm(K::LinearWeight, P::Qkv, "gemm d_qkv weight, bias", s.hidden, s.qkv, s.tokens, {dqkv, Y1},
+         {}, late);
+  if (!shared) input();
+  return e1;
+}
+
+Body layer_backward(const Context& c) {
+  const RankShape& s = c.s;
+  const NodePhase late = NodePhase::Weight;
+  const bool weight = c.direction == Direction::WeightGradient;
+  const bool parallel = c.model.parallel_residual;
+  BodyBuilder b(SegmentKind::Layer, c.direction);
+  const LayerTensors t = layer_tensors(b, c);
+  std::optional<ExpertBody> experts;
+  if (c.experts) experts.emplace(b, c.layout, c.slice);
+  const H keep = c.split ? H::LeftForWgrad : H::Workspace;
+  const T dout = b.tensor("dout", H::OutputGradient, c.activation);
+  const T du = experts ? kNone : b.tensor("du", keep, s.element * s.tokens * s.up);
+  const T dx1 = b.tensor("dx1", keep, c.activation);
+  const T dqkv = b.tensor("dqkv", is_latent(c) ? H::Workspace : keep, s.element * s.tokens * s.qkv);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+
+  if (c.plan.recompute == RecomputeMode::Full) {
+    attention_front(b, c, t, NodePhase::Recompute);
+    if (experts) {
+      experts->recompute(t.y2);
+    } else {
+      mlp_front(b, c, t, NodePhase::Recompute);
+    }
+  } else if (c.plan.recompute == RecomputeMode::Selective) {
+    attention_forward(b, c, t.core, NodePhase::Recompute);
+  }
+  T e2;
+  if (experts) {
+    e2 = b.tensor("e2", H::Workspace, c.activation);
+    experts->backward(t.y2, open_block(b, c, mlp_block(t), dout), e2);
+  } else {
+    e2 = mlp_backward(b, c, t, dout, du);
+  }
+  join_gradients(b, c, "norm2 backward + residual", P::Norm2, e2, parallel ? t.x : t.x1, t.st2,
+                 dout, dx1);
+  // Attention. Where both blocks read x, what it gave joined the same sum as what the MLP gave.
+  const T dz = open_block(b, c, attention_block(t), parallel ? dout : dx1);
+  const T D1 = gather_input(b, c, dz, "D1");
+  const T D1w = weight ? gather_input(b, c, dz, "D1", late) : D1;
+  const T d_o = b.tensor("do", H::Workspace, s.element * s.tokens * s.heads * s.value_dim);
+  b.gemm(K::LinearInput, P::Projection, "gemm d_proj input", s.tokens, s.heads * s.value_dim,
+         s.hidden, {D1}, {d_o});
+  b.gemm(K::LinearWeight, P::Projection, "gemm d_proj weight, bias", s.heads * s.value_dim,
+         s.hidden, s.tokens, {D1w, t.core.o, dz}, {}, late);
+  const T rs = b.tensor("rs", H::Workspace, 4 * s.heads * s.tokens);
+  attention_backward(b, c, t.core, d_o, dqkv, rs);
+  const T e1 =
+      is_latent(c) ? latent_backward(b, c, t.latent, t.y1, dqkv) : qkv_backward(b, c, t, dqkv);
+  join_gradients(b, c, "norm1 backward + residual", P::Norm1, e1, t.x, t.st1, dx1, dx);
+  return b.finish();
+}
+
+}  // namespace
+}  // namespace own
+
+Body make_rehearse_body(const Layout& layout, const BodyShape& shape) {
+  using namespace own;
+  const Context c = context_of(layout, shape);
+  const bool forward = shape.direction == Direction::Forward;
+  switch (shape.segment) {
+    case SegmentKind::Embedding:
+      return forward ? embedding_forward(c) : embedding_backward(c);
+    case SegmentKind::Layer:
+      return forward ? layer_forward(c) : layer_backward(c);
+    case SegmentKind::Head:
+      return forward ? head_forward(c) : head_backward(c);
+  }
+  return {};
+}
+
+}  // namespace rehearse

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/body/own/own_ends.h"
+
+#include <algorithm>
+
+#include "schedules/body/sizes.h"
+
+namespace rehearse::own {
+namespace {
+
+using H = TensorHome;
+using K = Kernel;
+using P = ParameterRole;
+
+struct EmbeddingNorm {
+  T rows = kNone, statistics = kNone;
+  T weight = kNone;  // an embedding's backward reads no parameters, so the forward keeps it
+};
+EmbeddingNorm embedding_norm(BodyBuilder& b, const Context& c) {
+  if (!c.model.embedding_norm) return {};
+  return {.rows = b.tensor("e", H::SavedForWgrad, c.activation),
+          .statistics = b.tensor("st", H::SavedForWgrad, c.statistics),
+          .weight = b.tensor("weight of the norm", H::SavedForWgrad, c.s.element * c.s.hidden)};
+}
+
+}  // namespace
+
+Body embedding_forward(const Context& c) {
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
+  const T out = b.tensor("out", H::Output, c.activation);
+  const EmbeddingNorm norm = embedding_norm(b, c);
+  const T own = c.model.embedding_norm ? norm.rows : out;  // of this rank's tokens
+  const T rows = c.s.tensor > 1 ? b.tensor("p", H::Workspace, c.gathered) : own;
+  b.node(K::Lookup, "lookup of own vocabulary rows", {tokens}, {rows}).parameter = P::Table;
+  reduce_output(b, c, rows);
+  if (c.model.positions == PositionKind::Learned || rows != own) {
+    b.node(K::AddPositions, "add positions", {rows}, {own}).parameter = P::Positions;
+  }
+  if (c.model.embedding_norm) {
+    b.node(K::Norm, "embedding norm", {norm.rows}, {out, norm.statistics, norm.weight}).parameter =
+        P::EmbeddingNorm;
+  }
+  if (c.plan.dropouts.embedding > 0) {
+    b.node(K::Dropout, "embedding dropout", {out}, {out}).parameter = P::Table;
+  }
+  return b.finish();
+}
+
+Body embedding_backward(const Context& c) {
+  const NodePhase late = NodePhase::Weight;
+  BodyBuilder b(SegmentKind::Embedding, c.direction);
+  const T tokens = b.tensor("tokens", H::Tokens, 4 * c.s.tokens);
+  T dx = b.tensor("dx", H::OutputGradient, c.activation);
+  const EmbeddingNorm norm = embedding_norm(b, c);
+  if (c.plan.dropouts.embedding > 0) {
+    const T dropped = b.tensor("dropped gradient", H::Workspace, c.activation);
+    b.node(K::DropoutBackward, "embedding dropout backward", {dx}, {dropped}, late).parameter =
+        P::Table;
+    dx = dropped;
+  }
+  if (c.model.embedding_norm) {
+    const T de = b.tensor("de", H::Workspace, c.activation);
+    b.node(K::NormBackward, "embedding norm backward",
+           {dx, norm.rows, norm.statistics, norm.weight}, {de}, late)
+        .parameter = P::EmbeddingNorm;
+    dx = de;
+  }
+  if (c.model.positions == PositionKind::Learned) {
+    b.node(K::PositionGradient, "position gradient", {dx}, {}, late).parameter = P::Positions;
+  }
+  const T G = gather_input(b, c, dx, "G", late);
+  const T order = b.tensor("order", H::Workspace, 4 * c.s.tokens);
+  b.node(K::SortTokens, "sort tokens", {tokens}, {order}, late);
+  b.node(K::TableGradient, "row sums into the table gradient", {G, order}, {}, late).parameter =
+      P::Table;
+  return b.finish();
+}
+
+// The loss and the gradient of the logits, chunk by chunk: no logits are kept, and the gradient
+// chain up to the final norm runs with the forward. d_logits carry 1/(m d n).
+Body head_forward(const Context& c) {
+  const RankShape& s = c.s;
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const P table = c.model.tied_embedding ? P::Table : P::Head;
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T targets = b.tensor("targets", H::Tokens, 4 * s.tokens);
+  const T y = b.tensor("y", H::Workspace, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
+  const T loss = b.tensor("loss", H::Loss, 4);
+  b.node(K::Norm, "final norm", {x}, {y, st}).parameter = P::FinalNorm;
+  const T Y = gather_input(b, c, y, "Y");
+  const T partial = s.gather ? b.tensor("dYp", H::Workspace, c.gathered) : dY;
+  for (std::int64_t begin = 0; begin < s.tokens; begin += s.loss_chunk) {
+    const std::int64_t rows = std::min(s.loss_chunk, s.tokens - begin);
+    const T lg = b.tensor("lg", H::Workspace, 4 * rows * s.vocabulary);
+    const T mx = b.tensor("mx", H::Workspace, 4 * rows);
+    const T se = b.tensor("se", H::Workspace, 8 * rows);
+    const T dl = b.tensor("dl", H::Workspace, s.element * rows * s.vocabulary);
+    b.gemm(K::Logits, table, "gemm logits", rows, s.vocabulary, s.hidden, {Y}, {lg});
+    if (s.tensor > 1) {
+      b.collective(K::MaximaOverRanks, "row maxima; all_reduce max tp", 4 * rows, lg, mx);
+      Node& sums =
+          b.collective(K::SumsOverRanks, "row sums, targets; all_reduce sum tp", 8 * rows, lg, se);
+      sums.reads.push_back(mx);
+    } else {
+      b.node(K::RowMaxima, "row maxima", {lg}, {mx});
+      b.node(K::RowSums, "row sums, targets", {lg, mx, targets}, {se});
+    }
+    b.node(K::Loss, "loss, d_logits", {lg, mx, se, targets}, {dl, loss});
+    b.gemm(K::LogitsInput, table, "gemm d_input", rows, s.hidden, s.vocabulary, {dl}, {partial});
+    b.gemm(K::LogitsWeight, table, "gemm d_table", s.hidden, s.vocabulary, rows, {dl, Y}, {});
+  }
+  if (s.tensor > 1) {
+    b.collective(s.gather ? K::ReduceScatter : K::AllReduce,
+                 s.gather ? "reduce_scatter tp" : "all_reduce tp", c.gathered, partial, dY);
+  }
+  return b.finish();
+}
+
+Body head_backward(const Context& c) {
+  BodyBuilder b(SegmentKind::Head, c.direction);
+  const T x = b.tensor("x", H::Input, c.activation);
+  const T st = b.tensor("st", H::SavedForDgrad, c.statistics);
+  const T dY = b.tensor("dY", H::SavedForDgrad, c.activation);
+  const T dx = b.tensor("dx", H::InputGradient, c.activation);
+  b.node(K::NormBackward, "final norm backward", {dY, x, st}, {dx}).parameter = P::FinalNorm;
+  return b.finish();
+}
+
+}  // namespace rehearse::own

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The allocator with what every block is for, and the peak with what was alive at it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "schedules/base/units.h"
+#include "sim/memory/memory.h"
+#include "sim/memory/replay/caching_allocator.h"
+#include "sim/memory/replay/memory_parts.h"
+
+namespace rehearse::sim {
+
+// Streams of the allocator: blocks of one never serve another.
+enum AllocationStream : int { kComputeStream, kGatherStream, kReduceStream };
+
+using Handle = CachingAllocator::Handle;
+inline constexpr Handle kNoBlock = CachingAllocator::kEmpty;
+
+class Ledger {
+ public:
+  // capacity [B]: of the allocator's segments; -1: unlimited.
+  explicit Ledger(std::int64_t capacity) : allocator_({.capacity = capacity}) {}
+
+  Handle allocate(std::int64_t bytes, MemoryPart part, int stream = kComputeStream) {
+    const std::int64_t mapped = allocator_.mapped();
+    const Handle handle = allocator_.allocate(bytes, stream);
+    if (allocator_.mapped() != mapped) note_mapping(allocator_.mapped() - mapped);
+    if (handle < 0) {
+      out_of_memory_ |= handle == CachingAllocator::kOutOfMemory;
+      return kNoBlock;
+    }
+    const auto index = static_cast<std::size_t>(handle);
+    if (part_of_.size() <= index) part_of_.resize(2 * index + 64);
+    part_of_[index] = part;
+    bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
+    if (watched_ && sum(bytes_) > sum(most_)) most_ = bytes_;
+    if (allocator_.allocated() > peak_) {
+      peak_ = allocator_.allocated();
+      at_peak_ = bytes_;
+      peak_op_ = op;
+    }
+    return handle;
+  }
+  void free(Handle& handle) {
+    if (handle < 0) return;
+    const MemoryPart part = part_of_[static_cast<std::size_t>(handle)];
+    bytes_[static_cast<std::size_t>(part)] -= allocator_.block_size(handle);
+    allocator_.free(handle);
+    handle = kNoBlock;
+  }
+  void free(std::vector<Handle>& handles) {
+    for (Handle& handle : handles) free(handle);
+    handles.clear();
+  }
+
+  // From here on `most()` is the most that was alive at once, by MemoryPart; before: not kept.
+  void watch() {
+    watched_ = true;
+    most_ = bytes_;
+  }
+  const MemoryBytes& most() const { return most_; }
+  const MemoryBytes& now() const { return bytes_; }
+
+  // Of the step that began last.
+  void begin_step() {
+    mapped_.clear();
+    retries_before_ = allocator_.retries();
+  }
+  bool retried() const { return allocator_.retries() != retries_before_; }
+  std::int64_t mapped() const {
+    std::int64_t bytes = 0;
+    for (const Mapping& one : mapped_) bytes += one.bytes;
+    return bytes;
+  }
+
+  bool out_of_memory() const { return out_of_memory_; }
+  const CachingAllocator& allocator() const { return allocator_; }
+  RankMemory result() const;  // without row, steady state and what lies outside the allocator
+
+  OpId op{};  // what is being replayed
+
+ private:
+  CachingAllocator allocator_;
+  std::vector<MemoryPart> part_of_;  // per handle
+  static std::int64_t sum(const MemoryBytes& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  }
+
+  void note_mapping(std::int64_t bytes) {
+    if (mapped_.empty() || mapped_.back().op != op) mapped_.push_back({.op = op});
+    mapped_.back().bytes += bytes;
+  }
+
+  MemoryBytes bytes_{}, at_peak_{}, most_{};
+  bool watched_ = false;
+  std::int64_t peak_ = 0;
+  OpId peak_op_{};
+  bool out_of_memory_ = false;
+  std::vector<Mapping> mapped_;  // of this step, by op
+  std::int32_t retries_before_ = 0;
+};
+
+}  // namespace rehearse::sim

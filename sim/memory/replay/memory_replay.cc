@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/replay/memory_replay.h"
+
+#include <algorithm>
+
+#include "schedules/body/sizes.h"
+#include "schedules/ir/stage_index.h"
+#include "sim/memory/memory_states.h"
+#include "sim/memory/replay/memory_ledger.h"
+#include "sim/memory/replay/memory_resident.h"
+#include "sim/memory/replay/memory_steady.h"
+#include "sim/memory/stage_walk.h"
+
+namespace rehearse::sim {
+namespace {
+
+// Ops without growth after which equal ops are taken to bring none.
+constexpr std::size_t kQuietOps = 32;
+// Passes of segments below which a step is replayed whole. Split backwards leave holes that drift
+// for long: their steps are shortened only where they are very long.
+constexpr std::size_t kLongStep = 512, kLongSplitStep = 8192;
+
+// Steps more that are replayed where the cache has to be emptied.
+constexpr int kSettlingSteps = 4;
+
+// Blocks of the allocator, and units of ZeRO-3 that are gathered and reduced around them.
+struct ReplayMemory {
+  using Tensor = Handle;
+  static constexpr Handle kNothing = kNoBlock;
+
+  Ledger& ledger;
+  ResidentState& state;
+
+  void make(Handle& tensor, std::int64_t bytes, bool kept) {
+    tensor = ledger.allocate(bytes, kept ? MemoryPart::Activations : MemoryPart::Workspace);
+  }
+  void drop(Handle& tensor) { ledger.free(tensor); }
+  std::int64_t bytes(Handle tensor) const {
+    return tensor < 0 ? 0 : ledger.allocator().block_size(tensor);
+  }
+  void enter(std::size_t unit, std::ptrdiff_t next) { state.enter(unit, next); }
+  void leave_forward(std::size_t unit) { state.leave_forward(unit); }
+  void leave_backward(std::size_t unit) { state.leave_backward(unit); }
+};
+
+// A stage as this row runs it: its segments and, per micro-batch in flight, a block of handles, one
+// per slot.
+struct StagePlan : StageSegments {
+  std::vector<std::int32_t> block_of;  // per micro-batch and slice; -1: not in flight
+  std::vector<Handle> handles;         // blocks of `slots` handles
+  std::vector<std::int32_t> unused;    // blocks
+
+  std::int32_t take_block() {
+    if (unused.empty()) {
+      unused.push_back(static_cast<std::int32_t>(handles.size() / slots));
+      handles.resize(handles.size() + slots, kNoBlock);
+    }
+    const std::int32_t block = unused.back();
+    unused.pop_back();
+    return block;
+  }
+  Handle* at(std::int32_t block) {
+    return handles.data() + static_cast<std::size_t>(block) * slots;
+  }
+};
+
+class RowReplay {
+ public:
+  RowReplay(const ReplaySetup& setup, RankClass row, std::int64_t capacity)
+      : setup_(setup),
+        order_(*setup.order),
+        row_(row),
+        pipelined_(order_.num_rows() > 1),
+        ledger_(capacity),
+        state_(*setup.profile, setup.layout.plan,
+               row_units(setup.layout, setup.stages[row.index()], order_.placement.stages()),
+               order_.microbatches * order_.slices, pipelined_,
+               script_flags(*setup.profile, setup.layout, /*experts=*/false), ledger_) {
+    plan_stages();
+    const bool offloads = setup.layout.plan.offload == OffloadMode::Activations;
+    for (const StagePlan& stage : stages_) {
+      walks_.emplace_back(memory_, stage, offloads);
+    }
+    plan_skipping();
+  }
+
+  ReplayResult run() {
+    const MemoryProfile& profile = *setup_.profile;
+    state_.build();
+    const Flags flags = script_flags(profile, setup_.layout, /*experts=*/false);
+    for (const Workspace& workspace : profile.workspaces) {
+      if (!workspace.condition.holds(flags)) continue;
+      ledger_.allocate(workspace.bytes.of(setup_.compute_capability), MemoryPart::Workspace);
+    }
+    std::vector<Handle> transfers;
+    for (int i = 0; pipelined_ && i < profile.transfer_buffers; ++i) {
+      transfers.push_back(ledger_.allocate(setup_.handover, MemoryPart::Buffers));
+    }
+    if (!profile.moments_at_first_step) state_.create_moments();
+    if (profile.moments_at_first_step) replay_step(/*first=*/true);
+    replay_step(/*first=*/false);
+    settle();
+    ledger_.free(transfers);
+    ReplayResult result{.out_of_memory = ledger_.out_of_memory(), .memory = ledger_.result()};
+    result.left_out = left_out_;
+    result.samples = std::move(samples_);
+    result.last_step = last_step_;
+    result.memory.row = row_;
+    result.memory.steady_allocated = ledger_.allocator().allocated() + stale_transfers();
+    return result;
+  }
+
+ private:
+  void plan_stages() {
+    stage_at_.assign(setup_.segments.size(), -1);
+    std::size_t unit = 0;
+    for (const Stage stage : setup_.stages[row_.index()]) {
+      StagePlan plan;
+      for (const SegmentInfo& segment : setup_.segments[stage.index()]) {
+        plan.add(of_segment(setup_.programs, setup_.layout.model, segment), unit++);
+      }
+      plan.slots = std::max<std::size_t>(plan.slots, 1);  // a chunk without layers
+      plan.meet(setup_.layout, stage.value, static_cast<std::int32_t>(setup_.segments.size()));
+      plan.block_of.assign(static_cast<std::size_t>(order_.microbatches * order_.slices), -1);
+      stage_at_[stage.index()] = static_cast<std::int32_t>(stages_.size());
+      stages_.push_back(std::move(plan));
+    }
+  }
+
+  // Where chunks run equal programs any two ops of a kind are alike, and what is in flight may be
+  // exchanged; else a period must pass, and whole periods are left out.
+  void plan_skipping() {
+    std::size_t passes = 0;
+    bool alike = !state_.gathers();
+    for (const StagePlan& stage : stages_) {
+      passes += stage.parts.size() * stage.block_of.size();
+      alike &= stage.parts == stages_.front().parts;
+    }
+    std::vector<std::int32_t> counts = in_flight_counts(order_, row_);
+    if (setup_.whole_step || passes < (counts.empty() ? kLongSplitStep : kLongStep)) return;
+    steady_ = steady_phase(order_, row_);
+    if (alike) in_flight_ = std::move(counts);
+    quiet_ops_ = in_flight_.empty() ? std::max(3 * kQuietOps, 2 * steady_.period) : kQuietOps;
+  }
+
+  std::int64_t stale_transfers() const {
+    if (!pipelined_) return 0;
+    return static_cast<std::int64_t>(stages_.size()) * setup_.profile->stale_transfers_per_chunk *
+           CachingAllocator::round_size(setup_.handover);
+  }
+
+  void replay_step(bool first) {
+    if (ledger_.out_of_memory()) return;
+    state_.begin_step();
+    ledger_.begin_step();
+    last_step_ = samples_.size();
+    step();
+    ledger_.op = {};
+    if (setup_.samples) ledger_.watch();
+    state_.optimizer_step(first);
+    if (setup_.samples) samples_.push_back({{}, ledger_.most(), ledger_.now()});
+  }
+
+  // A step that empties the cache leaves the next one another cache: on, until a step maps as much
+  // as the one before it, or empties nothing.
+  void settle() {
+    for (int more = 0; more < kSettlingSteps && ledger_.retried(); ++more) {
+      const std::int64_t before = ledger_.mapped();
+      replay_step(/*first=*/false);
+      if (ledger_.out_of_memory() || ledger_.mapped() == before) return;
+    }
+  }
+
+  void step() {
+    const std::size_t begin = order_.first_op(row_);
+    const auto program = order_.program(row_);
+    const CachingAllocator& allocator = ledger_.allocator();
+    std::int64_t reserved = -1, allocated = -1;
+    std::int32_t retries = -1;
+    std::size_t grown_at = 0;  // last op at which a peak grew
+    bool skipped = steady_.period == 0;
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      if (!skipped && i >= std::max(steady_.begin, grown_at) + quiet_ops_ && i < steady_.end) {
+        skipped = true;
+        const std::size_t to = in_flight_.empty() ? skip_periods(i) : skip_to_cooldown(i);
+        left_out_ = to - i;
+        i = to;
+      }
+      ledger_.op = {static_cast<std::int32_t>(begin + i)};
+      if (setup_.samples) ledger_.watch();
+      for (const Op& work : work_of(order_, program[i])) run_op(work);
+      if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
+      if (ledger_.out_of_memory()) return;
+      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated ||
+          allocator.retries() != retries) {
+        reserved = allocator.max_reserved();
+        allocated = allocator.max_allocated();
+        retries = allocator.retries();
+        grown_at = i;
+      }
+    }
+  }
+
+  // Both skips return the op to go on with: what is in flight is renamed as if all had run.
+  std::size_t skip_periods(std::size_t i) {
+    const std::size_t periods = (steady_.end - i) / steady_.period;
+    const std::int32_t passes =
+        static_cast<std::int32_t>(periods) * steady_.microbatches * order_.slices;
+    for (StagePlan& stage : stages_) {
+      std::rotate(stage.block_of.begin(), stage.block_of.end() - passes, stage.block_of.end());
+    }
+    state_.skip_backwards(passes);
+    return i + periods * steady_.period;
+  }
+  std::size_t skip_to_cooldown(std::size_t i) {
+    const auto program = order_.program(row_);
+    std::size_t to = std::min(steady_.end + steady_.period, program.size() - 1);
+    while (to > i && (in_flight_[to] != in_flight_[i] || program[to].kind != program[i].kind)) --to;
+    const std::vector<Op> now = in_flight(order_, row_, i), then = in_flight(order_, row_, to);
+    std::vector<Handle> held;  // of all that is in flight, oldest first
+    for (const Op& op : now) {
+      StagePlan& stage = stage_of(op);
+      std::int32_t& block = block_of(stage, op);
+      held.insert(held.end(), stage.at(block), stage.at(block) + stage.slots);
+      stage.unused.push_back(block);
+      block = -1;
+    }
+    for (std::size_t k = 0; k < then.size(); ++k) {
+      StagePlan& stage = stage_of(then[k]);
+      std::int32_t& block = block_of(stage, then[k]);
+      block = stage.take_block();
+      std::copy_n(held.begin() + static_cast<std::ptrdiff_t>(k * stage.slots), stage.slots,
+                  stage.at(block));
+    }
+    return to;
+  }
+
+  StagePlan& stage_of(const Op& op) {
+    return stages_[static_cast<std::size_t>(stage_at_[op.stage.index()])];
+  }
+  std::int32_t& block_of(StagePlan& stage, const Op& op) const {
+    const std::int32_t slice = std::max<std::int32_t>(op.slice, 0);
+    return stage.block_of[static_cast<std::size_t>(op.microbatch.value * order_.slices + slice)];
+  }
+
+  void run_op(const Op& op) {
+    if (op.stage.value < 0 || op.microbatch.value < 0) return;
+    StagePlan& stage = stage_of(op);
+    StageWalk<ReplayMemory>& walk = walks_[static_cast<std::size_t>(stage_at_[op.stage.index()])];
+    std::int32_t& block = block_of(stage, op);
+    if (op.kind == OpKind::Forward) block = stage.take_block();
+    if (block < 0) return;
+    Handle* const handles = stage.at(block);
+    switch (op.kind) {
+      case OpKind::Forward:
+        walk.forward(handles);
+        return;
+      case OpKind::InputGradient:
+        walk.backward(handles, /*split=*/true);
+        return;
+      case OpKind::Backward:
+        walk.backward(handles, /*split=*/false);
+        break;
+      case OpKind::WeightGradient:
+        walk.weight_gradient(handles);
+        break;
+      default:
+        return;
+    }
+    stage.unused.push_back(block);
+    block = -1;
+  }
+
+  const ReplaySetup& setup_;
+  const Schedule& order_;
+  RankClass row_;
+  bool pipelined_;
+  Ledger ledger_;
+  ResidentState state_;
+  std::vector<std::int32_t> stage_at_;  // per stage: index into stages_
+  std::vector<StagePlan> stages_;
+  ReplayMemory memory_{ledger_, state_};
+  std::vector<StageWalk<ReplayMemory>> walks_;  // per stage
+  SteadyPhase steady_;
+  std::vector<std::int32_t> in_flight_;  // per op; empty: only whole periods are left out
+  std::vector<MemorySample> samples_;
+  std::size_t quiet_ops_ = 0, left_out_ = 0, last_step_ = 0;
+};
+
+}  // namespace
+
+ReplaySetup replay_setup(const MemoryProfile& profile, const Layout& layout,
+                         std::int32_t compute_capability, const Schedule& order) {
+  ReplaySetup setup{.layout = layout};
+  setup.profile = &profile;
+  setup.order = &order;
+  setup.programs = segment_programs(profile, layout);
+  setup.segments = stage_segments(layout, order.placement.stages());
+  setup.stages = stages_of_rows(order);
+  setup.handover = layout.activation_bytes();
+  setup.compute_capability = compute_capability;
+  return setup;
+}
+
+ReplayResult replay_row(const ReplaySetup& setup, RankClass row, std::int64_t capacity) {
+  return RowReplay(setup, row, capacity).run();
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/replay/memory_resident.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+std::int64_t experts_of(const std::vector<UnitTensors>& units) {
+  std::int64_t sum = 0;
+  for (const UnitTensors& unit : units) sum += unit.experts;
+  return sum;
+}
+
+}  // namespace
+
+ResidentState::ResidentState(const MemoryProfile& profile, const Plan& plan,
+                             std::vector<UnitTensors> units, std::int32_t backwards, bool pipelined,
+                             Flags flags, Ledger& ledger)
+    : profile_(profile),
+      plan_(plan),
+      units_(std::move(units)),
+      unit_(units_.size()),
+      ledger_(ledger),
+      shards_(plan),
+      backwards_per_step_(backwards),
+      gathers_(plan.zero_stage >= profile.gather_units_from),
+      whole_step_(pipelined),
+      optimizer_list_(profile.optimizer_list.holds(flags)) {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    if (units_[u].kind == SegmentKind::Layer) last_layer_ = u;
+    root_segments_ += is_root(u);
+  }
+}
+
+void ResidentState::build() {
+  const Precision& bytes = plan_.precision;
+  const bool contiguous = plan_.zero_stage >= profile_.contiguous_parameters_from && !gathers_;
+  std::vector<Handle> initial;
+  for (const UnitTensors& unit : units_) {
+    for (std::size_t i = 0; i < unit.elements.size(); ++i) {
+      const std::int64_t elements = unit.elements[i];
+      const std::int64_t held =
+          gathers_ ? divide_up(elements, shards_.of(unit.of_experts[i])) : elements;
+      initial.push_back(ledger_.allocate(held * bytes.parameters, MemoryPart::Parameters));
+    }
+  }
+  const std::int64_t total = parameters_of(units_);
+  if (contiguous) ledger_.allocate(total * bytes.parameters, MemoryPart::Parameters);
+  if (profile_.contiguous_gradients && !gathers_) {
+    const std::int64_t held =
+        plan_.zero_stage >= 2 ? shards_.shard(total, experts_of(units_)) : total;
+    ledger_.allocate(held * bytes.gradients, MemoryPart::Gradients);
+  }
+  if (contiguous) ledger_.free(initial);
+  if (bytes.parameters < 4) optimizer_tensors(std::min(4, bytes.optimizer));
+}
+
+void ResidentState::create_moments() {
+  const Precision& bytes = plan_.precision;
+  const std::int32_t master = bytes.parameters < 4 ? std::min(4, bytes.optimizer) : 0;
+  if (plan_.optimizer == Optimizer::AdamW) return optimizer_tensors(bytes.optimizer - master);
+  if (plan_.offload == OffloadMode::Optimizer) return;
+  for (const std::int64_t elements : owned()) {
+    if (plan_.optimizer == Optimizer::AdamW8bit) {
+      constexpr std::int64_t kBlock = 256;  // values that share a scale, fp32
+      for (int moment = 0; moment < 2; ++moment) {
+        ledger_.allocate(elements + 4 * divide_up(elements, kBlock), MemoryPart::Optimizer);
+      }
+      continue;
+    }
+    // Muon's one momentum; what is no matrix of a layer has AdamW's second moment too.
+    ledger_.allocate(4 * elements, MemoryPart::Optimizer);
+    const auto others = static_cast<std::int64_t>(static_cast<double>(elements) * no_matrices());
+    if (others > 0) ledger_.allocate(4 * others, MemoryPart::Optimizer);
+  }
+}
+
+double ResidentState::no_matrices() const {
+  std::int64_t all = 0, matrices = 0;
+  for (const UnitTensors& unit : units_) {
+    all += unit.total;
+    matrices += unit.matrices;
+  }
+  return all > 0 ? 1 - static_cast<double>(matrices) / static_cast<double>(all) : 0;
+}
+
+void ResidentState::begin_step() {
+  ledger_.free(step_gradients_);
+  for (Unit& unit : unit_) ledger_.free(unit.shard);
+  backwards_.assign(units_.size(), 0);
+}
+
+void ResidentState::optimizer_step(bool first) {
+  ledger_.free(gather_buffer_);
+  ledger_.free(reduce_buffer_);
+  if (profile_.fp32_gradients_at_step && plan_.precision.gradients < 4) {
+    for (const std::int64_t elements : owned()) {
+      step_gradients_.push_back(ledger_.allocate(4 * elements, MemoryPart::Optimizer));
+    }
+  }
+  if (first) create_moments();
+  if (optimizer_list_) {  // torch's foreach Adam: the square roots of all second moments
+    std::vector<Handle> roots;
+    for (const std::int64_t elements : owned()) {
+      roots.push_back(ledger_.allocate(4 * elements, MemoryPart::Workspace));
+    }
+    ledger_.free(roots);
+  }
+}
+
+void ResidentState::enter(std::size_t unit, std::ptrdiff_t next) {
+  if (!gathers_) return;
+  finish_gather(unit);
+  if (next >= 0 && plan_.prefetch > 0 && !by_tensor()) start_gather(static_cast<std::size_t>(next));
+}
+
+void ResidentState::leave_forward(std::size_t unit) {
+  const bool whole_unit =
+      !whole_step_ && plan_.zero_stage >= 3 && !is_root(unit) && unit != last_layer_;
+  if (gathers_ && (whole_unit || by_tensor())) ledger_.free(unit_[unit].gathered);
+}
+
+void ResidentState::leave_backward(std::size_t u) {
+  ++backwards_[u];
+  if (!gathers_) {
+    if (plan_.zero_stage == 2) {  // a bucket of the unit is reduced and dropped
+      Handle bucket =
+          ledger_.allocate(units_[u].total * plan_.precision.gradients, MemoryPart::Gradients);
+      ledger_.free(bucket);
+    }
+    return;
+  }
+  if (by_tensor()) return reduce_tensors(u);
+  std::vector<Handle> gradients;
+  for (const std::int64_t elements : units_[u].elements) {
+    gradients.push_back(ledger_.allocate(element() * elements, MemoryPart::Gradients));
+  }
+  if (whole_step_) {
+    sum_unsharded(u, gradients);
+  } else if (is_root(u)) {
+    collect_root(u, gradients);
+  } else {
+    reduce(u, units_[u].total, units_[u].experts, gradients);
+    ledger_.free(unit_[u].gathered);
+  }
+}
+
+void ResidentState::skip_backwards(std::int32_t count) {
+  for (std::int32_t& backwards : backwards_) backwards += count;
+}
+
+void ResidentState::start_gather(std::size_t u) {
+  Unit& unit = unit_[u];
+  if (!unit.gathered.empty() || unit.in_flight >= 0) return;
+  const std::int64_t padded = shards_.padded(units_[u].total, units_[u].experts);
+  unit.in_flight = ledger_.allocate(element() * padded, MemoryPart::Buffers, kGatherStream);
+}
+
+// DeepSpeed fetches a module's parameters as it is reached and drops them behind it: at a time
+// there is one tensor and the one fetched ahead, at most the two largest.
+void ResidentState::gather_tensors(std::size_t u) {
+  std::vector<std::int64_t> largest = units_[u].elements;
+  std::ranges::sort(largest, std::greater<>());
+  std::int64_t gathered = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(largest.size(), plan_.prefetch > 0 ? 2 : 1);
+       ++i) {
+    if (i > 0 && gathered >= profile_.gathered_elements) break;
+    gathered += largest[i];
+    unit_[u].gathered.push_back(
+        ledger_.allocate(shards_.padded(largest[i], 0) * element(), MemoryPart::Buffers));
+  }
+}
+
+// Each gradient is copied to the bucket of the reduction and dropped; shards stay.
+void ResidentState::reduce_tensors(std::size_t u) {
+  if (units_[u].elements.empty()) return;
+  const std::int64_t largest = std::ranges::max(units_[u].elements);
+  Handle gradient = ledger_.allocate(element() * largest, MemoryPart::Gradients);
+  Handle bucket = ledger_.allocate(element() * largest, MemoryPart::Buffers);
+  ledger_.free(gradient);
+  std::vector<Handle>& kept = unit_[u].shard;
+  if (kept.empty()) {
+    kept.push_back(ledger_.allocate(
+        shards_.shard(units_[u].total, units_[u].experts) * plan_.precision.gradients,
+        MemoryPart::Gradients, kReduceStream));
+  }
+  ledger_.free(bucket);
+  ledger_.free(unit_[u].gathered);
+}
+
+void ResidentState::finish_gather(std::size_t u) {
+  Unit& unit = unit_[u];
+  if (!unit.gathered.empty()) return;
+  if (by_tensor()) return gather_tensors(u);
+  start_gather(u);
+  for (const std::int64_t elements : units_[u].elements) {
+    unit.gathered.push_back(ledger_.allocate(element() * elements, MemoryPart::Buffers));
+  }
+  ledger_.free(gather_buffer_);  // held until the next copy-out
+  std::swap(gather_buffer_, unit.in_flight);
+}
+
+void ResidentState::sum_unsharded(std::size_t u, std::vector<Handle>& gradients) {
+  Unit& unit = unit_[u];
+  if (unit.unsharded.empty()) {
+    for (const std::int64_t elements : units_[u].elements) {
+      unit.unsharded.push_back(
+          ledger_.allocate(plan_.precision.gradients * elements, MemoryPart::Gradients));
+    }
+  }
+  ledger_.free(gradients);
+  if (backwards_[u] < backwards_per_step_) return;
+  reduce(u, units_[u].total, units_[u].experts, unit.unsharded);
+  ledger_.free(unit.gathered);
+}
+
+void ResidentState::collect_root(std::size_t u, std::vector<Handle>& gradients) {
+  root_gradients_.insert(root_gradients_.end(), gradients.begin(), gradients.end());
+  root_elements_ += units_[u].total;
+  if (++root_seen_ < root_segments_) return;
+  reduce(u, root_elements_, 0, root_gradients_);
+  root_seen_ = 0;
+  root_elements_ = 0;
+  for (std::size_t other = 0; other < units_.size(); ++other) {
+    if (is_root(other)) ledger_.free(unit_[other].gathered);
+  }
+}
+
+// As in torch: the flat input lies in the compute stream and is held until the next reduction, the
+// shard in the stream of the reduction.
+void ResidentState::reduce(std::size_t u, std::int64_t elements, std::int64_t of_experts,
+                           std::vector<Handle>& gradients) {
+  const std::int64_t shard = shards_.shard(elements, of_experts);
+  const Handle input = ledger_.allocate(
+      shards_.padded(elements, of_experts) * plan_.precision.gradients, MemoryPart::Buffers);
+  ledger_.free(gradients);
+  ledger_.free(reduce_buffer_);
+  reduce_buffer_ = input;
+  Handle output =
+      ledger_.allocate(shard * plan_.precision.gradients, MemoryPart::Gradients, kReduceStream);
+  std::vector<Handle>& kept = unit_[u].shard;
+  if (kept.empty()) {
+    kept.push_back(output);
+  } else {
+    ledger_.free(output);  // added to the shard of earlier micro-batches
+  }
+}
+
+std::vector<std::int64_t> ResidentState::owned() const {
+  std::vector<std::int64_t> tensors;
+  const bool flat = plan_.zero_stage >= 1 && !gathers_;
+  // Of the two flat buffers, the dense tensors' and the experts': what is left of this rank's
+  // range.
+  const std::int64_t of_experts = experts_of(units_);
+  std::array<std::int64_t, 2> left{divide_up(parameters_of(units_) - of_experts, shards_.dense),
+                                   divide_up(of_experts, shards_.experts)};
+  for (const UnitTensors& unit : units_) {
+    for (std::size_t i = 0; i < unit.elements.size(); ++i) {
+      const std::int64_t elements = unit.elements[i];
+      const bool expert = unit.of_experts[i];
+      const std::int64_t mine = gathers_ ? divide_up(elements, shards_.of(expert))
+                                : flat   ? std::min(elements, left[expert ? 1 : 0])
+                                         : elements;
+      left[expert ? 1 : 0] -= flat ? mine : 0;
+      if (mine > 0) tensors.push_back(mine);
+    }
+  }
+  return tensors;
+}
+
+void ResidentState::optimizer_tensors(std::int32_t bytes_per_parameter) {
+  if (plan_.offload == OffloadMode::Optimizer) return;
+  for (const std::int64_t elements : owned()) {
+    std::int32_t left = bytes_per_parameter;
+    for (; left >= 4; left -= 4) ledger_.allocate(4 * elements, MemoryPart::Optimizer);
+    if (left > 0) ledger_.allocate(left * elements, MemoryPart::Optimizer);
+  }
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of ranks to loads on the links of the blocks that they lie in.
+#include <algorithm>
+#include <array>
+
+#include "schedules/ranks/group_key.h"
+#include "sim/network/link_loads.h"
+
+namespace rehearse::sim {
+
+// Adds one instance to the loads. A ring enters and leaves each block once, whoever is in it. Where
+// an instance has members of several rows (embed, world), each of them carries the whole load: the
+// event engine takes the largest demand of ops that happen together, not their sum.
+void Network::account(std::span<const std::int32_t> members, RankClass row,
+                      std::vector<Loads>& loads, GroupShape& shape) const {
+  const auto n = static_cast<std::int32_t>(members.size());
+  const std::int32_t g = cluster_->gpus_per_node;
+  std::int32_t nodes = 0, most = 0;
+  for (std::size_t i = 0; i < members.size();) {
+    std::size_t end = i;
+    while (end < members.size() && node_of(members[end]) == node_of(members[i])) ++end;
+    ++nodes;
+    most = std::max(most, static_cast<std::int32_t>(end - i));
+    i = end;
+  }
+  shape.nodes = std::max(shape.nodes, nodes);
+  std::int32_t processes = 1;
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    processes += process_of(members[i]) != process_of(members[i - 1]) ? 1 : 0;
+  }
+  shape.processes = std::max(shape.processes, processes);
+  shape.ranks_per_node = std::max(shape.ranks_per_node, most);
+  for (std::size_t level = 0; level < cuts_.size(); ++level) {
+    const Cut& cut = cuts_[level];
+    const bool nic = cut.kind == LinkKind::Nic;
+    if (!cut.for_groups || (nic && nodes == 1)) continue;
+    if (members.front() / cut.block == members.back() / cut.block) continue;
+    if (cut.kind == LinkKind::Pod) {
+      std::int32_t pods = 1;
+      for (std::size_t i = 1; i < members.size(); ++i) {
+        pods += members[i] / cut.block != members[i - 1] / cut.block ? 1 : 0;
+      }
+      shape.pods = std::max(shape.pods, pods);
+    }
+    for (std::size_t i = 0; i < members.size();) {
+      // All members of the block; for NICs first the ports that the members of the node use.
+      const std::int32_t scope = nic ? g : cut.block;
+      std::size_t scope_end = i;
+      while (scope_end < members.size() && members[scope_end] / scope == members[i] / scope) {
+        ++scope_end;
+      }
+      const auto inside = static_cast<std::int32_t>(scope_end - i);
+      std::int32_t ports = 1;
+      for (std::size_t j = i + 1; nic && j < scope_end; ++j) {
+        ports += members[j] / cut.block != members[j - 1] / cut.block ? 1 : 0;
+      }
+      while (i < scope_end) {
+        const std::int32_t block = members[i] / cut.block;
+        bool own = false;
+        for (; i < scope_end && members[i] / cut.block == block; ++i) {
+          own = own || row_of_rank_[static_cast<std::size_t>(members[i])] == row.value;
+        }
+        if (!own) continue;
+        const double share = 1.0 / ports;
+        const double leaving = static_cast<double>(inside) * (n - inside) / n;
+        loads[level].entries.push_back({block, share, share * leaving});
+      }
+    }
+  }
+}
+
+// Equal links are one resource: the most loaded one counts.
+void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, bool out,
+                           bool in) const {
+  for (std::size_t level = 0; level < loads.size(); ++level) {
+    const Cut& cut = cuts_[level];
+    const std::size_t first = links.size();
+    loads[level].merge();
+    for (const Loads::Entry& load : loads[level].entries) {
+      const LinkUse use{{cut.resource_of[static_cast<std::size_t>(load.block)]},
+                        cut.kind,
+                        load.ring / cut.capacity,
+                        load.pairwise / cut.capacity};
+      const auto same =
+          std::find_if(links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
+                       [&](const LinkUse& other) { return other.resource == use.resource; });
+      if (same == links.end()) {
+        links.push_back(use);
+      } else {
+        same->ring = std::max(same->ring, use.ring);
+        same->pairwise = std::max(same->pairwise, use.pairwise);
+      }
+    }
+    if (in) {
+      const std::size_t end = links.size();
+      for (std::size_t i = first; i < end; ++i) {
+        LinkUse inward = links[i];
+        ++inward.resource.value;
+        if (out) {
+          links.push_back(inward);
+        } else {
+          links[i] = inward;
+        }
+      }
+    }
+  }
+}
+
+GroupAxes axes_of(GroupKind kind) {
+  const GroupTraits& spans = traits(kind);
+  if (spans.is_folded()) {
+    return {.tensor = spans.expert_tensor,
+            .context = spans.expert,
+            .data = spans.expert_data,
+            .folded = true};
+  }
+  return {.tensor = spans.tensor, .context = spans.context, .data = spans.data, .part = spans.part};
+}
+
+void Network::members_of(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                         const std::array<std::int32_t, 3>& fixed,
+                         std::vector<std::int32_t>& members) const {
+  const std::array<bool, 3> spans{axes.tensor, axes.context, axes.data};
+  const auto first = [&](std::size_t k) { return spans[k] ? 0 : fixed[k]; };
+  const auto end = [&](std::size_t k) { return spans[k] ? size[k] : fixed[k] + 1; };
+  members.clear();
+  for (const Position p : axes.positions) {
+    for (std::int32_t z = first(2); z < end(2); ++z) {
+      for (std::int32_t y = first(1); y < end(1); ++y) {
+        for (std::int32_t x = first(0); x < end(0); ++x) {
+          members.push_back(axes.folded ? mesh_.rank(Folded{x, y, z}, p.value).value
+                                        : mesh_.rank({x, y, z, p.value}).value);
+        }
+      }
+    }
+  }
+  std::sort(members.begin(), members.end());
+}
+
+// Of the instance-th of the groups of `among` replicas: neighbours, or one of every neighbourhood.
+void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
+                           const PartOfReplicas& part, std::vector<std::int32_t>& members) const {
+  members.clear();
+  for (const Position p : axes.positions) {
+    for (std::int32_t k = 0; k < part.among; ++k) {
+      const std::int32_t replica = axes.part == ReplicaPart::Neighbours
+                                       ? part.instance * part.among + k
+                                       : k * shards_ + part.instance;
+      const std::int32_t end = axes.tensor ? size[0] : part.tensor + 1;
+      for (std::int32_t t = axes.tensor ? 0 : part.tensor; t < end; ++t) {
+        members.push_back(mesh_.rank({t, replica % size[1], replica / size[1], p.value}).value);
+      }
+    }
+  }
+  std::sort(members.begin(), members.end());
+}
+
+GroupShape Network::group(RankClass row, const GroupAxes& along) const {
+  GroupShape shape;
+  const Folded& folded = mesh_.folded_size();
+  const std::array<std::int32_t, 3> size =
+      along.folded
+          ? std::array{folded.tensor, folded.expert, folded.data}
+          : std::array{mesh_.size(Axis::Tensor), mesh_.size(Axis::Context), mesh_.size(Axis::Data)};
+  GroupAxes axes = along;
+  if (axes.positions.empty()) axes.positions.push_back({position_[row.index()]});
+  const std::int32_t replicas = size[1] * size[2];
+  const std::int32_t among = axes.part == ReplicaPart::Neighbours ? shards_
+                             : axes.part == ReplicaPart::Across
+                                 ? replicas / shards_
+                                 : (axes.context ? size[1] : 1) * (axes.data ? size[2] : 1);
+  shape.ranks =
+      (axes.tensor ? size[0] : 1) * among * static_cast<std::int32_t>(axes.positions.size());
+  if (shape.ranks <= 1) return shape;
+
+  std::vector<Loads> loads(cuts_.size());
+  std::vector<std::int32_t> instances_on(static_cast<std::size_t>(nodes_), 0);
+  std::vector<std::int32_t> members;
+  const auto count_instance = [&] {
+    account(members, row, loads, shape);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::int32_t node = node_of(members[i]);
+      if (i > 0 && node == node_of(members[i - 1])) continue;
+      const std::int32_t count = ++instances_on[static_cast<std::size_t>(node)];
+      shape.siblings = std::max(shape.siblings, count);
+    }
+  };
+  // Fixed coordinates choose the instance, the others run over its members.
+  if (axes.part != ReplicaPart::All) {
+    for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
+      for (std::int32_t instance = 0; instance < replicas / among; ++instance) {
+        part_members(axes, size, {x, instance, among}, members);
+        count_instance();
+      }
+    }
+  } else {
+    // A parameter server has no experts: all replicas of these are the row's.
+    const std::int32_t own_begin = axes.folded ? 0 : data_begin_[row.index()];
+    const std::int32_t own_end = axes.folded ? size[2] : data_end_[row.index()];
+    for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
+      for (std::int32_t y = 0; y < (axes.context ? 1 : size[1]); ++y) {
+        for (std::int32_t z = axes.data ? 0 : own_begin; z < (axes.data ? 1 : own_end); ++z) {
+          members_of(axes, size, {x, y, z}, members);
+          count_instance();
+        }
+      }
+    }
+  }
+  if (shape.ranks_per_node > 1) {
+    const double port = ring_bandwidth(shape.ranks_per_node);
+    const double inside = static_cast<double>(shape.ranks_per_node - 1) / shape.ranks;
+    for (std::int32_t direction = 0; direction < 2; ++direction) {
+      shape.links.push_back({{2 * row.value + direction}, LinkKind::Port, 1 / port, inside / port});
+    }
+  }
+  append_links(loads, shape.links, true, true);
+  for (const LinkUse& use : shape.links) {
+    if (use.kind != LinkKind::Nic) continue;
+    const double nic = cluster_->nics.bandwidth_each.value * model_->nic.achievable_fraction;
+    const double share = 1 / use.ring / nic;
+    shape.nics = shape.nics == 0 ? share : std::min(shape.nics, share);
+  }
+  return shape;
+}
+
+GroupShape Network::group(RankClass row, Axis axis) const {
+  if (axis == Axis::Expert || axis == Axis::ExpertTensor || axis == Axis::ExpertBlock) {
+    return group(row, axes_of(kind_along(axis)));
+  }
+  GroupAxes axes{
+      .tensor = axis == Axis::Tensor, .context = axis == Axis::Context, .data = axis == Axis::Data};
+  if (axis == Axis::Pipeline) {
+    for (std::int32_t p = 0; p < mesh_.size(Axis::Pipeline); ++p) axes.positions.push_back({p});
+  }
+  return group(row, axes);
+}
+
+GroupShape Network::group(RankClass row, const Schedule& schedule, GroupId id) const {
+  const GroupKind kind = schedule.groups[id.index()].kind;
+  GroupAxes axes = axes_of(kind);
+  axes.positions = positions_of(kind, {position_[row.index()]}, schedule.placement);
+  return group(row, axes);
+}
+
+}  // namespace rehearse::sim

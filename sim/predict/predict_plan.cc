@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/predict_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedules/ir/listing.h"
+#include "schedules/ir/text.h"
+#include "schedules/passes/lower.h"
+#include "schedules/passes/plan_order.h"
+#include "schedules/ranks/unfold.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/plan_size.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/program.h"
+#include "sim/engine/sweep.h"
+#include "sim/memory/host_memory.h"
+#include "sim/memory/memory_script.h"
+#include "sim/predict/confidence.h"
+#include "sim/predict/countable.h"
+#include "sim/predict/remapping.h"
+#include "sim/predict/step_counts.h"
+#include "sim/predict/variation.h"
+
+namespace rehearse::sim {
+namespace {
+
+// What a prediction says where data leaves a node over a NIC without a benchmark.
+std::string network_note(const Prediction& p, const Cluster& cluster, const NicConstants& nic) {
+  const auto on_nic = [](const CommunicationRow& row) {
+    return row.traffic.link == LinkKind::Nic || row.traffic.link == LinkKind::Leaf ||
+           row.traffic.link == LinkKind::Pod;
+  };
+  if (nic.benchmarked || std::ranges::none_of(p.communication, on_nic)) return {};
+  const std::string kind = cluster.nics.kind.empty() ? "of no kind" : '"' + cluster.nics.kind + '"';
+  return fmt::format(
+      "cluster.nics.kind: NICs {} have no published benchmark here; {:.0f} % of their line rate is "
+      "assumed, and counts as datasheet",
+      kind, 100 * nic.achievable_fraction);
+}
+
+// Measured curves of groups inside a node, as if its links were `factor` times as fast.
+void scale_links(CollectiveModel& model, double factor) {
+  for (CollectiveFit& fit : model.fits) {
+    if (fit.nodes == 1) fit.bus_bandwidth *= factor;
+  }
+  model.system.small_bandwidth *= factor;
+  model.system.send_recv_bandwidth *= factor;
+  for (CollectivePoint& point : model.measured) {
+    if (point.nodes == 1) point.time_us /= factor;
+  }
+}
+
+// What a framework's forward keeps of each segment, for the copies to the host.
+std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
+                                                          const Layout& layout) {
+  const SegmentPrograms programs = segment_programs(profile, layout);
+  std::array<std::int64_t, kNumSegmentShapes> kept{};
+  for (std::size_t shape = 0; shape < kept.size(); ++shape) {
+    if (programs[shape].slots == 0) continue;  // the model has none
+    const bool first = static_cast<SegmentShape>(shape) == SegmentShape::Embedding;
+    kept[shape] = kept_bytes(programs[shape], first ? 0 : layout.activation_bytes());
+  }
+  return kept;
+}
+
+void add_host_memory(Prediction& p, const Cluster& cluster) {
+  MemoryReport& memory = p.memory;
+  const std::vector<std::int64_t> rows = host_bytes(p.schedule);
+  for (std::size_t row = 0; row < rows.size() && !memory.ranks.empty(); ++row) {
+    RankMemory& rank = memory.ranks[row * memory.ranks.size() / rows.size()];
+    rank.host = std::max(rank.host, rows[row]);
+    memory.host = std::max(memory.host, rank.host);
+  }
+  if (cluster.host.memory_gib <= 0) return;
+  const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
+  memory.host_capacity =
+      static_cast<std::int64_t>(cluster.host.memory_gib * 1073741824.0) / std::max(ranks, 1);
+  for (RankMemory& rank : memory.ranks) {
+    rank.fits &= rank.host <= *memory.host_capacity;
+    memory.fits &= rank.fits;
+  }
+}
+
+// Gives replicas that differ rows of their own, and the engine their speeds.
+void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
+  const ReplicaClasses classes = replica_classes(variation, p.plan);
+  if (classes.split()) p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
+  for (const RankClassInfo& row : p.schedule.rows) {
+    const auto range = std::ranges::find(classes.begins, row.data_begin) - classes.begins.begin();
+    const std::size_t of =
+        static_cast<std::size_t>(range) * static_cast<std::size_t>(classes.positions) +
+        row.position.index();
+    engine.row_factor.push_back(classes.factor[of]);
+    engine.row_waits.push_back(classes.waits[of]);
+  }
+  engine.op_sigma = variation.jitter_sigma;
+  engine.op_draws = p.plan.tensor_parallel * p.plan.context_parallel;
+  engine.seed = static_cast<std::uint64_t>(variation.seed);
+  p.variation_note = variation_note(variation, classes, p.plan);
+}
+
+// Products with a scale per block need tensor cores that read them.
+Result<> check_precision(const Plan& plan, const Cluster& cluster) {
+  if (!is_block_scaled(plan.precision.compute)) return {};
+  if (cluster.peak_flops(plan.precision.compute) && cluster.gpu.compute_capability >= 100)
+    return {};
+  return Error{.message = "plan.precision: " + cluster.gpu.name + " has no products in " +
+                          std::string(name_of(plan.precision.compute)) +
+                          ": they need compute capability 10.0 and a peak rate",
+               .unsupported = true};
+}
+
+}  // namespace
+
+Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Cluster& machine,
+                                const PredictOptions& options) {
+  const auto models = std::make_shared<CostModels>();
+  models->cluster = with_places(machine, plan.gpus());
+  const Cluster& cluster = models->cluster;
+  const HardwareTables& tables = *options.tables;
+  const Transformer& model = scenario.model;
+  if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
+  if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
+  if (plan.runtime.own_executor && model.prediction_layers > 0) {
+    return Error{.message = "plan.runtime: " + plan.runtime.name +
+                            " runs no prediction layers (model.num_nextn_predict_layers): the time "
+                            "would be that of a model without; leave it out, or megatron or fsdp",
+                 .unsupported = true};
+  }
+  Result<Schedule> order = order_of(model, plan);
+  if (!order) return order.error();
+  const Layout layout(model, plan);  // of the plan with what the order's file says
+  Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+  const bool arena = plan.runtime.own_executor;
+  const auto enough = [&] {
+    return options.memory_limit && p.memory.peak_device > *options.memory_limit;
+  };
+  if (!arena && options.memory) {
+    p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);
+    if (enough()) return p;
+  }
+  LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};
+  if (!arena && plan.offload == OffloadMode::Activations) {
+    lowering.kept = kept_by_shape(tables.profile(plan), layout);
+  }
+  Result<Schedule> lowered = lower(p.order, layout, lowering);
+  if (!lowered) return lowered.error();
+  p.schedule = std::move(lowered).value();
+  EngineOptions engine{.record_load = options.record_load};
+  if (scenario.variation.any()) {
+    if (plan.has_parameter_server()) {
+      return Error{.message =
+                       "variation: replicas that differ are not priced with a parameter "
+                       "server (plan.data_parallel_algorithm)",
+                   .unsupported = true};
+    }
+    if (plan.shard_group > 0) {
+      return Error{.message =
+                       "variation: replicas that differ are not priced with shard groups "
+                       "(plan.shard_group)",
+                   .unsupported = true};
+    }
+    vary(p, scenario.variation, engine);
+  }
+  if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
+  if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
+  for (const RankMemory& rank : p.memory.ranks) {
+    p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
+                           : arena     ? op_label(p.schedule, rank.at_op)
+                                       : to_text(p.order, rank.at_op));
+  }
+  if (!options.timeline || enough()) return p;
+
+  models->collectives = tables.collectives;
+  if (options.scale_up_factor != 1) scale_links(models->collectives, options.scale_up_factor);
+  const Network& network =
+      models->network.emplace(cluster, models->collectives, plan, p.schedule.rows);
+  Result<ComputeModel> compute =
+      ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
+  if (!compute) return compute.error();
+  models->compute.emplace(std::move(compute).value());
+  p.models = models;
+  p.pricing = price(p.schedule, layout, *models->compute, network);
+  if (remaps(p.memory)) {
+    const std::int32_t us_per_gb = tables.profile(plan).remap_us_per_gb;
+    price_remapping(p.memory, us_per_gb, p.order, p.schedule, p.pricing);
+    p.remap_s = remap_seconds(p.memory, us_per_gb);
+  }
+  if (const Result<> good = countable(p); !good) return good.error();
+  for (const Link& link : network.links()) {
+    p.link_names.push_back(std::string(name_of(link.kind)) + (link.outward ? " out" : " in"));
+  }
+  if (cluster.workers > 0) p.link_names.emplace_back("workers");
+  const Program program = compile(p.schedule);
+  const bool events =
+      needs_events(p.pricing.table) || options.record_load || scenario.variation.any();
+  Result<Timeline> timeline =
+      events ? simulate(program, p.pricing.table, engine) : sweep(program, p.pricing.table);
+  if (!timeline) return timeline.error();
+  p.timeline = std::move(timeline).value();
+  if (const Result<> good = countable(p.timeline, p.gpus); !good) return good.error();
+  p.bubbles = attribute(program, p.pricing.table, p.timeline);
+  p.step_s = static_cast<double>(p.timeline.step().value) * 1e-9;
+  p.tokens_per_s = static_cast<double>(plan.global_batch * plan.sequence_length) / p.step_s;
+  p.parameters = total_parameters(model);
+  p.has_experts = model.experts.count > 0;
+  p.peak_flops = cluster.peak_flops(plan.precision.compute);
+  count_flops(p, layout, FlopsConvention::Megatron);
+  // The square is most of a long sequence's work, and causal attention computes half of it: counted
+  // whole it would be more than the GPU can do.
+  if (p.hfu().value_or(0) > 1) count_flops(p, layout, FlopsConvention::MegatronCausal);
+  p.usd_per_gpu_hour = cluster.price_usd_per_gpu_hour;
+  p.energy_j = cluster.gpu.tdp_w * 1e-9 *
+               (static_cast<double>(p.bubbles.busy) +
+                tables.scalars.idle_share_of_tdp * static_cast<double>(p.bubbles.idle));
+  add_communication(p);
+  p.network_note = network_note(p, cluster, models->collectives.nic);
+  add_confidence(p, scenario, cluster, tables.errors, options.without_source);
+  return p;
+}
+
+}  // namespace rehearse::sim

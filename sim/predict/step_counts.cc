@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/predict/step_counts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/network/collective_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+// FLOPs that recomputation really runs again, all ranks, in the convention of model_flops: the
+// attention square in full, or the half of it that is computed. Counted on the nodes of the
+// backward bodies.
+double recomputed_flops(const Layout& layout, FlopsConvention convention) {
+  const Transformer& model = layout.model;
+  const Plan& plan = layout.plan;
+  const double square = convention == FlopsConvention::Megatron ? 2 : 1;
+  double flops = 0;
+  for (const bool experts : {false, true}) {
+    const bool predict = model.has_experts(model.layers - 1) == experts;
+    std::int64_t layers = predict ? layout.prediction_layers() : 0;
+    for (std::int64_t l = 0; l < model.layers; ++l)
+      layers += model.has_experts(l) == experts ? 1 : 0;
+    if (layers == 0) continue;
+    const Body body = make_body(
+        layout,
+        {.segment = SegmentKind::Layer, .experts = experts, .direction = Direction::Backward});
+    double layer = 0;
+    for (const Node& node : body.nodes) {
+      if (node.phase != NodePhase::Recompute) continue;
+      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1);
+    }
+    flops += layer * static_cast<double>(layers);
+  }
+  return flops * plan.microbatches() * plan.tensor_parallel * plan.context_parallel *
+         plan.data_parallel;
+}
+
+}  // namespace
+
+void count_flops(Prediction& p, const Layout& layout, FlopsConvention convention) {
+  p.flops_convention = convention;
+  p.model_flops =
+      model_flops(layout.model, layout.plan.global_batch, layout.plan.sequence_length, convention);
+  p.recomputed_flops = recomputed_flops(layout, convention);
+}
+
+void add_communication(Prediction& p) {
+  const Schedule& s = p.schedule;
+  const std::size_t num_rows = static_cast<std::size_t>(s.num_rows());
+  // Ops of one cost send the same: count them and what was exposed, per row.
+  struct Use {
+    std::int64_t count = 0, exposed = 0;
+  };
+  std::vector<Use> uses(p.pricing.traffic.size() * num_rows);
+  for (std::size_t r = 0; r < num_rows; ++r) {
+    for (std::int32_t i = s.row_begin[r]; i < s.row_begin[r + 1]; ++i) {
+      const auto op = static_cast<std::size_t>(i);
+      Use& use = uses[static_cast<std::size_t>(p.pricing.table.of_op[op]) * num_rows + r];
+      ++use.count;
+      use.exposed += p.bubbles.exposed[op];
+    }
+  }
+  std::map<std::pair<std::string_view, OpKind>, CommunicationRow> rows;  // by the group's name
+  std::map<std::pair<std::string_view, OpKind>, std::vector<Traffic>> per_row;
+  for (std::size_t cost = 0; cost < p.pricing.traffic.size(); ++cost) {
+    const auto& traffic = p.pricing.traffic[cost];
+    double total = 0;
+    for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
+    for (const Traffic& t : traffic) {
+      const std::pair key{traits(t.group).name, t.kind};
+      CommunicationRow& row = rows[key];
+      auto& mine = per_row[key];
+      if (mine.empty()) mine.resize(num_rows);
+      for (std::size_t r = 0; r < num_rows; ++r) {
+        const Use& use = uses[cost * num_rows + r];
+        if (use.count == 0) continue;
+        Traffic& sum = mine[r];
+        sum.group = t.group;
+        sum.kind = t.kind;
+        sum.ranks = t.ranks;
+        sum.link = t.link;
+        for (std::size_t k = 0; k < kNumLinkKinds; ++k) sum.links[k] |= t.links[k];
+        sum.count += use.count * t.count;
+        sum.bytes += use.count * t.bytes;
+        sum.time += use.count * t.time;
+        if (total > 0) {
+          row.exposed_s += static_cast<double>(use.exposed) * static_cast<double>(t.time.value) /
+                           total * 1e-9 / static_cast<double>(p.bubbles.ranks);
+        }
+      }
+    }
+  }
+  for (auto& [key, row] : rows) {
+    const auto& mine = per_row[key];
+    row.traffic =
+        *std::max_element(mine.begin(), mine.end(),
+                          [](const Traffic& a, const Traffic& b) { return a.time < b.time; });
+    row.bus_bandwidth_gb_per_s =
+        bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks, row.traffic.time).value *
+        1e-9;
+    p.communication.push_back(std::move(row));
+  }
+}
+
+}  // namespace rehearse::sim

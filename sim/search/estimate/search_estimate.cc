@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/estimate/search_estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+
+#include "schedules/body/body.h"
+#include "schedules/body/framework/body_framework.h"
+#include "schedules/body/sizes.h"
+#include "schedules/ir/placement.h"
+#include "schedules/order/registry.h"
+#include "sim/compute/body_cost.h"
+#include "sim/cost/overlap.h"
+#include "sim/memory/peak_lower_bound.h"
+#include "sim/network/collective_cost.h"
+#include "sim/network/topology.h"
+#include "sim/network/transfer_cost.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::size_t kShapes = kNumSegmentShapes;
+constexpr auto kEmbedding = static_cast<std::size_t>(SegmentShape::Embedding),
+               kDense = static_cast<std::size_t>(SegmentShape::DenseLayer),
+               kExpert = static_cast<std::size_t>(SegmentShape::ExpertLayer),
+               kHead = static_cast<std::size_t>(SegmentShape::Head),
+               kPrediction = static_cast<std::size_t>(SegmentShape::PredictionLayer);
+
+// Device time of one segment in each direction [ns].
+struct Times {
+  double forward = 0, backward = 0, input = 0, weight = 0;
+  double communicating = 0;  // of forward + input + weight: waiting for its own collectives
+};
+
+// Bodies of one kind of family with one micro-batch, recomputation and number of slices; of slices
+// the times of all of a sequence.
+struct Template {
+  std::array<Times, kShapes> of{};
+  double transfer = 0;  // [ns] of one activation (of slices: of one) to the next position
+  double slowdown = 0;  // compute beside a data-parallel collective
+  bool valid = false;
+};
+
+// What a position runs, in segments per micro-batch; positions with equal loads are one.
+struct Load {
+  std::array<double, kShapes> segments{};
+  std::int64_t parameters = 0;
+  std::int32_t positions = 1;
+  double reduce = 0, gather = 0, update = 0;  // [ns] once per step, alone
+  double unit_reduce = 0, unit_gather = 0;    // [ns] of one layer (ZeRO-3 without a pipeline)
+  std::int32_t buckets = 1;
+  std::int64_t kept = 0;  // [B] that a layer's forward keeps of a micro-batch
+};
+
+class MeshEstimator {
+ public:
+  MeshEstimator(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
+                std::size_t keep_refused)
+      : setup_(setup), model_(setup.space->base.model), times_(times), keep_(keep_refused) {
+    out_.mesh = mesh;
+  }
+
+  MeshCandidates run() {
+    out_.families = families_of(*setup_.space, out_.mesh, out_.error);
+    for (std::size_t i = 0; i < out_.families.size(); ++i) {
+      if (setup_.stop != nullptr && setup_.stop->load(std::memory_order_relaxed)) break;
+      family(static_cast<std::int32_t>(i));
+    }
+    if (refused_.size() > keep_) trim();
+    out_.refused = std::move(refused_);
+    return std::move(out_);
+  }
+
+ private:
+  // The mesh on the cluster: which links its groups use. Takes time with the GPUs, and is the same
+  // for most kinds of families.
+  struct Placed {
+    struct Hop {  // to a next position, near and far
+      Path path;
+      GroupShape receivers;  // along tp
+    };
+    Placed(const Cluster& cluster, const CollectiveModel& model, const Plan& plan,
+           std::span<const RankClassInfo> rows)
+        : network(cluster, model, plan, rows) {}
+    Network network;
+    std::vector<Hop> hops;
+    GroupShape shards, across;  // replicas that share a copy; those that hold the same shards
+  };
+  struct Kind {
+    std::int32_t number = -1;
+    const Placed* placed = nullptr;  // null: nothing was estimated yet
+    CollectiveTimes collectives;
+    std::map<std::tuple<std::int32_t, RecomputeMode, std::int32_t>, Template> templates;
+    std::map<std::int64_t, std::array<double, 3>> traffic;  // by elements: reduce, scatter, gather
+    std::vector<std::int32_t> micro_batches;
+    std::vector<RecomputeMode> recomputes;
+    std::unique_ptr<BoundTables> bound;
+  };
+
+  Kind& kind_of(const PlanFamily& family) {
+    for (const auto& kind : kinds_) {
+      if (kind->number == family.kind) return *kind;
+    }
+    auto kind = std::make_unique<Kind>();
+    kind->number = family.kind;
+    const Plan& plan = family.plan;
+    kind->micro_batches = micro_batches_of(*setup_.space, plan);
+    kind->recomputes = recomputes_of(*setup_.space, plan);
+    const MemoryProfile* profile =
+        plan.runtime.own_executor ? nullptr : &setup_.tables.profile(plan);
+    kind->bound =
+        std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
+    kinds_.push_back(std::move(kind));
+    return *kinds_.back();
+  }
+
+  void place(Kind& kind, const Plan& plan) {
+    if (kind.placed != nullptr) return;
+    std::unique_ptr<Placed>& placed = placed_[{plan.rank_order, plan.expert_parallel,
+                                               plan.expert_tensor_parallel, plan.shards()}];
+    if (!placed) placed = placed_as(plan);
+    kind.placed = placed.get();
+    kind.collectives = body_collectives(placed->network, Layout(model_, plan));
+  }
+
+  std::unique_ptr<Placed> placed_as(const Plan& plan) const {
+    std::vector<RankClassInfo> rows;
+    const std::int32_t replicas = plan.replicas();
+    for (std::int32_t p = 0; p < plan.pipeline_parallel; ++p) {
+      rows.push_back({{p}, plan.tensor_parallel * replicas, 0, replicas});
+    }
+    auto placed = std::make_unique<Placed>(*setup_.cluster, setup_.tables.collectives, plan, rows);
+    const Network& network = placed->network;
+    const auto among = [&](ReplicaPart part) {
+      return network.group(
+          RankClass{0},
+          GroupAxes{.tensor = false, .context = true, .data = true, .part = part, .positions = {}});
+    };
+    placed->shards = among(ReplicaPart::Neighbours);
+    placed->across = among(ReplicaPart::Across);
+    for (const std::int32_t to : {1, plan.pipeline_parallel / 2}) {
+      if (plan.pipeline_parallel == 1) break;
+      placed->hops.push_back({network.path(RankClass{to - 1}, RankClass{to}),
+                              network.group(RankClass{to}, Axis::Tensor)});
+    }
+    return placed;
+  }
+
+  void family(std::int32_t index) {
+    const PlanFamily& family = out_.families[static_cast<std::size_t>(index)];
+    Kind& kind = kind_of(family);
+    const FamilyBound bound = kind.bound->family(family.plan);
+    std::vector<Load> loads;
+    const std::int64_t capacity = setup_.cluster->capacity().value;
+    for (const std::int32_t micro_batch : kind.micro_batches) {
+      const Result<Plan> chosen = plan_of(family.plan, micro_batch, RecomputeMode::None);
+      if (!chosen) continue;
+      Plan plan = chosen.value();
+      for (const RecomputeMode recompute : kind.recomputes) {
+        if (setup_.wanted && !setup_.wanted(family.plan, micro_batch, recompute)) continue;
+        plan.recompute = recompute;
+        ++out_.plans;
+        Candidate candidate{.family = index, .micro_batch = micro_batch, .recompute = recompute};
+        candidate.bound = kind.bound->lower_bound(bound, plan);
+        const bool fits = candidate.bound <= capacity;
+        // More memory than twice what there is: nobody asks what it would give.
+        if (!fits && (keep_ == 0 || candidate.bound > 2 * capacity)) continue;
+        place(kind, plan);
+        if (loads.empty()) loads = loads_of(kind, family.plan);
+        const Template& costs = template_of(kind, plan);
+        if (!costs.valid) continue;
+        candidate.seconds = 1e-9 * step(plan, costs, loads);
+        if (fits) {
+          out_.fitting.push_back(candidate);
+        } else {
+          refused_.push_back(candidate);
+          if (refused_.size() > 4 * keep_) trim();
+        }
+      }
+    }
+  }
+
+  void trim() {
+    std::ranges::stable_sort(refused_, {}, &Candidate::seconds);
+    refused_.resize(std::min(refused_.size(), keep_));
+  }
+
+  const Template& template_of(Kind& kind, const Plan& plan) {
+    const auto [at, fresh] =
+        kind.templates.try_emplace({plan.micro_batch, plan.recompute, plan.sequence_slices});
+    if (fresh) price(kind, plan, at->second);
+    return at->second;
+  }
+
+  void price(Kind& kind, const Plan& plan, Template& to) {
+    const Layout layout(model_, plan);
+    const Result<ComputeModel> compute =
+        ComputeModel::create(*setup_.cluster, layout, kind.collectives, setup_.tables.scalars);
+    if (!compute) return;
+    to.valid = true;
+    to.slowdown = compute.value().scalars().overlap_slowdown;
+    const bool pipelined = plan.pipeline_parallel > 1;
+    for (std::size_t s = 0; s < kShapes; ++s) {
+      if (s == kExpert && model_.experts.count == 0) continue;
+      if (s == kDense && all_experts()) continue;
+      if (s == kPrediction && layout.prediction_layers() == 0) continue;
+      const auto segment = s == kEmbedding ? SegmentKind::Embedding
+                           : s == kHead    ? SegmentKind::Head
+                                           : SegmentKind::Layer;
+      const auto cost = [&](Direction direction) {
+        const bool prediction = s == kPrediction;
+        return compute.value().price(make_body(
+            layout, {.segment = segment,
+                     .experts = prediction ? model_.has_experts(model_.layers - 1) : s == kExpert,
+                     .direction = direction,
+                     .prediction = prediction}));
+      };
+      const auto of_all = [&plan](Nanoseconds one) {
+        return static_cast<double>(one.value * plan.sequence_slices);
+      };
+      Times& times = to.of[s];
+      const BodyCost forward = cost(Direction::Forward), backward = cost(Direction::Backward);
+      times.forward = of_all(forward.time);
+      times.backward = of_all(backward.time);
+      times.communicating = of_all(forward.communicating) + of_all(backward.communicating);
+      if (!pipelined) continue;
+      times.input = of_all(cost(Direction::InputGradient).time);
+      times.weight = of_all(cost(Direction::WeightGradient).time);
+    }
+    if (pipelined) to.transfer = transfer(kind, plan);
+  }
+
+  bool all_experts() const {
+    for (std::int64_t l = 0; l < model_.layers; ++l) {
+      if (!model_.has_experts(l)) return false;
+    }
+    return true;
+  }
+
+  double transfer(Kind& kind, const Plan& plan) const {
+    double longest = 0;
+    for (const Placed::Hop& hop : kind.placed->hops) {
+      const TransferCost cost = handover_cost(plan, {Layout(model_, plan).activation_bytes()},
+                                              hop.path, hop.receivers, kind.placed->network);
+      longest = std::max(longest, static_cast<double>(cost.time.value));
+    }
+    return longest;
+  }
+
+  // Collectives over the replicas of `elements` parameters: all-reduce of gradients, its
+  // reduce-scatter, and the gather of parameters [ns].
+  const std::array<double, 3>& traffic(Kind& kind, const Plan& plan, std::int64_t elements) {
+    const auto [at, fresh] = kind.traffic.try_emplace(elements);
+    if (!fresh) return at->second;
+    const std::int64_t element = Layout(model_, plan).shape.element;
+    const auto cost = [&](OpKind op, std::int64_t bytes, const GroupShape& over) {
+      return static_cast<double>(
+          collective_cost(op, {bytes}, over, kind.placed->network).time.value);
+    };
+    const bool whole = plan.runtime.gradient_reduction == GradientReduction::AllReduceFp32;
+    const std::int64_t gradients = plan.precision.gradients * elements;
+    const double across = cost(OpKind::AllReduce, gradients / plan.shards(), kind.placed->across);
+    at->second = {cost(OpKind::AllReduce, gradients, kind.placed->shards),
+                  (whole ? cost(OpKind::AllReduce, 4 * elements, kind.placed->shards)
+                         : cost(OpKind::ReduceScatter, gradients, kind.placed->shards)) +
+                      across,
+                  cost(OpKind::AllGather, element * elements, kind.placed->shards)};
+    return at->second;
+  }
+
+  std::vector<Load> loads_of(Kind& kind, const Plan& plan) {
+    const ScheduleInfo* info = find_schedule(plan.schedule);
+    const std::int32_t p = plan.pipeline_parallel;
+    const auto stages = static_cast<std::int32_t>(plan.stage_layers.size());
+    Placement placement;
+    const bool both = info != nullptr && info->chunks == ChunkRule::Bidirectional && p > 1;
+    if (info != nullptr && info->chunks == ChunkRule::V && p > 1) {
+      placement = v_placement(p);
+    } else if (both) {
+      placement = bidirectional_placement(p, 1);
+    } else {
+      placement = loop_placement(p, std::max(1, stages / p));
+    }
+    std::vector<Load> loads(static_cast<std::size_t>(p));
+    BoundTables& tables = *kind.bound;
+    std::int64_t layer = 0;
+    for (std::int32_t s = 0; s < stages; ++s) {
+      std::array<double, kShapes> segments{};
+      std::int64_t parameters = 0;
+      if (s == 0) segments[kEmbedding] = 1;
+      if (s + 1 == stages) segments[kHead] = 1;
+      if (s == BoundTables::predicting(plan, stages)) {
+        segments[kPrediction] = static_cast<double>(Layout(model_, plan).prediction_layers());
+      }
+      for (std::int32_t i = 0; i < plan.stage_layers[static_cast<std::size_t>(s)]; ++i, ++layer) {
+        segments[model_.has_experts(layer) ? kExpert : kDense] += 1;
+      }
+      parameters = tables.stage_parameters(plan, s, stages);
+      const auto add = [&](Position position) {
+        Load& load = loads[position.index()];
+        for (std::size_t k = 0; k < kShapes; ++k)
+          load.segments[k] += segments[k] * (both ? 0.5 : 1);
+        load.parameters += parameters;
+      };
+      add(placement.down[static_cast<std::size_t>(s)]);
+      if (both) add(placement.up[static_cast<std::size_t>(s)]);
+    }
+    std::vector<Load> distinct;
+    for (const Load& load : loads) {
+      const auto same = std::ranges::find_if(distinct, [&](const Load& other) {
+        return other.segments == load.segments && other.parameters == load.parameters;
+      });
+      if (same != distinct.end()) {
+        ++same->positions;
+      } else {
+        distinct.push_back(load);
+      }
+    }
+    const std::int32_t shards = plan.shards();
+    const Result<double> update = update_time(kind, plan);
+    for (Load& load : distinct) {
+      if (plan.offload == OffloadMode::Activations) load.kept = tables.kept_per_layer(plan);
+      load.update = (update ? update.value() : 0) * static_cast<double>(load.parameters) /
+                    (plan.zero_stage >= 1 ? shards : 1);
+      if (plan.replicas() == 1) continue;
+      const auto& whole = traffic(kind, plan, load.parameters);
+      load.reduce = whole[plan.zero_stage >= 1 ? 1 : 0];
+      load.gather = plan.zero_stage >= 1 ? whole[2] : 0;
+      if (plan.bucket_bytes > 0) {
+        load.buckets = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+            plan.precision.gradients * load.parameters / plan.bucket_bytes, 1, 1000));
+      }
+      if (plan.zero_stage == 3 && plan.pipeline_parallel == 1) {
+        const auto& unit = traffic(kind, plan, tables.layer_parameters());
+        load.unit_reduce = unit[1];
+        load.unit_gather = unit[2];
+      }
+    }
+    return distinct;
+  }
+
+  // Optimizer step and gradient norm per parameter [ns], from a large piece.
+  Result<double> update_time(Kind& kind, const Plan& plan) {
+    if (update_) return *update_;
+    Plan one = plan;
+    one.micro_batch = 1;
+    const Result<ComputeModel> compute = ComputeModel::create(
+        *setup_.cluster, {model_, one}, kind.collectives, setup_.tables.scalars);
+    if (!compute) return compute.error();
+    constexpr std::int64_t kPiece = 100'000'000;
+    update_ = static_cast<double>(compute.value().optimizer_step(kPiece).value +
+                                  compute.value().gradient_norm(kPiece).value) /
+              kPiece;
+    return *update_;
+  }
+
+  // The step in ns.
+  double step(const Plan& plan, const Template& costs, const std::vector<Load>& loads) {
+    const ScheduleInfo* info = find_schedule(plan.schedule);
+    const bool split = info != nullptr && info->splits_backward && plan.pipeline_parallel > 1;
+    const double m = plan.microbatches();
+    double mean_forward = 0, mean_input = 0, mean_weight = 0, mean_communicating = 0;
+    for (const Load& load : loads) {
+      for (std::size_t k = 0; k < kShapes; ++k) {
+        const double share = load.segments[k] * load.positions / plan.pipeline_parallel;
+        const Times& times = costs.of[k];
+        mean_forward += share * times.forward;
+        mean_input += share * (split ? times.input : times.backward);
+        mean_weight += share * (split ? times.weight : 0);
+        mean_communicating += share * times.communicating;
+      }
+    }
+    const double mean = mean_forward + mean_input + mean_weight;
+    PipelineWork work{.forward = mean_forward, .input = mean_input, .weight = mean_weight};
+    if (!split) {
+      work.input = mean_input / 2;
+      work.weight = mean_input / 2;
+    }
+    work.pair_saving = std::min(mean_communicating, mean - mean_communicating) / mean;
+    const PipelineTime pipeline = times_.of(plan, work);
+
+    double longest = 0;
+    for (const Load& load : loads) {
+      double forward = 0, backward = 0;
+      for (std::size_t k = 0; k < kShapes; ++k) {
+        const Times& times = costs.of[k];
+        forward += load.segments[k] * times.forward;
+        backward += load.segments[k] * (split ? times.input + times.weight : times.backward);
+      }
+      if (plan.offload ==
+          OffloadMode::Activations) {  // a micro-batch's leave while others come back
+        const double layers = load.segments[kDense] + load.segments[kExpert];
+        const double copy = 1e9 * layers * static_cast<double>(load.kept) / host_link();
+        const bool alone = plan.pipeline_parallel == 1;  // a backward waits for its own copies
+        backward =
+            alone ? std::max(backward, copy) : backward + std::max(0.0, copy - forward - backward);
+        if (alone) forward = std::max(forward, copy);
+      }
+      if (!plan.overlap_pipeline && plan.pipeline_parallel > 1) {  // sent on the compute stream
+        forward += costs.transfer * plan.virtual_stages;
+        backward += costs.transfer * plan.virtual_stages;
+      }
+      double tail = load.update;
+      if (load.unit_gather > 0) {  // FSDP: each unit's traffic beside its neighbour's compute
+        const double units = load.segments[kDense] + load.segments[kExpert] + 1;
+        forward = pace(load.unit_gather * units, forward, costs.slowdown);
+        backward = pace((load.unit_gather + load.unit_reduce) * units, backward, costs.slowdown);
+        tail += load.unit_gather + load.unit_reduce;
+      } else if (plan.replicas() > 1) {
+        const double times_reduced = plan.reduces_each_microbatch() ? m : 1;
+        const double least = load.reduce / load.buckets;
+        const Hidden hidden = hide(load.reduce, backward, costs.slowdown);
+        const double exposed = plan.overlap_gradient_reduce
+                                   ? std::max(hidden.exposed, least) + hidden.contention
+                                   : load.reduce;
+        tail += times_reduced * exposed;
+        tail += plan.overlap_parameter_gather ? hide(load.gather, forward, 0).exposed : load.gather;
+      }
+      longest = std::max(longest, pipeline.turns * (forward + backward) + tail);
+    }
+    double host = 0;
+    if (plan.offload == OffloadMode::Optimizer) host = offload_time(plan, loads);
+    return longest + pipeline.fill * mean + pipeline.hops * costs.transfer + host;
+  }
+
+  // [B/s] to or from the host, of one of the GPUs that share a switch's link.
+  double host_link() const {
+    const Cluster& cluster = *setup_.cluster;
+    return std::max(cluster.gpu.pcie.bandwidth.value, 1e9) *
+           setup_.tables.collectives.constants.host_copy_fraction /
+           std::clamp(cluster.pcie.gpus_per_switch, 1, std::max(1, cluster.gpus_per_node));
+  }
+
+  // What the end of the step adds [ns]. Our runtime: state to the device and back, at once in both
+  // directions. A framework's: gradients to the host and its update; parameters follow meanwhile.
+  double offload_time(const Plan& plan, const std::vector<Load>& loads) const {
+    std::int64_t most = 0;
+    for (const Load& load : loads) most = std::max(most, load.parameters);
+    const std::int32_t shards = plan.shards();
+    const double owned = static_cast<double>(most) / (plan.zero_stage >= 1 ? shards : 1);
+    const Cluster& cluster = *setup_.cluster;
+    if (plan.runtime.own_executor) {
+      return 1e9 * owned * plan.precision.optimizer / host_link();
+    }
+    const double host = setup_.tables.collectives.constants.host_update_rate *
+                        std::max(1, cluster.host.sockets) /
+                        std::min(plan.gpus(), cluster.gpus_per_node);
+    return 1e9 * owned *
+           (plan.precision.gradients / host_link() +
+            static_cast<double>(optimizer_bytes_per_parameter(plan)) / host);
+  }
+
+  const SearchSetup& setup_;
+  const Transformer& model_;
+  PipelineTimes& times_;
+  std::size_t keep_;
+  MeshCandidates out_;
+  std::vector<Candidate> refused_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+  // By what tells meshes of these sizes apart: order of ranks, experts' sizes, shards.
+  using Placing = std::tuple<decltype(Plan::rank_order), std::int32_t, std::int32_t, std::int32_t>;
+  std::map<Placing, std::unique_ptr<Placed>> placed_;
+  std::optional<double> update_;
+};
+
+}  // namespace
+
+Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster) {
+  Result<HardwareTables> tables = read_hardware_tables(cluster, framework_runtimes(space));
+  if (!tables) return tables.error();
+  return SearchSetup{.space = &space, .cluster = &cluster, .tables = std::move(tables).value()};
+}
+
+MeshCandidates estimate_mesh(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
+                             std::size_t keep_refused) {
+  return MeshEstimator(setup, mesh, times, keep_refused).run();
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// One mesh of a search, estimated: for every plan on it whether it can fit, and about how long its
+// step takes, in microseconds per plan.
+//
+// Bodies are priced once per micro-batch, recomputation and kind of family, orders once per shape
+// (search_pipeline.h), data-parallel traffic once per family. The memory decision never refuses a
+// plan that fits (peak_lower_bound.h); the time only ranks. What is printed is
+// confirmed by predict().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "schedules/base/result.h"
+#include "sim/cluster/cluster.h"
+#include "sim/predict/predict.h"
+#include "sim/search/estimate/search_pipeline.h"
+#include "sim/search/space/space.h"
+
+namespace rehearse::sim {
+
+// What all meshes share.
+struct SearchSetup {
+  const Space* space = nullptr;
+  const Cluster* cluster = nullptr;
+  HardwareTables tables;                    // of the cluster
+  const std::atomic<bool>* stop = nullptr;  // set: end early; may be null
+  // Of a family with a micro-batch and a recomputation: whether it is looked at. Empty: all are.
+  std::function<bool(const Plan& family, std::int32_t micro_batch, RecomputeMode)> wanted;
+};
+Result<SearchSetup> search_setup(const Space& space, const Cluster& cluster);
+
+struct Candidate {
+  double seconds = 0;       // estimated step; -1: not estimated, the plan cannot fit
+  std::int64_t bound = 0;   // [B] that the fullest rank needs at least, with context
+  std::int32_t family = 0;  // index into MeshCandidates::families
+  std::int32_t micro_batch = 1;
+  RecomputeMode recompute{};
+};
+
+struct MeshCandidates {
+  MeshSize mesh;
+  std::vector<PlanFamily> families;
+  std::vector<Candidate> fitting;  // whose bound is within the capacity
+  std::vector<Candidate> refused;  // the fastest of those whose bound is not, a few
+  std::int64_t plans = 0;          // considered in all
+  std::optional<Error> error;      // of the reader, where no family is legal
+};
+
+// `keep_refused`: how many refused plans are estimated all the same (what more memory would give).
+MeshCandidates estimate_mesh(const SearchSetup& setup, const MeshSize& mesh, PipelineTimes& times,
+                             std::size_t keep_refused);
+
+}  // namespace rehearse::sim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/report/saved_plan.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "schedules/runtime/runtime_file.h"
+#include "schedules/runtime/trait_rows.h"
+#include "schedules/scenario/keys/plan_notes.h"
+
+namespace rehearse::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// `key`: "prefetch", or "overlap.gradient_reduce". Null is left out in the end.
+Json& member(Json& plan, const std::string& key) {
+  const std::size_t dot = key.find('.');
+  return dot == std::string::npos ? plan[key] : plan[key.substr(0, dot)][key.substr(dot + 1)];
+}
+
+// What asks for nothing; what somebody chose by name (a precision) stays, and is said.
+void quiet(Json& value) {
+  if (value.is_boolean()) value = false;
+  if (value.is_number()) value = nullptr;
+}
+
+void drop_nulls(Json& object) {
+  for (auto member = object.begin(); member != object.end();) {
+    if (member->is_object()) drop_nulls(*member);
+    const bool empty = member->is_null() || (member->is_object() && member->empty());
+    member = empty ? object.erase(member) : std::next(member);
+  }
+}
+
+Json said_keys(const Plan& plan, bool experts) {
+  const std::string text = plan_json(plan, 0);
+  Json keys = Json::parse(text);
+  if (const Result<RuntimeTraits> profile = read_runtime(plan.runtime.name, "")) {
+    for (const TraitRow& row : kTraitRows) {
+      if (row.of_plan && trait_json(row, profile.value()) == trait_json(row, plan.runtime)) {
+        keys.erase(std::string(row.key.name));
+      }
+    }
+  }
+  if (const Result<JsonValue> given = parse_json(text, "")) {
+    for (const IdleKey& idle : keys_without_effect(given.value(), plan)) {
+      quiet(member(keys, idle.key));
+    }
+  }
+  const bool whole = plan.expert_parallel == 1 && plan.expert_tensor_parallel == 1;
+  for (const char* key : {"expert_parallel", "expert_tensor_parallel", "expert_capacity",
+                          "expert_dispatch", "expert_routing", "overlap.expert_parallel"}) {
+    if (!experts || (whole && std::string_view(key).starts_with("expert_"))) {
+      member(keys, key) = nullptr;
+    }
+  }
+  drop_nulls(keys);
+  return keys;
+}
+
+// A member per line, lists on one.
+std::string lines_of(const Json& object, const std::string& indent) {
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    text += (text.empty() ? "" : ",") + ("\n" + indent + "  ") + json_quoted(key) + ": ";
+    text += value.is_object() ? lines_of(value, indent + "  ") : value.dump();
+  }
+  return "{" + text + "\n" + indent + "}";
+}
+
+}  // namespace
+
+std::string scenario_text(const Space& space, const FoundPlan& found, const std::string& name) {
+  const ClusterSource& cluster = space.base.cluster;
+  Json scenario{{"name", name}, {"model", Json::parse(space.model_json)}};
+  scenario["cluster"] =
+      cluster.inline_json.empty()
+          ? Json(std::filesystem::absolute(cluster.path).lexically_normal().string())
+          : Json::parse(cluster.inline_json);
+  scenario["gpus"] = found.plan.gpus();
+  if (cluster.domain_gpus > 0) scenario["domain_gpus"] = cluster.domain_gpus;
+  scenario["plan"] = said_keys(found.plan, space.base.model.experts.count > 0);
+  return lines_of(scenario, "") + "\n";
+}
+
+}  // namespace rehearse::sim

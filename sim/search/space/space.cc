@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/space/space.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "schedules/order/registry.h"
+#include "schedules/runtime/runtime_file.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/reader/plan_reader.h"
+#include "sim/search/space/space_values.h"
+
+namespace rehearse::sim {
+namespace {
+
+// Whether the plan lists parts of layers to compute again, which then every family's does.
+bool has_parts(const Space& space) {
+  const JsonValue* given = space.plan.given("recompute");
+  return given != nullptr && given->is(JsonKind::Array);
+}
+std::int64_t gpus_of(const Space& space) {
+  if (space.gpus) return *space.gpus;
+  const JsonValue* data = space.plan.given("data_parallel");
+  if (data == nullptr) return space.base.cluster.gpus_per_node;
+  std::int64_t product = data->integer;
+  for (const char* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
+    const JsonValue* size = space.plan.given(key);
+    if (size != nullptr) product = std::min<std::int64_t>(product * size->integer, 1 << 24);
+  }
+  return product;
+}
+
+// Chunks per position worth trying: those that divide the layers, or the layers with a slot each
+// for embedding and head; where there are none, the smallest.
+std::vector<JsonValue> usual_chunks(std::int64_t layers, std::int64_t p) {
+  std::vector<JsonValue> found;
+  for (std::int64_t v = 2; p * v <= layers + 2; ++v) {
+    if (layers % (p * v) == 0 || (layers + 2) % (p * v) == 0) found.push_back(integer_value(v));
+  }
+  if (found.empty()) {
+    for (std::int64_t v = 2; v <= 4 && p * v <= layers; ++v) found.push_back(integer_value(v));
+  }
+  return found;
+}
+
+struct ScheduleChoice {
+  JsonValue name, chunks;
+};
+
+// Names that are not tried unless asked for: one stage's alone; dominated ones; planned ones, which
+// take seconds each.
+bool is_usual(const ScheduleInfo& info) {
+  return !info.one_stage && !info.dominated && !info.planned;
+}
+
+bool is_kept(const Space& space, std::string_view schedule) {
+  return space.frameworks.empty() ||
+         std::ranges::any_of(space.frameworks, [&](const Framework& framework) {
+           return framework.runs(std::string(schedule));
+         });
+}
+bool is_kept(const Space& space, const Plan& plan) {
+  return space.frameworks.empty() ||
+         std::ranges::any_of(space.frameworks,
+                             [&](const Framework& framework) { return framework.launches(plan); });
+}
+
+std::vector<ScheduleChoice> schedule_choices(const Space& space, std::int64_t p) {
+  const std::int64_t layers = space.base.model.layers;
+  if (p == 1) return {{text_value("none"), integer_value(1)}};
+  std::vector<JsonValue> names;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (is_usual(info) && is_kept(space, info.name)) names.push_back(text_value(info.name));
+  }
+  names = values_of(space, "schedule", std::move(names));
+  std::vector<ScheduleChoice> choices;
+  for (const JsonValue& name : names) {
+    const ScheduleInfo* info = find_schedule(name.text);
+    if (info == nullptr || info->chunks != ChunkRule::Many) {
+      // The others have their own number of chunks; a scenario's is for those that take one.
+      choices.push_back({name, {}});
+      continue;
+    }
+    for (const JsonValue& v : values_of(space, "virtual_stages", usual_chunks(layers, p))) {
+      choices.push_back({name, v});
+    }
+  }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<std::string> keep_released(Space& space, const std::vector<Framework>& frameworks) {
+  std::vector<std::string> left_out;
+  const JsonValue* runtime = space.plan.given("runtime");
+  const bool own =
+      runtime != nullptr && std::ranges::any_of(space.runtimes, [&](const RuntimeTraits& traits) {
+        return traits.name == runtime->text && traits.own_executor;
+      });
+  if (own || !is_open(space, "schedule")) return left_out;
+  space.frameworks = frameworks;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (is_usual(info) && !is_kept(space, info.name)) left_out.emplace_back(info.name);
+  }
+  return left_out;
+}
+
+Result<> use_framework(Space& space, const Framework& framework) {
+  space.frameworks = {framework};
+  if (!is_open(space, "runtime")) return {};
+  Result<RuntimeTraits> runtime = read_runtime(framework.runtimes.front(), space.base.path);
+  if (!runtime) return runtime.error();
+  member_of(space.plan, "runtime") = text_value(runtime.value().name);
+  space.base.given.emplace_back("runtime");
+  space.runtimes.push_back(std::move(runtime).value());
+  return {};
+}
+
+namespace {
+
+// A rank that is left with fewer tokens than this has shorter kernels than launches: more context
+// parallelism than that is tried where it is asked for.
+constexpr std::int64_t kLeastTokens = 1024;
+
+std::vector<JsonValue> usual_contexts(const Space& space, std::int64_t ranks) {
+  std::int64_t longest = 0;
+  for (const JsonValue& length :
+       values_of(space, "sequence_length", {integer_value(space.base.model.max_positions)})) {
+    longest = std::max(longest, length.integer);
+  }
+  std::vector<JsonValue> found = divisors(ranks);
+  std::erase_if(found, [&](const JsonValue& c) {
+    return c.integer > 1 && longest < c.integer * kLeastTokens;
+  });
+  return found;
+}
+
+}  // namespace
+
+std::string fixed_sizes(const Space& space) {
+  std::string text;
+  for (const char* key :
+       {"tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel"}) {
+    const JsonValue* size = space.plan.given(key);
+    if (size == nullptr) continue;
+    text += (text.empty() ? "" : ", ") + std::string(key) + " " + std::to_string(size->integer);
+  }
+  return text;
+}
+
+std::vector<MeshSize> meshes(const Space& space) {
+  const std::int64_t gpus = gpus_of(space);
+  const std::vector<JsonValue> data = values_of(space, "data_parallel", {});
+  std::vector<MeshSize> found;
+  for (const JsonValue& t : values_of(space, "tensor_parallel", divisors(gpus))) {
+    if (gpus % t.integer != 0 || space.base.model.heads % t.integer != 0) continue;
+    for (const JsonValue& p : values_of(space, "pipeline_parallel", divisors(gpus / t.integer))) {
+      const std::int64_t inner = t.integer * p.integer;
+      if (gpus % inner != 0 || p.integer > space.base.model.layers + 2) continue;
+      for (const JsonValue& c :
+           values_of(space, "context_parallel", usual_contexts(space, gpus / inner))) {
+        if (gpus % (inner * c.integer) != 0) continue;
+        const std::int64_t d = gpus / (inner * c.integer);
+        const auto is_d = [&](const JsonValue& value) { return value.integer == d; };
+        if (!data.empty() && std::ranges::none_of(data, is_d)) continue;
+        found.push_back({static_cast<std::int32_t>(t.integer), static_cast<std::int32_t>(p.integer),
+                         static_cast<std::int32_t>(c.integer)});
+      }
+    }
+  }
+  return found;
+}
+
+namespace {
+
+std::vector<JsonValue> expert_cuts(const MeshSize& mesh) {
+  if (mesh.tensor == 1) return {JsonValue{}};
+  return {integer_value(1), integer_value(mesh.tensor)};
+}
+// Experts that lie whole on every rank send no tokens, by whichever dispatcher.
+bool sends_nothing_twice(const Space& space, const JsonValue& plan) {
+  const JsonValue *ranks = plan.given("expert_parallel"), *dispatch = plan.given("expert_dispatch");
+  return space.base.model.experts.count > 0 && is_open(space, "expert_dispatch") &&
+         ranks != nullptr && ranks->integer == 1 && dispatch != nullptr &&
+         dispatch->text != "all_to_all";
+}
+
+// Calls visit(assignment of the lists that no loop below owns), one per combination.
+template <class Visit>
+void each_extra(const Space& space, const MeshSize& mesh, Visit visit) {
+  constexpr std::array<std::string_view, 10> kOwn{
+      "tensor_parallel", "pipeline_parallel", "context_parallel",  "data_parallel", "schedule",
+      "virtual_stages",  "zero_stage",        "sequence_parallel", "micro_batch",   "recompute"};
+  std::vector<const SpaceKey*> extra;
+  for (const SpaceKey& list : space.lists) {
+    if (std::ranges::find(kOwn, list.key) == kOwn.end()) extra.push_back(&list);
+  }
+  // Experts on as many ranks as divide their number, whole or cut as the dense matrices are, their
+  // tokens sent copy by copy or once to each rank and node (an all-gather sends more, unless more
+  // experts are chosen than there are ranks); the reader refuses what a mesh cannot hold.
+  const std::array experts{
+      SpaceKey{"expert_parallel", divisors(space.base.model.experts.count)},
+      SpaceKey{"expert_tensor_parallel", expert_cuts(mesh)},
+      SpaceKey{"expert_dispatch", {text_value("all_to_all"), text_value("deduplicated")}}};
+  for (const SpaceKey& key : experts) {
+    if (space.base.model.experts.count > 0 && is_open(space, key.key)) extra.push_back(&key);
+  }
+  std::vector<std::size_t> at(extra.size(), 0);
+  JsonValue plan = space.plan;
+  while (true) {
+    for (std::size_t i = 0; i < extra.size(); ++i) {
+      member_of(plan, extra[i]->key) = extra[i]->values[at[i]];
+    }
+    if (!sends_nothing_twice(space, plan)) visit(plan);
+    std::size_t i = extra.size();
+    while (i > 0 && ++at[i - 1] == extra[i - 1]->values.size()) at[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+}  // namespace
+
+std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
+                                    std::optional<Error>& refused) {
+  const std::int64_t gpus = gpus_of(space);
+  const std::int64_t replicas = gpus / (std::int64_t{mesh.tensor} * mesh.pipeline);
+  std::vector<JsonValue> stages;
+  for (std::int64_t z = 0; z <= 3; ++z) stages.push_back(integer_value(z));
+  stages = values_of(space, "zero_stage", std::move(stages));
+  if (replicas == 1 && is_open(space, "zero_stage")) stages = {integer_value(0)};
+  std::vector<JsonValue> sequence =
+      values_of(space, "sequence_parallel", {flag_value(false), flag_value(true)});
+  if (mesh.tensor == 1 && is_open(space, "sequence_parallel")) sequence = {flag_value(false)};
+  const std::vector<ScheduleChoice> schedules = schedule_choices(space, mesh.pipeline);
+
+  std::vector<PlanFamily> found;
+  std::int32_t kind = -1;
+  each_extra(space, mesh, [&](JsonValue plan) {
+    member_of(plan, "tensor_parallel") = integer_value(mesh.tensor);
+    member_of(plan, "pipeline_parallel") = integer_value(mesh.pipeline);
+    member_of(plan, "context_parallel") = integer_value(mesh.context);
+    member_of(plan, "data_parallel") =
+        integer_value(gpus / (std::int64_t{mesh.tensor} * mesh.pipeline * mesh.context));
+    member_of(plan, "micro_batch") = {};
+    if (!has_parts(space)) member_of(plan, "recompute") = {};
+    for (const JsonValue& parallel : sequence) {
+      member_of(plan, "sequence_parallel") = parallel;
+      bool fresh = true, fresh_sharded = true;
+      std::int32_t kind_sharded = 0, kind_whole = 0;
+      for (const JsonValue& stage : stages) {
+        member_of(plan, "zero_stage") = stage;
+        const bool sharded = stage.integer == 3;
+        bool& is_new = sharded ? fresh_sharded : fresh;
+        if (is_new) (sharded ? kind_sharded : kind_whole) = ++kind;
+        is_new = false;
+        for (const ScheduleChoice& choice : schedules) {
+          member_of(plan, "schedule") = choice.name;
+          member_of(plan, "virtual_stages") = choice.chunks;
+          JsonReport report(space.base.path);
+          std::vector<std::string> warnings;
+          const PlanContext context{.model = &space.base.model,
+                                    .gpus = static_cast<std::int32_t>(gpus),
+                                    .gpus_per_node = space.base.cluster.gpus_per_node,
+                                    .runtimes = space.runtimes,
+                                    .routings = space.routings};
+          Plan resolved = resolve_plan(plan, context, report, warnings);
+          resolved.balances_experts = space.base.plan.balances_experts;
+          if (!report.ok()) {
+            if (!refused) refused = report.error();
+            continue;
+          }
+          if (!is_kept(space, resolved)) {
+            if (!refused) {
+              refused = Error{space.base.path + ": plan: " + space.frameworks.front().title +
+                              " can launch none of the plans that the scenario leaves open"};
+            }
+            continue;
+          }
+          found.push_back({std::move(resolved), sharded ? kind_sharded : kind_whole});
+        }
+      }
+    }
+  });
+  return found;
+}
+
+std::vector<std::string> framework_runtimes(const Space& space) {
+  std::vector<std::string> names;
+  for (const RuntimeTraits& runtime : space.runtimes) {
+    if (!runtime.own_executor) names.push_back(runtime.name);
+  }
+  return names;
+}
+
+std::vector<std::int32_t> micro_batches_of(const Space& space, const Plan& family) {
+  std::vector<std::int32_t> possible = micro_batch_candidates(family);
+  if (is_open(space, "micro_batch")) {
+    std::vector<JsonValue> usual;
+    for (const std::int32_t b : possible) usual.push_back(integer_value(b));
+    possible.clear();
+    for (const JsonValue& b : values_of(space, "micro_batch", std::move(usual))) {
+      possible.push_back(static_cast<std::int32_t>(b.integer));
+    }
+    return possible;
+  }
+  std::vector<std::int32_t> asked;
+  for (const JsonValue& value : values_of(space, "micro_batch", {})) {
+    if (value.is(JsonKind::String)) return possible;  // "auto"
+    const auto b = static_cast<std::int32_t>(value.integer);
+    if (std::ranges::find(possible, b) != possible.end()) asked.push_back(b);
+  }
+  return asked;
+}
+
+std::vector<RecomputeMode> recomputes_of(const Space& space, const Plan& family) {
+  if (has_parts(space)) return {RecomputeMode::None};
+  std::vector<JsonValue> usual{text_value("none"), text_value("selective"), text_value("full")};
+  if (is_fused(family.attention_kernel)) usual.erase(usual.begin() + 1);
+  std::vector<RecomputeMode> modes;
+  for (const JsonValue& value : values_of(space, "recompute", std::move(usual))) {
+    const auto found = std::ranges::find(kRecomputeNames, value.text);
+    modes.push_back(static_cast<RecomputeMode>(found - kRecomputeNames.begin()));
+  }
+  return modes;
+}
+
+Result<Plan> plan_of(const Plan& family, std::int32_t micro_batch, RecomputeMode recompute) {
+  Result<Plan> chosen = choose_micro_batch(family, micro_batch);
+  if (!chosen) return chosen;
+  Plan plan = std::move(chosen).value();
+  plan.recompute = recompute;
+  return plan;
+}
+
+}  // namespace rehearse::sim

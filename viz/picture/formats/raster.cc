@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scene -> pixels. One pass per kind of element; coverage is computed from exact edges.
+#include <algorithm>
+#include <cmath>
+
+#include "viz/picture/formats/png.h"
+
+namespace rehearse::viz {
+namespace {
+
+constexpr std::uint32_t pack(Color c) {
+  return 0xFF000000u | static_cast<std::uint32_t>(c.blue) << 16 |
+         static_cast<std::uint32_t>(c.green) << 8 | c.red;
+}
+
+class Canvas {
+ public:
+  Canvas(std::int32_t width, std::int32_t height, Color background)
+      : width_(width),
+        height_(height),
+        pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height),
+                pack(background)) {
+    clip({});
+  }
+
+  // To the whole pixels of the scene's bound.
+  void clip(const Scene& scene) {
+    const bool bound = scene.clip_width > 0;
+    const auto pixel = [](double value, std::int32_t most) {
+      return std::clamp(static_cast<std::int32_t>(std::lround(value)), 0, most);
+    };
+    x0_ = bound ? pixel(scene.clip_x, width_) : 0;
+    y0_ = bound ? pixel(scene.clip_y, height_) : 0;
+    x1_ = bound ? pixel(scene.clip_x + scene.clip_width, width_) : width_;
+    y1_ = bound ? pixel(scene.clip_y + scene.clip_height, height_) : height_;
+  }
+
+  // coverage: 0 to 255
+  void blend(std::int32_t x, std::int32_t y, Color color, std::uint32_t coverage) {
+    if (x < x0_ || y < y0_ || x >= x1_ || y >= y1_ || coverage == 0) return;
+    std::uint32_t& pixel = at(x, y);
+    const auto mix = [coverage](std::uint32_t below, std::uint32_t above) {
+      return (below * (255 - coverage) + above * coverage + 127) / 255;
+    };
+    pixel = 0xFF000000u | mix((pixel >> 16) & 255, color.blue) << 16 |
+            mix((pixel >> 8) & 255, color.green) << 8 | mix(pixel & 255, color.red);
+  }
+  std::uint32_t& at(std::int32_t x, std::int32_t y) {
+    return pixels_[static_cast<std::size_t>(y) * static_cast<std::size_t>(width_) +
+                   static_cast<std::size_t>(x)];
+  }
+  std::int32_t width() const { return width_; }
+  std::int32_t height() const { return height_; }
+  std::vector<std::uint32_t> take() { return std::move(pixels_); }
+
+ private:
+  std::int32_t width_, height_;
+  std::int32_t x0_ = 0, y0_ = 0, x1_ = 0, y1_ = 0;  // drawn within
+  std::vector<std::uint32_t> pixels_;
+};
+
+// How much of pixel [i, i+1) lies within [low, high), 0 to 1.
+double cover(std::int32_t i, double low, double high) {
+  return std::clamp(std::min<double>(i + 1, high) - std::max<double>(i, low), 0.0, 1.0);
+}
+
+void draw(Canvas& canvas, const Rect& rect) {
+  const double right = rect.x + rect.width, bottom = rect.y + rect.height;
+  const auto x0 = std::max(0, static_cast<std::int32_t>(std::floor(rect.x)));
+  const auto y0 = std::max(0, static_cast<std::int32_t>(std::floor(rect.y)));
+  const auto x1 = std::min(canvas.width(), static_cast<std::int32_t>(std::ceil(right)));
+  const auto y1 = std::min(canvas.height(), static_cast<std::int32_t>(std::ceil(bottom)));
+  for (std::int32_t y = y0; y < y1; ++y) {
+    const double cover_y = cover(y, rect.y, bottom);
+    for (std::int32_t x = x0; x < x1; ++x) {
+      const double whole = cover_y * cover(x, rect.x, right) * rect.alpha;
+      canvas.blend(x, y, rect.fill, static_cast<std::uint32_t>(whole + 0.5));
+      if (rect.hatch != Hatch::None) {  // the ink is opaque, whatever the fill is
+        const double ink = cover_y * cover(x, rect.x, right) * hatch_ink(rect.hatch, x, y);
+        canvas.blend(x, y, rect.ink, static_cast<std::uint32_t>(ink + 0.5));
+      }
+      if (rect.outlined) {  // one pixel inside the edges
+        const double inner = cover(y, rect.y + 1, bottom - 1) * cover(x, rect.x + 1, right - 1);
+        const double edge = cover_y * cover(x, rect.x, right) - inner;
+        canvas.blend(x, y, rect.outline, static_cast<std::uint32_t>(edge * 255 + 0.5));
+      }
+    }
+  }
+}
+
+void draw(Canvas& canvas, const Strip& strip) {
+  const auto count = static_cast<double>(strip.colors.size());
+  if (strip.colors.empty() || strip.width <= 0) return;
+  const auto x0 = std::max(0, static_cast<std::int32_t>(std::floor(strip.x)));
+  const auto x1 =
+      std::min(canvas.width(), static_cast<std::int32_t>(std::ceil(strip.x + strip.width)));
+  const double scale = count / strip.width;
+  for (std::int32_t x = x0; x < x1; ++x) {
+    const double from = std::clamp((x - strip.x) * scale, 0.0, count);
+    const double to = std::clamp((x + 1 - strip.x) * scale, 0.0, count);
+    double red = 0, green = 0, blue = 0, sum = 0;  // averages what falls into the pixel
+    for (auto i = static_cast<std::size_t>(from); i < strip.colors.size(); ++i) {
+      const double part =
+          std::min(to, static_cast<double>(i + 1)) - std::max(from, static_cast<double>(i));
+      if (part <= 0) break;
+      const std::uint32_t color = strip.colors[i];
+      if ((color >> 24) == 0) continue;
+      red += part * (color & 255);
+      green += part * ((color >> 8) & 255);
+      blue += part * ((color >> 16) & 255);
+      sum += part;
+    }
+    if (sum <= 0) continue;
+    const auto channel = [sum](double value) {
+      return static_cast<std::uint8_t>(value / sum + 0.5);
+    };
+    const Color color{channel(red), channel(green), channel(blue)};
+    const double share =
+        to > from ? std::min(1.0, sum / (to - from)) * cover(x, strip.x, strip.x + strip.width) : 0;
+    const auto y0 = std::max(0, static_cast<std::int32_t>(std::floor(strip.y)));
+    const auto y1 =
+        std::min(canvas.height(), static_cast<std::int32_t>(std::ceil(strip.y + strip.height)));
+    for (std::int32_t y = y0; y < y1; ++y) {
+      canvas.blend(x, y, color,
+                   static_cast<std::uint32_t>(
+                       255 * share * cover(y, strip.y, strip.y + strip.height) + 0.5));
+    }
+  }
+}
+
+void draw(Canvas& canvas, const Area& area) {
+  for (std::size_t i = 0; i < area.x.size(); ++i) {
+    const float right = i + 1 < area.x.size() ? area.x[i + 1] : area.end;
+    draw(canvas, Rect{.x = area.x[i],
+                      .y = std::min(area.y[i], area.base),
+                      .width = right - area.x[i],
+                      .height = std::fabs(area.base - area.y[i]),
+                      .fill = area.fill,
+                      .alpha = area.alpha});
+  }
+}
+
+// Distance to the segment decides; thin lines keep their weight.
+void draw(Canvas& canvas, const Line& line) {
+  const double dx = line.x2 - line.x1, dy = line.y2 - line.y1;
+  const double length_squared = dx * dx + dy * dy, half = line.width / 2;
+  const auto low = [&](double a, double b) {
+    return static_cast<std::int32_t>(std::floor(std::min(a, b) - half - 1));
+  };
+  const auto high = [&](double a, double b) {
+    return static_cast<std::int32_t>(std::ceil(std::max(a, b) + half + 1));
+  };
+  const std::int32_t y1 = std::min(canvas.height(), high(line.y1, line.y2));
+  const std::int32_t x1 = std::min(canvas.width(), high(line.x1, line.x2));
+  for (std::int32_t y = std::max(0, low(line.y1, line.y2)); y < y1; ++y) {
+    for (std::int32_t x = std::max(0, low(line.x1, line.x2)); x < x1; ++x) {
+      const double px = x + 0.5 - line.x1, py = y + 0.5 - line.y1;
+      const double t =
+          length_squared > 0 ? std::clamp((px * dx + py * dy) / length_squared, 0.0, 1.0) : 0;
+      const double distance = std::hypot(px - t * dx, py - t * dy);
+      const double coverage =
+          std::clamp(half + 0.5 - distance, 0.0, 1.0) * std::min(1.0, line.width);
+      canvas.blend(x, y, line.color, static_cast<std::uint32_t>(coverage * line.alpha + 0.5));
+    }
+  }
+}
+
+void draw(Canvas& canvas, const Text& text) {
+  const FontData& data = font(text.size);
+  double x = text.x;
+  if (text.anchor != Anchor::Begin) {
+    x -= text_width(text.text, text.size) * (text.anchor == Anchor::Middle ? 0.5 : 1.0);
+  }
+  auto pen = static_cast<std::int32_t>(std::lround(x));
+  const auto base = static_cast<std::int32_t>(std::lround(text.y));
+  for (std::string_view rest = text.text; !rest.empty();) {
+    const Glyph& glyph = next_glyph(data, rest);
+    const char* pixel = data.pixels + glyph.offset;
+    for (std::int32_t row = 0; row < glyph.height; ++row) {
+      for (std::int32_t column = 0; column < glyph.width; ++column, ++pixel) {
+        const std::uint32_t level =
+            static_cast<std::uint32_t>(*pixel <= '9' ? *pixel - '0' : *pixel - 'a' + 10);
+        canvas.blend(pen + glyph.left + column, base - glyph.top + row, text.color, level * 17);
+      }
+    }
+    pen += glyph.advance;
+  }
+}
+
+void draw_all(Canvas& canvas, const Scene& scene) {
+  canvas.clip(scene);
+  for (const Rect& plate : scene.plates) draw(canvas, plate);
+  for (const Strip& strip : scene.strips) draw(canvas, strip);
+  for (const Area& area : scene.areas) draw(canvas, area);
+  for (const Rect& rect : scene.rects) draw(canvas, rect);
+  for (const Line& line : scene.lines) draw(canvas, line);
+  for (const Text& text : scene.texts) draw(canvas, text);
+  for (const Scene& layer : scene.layers) draw_all(canvas, layer);
+}
+
+}  // namespace
+
+std::uint32_t hatch_ink(Hatch hatch, std::int32_t x, std::int32_t y) {
+  const auto line = [](std::int32_t distance) -> std::uint32_t {
+    return distance == 0 ? 255 : distance == 1 ? 90 : 0;
+  };
+  const auto diagonal = [&](std::int32_t sum, std::int32_t period) {
+    const std::int32_t d = ((sum % period) + period) % period;
+    return line(std::min(d, period - d));
+  };
+  switch (hatch) {
+    case Hatch::None:
+      return 0;
+    case Hatch::Slash:
+      return diagonal(x + y, 8);
+    case Hatch::Backslash:
+      return diagonal(x - y, 8);
+    case Hatch::Dense:
+      return diagonal(x + y, 5);
+    case Hatch::Cross:
+      return std::max(diagonal(x + y, 8), diagonal(x - y, 8));
+    case Hatch::Dots:
+      return (x % 4 < 2 && (y + (x / 4) % 2 * 2) % 4 < 2) ? 230 : 0;
+    case Hatch::Horizontal:
+      return y % 4 == 0 ? 220 : 0;
+    case Hatch::Vertical:
+      return x % 4 == 0 ? 220 : 0;
+  }
+  return 0;
+}
+
+std::vector<std::uint32_t> rasterize(const Scene& scene) {
+  Canvas canvas(scene.width, scene.height, scene.background);
+  draw_all(canvas, scene);
+  return canvas.take();
+}
+
+}  // namespace rehearse::viz
