@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/open.h"
-#include "cli/sweep.h"
+#include "cli/plan/sweep.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/report/overlap_note.h"
 #include "sim/report/report.h"

@@ -4,13 +4,13 @@
 //
 // The clock is made up: an op ends when it has taken its time after what it waits for and whom it
 // meets; ops that compute take longer on one rank.
-#include "cli/step_trace.h"
+#include "cli/trace/step_trace.h"
 
 #include <unistd.h>
 
 #include <cstdio>
 
-#include "cli/straggler_report.h"
+#include "cli/run/straggler_report.h"
 #include "exec/step/rendezvous_times.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/trace/trace_inside.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stop_signals.h"
+#include "cli/run/stop_signals.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/step_trace.h"
+#include "cli/trace/step_trace.h"
 
 #include <vector>
 

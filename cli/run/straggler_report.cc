@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/straggler_report.h"
+#include "cli/run/straggler_report.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/trace_options.h"
+#include "cli/trace/trace_options.h"
 
 #include <algorithm>
 #include <array>

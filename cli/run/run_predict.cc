@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "cli/commands.h"
-#include "cli/run.h"
+#include "cli/run/run.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/report/overlap_note.h"
 #include "sim/report/report.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/calibrate_from.h"
+#include "cli/calibrate/calibrate_from.h"
 
 #include <fmt/format.h>
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "cli/commands.h"
-#include "cli/find_config.h"
-#include "cli/plan_answer.h"
+#include "cli/plan/find_config.h"
+#include "cli/plan/plan_answer.h"
 #include "schedules/base/files.h"
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_report.h"
+#include "cli/run/run_report.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "cli/step_trace.h"
-#include "cli/straggler_report.h"
+#include "cli/run/straggler_report.h"
+#include "cli/trace/step_trace.h"
 #include "exec/run/machine_memory.h"
 #include "schedules/base/counted.h"
 #include "schedules/ranks/unfold.h"

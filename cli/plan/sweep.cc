@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/sweep.h"
+#include "cli/plan/sweep.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cli/commands.h"
-#include "cli/trace_options.h"
+#include "cli/trace/trace_options.h"
 #include "viz/analysis/analysis.h"
 #include "viz/import/import.h"
 #include "viz/picture/expert_map.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/find_config.h"
+#include "cli/plan/find_config.h"
 
 #include <algorithm>
 #include <cstdlib>

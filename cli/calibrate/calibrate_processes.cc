@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/calibrate_processes.h"
+#include "cli/calibrate/calibrate_processes.h"
 
 #include "cli/commands.h"
 #include "exec/train/train.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scenario of a run, as the device performs it.
 #include "cli/open.h"
-#include "cli/run.h"
+#include "cli/run/run.h"
 
 namespace rehearse::cli {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rehearse run: what it may be asked, and the way from there to a schedule that is performed.
-#include "cli/run.h"
+#include "cli/run/run.h"
 
 #include <malloc.h>
 

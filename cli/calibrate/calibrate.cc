@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/calibrate_from.h"
-#include "cli/calibrate_processes.h"
+#include "cli/calibrate/calibrate_from.h"
+#include "cli/calibrate/calibrate_processes.h"
 #include "cli/commands.h"
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibration_file.h"

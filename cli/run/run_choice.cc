@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cli/run.h"
+#include "cli/run/run.h"
 #include "exec/cpu/machine.h"
 #include "schedules/passes/plan_order.h"
 

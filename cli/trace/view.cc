@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "cli/commands.h"
-#include "cli/trace_options.h"
+#include "cli/trace/trace_options.h"
 #include "schedules/base/json_reader.h"
 #include "viz/analysis/align.h"
 #include "viz/import/import.h"

@@ -6,9 +6,9 @@
 #include <cstdio>
 
 #include "cli/commands.h"
-#include "cli/run.h"
-#include "cli/run_report.h"
-#include "cli/stop_signals.h"
+#include "cli/run/run.h"
+#include "cli/run/run_report.h"
+#include "cli/run/stop_signals.h"
 #include "exec/processes/launcher.h"
 #include "exec/run/machine_memory.h"
 #include "exec/run/output_files.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/straggler_report.h"
+#include "cli/run/straggler_report.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"

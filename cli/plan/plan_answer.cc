@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plan_answer.h"
+#include "cli/plan/plan_answer.h"
 
 #include <fmt/format.h>
 
