@@ -22,6 +22,29 @@ refused() {
   one_line "$work/err" "$text" "$*"
 }
 
+# refused_as LINE ARGS...: the command exits with 2, and LINE is all that it says.
+refused_as() {
+  expected=$1; shift
+  said=$("$rehearse" "$@" 2>&1 >"$work/out")
+  code=$?
+  [ "$code" -eq 2 ] && [ "$said" = "rehearse: $expected" ] && [ ! -s "$work/out" ] ||
+    fail "exit $code: $*
+  said:     $said
+  expected: rehearse: $expected"
+}
+
+# says TEXT ARGS...: exit 0 and TEXT in what is printed; says_not: without TEXT.
+says() {
+  text=$1; shift
+  "$rehearse" "$@" >"$work/out" 2>&1 || fail "exit $?: $*: $(cat "$work/out")"
+  grep -qF -- "$text" "$work/out" || fail "no \"$text\": $*: $(cat "$work/out")"
+}
+says_not() {
+  text=$1; shift
+  "$rehearse" "$@" >"$work/out" 2>&1 || fail "exit $?: $*: $(cat "$work/out")"
+  grep -qF -- "$text" "$work/out" && fail "\"$text\": $*"
+}
+
 # tiny PLAN TRAIN: $scenario, a small GPT on 4 ranks; PLAN and TRAIN are keys beside those given here.
 tiny() {
   scenario=$work/tiny.json
@@ -32,6 +55,23 @@ tiny() {
             "vocab_size": 256, "resid_pdrop": 0},
   "plan": {"sequence_length": 16, "precision": "fp32", $1},
   "train": {"learning_rate": 0.003, $2}
+}
+JSON
+}
+
+# tiny_experts MODEL PLAN TRAIN: $scenario, 8 experts, 2 for a token, on 4 ranks that train README.md;
+# MODEL has its dialect's words for them.
+tiny_experts() {
+  scenario=$work/experts.json
+  cp README.md "$work"
+  cat >"$scenario" <<JSON
+{
+  "name": "$(basename "$0" .sh)", "cluster": "clusters/dgx-a100-80gb.json", "gpus": 4,
+  "model": {"hidden_size": 32, "vocab_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "intermediate_size": 48, "num_experts_per_tok": 2, "max_position_embeddings": 32, $1},
+  "plan": {"sequence_length": 32, "precision": "fp32", "data_parallel": 4, "expert_parallel": 4,
+           "zero_stage": 1, "micro_batch": 1, "global_batch": 8, $2},
+  "train": {"learning_rate": 0.003, "steps": 4, "data": "README.md"$3}
 }
 JSON
 }

@@ -6,20 +6,6 @@ rehearse=$1
 . tests/command.sh
 tiny '"pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1, "global_batch": 4' '"steps": 1'
 
-# says TEXT ARGS: exit 0 and TEXT in what is printed.
-says() {
-  text=$1
-  shift
-  "$rehearse" "$@" >"$work/out" 2>&1 || fail "exit $?: $*: $(cat "$work/out")"
-  grep -qF -- "$text" "$work/out" || fail "no \"$text\": $*: $(cat "$work/out")"
-}
-says_not() {
-  text=$1
-  shift
-  "$rehearse" "$@" >"$work/out" 2>&1 || fail "exit $?: $*: $(cat "$work/out")"
-  grep -qF -- "$text" "$work/out" && fail "\"$text\": $*"
-}
-
 # An answer that is lost is no answer: exit 3, and one line.
 "$rehearse" simulate "$scenario" --trace "$work/t.trace" >/dev/null || fail "simulate"
 lost() {

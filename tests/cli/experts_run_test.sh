@@ -4,20 +4,8 @@
 # Usage: experts_run_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/command.sh
-scenario=$work/experts.json
-cat >"$scenario" <<JSON
-{
-  "name": "experts", "cluster": "clusters/dgx-a100-80gb.json", "gpus": 4,
-  "model": {"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 256,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
-            "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": null,
-            "max_position_embeddings": 32},
-  "plan": {"sequence_length": 32, "precision": "fp32", "data_parallel": 4, "expert_parallel": 4,
-           "zero_stage": 1, "micro_batch": 1, "global_batch": 8, "expert_capacity": 3},
-  "train": {"learning_rate": 0.003, "steps": 4, "data": "README.md"}
-}
-JSON
-cp README.md "$work"
+tiny_experts '"model_type": "mixtral", "num_hidden_layers": 2, "num_local_experts": 8,
+  "sliding_window": null' '"expert_capacity": 3'
 run() { "$rehearse" run "$scenario" --json "$@" 2>"$work/err" || fail "$*: $(cat "$work/err")"; }
 
 # As bits, whether ranks are threads or processes, and whichever dispatcher's rows are counted.

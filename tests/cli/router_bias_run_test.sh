@@ -5,21 +5,9 @@
 # Usage: router_bias_run_test.sh REHEARSE, in the project's root.
 rehearse=$1
 . tests/command.sh
-scenario=$work/glm.json
-cat >"$scenario" <<JSON
-{
-  "name": "glm", "cluster": "clusters/dgx-a100-80gb.json", "gpus": 4,
-  "model": {"model_type": "glm4_moe", "hidden_size": 32, "num_hidden_layers": 3, "vocab_size": 256,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-            "intermediate_size": 48, "moe_intermediate_size": 24, "n_routed_experts": 8,
-            "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2,
-            "first_k_dense_replace": 1, "max_position_embeddings": 32},
-  "plan": {"sequence_length": 32, "precision": "fp32", "data_parallel": 4, "expert_parallel": 4,
-           "zero_stage": 1, "micro_batch": 1, "global_batch": 8, "expert_capacity": 4},
-  "train": {"learning_rate": 0.003, "steps": 4, "data": "README.md", "router_bias_rate": 0.01}
-}
-JSON
-cp README.md "$work"
+tiny_experts '"model_type": "glm4_moe", "num_hidden_layers": 3, "head_dim": 16,
+  "moe_intermediate_size": 24, "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 4,
+  "topk_group": 2, "first_k_dense_replace": 1' '"expert_capacity": 4' ', "router_bias_rate": 0.01'
 run() { "$rehearse" run "$scenario" --json "$@" 2>"$work/err" || fail "$*: $(cat "$work/err")"; }
 weights() { echo "$work/$1/step-00000$2/model.safetensors"; }
 

@@ -7,13 +7,6 @@ rehearse=$1
 . tests/command.sh
 tiny '"pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1, "global_batch": 4' '"steps": 3'
 
-says() {
-  text=$1
-  shift
-  "$rehearse" "$@" >"$work/out" 2>&1 || fail "exit $?: $*: $(cat "$work/out")"
-  grep -qF -- "$text" "$work/out" || fail "no \"$text\": $*: $(cat "$work/out")"
-}
-
 # Short names: said what they are taken for; several: said which.
 says 'cluster: "h100" is taken as dgx-h100' simulate 3d-8-gpus --cluster h100
 says 'on 8 x H100-SXM5-80GB (NVIDIA DGX H100)' simulate 3d-8-gpus --cluster H100

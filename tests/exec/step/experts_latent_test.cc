@@ -9,36 +9,13 @@
 namespace rehearse::exec {
 namespace {
 
-const std::vector<std::vector<std::string>> kLayouts = {
-    {"micro_batch=4"},
-    {"micro_batch=1"},
-    {"micro_batch=2", "recompute=full"},
-    {"micro_batch=2", "recompute=selective"},
-    {"micro_batch=1", "pipeline_parallel=3"},
-    {"micro_batch=1", "pipeline_parallel=3", "schedule=zb_h1", "recompute=full"},
-    {"micro_batch=2", "data_parallel=2"},
-    {"micro_batch=1", "data_parallel=4", "zero_stage=3"},
-    {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "zero_stage=1"},
-    {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "zero_stage=2"},
-    {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3"},
-    {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather"},
-    {"micro_batch=2", "tensor_parallel=2"},
-    {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"},
-    {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "expert_parallel=2",
-     "recompute=full"},
-    {"micro_batch=2", "context_parallel=2", "expert_parallel=2"},
-    {"micro_batch=1", "data_parallel=2", "expert_tensor_parallel=2"},
-    {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "offload=optimizer", "zero_stage=1"},
-    {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
-     "pipeline_parallel=3", "expert_parallel=2", "zero_stage=1", "schedule=zb_h1"}};
-
 TinyRun train_deepseek(std::vector<std::string> keys, const TinyOptions& how = {}) {
   keys.emplace_back("expert_capacity=16");  // 16 tokens of a rank are far from balanced
   return train_tiny("deepseek_v3", keys, how);
 }
 
 TEST(LatentExperts, TrainAsPyTorchInEveryLayout) {
-  for (const std::vector<std::string>& keys : kLayouts) {
+  for (const std::vector<std::string>& keys : expert_layouts()) {
     SCOPED_TRACE(testing::PrintToString(keys));
     expect_golden("deepseek_v3", "plain", train_deepseek(keys));
   }
@@ -47,7 +24,7 @@ TEST(LatentExperts, TrainAsPyTorchInEveryLayout) {
 TEST(LatentExperts, BiasesBalanceAsInPyTorchInEveryLayout) {
   const Json& golden_bias =
       golden()["models"]["deepseek_v3"]["variants"]["bias_update"]["final_bias"];
-  for (std::vector<std::string> keys : kLayouts) {
+  for (std::vector<std::string> keys : expert_layouts()) {
     SCOPED_TRACE(testing::PrintToString(keys));
     keys.emplace_back("train.router_bias_rate=0.01");
     const TinyRun run = train_deepseek(keys);
