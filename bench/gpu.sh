@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU: kernels, layouts (with experts too) in one process and over NCCL, gradients and bf16 against the CPU, speed
-# beside PyTorch, calibration and steps predicted from it, memory, compute-sanitizer. Writes one folder of results,
+# Everything that needs a GPU: kernels, layouts (with experts and latent attention too) in one process and over NCCL,
+# gradients and bf16 against the CPU, speed beside PyTorch, calibration and steps predicted from it, memory, compute-sanitizer. Writes one folder of results,
 # summary.md first (each target, and whether it was reached), and OUT.tar.gz of it.
 #
 #   bench/gpu.sh pack              where everything can be built: puts what the GPU's machine needs into build/gpu-pack

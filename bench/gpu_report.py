@@ -130,10 +130,12 @@ def kernels(calibration):
     for p in grouped:
         rows.append(f"| product {p['layout']} of {p['batch']} experts | {p['m']} × {p['n']} × {p['k']} each | {product(p):.1f} TFLOP/s | {100 * product(p) / best:.0f} % |")
     for p in c["attention"]:  # causal: two products of half a square forward, five backward; else of the square
-        flops = (5 if p["direction"] == "backward" else 2) * p["batch"] * p["heads"] * p["head_dim"] * p["sequence"] ** 2
+        keys, values = p["head_dim"], p.get("value_dim", p["head_dim"])
+        wide = 3 * keys + 2 * values if p["direction"] == "backward" else keys + values
+        flops = wide * p["batch"] * p["heads"] * p["sequence"] ** 2
         rate = 1e-6 * flops * (1 if p["causal"] else 2) / p["time_us"]
         part = ", another's keys" if not p["causal"] else ", own keys of a ring" if p.get("part") else ""
-        rows.append(f"| attention {p['direction']}{part} | {p['batch']} × {p['heads']} heads of {p['head_dim']}, {p['sequence']} tokens | "
+        rows.append(f"| attention {p['direction']}{part} | {p['batch']} × {p['heads']} heads of {keys}{f' and {values}' if values != keys else ''}, {p['sequence']} tokens | "
                     f"{rate:.1f} TFLOP/s | {100 * rate / best:.0f} % |")
     for name, p in largest.items():
         rows.append(f"| {name} | {p['bytes']} B | {moved(p):.1f} GB/s | {100 * moved(p) / roof:.0f} % |")

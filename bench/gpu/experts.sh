@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Of bench/gpu.sh: do layers with experts compute on a GPU what they compute on the CPU, on one rank, in one process and
-# over NCCL? One function per group of bench/gpu/parts.txt. Their products' rates stand in kernels.md (calibration).
+# Of bench/gpu.sh: do layers with experts and latent attention compute on a GPU what they compute on the CPU, on one rank,
+# in one process and over NCCL? One function per group of bench/gpu/parts.txt. Rates of their products and of attention
+# stand in kernels.md (calibration).
 # shellcheck shell=bash disable=SC2154,SC2034
 expert_layouts=("pipeline_parallel=1" "data_parallel=2 expert_parallel=2" "data_parallel=2 expert_parallel=2 recompute=full"
   "data_parallel=2 expert_parallel=2 expert_dispatch=all_gather")
@@ -14,28 +15,45 @@ cat >"$out/tiny-mixtral.json" <<'JSON'
  "train": {"learning_rate": 0.003, "steps": 10}}
 JSON
 
-run_experts() {
-  local tiny=$out/tiny-mixtral.json layout name here there nccl_failed=0 rows=()
+latent_layouts=("pipeline_parallel=1" "tensor_parallel=2" "context_parallel=2")
+# DeepSeek-V2's heads (keys of 128 + 64 columns, values of 128) in dense layers: choices of a router that first weights
+# leave close together would fall otherwise by rounding.
+cat >"$out/tiny-deepseek.json" <<'JSON'
+{"name": "tiny-deepseek", "cluster": "clusters/dgx-h200.json", "gpus": 1,
+ "model": {"model_type": "deepseek_v2", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 2,
+           "q_lora_rank": 48, "kv_lora_rank": 32, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+           "intermediate_size": 96, "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 2,
+           "max_position_embeddings": 64},
+ "plan": {"sequence_length": 64, "precision": "fp32", "dropout": 0, "micro_batch": 1, "global_batch": 4},
+ "train": {"learning_rate": 0.003, "steps": 10}}
+JSON
+
+# in_layouts GROUP MODEL SCENARIO LAYOUTS...: losses and norms of each against one rank on the CPU, and bf16's.
+in_layouts() {
+  local group=$1 model=$2 tiny=$3 layout name here there nccl_failed=0 rows=()
+  shift 3
   keys_of pipeline_parallel=1
-  attempt experts_cpu "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}"
-  for layout in "${expert_layouts[@]}"; do
-    name=experts_$(name_of "$layout") here="**failed**" there=-
+  attempt "${group}_cpu" "${rehearse[@]}" run "$tiny" --device cpu "${keys[@]}"
+  for layout in "$@"; do
+    name=${group}_$(name_of "$layout") here="**failed**" there=-
     wanted "$name" || continue
     keys_of "$layout"
     attempt "$name" "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" &&
-      here=$(report curves "$out/$name.out" "$out/experts_cpu.out" 1e-4)
+      here=$(report curves "$out/$name.out" "$out/${group}_cpu.out" 1e-4)
     if wanted "nccl_$name" && [ "$device" != cpu ]; then
-      over_nccl "nccl_$name" "$(ranks_of "$layout")" && there=$(report curves "$out/nccl_$name.out" "$out/experts_cpu.out" 1e-4) ||
+      over_nccl "nccl_$name" "$(ranks_of "$layout")" && there=$(report curves "$out/nccl_$name.out" "$out/${group}_cpu.out" 1e-4) ||
         there="**failed**: $(tail -1 "$out/nccl_$name.err" | cut -c1-160)"
     fi
     rows+=("| $layout | $here | $there |")
   done
   note ""
-  note "| tiny Mixtral, fp32, 10 steps, against one rank on the CPU | ranks of one process | NCCL, a process per rank |"
+  note "| $model, fp32, 10 steps, against one rank on the CPU | ranks of one process | NCCL, a process per rank |"
   note "|---|---|---|"
   for layout in "${rows[@]}"; do note "$layout"; done
   note ""
   keys_of pipeline_parallel=1
-  attempt experts_bf16 "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" --set "plan.precision=$half" &&
-    say "- experts in $half against fp32:" curves "$out/experts_bf16.out" "$out/experts_cpu.out" 2e-2
+  attempt "${group}_bf16" "${rehearse[@]}" run "$tiny" --device "$asked" "${keys[@]}" --set "plan.precision=$half" &&
+    say "- $model in $half against fp32:" curves "$out/${group}_bf16.out" "$out/${group}_cpu.out" 2e-2
 }
+run_experts() { in_layouts experts "tiny Mixtral" "$out/tiny-mixtral.json" "${expert_layouts[@]}"; }
+run_latent() { in_layouts latent "tiny DeepSeek-V2" "$out/tiny-deepseek.json" "${latent_layouts[@]}"; }

@@ -23,7 +23,6 @@ class Device {
   // lane wait for the ops that it names. Such a device is called from one thread.
   virtual bool asynchronous() const { return false; }
   virtual bool computes_in(ComputeType) const { return true; }
-  virtual bool has_latent_attention() const { return true; }  // the kernels of its heads
 
   // --- memory, outside a step ------------------------------------------------
   // Zeroed, aligned to 256 bytes, alive as long as the device. Error: what there is too little of.

@@ -46,6 +46,8 @@ struct AttentionTime {
   std::int64_t heads = 0, sequence = 0, head_dim = 0;
   double us = 0;
   std::int64_t samples = 1;
+  std::int64_t value_dim = 0;  // of a head's values; 0: head_dim
+  std::int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 struct CopyTime {
   bool to_host = false;

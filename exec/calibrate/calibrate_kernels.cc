@@ -229,20 +229,21 @@ struct AttentionForm {
 };
 
 void attention_point(Calibration& c, const AttentionShape& shape) {
-  const std::int64_t out = shape.tokens * shape.heads * shape.head_dim,
+  const std::int64_t out = shape.tokens * shape.heads * shape.values(),
+                     queries = shape.tokens * shape.heads * shape.head_dim,
                      in = shape.tokens * shape.columns(), rows = shape.heads * shape.tokens,
                      keys = shape.tokens * shape.kv_columns();
   // larger than the device?
-  if (!c.warm.holds(2 * in + 3 * out + 2 * rows + 2 * keys + kSlack)) return;
+  if (!c.warm.holds(2 * in + 2 * out + queries + 2 * rows + 2 * keys + kSlack)) return;
   c.warm.restart();
   float *qkv = c.warm.next(in), *o = c.warm.next(out), *d_o = c.warm.next(out);
   float *lse = c.warm.next(rows), *delta = c.warm.next(rows), *dqkv = c.warm.next(in);
-  float *kv = c.warm.next(keys), *dkv = c.warm.next(keys), *dq = c.warm.next(out);
+  float *kv = c.warm.next(keys), *dkv = c.warm.next(keys), *dq = c.warm.next(queries);
   const auto measure = [&](const AttentionForm& form, const std::function<void()>& work) {
     const double us = c.watch.median_us(work);
     c.tables.attention.push_back({form.backward, form.causal, form.part, shape.heads,
-                                  shape.sequence, shape.head_dim, us,
-                                  shape.tokens / shape.sequence});
+                                  shape.sequence, shape.head_dim, us, shape.tokens / shape.sequence,
+                                  shape.values()});
   };
   measure({}, [&] { c.kernels.attention(kLane, shape, qkv, o, lse); });
   measure({.backward = true},
@@ -276,15 +277,16 @@ void measure_memory_bound(Calibration& c) {
 void measure_attention(Calibration& c) {
   std::vector<AttentionShape> shapes;
   const auto add = [&](std::int64_t samples, std::int64_t sequence, std::int64_t heads,
-                       std::int64_t dim) {
+                       std::int64_t dim, std::int64_t values) {
     const AttentionShape shape{.tokens = samples * sequence,
                                .sequence = sequence,
                                .heads = heads,
                                .kv_heads = heads,
-                               .head_dim = dim};
+                               .head_dim = dim,
+                               .value_dim = values};
     const auto same = [&](const AttentionShape& other) {
       return other.tokens == shape.tokens && other.sequence == sequence && other.heads == heads &&
-             other.head_dim == dim;
+             other.head_dim == dim && other.value_dim == values;
     };
     if (std::ranges::none_of(shapes, same)) shapes.push_back(shape);
   };
@@ -298,16 +300,18 @@ void measure_attention(Calibration& c) {
         plan.sequence_length / plan.context_parallel / plan.sequence_slices;
     if (c.gpu()) {  // which it fills more or less
       const RankShape rank = Layout(scenario.model, plan).shape;
-      add(rank.tokens / sequence, sequence, rank.heads, rank.head_dim);
+      add(rank.tokens / sequence, sequence, rank.heads, rank.head_dim, rank.value_dim);
     } else {
-      add(samples(sequence), sequence, c.sizes.heads, scenario.model.head_dim);
+      add(samples(sequence), sequence, c.sizes.heads, scenario.model.head_dim,
+          scenario.model.value_dim());
     }
   }
   const CalibrateSizes::Range& range = c.sizes.sequence;
-  for (const std::int64_t dim : {16, 32, 64, 128}) {
-    if (c.gpu() && dim < 64) continue;  // padded to 64
+  for (const std::int64_t dim : {16, 32, 64, 128, 192}) {
+    if (c.gpu() ? dim < 64 : dim > 128) continue;                  // a GPU pads heads to 64
+    const std::int64_t values = std::min<std::int64_t>(dim, 128);  // 192: DeepSeek-V2's heads
     for (std::int64_t sequence = range.first; sequence <= range.last; sequence *= range.factor) {
-      add(samples(sequence), sequence, c.sizes.heads, dim);
+      add(samples(sequence), sequence, c.sizes.heads, dim, values);
     }
   }
   for (std::size_t i = 0; i < shapes.size(); ++i) {

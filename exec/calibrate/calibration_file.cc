@@ -109,6 +109,7 @@ std::string calibration_text(const MachineTables& t, const std::string& id,
                {"heads", p.heads},       {"sequence", p.sequence},
                {"head_dim", p.head_dim}, {"time_us", rounded_us(p.us)}};
     if (p.causal && p.part) point["part"] = true;
+    if (p.values() != p.head_dim) point["value_dim"] = p.values();
     points.push_back(std::move(point));
   }
   out["attention"] = std::exchange(points, Json::array());

@@ -19,11 +19,12 @@ double rate(const GemmTime& p) {  // FLOP/s
 double rate(const KernelTime& p) {  // B/s
   return 1e6 * static_cast<double>(p.bytes) / p.us;
 }
-// The causal whole: two products of half a square forward, five backward.
+// The causal whole: products of half a square as wide as keys and as values, forward one of each,
+// backward three and two.
 double rate(const AttentionTime& p) {
   const double square = static_cast<double>(p.sequence) * static_cast<double>(p.sequence);
-  return (p.backward ? 5e6 : 2e6) * static_cast<double>(p.samples * p.heads * p.head_dim) * square /
-         p.us;
+  const std::int64_t wide = p.backward ? 3 * p.head_dim + 2 * p.values() : p.head_dim + p.values();
+  return 1e6 * static_cast<double>(p.samples * p.heads * wide) * square / p.us;
 }
 
 double best_product(const MachineTables& t) {

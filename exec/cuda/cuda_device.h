@@ -24,7 +24,6 @@ class CudaDevice final : public Device, public StreamSource {
 
   std::string_view name() const override { return name_; }
   bool asynchronous() const override { return true; }
-  bool has_latent_attention() const override { return false; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
   Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte* to, const void* from, std::int64_t bytes) override;

@@ -32,10 +32,6 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     return Error{"plan.expert_slots: must be true on " + std::string(backend.device->name()) +
                  ": its host reads no counts inside a step"};
   }
-  if (layout.model.latent.kv_lora_rank > 0 && !backend.device->has_latent_attention()) {
-    return Error{"model.kv_lora_rank: latent attention has no kernels on " +
-                 std::string(backend.device->name()) + " yet; --device cpu trains it"};
-  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,

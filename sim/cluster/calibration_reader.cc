@@ -53,19 +53,28 @@ GemmPoint gemm_point(const JsonValue& from) {
           .fraction_of_peak = number(from, "fraction_of_peak")};
 }
 
+// What values of another width than keys would have taken as wide as these, by their FLOPs:
+// products as wide as keys and as values, forward one of each, backward three and two.
+double as_wide_as_keys(bool backward, std::int64_t head_dim, std::int64_t value_dim) {
+  const std::int64_t keys = backward ? 3 : 1, values = backward ? 2 : 1;
+  return static_cast<double>((keys + values) * head_dim) /
+         static_cast<double>(keys * head_dim + values * value_dim);
+}
+
 AttentionPoint attention_point(const JsonValue& from) {
-  const std::int64_t heads = integer(from, "heads", 1);
-  const bool causal = flag(from, "causal", true);
+  const std::int64_t heads = integer(from, "heads", 1), head_dim = integer(from, "head_dim", 1);
+  const bool causal = flag(from, "causal", true), backward = text(from, "direction") == "backward";
   return {.kernel = word(from, "kernel", kAttentionKernelNames, AttentionKernel::Flash2),
-          .backward = text(from, "direction") == "backward",
+          .backward = backward,
           .causal = causal,
           .part = flag(from, "part", !causal),
           .batch = integer(from, "batch", 1),
           .heads = heads,
           .kv_heads = integer(from, "kv_heads", heads),
           .sequence = integer(from, "sequence", 1),
-          .head_dim = integer(from, "head_dim", 1),
-          .time_us = number(from, "time_us")};
+          .head_dim = head_dim,
+          .time_us = number(from, "time_us") *
+                     as_wide_as_keys(backward, head_dim, integer(from, "value_dim", head_dim))};
 }
 
 CollectivePoint collective_point(const JsonValue& from) {

@@ -269,6 +269,7 @@ constexpr std::array kAttentionKeys{
     optional_count("kv_heads"),
     elements("sequence"),
     elements("head_dim"),
+    optional_count("value_dim"),
     time_key(),
     text("note"),
 };

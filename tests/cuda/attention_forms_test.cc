@@ -19,13 +19,15 @@ class AttentionFormTest : public KernelTest {
     // Tensor cores take the plain form alone.
     const bool plain = form.plain() && !with_sinks;
     for (const AttentionEngine engine : plain ? engines() : std::vector{AttentionEngine::MmaSync}) {
-      for (const std::int64_t head_dim : {64, 20}) {
-        SCOPED_TRACE(name_of(engine) + ", head_dim " + std::to_string(head_dim));
+      for (const auto& [head_dim, values] : {std::pair{64, 64}, {20, 20}, {24, 16}, {16, 40}}) {
+        SCOPED_TRACE(name_of(engine) + ", head_dim " + std::to_string(head_dim) + ", values " +
+                     std::to_string(values));
         const AttentionShape s{.tokens = 2 * 100,
                                .sequence = 100,
                                .heads = 2,
                                .kv_heads = 1,
                                .head_dim = head_dim,
+                               .value_dim = values,
                                .form = form};
         check_whole(s, with_sinks, engine);
         check_parts(s, with_sinks, engine);
@@ -37,7 +39,7 @@ class AttentionFormTest : public KernelTest {
   double bound() const { return type() == Type::Float32 ? 1e-5 : 1e-2; }
 
   void check_whole(AttentionShape s, bool with_sinks, AttentionEngine engine) {
-    const std::int64_t wide = s.heads * s.head_dim, rows = s.heads * s.tokens;
+    const std::int64_t wide = s.heads * s.values(), rows = s.heads * s.tokens;
     const auto qkv = rounded(random_values(s.tokens * s.columns(), 1), type());
     const auto d_o = rounded(random_values(s.tokens * wide, 2), type());
     const auto sinks = rounded(random_values(s.heads, 3), type());
@@ -78,7 +80,8 @@ class AttentionFormTest : public KernelTest {
   void check_parts(AttentionShape s, bool with_sinks, AttentionEngine engine) {
     s.sequence = 50;
     s.tokens = 2 * s.sequence;
-    const std::int64_t wide = s.heads * s.head_dim, rows = s.heads * s.tokens;
+    const std::int64_t queries = s.heads * s.head_dim, wide = s.heads * s.values(),
+                       rows = s.heads * s.tokens;
     const auto qkv = rounded(random_values(s.tokens * s.columns(), 1), type());
     const auto d_o = rounded(random_values(s.tokens * wide, 2), type());
     const auto earlier = rounded(random_values(s.tokens * s.kv_columns(), 4), type());
@@ -95,15 +98,15 @@ class AttentionFormTest : public KernelTest {
       if (with_sinks) part.shape.form.sinks = sinks_at;
       return part;
     };
-    std::vector<float> sum(d_o.size(), NAN), lse(static_cast<std::size_t>(rows), NAN), dq = sum,
-                                                                                       delta = lse;
+    std::vector<float> sum(d_o.size(), NAN), lse(static_cast<std::size_t>(rows), NAN),
+        delta = lse, dq(static_cast<std::size_t>(s.tokens * queries), NAN);
     std::vector<float> d_own(static_cast<std::size_t>(s.tokens * s.kv_columns())),
         d_earlier = d_own;
     const AttentionPart own = part_of(true, sinks.data()), before = part_of(false, sinks.data());
-    kernels().attention_part(own, qkv.data(), qkv.data() + wide, sum.data(), lse.data());
+    kernels().attention_part(own, qkv.data(), qkv.data() + queries, sum.data(), lse.data());
     kernels().attention_part(before, qkv.data(), earlier.data(), sum.data(), lse.data());
     const std::vector<float> o = rounded(sum, type());
-    kernels().attention_part_backward(own, d_o.data(), qkv.data(), qkv.data() + wide, o.data(),
+    kernels().attention_part_backward(own, d_o.data(), qkv.data(), qkv.data() + queries, o.data(),
                                       lse.data(), dq.data(), d_own.data(), delta.data());
     kernels().attention_part_backward(before, d_o.data(), qkv.data(), earlier.data(), o.data(),
                                       lse.data(), dq.data(), d_earlier.data(), delta.data());
@@ -112,7 +115,7 @@ class AttentionFormTest : public KernelTest {
     Array &qkv_m = m.values(qkv), &earlier_m = m.values(earlier), &d_o_m = m.values(d_o),
           &o_m = m.values(o), &sinks_m = m.values(sinks), &lse_in = m.floats(lse);
     Array &sum_m = m.empty_floats(s.tokens * wide), &lse_m = m.empty_floats(rows),
-          &dq_m = m.empty_floats(s.tokens * wide), &delta_m = m.empty_floats(rows);
+          &dq_m = m.empty_floats(s.tokens * queries), &delta_m = m.empty_floats(rows);
     const std::vector<float> none(d_own.size());
     Array &d_own_m = m.floats(none), &d_earlier_m = m.floats(none);
     m.run([&] {
@@ -120,7 +123,7 @@ class AttentionFormTest : public KernelTest {
       for (const bool is_own : {true, false}) {
         const AttentionPart part = part_of(is_own, sinks_m.at());
         const void* keys =
-            is_own ? qkv_m.at<std::byte>() + wide * bytes_of(type()) : earlier_m.at<std::byte>();
+            is_own ? qkv_m.at<std::byte>() + queries * bytes_of(type()) : earlier_m.at<std::byte>();
         if (status == 0) {
           status = attention_part(nullptr, type(), part, qkv_m.at(), keys, sum_m.at<float>(),
                                   lse_m.at<float>(), engine);

@@ -21,8 +21,9 @@ class AttentionPartTest : public KernelTest {
   void check(const AttentionShape& s, const std::vector<Block>& blocks, std::size_t num_blocks,
              AttentionEngine engine) {
     SCOPED_TRACE(name_of(engine) + ", sequence " + std::to_string(s.sequence) + ", head_dim " +
-                 std::to_string(s.head_dim));
-    const std::int64_t wide = s.heads * s.head_dim, rows = s.heads * s.tokens;
+                 std::to_string(s.head_dim) + ", values " + std::to_string(s.values()));
+    const std::int64_t queries = s.heads * s.head_dim, wide = s.heads * s.values(),
+                       rows = s.heads * s.tokens;
     const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
     const auto qkv = rounded(random_values(s.tokens * s.columns(), 1), type());
     const auto d_o = rounded(random_values(s.tokens * wide, 2), type());
@@ -32,7 +33,7 @@ class AttentionPartTest : public KernelTest {
       others.push_back(rounded(random_values(s.tokens * s.kv_columns(), seed), type()));
     }
     const auto keys_of = [&](std::size_t block) {
-      return block == 0 ? qkv.data() + wide : others[block].data();
+      return block == 0 ? qkv.data() + queries : others[block].data();
     };
 
     std::vector<float> sum(d_o.size(), NAN), lse(static_cast<std::size_t>(rows), NAN);
@@ -47,7 +48,7 @@ class AttentionPartTest : public KernelTest {
     const auto device_keys = [&](const Array& q, const std::vector<Array*>& all,
                                  std::size_t block) {
       if (block > 0) return static_cast<const void*>(all[block]->at());
-      return static_cast<const void*>(q.at<std::byte>() + wide * bytes_of(type()));
+      return static_cast<const void*>(q.at<std::byte>() + queries * bytes_of(type()));
     };
     m.run([&] {
       int status = 0;
@@ -64,7 +65,8 @@ class AttentionPartTest : public KernelTest {
     expect_close(lse_m.as<float>(), lse, 1e-5, "lse");
 
     const std::vector<float> o = rounded(sum, type());
-    std::vector<float> dq(sum.size(), NAN), delta(lse.size(), NAN);
+    std::vector<float> dq(static_cast<std::size_t>(s.tokens * queries), NAN),
+        delta(lse.size(), NAN);
     std::vector<std::vector<float>> dkv(
         num_blocks, std::vector<float>(static_cast<std::size_t>(s.tokens * s.kv_columns()), 0.25F));
     bool first = true;
@@ -76,7 +78,7 @@ class AttentionPartTest : public KernelTest {
     Memory g(type());
     Array &qkv_g = g.values(qkv), &o_g = g.values(o), &d_o_g = g.values(d_o),
           &lse_g = g.floats(lse);
-    Array &dq_g = g.empty_floats(s.tokens * wide), &delta_g = g.empty_floats(rows);
+    Array &dq_g = g.empty_floats(s.tokens * queries), &delta_g = g.empty_floats(rows);
     std::vector<Array*> others_g{nullptr}, dkv_g;
     for (std::size_t b = 1; b < num_blocks; ++b) others_g.push_back(&g.values(others[b]));
     for (std::size_t b = 0; b < num_blocks; ++b) {
@@ -129,6 +131,16 @@ TEST_P(AttentionPartTest, ARingOverSeveralTilesWithGroupedKeys) {
 }
 TEST_P(AttentionPartTest, ARingOfTwoSamplesWithHeadsOf128) {
   check_ring({.tokens = 2 * 38, .sequence = 38, .heads = 1, .kv_heads = 1, .head_dim = 128});
+}
+TEST_P(AttentionPartTest, ARingOfLatentHeads) {
+  check_ring({.tokens = 150,
+              .sequence = 150,
+              .heads = 2,
+              .kv_heads = 2,
+              .head_dim = 192,
+              .value_dim = 128});
+  check_ring(
+      {.tokens = 80, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 24, .value_dim = 72});
 }
 TEST_P(AttentionPartTest, SlicesMeetAllEarlierKeys) {
   const AttentionShape s{.tokens = 33, .sequence = 33, .heads = 2, .kv_heads = 2, .head_dim = 24};

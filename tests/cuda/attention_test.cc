@@ -12,7 +12,7 @@ struct Reference {
 
 // Inputs rounded to `type`; the reference's own output feeds its backward, rounded likewise.
 Reference reference(const AttentionShape& s, Type type) {
-  const std::int64_t wide = s.heads * s.head_dim;
+  const std::int64_t wide = s.heads * s.values();
   Reference r;
   r.qkv = rounded(random_values(s.tokens * s.columns(), 1), type);
   r.d_o = rounded(random_values(s.tokens * wide, 2), type);
@@ -33,13 +33,18 @@ class AttentionTest : public KernelTest {
   void check(const AttentionShape& s, std::size_t shift = 0) {
     for (const AttentionEngine engine : engines()) check(s, shift, engine);
   }
+  static AttentionShape latent(AttentionShape s, std::int64_t head_dim, std::int64_t values) {
+    s.head_dim = head_dim;
+    s.value_dim = values;
+    return s;
+  }
   void check(const AttentionShape& s, std::size_t shift, AttentionEngine engine) {
     SCOPED_TRACE(name_of(engine) + ", sequence " + std::to_string(s.sequence) + ", head_dim " +
-                 std::to_string(s.head_dim));
+                 std::to_string(s.head_dim) + ", values " + std::to_string(s.values()));
     const Reference r = reference(s, type());
     const double tolerance = type() == Type::Float32 ? 1e-5 : 1e-2;
     Memory m(type());
-    Array &qkv = m.values(r.qkv, shift), &o = m.empty(s.tokens * s.heads * s.head_dim);
+    Array &qkv = m.values(r.qkv, shift), &o = m.empty(s.tokens * s.heads * s.values());
     Array& lse = m.empty_floats(s.heads * s.tokens);
     m.run([&] { return attention(nullptr, type(), s, qkv.at(), o.at(), lse.at<float>(), engine); });
     expect_close(o.values(), r.o, tolerance, "o");
@@ -70,6 +75,26 @@ TEST_P(AttentionTest, NarrowHeadsArePadded) {
   check({.tokens = 70, .sequence = 70, .heads = 2, .kv_heads = 2, .head_dim = 24});
   check({.tokens = 40, .sequence = 40, .heads = 1, .kv_heads = 1, .head_dim = 80});
 }
+// DeepSeek-V2's heads: keys of 128 + 64 columns, values of 128.
+TEST_P(AttentionTest, LatentHeadsOverSeveralTiles) {
+  check(latent({.tokens = 200, .sequence = 200, .heads = 2, .kv_heads = 2}, 192, 128));
+  check(latent({.tokens = 2 * 70, .sequence = 70, .heads = 2, .kv_heads = 1}, 192, 128));
+}
+TEST_P(AttentionTest, ValuesOfAnotherWidthThanKeys) {
+  const AttentionShape s{.tokens = 70, .sequence = 70, .heads = 2, .kv_heads = 1};
+  check(latent(s, 64, 32));
+  check(latent(s, 24, 64));
+  check(latent(s, 40, 72));  // padded to 128
+  check(latent(s, 128, 56));
+  check(latent(s, 136, 16));  // padded to 192 and 128
+}
+TEST_P(AttentionTest, ValuesThatNoTensorCoreKernelTakes) {
+  const AttentionShape s{.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1};
+  check(latent(s, 12, 8));
+  check(latent(s, 16, 200));
+  check(latent(s, 200, 24));
+  check(latent(s, 192, 128), 1);  // not aligned
+}
 TEST_P(AttentionTest, HeadsThatNoTensorCoreKernelTakes) {
   check({.tokens = 40, .sequence = 40, .heads = 2, .kv_heads = 1, .head_dim = 5});
   check({.tokens = 40, .sequence = 40, .heads = 1, .kv_heads = 1, .head_dim = 200});
@@ -81,8 +106,10 @@ TEST_P(AttentionTest, OneToken) {
   check({.tokens = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dim = 64});
 }
 TEST_P(AttentionTest, AShapeThatNoKernelTakesIsRefused) {
-  const AttentionShape s{.tokens = 4, .sequence = 4, .heads = 1, .kv_heads = 1, .head_dim = 264};
-  EXPECT_EQ(attention(nullptr, type(), s, nullptr, nullptr, nullptr), 1);
+  const AttentionShape s{.tokens = 4, .sequence = 4, .heads = 1, .kv_heads = 1};
+  for (const AttentionShape& wide : {latent(s, 264, 264), latent(s, 64, 264)}) {
+    EXPECT_EQ(attention(nullptr, type(), wide, nullptr, nullptr, nullptr), 1);
+  }
 }
 REHEARSE_BOTH_TYPES(AttentionTest);
 

@@ -74,20 +74,26 @@ TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
   using enum AttentionEngine;
   for (const auto& [type, engine] :
        {std::pair{Type::Float32, MmaSync}, {Type::BFloat16, MmaSync}, {Type::BFloat16, Wgmma}}) {
-    for (const std::int64_t head_dim : {16, 64, 96, 128, 192, 256}) {
+    for (const auto& [head_dim, values] :
+         {std::pair{16, 16}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}}) {
       const AttentionShape shape{.tokens = 2 * 131072,
                                  .sequence = 131072,
                                  .heads = 64,
                                  .kv_heads = 8,
-                                 .head_dim = head_dim};
+                                 .head_dim = head_dim,
+                                 .value_dim = values};
       ASSERT_EQ(attention(nullptr, type, shape, kAligned, kAligned, at<float>(kAligned), engine),
                 0);
-      EXPECT_GE(last().grid.x * 128, 131072U);  // at most 128 queries each
+      const std::size_t limit = (engine == Wgmma ? 227 : 163) * 1024;  // of sm_90 and sm_80
+      const emulation::Launch forward = last();
+      EXPECT_GE(forward.grid.x * 128, 131072U);  // at most 128 queries each
+      EXPECT_LE(forward.shared, limit);
       ASSERT_EQ(attention_backward(nullptr, type, shape, kAligned, kAligned, kAligned,
                                    at<float>(kAligned), kAligned, at<float>(kAligned), engine),
                 0);
       const auto launches = emulation::take_launches();
       ASSERT_EQ(launches.size(), 3U);  // delta; dK and dV; dQ
+      for (const emulation::Launch& launch : launches) EXPECT_LE(launch.shared, limit);
       EXPECT_EQ(launches[1].grid.y, 8U);
       EXPECT_EQ(launches[2].grid.y, 64U);
       EXPECT_EQ(launches[2].grid.z, 2U);
@@ -95,10 +101,15 @@ TEST_F(LaunchTest, AttentionStaysWithinSharedMemoryForEveryHead) {
   }
 }
 
-TEST_F(LaunchTest, TensorCoresTakeHeadsUpTo128ThatDivideBy8) {
-  const auto threads_of_block = [](std::int64_t head_dim, Type type, void* qkv) {
-    const AttentionShape shape{
-        .tokens = 64, .sequence = 64, .heads = 1, .kv_heads = 1, .head_dim = head_dim};
+TEST_F(LaunchTest, TensorCoresTakeKeysUpTo192AndValuesUpTo128ThatDivideBy8) {
+  const auto threads_of_block = [](std::int64_t head_dim, Type type, void* qkv,
+                                   std::int64_t values = 0) {
+    const AttentionShape shape{.tokens = 64,
+                               .sequence = 64,
+                               .heads = 1,
+                               .kv_heads = 1,
+                               .head_dim = head_dim,
+                               .value_dim = values};
     EXPECT_EQ(attention(nullptr, type, shape, qkv, kAligned, at<float>(kAligned)), 0);
     return last().threads;
   };
@@ -108,6 +119,11 @@ TEST_F(LaunchTest, TensorCoresTakeHeadsUpTo128ThatDivideBy8) {
   EXPECT_EQ(threads_of_block(72, Type::BFloat16, kAligned), kFast);
   EXPECT_EQ(threads_of_block(68, Type::BFloat16, kAligned), kExact);
   EXPECT_EQ(threads_of_block(192, Type::BFloat16, kAligned), kExact);
+  EXPECT_EQ(threads_of_block(192, Type::BFloat16, kAligned, 128), kFast);
+  EXPECT_EQ(threads_of_block(64, Type::BFloat16, kAligned, 128), kFast);
+  EXPECT_EQ(threads_of_block(64, Type::BFloat16, kAligned, 136), kExact);
+  EXPECT_EQ(threads_of_block(64, Type::BFloat16, kAligned, 20), kExact);
+  EXPECT_EQ(threads_of_block(200, Type::BFloat16, kAligned, 128), kExact);
   EXPECT_EQ(threads_of_block(64, Type::Float32, kAligned), kExact);
   EXPECT_EQ(threads_of_block(64, Type::BFloat16, kOdd), kExact);
 }

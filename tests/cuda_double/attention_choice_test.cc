@@ -55,7 +55,7 @@ int attention(Stream stream, Type, const AttentionShape& s, const void*, void* o
   if (e.status != 0) return e.status;
   return cuda_double::enqueue(stream, [=, &e] {
     std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
-    std::fill_n(static_cast<std::uint16_t*>(o), s.tokens * s.heads * s.head_dim, bf16(e.o));
+    std::fill_n(static_cast<std::uint16_t*>(o), s.tokens * s.heads * s.values(), bf16(e.o));
     std::fill_n(lse, s.tokens * s.heads, e.lse);
   });
 }
@@ -65,12 +65,11 @@ int attention_backward(Stream stream, Type, const AttentionShape& s, const void*
   ++e.calls;
   return cuda_double::enqueue(stream, [=, &e] {
     std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
-    const std::int64_t wide = s.heads * s.head_dim, narrow = s.kv_heads * s.head_dim;
     auto* to = static_cast<std::uint16_t*>(dqkv);
     for (std::int64_t token = 0; token < s.tokens; ++token) {
-      to = std::fill_n(to, wide, bf16(e.dq));
-      to = std::fill_n(to, narrow, bf16(e.dk));
-      to = std::fill_n(to, narrow, bf16(e.dv));
+      to = std::fill_n(to, s.heads * s.head_dim, bf16(e.dq));
+      to = std::fill_n(to, s.kv_heads * s.head_dim, bf16(e.dk));
+      to = std::fill_n(to, s.kv_heads * s.values(), bf16(e.dv));
     }
   });
 }
@@ -123,8 +122,8 @@ class AttentionChoiceTest : public ::testing::Test {
                           Type type = Type::BFloat16) {
     return choice.forward(stream_, type, shape, nullptr);
   }
-  AttentionEngine backward(AttentionChoice& choice) {
-    return choice.backward(stream_, Type::BFloat16, kShape, nullptr, nullptr, nullptr, nullptr);
+  AttentionEngine backward(AttentionChoice& choice, const AttentionShape& shape = kShape) {
+    return choice.backward(stream_, Type::BFloat16, shape, nullptr, nullptr, nullptr, nullptr);
   }
 
   cudaStream_t stream_ = nullptr;
@@ -172,6 +171,30 @@ TEST_F(AttentionChoiceTest, ADifferenceInAnyResultLeavesMmaSyncForAllShapesAndIs
     TearDown();
   }
   SetUp();
+}
+
+// DeepSeek-V2's: keys of 192 columns, values of 128. Each width is a shape of its own, and all of
+// every result is compared.
+TEST_F(AttentionChoiceTest, LatentHeadsAreTriedToo) {
+  AttentionShape latent = kShape;
+  latent.head_dim = 192;
+  latent.value_dim = 128;
+  AttentionShape narrow = latent;
+  narrow.value_dim = 64;
+  of(MmaSync).milliseconds = 20;
+  AttentionChoice c = choice("say");
+  EXPECT_EQ(forward(c, latent), Wgmma);
+  EXPECT_EQ(said_.back().find("attention forward, 2 heads of 192 and values of 128, 2 x 4 tokens"),
+            0u)
+      << said_.back();
+  of(MmaSync).milliseconds = 0;
+  of(Wgmma).milliseconds = 20;
+  EXPECT_EQ(forward(c, narrow), MmaSync);
+  EXPECT_EQ(forward(c, latent), Wgmma);
+  of(Wgmma).milliseconds = 0;
+  of(Wgmma).dv = 1.03F;
+  EXPECT_EQ(backward(c, latent), MmaSync);
+  EXPECT_NE(said_.back().find("differs from mma.sync by"), std::string::npos) << said_.back();
 }
 
 TEST_F(AttentionChoiceTest, RoundingIsNoDifference) {

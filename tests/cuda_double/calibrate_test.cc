@@ -34,8 +34,12 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
     EXPECT_GT(point.us, 0);
   }
   EXPECT_NE(calibration_text(t, "double", "0").find("\"batch\""), std::string::npos);
-  // Two head sizes, two lengths, two directions: the whole, the part of its own keys and another's.
-  EXPECT_EQ(t.attention.size(), 2u * 2 * 2 * 3);
+  // Three head sizes, two lengths, two directions: the whole, the part of its own keys and
+  // another's. The largest are DeepSeek-V2's, whose values are narrower than their keys.
+  EXPECT_EQ(t.attention.size(), 3u * 2 * 2 * 3);
+  EXPECT_EQ(t.attention.back().head_dim, 192);
+  EXPECT_EQ(t.attention.back().value_dim, 128);
+  EXPECT_NE(calibration_text(t, "double", "0").find("\"value_dim\":128"), std::string::npos);
   EXPECT_EQ(t.attention.front().samples, 2);
   for (const bool backward : {false, true}) {
     for (const auto& [causal, part] : {std::pair{true, false}, {true, true}, {false, true}}) {
@@ -44,7 +48,7 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
                                         return p.backward == backward && p.causal == causal &&
                                                p.part == part && p.us > 0;
                                       }),
-                4)
+                6)
           << backward << causal << part;
     }
   }
@@ -66,11 +70,12 @@ TEST(CalibrateOnDouble, MeasuresTheAttentionOfGivenScenarios) {
       calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true), .scenarios = {p.scenario}});
   ASSERT_TRUE(tables) << tables.error().message;
   const std::vector<AttentionTime>& t = tables.value().attention;
-  EXPECT_EQ(t.size(), (2u * 2 + 1) * 2 * 3);
+  EXPECT_EQ(t.size(), (3u * 2 + 1) * 2 * 3);
   EXPECT_EQ(t.front().sequence, p.plan.sequence_length / 2);
   EXPECT_EQ(t.front().samples, p.plan.micro_batch);
   EXPECT_EQ(t.front().heads, p.scenario.model.heads);
   EXPECT_EQ(t.front().head_dim, p.scenario.model.head_dim);
+  EXPECT_EQ(t.front().value_dim, p.scenario.model.head_dim);
 }
 
 // What no arena and no buffer holds is the context's: the double says how much it takes.

@@ -15,11 +15,11 @@ Backend on_the_double() {
       .value();
 }
 
-void expect_as_the_cpu(const std::string& model, std::vector<std::string> keys) {
-  SCOPED_TRACE(keys.back());
-  if (!keys.back().starts_with("expert_capacity")) keys.emplace_back("expert_capacity=4");
-  const TinyRun here = train_tiny(model, keys);
-  const TinyRun there = train_tiny(model, keys, {.backend = on_the_double});
+void expect_as_the_cpu(const std::string& model, const std::vector<std::string>& keys,
+                       const Json& changed = Json::object()) {
+  SCOPED_TRACE(model + testing::PrintToString(keys) + changed.dump());
+  const TinyRun here = train_tiny(model, keys, {.changed = changed});
+  const TinyRun there = train_tiny(model, keys, {.changed = changed, .backend = on_the_double});
   ASSERT_EQ(here.error, "");
   ASSERT_EQ(there.error, "");
   EXPECT_EQ(there.rows, here.rows);
@@ -28,6 +28,11 @@ void expect_as_the_cpu(const std::string& model, std::vector<std::string> keys) 
     EXPECT_NEAR(there.losses[i], here.losses[i], 1e-6 * here.losses[i]) << i;
     EXPECT_NEAR(there.norms[i], here.norms[i], 1e-5 * here.norms[i]) << i;
   }
+}
+
+void expect_experts_as_the_cpu(const std::string& model, std::vector<std::string> keys) {
+  if (!keys.back().starts_with("expert_capacity")) keys.emplace_back("expert_capacity=4");
+  expect_as_the_cpu(model, keys);
 }
 
 TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
@@ -48,7 +53,7 @@ TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
            {"micro_batch=1", "context_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
             "schedule=dualpipe", "overlap.expert_parallel=\"pair\"", "expert_slots=true"},
            {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"}}) {
-    expect_as_the_cpu("mixtral", keys);
+    expect_experts_as_the_cpu("mixtral", keys);
   }
   // Counts of an auxiliary loss: in a graph, and summed over ranks.
   for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
@@ -57,10 +62,35 @@ TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
            {"micro_batch=2", "pipeline_parallel=2", "schedule=seq_1f1b", "sequence_slices=2"}}) {
     std::vector<std::string> all = keys;
     all.emplace_back("train.router_auxiliary_loss=0.5");
-    expect_as_the_cpu("mixtral", all);
+    expect_experts_as_the_cpu("mixtral", all);
   }
-  expect_as_the_cpu("qwen3_moe", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
-                                  "zero_stage=1", "expert_slots=true"});
+  expect_experts_as_the_cpu("qwen3_moe", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
+                                          "zero_stage=1", "expert_slots=true"});
+}
+
+// Latent attention, with experts behind a dense layer and in dense layers alone: whole, in parts,
+// its heads over ranks, recomputed. 16 tokens of a rank are far from balanced.
+TEST(CudaExperts, LatentAttentionTrainsAsOnTheCpu) {
+  cuda_double::shake(1, 50);
+  const Json dense{{"first_k_dense_replace", 3}};
+  const Json version2{{"model_type", "deepseek_v2"}, {"topk_method", "greedy"},
+                      {"norm_topk_prob", false},     {"routed_scaling_factor", 1.0},
+                      {"q_lora_rank", nullptr},      {"v_head_dim", 16}};
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {"micro_batch=2"},
+           {"micro_batch=2", "recompute=full"},
+           {"micro_batch=1", "pipeline_parallel=3", "schedule=zb_h1"},
+           {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true"},
+           {"micro_batch=2", "context_parallel=2"},
+           {"micro_batch=2", "schedule=seq_1f1b", "sequence_slices=2"}}) {
+    expect_as_the_cpu("deepseek_v3", keys, dense);
+    std::vector<std::string> all = keys;
+    all.emplace_back("expert_capacity=16");
+    expect_as_the_cpu("deepseek_v3", all);
+    expect_as_the_cpu("deepseek_v3", all, version2);
+  }
+  expect_as_the_cpu("deepseek_v3", {"micro_batch=1", "data_parallel=4", "expert_parallel=2",
+                                    "zero_stage=3", "expert_slots=true", "expert_capacity=16"});
 }
 
 // An op of experts that meets no other rank is one graph, from the third step on.

@@ -23,9 +23,10 @@ has "kernels against the CPU:.*PASSED"
 has "^\| pipeline_parallel=2 \| losses .*reached"
 [ "$(grep -c "pipeline_parallel=2 | losses" "$work/out/summary.md")" = 2 ] || fail "not in one process and over NCCL"
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
-programme PYTHON=python3 PARTS='^(nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)$' -- experts
+programme PYTHON=python3 PARTS='^((nccl_)?experts_(cpu|pipeline_parallel_1|data_parallel_2_expert_parallel_2)|latent_cpu|(nccl_)?latent_context_parallel_2)$' -- experts
 has "^\| pipeline_parallel=1 \| losses .*reached"
 has "^\| data_parallel=2 expert_parallel=2 \| losses .*reached.*\| losses .*reached"
+has "^\| context_parallel=2 \| losses .*reached.*\| losses .*reached"
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
 programme PYTHON=python3 PARTS='^(calibrate|.*_124m(-8)?)$' -- predict
 has "^\| 124m \| .* B \| yes"
@@ -34,6 +35,7 @@ has "memory of 124m by"
 has "kernels against the CPU:.*PASSED"
 [ -s "$work/out/again_124m.out" ] || fail "the steps that are predicted were not measured beside their calibration"
 grep -q "attention backward, another's keys" "$work/out/kernels.md" || fail "no table of kernels"
+grep -q "heads of 192 and 128," "$work/out/kernels.md" || fail "no attention of latent heads in the table of kernels"
 # Archives of calls elsewhere become one folder.
 bash bench/gpu.sh merge "$work/merged" "$work/correct.tar.gz" "$work/out.tar.gz" >/dev/null || fail "merge: $?"
 cmp -s "$work/merged/summary.md" "$work/out/summary.md" || fail "merged: $(diff "$work/merged/summary.md" "$work/out/summary.md")"

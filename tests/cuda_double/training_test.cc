@@ -87,25 +87,26 @@ TEST(Emulated, TrainsWithOptimizerStateOnTheHostAsTheCpu) {
   compare_with_cpu(Family::Llama, {"data_parallel=2", "zero_stage=1", "offload=optimizer"});
 }
 
-// Mixtral's tiny model: 16 tokens of a rank need four times the mean rows of a pair. In bf16 a
-// choice whose gap is below the rounding may fall otherwise.
-void compare_experts_with_cpu(std::vector<std::string> keys) {
+// In bf16 a router's choice whose gap is below the rounding may fall otherwise.
+void compare_tiny_with_cpu(const std::string& model, std::vector<std::string> keys,
+                           const Json& changed = Json::object()) {
   emulate_on_streams();
-  keys.insert(keys.end(), {"expert_capacity=4", "train.steps=2"});
-  const TinyRun here = train_tiny("mixtral", keys);
+  keys.emplace_back("train.steps=2");
+  const TinyRun here = train_tiny(model, keys, {.changed = changed});
   ASSERT_EQ(here.error, "");
   for (const ElementType type : {ElementType::Float32, ElementType::BFloat16}) {
     const bool exact = type == ElementType::Float32;
     std::vector<std::string> there_keys = keys;
     if (!exact) there_keys.emplace_back("precision=bf16");
-    const TinyRun there =
-        train_tiny("mixtral", there_keys, {.backend = [type] {
-                     return cuda::make_backend(
-                                {.type = type,
-                                 .timeout_s = 120,
-                                 .label = [](OpId op) { return "op " + std::to_string(op.value); }})
-                         .value();
-                   }});
+    const TinyRun there = train_tiny(
+        model, there_keys,
+        {.changed = changed, .backend = [type] {
+           return cuda::make_backend(
+                      {.type = type,
+                       .timeout_s = 120,
+                       .label = [](OpId op) { return "op " + std::to_string(op.value); }})
+               .value();
+         }});
     ASSERT_EQ(there.error, "") << exact;
     ASSERT_EQ(there.losses.size(), 2U);
     for (std::size_t i = 0; i < there.losses.size(); ++i) {
@@ -118,9 +119,21 @@ void compare_experts_with_cpu(std::vector<std::string> keys) {
   }
 }
 
+// 16 tokens of a rank need four times the mean rows of a pair.
 TEST(Emulated, TrainsExpertsOfTwoRanksAsTheCpu) {
-  compare_experts_with_cpu(
-      {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "expert_slots=true"});
+  compare_tiny_with_cpu("mixtral", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
+                                    "expert_slots=true", "expert_capacity=4"});
+}
+
+// Heads that the tensor cores take in bf16 (keys of 16 + 8 columns, values of 40), in dense layers:
+// whole and in parts.
+TEST(Emulated, TrainsLatentAttentionAsTheCpu) {
+  const Json latent{{"first_k_dense_replace", 3},
+                    {"qk_nope_head_dim", 16},
+                    {"qk_rope_head_dim", 8},
+                    {"v_head_dim", 40}};
+  compare_tiny_with_cpu("deepseek_v3", {"micro_batch=4"}, latent);
+  compare_tiny_with_cpu("deepseek_v3", {"micro_batch=4", "context_parallel=2"}, latent);
 }
 
 }  // namespace

@@ -32,10 +32,13 @@ AttentionChoice::AttentionChoice(bool has_wgmma, std::string_view asked, Say say
   if (has_wgmma && asked == "wgmma") only_ = Wgmma;
 }
 
+AttentionChoice::Key AttentionChoice::key_of(bool backward, const AttentionShape& s) {
+  return {backward, s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim, s.values()};
+}
+
 // May there be a trial? Only where tensor cores run (kernels.h), and not in a capture.
 bool AttentionChoice::open(Stream stream, Type type, const AttentionShape& s) const {
-  if (only_ || !s.form.plain() || type != Type::BFloat16 || s.head_dim > 128 || s.head_dim % 8 != 0)
-    return false;
+  if (only_ || !on_tensor_cores(type, s)) return false;
   cudaStreamCaptureStatus status{};
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
          status == cudaStreamCaptureStatusNone;
@@ -43,10 +46,10 @@ bool AttentionChoice::open(Stream stream, Type type, const AttentionShape& s) co
 
 AttentionEngine AttentionChoice::forward(Stream stream, Type type, const AttentionShape& s,
                                          const void* qkv) {
-  const Key key{false, s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
+  const Key key = key_of(false, s);
   if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
   if (!open(stream, type, s)) return only_.value_or(MmaSync);
-  const std::int64_t wide = s.heads * s.head_dim, lse_at = aligned(2 * s.tokens * wide);
+  const std::int64_t wide = s.heads * s.values(), lse_at = aligned(2 * s.tokens * wide);
   return choose(stream, {.key = key,
                          .bytes = aligned(lse_at + 4 * s.heads * s.tokens),
                          .areas = {{Type::BFloat16, 0, s.tokens, wide, wide},
@@ -60,22 +63,22 @@ AttentionEngine AttentionChoice::forward(Stream stream, Type type, const Attenti
 AttentionEngine AttentionChoice::backward(Stream stream, Type type, const AttentionShape& s,
                                           const void* d_o, const void* qkv, const void* o,
                                           const float* lse) {
-  const Key key{true, s.tokens, s.sequence, s.heads, s.kv_heads, s.head_dim};
+  const Key key = key_of(true, s);
   if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
   if (!open(stream, type, s)) return only_.value_or(MmaSync);
-  const std::int64_t wide = s.heads * s.head_dim, narrow = s.kv_heads * s.head_dim;
+  const std::int64_t queries = s.heads * s.head_dim, keys = s.kv_heads * s.head_dim;
   const std::int64_t columns = s.columns(), delta_at = aligned(2 * s.tokens * columns);
-  return choose(stream,
-                {.key = key,
-                 .bytes = aligned(delta_at + 4 * s.heads * s.tokens),
-                 .areas = {{Type::BFloat16, 0, s.tokens, wide, columns},  // dQ, dK, dV
-                           {Type::BFloat16, 2 * wide, s.tokens, narrow, columns},
-                           {Type::BFloat16, 2 * (wide + narrow), s.tokens, narrow, columns}},
-                 .run = [=](AttentionEngine engine, std::byte* results) {
-                   auto* delta = reinterpret_cast<float*>(results + delta_at);
-                   return attention_backward(stream, type, s, d_o, qkv, o, lse, results, delta,
-                                             engine);
-                 }});
+  return choose(stream, {.key = key,
+                         .bytes = aligned(delta_at + 4 * s.heads * s.tokens),
+                         .areas = {{Type::BFloat16, 0, s.tokens, queries, columns},  // dQ, dK, dV
+                                   {Type::BFloat16, 2 * queries, s.tokens, keys, columns},
+                                   {Type::BFloat16, 2 * (queries + keys), s.tokens,
+                                    s.kv_heads * s.values(), columns}},
+                         .run = [=](AttentionEngine engine, std::byte* results) {
+                           auto* delta = reinterpret_cast<float*>(results + delta_at);
+                           return attention_backward(stream, type, s, d_o, qkv, o, lse, results,
+                                                     delta, engine);
+                         }});
 }
 
 AttentionEngine AttentionChoice::choose(Stream stream, const Trial& trial) {
@@ -121,9 +124,11 @@ AttentionEngine AttentionChoice::tried(Stream stream, const Trial& trial, std::b
   if (say_ && (says_all_ || !agree)) {
     const Key& key = trial.key;
     char text[240];
-    std::snprintf(text, sizeof text, "attention %s, %lld heads of %lld, %lld x %lld tokens: ",
+    const std::string values =
+        key.values == key.head_dim ? "" : " and values of " + std::to_string(key.values);
+    std::snprintf(text, sizeof text, "attention %s, %lld heads of %lld%s, %lld x %lld tokens: ",
                   key.backward ? "backward" : "forward", static_cast<long long>(key.heads),
-                  static_cast<long long>(key.head_dim),
+                  static_cast<long long>(key.head_dim), values.c_str(),
                   static_cast<long long>(key.tokens / key.sequence),
                   static_cast<long long>(key.sequence));
     std::string said = text;

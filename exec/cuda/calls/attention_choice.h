@@ -36,7 +36,7 @@ class AttentionChoice {
  private:
   struct Key {
     bool backward = false;
-    std::int64_t tokens = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+    std::int64_t tokens = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0, values = 0;
     auto operator<=>(const Key&) const = default;
   };
   // A part of the results, (rows, columns) with `stride` elements from row to row.
@@ -51,6 +51,7 @@ class AttentionChoice {
     std::vector<Area> areas;
     std::function<int(AttentionEngine, std::byte* results)> run;
   };
+  static Key key_of(bool backward, const AttentionShape& shape);
   bool open(Stream stream, Type type, const AttentionShape& shape) const;
   AttentionEngine choose(Stream stream, const Trial& trial);
   AttentionEngine tried(Stream stream, const Trial& trial, std::byte* results);

@@ -28,10 +28,6 @@ class CudaKernels final : public Kernels {
   void name(Lane, SPREAD parameters) override { \
     missing(#name, SPREAD arguments);           \
   }
-#define LATENT(name, parameters, arguments)     \
-  void name(Lane, SPREAD parameters) override { \
-    missing(#name, SPREAD arguments);           \
-  }
 #include "exec/backend/kernel_rows.inc"
   void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override;

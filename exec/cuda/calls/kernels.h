@@ -36,6 +36,7 @@ using exec::CountShape;
 using exec::DropoutShape;
 using exec::DropShape;
 using exec::GroupedShape;
+using exec::LatentShape;
 using exec::RotaryShape;
 using exec::RouteShape;
 using exec::StridedNorm;
@@ -97,9 +98,13 @@ int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begi
               std::int32_t* from, std::int32_t* begin, void* scratch);
 
 // --- attention, by engine ------------------------------------------------------------------------
-// REQUIRES: head_dim <= 256. bf16 runs on tensor cores where head_dim <= 128 divides by 8 and the
-// arrays are aligned, in the plain form (its scale may be any); else (and fp32 always) on an exact
-// fp32 path that is many times slower.
+// REQUIRES: head_dim and values() <= 256. Tensor cores compute where they take the heads and all
+// arrays are aligned to 16 bytes, else an exact fp32 path that is many times slower.
+// Of a plain form the scale may be any.
+constexpr bool on_tensor_cores(Type type, const AttentionShape& s) {
+  return type == Type::BFloat16 && s.form.plain() && s.head_dim % 8 == 0 && s.values() % 8 == 0 &&
+         s.head_dim <= 192 && s.values() <= 128;
+}
 // Wgmma: REQUIRES a device of compute capability 9.x; only where tensor cores run at all.
 enum class AttentionEngine : std::uint8_t { MmaSync, Wgmma };
 int attention(Stream stream, Type type, const AttentionShape& shape, const void* qkv, void* o,

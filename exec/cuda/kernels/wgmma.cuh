@@ -67,6 +67,8 @@ __device__ __forceinline__ void pin(std::uint32_t (&a)[kTiles][4]) {
 #define REHEARSE_32 REHEARSE_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define REHEARSE_64 REHEARSE_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
                                 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REHEARSE_96 REHEARSE_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
+                                ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 // Operands: the sums' registers, a and b; `p`: add to them. Then: a and b are not negated, and rows
 // of both lie along the sum.
 #define REHEARSE_ROWS(n, sums, a_at, b_at, add_at, ...)                                    \
@@ -91,7 +93,7 @@ __device__ __forceinline__ void wgmma_rows(float (&c)[16][4], Matrix a, Matrix b
   REHEARSE_ROWS("128", REHEARSE_64, "%64", "%65", "%66", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
                 REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12));
 }
-// c(64, n) += a(64, 16) b(16, n); n = 64, 128
+// c(64, n) += a(64, 16) b(16, n); n = 64, 128, 192
 __device__ __forceinline__ void wgmma_sum(float (&c)[8][4], const std::uint32_t (&a)[4], Matrix b) {
   REHEARSE_SUM("64", REHEARSE_32, "%32, %33, %34, %35", "%36", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4));
 }
@@ -99,8 +101,13 @@ __device__ __forceinline__ void wgmma_sum(float (&c)[16][4], const std::uint32_t
   REHEARSE_SUM("128", REHEARSE_64, "%64, %65, %66, %67", "%68", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
                REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12));
 }
+__device__ __forceinline__ void wgmma_sum(float (&c)[24][4], const std::uint32_t (&a)[4], Matrix b) {
+  REHEARSE_SUM("192", REHEARSE_96, "%96, %97, %98, %99", "%100", REHEARSE_TILES(c, 0), REHEARSE_TILES(c, 4),
+               REHEARSE_TILES(c, 8), REHEARSE_TILES(c, 12), REHEARSE_TILES(c, 16), REHEARSE_TILES(c, 20));
+}
 #undef REHEARSE_SUM
 #undef REHEARSE_ROWS
+#undef REHEARSE_96
 #undef REHEARSE_64
 #undef REHEARSE_32
 #undef REHEARSE_16

@@ -31,7 +31,8 @@ MachineTables tables() {
                {"add", false, 65536, 8.0}};
   t.attention = {{true, true, false, 2, 128, 64, 33.0},
                  {false, false, true, 2, 64, 64, 11.0},
-                 {false, true, true, 2, 64, 64, 7.0}};
+                 {false, true, true, 2, 64, 64, 7.0},
+                 {false, true, false, 2, 128, 192, 320.0, 1, 128}};
   t.exchanges = {{OpKind::AllReduce, 2, 4096, 3.0},
                  {OpKind::Send, 2, 4096, 1.0},
                  {OpKind::Send, 2, 4096, 9.0, ExchangeTime::Way::Memory},
@@ -81,7 +82,7 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.memory_bound[1].backward);
   EXPECT_EQ(c.memory_bound[1].bytes, 8192);
   EXPECT_EQ(c.memory_bound[1].time_us, 2.5);
-  ASSERT_EQ(c.attention.size(), 3u);
+  ASSERT_EQ(c.attention.size(), 4u);
   EXPECT_TRUE(c.attention[0].backward);
   EXPECT_EQ(c.attention[0].sequence, 128);
   EXPECT_TRUE(c.attention[0].causal);
@@ -91,6 +92,7 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
   EXPECT_TRUE(c.attention[2].causal);
   EXPECT_TRUE(c.attention[2].part);
   EXPECT_EQ(c.attention[1].time_us, 11);
+  EXPECT_NEAR(c.attention[3].time_us, 384, 1e-9);  // of values as wide as keys: 2 x 192 / 320
   ASSERT_EQ(c.collectives.size(), 4u);
   EXPECT_EQ(c.collectives[0].op, sim::CollectiveOp::AllReduce);
   EXPECT_EQ(c.collectives[1].op, sim::CollectiveOp::SendRecv);

@@ -171,6 +171,24 @@ TEST(Cluster, InlineFabricAndCalibrationAreRead) {
   EXPECT_FALSE(calibration.scalar("memory.add"));
 }
 
+// Latent heads: 192 + 128 columns of products forward, 3 x 192 + 2 x 128 backward, where heads of
+// one width have 2 x 192 and 5 x 192. A time is kept as that of such heads.
+TEST(Cluster, TimesOfValuesNarrowerThanKeysAreKeptByTheirFlops) {
+  const Result<Cluster> cluster = inline_cluster(R"(,
+    "calibration": {"attention": [
+      {"kernel": "flash2", "direction": "forward", "heads": 8, "sequence": 2048, "head_dim": 192,
+       "value_dim": 128, "time_us": 320},
+      {"kernel": "flash2", "direction": "backward", "heads": 8, "sequence": 2048, "head_dim": 192,
+       "value_dim": 128, "time_us": 832},
+      {"kernel": "flash2", "direction": "forward", "heads": 8, "sequence": 2048, "head_dim": 192,
+       "time_us": 384}]})");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const std::vector<AttentionPoint>& points = cluster.value().calibration->attention;
+  EXPECT_NEAR(points.at(0).time_us, 384, 1e-9);
+  EXPECT_NEAR(points.at(1).time_us, 960, 1e-9);
+  EXPECT_EQ(points.at(2).time_us, 384);
+}
+
 TEST(Cluster, TheCalibrationOfThePageIsRead) {
   const Result<std::string> page = read_text_file("docs/add_a_cluster.md", 1 << 20);
   ASSERT_TRUE(page) << page.error().message;

@@ -9,17 +9,17 @@ namespace {
 constexpr int kRows = 4;  // warps of a block; one per token and head
 
 template <class T, int V>
-__global__ void delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64_t head_dim,
+__global__ void delta_kernel(std::int64_t tokens, std::int64_t heads, std::int64_t values,
                              const T* __restrict__ d_o, const T* __restrict__ o,
                              float* __restrict__ delta) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= tokens * heads) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float sum = 0;
-  for (std::int64_t c = lane * V; c < head_dim; c += kWarp * V) {
+  for (std::int64_t c = lane * V; c < values; c += kWarp * V) {
     float a[V], b[V];
-    load(d_o + row * head_dim + c, a);
-    load(o + row * head_dim + c, b);
+    load(d_o + row * values + c, a);
+    load(o + row * values + c, b);
 #pragma unroll
     for (int i = 0; i < V; ++i) sum += a[i] * b[i];
   }
@@ -47,18 +47,17 @@ __global__ void __launch_bounds__(kSinkThreads)
 bool possible(const AttentionPart& p) {
   const AttentionShape& s = p.shape;
   return s.sequence > 0 && s.tokens % s.sequence == 0 && s.kv_heads > 0 &&
-         s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= 256 &&
-         s.values() == s.head_dim && s.heads <= 65535 && s.tokens / s.sequence <= 65535 &&
-         s.sequence <= INT32_MAX / 2 && p.query_begin >= 0 && p.query_begin <= p.query_end &&
-         p.query_end <= s.sequence && p.key_begin >= 0 && p.key_begin < p.key_end &&
-         p.key_end <= s.sequence && s.form.window <= INT32_MAX / 4 &&
+         s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= 256 && s.values() <= 256 &&
+         s.heads <= 65535 && s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2 &&
+         p.query_begin >= 0 && p.query_begin <= p.query_end && p.query_end <= s.sequence &&
+         p.key_begin >= 0 && p.key_begin < p.key_end && p.key_end <= s.sequence &&
+         s.form.window <= INT32_MAX / 4 &&
          (!p.causal || (p.query_begin == p.key_begin && p.query_end <= p.key_end));
 }
 
-// Forms other than the plain one are exact_attention's.
 bool fast(Type type, const AttentionPart& p, std::initializer_list<const void*> arrays) {
-  return p.shape.form.plain() && type == Type::BFloat16 && p.shape.head_dim <= 128 &&
-         p.key_stride % kVector<Bf16> == 0 && vectorises<Bf16>(p.shape.head_dim, arrays);
+  return on_tensor_cores(type, p.shape) && p.key_stride % kVector<Bf16> == 0 &&
+         vectorises<Bf16>(p.shape.head_dim, arrays);
 }
 
 AttentionPart whole(const AttentionShape& s) {
@@ -72,10 +71,10 @@ AttentionPart whole(const AttentionShape& s) {
 
 int deltas(Stream stream, Type type, const AttentionShape& s, const void* d_o, const void* o,
            float* delta) {
-  return with_width(type, s.head_dim, {d_o, o}, [&](auto zero, auto width) {
+  return with_width(type, s.values(), {d_o, o}, [&](auto zero, auto width) {
     using T = decltype(zero);
     return launch(delta_kernel<T, decltype(width)::value>, dim3(blocks(s.tokens * s.heads, kRows)),
-                  kRows * kWarp, 0, stream, s.tokens, s.heads, s.head_dim,
+                  kRows * kWarp, 0, stream, s.tokens, s.heads, s.values(),
                   static_cast<const T*>(d_o), static_cast<const T*>(o), delta);
   });
 }

@@ -71,10 +71,12 @@ struct Extent {
   }
 };
 
-// qkv(tokens, columns): the q heads, then the k heads, then the v heads of a token side by side.
+// qkv(tokens, columns): the q heads, then the k heads, then the v heads of a token side by side,
+// the last as wide as values().
 template <class T>
 struct Head {
-  const T *q, *k, *v;               // first row of the sample
+  const T *q, *k;                   // first row of the sample
+  int to_value;                     // elements from a token's key to its value
   std::int64_t q_stride, k_stride;  // elements from token to token
 };
 template <bool kWhole, class T>
@@ -84,9 +86,10 @@ __device__ __forceinline__ Head<T> head_of(const AttentionPart& p, const T* qkv,
   const std::int64_t shared = head / (s.heads / s.kv_heads), first = sample * s.sequence;
   const std::int64_t k_stride = kWhole ? s.columns() : p.key_stride;
   const T* row = qkv + first * s.columns();
-  const T* k =
-      kWhole ? row + (s.heads + shared) * s.head_dim : kv + first * k_stride + shared * s.head_dim;
-  return {row + head * s.head_dim, k, k + s.kv_heads * s.head_dim, s.columns(), k_stride};
+  const T* keys = kWhole ? row + s.heads * s.head_dim : kv + first * k_stride;
+  return {row + head * s.head_dim, keys + shared * s.head_dim,
+          static_cast<int>(s.kv_heads * s.head_dim + shared * (s.values() - s.head_dim)),
+          s.columns(), k_stride};
 }
 
 // A row's softmax over more keys: what it was over the others counts `before`, the sum over these,
@@ -124,17 +127,22 @@ dim3 key_grid(const T& call, std::int64_t rows_per_block) {
   return attention_grid(p.shape, p.shape.kv_heads, p.key_end - p.key_begin, rows_per_block);
 }
 
-// fp32 throughout, head_dim <= 256.
+// fp32 throughout, head_dim and values() <= 256.
 template <class T>
 int exact_attention(Stream stream, const ForwardCall<T>& call);
 template <class T>
 int exact_attention_backward(Stream stream, const BackwardCall<T>& call);
 
-// bf16 on tensor cores: head_dim <= 128, a multiple of 8, all arrays aligned to 16 bytes.
+// bf16 on tensor cores: heads of which on_tensor_cores() is true, all arrays aligned to 16 bytes.
 int fast_attention(Stream stream, const ForwardCall<Bf16>& call);
 int fast_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
 // The same by wgmma: on devices of compute capability 9.x alone.
 int wgmma_attention(Stream stream, const ForwardCall<Bf16>& call);
 int wgmma_attention_backward(Stream stream, const BackwardCall<Bf16>& call);
+// What they call for head_dim above 128.
+int fast_attention_192(Stream stream, const ForwardCall<Bf16>& call);
+int fast_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call);
+int wgmma_attention_192(Stream stream, const ForwardCall<Bf16>& call);
+int wgmma_attention_backward_192(Stream stream, const BackwardCall<Bf16>& call);
 
 }  // namespace rehearse::exec::cuda

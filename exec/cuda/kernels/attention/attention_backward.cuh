@@ -8,30 +8,38 @@
 
 namespace rehearse::exec::cuda {
 // --- dK and dV: transposed scores, a block holds keys, kQueries queries are met at a time ---
-template <class Engine, int kDim, int kQueries>
+// Queries and keys are padded to kDim columns, values to kValues.
+template <class Engine, int kDim, int kValues, int kQueries>
 struct KeysTiles {
   using Keys = Tile<Engine::kRows, kDim>;
+  using Values = Tile<Engine::kRows, kValues>;
   using Queries = Tile<kQueries, kDim>;
-  static constexpr std::size_t kTiles = 2 * Keys::kBytes + 4 * Queries::kBytes;
+  using Gradients = Tile<kQueries, kValues>;  // dO
+  static constexpr std::size_t kTiles =
+      Keys::kBytes + Values::kBytes + 2 * (Queries::kBytes + Gradients::kBytes);
   static constexpr std::size_t kShared = kTiles + sizeof(float) * 4 * kQueries;  // lse, delta
 };
 
-template <class Engine, bool kWhole, int kDim, int kQueries, int kBlocks>
+template <class Engine, bool kWhole, int kDim, int kValues, int kQueries, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     keys_kernel(BackwardCall<Bf16> call, float scale) {
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
-  using Tiles = KeysTiles<Engine, kDim, kQueries>;
+  using Tiles = KeysTiles<Engine, kDim, kValues, kQueries>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
   const Shared shared = shared_address(dynamic_shared());
   auto* numbers = reinterpret_cast<float*>(dynamic_shared() + Tiles::kTiles);
-  const typename Tiles::Keys k{shared}, v{shared + k.kBytes};
-  const auto tile_at = [&](int number) {
-    return typename Tiles::Queries{shared + 2 * k.kBytes + number * Tiles::Queries::kBytes};
+  const typename Tiles::Keys k{shared};
+  const typename Tiles::Values v{shared + k.kBytes};
+  const Shared met = v.at + v.kBytes;
+  const auto q_tile = [&](int stage) {
+    return typename Tiles::Queries{met + stage * Tiles::Queries::kBytes};
   };
-  const auto q_tile = [&](int stage) { return tile_at(stage); };
-  const auto g_tile = [&](int stage) { return tile_at(2 + stage); };  // dO
-  const int head_dim = static_cast<int>(s.head_dim);
+  const auto g_tile = [&](int stage) {
+    return typename Tiles::Gradients{met + 2 * Tiles::Queries::kBytes +
+                                     stage * Tiles::Gradients::kBytes};
+  };
+  const int head_dim = static_cast<int>(s.head_dim), values = static_cast<int>(s.values());
   // The first meet the most queries.
   const int k0 = rows.key_begin + static_cast<int>(blockIdx.x) * kRows;
   const int group = static_cast<int>(s.heads / s.kv_heads);
@@ -46,8 +54,8 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     start_tile<Engine::kThreads>(q_tile(stage), head.q + q0 * head.q_stride, head.q_stride, valid,
                                  head_dim);
     start_tile<Engine::kThreads>(g_tile(stage),
-                                 call.d_o + ((token + q0) * s.heads + number) * s.head_dim,
-                                 s.heads * s.head_dim, valid, head_dim);
+                                 call.d_o + ((token + q0) * s.heads + number) * s.values(),
+                                 s.heads * s.values(), valid, values);
     for (int i = static_cast<int>(threadIdx.x); i < kQueries; i += Engine::kThreads) {
       const bool here = i < valid;
       const std::int64_t at = number * s.tokens + token + q0 + i;
@@ -59,16 +67,17 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kM;  // the warp's first
   const float power = scale * kLog2E;
-  Fragments<kM, kDim> dk, dv;
+  Fragments<kM, kDim> dk;
+  Fragments<kM, kValues> dv;
   clear<kM, kDim>(dk);
-  clear<kM, kDim>(dv);
+  clear<kM, kValues>(dv);
 
   const Head<Bf16> own = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z,
                                          static_cast<std::int64_t>(blockIdx.y) * group);
   start_tile<Engine::kThreads>(k, own.k + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
                                head_dim);
-  start_tile<Engine::kThreads>(v, own.v + k0 * own.k_stride, own.k_stride, rows.key_end - k0,
-                               head_dim);
+  start_tile<Engine::kThreads>(v, own.k + k0 * own.k_stride + own.to_value, own.k_stride,
+                               rows.key_end - k0, values);
   start_queries(0, 0, 0);
   end_group();
   for (int member = 0, tile = 0, stage = 0; member < group; stage ^= 1) {
@@ -117,50 +126,61 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     ones[m][0] = ones[m][1] = 1;
   }
   const int valid = rows.key_end - k0 - row;
-  const std::int64_t at = token + k0 + row, values = s.kv_heads * s.head_dim;
+  const std::int64_t at = token + k0 + row, to_k = blockIdx.y * s.head_dim;
+  const std::int64_t to_v = s.kv_heads * s.head_dim + blockIdx.y * s.values();
   if constexpr (kWhole) {
-    Bf16* to = call.dqkv + at * s.columns() + (s.heads + blockIdx.y) * s.head_dim;
-    write_fragments<kM, kDim>(dk, scales, k, row, to, s.columns(), valid, head_dim);
-    write_fragments<kM, kDim>(dv, ones, v, row, to + values, s.columns(), valid, head_dim);
+    Bf16* to = call.dqkv + at * s.columns() + s.heads * s.head_dim;
+    write_fragments<kM, kDim>(dk, scales, k, row, to + to_k, s.columns(), valid, head_dim);
+    write_fragments<kM, kValues>(dv, ones, v, row, to + to_v, s.columns(), valid, values);
   } else {
-    float* to = call.dkv + at * s.kv_columns() + blockIdx.y * s.head_dim;
-    merge_fragments<kM, kDim>(dk, false, ones, scales, to, s.kv_columns(), valid, head_dim);
-    merge_fragments<kM, kDim>(dv, false, ones, ones, to + values, s.kv_columns(), valid, head_dim);
+    float* to = call.dkv + at * s.kv_columns();
+    merge_fragments<kM, kDim>(dk, false, ones, scales, to + to_k, s.kv_columns(), valid, head_dim);
+    merge_fragments<kM, kValues>(dv, false, ones, ones, to + to_v, s.kv_columns(), valid, values);
   }
 }
 
 // --- dQ: a block holds queries, kKeys keys are met at a time ------------------
-template <class Engine, int kDim, int kKeys>
+template <class Engine, int kDim, int kValues, int kKeys>
 struct QueriesTiles {
   using Queries = Tile<Engine::kRows, kDim>;
+  using Gradients = Tile<Engine::kRows, kValues>;  // dO
   using Keys = Tile<kKeys, kDim>;
-  static constexpr std::size_t kShared = 2 * Queries::kBytes + 4 * Keys::kBytes;
+  using Values = Tile<kKeys, kValues>;
+  static constexpr std::size_t kShared =
+      Queries::kBytes + Gradients::kBytes + 2 * (Keys::kBytes + Values::kBytes);
 };
 
-template <class Engine, bool kWhole, int kDim, int kKeys, int kBlocks>
+template <class Engine, bool kWhole, int kDim, int kValues, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     queries_kernel(BackwardCall<Bf16> call, float scale) {
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
-  using Tiles = QueriesTiles<Engine, kDim, kKeys>;
+  using Tiles = QueriesTiles<Engine, kDim, kValues, kKeys>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
   const Shared shared = shared_address(dynamic_shared());
-  const typename Tiles::Queries q{shared}, d{shared + q.kBytes};  // d: dO
-  const auto tile_at = [&](int number) {
-    return typename Tiles::Keys{shared + 2 * q.kBytes + number * Tiles::Keys::kBytes};
+  const typename Tiles::Queries q{shared};
+  const typename Tiles::Gradients d{shared + q.kBytes};
+  const Shared met = d.at + d.kBytes;
+  const auto k_tile = [&](int stage) {
+    return typename Tiles::Keys{met + stage * Tiles::Keys::kBytes};
   };
-  const auto k_tile = [&](int stage) { return tile_at(stage); };
-  const auto v_tile = [&](int stage) { return tile_at(2 + stage); };
-  const int head_dim = static_cast<int>(s.head_dim);
+  const auto v_tile = [&](int stage) {
+    return typename Tiles::Values{met + 2 * Tiles::Keys::kBytes + stage * Tiles::Values::kBytes};
+  };
+  const int head_dim = static_cast<int>(s.head_dim), values = static_cast<int>(s.values());
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
-  const Head<Bf16> head = head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  // Asked again for every tile: registers are dearer than the arithmetic.
+  const auto own_head = [&] {
+    return head_of<kWhole>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
+  };
   const auto start_keys = [&](int tile) {
+    const Head<Bf16> head = own_head();
     const int k0 = rows.key_begin + tile * kKeys;
     start_tile<Engine::kThreads>(k_tile(tile % 2), head.k + k0 * head.k_stride, head.k_stride,
                                  rows.key_end - k0, head_dim);
-    start_tile<Engine::kThreads>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
-                                 rows.key_end - k0, head_dim);
+    start_tile<Engine::kThreads>(v_tile(tile % 2), head.k + k0 * head.k_stride + head.to_value,
+                                 head.k_stride, rows.key_end - k0, values);
   };
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
@@ -183,11 +203,12 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     }
   }
 
-  const std::int64_t wide = s.heads * s.head_dim;
+  const std::int64_t wide = s.heads * s.values();
+  const Head<Bf16> head = own_head();
   start_tile<Engine::kThreads>(q, head.q + q0 * head.q_stride, head.q_stride, rows.query_end - q0,
                                head_dim);
-  start_tile<Engine::kThreads>(d, call.d_o + (token + q0) * wide + blockIdx.y * s.head_dim, wide,
-                               rows.query_end - q0, head_dim);
+  start_tile<Engine::kThreads>(d, call.d_o + (token + q0) * wide + blockIdx.y * s.values(), wide,
+                               rows.query_end - q0, values);
   start_keys(0);
   end_group();
   for (int tile = 0; tile < tiles; ++tile) {
@@ -233,32 +254,34 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
 #pragma unroll
     for (int m = 0; m < kM; ++m) ones[m][0] = ones[m][1] = 1;
     merge_fragments<kM, kDim>(dq, false, ones, scales,
-                              call.dq + at * wide + blockIdx.y * s.head_dim, wide, valid, head_dim);
+                              call.dq + (at * s.heads + blockIdx.y) * s.head_dim,
+                              s.heads * s.head_dim, valid, head_dim);
   }
 }
 
 // Key side and query side have their own engines and tiles: dK and dV fill twice the registers of
 // dQ. The blocks are those that are to fit a processor.
-template <class KeysEngine, int kDim, int kQueries, int kKeysBlocks, class QueriesEngine, int kKeys,
-          int kQueriesBlocks, bool kWhole>
+template <int kDim, int kValues, class KeysEngine, int kQueries, int kKeysBlocks,
+          class QueriesEngine, int kKeys, int kQueriesBlocks, bool kWhole>
 int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
   const float scale = scale_of(call.part.shape);
-  const int status = launch(keys_kernel<KeysEngine, kWhole, kDim, kQueries, kKeysBlocks>,
-                            key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
-                            KeysTiles<KeysEngine, kDim, kQueries>::kShared, stream, call, scale);
+  const int status =
+      launch(keys_kernel<KeysEngine, kWhole, kDim, kValues, kQueries, kKeysBlocks>,
+             key_grid(call, KeysEngine::kRows), KeysEngine::kThreads,
+             KeysTiles<KeysEngine, kDim, kValues, kQueries>::kShared, stream, call, scale);
   if (status != 0) return status;
-  return launch(queries_kernel<QueriesEngine, kWhole, kDim, kKeys, kQueriesBlocks>,
+  return launch(queries_kernel<QueriesEngine, kWhole, kDim, kValues, kKeys, kQueriesBlocks>,
                 query_grid(call, QueriesEngine::kRows), QueriesEngine::kThreads,
-                QueriesTiles<QueriesEngine, kDim, kKeys>::kShared, stream, call, scale);
+                QueriesTiles<QueriesEngine, kDim, kValues, kKeys>::kShared, stream, call, scale);
 }
-template <class KeysEngine, int kDim, int kQueries, int kKeysBlocks, class QueriesEngine, int kKeys,
-          int kQueriesBlocks>
+template <int kDim, int kValues, class KeysEngine, int kQueries, int kKeysBlocks,
+          class QueriesEngine, int kKeys, int kQueriesBlocks>
 int launch_backward(Stream stream, const BackwardCall<Bf16>& call) {
   return call.dqkv != nullptr
-             ? launch_backward<KeysEngine, kDim, kQueries, kKeysBlocks, QueriesEngine, kKeys,
-                               kQueriesBlocks, true>(stream, call)
-             : launch_backward<KeysEngine, kDim, kQueries, kKeysBlocks, QueriesEngine, kKeys,
-                               kQueriesBlocks, false>(stream, call);
+             ? launch_backward<kDim, kValues, KeysEngine, kQueries, kKeysBlocks, QueriesEngine,
+                               kKeys, kQueriesBlocks, true>(stream, call)
+             : launch_backward<kDim, kValues, KeysEngine, kQueries, kKeysBlocks, QueriesEngine,
+                               kKeys, kQueriesBlocks, false>(stream, call);
 }
 
 }  // namespace rehearse::exec::cuda

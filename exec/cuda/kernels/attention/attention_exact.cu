@@ -2,6 +2,8 @@
 // Attention in fp32 arithmetic on the ordinary cores: the reference on the GPU, and the way for
 // shapes that the tensor-core kernels do not take. Tiles of 32 x 32; a row's 8 threads share its
 // scores.
+#include <algorithm>
+
 #include "exec/cuda/kernels/attention/attention_form.cuh"
 
 namespace rehearse::exec::cuda {
@@ -18,11 +20,11 @@ using Rows = float[kTile][kDim + 1];
 using Square = float[kTile][kTile + 1];
 
 template <class T, int kDim>
-__device__ void read_rows(const T* from, std::int64_t stride, int valid, int head_dim,
+__device__ void read_rows(const T* from, std::int64_t stride, int valid, int width,
                           Rows<kDim>& to) {
   for (int k = static_cast<int>(threadIdx.x); k < kTile * kDim; k += kThreads) {
     const int row = k / kDim, c = k % kDim;
-    to[row][c] = row < valid && c < head_dim ? widen(from[row * stride + c]) : 0.0F;
+    to[row][c] = row < valid && c < width ? widen(from[row * stride + c]) : 0.0F;
   }
 }
 
@@ -49,21 +51,20 @@ __device__ __forceinline__ void add_weighted(const float (&weight)[kTile + 1],
 
 template <class T, int kDim>
 __device__ __forceinline__ void write_row(const float (&sum)[kDim / kLanes], float factor, int lane,
-                                          int head_dim, T* to) {
+                                          int width, T* to) {
 #pragma unroll
   for (int i = 0; i < kDim / kLanes; ++i) {
-    if (lane + kLanes * i < head_dim) to[lane + kLanes * i] = narrow<T>(sum[i] * factor);
+    if (lane + kLanes * i < width) to[lane + kLanes * i] = narrow<T>(sum[i] * factor);
   }
 }
 
 template <int kDim>
 __device__ __forceinline__ void merge_row(const float (&sum)[kDim / kLanes], bool first,
-                                          float before, float now, int lane, int head_dim,
-                                          float* to) {
+                                          float before, float now, int lane, int width, float* to) {
 #pragma unroll
   for (int i = 0; i < kDim / kLanes; ++i) {
     const int c = lane + kLanes * i;
-    if (c < head_dim) to[c] = (first ? 0 : to[c] * before) + sum[i] * now;
+    if (c < width) to[c] = (first ? 0 : to[c] * before) + sum[i] * now;
   }
 }
 
@@ -77,15 +78,15 @@ __device__ __forceinline__ float over_row(float value) {
   return value;
 }
 
-// Where a thread works: the first row of its block's tile, its row in the tile, its place among the
-// row's threads.
+// Where a thread works: the widths of keys and values, the first row of its block's tile, its row
+// in the tile, its place among the row's threads.
 struct Place {
-  int head_dim, first, row, lane;
+  int head_dim, values, first, row, lane;
 };
 __device__ __forceinline__ Place place_of(const AttentionShape& s, int begin) {
   const int thread = static_cast<int>(threadIdx.x);
-  return {static_cast<int>(s.head_dim), begin + static_cast<int>(blockIdx.x) * kTile,
-          thread / kLanes, thread % kLanes};
+  return {static_cast<int>(s.head_dim), static_cast<int>(s.values()),
+          begin + static_cast<int>(blockIdx.x) * kTile, thread / kLanes, thread % kLanes};
 }
 
 // --- forward: a block per 32 queries -----------------------------------------
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
   auto& shared = *reinterpret_cast<ForwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false, true> extent(call.part);
-  const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
+  const auto [head_dim, values, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, extent.query_end - q0, head_dim,
                      shared.q);
@@ -111,8 +112,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
     __syncthreads();
     read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, extent.key_end - k0, head_dim,
                        shared.k);
-    read_rows<T, kDim>(head.v + k0 * head.k_stride, head.k_stride, extent.key_end - k0, head_dim,
-                       shared.v);
+    read_rows<T, kDim>(head.k + k0 * head.k_stride + head.to_value, head.k_stride,
+                       extent.key_end - k0, values, shared.v);
     __syncthreads();
     float score[kScores], before = top;
 #pragma unroll
@@ -147,11 +148,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardCall<T> call, 
   __syncwarp();  // all threads of the row have read it
   if (!here) return;
   if (lane == 0) *lse = shares.lse;
-  const std::int64_t to = (token * s.heads + blockIdx.y) * s.head_dim;
+  const std::int64_t to = (token * s.heads + blockIdx.y) * s.values();
   if (call.o != nullptr) {
-    write_row<T, kDim>(out, shares.now, lane, head_dim, call.o + to);
+    write_row<T, kDim>(out, shares.now, lane, values, call.o + to);
   } else {
-    merge_row<kDim>(out, first, shares.before, shares.now, lane, head_dim, call.sum + to);
+    merge_row<kDim>(out, first, shares.before, shares.now, lane, values, call.sum + to);
   }
 }
 
@@ -183,12 +184,12 @@ template <class T, int kDim>
 __device__ void read_queries(const BackwardCall<T>& call, const Head<T>& head, std::int64_t number,
                              int q0, BackwardShared<kDim>& shared) {
   const AttentionShape& s = call.part.shape;
-  const int valid = static_cast<int>(call.part.query_end) - q0,
-            head_dim = static_cast<int>(s.head_dim);
+  const int valid = static_cast<int>(call.part.query_end) - q0;
   const std::int64_t token = blockIdx.z * s.sequence + q0;
-  read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, valid, head_dim, shared.q);
-  read_rows<T, kDim>(call.d_o + (token * s.heads + number) * s.head_dim, s.heads * s.head_dim,
-                     valid, head_dim, shared.g);
+  read_rows<T, kDim>(head.q + q0 * head.q_stride, head.q_stride, valid,
+                     static_cast<int>(s.head_dim), shared.q);
+  read_rows<T, kDim>(call.d_o + (token * s.heads + number) * s.values(), s.heads * s.values(),
+                     valid, static_cast<int>(s.values()), shared.g);
   const int i = static_cast<int>(threadIdx.x);
   if (i < kTile && i < valid) {
     shared.lse[i] = call.lse[number * s.tokens + token + i];
@@ -199,10 +200,12 @@ __device__ void read_queries(const BackwardCall<T>& call, const Head<T>& head, s
 template <class T, int kDim>
 __device__ void read_keys(const BackwardCall<T>& call, const Head<T>& head, int k0,
                           BackwardShared<kDim>& shared) {
-  const int valid = static_cast<int>(call.part.key_end) - k0,
-            head_dim = static_cast<int>(call.part.shape.head_dim);
-  read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, valid, head_dim, shared.k);
-  read_rows<T, kDim>(head.v + k0 * head.k_stride, head.k_stride, valid, head_dim, shared.v);
+  const AttentionShape& s = call.part.shape;
+  const int valid = static_cast<int>(call.part.key_end) - k0;
+  read_rows<T, kDim>(head.k + k0 * head.k_stride, head.k_stride, valid,
+                     static_cast<int>(s.head_dim), shared.k);
+  read_rows<T, kDim>(head.k + k0 * head.k_stride + head.to_value, head.k_stride, valid,
+                     static_cast<int>(s.values()), shared.v);
 }
 
 template <class T, int kDim>
@@ -210,7 +213,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false, true> extent(call.part);
-  const auto [head_dim, k0, row, lane] = place_of(s, extent.key_begin);
+  const auto [head_dim, values, k0, row, lane] = place_of(s, extent.key_begin);
   const std::int64_t group = s.heads / s.kv_heads;
   const auto head_at = [&](std::int64_t number) {
     return head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, number);
@@ -237,15 +240,16 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(BackwardCall<T> call, fl
     }
   }
   if (k0 + row >= extent.key_end) return;
-  const std::int64_t token = blockIdx.z * s.sequence + k0 + row, values = s.kv_heads * s.head_dim;
+  const std::int64_t token = blockIdx.z * s.sequence + k0 + row, to_k = blockIdx.y * s.head_dim;
+  const std::int64_t to_v = s.kv_heads * s.head_dim + blockIdx.y * s.values();
   if (call.dqkv != nullptr) {
-    T* to = call.dqkv + token * s.columns() + (s.heads + blockIdx.y) * s.head_dim;
-    write_row<T, kDim>(dk, scale, lane, head_dim, to);
-    write_row<T, kDim>(dv, 1.0F, lane, head_dim, to + values);
+    T* to = call.dqkv + token * s.columns() + s.heads * s.head_dim;
+    write_row<T, kDim>(dk, scale, lane, head_dim, to + to_k);
+    write_row<T, kDim>(dv, 1.0F, lane, values, to + to_v);
   } else {
-    float* to = call.dkv + token * s.kv_columns() + blockIdx.y * s.head_dim;
-    merge_row<kDim>(dk, false, 1, scale, lane, head_dim, to);
-    merge_row<kDim>(dv, false, 1, 1, lane, head_dim, to + values);
+    float* to = call.dkv + token * s.kv_columns();
+    merge_row<kDim>(dk, false, 1, scale, lane, head_dim, to + to_k);
+    merge_row<kDim>(dv, false, 1, 1, lane, values, to + to_v);
   }
 }
 
@@ -254,7 +258,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
   auto& shared = *reinterpret_cast<BackwardShared<kDim>*>(dynamic_shared());
   const AttentionShape& s = call.part.shape;
   const Extent<false, true> extent(call.part);
-  const auto [head_dim, q0, row, lane] = place_of(s, extent.query_begin);
+  const auto [head_dim, values, q0, row, lane] = place_of(s, extent.query_begin);
   const Head<T> head = head_of<false>(call.part, call.qkv, call.kv, blockIdx.z, blockIdx.y);
   float dq[kDim / kLanes] = {};
   read_queries<T, kDim>(call, head, blockIdx.y, q0, shared);
@@ -284,10 +288,12 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(BackwardCall<T> call,
   }
 }
 
+// Keys and values are padded alike.
 template <class F>
-int with_dim(std::int64_t head_dim, F f) {
-  if (head_dim <= 64) return f(std::integral_constant<int, 64>{});
-  if (head_dim <= 128) return f(std::integral_constant<int, 128>{});
+int with_dim(const AttentionShape& s, F f) {
+  const std::int64_t width = std::max(s.head_dim, s.values());
+  if (width <= 64) return f(std::integral_constant<int, 64>{});
+  if (width <= 128) return f(std::integral_constant<int, 128>{});
   return f(std::integral_constant<int, 256>{});
 }
 
@@ -296,7 +302,7 @@ int with_dim(std::int64_t head_dim, F f) {
 template <class T>
 int exact_attention(Stream stream, const ForwardCall<T>& call) {
   const AttentionShape& s = call.part.shape;
-  return with_dim(s.head_dim, [&](auto dim) {
+  return with_dim(s, [&](auto dim) {
     constexpr int kDim = decltype(dim)::value;
     return launch(forward_kernel<T, kDim>, query_grid(call, kTile), kThreads,
                   sizeof(ForwardShared<kDim>), stream, call, scale_of(s));
@@ -306,7 +312,7 @@ int exact_attention(Stream stream, const ForwardCall<T>& call) {
 template <class T>
 int exact_attention_backward(Stream stream, const BackwardCall<T>& call) {
   const AttentionShape& s = call.part.shape;
-  return with_dim(s.head_dim, [&](auto dim) {
+  return with_dim(s, [&](auto dim) {
     constexpr int kDim = decltype(dim)::value;
     const int status = launch(keys_kernel<T, kDim>, key_grid(call, kTile), kThreads,
                               sizeof(BackwardShared<kDim>), stream, call, scale_of(s));

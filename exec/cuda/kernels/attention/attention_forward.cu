@@ -6,8 +6,12 @@
 namespace rehearse::exec::cuda {
 
 int fast_attention(Stream stream, const ForwardCall<Bf16>& call) {
-  return call.part.shape.head_dim <= 64 ? launch_forward<MmaSync<2>, 64, 64, 1>(stream, call)
-                                        : launch_forward<MmaSync<2>, 128, 32, 1>(stream, call);
+  const AttentionShape& s = call.part.shape;
+  if (s.head_dim > 128) return fast_attention_192(stream, call);
+  if (s.head_dim > 64 || s.values() > 64) {
+    return launch_forward<MmaSync<2>, 128, 128, 32, 1>(stream, call);
+  }
+  return launch_forward<MmaSync<2>, 64, 64, 64, 1>(stream, call);
 }
 
 }  // namespace rehearse::exec::cuda

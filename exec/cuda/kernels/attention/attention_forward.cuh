@@ -8,29 +8,35 @@
 
 namespace rehearse::exec::cuda {
 
-// Engine: the products (attention_mma.cuh); kKeys keys are met at a time.
-template <class Engine, int kDim, int kKeys>
+// Engine: the products (attention_mma.cuh); queries and keys are padded to kDim columns, values to
+// kValues; kKeys keys are met at a time.
+template <class Engine, int kDim, int kValues, int kKeys>
 struct ForwardTiles {
   using Queries = Tile<Engine::kRows, kDim>;
   using Keys = Tile<kKeys, kDim>;
-  static constexpr std::size_t kShared = Queries::kBytes + 4 * Keys::kBytes;
+  using Values = Tile<kKeys, kValues>;
+  using Results = Tile<Engine::kRows, kValues>;  // over the queries
+  static_assert(kValues <= kDim);
+  static constexpr std::size_t kShared = Queries::kBytes + 2 * (Keys::kBytes + Values::kBytes);
 };
 
-template <class Engine, bool kWhole, int kDim, int kKeys, int kBlocks>
+template <class Engine, bool kWhole, int kDim, int kValues, int kKeys, int kBlocks>
 __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     forward_kernel(ForwardCall<Bf16> call, float scale) {
-  using Tiles = ForwardTiles<Engine, kDim, kKeys>;
+  using Tiles = ForwardTiles<Engine, kDim, kValues, kKeys>;
   constexpr int kM = Engine::kM, kRows = Engine::kRows;
   const AttentionShape& s = call.part.shape;
   const Extent<kWhole> rows(call.part);
   const Shared shared = shared_address(dynamic_shared());
   const typename Tiles::Queries q{shared};
-  const auto tile_at = [&](int number) {
-    return typename Tiles::Keys{shared + q.kBytes + number * Tiles::Keys::kBytes};
+  const auto k_tile = [&](int stage) {
+    return typename Tiles::Keys{shared + q.kBytes + stage * Tiles::Keys::kBytes};
   };
-  const auto k_tile = [&](int stage) { return tile_at(stage); };
-  const auto v_tile = [&](int stage) { return tile_at(2 + stage); };
-  const int head_dim = static_cast<int>(s.head_dim);
+  const auto v_tile = [&](int stage) {
+    return typename Tiles::Values{shared + q.kBytes + 2 * Tiles::Keys::kBytes +
+                                  stage * Tiles::Values::kBytes};
+  };
+  const int head_dim = static_cast<int>(s.head_dim), values = static_cast<int>(s.values());
   // The longest rows first: the short ones fill the end.
   const int q0 = rows.query_begin + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int tiles = (rows.keys_of(q0, kRows) - rows.key_begin + kKeys - 1) / kKeys;
@@ -43,15 +49,15 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
   };
   const auto start_v = [&](int tile) {
     const int k0 = first_key(tile);
-    start_tile<Engine::kThreads>(v_tile(tile % 2), head.v + k0 * head.k_stride, head.k_stride,
-                                 rows.key_end - k0, head_dim);
+    start_tile<Engine::kThreads>(v_tile(tile % 2), head.k + k0 * head.k_stride + head.to_value,
+                                 head.k_stride, rows.key_end - k0, values);
   };
 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kM;  // the warp's first
   const float power = scale * kLog2E;
-  Fragments<kM, kDim> out;
-  clear<kM, kDim>(out);
+  Fragments<kM, kValues> out;
+  clear<kM, kValues>(out);
   float top[kM][2], sum[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
@@ -101,7 +107,7 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     return rows.reach(q0 + Engine::group_row() + Engine::kGroupRows, first_key(tile));
   };
   const auto rescale = [&](const float(&shrink)[kM][2]) {
-    each_of<kM, kDim>([&](int m, int n, int i) { out[m][n][i] *= shrink[m][i / 2]; });
+    each_of<kM, kValues>([&](int m, int n, int i) { out[m][n][i] *= shrink[m][i / 2]; });
   };
 
   float shrink[kM][2];
@@ -193,29 +199,31 @@ __global__ void __launch_bounds__(Engine::kThreads, kBlocks)
     }
   }
   const std::int64_t token = blockIdx.z * s.sequence + q0 + row;
-  const std::int64_t to = (token * s.heads + blockIdx.y) * s.head_dim;
-  const std::int64_t stride = s.heads * s.head_dim;
+  const std::int64_t to = (token * s.heads + blockIdx.y) * s.values();
+  const std::int64_t stride = s.heads * s.values();
   const int valid = rows.query_end - q0 - row;
   if constexpr (kWhole) {
-    write_fragments<kM, kDim>(out, now, q, row, call.o + to, stride, valid, head_dim);
+    write_fragments<kM, kValues>(out, now, typename Tiles::Results{q.at}, row, call.o + to, stride,
+                                 valid, values);
   } else {
-    merge_fragments<kM, kDim>(out, call.part.first, before, now, call.sum + to, stride, valid,
-                              head_dim);
+    merge_fragments<kM, kValues>(out, call.part.first, before, now, call.sum + to, stride, valid,
+                                 values);
   }
 }
 
 // kBlocks: that are to fit a processor.
-template <class Engine, int kDim, int kKeys, int kBlocks, bool kWhole>
+template <class Engine, int kDim, int kValues, int kKeys, int kBlocks, bool kWhole>
 int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
-  return launch(forward_kernel<Engine, kWhole, kDim, kKeys, kBlocks>,
+  return launch(forward_kernel<Engine, kWhole, kDim, kValues, kKeys, kBlocks>,
                 query_grid(call, Engine::kRows), Engine::kThreads,
-                ForwardTiles<Engine, kDim, kKeys>::kShared, stream, call,
+                ForwardTiles<Engine, kDim, kValues, kKeys>::kShared, stream, call,
                 scale_of(call.part.shape));
 }
-template <class Engine, int kDim, int kKeys, int kBlocks>
+template <class Engine, int kDim, int kValues, int kKeys, int kBlocks>
 int launch_forward(Stream stream, const ForwardCall<Bf16>& call) {
-  return call.sum == nullptr ? launch_forward<Engine, kDim, kKeys, kBlocks, true>(stream, call)
-                             : launch_forward<Engine, kDim, kKeys, kBlocks, false>(stream, call);
+  return call.sum == nullptr
+             ? launch_forward<Engine, kDim, kValues, kKeys, kBlocks, true>(stream, call)
+             : launch_forward<Engine, kDim, kValues, kKeys, kBlocks, false>(stream, call);
 }
 
 }  // namespace rehearse::exec::cuda

@@ -25,21 +25,26 @@ struct Tile {
   }
 };
 
-// Starts copies of all rows; what lies beyond `valid` rows or `head_dim` columns becomes zero.
+// Starts copies of all rows; what lies beyond `valid` rows or `width` columns becomes zero.
 template <int kThreads, int kRows, int kDim>
 __device__ __forceinline__ void start_tile(Tile<kRows, kDim> to, const Bf16* from,
-                                           std::int64_t stride, int valid, int head_dim) {
-  // A thread keeps its chunk, and its rows are equal modulo 8: one address, constant steps.
-  constexpr int kChunks = Tile<kRows, kDim>::kChunks, kStep = kThreads / kChunks;
+                                           std::int64_t stride, int valid, int width) {
+  // 128 columns at a time where these divide the row, else 64. A thread keeps its chunk, and its
+  // rows are equal modulo 8: one address, constant steps.
+  constexpr int kColumns = kDim % 128 == 0 ? 2 : 1, kChunks = 8 * kColumns;
+  constexpr int kStep = kThreads / kChunks;
   static_assert(kStep % 8 == 0 && kRows % kStep == 0);
   const int row = static_cast<int>(threadIdx.x) / kChunks;
   const int c = static_cast<int>(threadIdx.x) % kChunks;
   const Shared at = to.chunk(row, c);
   from += row * stride + c * 8;
-  if (c * 8 >= head_dim) valid = 0;
 #pragma unroll
   for (int r = 0; r < kRows; r += kStep) {
-    start_copy(at + r * to.kRowBytes, from, row + r < valid);
+#pragma unroll
+    for (int first = 0; first < kDim / 64; first += kColumns) {
+      start_copy(at + first * to.kColumnBytes + r * to.kRowBytes, from + first * 64,
+                 row + r < valid && first * 64 + c * 8 < width);
+    }
     from += kStep * stride;
   }
 }
@@ -93,7 +98,7 @@ template <int kM, int kDim, int kRows>
 __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
                                                 const float (&factor)[kM][2],
                                                 Tile<kRows, kDim> room, int row, Bf16* to,
-                                                std::int64_t stride, int valid, int head_dim) {
+                                                std::int64_t stride, int valid, int width) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
   __syncwarp();
 #pragma unroll
@@ -112,7 +117,7 @@ __device__ __forceinline__ void write_fragments(const Fragments<kM, kDim>& c,
 #pragma unroll 4
   for (int k = lane; k < 16 * kM * Tile<kRows, kDim>::kChunks; k += kWarp) {
     const int r = k / Tile<kRows, kDim>::kChunks, chunk = k % Tile<kRows, kDim>::kChunks;
-    if (r < valid && chunk * 8 < head_dim) {
+    if (r < valid && chunk * 8 < width) {
       *reinterpret_cast<uint4*>(to + r * stride + chunk * 8) =
           load_words(room.chunk(row + r, chunk));
     }
@@ -125,7 +130,7 @@ template <int kM, int kDim>
 __device__ __forceinline__ void merge_fragments(const Fragments<kM, kDim>& c, bool first,
                                                 const float (&before)[kM][2],
                                                 const float (&now)[kM][2], float* to,
-                                                std::int64_t stride, int valid, int head_dim) {
+                                                std::int64_t stride, int valid, int width) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
@@ -136,7 +141,7 @@ __device__ __forceinline__ void merge_fragments(const Fragments<kM, kDim>& c, bo
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
         const int column = 8 * n + 2 * t;
-        if (column >= head_dim) continue;
+        if (column >= width) continue;
         auto* pair = reinterpret_cast<float2*>(to + row * stride + column);
         float2 sum = first ? make_float2(0, 0) : *pair;
         sum.x = sum.x * before[m][half] + c[m][n][2 * half] * now[m][half];
