@@ -5,6 +5,7 @@
   curves A B TARGET            largest relative differences of losses and of gradient norms
   gradients A B TARGET         checkpoints after one step: first moments, tensor by tensor, relative to the largest
   speed OURS [TORCH TIMES RATE]  tokens per second; against PyTorch's, and the targets
+  overlap APART BESIDE         seconds of a step without and with overlap; the numbers are to be equal
   prediction NAME RUN DRY      a row: step predicted and measured, memory
   memory RUN CALIBRATION       what cudaMemGetInfo says against arenas, buffers and the context that was calibrated
   kernels CALIBRATION          a table: every kernel against the best product and the best bandwidth
@@ -93,6 +94,13 @@ def speed(ours, torch=None, times=None, rate=None):
     return line
 
 
+def overlap(apart, beside):
+    a, b = read(apart), read(beside)
+    first, second = step_seconds(a), step_seconds(b)
+    return (f"{1e3 * first:.2f} ms a step one after the other, {1e3 * second:.2f} ms beside one another ({second / first:.3f}); "
+            f"losses and norms {reached(all(a[key] == b[key] for key in ('losses', 'grad_norms')), 'equal')}")
+
+
 def prediction(name, run, dry):
     run, dry = read(run), read(dry)
     seconds, said = step_seconds(run), dry["step_time_s"]
@@ -143,5 +151,5 @@ def kernels(calibration):
 
 
 if __name__ == "__main__":
-    commands = {f.__name__: f for f in (get, curves, gradients, speed, prediction, memory, kernels)}
+    commands = {f.__name__: f for f in (get, curves, gradients, speed, overlap, prediction, memory, kernels)}
     print(commands[sys.argv[1]](*sys.argv[2:]))

@@ -57,3 +57,29 @@ in_layouts() {
 }
 run_experts() { in_layouts experts "tiny Mixtral" "$out/tiny-mixtral.json" "${expert_layouts[@]}"; }
 run_latent() { in_layouts latent "tiny DeepSeek-V2" "$out/tiny-deepseek.json" "${latent_layouts[@]}"; }
+
+# What overlap is worth where two ranks share the GPU: tokens are copies on the device, which take its bandwidth. Both
+# ways train the same numbers. With a GPU for each rank: the same file, --processes 2.
+run_overlap() {
+  local hidden=1024 sequence=2048 micro=4 pairs
+  [ -n "$small" ] && hidden=64 sequence=32 micro=1
+  cat >"$out/overlap.json" <<JSON
+{"name": "overlap", "cluster": "clusters/dgx-h200.json", "gpus": 2,
+ "model": {"model_type": "qwen2_moe", "hidden_size": $hidden, "num_hidden_layers": 4, "vocab_size": 1024,
+           "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": $hidden, "num_experts": 8,
+           "num_experts_per_tok": 2, "moe_intermediate_size": $((hidden / 2)), "shared_expert_intermediate_size": $((2 * hidden)),
+           "decoder_sparse_step": 1, "norm_topk_prob": false, "tie_word_embeddings": false,
+           "max_position_embeddings": $sequence},
+ "plan": {"sequence_length": $sequence, "precision": "$half", "dropout": 0, "micro_batch": $micro, "global_batch": $((8 * micro)),
+          "data_parallel": 2, "expert_parallel": 2, "expert_capacity": $((micro > 1 ? 2 : 4))},
+ "train": {"learning_rate": 0.0001, "steps": 8}}
+JSON
+  pairs=(--set gpus=4 --set plan.pipeline_parallel=2 --set plan.virtual_stages=2 --set plan.schedule=interleaved_1f1b
+    --set plan.extra_warmup=1)
+  local run=("${rehearse[@]}" run "$out/overlap.json" --device "$asked" --json)
+  attempt overlap_apart "${run[@]}" && attempt overlap_shared "${run[@]}" --set 'plan.overlap.expert_parallel="shared"' &&
+    say "- a shared expert beside its dispatch:" overlap "$out/overlap_apart.out" "$out/overlap_shared.out"
+  attempt overlap_pairs_apart "${run[@]}" "${pairs[@]}" &&
+    attempt overlap_pairs "${run[@]}" "${pairs[@]}" --set 'plan.overlap.expert_parallel="pair"' &&
+    say "- pairs of a forward and a backward:" overlap "$out/overlap_pairs_apart.out" "$out/overlap_pairs.out"
+}

@@ -37,6 +37,9 @@ class Device {
   virtual void begin_step() {}
   virtual void begin(Lane, OpId, std::span<const OpId> /*waits, of this rank*/) {}
   virtual void end(Lane, OpId) {}
+  // Between begin and end of an op: what was issued on `lane` so far happens before what is issued
+  // on `after` from now on. Two tracks of a lane have no other order.
+  virtual void order(Lane /*lane*/, Lane /*after*/) {}
   // Comes between begin and end of a compute op whose body meets no other rank and does the same in
   // every step. True: the op's CUDA graph was launched, and the caller leaves the body out. False:
   // the caller issues the body, which may be captured.

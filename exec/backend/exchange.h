@@ -2,6 +2,7 @@
 // What is exchanged among ranks: one collective of one instance of a group, or one transfer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -14,10 +15,17 @@ constexpr std::int64_t bytes_of(ElementType type) {
   return type == ElementType::Float64 ? 8 : type == ElementType::Float32 ? 4 : 2;
 }
 
-// One stream of one rank.
+// What one op does side by side, where a device can: its body; of a pair the second body; and the
+// collectives that a body goes on beside. Every op begins and ends on Main.
+enum class Track : std::uint8_t { Main, Second, Collectives };
+inline constexpr std::size_t kTracks = 3;
+
+// One stream of one rank; of an op that is under way there, one of its tracks.
 struct Lane {
   std::int32_t rank = 0;
   Stream stream{};
+  Track track = Track::Main;
+  constexpr Lane on(Track other) const { return {rank, stream, other}; }
 };
 
 // What one member brings. In place where in == out (ReduceScatter and AllGather: the own part of

@@ -77,11 +77,13 @@ BodyRunner::BodyRunner(const Layout& layout)
 }
 BodyRunner::~BodyRunner() = default;
 
+bool BodyRunner::meets(const ComputeOp& op) const {
+  return std::ranges::any_of(op.segments, [&](const SegmentInfo& segment) {
+    return shared_->meets(segment, direction_of(op.kind), op.slice);
+  });
+}
 bool BodyRunner::alone(const ComputeOp& op) const {
-  return !shared_->plan.dropouts.any() &&
-         std::ranges::none_of(op.segments, [&](const SegmentInfo& segment) {
-           return shared_->meets(segment, direction_of(op.kind), op.slice);
-         });
+  return !shared_->plan.dropouts.any() && !meets(op);
 }
 
 void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
@@ -293,8 +295,10 @@ OpCursor::~OpCursor() = default;
 OpCursor::OpCursor(OpCursor&&) noexcept = default;
 OpCursor& OpCursor::operator=(OpCursor&&) noexcept = default;
 
-void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
+void OpCursor::start(const ComputeOp& op, const StepFacts& facts, Track track, bool beside) {
   state_->op = &op;
+  state_->lane.track = track;
+  state_->beside = beside;
   state_->seed = facts.seed;
   state_->step = facts.step;
   state_->losses = facts.losses;
@@ -307,8 +311,17 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts) {
   state_->meets = false;
 }
 
+void OpCursor::hands_on() {
+  if (state_->sent_on.track != state_->lane.track) {
+    state_->device.order(state_->lane, state_->sent_on);
+  }
+}
+
 void OpCursor::met() {
   state_->meets = false;
+  if (state_->sent_on.track != state_->lane.track) {
+    state_->device.order(state_->sent_on, state_->lane);
+  }
 }
 
 Progress OpCursor::run(CollectiveRequest* request) {
@@ -322,6 +335,9 @@ Progress OpCursor::run(CollectiveRequest* request) {
         s.prepare(node, request);
         s.meets = true;
         s.wait_at = std::max(s.node, static_cast<std::size_t>(std::max(node.until, 0)));
+        const bool goes_on = s.beside || s.wait_at > s.node;
+        s.sent_on = goes_on ? s.lane.on(Track::Collectives) : s.lane;
+        request->lane = s.sent_on;
         return Progress::Collective;
       }
       s.run(node);

@@ -60,6 +60,7 @@ struct CollectiveRequest {
   std::int32_t layer = -1;    // of the model; -1: of its ends
   // AllToAll in unequal parts: by member, until the cursor goes on (Contribution).
   const std::int64_t *sends = nullptr, *receives = nullptr;
+  Lane lane;  // on which it is issued
 };
 
 enum class Progress : std::uint8_t {
@@ -107,6 +108,8 @@ class BodyRunner {
   ~BodyRunner();
   // No body of the op meets other ranks, and it does the same in every step: dropout does not.
   bool alone(const ComputeOp& op) const;
+  // A body of the op meets other ranks.
+  bool meets(const ComputeOp& op) const;
   // Of ExpertCounts::most.
   ExpertLimit expert_limit() const;
   struct Shared;
@@ -125,12 +128,14 @@ class OpCursor {
   ~OpCursor();
   OpCursor(OpCursor&&) noexcept;
   OpCursor& operator=(OpCursor&&) noexcept;
-  // `op` must live until run() says Done.
-  void start(const ComputeOp& op, const StepFacts& facts);
+  // `op` must live until run() says Done. `track`: of the cursor's lane. `beside`: another cursor
+  // goes on while a collective of this one is under way.
+  void start(const ComputeOp& op, const StepFacts& facts, Track track, bool beside);
   // Runs to the end, or to the next collective. The caller has that performed, and may run the
   // cursor before it has ended: then it performs what does not need it.
   Progress run(CollectiveRequest* request);
-  // The collective that was asked for last has ended.
+  // The collective that was asked for last is now handed on; has ended.
+  void hands_on();
   void met();
   // Why the last run() failed: more rows came to this rank's experts than memory is planned for.
   const std::string& failure() const;

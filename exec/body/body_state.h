@@ -78,8 +78,10 @@ struct OpCursor::State {
   std::size_t visited = 0;  // segments done
   std::size_t node = 0;     // of the current segment's body
   bool inside = false;      // the current segment's addresses are set
+  bool beside = false;      // another cursor goes on while this one waits
   bool meets = false;       // the collective that was asked for last is under way,
   std::size_t wait_at = 0;  // and the nodes before this one may run
+  Lane sent_on;             // its lane: the own one where nothing goes on beside it
   std::int64_t chunk = 0;   // head: tokens of the chunks done
   const Body* body = nullptr;
   std::size_t segment = 0;

@@ -5,8 +5,8 @@ namespace rehearse::exec::cuda {
 
 // Freeing what was outgrown would wait for the device, which may wait for a partner that waits for
 // us: kernels under way still use it.
-void* Buffers::scratch(std::int32_t rank, std::int64_t bytes) {
-  DeviceMemory& memory = ranks_[rank].scratch;
+void* Buffers::scratch(Lane lane, std::int64_t bytes) {
+  DeviceMemory& memory = tracks_[{lane.rank, lane.track}].scratch;
   if (memory.bytes() < bytes && memory.data() != nullptr) {
     outgrown_.push_back(std::move(memory));
     memory = {};
@@ -15,14 +15,14 @@ void* Buffers::scratch(std::int32_t rank, std::int64_t bytes) {
   return memory.data();
 }
 
-GemmWorkspace Buffers::workspace(std::int32_t rank) {
-  DeviceMemory& memory = ranks_[rank].workspace;
+GemmWorkspace Buffers::workspace(Lane lane) {
+  DeviceMemory& memory = tracks_[{lane.rank, lane.track}].workspace;
   streams_.check(memory.reserve(kGemmWorkspaceBytes), "cudaMalloc");
   return {memory.data(), kGemmWorkspaceBytes};
 }
 
 float* Buffers::clip_factor(std::int32_t rank) {
-  DeviceMemory& memory = ranks_[rank].factor;
+  DeviceMemory& memory = factors_[rank];
   streams_.check(memory.reserve(sizeof(float)), "cudaMalloc");
   return reinterpret_cast<float*>(memory.data());
 }
@@ -57,9 +57,8 @@ const Buffers::DevicePieces& Buffers::pieces(std::int32_t rank, const void* resu
 
 std::int64_t Buffers::bytes() const {
   std::int64_t sum = 0;
-  for (const auto& [number, rank] : ranks_) {
-    sum += rank.scratch.bytes() + rank.workspace.bytes() + rank.factor.bytes();
-  }
+  for (const auto& [key, track] : tracks_) sum += track.scratch.bytes() + track.workspace.bytes();
+  for (const auto& [rank, factor] : factors_) sum += factor.bytes();
   for (const auto& [key, made] : pieces_) sum += made.memory.bytes();
   return sum;
 }

@@ -3,12 +3,13 @@
 // products, and lists of pieces for the end of a step.
 //
 // It is allocated in the first step and never after. The kernels of one rank use it one after
-// another.
+// another; what runs side by side, on another track (exchange.h), has its own.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/calls/gemm.h"
@@ -22,8 +23,8 @@ class Buffers {
  public:
   explicit Buffers(Streams& streams) : streams_(streams) {}
 
-  void* scratch(std::int32_t rank, std::int64_t bytes);
-  GemmWorkspace workspace(std::int32_t rank);
+  void* scratch(Lane lane, std::int64_t bytes);
+  GemmWorkspace workspace(Lane lane);
   float* clip_factor(std::int32_t rank);
 
   // A rank's lists of pieces.
@@ -45,12 +46,13 @@ class Buffers {
  private:
   // rank, where the result lies, how many ranges, from where to where
   using PiecesKey = std::tuple<std::int32_t, const void*, std::size_t, std::int64_t, std::int64_t>;
-  struct OfRank {
-    DeviceMemory scratch, workspace, factor;
+  struct OfTrack {
+    DeviceMemory scratch, workspace;
   };
 
   Streams& streams_;
-  std::map<std::int32_t, OfRank> ranks_;
+  std::map<std::pair<std::int32_t, Track>, OfTrack> tracks_;
+  std::map<std::int32_t, DeviceMemory> factors_;
   std::vector<DeviceMemory> outgrown_;  // freed after the step
   std::map<PiecesKey, DevicePieces> pieces_;
 };

@@ -34,6 +34,7 @@ class CudaDevice final : public Device, public StreamSource {
     streams_.begin(lane, op, waits);
   }
   void end(Lane lane, OpId op) override { streams_.end(lane, op); }
+  void order(Lane lane, Lane after) override { streams_.order(lane, after); }
   bool launch_graph(Lane lane, OpId op) override;
   bool capture_failed(Lane lane, OpId op) override;
   Result<> end_step() override;
@@ -53,7 +54,6 @@ class CudaDevice final : public Device, public StreamSource {
 
   // --- StreamSource: what the NCCL communicator enqueues on ------------------
   cudaStream_t stream(Lane lane) override { return streams_.of(lane); }
-  void order(Lane lane, Lane after) override { streams_.order(lane, after); }
   void check(int error, std::string_view what) override { streams_.check(error, what); }
   void watch(std::function<std::string()> failed) override { failed_ = std::move(failed); }
   bool healthy() const override { return healthy_; }

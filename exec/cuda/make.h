@@ -18,8 +18,6 @@ class StreamSource {
  public:
   virtual ~StreamSource() = default;
   virtual cudaStream_t stream(Lane lane) = 0;
-  // What was issued on `lane` so far happens before what is issued on `after` from now on.
-  virtual void order(Lane lane, Lane after) = 0;
   virtual void check(int error, std::string_view what) = 0;
   // False after a step that failed: kernels may still be stuck on the device.
   virtual bool healthy() const = 0;

@@ -22,8 +22,10 @@ Streams::~Streams() {
     }
   }
   for (LaneState& lane : lanes_) {
-    if (lane.met != nullptr) cudaEventDestroy(lane.met);
-    if (lane.stream != nullptr) cudaStreamDestroy(lane.stream);
+    for (const TrackState& track : lane.tracks) {
+      if (track.met != nullptr) cudaEventDestroy(track.met);
+      if (track.stream != nullptr) cudaStreamDestroy(track.stream);
+    }
   }
   if (base_ != nullptr) cudaEventDestroy(base_);
 }
@@ -39,12 +41,22 @@ void Streams::add_rank(std::int32_t rank) {
     check(cudaEventCreate(&base_), "cudaEventCreate");
   }
   for (std::size_t s = 0; s < kNumStreams; ++s) {
-    LaneState lane;
-    check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    check(cudaEventCreateWithFlags(&lane.met, cudaEventDisableTiming), "cudaEventCreate");
-    lanes_.push_back(std::move(lane));
+    lanes_.emplace_back();
+    opened({rank, static_cast<Stream>(s)});
   }
   events_.emplace_back();
+}
+
+Streams::TrackState& Streams::opened(Lane lane) {
+  TrackState& track = lane_of(lane).tracks[static_cast<std::size_t>(lane.track)];
+  if (track.stream != nullptr) return track;
+  int lowest = 0, highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  const int priority = lane.track == Track::Collectives ? highest : lowest;
+  check(cudaStreamCreateWithPriority(&track.stream, cudaStreamNonBlocking, priority),
+        "cudaStreamCreate");
+  check(cudaEventCreateWithFlags(&track.met, cudaEventDisableTiming), "cudaEventCreate");
+  return track;
 }
 
 Streams::OpEvents& Streams::events_of(std::int32_t rank, OpId op) {
@@ -60,21 +72,20 @@ Streams::OpEvents& Streams::events_of(std::int32_t rank, OpId op) {
 
 // The last step has been waited for: every stream starts from the base event.
 void Streams::begin_step() {
-  check(cudaEventRecord(base_, lanes_.front().stream), "cudaEventRecord");
+  check(cudaEventRecord(base_, lanes_.front().tracks.front().stream), "cudaEventRecord");
   for (LaneState& lane : lanes_) {
     lane.issued.clear();
     lane.ended = 0;
-    check(cudaStreamWaitEvent(lane.stream, base_, 0), "cudaStreamWaitEvent");
+    check(cudaStreamWaitEvent(lane.tracks.front().stream, base_, 0), "cudaStreamWaitEvent");
   }
 }
 
 void Streams::begin(Lane lane, OpId op, std::span<const OpId> waits) {
-  LaneState& on = lane_of(lane);
   for (const OpId wait : waits) {
-    check(cudaStreamWaitEvent(on.stream, events_of(lane.rank, wait).end, 0), "cudaStreamWaitEvent");
+    check(cudaStreamWaitEvent(of(lane), events_of(lane.rank, wait).end, 0), "cudaStreamWaitEvent");
   }
-  on.issued.push_back(op.value);
-  check(cudaEventRecord(events_of(lane.rank, op).start, on.stream), "cudaEventRecord");
+  lane_of(lane).issued.push_back(op.value);
+  check(cudaEventRecord(events_of(lane.rank, op).start, of(lane)), "cudaEventRecord");
 }
 
 void Streams::end(Lane lane, OpId op) {
@@ -82,10 +93,10 @@ void Streams::end(Lane lane, OpId op) {
 }
 
 void Streams::order(Lane lane, Lane after) {
-  LaneState& on = lane_of(lane);
-  if (&on == &lane_of(after)) return;
-  check(cudaEventRecord(on.met, on.stream), "cudaEventRecord");
-  check(cudaStreamWaitEvent(of(after), on.met, 0), "cudaStreamWaitEvent");
+  const TrackState &before = opened(lane), &then = opened(after);
+  if (&before == &then) return;
+  check(cudaEventRecord(before.met, before.stream), "cudaEventRecord");
+  check(cudaStreamWaitEvent(then.stream, before.met, 0), "cudaStreamWaitEvent");
 }
 
 // The first op that has begun and not ended; what waits for it on other lanes has not begun.

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of a process's ranks on one device: a stream each, an event per op, and order between
-// them.
+// The lanes of a process's ranks on one device: a stream for each and for each further track of it,
+// an event per op, and order between them.
+//
+// A track's stream is made when it is first used. Collectives beside bodies have the highest
+// priority: their blocks are placed before those of kernels that have begun.
 //
 // Nothing here synchronises the device but finish(), at the end of a step.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -30,7 +34,7 @@ class Streams {
 
   // Makes the streams of a rank. Ranks come in ascending order, without gaps.
   void add_rank(std::int32_t rank);
-  cudaStream_t of(Lane lane) const { return lane_of(lane).stream; }
+  cudaStream_t of(Lane lane) { return opened(lane).stream; }
 
   void begin_step();
   // The lane waits for ops of its rank, then notes when it begins.
@@ -51,9 +55,12 @@ class Streams {
   std::string forget_error() { return std::exchange(error_, {}); }
 
  private:
-  struct LaneState {
+  struct TrackState {
     cudaStream_t stream = nullptr;
-    cudaEvent_t met = nullptr;         // order(): re-recorded each time
+    cudaEvent_t met = nullptr;  // order(): re-recorded each time
+  };
+  struct LaneState {
+    std::array<TrackState, kTracks> tracks;
     std::vector<std::int32_t> issued;  // ops of this step, in order
     std::size_t ended = 0;             // of these, seen to have ended
   };
@@ -67,6 +74,7 @@ class Streams {
   LaneState& lane_of(Lane lane) {
     return const_cast<LaneState&>(std::as_const(*this).lane_of(lane));
   }
+  TrackState& opened(Lane lane);
   OpEvents& events_of(std::int32_t rank, OpId op);
   std::string late(double seconds);
 

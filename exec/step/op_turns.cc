@@ -3,9 +3,10 @@
 
 namespace rehearse::exec {
 
-void OpTurns::start(std::span<const ComputeOp> halves, const StepFacts& facts) {
+void OpTurns::start(std::span<const ComputeOp> halves, const StepFacts& facts, bool beside) {
   for (std::size_t half = 0; half < halves.size(); ++half) {
-    cursors_[half].start(halves[half], facts);
+    cursors_[half].start(halves[half], facts, beside && half == 1 ? Track::Second : Track::Main,
+                         beside);
   }
   done_ = {false, halves.size() < 2};
   open_ = halves.size();
@@ -31,6 +32,7 @@ Progress OpTurns::run(CollectiveRequest* request) {
     *request = wanted_;
     asks_ = false;
     meets_ = now_;
+    cursors_[now_].hands_on();
     give_turn();
     return Progress::Collective;
   }

@@ -21,8 +21,9 @@ class OpTurns {
  public:
   OpTurns(OpCursor first, OpCursor second) : cursors_{std::move(first), std::move(second)} {}
 
-  // One op, or the halves of a pair; they must live until run() says Done.
-  void start(std::span<const ComputeOp> halves, const StepFacts& facts);
+  // One op, or the halves of a pair; they must live until run() says Done. `beside`: the second
+  // half has a track of its own, which begins behind what was issued on the lane's first.
+  void start(std::span<const ComputeOp> halves, const StepFacts& facts, bool beside);
   bool started() const { return open_ > 0; }
   // As OpCursor::run.
   Progress run(CollectiveRequest* request);

@@ -158,14 +158,14 @@ void Scheduler::came_back(std::int32_t queue) {
 
 // Called without the lock, left with it. The last to arrive performs it for all. It may be under
 // way still: queue.meets.
-void Scheduler::rendezvous(Queue& queue, std::int32_t group, Contribution brought,
+void Scheduler::rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribution brought,
                            Exchange exchange, std::unique_lock<std::mutex>& lock) {
   const auto rank = static_cast<std::size_t>(queue.lane.rank);
   const GroupInstances::Place place = groups_.of[static_cast<std::size_t>(group)][rank];
   lock.lock();
   Rendezvous& at = rendezvous_[static_cast<std::size_t>(place.instance)];
   at.brought[static_cast<std::size_t>(place.member)] = brought;
-  at.lanes[static_cast<std::size_t>(place.member)] = queue.lane;
+  at.lanes[static_cast<std::size_t>(place.member)] = lane;
   at.queues.push_back(static_cast<std::int32_t>(&queue - queues_.data()));
   queue.meets = true;
   if (at.queues.size() < at.here) return;
@@ -199,7 +199,7 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
   const Value& first = value(0);
   std::byte* in = local_.address(rank, operands[0].value);
   if (first.kind == ValueKind::Metrics) {  // the vector of norms, fp64
-    rendezvous(queue, op.group.value, {in, in},
+    rendezvous(queue, queue.lane, op.group.value, {in, in},
                {.kind = OpKind::AllReduce,
                 .type = ElementType::Float64,
                 .elements = payload_of(s_, id).elements},
@@ -226,7 +226,7 @@ void Scheduler::collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& 
                         out + replica * part * bytes_of(type));
     in = out;
   }
-  rendezvous(queue, op.group.value, {in, out},
+  rendezvous(queue, queue.lane, op.group.value, {in, out},
              {.kind = op.kind, .type = type, .elements = elements}, lock);
   put_back(queue);
 }
@@ -288,8 +288,13 @@ void Scheduler::put_back(Queue& queue) {
 
 // Issues a compute op from where it is, lock free. False: it is put back, or failed, lock held.
 bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock) {
+  const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
+  const Lane second = queue.lane.on(Track::Second);
+  // The halves of a pair run side by side where one has something to wait for.
+  const bool beside = halves.size() > 1 && std::ranges::any_of(halves, [&](const ComputeOp& half) {
+                        return runner_.meets(half);
+                      });
   if (!queue.turns.started()) {
-    const auto& halves = state(queue).compute[static_cast<std::size_t>(id.value - first_op(queue))];
     for (const ComputeOp& half : halves) {
       for (const auto& [memory, bytes] : half.clear) local_.device.clear(queue.lane, memory, bytes);
     }
@@ -299,12 +304,15 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
                        .step = options_.step,
                        .losses = {train.router_auxiliary_loss, train.router_z_loss},
                        .expert_counts = state(queue).expert_counts,
-                       .correction = reinterpret_cast<const float*>(state(queue).correction)});
+                       .correction = reinterpret_cast<const float*>(state(queue).correction)},
+                      beside);
+    if (beside) local_.device.order(queue.lane, second);
   }
   while (true) {
     CollectiveRequest request;
     switch (queue.turns.run(&request)) {
       case Progress::Done:
+        if (beside) local_.device.order(second, queue.lane);
         return true;
       case Progress::Failed:
         lock.lock();
@@ -312,7 +320,7 @@ bool Scheduler::run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& l
         return false;
       case Progress::Collective:
         queue.layer = request.layer;
-        rendezvous(queue, groups_.group(kind_along(request.axis)),
+        rendezvous(queue, request.lane, groups_.group(kind_along(request.axis)),
                    {request.in, request.out, request.sends, request.receives},
                    {.kind = request.kind,
                     .type = request.type,

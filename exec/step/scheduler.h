@@ -76,8 +76,9 @@ class Scheduler {
   bool run_turns(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void collective(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
   void transfer(Queue& queue, OpId id, std::unique_lock<std::mutex>& lock);
-  void rendezvous(Queue& queue, std::int32_t group, Contribution brought, Exchange exchange,
-                  std::unique_lock<std::mutex>& lock);
+  // `lane`: the queue's, on the track on which the collective is issued.
+  void rendezvous(Queue& queue, Lane lane, std::int32_t group, Contribution brought,
+                  Exchange exchange, std::unique_lock<std::mutex>& lock);
   void put_back(Queue& queue);
   void finish(Queue& queue);
   void waits_for(const Queue& queue, std::int32_t peer);

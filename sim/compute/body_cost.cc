@@ -89,7 +89,7 @@ class Pricer {
     for (std::size_t i = 0; i < count; ++i) {
       if (!is_collective(nodes[i].kind())) continue;
       if (!nodes[i].overlapped) {
-        expose(i, ns_[i]);
+        hide_beside(nodes, i);
       } else if (nodes[i].kind() == NodeKind::RingExchange) {
         hide_ring(nodes, i);
       }
@@ -154,6 +154,20 @@ class Pricer {
   void expose(std::size_t i, double ns) {
     totals_.exposed_ns += ns;
     totals_.level_ns[static_cast<std::size_t>(levels_[i])] += ns;
+  }
+
+  // Our executor runs nodes up to `until` while the collective is under way: a device on a stream
+  // beside it, where what is hidden slows compute; the workers of a CPU copy themselves.
+  void hide_beside(std::span<const Node> nodes, std::size_t at) {
+    double room = 0;
+    const auto until = static_cast<std::size_t>(std::max(nodes[at].until, 0));
+    if (costs_.sharing.workers == 0) {
+      for (std::size_t i = at + 1; i < until; ++i) room += ns_[i];
+    }
+    const Hidden out = hide(ns_[at], room, costs_.scalars.dispatch_slowdown);
+    expose(at, out.exposed);
+    totals_.contention_ns += out.contention;
+    totals_.level_ns[static_cast<std::size_t>(levels_[at])] += out.contention;
   }
 
   void hide_ring(std::span<const Node> nodes, std::size_t at) {

@@ -31,6 +31,7 @@ TEST_P(OnDouble, GivesTheBitsOfTheCpu) {
   ASSERT_EQ(there.error, "");
   ASSERT_EQ(here.error, "");
   EXPECT_TRUE(distance(there, here).bitwise);
+  EXPECT_EQ(cuda_double::unordered(), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -229,6 +230,7 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
       ASSERT_EQ(process.error, "") << keys[0];
       EXPECT_EQ(process.losses, here.losses) << keys[0];
     }
+    EXPECT_EQ(cuda_double::unordered(), "");
   }
 }
 

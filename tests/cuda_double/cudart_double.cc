@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "tests/cuda_double/device.h"
+#include "tests/cuda_double/order_check.h"
 
-using Clock = std::chrono::steady_clock;
+using TimePoint = std::chrono::steady_clock::time_point;
+using rehearse::cuda_double::Touched;
 
 namespace {
 
@@ -37,7 +39,8 @@ struct Firing {
   std::mutex mutex;
   std::condition_variable changed;
   bool fired = false;
-  Clock::time_point at;
+  TimePoint at;
+  rehearse::cuda_double::Clock clock;  // of where it was recorded
 };
 
 }  // namespace
@@ -49,18 +52,25 @@ struct CUevent_st {
 // Captures that this thread has begun: meanwhile it may not allocate or copy at once.
 thread_local int capturing = 0;
 
+// A piece of work that is to be issued later.
+struct Captured {
+  Touched touched;
+  std::function<void()> work;
+};
+
 struct CUgraph_st {
-  std::vector<std::function<void()>> work;
+  std::vector<Captured> work;
   bool broken = false;   // something was asked for that no graph can hold
   bool planted = false;  // break_captures() chose it
 };
 struct CUgraphExec_st {
-  std::vector<std::function<void()>> work;
+  std::vector<Captured> work;
   bool planted = false;
 };
 
 struct CUstream_st {
   std::unique_ptr<CUgraph_st> capture;  // null: work is done; by the thread that issues
+  rehearse::cuda_double::Timeline timeline;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> work;
@@ -141,11 +151,16 @@ cudaError_t no_device() {
 namespace rehearse::cuda_double {
 
 int enqueue(cudaStream_t stream, std::function<void()> work) {
+  return enqueue(stream, Touched("work"), std::move(work));
+}
+
+int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work) {
   if (stream->capture != nullptr) {
     if (strikes(stream->capture->planted, CaptureFault::Inside)) return spoil(stream);
-    stream->capture->work.push_back(std::move(work));
+    stream->capture->work.push_back({std::move(touched), std::move(work)});
     return cudaSuccess;
   }
+  stream->timeline.issue(touched);
   {
     const std::scoped_lock lock(stream->mutex);
     stream->work.push_back(std::move(work));
@@ -251,6 +266,7 @@ cudaError_t cudaFree(void* memory) {
   {
     const std::scoped_lock lock(sizes_mutex);
     allocated -= sizes[memory];
+    rehearse::cuda_double::forget(memory, sizes[memory]);
     sizes.erase(memory);
   }
   std::free(memory);
@@ -273,6 +289,7 @@ cudaError_t cudaMallocHost(void** to, size_t bytes) {
 cudaError_t cudaFreeHost(void* memory) {
   {
     const std::scoped_lock lock(sizes_mutex);
+    rehearse::cuda_double::forget(memory, pinned[memory]);
     pinned.erase(memory);
   }
   std::free(memory);
@@ -288,20 +305,28 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  enqueue(stream, [=] { std::memset(to, value, bytes); });
+  enqueue(stream, Touched("memset").writes(to, static_cast<std::int64_t>(bytes)),
+          [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (!as_said(to, from, bytes, kind)) return cudaErrorInvalidValue;
-  enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  const auto size = static_cast<std::int64_t>(bytes);
+  enqueue(stream, Touched("copy").reads(from, size).writes(to, size),
+          [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
   if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
-  enqueue(stream, [=] {
+  Touched rows("copy of columns");
+  for (size_t row = 0; row < height; ++row) {
+    rows.reads(static_cast<const char*>(from) + row * from_pitch, static_cast<std::int64_t>(width));
+    rows.writes(static_cast<char*>(to) + row * to_pitch, static_cast<std::int64_t>(width));
+  }
+  enqueue(stream, std::move(rows), [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memcpy(static_cast<char*>(to) + row * to_pitch,
                   static_cast<const char*>(from) + row * from_pitch, width);
@@ -310,6 +335,14 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
   *stream = new CUstream_st;
   const std::scoped_lock lock(streams_mutex);
@@ -327,11 +360,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::scoped_lock lock(stream->mutex);
-  return stream->work.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
+  if (!stream->work.empty() || stream->busy) return cudaErrorNotReady;
+  rehearse::cuda_double::host_waited(stream->timeline.record());
+  return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(stream->mutex);
   stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
+  rehearse::cuda_double::host_waited(stream->timeline.record());
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -339,6 +375,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (cudaStream_t stream : streams) {
     std::unique_lock lock(stream->mutex);
     stream->changed.wait(lock, [stream] { return stream->work.empty() && !stream->busy; });
+    rehearse::cuda_double::host_waited(stream->timeline.record());
   }
   return cudaSuccess;
 }
@@ -384,7 +421,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   if (strikes(graph->planted, Fault::Launch)) return cudaErrorMemoryAllocation;
   ++launched;
-  for (const std::function<void()>& work : graph->work) enqueue(stream, work);
+  for (const Captured& piece : graph->work) enqueue(stream, piece.touched, piece.work);
   return cudaSuccess;
 }
 
@@ -404,11 +441,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream->capture != nullptr) return spoil(stream);
   const auto firing = std::make_shared<Firing>();
   event->latest = firing;
+  firing->clock = stream->timeline.record();
   enqueue(stream, [firing] {
     {
       const std::scoped_lock lock(firing->mutex);
       firing->fired = true;
-      firing->at = Clock::now();
+      firing->at = std::chrono::steady_clock::now();
     }
     firing->changed.notify_all();
   });
@@ -418,6 +456,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (stream->capture != nullptr) return spoil(stream);
   const std::shared_ptr<Firing> firing = event->latest;
   if (firing == nullptr) return cudaSuccess;
+  stream->timeline.wait(firing->clock);
   enqueue(stream, [firing] {
     std::unique_lock lock(firing->mutex);
     firing->changed.wait(lock, [&] { return firing->fired; });
@@ -429,12 +468,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (firing == nullptr) return cudaSuccess;
   std::unique_lock lock(firing->mutex);
   firing->changed.wait(lock, [&] { return firing->fired; });
+  rehearse::cuda_double::host_waited(firing->clock);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->latest == nullptr) return cudaSuccess;
   const std::scoped_lock lock(event->latest->mutex);
-  return event->latest->fired ? cudaSuccess : cudaErrorNotReady;
+  if (!event->latest->fired) return cudaErrorNotReady;
+  rehearse::cuda_double::host_waited(event->latest->clock);
+  return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   if (begin->latest == nullptr || end->latest == nullptr) return cudaErrorInvalidValue;

@@ -8,12 +8,22 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+
+#include "tests/cuda_double/touched.h"
 
 namespace rehearse::cuda_double {
 
 // Runs `work` when everything that was put on the stream before has ended. Returns a cudaError_t:
 // only a planted fault is one.
 int enqueue(cudaStream_t stream, std::function<void()> work);
+// The same of work whose memory is known, for unordered().
+int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work);
+
+// The first two pieces of work since the last call that touched the same memory, one of them
+// writing, on streams that no event and no wait of the host had ordered; empty: all were ordered.
+// It follows from what was issued alone, however the streams happened to run.
+std::string unordered();
 
 // From now on every piece of work is delayed by up to so many microseconds, drawn from a seed: what
 // is not ordered by events comes out of order.

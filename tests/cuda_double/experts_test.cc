@@ -22,6 +22,7 @@ void expect_as_the_cpu(const std::string& model, const std::vector<std::string>&
   const TinyRun there = train_tiny(model, keys, {.changed = changed, .backend = on_the_double});
   ASSERT_EQ(here.error, "");
   ASSERT_EQ(there.error, "");
+  EXPECT_EQ(cuda_double::unordered(), "");
   EXPECT_EQ(there.rows, here.rows);
   ASSERT_EQ(there.losses.size(), here.losses.size());
   for (std::size_t i = 0; i < here.losses.size(); ++i) {

@@ -38,6 +38,16 @@ void store(Type type, const std::vector<float>& from, void* to) {
   }
 }
 
+// Operands and the workspace, which a library may use for any product.
+cuda_double::Touched product(const GemmWorkspace& workspace, std::initializer_list<const void*> in,
+                             std::initializer_list<void*> out) {
+  cuda_double::Touched all("product");
+  for (const void* x : in) all.reads(x);
+  for (void* y : out) all.writes(y);
+  all.writes(workspace.data);
+  return all;
+}
+
 }  // namespace
 
 struct Gemm::Plans {};
@@ -45,8 +55,8 @@ Gemm::Gemm() = default;
 Gemm::~Gemm() = default;
 
 int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                 const void* w, const void* bias, void* y, GemmWorkspace) {
-  cuda_double::enqueue(s, [=] {
+                 const void* w, const void* bias, void* y, GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {x, w, bias}, {y}), [=] {
     std::vector<float> out(static_cast<std::size_t>(m * n));
     kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
                      bias == nullptr ? nullptr : floats(t, bias, n).data(), out.data());
@@ -55,15 +65,15 @@ int Gemm::linear(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t 
   return 0;
 }
 int Gemm::logits(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k, const void* x,
-                 const void* w, float* y, GemmWorkspace) {
-  cuda_double::enqueue(s, [=] {
+                 const void* w, float* y, GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {x, w}, {y}), [=] {
     kernels().logits(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(), y);
   });
   return 0;
 }
 int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
-                       const void* dy, const void* w, void* dx, GemmWorkspace) {
-  cuda_double::enqueue(s, [=] {
+                       const void* dy, const void* w, void* dx, GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {dy, w}, {dx}), [=] {
     std::vector<float> out(static_cast<std::size_t>(m * k));
     kernels().linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
                            out.data());
@@ -74,9 +84,9 @@ int Gemm::linear_input(Stream s, Type t, std::int64_t m, std::int64_t n, std::in
 // As the epilogues: GELU of the sum in fp32, beside the rounded u that is kept.
 int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
                       const void* x, const void* w, const void* bias, void* u, void* y,
-                      GemmWorkspace) {
+                      GemmWorkspace space) {
   if (t != Type::BFloat16) return cudaErrorNotSupported;
-  cuda_double::enqueue(s, [=] {
+  cuda_double::enqueue(s, product(space, {x, w, bias}, {u, y}), [=] {
     std::vector<float> out(static_cast<std::size_t>(m * n));
     kernels().linear(m, n, k, floats(t, x, m * k).data(), floats(t, w, n * k).data(),
                      floats(t, bias, n).data(), out.data());
@@ -87,9 +97,10 @@ int Gemm::linear_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int
   return 0;
 }
 int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
-                            const void* dy, const void* w, const void* u, void* du, GemmWorkspace) {
+                            const void* dy, const void* w, const void* u, void* du,
+                            GemmWorkspace space) {
   if (t != Type::BFloat16) return cudaErrorNotSupported;
-  cuda_double::enqueue(s, [=] {
+  cuda_double::enqueue(s, product(space, {dy, w, u}, {du}), [=] {
     std::vector<float> out(static_cast<std::size_t>(m * k));
     kernels().linear_input(m, n, k, floats(t, dy, m * n).data(), floats(t, w, n * k).data(),
                            out.data());
@@ -100,8 +111,8 @@ int Gemm::linear_input_gelu(Stream s, Type t, std::int64_t m, std::int64_t n, st
   return 0;
 }
 int Gemm::linear_weight(Stream s, Type t, std::int64_t m, std::int64_t n, std::int64_t k,
-                        const void* dy, const void* x, float* dw, GemmWorkspace) {
-  cuda_double::enqueue(s, [=] {
+                        const void* dy, const void* x, float* dw, GemmWorkspace space) {
+  cuda_double::enqueue(s, product(space, {dy, x}, {dw}), [=] {
     kernels().linear_weight(m, n, k, floats(t, dy, m * n).data(), floats(t, x, m * k).data(), dw);
   });
   return 0;

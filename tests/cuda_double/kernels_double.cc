@@ -22,18 +22,24 @@ float* f(void* data) {
   return static_cast<float*>(data);
 }
 
+using cuda_double::Touched;
+
 template <class Work>
-int run(Stream stream, Type type, Work work) {
+int run(Stream stream, Type type, Touched touched, Work work) {
   if (type != Type::Float32) {
     // Asked to, they take their turn and compute nothing: for `calibrate`, which only takes times.
     static const bool idle = std::getenv("REHEARSE_DOUBLE_IDLES_IN_BF16") != nullptr;
     return idle ? cuda_double::enqueue(stream, [] {}) : cudaErrorNotSupported;
   }
-  return cuda_double::enqueue(stream, std::move(work));
+  return cuda_double::enqueue(stream, std::move(touched), std::move(work));
 }
 template <class Work>
-int run(Stream stream, Work work) {
-  return run(stream, Type::Float32, std::move(work));
+int run(Stream stream, Touched touched, Work work) {
+  return run(stream, Type::Float32, std::move(touched), std::move(work));
+}
+template <class... Arguments>
+Touched touched(const char* by, const Arguments&... arguments) {
+  return Touched::arguments(by, arguments...);
 }
 }  // namespace
 
@@ -48,12 +54,12 @@ void spoil(const SumNorm& n) {
 }
 
 #define COMPOSED(name, parameters, arguments)
-#define KERNEL(name, parameters, arguments)          \
-  int name(Stream s, Type t, SPREAD parameters) {    \
-    return run(s, t, [=] {                           \
-      spoil(SPREAD arguments);                       \
-      call_kernel(kernels().name, SPREAD arguments); \
-    });                                              \
+#define KERNEL(name, parameters, arguments)                  \
+  int name(Stream s, Type t, SPREAD parameters) {            \
+    return run(s, t, touched(#name, SPREAD arguments), [=] { \
+      spoil(SPREAD arguments);                               \
+      call_kernel(kernels().name, SPREAD arguments);         \
+    });                                                      \
   }
 #include "exec/backend/kernel_rows.inc"
 
@@ -62,52 +68,65 @@ std::int64_t column_sums_scratch(std::int64_t, std::int64_t columns) {
 }
 int layer_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
                         const void* x, const float* statistics, const void* weight,
-                        const void* residual, void* dx, float* d_weight, float* d_bias, void*) {
-  return run(s, t, [=] {
-    call_kernel(kernels().layer_norm_backward, rows, h, dy, x, statistics, weight, residual, dx,
-                d_weight, d_bias);
-  });
+                        const void* residual, void* dx, float* d_weight, float* d_bias,
+                        void* scratch) {
+  return run(s, t,
+             touched("layer norm backward", dy, x, statistics, weight, residual, dx, d_weight,
+                     d_bias, scratch),
+             [=] {
+               call_kernel(kernels().layer_norm_backward, rows, h, dy, x, statistics, weight,
+                           residual, dx, d_weight, d_bias);
+             });
 }
 int rms_norm_backward(Stream s, Type t, std::int64_t rows, std::int64_t h, const void* dy,
                       const void* x, const float* statistics, const void* weight,
                       double weight_offset, const void* residual, void* dx, float* d_weight,
-                      void*) {
-  return run(s, t, [=] {
-    call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
-                residual, dx, d_weight);
-  });
+                      void* scratch) {
+  return run(
+      s, t,
+      touched("rms norm backward", dy, x, statistics, weight, residual, dx, d_weight, scratch),
+      [=] {
+        call_kernel(kernels().rms_norm_backward, rows, h, dy, x, statistics, weight, weight_offset,
+                    residual, dx, d_weight);
+      });
 }
 int strided_norm_backward(Stream s, Type t, const StridedNorm& shape, const void* dy, const void* x,
                           const float* statistics, const float* sums, const void* weight, void* dx,
-                          float* d_weight, void*) {
-  return run(s, t, [=] {
-    call_kernel(kernels().strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
-                d_weight);
-  });
+                          float* d_weight, void* scratch) {
+  return run(
+      s, t,
+      touched("strided norm backward", dy, x, statistics, sums, weight, dx, d_weight, scratch),
+      [=] {
+        call_kernel(kernels().strided_norm_backward, shape, dy, x, statistics, sums, weight, dx,
+                    d_weight);
+      });
 }
 int add_column_sums(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* y,
-                    float* sums, void*) {
-  return run(s, t, [=] { kernels().add_column_sums(rows, cols, f(y), sums); });
+                    float* sums, void* scratch) {
+  return run(s, t, touched("add column sums", y, sums, scratch),
+             [=] { kernels().add_column_sums(rows, cols, f(y), sums); });
 }
 int attention(Stream s, Type t, const AttentionShape& shape, const void* qkv, void* o, float* lse,
               AttentionEngine) {
-  return run(s, t, [=] { kernels().attention(shape, f(qkv), f(o), lse); });
+  return run(s, t, touched("attention", qkv, o, lse),
+             [=] { kernels().attention(shape, f(qkv), f(o), lse); });
 }
 int attention_part(Stream s, Type t, const AttentionPart& part, const void* qkv, const void* kv,
                    float* sum, float* lse, AttentionEngine) {
-  return run(s, t, [=] { kernels().attention_part(part, f(qkv), f(kv), sum, lse); });
+  return run(s, t, touched("attention part", qkv, kv, sum, lse),
+             [=] { kernels().attention_part(part, f(qkv), f(kv), sum, lse); });
 }
 int attention_part_backward(Stream s, Type t, const AttentionPart& part, const void* d_o,
                             const void* qkv, const void* kv, const void* o, const float* lse,
                             float* dq, float* dkv, float* delta, AttentionEngine) {
-  return run(s, t, [=] {
+  return run(s, t, touched("attention part backward", d_o, qkv, kv, o, lse, dq, dkv, delta), [=] {
     kernels().attention_part_backward(part, f(d_o), f(qkv), f(kv), f(o), lse, dq, dkv, delta);
   });
 }
 int attention_backward(Stream s, Type t, const AttentionShape& shape, const void* d_o,
                        const void* qkv, const void* o, const float* lse, void* dqkv, float* delta,
                        AttentionEngine) {
-  return run(s, t, [=] {
+  return run(s, t, touched("attention backward", d_o, qkv, o, lse, dqkv, delta), [=] {
     kernels().attention_backward(shape, f(d_o), f(qkv), f(o), lse, f(dqkv), delta);
   });
 }
@@ -118,14 +137,14 @@ int sort_tokens(Stream, std::int64_t, const std::int32_t*, std::int32_t*) {
 int embed_backward(Stream s, Type t, std::int64_t tokens, std::int64_t h, const std::int32_t* ids,
                    const void* dy, const VocabularyShape& shape, const std::int32_t* order,
                    float* d_table) {
-  return run(s, t, [=] {
+  return run(s, t, touched("embed backward", ids, dy, order, d_table), [=] {
     kernels().embed_backward(tokens, h, ids, f(dy), shape, const_cast<std::int32_t*>(order),
                              d_table);
   });
 }
 int add_router_bias(Stream s, Type t, std::int64_t rows, std::int64_t cols, const void* bias,
                     float* y) {
-  return run(s, t, [=] {
+  return run(s, t, touched("add router bias", bias, y), [=] {
     for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += f(bias)[i % cols];
   });
 }
@@ -133,19 +152,21 @@ std::int64_t sort_copies_scratch(const CopiesShape&) {
   return 4;
 }
 int sort_copies(Stream s, const CopiesShape& shape, const std::int32_t* chosen, std::int32_t* row,
-                std::int32_t* token, std::int32_t* begin, void*) {
-  return run(s, [=] { kernels().sort_copies(shape, chosen, row, token, begin); });
+                std::int32_t* token, std::int32_t* begin, void* scratch) {
+  return run(s, touched("sort copies", chosen, row, token, begin, scratch),
+             [=] { kernels().sort_copies(shape, chosen, row, token, begin); });
 }
 std::int64_t sort_rows_scratch(const ArrivedShape&) {
   return 4;
 }
 int sort_rows(Stream s, const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
-              std::int32_t* begin, void*) {
-  return run(s, [=] { kernels().sort_rows(shape, begins, from, begin); });
+              std::int32_t* begin, void* scratch) {
+  return run(s, touched("sort rows", begins, from, begin, scratch),
+             [=] { kernels().sort_rows(shape, begins, from, begin); });
 }
 int add_positions(Stream s, Type t, std::int64_t tokens, std::int64_t h, std::int64_t first,
                   std::int64_t sequence, const void* x, const void* positions, void* out) {
-  return run(s, t, [=] {
+  return run(s, t, touched("add positions", x, positions, out), [=] {
     kernels().add_positions(tokens, h, first, sequence, f(x), f(positions), f(out));
   });
 }
@@ -160,7 +181,13 @@ Pieces cut_into_pieces(std::span<const TensorRange> ranges) {  // one piece per 
 }
 int sum_of_squares(Stream s, const float* values, const Piece* pieces, std::int64_t,
                    const SlotRun* runs, std::int64_t num_runs, double*, double* slots) {
-  return run(s, [=] {
+  Touched all("sum of squares");
+  for (std::int64_t r = 0; r < num_runs; ++r) {
+    const Piece& piece = pieces[runs[r].first];
+    all.reads(values + piece.begin, 4 * std::int64_t{piece.count});
+    all.writes(slots + runs[r].slot, 8);
+  }
+  return run(s, std::move(all), [=] {
     for (std::int64_t r = 0; r < num_runs; ++r) {
       const Piece& piece = pieces[runs[r].first];
       slots[runs[r].slot] +=
@@ -170,7 +197,7 @@ int sum_of_squares(Stream s, const float* values, const Piece* pieces, std::int6
 }
 int clip_factor(Stream s, const double* squares, std::int64_t count, double clip_norm,
                 float* factor) {
-  return run(s, [=] {
+  return run(s, touched("clip factor", squares, factor), [=] {
     double sum = 0;
     for (std::int64_t k = 0; k < count; ++k) sum += squares[k];
     *factor = exec::clip_factor(std::sqrt(sum), clip_norm);
@@ -191,7 +218,14 @@ AdamW adamw_constants(double beta1, double beta2, double epsilon, double rate, d
 int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces,
           const float* gradients, const float* scale, float* master, float* m, float* v,
           void* parameters) {
-  return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, [=] {
+  Touched all("adamw");
+  all.reads(scale);
+  for (std::int64_t k = 0; k < num_pieces; ++k) {
+    const std::int64_t at = pieces[k].begin, bytes = 4 * std::int64_t{pieces[k].count};
+    all.reads(gradients + at, bytes).writes(master + at, bytes);
+    all.writes(m + at, bytes).writes(v + at, bytes);
+  }
+  return run(s, parameters == nullptr ? Type::Float32 : Type::BFloat16, std::move(all), [=] {
     for (std::int64_t k = 0; k < num_pieces; ++k) {
       const std::int64_t at = pieces[k].begin;
       kernels().adamw(pieces[k].count,
@@ -210,21 +244,26 @@ int adamw(Stream s, const AdamW& c, const Piece* pieces, std::int64_t num_pieces
 }
 
 int cast(Stream s, Type from, Type to, std::int64_t count, const void* in, void* out) {
-  if (from != to) return run(s, Type::BFloat16, [] {});
-  return run(s, from, [=] { std::memmove(out, in, static_cast<std::size_t>(4 * count)); });
+  if (from != to) return run(s, Type::BFloat16, touched("cast", in, out), [] {});
+  return run(s, from, touched("cast", in, out),
+             [=] { std::memmove(out, in, static_cast<std::size_t>(4 * count)); });
 }
 int to_double(Stream s, const float* in, double* out) {
-  return run(s, [=] { *out = static_cast<double>(*in); });
+  return run(s, touched("to double", in, out), [=] { *out = static_cast<double>(*in); });
 }
 // Only bf16 is compared, of which there is none here.
 int largest_difference(Stream s, Type, std::int64_t, std::int64_t, std::int64_t, const void*,
                        const void*, float* out) {
-  return run(s, [=] { out[0] = out[1] = 0; });
+  return run(s, touched("largest difference", out), [=] { out[0] = out[1] = 0; });
 }
 int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,
                   std::span<const void* const> in, std::span<void* const> out) {
+  Touched all("reduce");
+  for (const void* from : in) all.reads(from, 4 * count);
+  for (void* to : out) all.writes(to, 4 * count);
   return run(
-      s, t, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
+      s, t, std::move(all),
+      [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
         for (std::int64_t i = 0; i < count; ++i) {
           float sum = f(in[0])[i];
           for (std::size_t k = 1; k < in.size(); ++k) {
@@ -236,8 +275,12 @@ int reduce_arrays(Stream s, Type t, Reduction reduction, std::int64_t count,
 }
 int reduce_doubles(Stream s, std::int64_t count, std::span<const double* const> in,
                    std::span<double* const> out) {
+  Touched all("reduce");
+  for (const double* from : in) all.reads(from, 8 * count);
+  for (double* to : out) all.writes(to, 8 * count);
   return run(
-      s, [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
+      s, std::move(all),
+      [=, in = std::vector(in.begin(), in.end()), out = std::vector(out.begin(), out.end())] {
         for (std::int64_t i = 0; i < count; ++i) {
           double sum = in[0][i];
           for (std::size_t k = 1; k < in.size(); ++k) sum += in[k][i];

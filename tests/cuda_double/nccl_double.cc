@@ -25,6 +25,7 @@
 
 using rehearse::OpKind;
 using rehearse::cuda_double::enqueue;
+using rehearse::cuda_double::Touched;
 namespace exec = rehearse::exec;
 
 namespace {
@@ -100,6 +101,7 @@ thread_local std::vector<Pending> group;
 struct Pending {
   std::function<void()> post, take, wait;
   cudaStream_t stream;
+  Touched touched;
 };
 
 }  // namespace
@@ -177,7 +179,10 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call
                         void* out) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::int64_t number = comm->collectives++;
-  enqueue(stream, [=] {
+  Touched touched("collective");
+  touched.reads(in, static_cast<std::int64_t>(call.bytes_in(comm->size)));
+  touched.writes(out, static_cast<std::int64_t>(call.bytes_out(comm->size)));
+  enqueue(stream, std::move(touched), [=] {
     if (!comm->aborted) perform(*comm, number, call, in, out);
   });
   return ncclSuccess;
@@ -188,7 +193,7 @@ ncclResult_t exchange(Pending pending) {
     group.push_back(std::move(pending));
     return ncclSuccess;
   }
-  enqueue(pending.stream, [p = std::move(pending)] {
+  enqueue(pending.stream, pending.touched, [p = std::move(pending)] {
     p.post();
     p.take();
     p.wait();
@@ -322,7 +327,8 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
   const std::string path = comm->prefix + "m" + std::to_string(comm->rank) + "_" +
                            std::to_string(peer) + "_" + std::to_string(comm->sent[peer]++);
   return exchange({[=] { post(path, nullptr, 0, data, bytes); }, [] {},
-                   [=] { comm->wait([&] { return !there(path); }); }, stream});
+                   [=] { comm->wait([&] { return !there(path); }); }, stream,
+                   Touched("send").reads(data, static_cast<std::int64_t>(bytes))});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
@@ -331,20 +337,20 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
   const std::string path = comm->prefix + "m" + std::to_string(peer) + "_" +
                            std::to_string(comm->rank) + "_" +
                            std::to_string(comm->received[peer]++);
-  return exchange({[] {},
-                   [=] {
-                     if (!comm->wait([&] { return there(path); })) return;
-                     const Bytes message = contents(path);
-                     if (message.size() != bytes) {
-                       return comm->fail("rank " + std::to_string(comm->rank) + " receives " +
-                                         std::to_string(bytes) + " bytes, rank " +
-                                         std::to_string(peer) + " sends " +
-                                         std::to_string(message.size()));
-                     }
-                     std::memcpy(data, message.data(), bytes);
-                     std::filesystem::remove(path);
-                   },
-                   [] {}, stream});
+  return exchange(
+      {[] {},
+       [=] {
+         if (!comm->wait([&] { return there(path); })) return;
+         const Bytes message = contents(path);
+         if (message.size() != bytes) {
+           return comm->fail("rank " + std::to_string(comm->rank) + " receives " +
+                             std::to_string(bytes) + " bytes, rank " + std::to_string(peer) +
+                             " sends " + std::to_string(message.size()));
+         }
+         std::memcpy(data, message.data(), bytes);
+         std::filesystem::remove(path);
+       },
+       [] {}, stream, Touched("receive").writes(data, static_cast<std::int64_t>(bytes))});
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;
@@ -354,7 +360,11 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0 || group.empty()) return ncclSuccess;
   const cudaStream_t stream = group.front().stream;
-  enqueue(stream, [all = std::exchange(group, {})] {
+  Touched touched("sends and receives");
+  for (const Pending& p : group) {
+    touched.all.insert(touched.all.end(), p.touched.all.begin(), p.touched.all.end());
+  }
+  enqueue(stream, std::move(touched), [all = std::exchange(group, {})] {
     for (const Pending& p : all) p.post();
     for (const Pending& p : all) p.take();
     for (const Pending& p : all) p.wait();

@@ -35,6 +35,11 @@ latent() {
 }
 JSON
 }
+# The same of four layers, with a shared expert.
+shared_experts() {
+  experts "$1" "$2"
+  sed -i 's/"mixtral", "num_hidden_layers": 2/"qwen2_moe", "num_hidden_layers": 4/; s/"num_local_experts": 4/"num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "decoder_sparse_step": 1, "norm_topk_prob": false/' "$1"
+}
 layout() {  # layout PROCESSES PLAN_KEYS...; `of`: writes the scenario
   processes=$1; shift
   set -- "${@/#/--set=plan.}" --device cuda --set plan.precision=fp32
@@ -63,6 +68,10 @@ latent "$work/s.json" 2
 paste <(losses "$work/one.json") <(losses "$work/cpu.json") |
   awk '$1 + 0 > 0 { ++n; d = ($1 - $2) / $2; if (d * d > 1e-10) bad = 1 } END { exit bad || n != 6 }' ||
   fail "latent attention: other numbers than the CPU's: $(paste <(losses "$work/one.json") <(losses "$work/cpu.json"))"
+# Tokens that travel beside a shared expert, and pairs: streams of their own.
+pairs=(pipeline_parallel=2 virtual_stages=2 schedule=interleaved_1f1b extra_warmup=1 'overlap.expert_parallel="pair"')
+of=shared_experts layout 2 data_parallel=2 expert_parallel=2 'overlap.expert_parallel="shared"'
+of=shared_experts layout 4 data_parallel=2 expert_parallel=2 "${pairs[@]}"
 # Too small slots: one line with rank, layer and factor, from processes too.
 experts "$work/s.json" 2
 for processes in 1 2; do
@@ -106,5 +115,19 @@ for signal in KILL STOP; do
   gone $pids
   rm -rf "$work/flight"
 done
+
+# A rank dies while tokens travel beside something.
+shared_experts "$work/s.json" 4
+"$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.expert_parallel=2 "${pairs[@]/#/--set=plan.}" \
+  --steps 1000000 --timeout 4 --processes 4 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
+children $launcher 4 || fail "pairs: the children do not come"
+pids=$(pgrep -P $launcher)
+sleep 2
+kill -KILL "$(child $launcher 1)"
+wait $launcher; code=$?
+[ $code -eq 3 ] || fail "pairs: exit $code"
+one_line "$work/err" "rank 1 .*(killed by signal 9|its connection closed)" "a rank of a pair is killed"
+gone $pids
+rm -rf "$work/flight"
 
 exit $status

@@ -27,6 +27,9 @@ programme PYTHON=python3 PARTS='^((nccl_)?experts_(cpu|pipeline_parallel_1|data_
 has "^\| pipeline_parallel=1 \| losses .*reached"
 has "^\| data_parallel=2 expert_parallel=2 \| losses .*reached.*\| losses .*reached"
 has "^\| context_parallel=2 \| losses .*reached.*\| losses .*reached"
+programme PYTHON=python3 PARTS='^overlap_(apart|shared|pairs_apart|pairs)$' -- experts
+has "a shared expert beside its dispatch: .* losses and norms target equal: reached"
+has "pairs of a forward and a backward: .* losses and norms target equal: reached"
 cp "$work/out.tar.gz" "$work/correct.tar.gz"
 programme PYTHON=python3 PARTS='^(calibrate|.*_124m(-8)?)$' -- predict
 has "^\| 124m \| .* B \| yes"

@@ -43,10 +43,10 @@ class CudaKernels final : public Kernels {
     return device_.stream(lane);
   }
   void* scratch(Lane lane, std::int64_t bytes) {
-    return device_.buffers().scratch(lane.rank, bytes);
+    return device_.buffers().scratch(lane, bytes);
   }
   GemmWorkspace workspace(Lane lane) {
-    return device_.buffers().workspace(lane.rank);
+    return device_.buffers().workspace(lane);
   }
 
   CudaDevice& device_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,19 @@ class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
   std::string_view name() const override { return inner_->name(); }
+  bool asynchronous() const override { return inner_->asynchronous(); }
+  void begin_step() override { inner_->begin_step(); }
+  void begin(Lane lane, OpId op, std::span<const OpId> waits) override {
+    inner_->begin(lane, op, waits);
+  }
+  void end(Lane lane, OpId op) override { inner_->end(lane, op); }
+  void order(Lane lane, Lane after) override { inner_->order(lane, after); }
+  bool launch_graph(Lane lane, OpId op) override { return inner_->launch_graph(lane, op); }
+  bool capture_failed(Lane lane, OpId op) override { return inner_->capture_failed(lane, op); }
+  Result<> end_step() override { return inner_->end_step(); }
+  bool times(std::int32_t rank, OpId op, Nanoseconds* start, Nanoseconds* end) override {
+    return inner_->times(rank, op, start, end);
+  }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override {
     return inner_->allocate(rank, bytes);
   }

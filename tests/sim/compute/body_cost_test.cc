@@ -104,6 +104,41 @@ TEST(BodyCost, ChunkedOverlapHidesItsShareAsFarAsTheProductReaches) {
   EXPECT_EQ(none.communicating.value, none.collectives.value);
 }
 
+// Our executor on a GPU: a dispatch, and what comes home, hide behind the products of the shared
+// expert that run beside them, as far as these reach; hiding costs compute a share of it.
+TEST(BodyCost, ADispatchHidesBehindTheSharedExpertsProducts) {
+  Transformer model = gpt(2, 1024, 16);
+  model.experts = {.count = 8, .per_token = 2, .ffn_hidden = 1024, .shared_ffn_hidden = 2048};
+  Plan plan = one_gpu(2, 1024);
+  plan.runtime = runtime_named("rehearse");
+  plan.data_parallel = plan.expert_parallel = 2;
+  plan.expert_slots = true;
+  const auto body = [&](Direction direction) {
+    return make_body({model, plan},
+                     {.segment = SegmentKind::Layer, .experts = true, .direction = direction});
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    plan.overlap_expert_parallel = ExpertOverlap::None;
+    const BodyCost apart = model_of(model, plan).price(body(direction));
+    plan.overlap_expert_parallel = ExpertOverlap::Shared;
+    const ComputeModel priced = model_of(model, plan);
+    const Body beside = body(direction);
+    const BodyCost cost = priced.price(beside);
+    const std::vector<NodePrice> alone = priced.price_nodes(beside);
+    double hidden = 0;
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      double room = 0;
+      for (std::size_t n = i + 1; static_cast<std::int32_t>(n) < beside.nodes[i].until; ++n) {
+        room += static_cast<double>(alone[n].time.value);
+      }
+      hidden += std::min(room, static_cast<double>(alone[i].time.value));
+    }
+    EXPECT_GT(hidden, 0);
+    EXPECT_NEAR(static_cast<double>((apart.communicating - cost.communicating).value), hidden, 10);
+    EXPECT_LT(cost.device.value, apart.device.value);
+  }
+}
+
 TEST(BodyCost, LevelsAddUpToTheDeviceTime) {
   const BodyCost cost = layer_cost(gpt(1, 6144, 64), megatron_plan(4), Direction::Backward);
   double sum = 0;
