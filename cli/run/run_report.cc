@@ -14,6 +14,7 @@
 #include "exec/run/machine_memory.h"
 #include "schedules/base/counted.h"
 #include "schedules/ranks/unfold.h"
+#include "schedules/scenario/layout.h"
 #include "sim/report/report.h"
 #include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
@@ -131,9 +132,8 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   const double step = m.step_seconds();
   const auto ranks = static_cast<double>(plan.gpus());
   const auto tokens = static_cast<double>(plan.global_batch * plan.sequence_length);
-  const double model = model_flops(scenario.model, plan.global_batch, plan.sequence_length,
-                                   FlopsConvention::Megatron) /
-                       (ranks * step) * 1e-12;
+  const double model =
+      step_flops(Layout(scenario.model, plan), FlopsConvention::Megatron) / (ranks * step) * 1e-12;
   Json json = {{"schema", "rehearse.measurement/1"},
                {"name", scenario.name},
                {"device", m.backend == "cuda" ? m.device : "cpu"},

@@ -56,32 +56,59 @@ void OpCursor::State::route(const Node& n) {
   diverged = !std::all_of(logsum, logsum + shape.tokens, [](float x) { return std::isfinite(x); });
 }
 
-// The losses are means over the micro-batches: of E / (k T^2) sum_e count_e sum_t P_te (Fedus et
-// al. 2022, arXiv 2101.03961) and of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022,
-// arXiv 2202.08906). `scale` is 1 over the tokens of all micro-batches.
+// Calls visit(first, tokens, group) for the runs of the rank's tokens of whose groups losses are
+// (Plan::balanced_groups). Tokens lie sample by sample, and so over the ranks that split them.
+template <class Visit>
+void OpCursor::State::for_each_balanced(const Visit& visit) const {
+  const std::int64_t tokens = shared.shape.experts.tokens;
+  if (shared.plan.router_balance != RouterBalance::Sequence) return visit(0, tokens, 0);
+  const std::int64_t before = shared.shape.gather ? coordinate * tokens : 0;
+  const std::int64_t of_sequence = shared.shape.tokens / shared.plan.micro_batch;
+  for (std::int64_t first = 0; first < tokens;) {
+    const std::int64_t group = (before + first) / of_sequence;
+    const std::int64_t run = std::min(tokens, (group + 1) * of_sequence - before) - first;
+    visit(first, run, group);
+    first += run;
+  }
+}
+
+// The losses are means over the micro-batches, or sequences, of T tokens: of E / (k T^2) sum_e
+// count_e sum_t P_te (Fedus et al. 2022, arXiv 2101.03961; DeepSeek-V3, 2412.19437, eq. 17-20) and
+// of the mean over tokens of (log sum exp)^2 (Zoph et al. 2022, arXiv 2202.08906). `scale` is 1
+// over the tokens of all micro-batches.
 void OpCursor::State::route_backward(const Node& n) const {
   RouteShape shape = route_shape();
+  const Plan& plan = shared.plan;
   const double of_all = static_cast<double>(scale);
-  const float* chosen_counts = nullptr;
-  if (shared.plan.balances_experts) {
-    chosen_counts = floats(r(n, 5));
-    const std::int64_t tokens = shared.plan.micro_batch * shared.plan.sequence_length;
+  const bool balances = plan.router_balance != RouterBalance::None;
+  if (balances) {
+    const std::int64_t tokens = plan.micro_batch / plan.balanced_groups() * plan.sequence_length;
     shape.auxiliary =
         static_cast<float>(losses.auxiliary * of_all * static_cast<double>(shape.experts) /
                            static_cast<double>(shape.per_token * tokens));
   }
   shape.z = static_cast<float>(2 * losses.z * of_all);
-  kernels.route_backward(lane, shape, floats(r(n, 0)), ints(r(n, 1)), floats(r(n, 2)),
-                         floats(r(n, 3)), floats(r(n, 4)), chosen_counts, floats(w(n)));
+  const std::int64_t k = shape.per_token, experts = shape.experts;
+  for_each_balanced([&](std::int64_t first, std::int64_t tokens, std::int64_t group) {
+    shape.tokens = tokens;
+    kernels.route_backward(lane, shape, floats(r(n, 0)) + first * k, ints(r(n, 1)) + first * k,
+                           floats(r(n, 2)) + first * k, floats(r(n, 3)) + first * experts,
+                           floats(r(n, 4)) + first,
+                           balances ? floats(r(n, 5)) + group * experts : nullptr,
+                           w(n) + first * experts * shared.shape.element);
+  });
 }
 
 // By the op's slice of the sequence, and by those before it.
 void OpCursor::State::count_chosen(const Node& n) const {
   const std::int64_t experts = shared.model.experts.count;
-  device.clear(lane, w(n), 4 * experts);
+  const std::int64_t k = shared.model.experts.per_token;
+  device.clear(lane, w(n), 4 * shared.plan.balanced_groups() * experts);
   for (std::size_t slice = 0; slice < n.reads.size(); ++slice) {
-    kernels.count_chosen(lane, shared.shape.experts.copies, experts, ints(r(n, slice)),
-                         floats(w(n)));
+    for_each_balanced([&](std::int64_t first, std::int64_t tokens, std::int64_t group) {
+      kernels.count_chosen(lane, tokens * k, experts, ints(r(n, slice)) + first * k,
+                           floats(w(n)) + group * experts);
+    });
   }
 }
 

@@ -28,11 +28,6 @@ BodyRunner::BodyRunner(const Layout& layout)
           Shared{.layout = layout, .model = layout.model, .plan = layout.plan})) {
   Shared& s = *shared_;
   const Plan& plan = layout.plan;
-  // Any layer without experts; a model that has none never asks for its body.
-  std::int64_t dense_layer = 0;
-  while (layout.model.has_experts(dense_layer) && dense_layer + 1 < layout.model.layers) {
-    ++dense_layer;
-  }
   s.shape = layout.shape;
   s.attention = {.tokens = s.shape.tokens,
                  .sequence = plan.sequence_length / plan.context_parallel / plan.sequence_slices,
@@ -67,8 +62,8 @@ BodyRunner::BodyRunner(const Layout& layout)
                                         .slice = static_cast<std::int32_t>(slice)});
       }
     }
-    auto tensors =
-        segment_parameters(layout, kind, experts ? layout.model.experts.first_layer : dense_layer);
+    // A model that lacks such a layer never asks for its body.
+    auto tensors = segment_parameters(layout, kind, first_layer(model, experts));
     // A tied head reads the table as its last parameter (OpAddresses).
     if (kind == SegmentKind::Head && layout.model.tied_embedding)
       tensors.push_back({.name = "table.weight", .role = ParameterRole::Table});

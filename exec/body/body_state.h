@@ -282,6 +282,8 @@ struct OpCursor::State {
   void route(const Node& n);
   void route_backward(const Node& n) const;
   void count_chosen(const Node& n) const;
+  template <class Visit>
+  void for_each_balanced(const Visit& visit) const;
   void drop_copies(const Node& n) const;
   void sort_copies(const Node& n);
   void sort_rows(const Node& n);

@@ -2,6 +2,7 @@
 #include "exec/weights/hugging_face.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "exec/weights/dialect_names.h"
 
@@ -111,10 +112,24 @@ std::string_view file_prefix(const Transformer& model) {
   return dialect_names(model).base;
 }
 
+namespace {
+
+// A layer behind the model's own, which predicts further tokens: we have none, nor has
+// transformers.
+bool is_of_prediction_layer(const Transformer& model, std::string_view name) {
+  const std::string_view layers = dialect_names(model).layers;
+  const std::size_t at = name.find(layers);
+  if (model.prediction_layers == 0 || at == std::string_view::npos) return false;
+  const std::int64_t layer = std::atoll(std::string(name.substr(at + layers.size())).c_str());
+  return layer >= model.layers && layer < model.layers + model.prediction_layers;
+}
+
+}  // namespace
+
 bool is_buffer(const Transformer& model, std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attention.bias") ||
-         name.ends_with(".attention.masked_bias") ||
+  return is_of_prediction_layer(model, name) || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq") ||
+         name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias") ||
          (model.tied_embedding &&
           name == std::string(dialect_stem(model, ParameterRole::Head)) + ".weight");
 }

@@ -33,8 +33,8 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
 
 // What stands before a base model's names in files of the model with its head; may be left out.
 std::string_view file_prefix(const Transformer& model);
-// Whether files may carry it though it is no parameter: causal masks, rotary frequencies, and the
-// head of a tied table.
+// Whether files may carry it though we read none of it: causal masks, rotary frequencies, the head
+// of a tied table, prediction layers.
 bool is_buffer(const Transformer& model, std::string_view name);
 
 // The fp32 vectors of files, one number an expert, that routers add where they choose: no

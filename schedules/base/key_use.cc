@@ -57,6 +57,11 @@ Error not_performed(const std::vector<Unperformed>& keys) {
   for (std::size_t i = 1; i < keys.size(); ++i) {
     what += (i == 1 ? "; nor " : ", ") + said(keys[i]);
   }
+  std::string off;
+  for (const Unperformed& key : keys) {
+    if (!key.off.empty()) off += (off.empty() ? "; to leave out: --set " : " --set ") + key.off;
+  }
+  what += off;
   return json_error(first.file, first.line, first.key, what);
 }
 

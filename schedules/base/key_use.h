@@ -29,6 +29,7 @@ struct Unperformed {
   std::string key;     // its path in that file
   std::string value;   // as JSON, cut where it is long; "" where the key alone says it
   std::string priced;  // what is priced
+  std::string off{};   // "model.x=false": what of --set leaves it out; "": nothing does
 };
 // One line for `run`: the first key with file and line, then all others.
 Error not_performed(const std::vector<Unperformed>& keys);

@@ -38,6 +38,9 @@ constexpr std::string_view kActivation =
 constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
                            kLikeSilu = "it is priced as SiLU, gated";
 constexpr std::string_view kNotPriced = "it is not priced";
+constexpr std::string_view kPredictionLayers =
+    "trained without, as transformers trains; frameworks' are priced, on the last stage or where a "
+    "layout has m";
 constexpr std::string_view kFull = "full attention is priced in every layer";
 
 constexpr ConfigKey kKeys[]{
@@ -197,17 +200,19 @@ constexpr ConfigKey kKeys[]{
      "a softmax is priced"},
     {"deepseek_v3", "scoring_func", P, R"(null | "sigmoid")", R"("softmax")",
      "sigmoids are priced"},
-    {kDeepseek, "aux_loss_alpha", P, "null | 0", "0.001", kNotPriced},
-    {kDeepseek, "seq_aux", None, "", "", "which sum aux_loss_alpha weighs"},
+    {kDeepseek, "aux_loss_alpha", Ours, "null | 0", "",
+     "`run` trains with this loss of the routers, transformers without, as with 0"},
+    {kDeepseek, "seq_aux", X},
     {kDeepseek, "ep_size", None, "", "", "a plan's key; plan.expert_parallel says it here"},
-    {kMoe, "output_router_logits", P, "null | false", "true", "the router's loss is not priced"},
+    {kMoe, "output_router_logits", P, "null | false", "true",
+     "its loss, one over the choices of all layers together, is not priced; "
+     "train.router_auxiliary_loss is one of each layer"},
     {kMoe, "router_aux_loss_coef", None, "", "",
      "weighs a loss that output_router_logits asks for"},
     {"mixtral llama4_text", "router_jitter_noise", P, "null | 0", "0.1", kNotPriced},
     {"*", "num_experts num_local_experts n_routed_experts", P, "null | 0", "4",
      "the dialect has no experts: priced as dense"},
-    {kGrouped, "num_nextn_predict_layers", P, "null | 0", "1",
-     "prediction layers are priced, on the last stage or where a layout has m"},
+    {kGrouped, "num_nextn_predict_layers", Said, "null | 0", "", kPredictionLayers},
     {"*", "num_nextn_predict_layers", P, "null | 0", "1", "prediction layers are not priced"},
     {"glm4_moe", "use_qk_norm", X},
     {"llama4_text",
@@ -296,8 +301,7 @@ constexpr ConfigKey kKeys[]{
      "skip_bias_add_qkv",
      None, "", "", "kernels of the framework that trained it"},
     {"mpt", "init_device verbose", None, "", "", "where weights are made; how much is printed"},
-    {"deepseek_v3 glm4_moe", "num_mtp_layers", P, "null | 0", "1",
-     "prediction layers are priced, on the last stage or where a layout has m"},
+    {"deepseek_v3 glm4_moe", "num_mtp_layers", Said, "null | 0", "", kPredictionLayers},
 };
 
 std::vector<std::string_view> words_of(std::string_view text) {
@@ -320,7 +324,9 @@ std::string code(std::string_view words) {
 
 // What `runs` says, for people.
 std::string performed(const ConfigKey& row) {
-  if (row.use != KeyUse::Priced && row.use != KeyUse::Refused) return "all";
+  if (row.use == KeyUse::Executed || row.use == KeyUse::Ours || row.use == KeyUse::NoMeaning) {
+    return "all";
+  }
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRules{{
       {"@rope",
        "every `rope_type` but `mrope`; a share of a head (`partial_rotary_factor`) in gpt_neox, "

@@ -44,6 +44,12 @@ bool performs(const ConfigKey& row, const Value& value) {
   return is_one_of(value.json, row.runs);
 }
 
+// The value that switches a key off: what `runs` has besides null. "": the key has none.
+std::string_view off_value(const ConfigKey& row) {
+  if (row.runs == "null | false") return "false";
+  return row.runs == "null | 0" ? "0" : "";
+}
+
 }  // namespace
 
 ConfigUse use_of(const JsonValue& object, const std::string& file, const std::string& key,
@@ -57,6 +63,10 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
                       .key = join_key(key, name),
                       .value = shown,
                       .priced = std::string(row.about)};
+    if (const std::string_view off = off_value(row); !off.empty()) {
+      const bool inside = key.starts_with("model");  // of a scenario, not a file of its own
+      found.off = (inside ? "" : "model.") + found.key + "=" + std::string(off);
+    }
     const bool first = name == "model_type";
     use.unperformed.insert(first ? use.unperformed.begin() : use.unperformed.end(),
                            std::move(found));
@@ -73,9 +83,11 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
     if (row->use == KeyUse::Priced) {
       price(*row, member.key, member.line, shown_value(*given));
     } else if (row->use == KeyUse::Ours) {
-      use.notes.push_back("model." + member.key + " " + shown_value(*given) +
-                          ": taken as it says; transformers has no such key in " +
-                          model.model_type);
+      const std::string why =
+          row->about.empty()
+              ? "taken as it says; transformers has no such key in " + model.model_type
+              : std::string(row->about);
+      use.notes.push_back("model." + member.key + " " + shown_value(*given) + ": " + why);
     }
   }
   if (!strangers.empty()) {

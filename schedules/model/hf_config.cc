@@ -156,11 +156,12 @@ void scale_latent_attention(Transformer& model) {
 }
 
 void check_size(const ConfigReader& config, const Transformer& model) {
-  const double per_layer = static_cast<double>(
-      std::max(layer_parameters(model, 0), layer_parameters(model, model.experts.first_layer)));
-  const double tables = static_cast<double>(embedding_parameters(model)) +
-                        static_cast<double>(head_parameters(model));
-  if (per_layer * static_cast<double>(model.layers) + tables > kParameters) {
+  double parameters = static_cast<double>(embedding_parameters(model)) +
+                      static_cast<double>(head_parameters(model));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    parameters += static_cast<double>(layer_parameters(model, layer));
+  }
+  if (parameters > kParameters) {
     config.fail("num_hidden_layers", "the model has more than 10^15 parameters");
   }
 }
@@ -237,8 +238,6 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   const ConfigReader config(object, key, dialect->spellings, report);
   read_dimensions(config, *dialect, model);
   if (dialect->finish != nullptr) dialect->finish(config, model);
-  // A model none of whose layers has experts is a dense one.
-  if (model.experts.first_layer >= model.layers) model.experts = {};
   if (!report.ok()) return file;
   derive(config, model);
   const bool rotates = find_config_key(dialect->model_type, "rope_parameters") != nullptr;

@@ -79,4 +79,21 @@ void read_windows(const ConfigReader& config, Transformer& model,
   }
 }
 
+void place_experts(Transformer& model, const std::function<bool(std::int64_t)>& has) {
+  std::vector<bool> layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) layers.push_back(has(layer));
+  const bool none = std::ranges::find(layers, true) == layers.end();
+  if (none || model.experts.count == 0) {
+    model.experts = {};
+  } else if (std::ranges::find(layers, false) != layers.end()) {
+    model.experts.layers = std::move(layers);
+  }
+}
+
+bool lists(const JsonValue* layers, std::int64_t layer) {
+  return layers != nullptr && std::ranges::any_of(layers->items, [layer](const JsonValue& item) {
+           return item.integer == layer;
+         });
+}
+
 }  // namespace rehearse

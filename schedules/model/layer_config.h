@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json says of a layer's parts under several names: activation, dropout, windows.
+// What config.json says of a layer's parts under several names: activation, dropout, windows; and
+// which layers have experts.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,11 @@ void read_dropout(const ConfigReader& config, Transformer& model);
 void read_windows(const ConfigReader& config, Transformer& model,
                   const std::function<bool(std::int64_t)>& otherwise,
                   std::string_view local = "sliding_attention");
+// `model.experts.layers`. A model none of whose layers has experts is a dense one. REQUIRES: the
+// number of layers is read, and all else of the experts.
+void place_experts(Transformer& model, const std::function<bool(std::int64_t)>& has);
+// Whether a list of layers has the layer; nullptr has none. As in transformers, it may have others
+// than the model's.
+bool lists(const JsonValue* layers, std::int64_t layer);
 
 }  // namespace rehearse

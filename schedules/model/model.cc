@@ -118,6 +118,16 @@ double multiplied_parameters(const Transformer& model) {
 
 }  // namespace
 
+bool Transformer::has_dense_layers() const {
+  return experts.count == 0 || std::ranges::find(experts.layers, false) != experts.layers.end();
+}
+
+std::int64_t first_layer(const Transformer& model, bool experts) {
+  std::int64_t layer = 0;
+  while (layer + 1 < model.layers && model.has_experts(layer) != experts) ++layer;
+  return layer;
+}
+
 double attention_scale(const Transformer& model, std::int64_t layer) {
   const double scale = model.attention_scale > 0
                            ? model.attention_scale

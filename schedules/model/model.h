@@ -44,10 +44,8 @@ struct Experts {
   std::int64_t ffn_hidden = 0;         // width of one expert
   std::int64_t shared_ffn_hidden = 0;  // width of all shared experts together; 0: none
   bool shared_gate = false;            // qwen2_moe: a sigmoid gate of h weights
-  // layers before it are dense (DeepSeek: first_k_dense_replace)
-  std::int64_t first_layer = 0;
-  std::int64_t layer_step = 1;  // every k-th layer from first_layer on has experts
-  bool bias = false;            // gpt_oss
+  std::vector<bool> layers{};          // by layer, which have experts; empty: every one
+  bool bias = false;                   // gpt_oss
   // Routing to few groups of experts: a token's experts lie in `kept_groups` of `groups`
   // (DeepSeek: topk_group of n_group); equal: anywhere.
   std::int64_t groups = 1, kept_groups = 1;
@@ -66,6 +64,10 @@ struct Experts {
   // gpt_oss: (up + 1) gate sigmoid(alpha gate), gate clamped from above, up on both sides, whose
   // rows take turns in the first matrix; 0: the model's own activation.
   double glu_limit = 0, glu_alpha = 1;
+  // What the file asks for of a loss that balances the experts of each layer (DeepSeek:
+  // aux_loss_alpha), over the tokens of a sequence (seq_aux), else of a micro-batch.
+  double auxiliary_loss = 0;
+  bool loss_by_sequence = true;
   bool operator==(const Experts&) const = default;
 };
 
@@ -131,9 +133,10 @@ struct Transformer {
   std::int64_t prediction_layers = 0;
 
   bool has_experts(std::int64_t layer) const {
-    return experts.count > 0 && layer >= experts.first_layer &&
-           (layer - experts.first_layer) % experts.layer_step == 0;
+    return experts.count > 0 &&
+           (experts.layers.empty() || experts.layers[static_cast<std::size_t>(layer)]);
   }
+  bool has_dense_layers() const;
   // Of a head's values, and of what it gives.
   std::int64_t value_dim() const { return latent.kv_lora_rank > 0 ? latent.v_head_dim : head_dim; }
   // Of a head's queries and keys, what a share of which rotates.
@@ -162,6 +165,9 @@ struct Transformer {
   }
   bool operator==(const Transformer&) const = default;
 };
+
+// The first layer with experts, or without; the last one where there is none.
+std::int64_t first_layer(const Transformer& model, bool experts);
 
 // What a layer's scores, queries times keys, are multiplied by.
 double attention_scale(const Transformer& model, std::int64_t layer);

@@ -126,6 +126,8 @@ constexpr std::array kKeys{
     positive("routed_scaling_factor"),
     KeySpec{.name = "topk_method", .types = kString},
     KeySpec{.name = "scoring_func", .types = kString},
+    KeySpec{.name = "aux_loss_alpha", .types = kNumber, .min = 0, .max = 1e3},
+    flag("seq_aux"),
     count("num_nextn_predict_layers", kLayers, 0),
     count("num_mtp_layers", kLayers, 0),
     count("interleave_moe_layer_step", kLayers),

@@ -88,9 +88,9 @@ class ExpertPlanReader {
       return fail("expert_tensor_parallel", number(q) + " does not divide the width of an expert " +
                                                 number(experts().ffn_hidden));
     }
-    if (experts().bias && q > 1 && plan_.folds_experts()) {
-      fail("expert_tensor_parallel",
-           number(q) + " > 1, but a bias is added once: experts with biases are whole");
+    if (experts().bias && q > 1 && plan_.folds_experts() && !plan_.runtime.own_executor) {
+      fail("expert_tensor_parallel", number(q) + " > 1, but experts of runtime " +
+                                         plan_.runtime.name + " that have biases are whole");
     }
   }
 
@@ -251,7 +251,7 @@ class ExpertPlanReader {
       return "pair: dispatch cannot be computed again (recompute full, experts)";
     }
     if (plan_.runtime.synchronous_launch) return "pair: nothing overlaps under synchronous_launch";
-    if (model_ != nullptr && model_->prediction_layers > 1) {
+    if (model_ != nullptr && model_->prediction_layers > 1 && !plan_.runtime.own_executor) {
       return "pair: at most one prediction layer, not " + number(model_->prediction_layers);
     }
     if (pairing == Pairing::Always) return "";

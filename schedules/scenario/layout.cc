@@ -65,4 +65,10 @@ std::int64_t Layout::key_value_replicas() const {
   return std::max<std::int64_t>(plan.tensor_parallel / model.kv_heads, 1);
 }
 
+double step_flops(const Layout& layout, FlopsConvention convention) {
+  Transformer trained = layout.model;
+  trained.prediction_layers = layout.prediction_layers();
+  return model_flops(trained, layout.plan.global_batch, layout.plan.sequence_length, convention);
+}
+
 }  // namespace rehearse

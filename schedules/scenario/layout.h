@@ -63,4 +63,7 @@ struct Layout {
   std::int64_t key_value_replicas() const;
 };
 
+// FLOPs of a step's matrix products as model_flops counts them, of the layers that the runtime has.
+double step_flops(const Layout& layout, FlopsConvention convention);
+
 }  // namespace rehearse

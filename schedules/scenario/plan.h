@@ -67,6 +67,8 @@ enum class ExpertDispatch : std::uint8_t {
 enum class ExpertRouting : std::uint8_t { Balanced, Uniform, Factor, Measured };
 // What runs beside dispatch and combine: the shared expert, or a forward beside a backward.
 enum class ExpertOverlap : std::uint8_t { None, Shared, Pair };
+// Over which tokens an auxiliary loss of routers balances what they choose.
+enum class RouterBalance : std::uint8_t { None, MicroBatch, Sequence };
 
 // Bytes per parameter; `optimizer` includes the fp32 master copy where there is one.
 struct Precision {
@@ -133,9 +135,8 @@ struct Plan {
   // Most copies that an expert takes from a rank over their mean; of more those with the least
   // weights are dropped. 0: none are. Not beside expert_capacity.
   double expert_drop = 0;
-  // Routers have an auxiliary loss (TrainOptions), so that backwards count what they chose. Not a
-  // key of files.
-  bool balances_experts = false;
+  // Of the routers' auxiliary loss (TrainOptions), for which backwards count. Not a key of files.
+  RouterBalance router_balance = RouterBalance::None;
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute
   std::int64_t bucket_bytes = 0;  // 0: one bucket per position
@@ -168,6 +169,10 @@ struct Plan {
   // q x e x r lies on the same ranks as t x c x d (arXiv 2504.14960, "parallel folding").
   std::int32_t expert_replicas() const {
     return tensor_parallel * replicas() / (expert_parallel * expert_tensor_parallel);
+  }
+  // Groups of tokens in a micro-batch that an auxiliary loss of routers balances each for itself.
+  std::int64_t balanced_groups() const {
+    return router_balance == RouterBalance::Sequence ? micro_batch : 1;
   }
   // Whether experts lie otherwise than the dense matrices: then they have buckets of their own.
   bool folds_experts() const {

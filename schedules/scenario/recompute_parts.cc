@@ -20,13 +20,6 @@ std::string list_of(const Plan& plan, std::string_view between,
   return text;
 }
 
-bool has_dense_layers(const Transformer& model) {
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    if (!model.has_experts(layer)) return true;
-  }
-  return false;
-}
-
 // What a part is a part of, where the model lacks it.
 std::string_view missing(const Transformer& model, Part part) {
   switch (part) {
@@ -39,7 +32,7 @@ std::string_view missing(const Transformer& model, Part part) {
       return model.experts.shared_ffn_hidden > 0 ? "" : "no shared experts";
     case Part::MlpActivation:
     case Part::Mlp:
-      return has_dense_layers(model) ? "" : "no dense layers";
+      return model.has_dense_layers() ? "" : "no dense layers";
     case Part::AttentionCore:
     case Part::Norm:
       break;

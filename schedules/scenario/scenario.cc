@@ -285,6 +285,12 @@ class ScenarioReader {
       scenario_.unperformed.push_back(std::move(key));
     }
     if (!has_model_) return;
+    if (scenario_.plan.runtime.own_executor && scenario_.model.prediction_layers > 0) {
+      scenario_.model_notes.push_back(
+          "model.num_nextn_predict_layers " + std::to_string(scenario_.model.prediction_layers) +
+          ": trained without prediction layers, as transformers trains; their tensors are not read "
+          "from a file of weights, nor written");
+    }
     for (Unperformed& key :
          unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {
       scenario_.unperformed.push_back(std::move(key));
@@ -312,10 +318,11 @@ class ScenarioReader {
   }
 
   void train() {
+    const JsonValue nothing = empty_object(root_.line);
     const JsonValue* train = root_.given("train");
-    if (train == nullptr) return;
-    scenario_.train = read_train(*train, has_model_ ? &scenario_.model : nullptr, report_);
-    scenario_.plan.balances_experts = scenario_.train.router_auxiliary_loss > 0;
+    const Transformer* model = has_model_ ? &scenario_.model : nullptr;
+    scenario_.train = read_train(train == nullptr ? nothing : *train, model, report_);
+    scenario_.plan.router_balance = router_balance(scenario_.train, model);
   }
 
   void variation() {

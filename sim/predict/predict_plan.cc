@@ -123,12 +123,6 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   const Transformer& model = scenario.model;
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   if (const Result<> has = check_precision(plan, cluster); !has) return has.error();
-  if (plan.runtime.own_executor && model.prediction_layers > 0) {
-    return Error{.message = "plan.runtime: " + plan.runtime.name +
-                            " runs no prediction layers (model.num_nextn_predict_layers): the time "
-                            "would be that of a model without; leave it out, or megatron or fsdp",
-                 .unsupported = true};
-  }
   Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
   const Layout layout(model, plan);  // of the plan with what the order's file says

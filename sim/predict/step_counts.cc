@@ -41,8 +41,7 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
 
 void count_flops(Prediction& p, const Layout& layout, FlopsConvention convention) {
   p.flops_convention = convention;
-  p.model_flops =
-      model_flops(layout.model, layout.plan.global_batch, layout.plan.sequence_length, convention);
+  p.model_flops = step_flops(layout, convention);
   p.recomputed_flops = recomputed_flops(layout, convention);
 }
 

@@ -153,6 +153,54 @@ std::vector<GoldenLayout> mixed_expert_layouts() {
       layout("ep 2 of 4, ZeRO-3", 4, ep, {{{"data_parallel", 4}}, {{"zero_stage", 3}}, one, room})};
 }
 
+// Ranks that share an expert's matrices and not the tokens, which they gather; over tp, and where
+// every expert lies on several such groups.
+std::vector<GoldenLayout> cut_expert_layouts() {
+  const auto layout = [](const char* name, int gpus, Json plan) {
+    plan.update({{"expert_capacity", 4}, {"expert_tensor_parallel", 2}});
+    return GoldenLayout{name, gpus, std::move(plan)};
+  };
+  return {
+      layout("etp 2", 2, {{"data_parallel", 2}}),
+      layout("etp 2, all tokens to all", 2,
+             {{"data_parallel", 2}, {"expert_dispatch", "all_gather"}, {"recompute", "full"}}),
+      layout("etp 2, ep 2", 4, {{"data_parallel", 4}, {"expert_parallel", 2}, {"micro_batch", 1}}),
+      layout("etp 2 of tp 2, ep 2", 4,
+             {{"data_parallel", 2},
+              {"tensor_parallel", 2},
+              {"sequence_parallel", true},
+              {"expert_parallel", 2}}),
+      layout("etp 2 over a pipeline, ZeRO-3", 12,
+             {{"data_parallel", 4},
+              {"pipeline_parallel", 3},
+              {"schedule", "zb_h1"},
+              {"micro_batch", 1},
+              {"zero_stage", 3}})};
+}
+
+// Whatever cuts the tokens of a sequence, or joins several.
+std::vector<GoldenLayout> sequence_layouts() {
+  const Json two = {{"tensor_parallel", 2}, {"sequence_parallel", true}};
+  const auto layout = [](const char* name, int gpus, const Json& plan, const Json& more) {
+    GoldenLayout made{name, gpus, plan};
+    made.plan.update(more);
+    return made;
+  };
+  return {layout("one sequence", 1, {{"micro_batch", 1}}, Json::object()),
+          layout("four sequences, recomputed", 1, {{"micro_batch", 4}}, {{"recompute", "full"}}),
+          layout("half a sequence each", 2, two, {{"micro_batch", 1}}),
+          layout("cp 2", 2, {{"context_parallel", 2}}, Json::object()),
+          layout("tp 2, cp 2", 4, two, {{"context_parallel", 2}}),
+          layout("slices", 3, {{"pipeline_parallel", 3}, {"schedule", "seq_1f1b"}},
+                 {{"sequence_slices", 2}, {"micro_batch", 1}}),
+          layout("slices of two sequences, cut over tp and ep", 6,
+                 {{"pipeline_parallel", 3}, {"schedule", "seq_zb_h1"}, {"sequence_slices", 2}},
+                 {{"tensor_parallel", 2},
+                  {"sequence_parallel", true},
+                  {"expert_parallel", 2},
+                  {"expert_capacity", 4}})};
+}
+
 // What `run` refuses today, and a word of its line. The list is exact: a case that is refused
 // without standing here is a failure, and so is one that stands here and is performed.
 struct Refused {
@@ -274,6 +322,21 @@ TEST_F(ConfigGolden, EveryFormOfExpertsIsEqualInMixedLayouts) {
   EXPECT_EQ(equal_, 21);
 }
 
+// A bias of the second product is added once, by one of the ranks that share it, and its gradient
+// is that of one.
+TEST_F(ConfigGolden, BiasesOfCutExpertsAreAddedOnce) {
+  expect_goldens("expert_goldens.json", cut_expert_layouts(),
+                 {"gpt_oss_clamped", "gpt_oss_window"});
+  EXPECT_EQ(equal_, 10);
+}
+
+// A loss of each sequence is the same wherever its tokens lie, and in whatever micro-batch.
+TEST_F(ConfigGolden, LossesOfSequencesDoNotDependOnTheLayout) {
+  expect_goldens("expert_goldens.json", sequence_layouts(),
+                 {"deepseek_v2_sequence_loss", "deepseek_v3_sequence_loss"});
+  EXPECT_EQ(equal_, 14);
+}
+
 // Read, trained for a step that changes nothing, and written: the tensors that transformers has,
 // bit for bit, in a layout that cuts them and in one that does not.
 TEST_F(ConfigGolden, PublishedTensorsAreWrittenAsTheyWereRead) {
@@ -311,6 +374,35 @@ TEST_F(ConfigGolden, PublishedTensorsAreWrittenAsTheyWereRead) {
   EXPECT_GE(written, 70);
 }
 
+// A published file's prediction layer: said, and its tensors passed over.
+TEST_F(ConfigGolden, PredictionLayersAreLeftOutAndSaid) {
+  const Json golden = Json::parse(text_of("tests/data/configs/expert_goldens.json"));
+  Json one = *std::ranges::find_if(golden["cases"], [](const Json& each) {
+    return each["name"] == "deepseek_v3_sequence_loss";
+  });
+  for (const char* name : {"model.layers.3.enorm.weight", "model.layers.3.mlp.gate.weight"}) {
+    one["tensors"][name] = {8};
+  }
+  write_safetensors(one, (folder_ / "w.safetensors").string());
+  expect_golden(golden["made_by"], one, layouts().front());
+  EXPECT_EQ(equal_, 1);
+  EXPECT_NE(said().find("model.num_nextn_predict_layers 1: trained without prediction layers"),
+            std::string::npos)
+      << said();
+  EXPECT_NE(said().find("model.aux_loss_alpha 0.3: `run` trains with this loss of the routers"),
+            std::string::npos)
+      << said();
+  one["tensors"]["model.layers.4.enorm.weight"] = {8};  // of a second one
+  write_safetensors(one, (folder_ / "w.safetensors").string());
+  write_scenario(golden["made_by"], one, layouts().front());
+  EXPECT_EQ(command("run " + (folder_ / "s.json").string() + " --device cpu --threads 1 --resume " +
+                    (folder_ / "w.safetensors").string()),
+            2);
+  EXPECT_NE(said().find("model.layers.4.enorm.weight: the model has no such tensor"),
+            std::string::npos)
+      << said();
+}
+
 // What `run` refuses of a model `--dry-run` refuses too, and `simulate` takes and says what it
 // priced.
 TEST_F(ConfigGolden, WhatRunRefusesDryRunRefusesAndSimulatePrices) {
@@ -323,6 +415,9 @@ TEST_F(ConfigGolden, WhatRunRefusesDryRunRefusesAndSimulatePrices) {
       SCOPED_TRACE(one["name"].get<std::string>());
       write_scenario(golden["made_by"], one, layouts().front());
       EXPECT_EQ(command("run " + scenario + " --dry-run --json"), 2);
+      EXPECT_NE(said().find("to leave out: --set model.output_router_logits=false"),
+                std::string::npos)
+          << said();
       EXPECT_NE(said().find(why->word), std::string::npos);
       ASSERT_EQ(command("simulate " + scenario + " --json"), 0) << said();
       const Json report = Json::parse(text_of(folder_ / "out"));

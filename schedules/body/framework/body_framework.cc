@@ -164,10 +164,7 @@ std::vector<Node> nodes_of(const Layout& layout, const BodyShape& shape) {
 // Parameters of one unit on this rank before it is sharded.
 std::int64_t unit_parameters(const Layout& layout, const BodyShape& shape) {
   const Transformer& model = layout.model;
-  std::int64_t layer = shape.prediction ? model.layers : 0;
-  if (shape.segment == SegmentKind::Layer && !shape.prediction) {
-    while (layer + 1 < model.layers && model.has_experts(layer) != shape.experts) ++layer;
-  }
+  const std::int64_t layer = shape.prediction ? model.layers : first_layer(model, shape.experts);
   std::int64_t sum = 0;
   for (const ParameterTensor& tensor : segment_parameters(layout, shape.segment, layer)) {
     sum += tensor.elements;

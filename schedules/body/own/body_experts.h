@@ -29,10 +29,11 @@
 // gradient; or, where the model says so, what experts read. What the router chose is kept in every
 // mode of recomputation.
 // An auxiliary loss of the routers (Fedus et al. 2022, arXiv 2101.03961) weighs a token's scores by
-// how often each expert was chosen in the micro-batch, before copies are dropped. A backward counts
-// that and sums it over the ranks that split the tokens: nothing more is kept. Of a sliced sequence
-// the last slice, whose backward comes first, counts for all, since every forward of a micro-batch
-// stands before; its counts lie beside the keys' gradients of the first slice.
+// how often each expert was chosen in the micro-batch, or in the token's sequence (DeepSeek-V3,
+// arXiv 2412.19437, section 2.1.2), before copies are dropped. A backward counts that and sums it
+// over the ranks that split the tokens: nothing more is kept. Of a sliced sequence the last slice,
+// whose backward comes first, counts for all, since every forward of a micro-batch stands before;
+// its counts lie beside the keys' gradients of the first slice.
 #pragma once
 
 #include <algorithm>

@@ -32,11 +32,12 @@ void ExpertBody::route(T y2) {
 
 // kNone: no loss asks for them.
 ExpertBody::T ExpertBody::counts_of_microbatch() {
-  if (!layout_.plan.balances_experts) return BodyBuilder::kNone;
-  const std::int64_t bytes = kNumber * model_.count;
+  const Plan& plan = layout_.plan;
+  if (plan.router_balance == RouterBalance::None) return BodyBuilder::kNone;
+  const std::int64_t bytes = kNumber * plan.balanced_groups() * model_.count;
   T counts = b_.tensor("counts", slice_ < 0 ? H::Workspace : H::KeyValueGradient, bytes);
   if (slice_ > 0) counts = b_.earlier("counts of all slices", counts, 0, bytes);
-  if (slice_ >= 0 && slice_ + 1 < layout_.plan.sequence_slices) return counts;
+  if (slice_ >= 0 && slice_ + 1 < plan.sequence_slices) return counts;
   Node& node = b_.node(K::CountChosen, "counts of experts", {chosen_}, {counts});
   for (std::int32_t slice = 0; slice < slice_; ++slice) {
     node.reads.push_back(
@@ -47,7 +48,7 @@ ExpertBody::T ExpertBody::counts_of_microbatch() {
     over(axis, K::AllReduce, name, bytes, counts, counts, NodePhase::Main).fp32 = true;
   };
   if (layout_.shape.gather) sum(Axis::Tensor, "counts; all_reduce tp");
-  if (layout_.plan.context_parallel > 1) sum(Axis::Context, "counts; all_reduce cp");
+  if (plan.context_parallel > 1) sum(Axis::Context, "counts; all_reduce cp");
   return counts;
 }
 

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek and GLM, whose experts come in groups, some of them shared.
 #include "schedules/model/dialects/families.h"
+#include "schedules/model/layer_config.h"
 
 namespace rehearse::dialects {
 namespace {
 
 // The widths and groups that DeepSeek and GLM files say alike. Layer i has experts where
-// i >= first_k_dense_replace and i mod moe_layer_freq = 0.
-void read_grouped_experts(const ConfigReader& config, Transformer& model) {
+// i >= first_k_dense_replace (`dense`: what the class has) and i mod moe_layer_freq = 0.
+void read_grouped_experts(const ConfigReader& config, Transformer& model, std::int64_t dense) {
   Experts& experts = model.experts;
-  std::int64_t shared = experts.shared_ffn_hidden;
+  std::int64_t shared = experts.shared_ffn_hidden, step = 1;
   config.read("num_experts", experts.count);
   config.read("num_experts_per_tok", experts.per_token);
   config.read("moe_intermediate_size", experts.ffn_hidden);
   config.read("n_shared_experts", shared);
   if (config.is_null("n_shared_experts")) shared = 0;
-  config.read("first_k_dense_replace", experts.first_layer);
-  config.read("moe_layer_freq", experts.layer_step);
+  config.read("first_k_dense_replace", dense);
+  config.read("moe_layer_freq", step);
   config.read("n_group", experts.groups);
   config.read("topk_group", experts.kept_groups);
   config.read("routed_scaling_factor", experts.weight_scale);
   config.read("num_nextn_predict_layers", model.prediction_layers);
-  experts.first_layer =
-      (experts.first_layer + experts.layer_step - 1) / experts.layer_step * experts.layer_step;
   experts.shared_ffn_hidden = shared * experts.ffn_hidden;
-  if (experts.count == 0) experts = {};
+  place_experts(model, [&](std::int64_t layer) { return layer >= dense && layer % step == 0; });
 }
 
-void read_deepseek(const ConfigReader& config, Transformer& model) {
+void read_deepseek(const ConfigReader& config, Transformer& model, std::int64_t dense) {
   LatentAttention& latent = model.latent;
   config.read("q_lora_rank", latent.q_lora_rank);
   if (config.is_null("q_lora_rank")) latent.q_lora_rank = 0;
@@ -39,7 +38,9 @@ void read_deepseek(const ConfigReader& config, Transformer& model) {
   model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
   model.kv_heads = model.heads;
   model.rotary.interleaved = true;
-  read_grouped_experts(config, model);
+  config.read("aux_loss_alpha", model.experts.auxiliary_loss);
+  config.read("seq_aux", model.experts.loss_by_sequence);
+  read_grouped_experts(config, model, dense);
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ Transformer deepseek_v2() {
 
 // Weights are never normalised, and groups count only where the file asks for them.
 void finish_deepseek_v2(const ConfigReader& config, Transformer& model) {
-  read_deepseek(config, model);
+  read_deepseek(config, model, 0);
   if (config.text("topk_method", "greedy") == "greedy") {
     model.experts.groups = model.experts.kept_groups = 1;
   }
@@ -75,7 +76,6 @@ Transformer deepseek_v3() {
                    .per_token = 8,
                    .ffn_hidden = 2048,
                    .shared_ffn_hidden = 1,  // shared experts; times their width in finish
-                   .first_layer = 3,
                    .groups = 8,
                    .kept_groups = 4,
                    .group_best = 2,
@@ -87,7 +87,7 @@ Transformer deepseek_v3() {
 
 void finish_deepseek_v3(const ConfigReader& config, Transformer& model) {
   config.read("norm_topk_prob", model.experts.normalised);
-  read_deepseek(config, model);
+  read_deepseek(config, model, 3);
   config.read("rope_interleave", model.rotary.interleaved);
   if (config.is_null("rope_interleave")) model.rotary.interleaved = false;
 }
@@ -117,7 +117,6 @@ Transformer glm4_moe() {
                    .per_token = 8,
                    .ffn_hidden = 1408,
                    .shared_ffn_hidden = 1,  // shared experts; times their width in finish
-                   .first_layer = 1,
                    .group_best = 2,
                    .sigmoid = true,
                    .correction_bias = true};
@@ -131,7 +130,7 @@ void finish_glm4_moe(const ConfigReader& config, Transformer& model) {
   if (model.head_dim == 0) model.head_dim = model.hidden / model.heads;
   config.read("use_qk_norm", model.query_key_norm);
   config.read("norm_topk_prob", model.experts.normalised);
-  read_grouped_experts(config, model);
+  read_grouped_experts(config, model, 1);
 }
 
 }  // namespace rehearse::dialects

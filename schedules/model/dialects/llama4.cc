@@ -54,30 +54,22 @@ Transformer llama4_text() {
   return model;
 }
 
-// Every interleave_moe_layer_step-th layer has experts, whose width intermediate_size is that of
-// the shared one too; dense layers have intermediate_size_mlp.
+// Every interleave_moe_layer_step-th layer has experts, or those that moe_layers lists; their width
+// intermediate_size is that of the shared one too; dense layers have intermediate_size_mlp.
 void finish_llama4_text(const ConfigReader& config, Transformer& model) {
   read_llama4_attention(config, model);
   Experts& experts = model.experts;
   config.read("num_experts", experts.count);
   config.read("num_experts_per_tok", experts.per_token);
-  config.read("interleave_moe_layer_step", experts.layer_step);
-  experts.first_layer = experts.layer_step - 1;
   experts.ffn_hidden = experts.shared_ffn_hidden = model.ffn_hidden;
   model.ffn_hidden = 16384;
   config.read("intermediate_size_mlp", model.ffn_hidden);
+  std::int64_t step = 1;
+  config.read("interleave_moe_layer_step", step);
   const JsonValue* listed = config.given("moe_layers");
-  if (listed == nullptr) return;
-  std::int64_t next = experts.first_layer;
-  for (const JsonValue& layer : listed->items) {
-    if (layer.integer != next) {
-      return config.fail("moe_layers", "only every interleave_moe_layer_step-th layer", true);
-    }
-    next += experts.layer_step;
-  }
-  if (next < model.layers) {
-    config.fail("moe_layers", "only every interleave_moe_layer_step-th layer", true);
-  }
+  place_experts(model, [&](std::int64_t layer) {
+    return listed == nullptr ? (layer + 1) % step == 0 : lists(listed, layer);
+  });
 }
 
 }  // namespace rehearse::dialects

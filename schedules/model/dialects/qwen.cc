@@ -23,16 +23,11 @@ void read_qwen_experts(const ConfigReader& config, Transformer& model) {
   config.read("qkv_bias", model.qkv_bias);
   config.read("norm_topk_prob", experts.normalised);
   config.read("shared_expert_intermediate_size", experts.shared_ffn_hidden);
-  config.read("decoder_sparse_step", experts.layer_step);
-  experts.first_layer = experts.layer_step - 1;
+  std::int64_t step = 1;
+  config.read("decoder_sparse_step", step);
   const JsonValue* dense = config.given("mlp_only_layers");
-  if (dense == nullptr || dense->items.empty()) return;
-  for (std::size_t i = 0; i < dense->items.size(); ++i) {
-    if (dense->items[i].integer == static_cast<std::int64_t>(i) && experts.layer_step == 1)
-      continue;
-    return config.fail("mlp_only_layers", "only the first layers can be dense ([0, 1, ...])", true);
-  }
-  experts.first_layer = static_cast<std::int64_t>(dense->items.size());
+  place_experts(
+      model, [&](std::int64_t layer) { return (layer + 1) % step == 0 && !lists(dense, layer); });
 }
 
 }  // namespace

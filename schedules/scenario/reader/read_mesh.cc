@@ -33,9 +33,8 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
   const Transformer& model = *keys.context.model;
   const std::int64_t t = plan.tensor_parallel;
   keys.divides("tensor_parallel", t, "num_attention_heads", model.heads);
-  const bool dense =
-      model.experts.count == 0 || model.experts.first_layer > 0 || model.experts.layer_step > 1;
-  if (dense) keys.divides("tensor_parallel", t, "intermediate_size", model.ffn_hidden);
+  if (model.has_dense_layers())
+    keys.divides("tensor_parallel", t, "intermediate_size", model.ffn_hidden);
   if (model.experts.count > 0 && model.experts.shared_ffn_hidden > 0) {
     keys.divides("tensor_parallel", t, "the width of the shared experts",
                  model.experts.shared_ffn_hidden);

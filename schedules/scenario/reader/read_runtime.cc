@@ -24,6 +24,15 @@ void read_profile(const GivenKeys& keys, Plan& plan) {
   plan.runtime = std::move(read).value();
 }
 
+void refuse_predictions(const GivenKeys& keys, const Plan& plan) {
+  const JsonValue* layout = keys.given("stage_layers");
+  if (!plan.runtime.own_executor || layout == nullptr || !layout->is(JsonKind::String)) return;
+  if (layout->text.find('m') == std::string::npos) return;
+  keys.fail("stage_layers",
+            "runtime " + plan.runtime.name + " trains without prediction layers: there is no m",
+            true);
+}
+
 }  // namespace
 
 // The profile, and what the plan says over it. Our executor is what it is: a plan that asks it for
@@ -31,6 +40,7 @@ void read_profile(const GivenKeys& keys, Plan& plan) {
 // else reads a plan for the executor is told what is left out.
 void read_runtime(const GivenKeys& keys, Plan& plan) {
   read_profile(keys, plan);
+  refuse_predictions(keys, plan);
   RuntimeTraits& traits = plan.runtime;
   const RuntimeTraits of_profile = traits;
   for (const TraitRow& row : kTraitRows) {

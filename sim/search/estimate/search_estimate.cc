@@ -207,7 +207,7 @@ class MeshEstimator {
     const bool pipelined = plan.pipeline_parallel > 1;
     for (std::size_t s = 0; s < kShapes; ++s) {
       if (s == kExpert && model_.experts.count == 0) continue;
-      if (s == kDense && all_experts()) continue;
+      if (s == kDense && !model_.has_dense_layers()) continue;
       if (s == kPrediction && layout.prediction_layers() == 0) continue;
       const auto segment = s == kEmbedding ? SegmentKind::Embedding
                            : s == kHead    ? SegmentKind::Head
@@ -233,13 +233,6 @@ class MeshEstimator {
       times.weight = of_all(cost(Direction::WeightGradient).time);
     }
     if (pipelined) to.transfer = transfer(kind, plan);
-  }
-
-  bool all_experts() const {
-    for (std::int64_t l = 0; l < model_.layers; ++l) {
-      if (!model_.has_experts(l)) return false;
-    }
-    return true;
   }
 
   double transfer(Kind& kind, const Plan& plan) const {

@@ -265,7 +265,7 @@ std::vector<PlanFamily> families_of(const Space& space, const MeshSize& mesh,
                                     .runtimes = space.runtimes,
                                     .routings = space.routings};
           Plan resolved = resolve_plan(plan, context, report, warnings);
-          resolved.balances_experts = space.base.plan.balances_experts;
+          resolved.router_balance = space.base.plan.router_balance;
           if (!report.ok()) {
             if (!refused) refused = report.error();
             continue;

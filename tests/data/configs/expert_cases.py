@@ -38,6 +38,7 @@ CASES = {
     "qwen2_moe_windows": {**QWEN2, "use_sliding_window": True, "sliding_window": 5,
                           "max_window_layers": 2},
     "qwen2_moe_mlp_only": {**QWEN2, "mlp_only_layers": [0], "num_experts": 8},
+    "qwen2_moe_dense_middle": {**QWEN2, "mlp_only_layers": [1]},
 
     "qwen3_moe": QWEN3,
     "qwen3_moe_plain_topk": {**QWEN3, "norm_topk_prob": False, "num_experts": 8,
@@ -46,6 +47,9 @@ CASES = {
     "qwen3_moe_windows": {**QWEN3, "use_sliding_window": True, "sliding_window": 5,
                           "max_window_layers": 2},
     "qwen3_moe_mlp_only": {**QWEN3, "mlp_only_layers": [0], "attention_bias": True},
+    "qwen3_moe_dense_ends": {**QWEN3, "mlp_only_layers": [2, 0, 9]},
+    "qwen3_moe_step_but_one": {**QWEN3, "mlp_only_layers": [3], "decoder_sparse_step": 2,
+                               "num_hidden_layers": 4},
 
     "olmoe": OLMOE,
     "olmoe_norm_topk": {**OLMOE, "norm_topk_prob": True, "num_experts": 8},
@@ -58,12 +62,15 @@ CASES = {
                            "routed_scaling_factor": 1.5},
     "deepseek_v2_lite": {**V2, "q_lora_rank": None, "n_shared_experts": 2},
     "deepseek_v2_all_experts": {**V2, "first_k_dense_replace": 0},
+    "deepseek_v2_sequence_loss": {**V2, "aux_loss_alpha": 0.2, "seq_aux": True},
+    "deepseek_v2_batch_loss": {**V2, "aux_loss_alpha": 0.2, "seq_aux": False},
 
     "deepseek_v3": V3,
     "deepseek_v3_one_group": {**V3, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0},
     "deepseek_v3_plain_topk": {**V3, "norm_topk_prob": False, "n_routed_experts": 16, "n_group": 4,
                                "topk_group": 2, "num_experts_per_tok": 4, "moe_intermediate_size": 16},
     "deepseek_v3_plain_q": {**V3, "q_lora_rank": None, "n_shared_experts": 2},
+    "deepseek_v3_sequence_loss": {**V3, "aux_loss_alpha": 0.3, "num_nextn_predict_layers": 1},
 
     "glm4_moe": GLM,
     "glm4_moe_groups": {**GLM, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3,
@@ -91,6 +98,7 @@ CASES = {
     "llama4_interleaved": {**LLAMA4, "interleave_moe_layer_step": 2, "use_qk_norm": False},
     "llama4_tied": {**LLAMA4, "tie_word_embeddings": True, "num_local_experts": 8},
     "llama4_no_rope": {**LLAMA4, "no_rope_layers": [1, 0, 1], "attention_chunk_size": 8},
+    "llama4_moe_layers": {**LLAMA4, "moe_layers": [2, 0], "interleave_moe_layer_step": 2},
     "llama4_two_of_four": {**LLAMA4, "num_experts_per_tok": 2},
     "llama4_temperature": {**LLAMA4_LOCAL, "floor_scale": 3, "attn_scale": 0.4},
     "llama4_no_temperature": {**LLAMA4_LOCAL, "floor_scale": 3, "attn_temperature_tuning": False,

@@ -102,14 +102,50 @@ def build(config):
     return model, tensors
 
 
+def balance_loss(chosen, config, samples):
+    """DeepSeek's loss of its routers, which transformers lacks, as DeepSeek-V3's report (arXiv
+    2412.19437, eq. 17-20) and the code beside DeepSeek-V2's weights have it: sum over layers of
+    alpha E / (k T^2) sum_e count_e sum_t P_te, the mean over groups of T tokens: sequences, or all.
+    `chosen`: logits and indices (tokens, ...) of every layer; P: scores, divided by their sum."""
+    total, groups = 0.0, samples if config.get("seq_aux", True) else 1
+    for logits, indices in chosen:
+        experts = logits.shape[-1]
+        if config["model_type"] == "deepseek_v3":
+            scores = logits.sigmoid()
+            scores = scores / scores.sum(-1, keepdim=True)
+        else:
+            scores = logits.softmax(-1)
+        scores, indices = scores.reshape(groups, -1, experts), indices.reshape(groups, -1)
+        counts = torch.nn.functional.one_hot(indices, experts).sum(1).to(scores.dtype)
+        frequent = counts * experts / indices.shape[1]  # f_e: 1 where all are chosen alike
+        total = total + (frequent * scores.mean(1)).sum(-1).mean()
+    return config["aux_loss_alpha"] * total
+
+
 def loss_of(model, config, data):
     """Of one micro-batch; the router's loss is of its tokens alone, as wherever gradients add up."""
+    if config.get("aux_loss_alpha"):
+        return balanced_loss_of(model, config, data)
     out = model(input_ids=data[:, :-1], use_cache=False)
     loss = torch.nn.functional.cross_entropy(
         out.logits.reshape(-1, config["vocab_size"]).double(), data[:, 1:].reshape(-1))
     if getattr(out, "aux_loss", None) is not None and config.get("output_router_logits"):
         loss = loss + model.router_aux_loss_coef * out.aux_loss
     return loss
+
+
+def balanced_loss_of(model, config, data):
+    """The language model's loss, whose gradient is that of the sum with the routers' loss: what
+    `rehearse run` reports, and what it trains."""
+    chosen = []
+    hooks = [part.register_forward_hook(lambda _part, _in, out: chosen.append((out[0], out[2])))
+             for part in model.modules() if type(part).__name__.endswith("TopkRouter")]
+    plain = {key: value for key, value in config.items() if key != "aux_loss_alpha"}
+    loss = loss_of(model, plain, data)
+    for hook in hooks:
+        hook.remove()
+    balance = balance_loss(chosen, config, len(data))
+    return loss + balance - balance.detach()
 
 
 def train(config, dtype=torch.float64):

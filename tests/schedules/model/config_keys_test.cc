@@ -248,6 +248,43 @@ TEST(ConfigKeys, StrangersAndOurOwnWordsAreSaid) {
   EXPECT_TRUE(read({{"model_type", "gpt2"}, {"num_key_value_heads", 12}}).use.notes.empty());
 }
 
+// The line of what `run` refuses has the flag that switches it off, where one does.
+TEST(ConfigKeys, WhatCanBeSwitchedOffComesWithItsFlag) {
+  const auto line = [](const Json& config, const std::string& key) {
+    const Result<JsonValue> root = parse_json(config.dump(), "m.json");
+    JsonReport report("m.json");
+    return not_performed(parse_model_file(root.value(), "inline", key, report).use.unperformed)
+        .message;
+  };
+  const Json both = {
+      {"model_type", "mixtral"}, {"output_router_logits", true}, {"router_jitter_noise", 0.1}};
+  const std::string end =
+      "; to leave out: --set model.output_router_logits=false --set model.router_jitter_noise=0";
+  EXPECT_TRUE(line(both, "").ends_with(end)) << line(both, "");
+  EXPECT_TRUE(line(both, "model").ends_with(end)) << line(both, "model");
+  EXPECT_NE(line(both, "").find("train.router_auxiliary_loss is one of each layer"),
+            std::string::npos);
+  const std::string none = line({{"model_type", "llama"}, {"hidden_act", "geglu"}}, "");
+  EXPECT_EQ(none.find("--set"), std::string::npos) << none;
+}
+
+// What is left out is said where the plan is known: of a framework prediction layers are priced.
+TEST(ConfigKeys, PredictionLayersAreNotRefusedWhereTransformersLeavesThemOut) {
+  for (const char* dialect : {"deepseek_v2", "deepseek_v3", "glm4_moe"}) {
+    const Read taken = read({{"model_type", dialect},
+                             {"num_experts_per_tok", 2},
+                             {"n_routed_experts", 8},
+                             {"n_group", 1},
+                             {"topk_group", 1},
+                             {"num_nextn_predict_layers", 1}});
+    EXPECT_EQ(taken.error, "");
+    EXPECT_TRUE(taken.use.unperformed.empty());
+    EXPECT_EQ(taken.model.prediction_layers, 1);
+  }
+  EXPECT_TRUE(finds(read({{"model_type", "mixtral"}, {"num_nextn_predict_layers", 1}}),
+                    "num_nextn_predict_layers"));
+}
+
 TEST(ConfigKeys, ThePaddingTokenIsCountedAsTorchDoes) {
   EXPECT_EQ(read({{"model_type", "llama"}, {"pad_token_id", 3}}).model.padding_token, 3);
   EXPECT_EQ(read({{"model_type", "llama"}, {"pad_token_id", -1}}).model.padding_token, 31999);

@@ -144,9 +144,56 @@ TEST(Dialect, Qwen3MoeTakesEveryKthLayer) {
   EXPECT_FALSE(model.has_experts(0));
   EXPECT_TRUE(model.has_experts(1));
   EXPECT_FALSE(model.has_experts(2));
-  EXPECT_EQ(parse(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0, 1]})").experts.first_layer,
-            2);
-  EXPECT_NE(error_of(R"({"model_type": "qwen3_moe", "mlp_only_layers": [3]})"), "");
+}
+
+// Layers with experts, of six.
+std::vector<std::int64_t> expert_layers(const std::string& type_and_keys) {
+  const Transformer model =
+      parse(R"({"num_hidden_layers": 6, "model_type": )" + type_and_keys + "}");
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (model.has_experts(layer)) layers.push_back(layer);
+  }
+  EXPECT_EQ(model.has_dense_layers(), layers.size() < 6);
+  EXPECT_EQ(first_layer(model, true), layers.empty() ? 5 : layers.front());
+  return layers;
+}
+
+// Any set of layers, as transformers takes it: what mlp_only_layers names is dense wherever it
+// lies, moe_layers counts instead of the step, and what lies beyond the model is nothing.
+TEST(Dialect, ExpertsLieInAnyLayers) {
+  using Layers = std::vector<std::int64_t>;
+  for (const std::string type : {R"("qwen2_moe")", R"("qwen3_moe")"}) {
+    EXPECT_EQ(expert_layers(type), (Layers{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(expert_layers(type + R"(, "mlp_only_layers": [0, 1])"), (Layers{2, 3, 4, 5}));
+    EXPECT_EQ(expert_layers(type + R"(, "mlp_only_layers": [4, 1, 40])"), (Layers{0, 2, 3, 5}));
+    EXPECT_EQ(expert_layers(type + R"(, "mlp_only_layers": [1], "decoder_sparse_step": 2)"),
+              (Layers{3, 5}));
+    EXPECT_EQ(expert_layers(type + R"(, "mlp_only_layers": [0, 1, 2, 3, 4, 5])"), Layers{});
+  }
+  const std::string llama4 = R"("llama4_text")";
+  EXPECT_EQ(expert_layers(llama4 + R"(, "moe_layers": [5, 1, 2, 47])"), (Layers{1, 2, 5}));
+  EXPECT_EQ(expert_layers(llama4 + R"(, "moe_layers": [0], "interleave_moe_layer_step": 2)"),
+            Layers{0});
+  EXPECT_EQ(expert_layers(llama4 + R"(, "moe_layers": [])"), Layers{});
+  EXPECT_EQ(expert_layers(llama4 + R"(, "moe_layers": null)"), (Layers{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(expert_layers(R"("deepseek_v3", "first_k_dense_replace": 4)"), (Layers{4, 5}));
+  EXPECT_EQ(expert_layers(R"("glm4_moe")"), (Layers{1, 2, 3, 4, 5}));
+}
+
+// DeepSeek's files weigh a loss of the routers, of each sequence unless they say otherwise.
+TEST(Dialect, DeepseekBalancesSequences) {
+  const Transformer none = parse(R"({"model_type": "deepseek_v3"})");
+  EXPECT_EQ(none.experts.auxiliary_loss, 0);
+  const Transformer some = parse(R"({"model_type": "deepseek_v3", "aux_loss_alpha": 0.001})");
+  EXPECT_EQ(some.experts.auxiliary_loss, 0.001);
+  EXPECT_TRUE(some.experts.loss_by_sequence);
+  EXPECT_FALSE(parse(R"({"model_type": "deepseek_v3", "aux_loss_alpha": 0.001, "seq_aux": false})")
+                   .experts.loss_by_sequence);
+  for (const char* wrong :
+       {R"("aux_loss_alpha": -1)", R"("aux_loss_alpha": "x")", R"("seq_aux": 1)"}) {
+    EXPECT_NE(error_of(std::string(R"({"model_type": "deepseek_v2", )") + wrong + "}"), "");
+  }
 }
 
 // Layers 1, 3, 5 ... have experts; the dense ones have another width.
@@ -158,7 +205,6 @@ TEST(Dialect, Llama4InterleavesItsExperts) {
   EXPECT_EQ(model.ffn_hidden, 64);
   EXPECT_EQ(model.experts.ffn_hidden, 32);
   EXPECT_EQ(model.experts.shared_ffn_hidden, 32);
-  EXPECT_NE(error_of(R"({"model_type": "llama4_text", "moe_layers": [1, 2]})"), "");
 }
 
 // Three layers of four rotate and see chunks of the sequence, the fourth sees all of it.

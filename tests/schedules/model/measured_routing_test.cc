@@ -15,7 +15,7 @@ namespace {
 Transformer model() {
   Transformer model{.layers = 3};
   model.experts.count = 4;
-  model.experts.first_layer = 1;
+  model.experts.layers = {false, true, true};
   return model;
 }
 

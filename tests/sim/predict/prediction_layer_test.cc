@@ -17,17 +17,19 @@ namespace {
 
 constexpr std::int64_t kTokens = 128, kHidden = 256, kVocabulary = 1024;
 
-Scenario scenario(const std::string& layout, int predictions = 1) {
-  const std::string text =
-      R"({"model": {"model_type": "deepseek_v3", "hidden_size": 256, "intermediate_size": 512,
+std::string text(const std::string& layout, int predictions, const std::string& runtime) {
+  return R"({"model": {"model_type": "deepseek_v3", "hidden_size": 256, "intermediate_size": 512,
           "moe_intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8,
           "n_routed_experts": 32, "num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
           "first_k_dense_replace": 2, "vocab_size": 1024, "num_nextn_predict_layers": )" +
-      std::to_string(predictions) + R"(}, "cluster": "dgx-h100", "gpus": 8, "plan": {
+         std::to_string(predictions) + R"(}, "cluster": "dgx-h100", "gpus": 8, "plan": {
           "pipeline_parallel": 4, "data_parallel": 2, "expert_parallel": 2, "micro_batch": 1,
-          "global_batch": 16, "sequence_length": 128, "runtime": "megatron", "stage_layers": )" +
-      layout + "}}";
-  const Result<Scenario> read = parse_scenario(text, "x.json", 1, {});
+          "global_batch": 16, "sequence_length": 128, "runtime": ")" +
+         runtime + R"(", "stage_layers": )" + layout + "}}";
+}
+Scenario scenario(const std::string& layout, int predictions = 1,
+                  const std::string& runtime = "megatron") {
+  const Result<Scenario> read = parse_scenario(text(layout, predictions, runtime), "x.json", 1, {});
   EXPECT_TRUE(read) << (read ? "" : read.error().message);
   return read ? read.value() : Scenario{};
 }
@@ -50,17 +52,32 @@ std::vector<std::vector<int>> layers(const Scenario& s) {
   return all;
 }
 
-// Our executor would run, and price, a model without them.
-TEST(PredictionLayers, AreRefusedOfARuntimeThatHasNone) {
+// Our executor trains a model without them: what is priced is that model, and it is said.
+TEST(PredictionLayers, AreLeftOutByARuntimeThatHasNone) {
+  std::vector<Prediction> made;
   for (const int predictions : {0, 1}) {
-    Scenario s = scenario("[2, 2, 2, 0]", predictions);
-    s.plan.runtime.own_executor = true;
-    const Result<Prediction> made = predict(s, read_cluster(s.cluster).value());
-    EXPECT_EQ(static_cast<bool>(made), predictions == 0);
-    if (made) continue;
-    EXPECT_TRUE(made.error().unsupported);
-    EXPECT_NE(made.error().message.find("num_nextn_predict_layers"), std::string::npos);
+    const Scenario s = scenario("[2, 2, 2, 0]", predictions, "rehearse");
+    EXPECT_EQ(s.notes().size(), static_cast<std::size_t>(predictions));
+    if (predictions > 0) {
+      EXPECT_NE(s.notes()[0].find("model.num_nextn_predict_layers 1: trained without"),
+                std::string::npos);
+    }
+    Result<Prediction> one = predict(s, read_cluster(s.cluster).value());
+    ASSERT_TRUE(one) << one.error().message;
+    made.push_back(std::move(one).value());
   }
+  EXPECT_EQ(made[0].step_s, made[1].step_s);
+  EXPECT_EQ(made[0].model_flops, made[1].model_flops);
+}
+
+// A layout that places one asks for what is not there.
+TEST(PredictionLayers, HaveNoPlaceInARunsLayout) {
+  const Result<Scenario> read =
+      parse_scenario(text(R"("Ett|tt|tt|mL")", 1, "rehearse"), "x.json", 1, {});
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("x.json:5: plan.stage_layers: runtime rehearse"),
+            std::string::npos)
+      << read.error().message;
 }
 
 // Layer 6 is the first behind the model's six. Without m it stands before the head.
