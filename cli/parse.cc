@@ -133,7 +133,7 @@ int perform(int argc, char** argv, const std::string& version,
       const std::string chosen = app.get_subcommands().front()->get_name();
       const Command& command = *std::ranges::find(commands, chosen, &Command::name);
       const std::string option = no_such_option(command, argc, argv);
-      return fail(option.empty() ? error.what() : option);
+      return fail(option.empty() ? chosen + ": " + error.what() : option);
     }
     return fail(argc < 2 ? "no command; rehearse --help lists them"
                          : no_such_command(commands, argv[1]));

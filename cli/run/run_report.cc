@@ -15,6 +15,7 @@
 #include "schedules/base/counted.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/layout.h"
+#include "sim/report/order_taken.h"
 #include "sim/report/report.h"
 #include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
@@ -236,7 +237,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
         exec::expert_imbalance({scenario.model, plan}, m.steps.back().expert_rows);
   }
   json["schedule_hash"] = content_hash(*m.schedule);
-  if (!plan.order.empty()) json["order"] = {{"schedule", plan.order}};
+  if (!plan.order.empty()) json["order"] = sim::order_json(plan, {});
   json["plan"] = Json::parse(plan_json(plan, 0));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -245,10 +246,11 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
-  text += fmt::format("  {} parameters on {} of {}, {}\n  {}\n\n",
+  text += fmt::format("  {} parameters on {} of {}, {}\n  {}\n",
                       with_commas(static_cast<double>(total_parameters(scenario.model))),
                       counted(plan.gpus(), "rank"), machine_text(m), plan.precision.name,
                       layout_text(plan));
+  text += sim::order_line(plan, {}) + '\n';
   text += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "step", "loss", "grad norm",
                       "lr", "time", "tokens/s");
   const std::size_t last = m.steps.size() - 1, every = std::max<std::size_t>(1, (last + 9) / 10);

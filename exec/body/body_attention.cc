@@ -62,79 +62,6 @@ void OpCursor::State::temper(const Node& n, AttentionShape shape) const {
   });
 }
 
-// Llama 4 norms heads once they are rotated, by R, and multiplied by a factor c: c R x divided by
-// the root of c^2 mean(x^2) + epsilon is R times x by the root of mean(x^2) + epsilon / c^2. So its
-// norm comes before the rotation as others' do.
-std::array<OpCursor::State::HeadNorm, 2> OpCursor::State::head_norms() const {
-  const RankShape& s = shared.shape;
-  const bool whole = shared.model.query_key_norm_whole;
-  const double factor =
-      shared.model.query_key_unit_norm ? shared.rotary.front().attention_factor : 1;
-  const auto norm = [&](ParameterRole role, std::int64_t heads, std::int64_t column,
-                        std::int64_t statistics) {
-    const std::int64_t width = whole ? heads * s.head_dim : s.head_dim;
-    return HeadNorm{.role = role,
-                    .shape = {.rows = s.tokens,
-                              .groups = whole ? 1 : heads,
-                              .width = width,
-                              .stride = s.qkv,
-                              .total = whole ? width * s.tensor : width,
-                              .epsilon = shared.model.norm_epsilon / (factor * factor),
-                              .weight_offset = shared.model.norm_from_one ? 1.0 : 0.0},
-                    .column = column,
-                    .statistics = statistics};
-  };
-  return {norm(ParameterRole::QueryNorm, s.heads, 0, 0),
-          norm(ParameterRole::KeyNorm, s.kv_heads, s.heads * s.head_dim,
-               s.tokens * (whole ? 1 : s.heads))};
-}
-
-// Reads q, k, v as the product gave them.
-void OpCursor::State::query_key_squares(const Node& n, float* sums) const {
-  for (const HeadNorm& one : head_norms()) {
-    kernels.row_squares(lane, one.shape, element(r(n, 0), one.column), sums + one.statistics);
-  }
-}
-
-void OpCursor::State::query_key_norm(const Node& n) const {
-  const RankShape& s = shared.shape;
-  if (!norms_heads()) {
-    return kernels.copy_columns(lane, s.tokens, s.qkv, r(n, 0), s.qkv, w(n), s.qkv);
-  }
-  float* sums = floats(w(n, 1));
-  if (!shares_query_norm()) query_key_squares(n, sums);
-  for (const HeadNorm& one : head_norms()) {
-    kernels.strided_norm(lane, one.shape, element(r(n, 0), one.column),
-                         parameter_at(role(&Roles::weight, one.role)), sums + one.statistics,
-                         element(w(n), one.column));
-  }
-  const std::int64_t values = (s.heads + s.kv_heads) * s.head_dim;
-  kernels.copy_columns(lane, s.tokens, s.kv_heads * s.head_dim, element(r(n, 0), values), s.qkv,
-                       element(w(n), values), s.qkv);
-}
-
-// Reads dqkv, and behind it q, k, v as the product gave them.
-void OpCursor::State::query_key_products(const Node& n, float* sums) const {
-  for (const HeadNorm& one : head_norms()) {
-    kernels.row_products(lane, one.shape, element(r(n, 0), one.column),
-                         element(r(n, 1), one.column), parameter_at(role(&Roles::weight, one.role)),
-                         sums + one.statistics);
-  }
-}
-
-void OpCursor::State::query_key_norm_backward(const Node& n) const {
-  if (!norms_heads()) return;
-  float* sums = floats(w(n, 1));
-  if (!shares_query_norm()) query_key_products(n, sums);
-  for (const HeadNorm& one : head_norms()) {
-    const int index = role(&Roles::weight, one.role);
-    kernels.strided_norm_backward(lane, one.shape, element(r(n, 0), one.column),
-                                  element(r(n, 1), one.column), floats(r(n, 2)) + one.statistics,
-                                  sums + one.statistics, parameter_at(index),
-                                  element(w(n), one.column), gradient_at(index));
-  }
-}
-
 AttentionPart OpCursor::State::part_of(const Node& n) const {
   const std::int64_t rows = shared.attention.sequence;
   AttentionPart part{.shape = attention_shape(), .query_end = rows, .key_end = rows};
@@ -255,9 +182,9 @@ template <class Use>
 void OpCursor::State::for_shared_heads(const Use& use) const {
   const RankShape& s = shared.shape;
   const std::int64_t all = shared.model.kv_heads * s.head_dim;
-  const std::int64_t head = coordinate / Layout(shared.model, shared.plan).key_value_replicas();
   for (const std::int64_t part : {0, 1}) {
-    use((s.heads + part * s.kv_heads) * s.head_dim, part * all + head * s.head_dim, s.qkv, 2 * all);
+    use((s.heads + part * s.kv_heads) * s.head_dim, part * all + key_head() * s.head_dim, s.qkv,
+        2 * all);
   }
 }
 

@@ -44,7 +44,9 @@ std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t ro
          std::to_string(rows) +
          (limit.slot ? " rows for the experts of one rank, slots of "
                      : " rows for its experts, room for ") +
-         std::to_string(limit.rows) + ": plan.expert_capacity " + text.data() + " would hold them";
+         std::to_string(limit.rows) + ": plan.expert_capacity " + text.data() + " would hold them" +
+         (most > rows ? ", and the " + std::to_string(most) + " of the busiest rank of its group"
+                      : "");
 }
 
 void OpCursor::State::route(const Node& n) {

@@ -222,28 +222,13 @@ struct OpCursor::State {
   void temper(const Node& n, AttentionShape shape) const;  // where the layer does not rotate
   AttentionShape whole_shape() const;                      // of attention that is no part
   AttentionShape attention_shape() const;                  // of this op and layer
-  // Of heads of queries, of keys: where they lie in a row, and their share of the statistics.
-  struct HeadNorm {
-    ParameterRole role{};
-    StridedNorm shape;
-    std::int64_t column = 0, statistics = 0;
-  };
-  std::array<HeadNorm, 2> head_norms() const;
-  bool shares_query_norm() const {  // one norm of all heads, with other ranks
-    return shared.model.query_key_norm_whole && shared.shape.tensor > 1;
-  }
-  bool norms_heads() const {  // of Llama 4, the layers that rotate
-    return !shared.model.query_key_unit_norm || shared.model.rotates(layer());
-  }
-  void query_key_norm(const Node& n) const;
-  void query_key_norm_backward(const Node& n) const;
-  void query_key_squares(const Node& n, float* sums) const;
-  void query_key_products(const Node& n, float* sums) const;
   void attention(const Node& n) const;
   void attention_backward(const Node& n) const;
   void store_gradients(const Node& n) const;
   void spread_heads(const Node& n) const;
   void take_heads(const Node& n) const;
+  // The first of this rank's key heads where ranks share them: it has one.
+  std::int64_t key_head() const { return coordinate / shared.layout.key_value_replicas(); }
   // The first key of qkv(tokens, columns).
   std::byte* keys(std::byte* qkv) const {
     return element(qkv, shared.shape.heads * shared.shape.head_dim);
@@ -271,6 +256,29 @@ struct OpCursor::State {
   // values.
   template <class Use>
   void for_shared_heads(const Use& use) const;
+
+  // ---- body_head_norms.cc ---------------------------------------------------
+  // Of heads of queries, of keys: where they lie in a row, their share of the statistics, and of
+  // the weight the first number that this rank's heads read.
+  struct HeadNorm {
+    ParameterRole role{};
+    StridedNorm shape;
+    std::int64_t column = 0, statistics = 0, weight = 0;
+  };
+  std::array<HeadNorm, 2> head_norms() const;
+  const std::byte* norm_weight(const HeadNorm& one) const;  // null: it has none
+  bool shares_query_norm() const {  // one norm of all heads, with other ranks
+    return shared.model.query_key_norm_whole && shared.shape.tensor > 1;
+  }
+  bool norms_heads() const {  // of Llama 4, the layers that rotate
+    return !shared.model.query_key_unit_norm || shared.model.rotates(layer());
+  }
+  void query_key_norm(const Node& n) const;
+  void query_key_norm_backward(const Node& n) const;
+  void query_key_squares(const Node& n, float* sums) const;
+  void query_key_products(const Node& n, float* sums) const;
+  // Clears the sums over keys, but at the first of the ranks that hold the same key head.
+  void keep_one_holder(float* sums) const;
 
   // ---- body_latent.cc -------------------------------------------------------
   LatentShape latent_shape() const;

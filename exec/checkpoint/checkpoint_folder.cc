@@ -192,8 +192,11 @@ Result<CheckpointPlace> locate_checkpoint(const std::string& path) {
   if (!newest) return newest.error();
   if (newest.value()) return *std::move(newest).value();
   if (fs::exists(path + "/latest", none)) {
-    return Error{path +
-                 "/latest: names no checkpoint of this folder: " + json_excerpt(read_latest(path))};
+    const std::string name = read_latest(path);
+    if (std::ranges::count(step_folders(path), name) > 0) {
+      return Error{path + '/' + name + "/state.json: is missing: no whole checkpoint"};
+    }
+    return Error{path + "/latest: names no checkpoint of this folder: " + json_excerpt(name)};
   }
   std::string weights = TensorFiles::find(path, "model");
   if (weights.empty())

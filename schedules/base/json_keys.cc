@@ -87,11 +87,17 @@ bool contains(std::span<const std::string_view> words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// Whether one of the list's words is a part: then the list is one value.
-bool has_part(const JsonValue& list, const KeySpec& spec) {
-  return std::ranges::any_of(list.items, [&](const JsonValue& item) {
-    return item.is(JsonKind::String) && contains(spec.parts, item.text);
+// A list of parts is one value: one that has a part, or words none of which is a choice.
+bool is_parts(const JsonValue& list, const KeySpec& spec) {
+  const auto has = [&](std::span<const std::string_view> words) {
+    return std::ranges::any_of(list.items, [&](const JsonValue& item) {
+      return item.is(JsonKind::String) && contains(words, item.text);
+    });
+  };
+  const bool words = !list.items.empty() && std::ranges::all_of(list.items, [](const auto& item) {
+    return item.is(JsonKind::String);
   });
+  return has(spec.parts) || (!spec.parts.empty() && words && !has(spec.choices));
 }
 
 // Whether one of the list's words is not built yet: then it is no search space.
@@ -133,7 +139,7 @@ void check_members(const JsonValue& value, const KeyTable& table, const KeyPath&
 
 void check_value(const JsonValue& value, const KeySpec& spec, const KeyPath& path,
                  JsonReport& report) {
-  if (value.is(JsonKind::Array) && has_part(value, spec)) {
+  if (value.is(JsonKind::Array) && is_parts(value, spec)) {
     for (std::size_t i = 0; i < value.items.size(); ++i) {
       check_part(value.items[i], spec, {.outer = &path, .item = static_cast<std::ptrdiff_t>(i)},
                  report);

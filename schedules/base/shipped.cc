@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <vector>
 
 #include "schedules/base/files.h"
@@ -83,6 +84,8 @@ std::optional<std::string> find_meant_file(std::string_view name, std::string_vi
 
 std::string no_such_file(std::string_view name, std::string_view folder) {
   std::string text = "no such file: " + json_excerpt(name);
+  std::error_code none;
+  if (std::filesystem::is_directory(name, none)) return text + ", which is a folder";
   const std::string all = "; rehearse list " + std::string(folder) + " has all";
   if (const auto meant = ids_with(words_of(name), folder); meant.size() > 1) {
     constexpr std::size_t kMost = 4;

@@ -65,8 +65,9 @@ class Tensors {
   std::vector<ParameterTensor> list_;
 };
 
-void attention_parameters(const Transformer& model, const RankShape& shape, std::int64_t t,
-                          Tensors& out) {
+void attention_parameters(const Layout& layout, Tensors& out) {
+  const auto& [model, plan, shape] = layout;
+  const std::int64_t t = shape.tensor;
   const std::int64_t h = model.hidden;
   if (model.latent.kv_lora_rank > 0) {  // DeepSeek-V2, arXiv 2405.04434, section 2.1
     const LatentAttention& mla = model.latent;
@@ -98,7 +99,12 @@ void attention_parameters(const Transformer& model, const RankShape& shape, std:
   }
   if (model.query_key_norm_whole) {
     out.column_bias(query, shape.heads * model.head_dim);
-    out.column_bias(key, shape.kv_heads * model.head_dim);
+    // Ranks that share key heads have the weights of all, and each a part of their gradient.
+    if (layout.key_value_replicas() > 1) {
+      out.replicated(key, model.kv_heads * model.head_dim, true);
+    } else {
+      out.column_bias(key, shape.kv_heads * model.head_dim);
+    }
   }
   if (model.attention_sinks) out.column_bias({Role::Sinks, "sinks"}, shape.heads);
   out.matrix({Role::Projection, "projection.weight"}, shape.heads * model.head_dim * h);
@@ -157,7 +163,7 @@ void layer_parameters(const Layout& layout, std::int64_t layer, Tensors& out) {
     if (there) out.norm(model, {role, weight}, {role, bias, true});
   };
   norm(before, Role::Norm1, "norm1.weight", "norm1.bias");
-  attention_parameters(model, shape, shape.tensor, out);
+  attention_parameters(layout, out);
   norm(after, Role::OutNorm1, "out_norm1.weight", "out_norm1.bias");
   norm(before, Role::Norm2, "norm2.weight", "norm2.bias");
   if (model.has_experts(layer)) {

@@ -106,7 +106,12 @@ Result<MeasuredRouting> read_routing(const std::string& path, const Transformer&
   std::int32_t steps = 0;
   for (std::string_view rest = text.value(); !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
-    if (const Result<> good = reader.add(rest.substr(0, end), ++steps); !good) return good.error();
+    const std::string_view line = rest.substr(0, end);
+    ++steps;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return Error{path + ':' + std::to_string(steps) + ": a blank line: every line is a step's"};
+    }
+    if (const Result<> good = reader.add(line, steps); !good) return good.error();
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   if (steps == 0) return Error{path + ": no step in it"};

@@ -238,7 +238,8 @@ class ExpertPlanReader {
     const ScheduleInfo* info = find_schedule(plan_.schedule);
     const Pairing pairing = info == nullptr ? Pairing::Never : info->pairing;
     if (pairing == Pairing::Never) {
-      return "pair: " + plan_.schedule + " has no steady pairs, interleaved_1f1b and dualpipe have";
+      return "pair: schedule " + plan_.schedule +
+             " has no steady pairs, interleaved_1f1b and dualpipe have";
     }
     if (plan_.pipeline_parallel == 1) return "pair: pipeline_parallel is 1";
     if (pairing == Pairing::Asked && plan_.virtual_stages == 1) {

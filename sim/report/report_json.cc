@@ -7,6 +7,7 @@
 #include "schedules/scenario/plan_names.h"
 #include "sim/report/fit_text.h"
 #include "sim/report/link_words.h"
+#include "sim/report/order_taken.h"
 #include "sim/report/report.h"
 
 namespace rehearse::sim {
@@ -207,15 +208,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
        {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) json["notes"].push_back(note);
   }
-  if (!p.plan.order.empty()) {                  // which order a planned schedule took
-    const bool here = p.choice.considered > 0;  // else it was chosen before
-    json["order"] = {
-        {"schedule", p.plan.order},
-        {"virtual_stages", p.plan.virtual_stages},
-        {"memory_limit", p.plan.memory_limit > 0 ? Json(p.plan.memory_limit) : Json(nullptr)},
-        {"considered", here ? Json(p.choice.considered) : Json(nullptr)},
-        {"fitting", here ? Json(p.choice.fitting) : Json(nullptr)}};
-  }
+  if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
   json["schedule_hash"] = content_hash(p.schedule);
   json["plan"] = Json::parse(plan_json(p.plan, 0));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

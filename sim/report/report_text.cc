@@ -11,6 +11,7 @@
 #include "schedules/trace/cause_words.h"
 #include "sim/report/fit_text.h"
 #include "sim/report/link_words.h"
+#include "sim/report/order_taken.h"
 #include "sim/report/report.h"
 #include "sim/report/report_units.h"
 
@@ -71,21 +72,6 @@ std::string memory_lines(const Prediction& p) {
   return text;
 }
 
-// Which order a planned schedule took.
-std::string order_line(const Prediction& p) {
-  if (p.plan.order.empty()) return "";
-  std::string taken = p.plan.order;
-  if (taken == "auto") taken = "one planned for this model";
-  if (p.plan.memory_limit > 0) {
-    taken += fmt::format(" within {:g} times 1F1B's activations", p.plan.memory_limit);
-  }
-  const OrderChoice& choice = p.choice;
-  if (choice.considered == 0) return fmt::format("  order: {}\n", taken);  // chosen before
-  return fmt::format("  order: {}, {} of {} that were predicted ({} fit in memory)\n", taken,
-                     choice.fitting > 0 ? "the fastest" : "the one that needs least memory",
-                     choice.considered, choice.fitting);
-}
-
 std::string listed(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
@@ -140,7 +126,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   text += fmt::format("  {}; {}, {} of {} x {} tokens\n", layout_of(plan), plan.schedule,
                       counted(plan.microbatches(), "micro-batch"), plan.micro_batch,
                       plan.sequence_length);
-  text += order_line(p) + "\n";
+  text += order_line(p.plan, p.choice) + "\n";
   text += misfit_text(p);
   text += fmt::format("step time       {:>12}   ({} tokens/s, {} per GPU)\n", seconds(p.step_s),
                       with_commas(p.tokens_per_s), with_commas(p.tokens_per_s / p.gpus));

@@ -97,6 +97,7 @@ refused 2 "model.model_type: the checkpoint's model has [{]" run "$scenario" --r
 
 # Names: of commands, of shipped scenarios, of files that are something else.
 refused 2 "simulat: no such command; the nearest is simulate" simulat x
+refused 2 "compare: B is required" compare "$work/t.trace"
 for name in 3d-8-gpus 3d-8-gpus.json scenarios/3d-8-gpus.json; do
   says "Llama 2 7B on 8 A100s" simulate "$name"
   (cd "$work" && "$(cd - >/dev/null && realpath "$rehearse")" simulate "$name" >/dev/null) || fail "elsewhere: $name"

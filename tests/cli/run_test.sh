@@ -126,6 +126,8 @@ for report in dry other simulated; do
   [ "${taken%,}" = "$(grep -A1 '"order"' "$work/auto.$report.json" | grep '"schedule"' | tr -d ,)" ] ||
     fail "auto: $report took another order than the run's $taken"
 done
+"$rehearse" run "$scenario" $auto --steps 1 >"$work/auto.txt" || fail "auto, as text"
+grep -q "^  order: " "$work/auto.txt" || fail "auto: the text does not say which order"
 
 # Again, and with another number of workers: the same numbers to the last digit.
 for threads in 1 3; do

@@ -134,7 +134,8 @@ TEST_F(TraceCommands, BadInputIsOneLineAndExitTwo) {
                  "--ranks: no row of the trace begins with a rank in 999");
   expect_refused("render " + trace + " --svg /nowhere/a.svg",
                  "/nowhere/a.svg: cannot write: No such file or directory");
-  expect_refused("export " + trace + " --to excel x", "--to: excel not in {perfetto,chrome,csv}");
+  expect_refused("export " + trace + " --to excel x",
+                 "export: --to: excel not in {perfetto,chrome,csv}");
   std::ofstream(file("text")) << "no trace";
   expect_refused("render " + file("text") + " --text",
                  file("text") + ": neither a trace of rehearse nor Chrome JSON");

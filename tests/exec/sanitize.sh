@@ -42,6 +42,7 @@ for test in "$@"; do
   step "$test" "$bin/$test"
 done
 step "processes" bash tests/exec/processes/processes_test.sh "$bin/rehearse"
+step "processes with experts" bash tests/exec/processes/experts_processes_test.sh "$bin/rehearse"
 scenario "$work/s.json" 8
 for layout in "pipeline_parallel=2 tensor_parallel=2 data_parallel=2 schedule=1f1b zero_stage=1" \
   "pipeline_parallel=4 data_parallel=2 schedule=zb_h1 zero_stage=3" \

@@ -22,24 +22,6 @@ double tick_of(double most) {
   return power;
 }
 
-// Lines of whole words, each as wide as `width` allows; a longer word stands alone.
-std::vector<std::string> lines_of(const std::string& text, TextSize size, double width) {
-  std::vector<std::string> lines(1);
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at), longer = lines.back() + " " + word;
-    if (lines.back().empty()) {
-      lines.back() = word;
-    } else if (text_width(longer, size) <= width) {
-      lines.back() = longer;
-    } else {
-      lines.push_back(word);
-    }
-    at = end + 1;
-  }
-  return lines;
-}
-
 class Drawing {
  public:
   Drawing(const Curve& curve, Theme theme) : curve_(curve), colors_(palette(theme)) {
@@ -49,12 +31,12 @@ class Drawing {
       per_point = std::max(per_point, text_width(point.label, TextSize::Normal) + kGap);
     }
     width_ = std::max(kLeastWidth, per_point * static_cast<double>(curve.points.size()));
-    title_ = lines_of(curve.title, TextSize::Title, width_);
+    title_ = wrapped(curve.title, TextSize::Title, width_);
     top_y_ = kTop + kTitleLine * static_cast<double>(title_.size());
     for (const CurvePoint& point : curve.points) {
       if (point.reason.empty()) continue;
       for (std::string& line :
-           lines_of(point.label + ": " + point.reason, TextSize::Small, width_)) {
+           wrapped(point.label + ": " + point.reason, TextSize::Small, width_)) {
         reasons_.push_back(std::move(line));
       }
     }

@@ -6,12 +6,14 @@
 #include <cmath>
 
 #include "viz/analysis/units_text.h"
+#include "viz/picture/font.h"
 
 namespace rehearse::viz {
 namespace {
 
 constexpr Color kFewer{0, 114, 178}, kMore{213, 94, 0};  // Okabe and Ito's blue and vermilion
 constexpr double kDoublings = 2;                         // to either end of the scale
+constexpr double kLine = 16;                             // from a line of small text to the next
 
 std::uint32_t packed(Color c) {
   return 0xFF000000u | static_cast<std::uint32_t>(c.blue) << 16 |
@@ -31,7 +33,7 @@ class Map {
   Map(const ExpertRows& rows, const ExpertGrid& grid, Theme theme, Scene& scene)
       : rows_(rows), grid_(grid), theme_(theme), colors_(palette(theme)), scene_(scene) {}
 
-  void draw() {
+  double draw() {
     for (std::int32_t layer = 0; layer < rows_.layers(); ++layer) {
       cells(layer);
       names(layer);
@@ -42,6 +44,7 @@ class Map {
     steps();
     curve();
     legend();
+    return y_;
   }
 
  private:
@@ -159,30 +162,39 @@ class Map {
     y_ = base;
   }
 
-  // The scale from a quarter to four times the mean, and what has no rows.
+  // The scale from a quarter to four times the mean, and what has no rows: beside it, or below
+  // where there is no room.
   void legend() {
-    constexpr double kWidth = 220, kHeight = 12;
+    constexpr double kHeight = 12;
     constexpr std::array<std::string_view, 5> kMarks{"1/4", "1/2", "mean", "2 ×", "4 ×"};
-    const double x = grid_.x(), y = y_ + 12;
-    Strip strip{.x = x, .y = y, .width = kWidth, .height = kHeight};
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(kWidth); ++i) {
-      const double share = 2 * i / (kWidth - 1) - 1;
+    constexpr std::string_view kNone = "no tokens";
+    const double x = grid_.x(), y = y_ + 12, scale = std::min(220.0, grid_.width());
+    Strip strip{.x = x, .y = y, .width = scale, .height = kHeight};
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(scale); ++i) {
+      const double share = 2 * i / (scale - 1) - 1;
       strip.colors.push_back(packed(color_of_share(std::exp2(kDoublings * share), theme_)));
     }
     scene_.strips.push_back(std::move(strip));
     for (std::size_t i = 0; i < kMarks.size(); ++i) {
-      text(x + kWidth * static_cast<double>(i) / (kMarks.size() - 1), y + kHeight + 12,
+      text(x + scale * static_cast<double>(i) / (kMarks.size() - 1), y + kHeight + 12,
            std::string(kMarks[i]), TextSize::Small, colors_.faint_text, Anchor::Middle);
     }
+    const double room = grid_.width() + kExpertsRight;
+    const bool beside = scale + 48 + text_width(kNone, TextSize::Small) <= room;
+    const double none_x = beside ? x + scale + 24 : x, none_y = beside ? y : y + kHeight + 22;
     scene_.rects.push_back(
-        {.x = x + kWidth + 24, .y = y, .width = 18, .height = kHeight, .fill = colors_.text});
-    text(x + kWidth + 48, y + 10, "no tokens", TextSize::Small, colors_.text);
+        {.x = none_x, .y = none_y, .width = 18, .height = kHeight, .fill = colors_.text});
+    text(none_x + 24, none_y + 10, std::string(kNone), TextSize::Small, colors_.text);
+    y_ = none_y + (beside ? kHeight : 0) + 32 - kLine;
     const std::int32_t each = rows_.experts() / grid_.parts();
     std::string line = "A row is " + (each == 1 ? "an expert" : std::to_string(each) + " experts");
     if (rows_.ranks() > 1) {
       line += ". All " + std::to_string(rows_.ranks()) + " ranks wait for the busiest";
     }
-    text(x, y + kHeight + 32, line + '.', TextSize::Small, colors_.faint_text);
+    for (std::string& part : wrapped(line + '.', TextSize::Small, room)) {
+      text(x, y_ += kLine, std::move(part), TextSize::Small, colors_.faint_text);
+    }
+    y_ += 8;
   }
 
   const ExpertRows& rows_;
@@ -201,39 +213,35 @@ Color color_of_share(double over_mean, Theme theme) {
   return mix(even, doublings < 0 ? kFewer : kMore, std::min(1.0, std::fabs(doublings)));
 }
 
-void draw_experts(const ExpertRows& rows, const ExpertGrid& grid, Theme theme, Scene& scene) {
-  Map(rows, grid, theme, scene).draw();
+double draw_experts(const ExpertRows& rows, const ExpertGrid& grid, Theme theme, Scene& scene) {
+  return Map(rows, grid, theme, scene).draw();
 }
 
 Scene expert_map(const Trace& trace, const ExpertMapOptions& options) {
-  constexpr double kMargin = 16, kTop = 78, kMostHeight = 1200;
+  constexpr double kMargin = 16, kMostHeight = 1200, kTitleLine = 22, kNormalLine = 18;
   const ExpertRows rows(trace);
-  const ExpertGrid grid(rows, kMargin + kExpertsLeft, kTop,
-                        options.width - 2 * kMargin - kExpertsLeft - kExpertsRight, kMostHeight);
   const Palette& colors = palette(options.theme);
-  Scene scene{.width = options.width,
-              .height = static_cast<std::int32_t>(
-                  std::ceil(kTop + grid.height() + kExpertsBelow + 12 + kMargin)),
-              .background = colors.background};
+  Scene scene{.width = options.width, .background = colors.background};
+  const auto lines = [&](double x, double y, double line, TextSize size, Color color,
+                         std::string_view text) {
+    for (std::string& part : wrapped(text, size, options.width - x - kMargin)) {
+      scene.texts.push_back(
+          {.x = x, .y = y, .size = size, .color = color, .text = std::move(part)});
+      y += line;
+    }
+    return y;
+  };
   scene.title = trace.title.empty() ? trace.schedule_name : trace.title;
-  scene.texts.push_back({.x = kMargin,
-                         .y = kMargin + 15,
-                         .size = TextSize::Title,
-                         .color = colors.text,
-                         .text = scene.title});
-  scene.texts.push_back(
-      {.x = kMargin,
-       .y = kMargin + 35,
-       .color = colors.faint_text,
-       .text = "measured · tokens of every expert over the mean of its layer, steps " +
-               std::to_string(rows.step_number(0)) + " to " +
-               std::to_string(rows.step_number(rows.steps() - 1))});
-  draw_experts(rows, grid, options.theme, scene);
-  scene.texts.push_back({.x = kMargin + kExpertsLeft,
-                         .y = kTop + grid.height() + kExpertsBelow + 12,
-                         .size = TextSize::Small,
-                         .color = colors.faint_text,
-                         .text = trace.caption});
+  double y = lines(kMargin, kMargin + 15, kTitleLine, TextSize::Title, colors.text, scene.title);
+  y = lines(kMargin, y - 2, kNormalLine, TextSize::Normal, colors.faint_text,
+            "measured · tokens of every expert over the mean of its layer, steps " +
+                std::to_string(rows.step_number(0)) + " to " +
+                std::to_string(rows.step_number(rows.steps() - 1)));
+  const ExpertGrid grid(rows, kMargin + kExpertsLeft, y + 9,
+                        options.width - 2 * kMargin - kExpertsLeft - kExpertsRight, kMostHeight);
+  y = draw_experts(rows, grid, options.theme, scene);
+  y = lines(grid.x(), y + 12, kLine, TextSize::Small, colors.faint_text, trace.caption);
+  scene.height = static_cast<std::int32_t>(std::ceil(y - kLine + kMargin));
   return scene;
 }
 

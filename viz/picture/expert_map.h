@@ -12,12 +12,13 @@ namespace rehearse::viz {
 // four times; no rows at all have a colour of their own.
 Color color_of_share(double over_mean, Theme theme);
 
-// Around a grid: room for names on the left, numbers on the right, the legend and steps below.
+// Around a grid: room for names on the left, numbers on the right, the legend and steps below (more
+// where the grid is narrow, and words need further lines).
 inline constexpr double kExpertsLeft = 128, kExpertsRight = 64, kExpertsBelow = 124;
 
 // Cells, names of layers, ranks and experts, the busiest's mean on the right; below it the steps,
-// the busiest over the steps, and what colours mean.
-void draw_experts(const ExpertRows& rows, const ExpertGrid& grid, Theme theme, Scene& scene);
+// the busiest over the steps, and what colours mean. Returns where all of it ends [px].
+double draw_experts(const ExpertRows& rows, const ExpertGrid& grid, Theme theme, Scene& scene);
 
 struct ExpertMapOptions {
   Theme theme = Theme::Light;

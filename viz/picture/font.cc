@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viz/picture/font.h"
 
+#include <algorithm>
 #include <array>
 
 namespace rehearse::viz {
@@ -59,6 +60,34 @@ std::string_view fitting(std::string_view text, TextSize size, double width) {
     if (sum > width) return {};
   }
   return text;
+}
+
+std::string clipped(std::string_view text, TextSize size, double width) {
+  if (text_width(text, size) <= width) return std::string(text);
+  while (!text.empty() && text_width(text, size) + text_width("…", size) > width) {
+    while (text.size() > 1 && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) {
+      text.remove_suffix(1);
+    }
+    text.remove_suffix(1);  // a whole code point
+  }
+  return std::string(text) + "…";
+}
+
+std::vector<std::string> wrapped(std::string_view text, TextSize size, double width) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (!lines.empty()) {
+      const std::string longer = lines.back() + ' ' + std::string(word);
+      if (text_width(longer, size) <= width) {
+        lines.back() = longer;
+        continue;
+      }
+    }
+    lines.push_back(clipped(word, size, width));
+  }
+  return lines;
 }
 
 }  // namespace rehearse::viz

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace rehearse::viz {
 
@@ -35,5 +37,10 @@ bool font_has(std::string_view text);
 std::int32_t text_width(std::string_view text, TextSize size);
 // `text` if it is at most `width` px wide, else nothing: half a label misleads.
 std::string_view fitting(std::string_view text, TextSize size, double width);
+// The beginning of a text, with an ellipsis, where all of it is wider than `width` px.
+std::string clipped(std::string_view text, TextSize size, double width);
+// The text in lines of whole words that are at most `width` px wide; a word that is wider alone is
+// clipped.
+std::vector<std::string> wrapped(std::string_view text, TextSize size, double width);
 
 }  // namespace rehearse::viz

@@ -37,8 +37,6 @@ struct ViewContext {
 
 void add_text(Scene& to, double x, double y, std::string what, TextSize size, Color color,
               Anchor anchor = Anchor::Begin);
-// The beginning of a text, with an ellipsis, where all of it is wider than `width` px.
-std::string clipped(std::string what, TextSize size, double width);
 
 // Colours of memory's parts, in the trace's order (Okabe and Ito's).
 inline constexpr std::array<Color, 8> kMemoryColors{{{0, 114, 178},

@@ -49,12 +49,13 @@ void draw_expert_box(const ViewContext& c, Scene& layer) {
   const double room = c.state.height - y - 10 - kHead - kExpertsBelow;
   const ExpertGrid grid(rows, x + kSide + kExpertsLeft, y + kHead,
                         width - 2 * kSide - kExpertsLeft - kExpertsRight, std::max(60.0, room));
-  draw_box(c, layer, x, y, width, kHead + grid.height() + kExpertsBelow);
-  add_text(layer, x + kSide, y + 26, "Tokens of every expert over the mean", TextSize::Title,
-           c.colors.text);
   // In a layer of its own: the box is a rectangle, and strips are drawn before those.
   Scene map;
-  draw_experts(rows, grid, c.theme, map);
+  const double bottom = draw_experts(rows, grid, c.theme, map);
+  draw_box(c, layer, x, y, width, bottom - y);
+  add_text(layer, x + kSide, y + 26,
+           clipped("Tokens of every expert over the mean", TextSize::Title, width - 2 * kSide),
+           TextSize::Title, c.colors.text);
   if (const auto cell = grid.at(c.state.mouse_x, c.state.mouse_y)) {
     map.layers.emplace_back();
     draw_facts(c, map.layers.back(), facts_of(rows, grid, *cell));

@@ -40,15 +40,6 @@ void add_text(Scene& to, double x, double y, std::string what, TextSize size, Co
   to.texts.push_back(
       {.x = x, .y = y, .anchor = anchor, .size = size, .color = color, .text = std::move(what)});
 }
-std::string clipped(std::string what, TextSize size, double width) {
-  if (text_width(what, size) <= width) return what;
-  while (!what.empty() && text_width(what, size) + text_width("…", size) > width) {
-    while (what.size() > 1 && (static_cast<unsigned char>(what.back()) & 0xC0) == 0x80)
-      what.pop_back();
-    what.pop_back();  // a whole code point
-  }
-  return what + "…";
-}
 
 void draw_bar(const ViewContext& c, Scene& scene) {
   const Trace& trace = c.session.at(0).trace();

@@ -110,12 +110,6 @@ std::string length_lacks(const Transformer& model, const Plan& plan) {
   return rest ? "a last, shorter chunk of attention is priced" : "";
 }
 
-// Ranks that share a key head would count it twice in the norm of all heads' columns.
-std::string tensor_lacks(const Transformer& model, const Plan& plan) {
-  const bool shared = model.query_key_norm_whole && plan.tensor_parallel > model.kv_heads;
-  return shared ? "a norm over all heads is priced where ranks share key heads" : "";
-}
-
 // The first stage has the embedding and the last one the head, but a stage between them without
 // layers has no kernels at all, and so none that hands its input on.
 bool has_empty_stage(const Plan& plan) {
@@ -214,7 +208,6 @@ std::vector<Unperformed> unperformed_pairs(const Transformer& model, const Plan&
   };
   add("sequence_length", static_cast<std::int32_t>(plan.sequence_length),
       length_lacks(model, plan));
-  add("tensor_parallel", plan.tensor_parallel, tensor_lacks(model, plan));
   add("stage_layers", 0,
       has_empty_stage(plan) ? "a stage between the first and the last without layers is priced"
                             : "");

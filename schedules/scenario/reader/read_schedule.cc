@@ -25,7 +25,7 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
     return keys.fail("virtual_stages", number(v) + " chunks need pipeline_parallel > 1");
   }
   if (v > 1 && !many && !any && !(shaped_v && v == 2)) {
-    return keys.fail("virtual_stages", plan.schedule + " has " +
+    return keys.fail("virtual_stages", "schedule " + plan.schedule + " has " +
                                            (shaped_v ? "2 chunks" : "one chunk") +
                                            " per position, not " + number(v));
   }
@@ -41,7 +41,7 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
   }
   plan.sequence_slices = keys.size("sequence_slices", info->sliced ? 4 : 1);
   if (plan.sequence_slices > 1 && !info->sliced && !any) {
-    return keys.fail("sequence_slices", plan.schedule + " does not slice sequences");
+    return keys.fail("sequence_slices", "schedule " + plan.schedule + " does not slice sequences");
   }
   if (plan.memory_limit > 0 && !info->planned) {
     return keys.fail("memory_limit", plan.schedule + " is not planned for a limit");

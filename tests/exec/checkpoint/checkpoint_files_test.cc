@@ -302,6 +302,9 @@ TEST_F(Broken, CheckpointsSayWhatAndWhere) {
   fs::rename(step, at("other"));
   put(at("latest"), "step-000009\n");
   refused(folder_, "latest: names no checkpoint of this folder: \"step-000009\"");
+  fs::create_directory(at("step-000009"));  // half written, or half copied
+  refused(folder_, "step-000009/state.json: is missing: no whole checkpoint");
+  fs::remove(at("step-000009"));
   fs::remove(at("latest"));
   refused(folder_, "holds no checkpoint");
   refused(at("none"), "no such file or folder");

@@ -70,6 +70,7 @@ TEST(MeasuredRouting, AFileOfAnotherModelIsNamedByItsLine) {
   says("{\"expert_rows\":[[0,0,0,0],[1,1,1,-1],[1,1,1,1]]}\n",
        "expert_rows: layer 1 has what is no number of rows");
   says("{\"loss\":1}\n", "expert_rows: is missing");
+  says(" \r\n" + good, "a blank line");
   says("{\"expert_rows\":[[0,0\n", "");  // a line that was cut
   EXPECT_NE(error("").find("no step in it"), std::string::npos);
   EXPECT_NE(read_routing("/no/such.jsonl", model()).error().message.find("no such file"),

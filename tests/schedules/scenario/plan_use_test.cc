@@ -111,8 +111,8 @@ TEST(PlanUse, StagesWithoutLayersAreTheEndsAlone) {
   EXPECT_EQ(refused({2, 1, 0, 1}), "plan.stage_layers");
 }
 
-// Windows, ALiBi and what drops go round a ring; a norm of all heads is not shared with its heads.
-TEST(PlanUse, WhatModelsHaveGoesWithLayoutsButForANormOverSharedKeyHeads) {
+// Windows, ALiBi and what drops go round a ring; chunks must divide the sequence.
+TEST(PlanUse, WhatModelsHaveGoesWithLayoutsButForChunksThatLeaveARest) {
   const auto refused = [](Json model, const char* key, int value) {
     Json json = scenario();
     json["model"] = std::move(model);
@@ -128,9 +128,8 @@ TEST(PlanUse, WhatModelsHaveGoesWithLayoutsButForANormOverSharedKeyHeads) {
   EXPECT_EQ(refused({{"model_type", "llama4_text"}, {"attention_chunk_size", 8}}, ring, 2), "");
   EXPECT_EQ(refused({{"model_type", "llama4_text"}, {"attention_chunk_size", 7}}, ring, 1),
             "plan.sequence_length");
-  const Json whole_norm = {{"model_type", "olmo2"}, {"num_key_value_heads", 1}};
-  EXPECT_EQ(refused(whole_norm, "tensor_parallel", 2), "plan.tensor_parallel");
-  EXPECT_EQ(refused(whole_norm, "tensor_parallel", 1), "");
+  EXPECT_EQ(refused({{"model_type", "olmo2"}, {"num_key_value_heads", 1}}, "tensor_parallel", 2),
+            "");
 }
 
 void expect_later(const std::string& key, const Json& value) {

@@ -67,6 +67,7 @@ TEST(RecomputeParts, WhatIsNoPartOfTheModelIsRefused) {
   EXPECT_TRUE(says(error(R"(["experts"])", "", kGpt), "experts: the model has no experts"));
   EXPECT_TRUE(says(error(R"(["norm", "selective"])"), "\"selective\" is not one of the parts"));
   EXPECT_TRUE(says(error(R"(["norm", 3])"), "an item is not one of the parts"));
+  EXPECT_TRUE(says(error(R"(["expert"])"), "\"expert\" is not one of the parts"));
   EXPECT_TRUE(says(error(R"(["none", "full"])"), "a list of values is a search space"));
   EXPECT_TRUE(
       says(error(R"(["experts", "shared_experts"])"), "shared_experts lies within experts"));

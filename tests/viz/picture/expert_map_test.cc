@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "tests/viz/picture/full_trace.h"
+#include "viz/picture/font.h"
 #include "viz/picture/formats/svg.h"
 
 namespace rehearse::viz {
@@ -97,6 +98,33 @@ TEST(ExpertMap, ColoursAreToldApart) {
     EXPECT_GT(contrast(even, many), 1.5);
     EXPECT_EQ(color_of_share(0.01, theme), few);
     EXPECT_EQ(color_of_share(100, theme), many);
+  }
+}
+
+// However narrow: every word is there, between the edges.
+TEST(ExpertMap, NoWordIsCut) {
+  Trace trace = with_experts(12);
+  trace.title = "a long title of a model whose experts lie on ranks, and a_word_that_is_long";
+  trace.caption = "measured on a machine that has two processors of a kind with a long name";
+  for (const std::int32_t width : {400, 470, 640, 1600}) {
+    SCOPED_TRACE(width);
+    const Scene scene = expert_map(trace, {.width = width});
+    std::string all;
+    for (const Text& text : scene.texts) {
+      const double wide = text_width(text.text, text.size);
+      const double begin = text.x - wide * (text.anchor == Anchor::End      ? 1
+                                            : text.anchor == Anchor::Middle ? 0.5
+                                                                            : 0);
+      EXPECT_GE(begin, 0) << text.text;
+      EXPECT_LE(begin + wide, width) << text.text;
+      EXPECT_LE(text.y, scene.height) << text.text;
+      all += text.text + ' ';
+    }
+    for (const std::string& whole : {trace.title, trace.caption}) {
+      EXPECT_NE(all.find(whole), std::string::npos) << all;
+    }
+    for (const Strip& strip : scene.strips) EXPECT_LE(strip.x + strip.width, width);
+    for (const Rect& rect : scene.rects) EXPECT_LE(rect.x + rect.width, width);
   }
 }
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/report/order_taken.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace rehearse::sim {
+
+nlohmann::ordered_json order_json(const Plan& plan, const OrderChoice& choice) {
+  using Json = nlohmann::ordered_json;
+  const bool here = choice.considered > 0;
+  return {{"schedule", plan.order},
+          {"virtual_stages", plan.virtual_stages},
+          {"memory_limit", plan.memory_limit > 0 ? Json(plan.memory_limit) : Json(nullptr)},
+          {"considered", here ? Json(choice.considered) : Json(nullptr)},
+          {"fitting", here ? Json(choice.fitting) : Json(nullptr)}};
+}
+
+std::string order_line(const Plan& plan, const OrderChoice& choice) {
+  if (plan.order.empty()) return "";
+  std::string taken = plan.order;
+  if (taken == "auto") taken = "one planned for this model";
+  if (plan.memory_limit > 0) {
+    taken += fmt::format(" within {:g} times 1F1B's activations", plan.memory_limit);
+  }
+  if (choice.considered == 0) return fmt::format("  order: {}\n", taken);
+  return fmt::format("  order: {}, {} of {} that were predicted ({} fit in memory)\n", taken,
+                     choice.fitting > 0 ? "the fastest" : "the one that needs least memory",
+                     choice.considered, choice.fitting);
+}
+
+}  // namespace rehearse::sim

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which order a planned schedule (`auto`, `zb_1p`, `zb_2p`) took: the report's `order`, in a
+// prediction and in a run.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "sim/predict/predict.h"
+
+namespace rehearse::sim {
+
+// REQUIRES: !plan.order.empty(), as of every planned schedule that was chosen. `choice` as it is by
+// default: it was chosen before.
+nlohmann::ordered_json order_json(const Plan& plan, const OrderChoice& choice);
+// A line of the text, or none for other schedules.
+std::string order_line(const Plan& plan, const OrderChoice& choice);
+
+}  // namespace rehearse::sim
