@@ -95,6 +95,10 @@ Result<> choose_order(const RunFlags& options, Scenario& scenario) {
     how.cluster = options.cluster;
     as_simulated = read_scenario(options.scenario, how);
   }
+  if (!as_simulated && plan.expert_slots) {  // a runtime that sends by counts
+    how.overrides.emplace_back("plan.expert_slots=false");
+    as_simulated = read_scenario(options.scenario, how);
+  }
   if (!as_simulated) return as_simulated.error();
   const Result<sim::Cluster> cluster = sim::read_cluster(as_simulated.value().cluster);
   if (!cluster) return cluster.error();

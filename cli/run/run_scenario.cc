@@ -19,7 +19,7 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   const Precision runs = device.precision(plan.precision, plan.zero_stage);
   // The host of a GPU reads no counts inside a step.
   const bool slots = device.cuda() && plan.expert_parallel > 1 && !plan.expert_slots &&
-                     plan.expert_dispatch == ExpertDispatch::AllToAll;
+                     plan.expert_dispatch != ExpertDispatch::AllGather;
   if (plan.runtime.own_executor && plan.precision == runs && !slots) return first;
   std::string said;
   if (!(plan.precision == runs)) {

@@ -164,6 +164,13 @@ struct VisitsShape {
   std::int64_t tokens = 0, per_token = 0;  // of each rank
   std::int64_t per_rank = 0;               // experts
   std::int64_t room = 0;                   // tokens that may arrive: further ones are left out
+  // Slots: every rank's tokens for another begin at a multiple of `slot` rows, and further ones are
+  // left out, here and there. 0: they lie one behind the other
+  std::int64_t slot = 0;
+  // Rows that leave, at most.
+  std::int64_t leaving() const {
+    return slot > 0 ? ranks * slot : tokens * (per_token < ranks ? per_token : ranks);
+  }
 };
 
 // Rows that came from `sources` ranks, expert by expert from each, tokens in order. They lie in
@@ -178,10 +185,11 @@ struct ArrivedShape {
   std::int64_t slot = 0;
 };
 
-// Rows of a rank's experts as begin(experts + 1) counts them, for every step's sum and its largest
-// number of rows that lie together: of `together` experts.
+// Rows of experts as begin(experts + 1) counts them, for every step's sum and its largest number of
+// rows that lie together: of `together` experts. For the largest number, `lines` such arrays.
 struct CountShape {
   std::int64_t experts = 0, together = 0;
+  std::int64_t lines = 1;
 };
 
 // Products of several experts, each with a matrix of its own: rows [begin[e], begin[e + 1]) are

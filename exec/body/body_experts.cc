@@ -23,39 +23,45 @@ RouteShape OpCursor::State::route_shape() const {
           .correction = correction == nullptr ? nullptr : correction + layer() * experts.count};
 }
 
-// Where the rank sorts them: rows of its experts, or of a slot.
-ExpertLimit BodyRunner::Shared::expert_limit() const {
-  const ExpertShape& x = shape.experts;
-  const std::int64_t pairs = plan.expert_parallel;
-  if (room.slot == 0) return {.rows = room.rows, .mean = x.rows};
-  return {.rows = room.slot, .mean = (x.copies + pairs - 1) / pairs, .slot = true};
-}
-ExpertLimit BodyRunner::expert_limit() const {
-  return shared_->expert_limit();
+const ExpertLimits& BodyRunner::expert_limits() const {
+  return shared_->limits;
 }
 
-std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t rows,
-                          std::int64_t most, const ExpertLimit& limit) {
-  const double factor =
-      std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(limit.mean)) / 100.0;
+std::string too_many_rows(std::int32_t rank, std::int64_t layers, const ExpertCounts& counts,
+                          const ExpertLimits& limits) {
+  double factor = 0, worst = 0;
+  std::int64_t layer = -1, most = 0;
+  const ExpertLimit* passed = nullptr;
+  for (std::size_t k = 0; k < limits.size(); ++k) {
+    for (std::int64_t l = 0; l < layers; ++l) {
+      const double came = counts.most[static_cast<std::int64_t>(k) * layers + l];
+      const double ratio = came / limits[k].mean;
+      factor = std::max(factor, ratio);
+      if (came <= static_cast<double>(limits[k].rows) || ratio <= worst) continue;
+      worst = ratio, layer = l, most = static_cast<std::int64_t>(came), passed = &limits[k];
+    }
+  }
+  if (passed == nullptr) return "";
+  const double* lost =
+      std::find_if(counts.lost, counts.lost + layers, [](double n) { return n > 0; });
+  if (lost < counts.lost + layers) layer = lost - counts.lost;
+  const std::string where =
+      "rank " + std::to_string(rank) + ", layer " + std::to_string(layer) + ": ";
+  if (lost < counts.lost + layers) {
+    return where + "the router's scores are not numbers: training has diverged";
+  }
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", factor);
-  return "rank " + std::to_string(rank) + ", layer " + std::to_string(layer) + ": " +
-         std::to_string(rows) +
-         (limit.slot ? " rows for the experts of one rank, slots of "
-                     : " rows for its experts, room for ") +
-         std::to_string(limit.rows) + ": plan.expert_capacity " + text.data() + " would hold them" +
-         (most > rows ? ", and the " + std::to_string(most) + " of the busiest rank of its group"
-                      : "");
+  std::snprintf(text.data(), text.size(), "%.2f", std::ceil(100 * factor) / 100);
+  return where + std::to_string(most) + std::string(passed->what) + std::to_string(passed->rows) +
+         ": plan.expert_capacity " + text.data() + " would hold them";
 }
 
 void OpCursor::State::route(const Node& n) {
   const RouteShape shape = route_shape();
-  const float* logsum = floats(w(n, 3));
   kernels.route(lane, shape, floats(r(n, 0)), ints(w(n, 0)), floats(w(n, 1)), floats(w(n, 2)),
                 floats(w(n, 3)));
-  if (device.asynchronous()) return;
-  diverged = !std::all_of(logsum, logsum + shape.tokens, [](float x) { return std::isfinite(x); });
+  if (counts.lost == nullptr) return;
+  kernels.count_not_finite(lane, shape.tokens, floats(w(n, 3)), counts.lost + layer());
 }
 
 // Calls visit(first, tokens, group) for the runs of the rank's tokens of whose groups losses are
@@ -134,7 +140,7 @@ void OpCursor::State::sort_copies(const Node& n) {
   const auto room = [&](std::size_t i) {
     return body->tensors[static_cast<std::size_t>(n.writes[i])].bytes / 4;
   };
-  const std::int64_t experts = room(2) - 1, slot = shared.room.slot;
+  const std::int64_t experts = room(2) - 1, slot = shared.sends_copies ? shared.room.slot : 0;
   const bool all = experts == shared.model.experts.count;  // they are sent, or all are here
   const CopiesShape shape{.tokens = tensor(n, 0).bytes / 4 / shared.model.experts.per_token,
                           .per_token = shared.model.experts.per_token,
@@ -144,10 +150,11 @@ void OpCursor::State::sort_copies(const Node& n) {
                           .per_slot = slot > 0 ? x.per_rank : 0,
                           .slot = slot};
   kernels.sort_copies(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)));
-  if (slot > 0) return count_most(ints(w(n, 2)), experts, x.per_rank);
   if (shared.sends_copies) return;
   count_rows(ints(w(n, 2)));
-  count_most(ints(w(n, 2)), experts, experts);
+  if (!gathers_tokens(shared.layout)) return;
+  count_most_rows(shape.tokens * shape.per_token, ints(r(n, 0)));
+  check_room();
 }
 
 void OpCursor::State::sort_rows(const Node& n) {
@@ -163,29 +170,31 @@ void OpCursor::State::sort_rows(const Node& n) {
                            .slot = shared.room.slot};
   kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
   count_rows(ints(w(n, 1)));
-  if (shape.slot > 0 || device.asynchronous()) return;  // the senders have looked
-  // What the sources from `member` on, every `stride`-th, send to the experts from `first` on.
-  const auto rows_from = [&](std::int64_t member, std::int64_t stride, std::int64_t first) {
-    std::int64_t rows = 0;
-    for (std::int64_t source = member; source < shape.sources; source += stride) {
-      const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + first;
-      rows += begins[x.per_rank] - begins[0];
-    }
-    return rows;
-  };
-  const auto check = [&](std::int64_t member, std::int64_t stride, std::int64_t room,
-                         std::int64_t mean) {
-    std::int64_t most = 0;
+  if (counts.most == nullptr) return;
+  if (shape.slot > 0) {
+    count_most_of_slots({.experts = shape.experts, .together = x.per_rank, .lines = shape.sources},
+                        ints(r(n, 0)));
+    return check_room();
+  }
+  // What the sources from `member` on, every `stride`-th, send to the experts of one rank, at most.
+  const auto most_from = [&](std::int64_t member, std::int64_t stride) {
+    std::int64_t largest = 0;
     for (std::int64_t first = 0; first < shape.experts; first += x.per_rank) {
-      most = std::max(most, rows_from(member, stride, first));
+      std::int64_t rows = 0;
+      for (std::int64_t source = member; source < shape.sources; source += stride) {
+        const std::int32_t* begins = ints(r(n, 0)) + source * (shape.experts + 1) + first;
+        rows += begins[x.per_rank] - begins[0];
+      }
+      largest = std::max(largest, rows);
     }
-    check_room(rows_from(member, stride, shape.first), most, {.rows = room, .mean = mean});
+    return static_cast<double>(largest);
   };
-  check(0, 1, shape.room, x.rows);
+  *most(0) = std::max(*most(0), most_from(0, 1));
   // Of the ranks that share an expert's matrices each may get too many by itself.
   for (std::int64_t member = 0; member < members; ++member) {
-    check(member, members, shared.room.arrived, x.copies);
+    *most(1) = std::max(*most(1), most_from(member, members));
   }
+  check_room();
 }
 
 void OpCursor::State::sort_visits(const Node& n) {
@@ -195,27 +204,28 @@ void OpCursor::State::sort_visits(const Node& n) {
                           .tokens = x.tokens,
                           .per_token = shared.model.experts.per_token,
                           .per_rank = x.per_rank,
-                          .room = shared.room.arrived};
+                          .room = shared.room.arrived,
+                          .slot = shared.room.slot};
   const std::int32_t* chosen = ints(r(n, 0));
   kernels.sort_visits(lane, shape, chosen, ints(w(n, 0)), ints(w(n, 1)), ints(w(n, 2)),
                       ints(w(n, 3)), ints(w(n, 4)), ints(w(n, 5)));
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int64_t i = 0; i < shape.ranks * shape.tokens * shape.per_token; ++i) {
-    if (chosen[i] >= 0) ++rows[static_cast<std::size_t>(chosen[i] / shape.per_rank)];
+  count_most_rows(shape.ranks * shape.tokens * shape.per_token, chosen);
+  if (shape.slot > 0) {
+    count_most_of_slots({.experts = shape.ranks, .together = 1, .lines = shape.ranks},
+                        ints(w(n, 4)));
   }
-  check_room(rows[static_cast<std::size_t>(shape.rank)], *std::ranges::max_element(rows),
-             {.rows = shared.room.rows, .mean = x.rows});
+  check_room();
 }
 
-// Reads (weights, token, begin): rows of k numbers; (weights, place): single ones.
+// Reads (weights, token, begin): rows of k numbers; (weights, place): single ones, zero where a
+// dropped copy has no weight. They are fp32, and move as they are.
 void OpCursor::State::gather_weights(const Node& n) const {
   const bool rows = n.reads.size() > 2;
-  const std::int64_t count = rows ? last_of(n, 2) : tensor(n, 1).bytes / 4;
   const std::int64_t numbers = rows ? shared.model.experts.per_token : 1;
-  const std::int64_t columns = numbers * 4 / shared.shape.element;
-  if (rows) return kernels.gather_rows(lane, count, columns, ints(r(n, 1)), r(n, 0), w(n));
-  // Sums of one: zero where a dropped copy has no weight.
-  kernels.weigh_copies(lane, count, 1, columns, ints(r(n, 1)), nullptr, r(n, 0), w(n));
+  const std::int64_t count = rows && shared.room.slot == 0 ? last_of(n, 2) : tensor(n, 1).bytes / 4;
+  if (!rows) device.clear(lane, w(n), 4 * count);
+  kernels.gather_rows(lane, count, numbers * 4 / shared.shape.element, ints(r(n, 1)), r(n, 0),
+                      w(n));
 }
 
 // Ranks that share an expert's matrices have equal rows: the first counts them.
@@ -227,21 +237,22 @@ void OpCursor::State::count_rows(const std::int32_t* begin) const {
                      nullptr);
 }
 
-void OpCursor::State::count_most(const std::int32_t* begin, std::int64_t experts,
-                                 std::int64_t together) {
+void OpCursor::State::count_most_rows(std::int64_t copies, const std::int32_t* chosen) const {
   if (counts.most == nullptr) return;
-  double* most = counts.most + layer();
-  kernels.count_rows(lane, {.experts = experts, .together = together}, begin, nullptr, most);
-  if (device.asynchronous()) return;
-  const auto rows = static_cast<std::int64_t>(*most);
-  check_room(rows, rows, shared.expert_limit());
+  kernels.count_choices(
+      lane, {.experts = shared.model.experts.count, .together = shared.shape.experts.per_rank},
+      copies, chosen, most(0));
 }
 
-void OpCursor::State::check_room(std::int64_t rows, std::int64_t most, const ExpertLimit& limit) {
-  if (rows <= limit.rows || !failure.empty()) return;
-  failure = diverged ? "rank " + std::to_string(lane.rank) + ", layer " + std::to_string(layer()) +
-                           ": the router's scores are not numbers: training has diverged"
-                     : too_many_rows(lane.rank, layer(), rows, most, limit);
+void OpCursor::State::count_most_of_slots(const CountShape& shape,
+                                          const std::int32_t* begins) const {
+  if (counts.most == nullptr) return;
+  kernels.count_rows(lane, shape, begins, nullptr, most(1));
+}
+
+void OpCursor::State::check_room() {
+  if (counts.most == nullptr || device.asynchronous() || !failure.empty()) return;
+  failure = too_many_rows(lane.rank, shared.model.layers, counts, shared.limits);
 }
 
 // A line of begins for every source: by expert of the model, or by rank where tokens are sent once.

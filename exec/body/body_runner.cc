@@ -21,6 +21,28 @@ Roles roles_of(const std::vector<ParameterTensor>& tensors) {
   return roles;
 }
 
+// The second number is of slots, or, where copies are sent by their counts, of those that come to
+// one of the ranks that share an expert's matrices.
+ExpertLimits limits_of(const Layout& layout, const ExpertRoom& room) {
+  const ExpertShape& x = layout.shape.experts;
+  ExpertLimits limits;
+  limits[0] = {.rows = room.rows,
+               .mean = static_cast<double>(x.rows),
+               .what = " rows for the experts of one rank, room for "};
+  if (sends_tokens_once(layout)) {
+    limits[1] = {.rows = room.slot, .mean = x.visits, .what = " tokens for one rank, slots of "};
+  } else if (room.slot > 0) {
+    limits[1] = {.rows = room.slot,
+                 .mean = static_cast<double>(x.copies) / layout.plan.expert_parallel,
+                 .what = " rows for the experts of one rank, slots of "};
+  } else {
+    limits[1] = {.rows = room.arrived,
+                 .mean = static_cast<double>(x.copies),
+                 .what = " rows that come to one rank, room for "};
+  }
+  return limits;
+}
+
 }  // namespace
 
 BodyRunner::BodyRunner(const Layout& layout)
@@ -46,6 +68,7 @@ BodyRunner::BodyRunner(const Layout& layout)
     s.room = expert_room(layout);
     s.sends_copies =
         expert_block(layout) > 1 && !gathers_tokens(layout) && !sends_tokens_once(layout);
+    s.limits = limits_of(layout, s.room);
   }
   for (std::size_t k = 0; k < kNumSegmentShapes; ++k) {
     const auto of = static_cast<SegmentShape>(k);
@@ -104,11 +127,8 @@ void OpCursor::State::prepare(const Node& n, CollectiveRequest* request) {
               .elements = n.bytes / bytes_of(type),
               .layer = segments()[segment].layer};
   const bool sent = n.kernel == Kernel::Dispatch || n.kernel == Kernel::Combine;
-  if (sent && shared.room.slot == 0) {
-    split(n, shared.shape.hidden, request);
-  } else if (weights) {
-    split(n, shared.model.experts.per_token, request);
-  }
+  if (shared.room.slot > 0 || !(sent || weights)) return;
+  split(n, sent ? shared.shape.hidden : shared.model.experts.per_token, request);
 }
 
 void OpCursor::State::run(const Node& n) {
@@ -300,7 +320,6 @@ void OpCursor::start(const ComputeOp& op, const StepFacts& facts, Track track, b
   state_->counts = facts.expert_counts;
   state_->correction = facts.correction;
   state_->failure.clear();
-  state_->diverged = false;
   state_->visited = 0;
   state_->inside = false;
   state_->meets = false;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/backend/backend.h"
@@ -79,7 +80,10 @@ struct RouterLosses {
 struct ExpertCounts {
   double* rows = nullptr;     // (layers, experts of the model): those of its experts
   double* dropped = nullptr;  // (layers, experts): copies of its tokens that the plan drops
-  double* most = nullptr;     // (layers): the most rows that had to find room together, ever
+  // (kExpertLimits, layers): the most that had to find room together, ever, on any of the ranks
+  // that share the experts.
+  double* most = nullptr;
+  double* lost = nullptr;  // (layers): tokens whose scores are not numbers, ever
 };
 
 // What an op of a step needs to know beside its addresses.
@@ -91,14 +95,21 @@ struct StepFacts {
   const float* correction = nullptr;
 };
 
-// What a rank has room for in a layer: at most so many rows of its experts, or of a slot.
+// What a rank has room for in a layer: `rows` where `mean` come on average. what: as a line says
+// it.
 struct ExpertLimit {
-  std::int64_t rows = 0, mean = 0;
-  bool slot = false;  // by plan.expert_slots: of what it sends to the experts of one rank
+  std::int64_t rows = 0;
+  double mean = 1;
+  std::string_view what;
 };
-// Why a run ends where `rows` came; `most`: the busiest rank's, which names the factor.
-std::string too_many_rows(std::int32_t rank, std::int64_t layer, std::int64_t rows,
-                          std::int64_t most, const ExpertLimit& limit);
+// Of a rank's experts, of slots.
+inline constexpr std::size_t kExpertLimits = 2;
+using ExpertLimits = std::array<ExpertLimit, kExpertLimits>;
+// Why a run ends in which more came than there is room for; empty: all had room. counts: of the
+// rank, where the host can read them; only `most` and `lost` are looked at. The line names a factor
+// that holds all that the rank has seen, on any rank that shares its experts.
+std::string too_many_rows(std::int32_t rank, std::int64_t layers, const ExpertCounts& counts,
+                          const ExpertLimits& limits);
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {
@@ -111,7 +122,7 @@ class BodyRunner {
   // A body of the op meets other ranks.
   bool meets(const ComputeOp& op) const;
   // Of ExpertCounts::most.
-  ExpertLimit expert_limit() const;
+  const ExpertLimits& expert_limits() const;
   struct Shared;
   const Shared& shared() const { return *shared_; }
 

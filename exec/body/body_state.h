@@ -42,7 +42,7 @@ struct BodyRunner::Shared {
   std::array<Rotary, 2> rotary;  // of layers without a window, with one
   std::int64_t activation = 0;   // aligned bytes of (local, hidden)
   ExpertRoom room;
-  ExpertLimit expert_limit() const;
+  ExpertLimits limits;
   bool sends_copies = false;  // to the ranks of their experts, where these sort what came
   // by slice of the sequence
   std::vector<std::array<std::array<Body, kDirections>, kNumSegmentShapes>> bodies;
@@ -91,7 +91,6 @@ struct OpCursor::State {
   ExpertCounts counts;
   const float* correction = nullptr;
   std::vector<std::int64_t> sends, receives;  // of the collective that was asked for last
-  bool diverged = false;  // the scores of the last router are not numbers, as the host saw
   std::string failure;
 
   // ---- the op ---------------------------------------------------------------
@@ -312,11 +311,15 @@ struct OpCursor::State {
   }
   // To the counts; begin: of the experts here.
   void count_rows(const std::int32_t* begin) const;
-  // The most rows of `together` experts, likewise. Fails where they are too many, if the host can
-  // read it now.
-  void count_most(const std::int32_t* begin, std::int64_t experts, std::int64_t together);
-  // Fails where more rows came than there is room for; most: of a rank of the group.
-  void check_room(std::int64_t rows, std::int64_t most, const ExpertLimit& limit);
+  // The most rows of one rank's experts, by what all ranks' tokens chose; the most of a slot, by
+  // the rows that each of them sends before those for every expert, or every rank.
+  void count_most_rows(std::int64_t copies, const std::int32_t* chosen) const;
+  void count_most_of_slots(const CountShape& shape, const std::int32_t* begins) const;
+  double* most(std::size_t limit) const {
+    return counts.most + static_cast<std::int64_t>(limit) * shared.model.layers + layer();
+  }
+  // Fails where more came than there is room for, if the host can read it now.
+  void check_room();
 
   // ---- body_ends.cc ---------------------------------------------------------
   void add_positions(const Node& n) const;

@@ -22,12 +22,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     return Error{"plan.precision: the CPU runs fp32"};
   }
   if (layout.model.experts.count > 0 && backend.device->asynchronous() &&
-      plan.expert_parallel > 1 && plan.expert_dispatch == ExpertDispatch::Deduplicated) {
-    return Error{"plan.expert_dispatch: deduplicated has no kernels on " +
-                 std::string(backend.device->name()) + " yet; all_to_all and all_gather have"};
-  }
-  if (layout.model.experts.count > 0 && backend.device->asynchronous() &&
-      plan.expert_parallel > 1 && plan.expert_dispatch == ExpertDispatch::AllToAll &&
+      plan.expert_parallel > 1 && plan.expert_dispatch != ExpertDispatch::AllGather &&
       !plan.expert_slots) {
     return Error{"plan.expert_slots: must be true on " + std::string(backend.device->name()) +
                  ": its host reads no counts inside a step"};
@@ -73,13 +68,16 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     const std::int64_t layers = layout.model.layers, experts = layers * layout.model.experts.count;
     if (experts > 0) {
       const std::int64_t counts = (plan.expert_drop > 0 ? 2 : 1) * experts;
-      const Result<std::byte*> counted = backend.device->allocate(r, 8 * (counts + layers));
+      const auto kept = static_cast<std::int64_t>(kExpertLimits + 1) * layers;
+      const Result<std::byte*> counted = backend.device->allocate(r, 8 * (counts + kept));
       if (!counted) return counted.error();
       auto* rows = reinterpret_cast<double*>(counted.value());
       rank->expert_rows = {rows, static_cast<std::size_t>(counts)};
-      rank->expert_counts = {.rows = rows,
-                             .dropped = plan.expert_drop > 0 ? rows + experts : nullptr,
-                             .most = rows + counts};
+      rank->expert_counts = {
+          .rows = rows,
+          .dropped = plan.expert_drop > 0 ? rows + experts : nullptr,
+          .most = rows + counts,
+          .lost = rows + counts + static_cast<std::int64_t>(kExpertLimits) * layers};
     }
     if (layout.model.experts.correction_bias) {
       const Result<std::byte*> correction = backend.device->allocate(r, 4 * experts);
@@ -209,19 +207,25 @@ void Interpreter::initialise(
 // What an asynchronous device counted, now that its step has ended.
 Result<> Interpreter::experts_held() const {
   if (!local_.device.asynchronous() || local_.model.experts.count == 0) return {};
-  const ExpertLimit limit = runner_->expert_limit();
-  std::vector<double> most(static_cast<std::size_t>(local_.model.layers));
+  const auto layers = static_cast<std::size_t>(local_.model.layers);
+  std::vector<double> counted((kExpertLimits + 1) * layers);
+  const ExpertCounts counts{.most = counted.data(),
+                            .lost = counted.data() + kExpertLimits * layers};
+  std::string first;
   for (const auto& rank : local_.ranks) {
-    local_.device.read(most.data(), reinterpret_cast<const std::byte*>(rank->expert_counts.most),
-                       8 * local_.model.layers);
-    for (std::size_t layer = 0; layer < most.size(); ++layer) {
-      const auto came = static_cast<std::int64_t>(most[layer]);
-      if (came <= limit.rows) continue;
-      return Error{
-          too_many_rows(rank->rank.value, static_cast<std::int64_t>(layer), came, came, limit)};
-    }
+    local_.device.read(counted.data(), reinterpret_cast<const std::byte*>(rank->expert_counts.most),
+                       static_cast<std::int64_t>(8 * counted.size()));
+    const std::string why =
+        too_many_rows(rank->rank.value, local_.model.layers, counts, runner_->expert_limits());
+    if (why.empty()) continue;
+    // A router that gave no numbers is the cause, whoever else had too little room.
+    const bool lost =
+        std::any_of(counts.lost, counts.lost + layers, [](double tokens) { return tokens > 0; });
+    if (lost || first.empty()) first = why;
+    if (lost) break;
   }
-  return {};
+  if (first.empty()) return {};
+  return Error{first};
 }
 
 Result<StepResult> Interpreter::run(const StepOptions& options) {

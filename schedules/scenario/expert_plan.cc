@@ -180,8 +180,8 @@ class ExpertPlanReader {
     if (plan_.expert_parallel == 1) {
       return fail("expert_slots", "nothing is dispatched: expert_parallel is 1");
     }
-    if (plan_.expert_dispatch != ExpertDispatch::AllToAll) {
-      return fail("expert_slots", "expert_dispatch all_to_all alone has parts of unequal size");
+    if (plan_.expert_dispatch == ExpertDispatch::AllGather) {
+      return fail("expert_slots", "expert_dispatch all_gather has parts of equal size anyway");
     }
     if (!plan_.runtime.own_executor) {
       return fail("expert_slots",

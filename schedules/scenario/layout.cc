@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "schedules/model/expert_parts.h"
+
 namespace rehearse {
 namespace {
 
@@ -30,6 +32,8 @@ ExpertShape expert_shape(const Transformer& model, const Plan& plan, const RankS
   made.copies = made.tokens * experts.per_token;
   made.gathers_rows = q > 1 && (shape.gather || shape.tensor == 1);
   made.rows = made.copies * (made.gathers_rows ? q : 1);
+  made.visits = static_cast<double>(made.tokens) *
+                expected_parts(routing_of(experts), plan.expert_parallel) / plan.expert_parallel;
   made.shared = (experts.shared_ffn_hidden + shape.tensor - 1) / shape.tensor;
   return made;
 }

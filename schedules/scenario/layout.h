@@ -17,6 +17,7 @@ struct ExpertShape {
   std::int64_t tokens = 0;    // n: that the rank brings, the shard of sequence parallelism
   std::int64_t copies = 0;    // n k: rows that it sends
   std::int64_t rows = 0;      // R = n k q: rows that its experts compute
+  double visits = 0;          // tokens that have experts of one other rank of ep, on average
   std::int64_t shared = 0;    // columns of the shared experts, over tp
   bool gathers_rows = false;  // q > 1 ranks with rows of their own gather them
 };

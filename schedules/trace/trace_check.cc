@@ -111,6 +111,25 @@ Fault check_ops(const Trace& trace) {
   return {};
 }
 
+// Sums of times over all ranks can be counted in 64 bits.
+Fault check_sums(const Trace& trace) {
+  constexpr double kMost = 0x1p62;
+  const double step = static_cast<double>(trace.end.value - trace.begin.value);
+  double ranks = 0, waiting = 0;
+  for (std::size_t row = 0; row < trace.rows.size(); ++row) {
+    const auto times = static_cast<double>(trace.rows[row].multiplicity);
+    ranks += times;
+    if (trace.communicating_ns.empty()) continue;
+    for (std::int64_t i = trace.row_begin[row]; i < trace.row_begin[row + 1]; ++i) {
+      const std::int64_t waits = trace.communicating_ns[static_cast<std::size_t>(i)];
+      if (waits < 0) return at("op", static_cast<std::size_t>(i), "waits for less than no time");
+      waiting += times * static_cast<double>(waits);
+    }
+  }
+  if (ranks * step > kMost || waiting > kMost) return "the step's times are out of range";
+  return {};
+}
+
 // Times are ordered, within the step, and no two ops of a lane overlap.
 Fault check_times(const Trace& trace) {
   std::vector<std::int16_t> slot_of(trace.classes.size());
@@ -329,7 +348,7 @@ Fault check_experts(const Trace& trace) {
 
 std::string trace_fault(const Trace& trace) {
   for (const auto check :
-       {check_tables, check_ops, check_times, check_idle, check_samples, check_waits,
+       {check_tables, check_ops, check_times, check_sums, check_idle, check_samples, check_waits,
         check_operands, check_nodes, check_resident, check_row_class, check_experts}) {
     if (Fault fault = check(trace); !fault.empty()) return fault;
   }

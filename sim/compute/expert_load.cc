@@ -62,10 +62,7 @@ ExpertBalance balance_of(const Layout& layout) {
   const auto& [model, plan, shape] = layout;
   const Experts& experts = model.experts;
   if (experts.count == 0) return {};
-  return {.routing = {.experts = static_cast<std::int32_t>(experts.count),
-                      .per_token = static_cast<std::int32_t>(experts.per_token),
-                      .groups = static_cast<std::int32_t>(experts.groups),
-                      .kept_groups = static_cast<std::int32_t>(experts.kept_groups)},
+  return {.routing = routing_of(experts),
           .load = load_of(plan, measured_layers(layout)),
           .capacity = row_limit(plan),
           .ranks = plan.expert_parallel,

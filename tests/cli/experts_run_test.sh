@@ -23,6 +23,13 @@ head -1 "$work/1.jsonl" | grep -q '"expert_imbalance":[1-4]\.' || fail "no imbal
 run --metrics "$work/g.jsonl" --set plan.expert_dispatch=all_gather >"$work/g.json"
 [ "$(rows "$work/1.jsonl" | head -1)" = "$(rows "$work/g.jsonl" | head -1)" ] || fail "all_gather: other rows"
 
+# Slots under a planned order, which is planned for the file's runtime: that one sends by counts.
+planned() { run --set plan.data_parallel=2 --set plan.pipeline_parallel=2 --set plan.expert_parallel=2 \
+  --set plan.schedule=zb_1p --set plan.expert_dispatch=deduplicated "$@"; }
+planned >"$work/counts.json"
+planned --set plan.expert_slots=true >"$work/slots.json"
+[ "$(losses "$work/counts.json")" = "$(losses "$work/slots.json")" ] || fail "slots: other losses under zb_1p"
+
 # Seen: the heat map of all steps from the trace, and what all ranks waited for in one line. A prediction
 # takes it: the file of metrics as plan.expert_routing, which changes the time by what the busiest has.
 "$rehearse" run "$scenario" --trace "$work/run.trace" >"$work/run.txt" 2>"$work/err" || fail "run: $(cat "$work/err")"
@@ -66,7 +73,7 @@ grep -aq '"model.layers.1.block_sparse_moe.experts.7.w3.weight"' "$work/ep4/step
   fail "no expert 7"
 
 # Too little room: one line with rank, layer and the factor that would do; it does.
-refused 3 'rank [0-3], layer [01]: [0-9]+ rows for its experts, room for [0-9]+: plan.expert_capacity [0-9.]+ would hold them' \
+refused 3 'rank [0-3], layer [01]: [0-9]+ rows for the experts of one rank, room for [0-9]+: plan.expert_capacity [0-9.]+ would hold them' \
   run "$scenario" --steps 1 --set plan.expert_capacity=1
 "$rehearse" run "$scenario" --steps 1 --set plan.expert_capacity=1 --processes 4 >/dev/null 2>"$work/err"
 [ $? -eq 3 ] || fail "4 processes: exit $?"

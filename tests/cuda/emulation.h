@@ -147,6 +147,11 @@ inline float __expf(float x) {
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(static_cast<std::uint64_t>(a) * b >> 32);
 }
+inline std::uint32_t __float_as_uint(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
 inline float __uint_as_float(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

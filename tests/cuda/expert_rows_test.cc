@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The orders of rows are the CPU's exactly; what moves and weighs them is compared with the CPU.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "exec/cpu/kernels/table.h"
@@ -156,6 +157,117 @@ TEST_P(ExpertRowsTest, RowsThatCameAreSortedAsByTheCpu) {
   }
 }
 
+struct Visits {
+  std::vector<std::int32_t> token, sent, row, weight, begins, arrived;
+  Visits(const VisitsShape& s, std::int32_t first)
+      : token(size(s.leaving()), first),
+        sent(size(s.ranks + 1), first),
+        row(size(s.tokens * s.per_token), first),
+        weight(row),
+        begins(size(s.ranks * (s.ranks + 1)), first),
+        arrived(size(s.room * s.per_token), first) {}
+};
+
+// Several chunks, one behind the other and in slots, with room and without, some copies dropped;
+// one expert a rank, and more ranks than a block has threads.
+TEST_P(ExpertRowsTest, VisitsAreSortedAsByTheCpu) {
+  if (type() != Type::Float32) return;
+  const VisitsShape kCases[] = {
+      {.ranks = 4, .rank = 1, .tokens = 40, .per_token = 2, .per_rank = 2, .room = 160},
+      {.ranks = 4, .rank = 3, .tokens = 700, .per_token = 4, .per_rank = 4, .room = 900},
+      {.ranks = 2,
+       .rank = 0,
+       .tokens = 500,
+       .per_token = 3,
+       .per_rank = 8,
+       .room = 1000,
+       .slot = 500},
+      {.ranks = 4,
+       .rank = 2,
+       .tokens = 600,
+       .per_token = 4,
+       .per_rank = 4,
+       .room = 800,
+       .slot = 200},
+      {.ranks = 16, .rank = 5, .tokens = 9, .per_token = 2, .per_rank = 1, .room = 48, .slot = 3},
+      {.ranks = 300,
+       .rank = 299,
+       .tokens = 5,
+       .per_token = 8,
+       .per_rank = 2,
+       .room = 300,
+       .slot = 1},
+  };
+  unsigned seed = 1;
+  for (const VisitsShape& s : kCases) {
+    SCOPED_TRACE(seed);
+    auto chosen = random_choices(s.ranks * s.tokens, s.per_token,
+                                 static_cast<std::int32_t>(s.ranks * s.per_rank), seed++);
+    for (std::size_t i = 0; i < chosen.size(); i += 7) chosen[i] = -1;
+    Visits expected(s, 0), poison(s, -7);
+    kernels().sort_visits(s, chosen.data(), expected.token.data(), expected.sent.data(),
+                          expected.row.data(), expected.weight.data(), expected.begins.data(),
+                          expected.arrived.data());
+    Memory m(type());
+    Array &c = m.raw(chosen), &token = m.raw(poison.token), &sent = m.raw(poison.sent);
+    Array &row = m.raw(poison.row), &weight = m.raw(poison.weight);
+    Array &begins = m.raw(poison.begins), &arrived = m.raw(poison.arrived);
+    Array& scratch = m.scratch(sort_visits_scratch(s));
+    m.run([&] {
+      return sort_visits(nullptr, s, c.at<std::int32_t>(), token.at<std::int32_t>(),
+                         sent.at<std::int32_t>(), row.at<std::int32_t>(), weight.at<std::int32_t>(),
+                         begins.at<std::int32_t>(), arrived.at<std::int32_t>(), scratch.at());
+    });
+    EXPECT_EQ(token.as<std::int32_t>(), expected.token);
+    EXPECT_EQ(sent.as<std::int32_t>(), expected.sent);
+    EXPECT_EQ(row.as<std::int32_t>(), expected.row);
+    EXPECT_EQ(weight.as<std::int32_t>(), expected.weight);
+    EXPECT_EQ(begins.as<std::int32_t>(), expected.begins);
+    EXPECT_EQ(arrived.as<std::int32_t>(), expected.arrived);
+  }
+}
+
+// Choices of two experts together, beside what was the most before; then of lines of slots.
+TEST_P(ExpertRowsTest, TheMostRowsOfARankAreFound) {
+  const CountShape shape{.experts = 12, .together = 2};
+  auto chosen = random_choices(400, 3, 12, 9);
+  for (std::size_t i = 0; i < chosen.size(); i += 5) chosen[i] = -1;
+  double most = 0;
+  kernels().count_choices(shape, 1200, chosen.data(), &most);
+  const CountShape lines{.experts = 4, .together = 2, .lines = 2};
+  const std::vector<std::int32_t> begins{0, 3, 4, 9, 10, 0, 1, 7, 8, 8};
+  Memory m(type());
+  Array &c = m.raw(chosen), &b = m.raw(begins);
+  Array &small = m.raw(std::vector<double>{1}), &large = m.raw(std::vector<double>{1e6});
+  Array& slots = m.raw(std::vector<double>{2});
+  Array& scratch = m.scratch(count_choices_scratch(shape));
+  m.run([&] {
+    int status =
+        count_choices(nullptr, shape, 1200, c.at<std::int32_t>(), small.at<double>(), scratch.at());
+    if (status == 0) {
+      status = count_choices(nullptr, shape, 1200, c.at<std::int32_t>(), large.at<double>(),
+                             scratch.at());
+    }
+    return status != 0 ? status
+                       : count_rows(nullptr, type(), lines, b.at<std::int32_t>(), nullptr,
+                                    slots.at<double>());
+  });
+  EXPECT_EQ(small.as<double>(), std::vector<double>{most});
+  EXPECT_EQ(large.as<double>(), std::vector<double>{1e6});
+  EXPECT_EQ(slots.as<double>(), std::vector<double>{7});  // rows 0 to 7 of the second line
+}
+
+TEST_P(ExpertRowsTest, WhatIsNoNumberIsCounted) {
+  std::vector<float> x(700, 1.5F);
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  x[300] = std::numeric_limits<float>::infinity();
+  x[699] = -x[300];
+  Memory m(type());
+  Array &in = m.floats(x), &found = m.raw(std::vector<double>{2});
+  m.run([&] { return count_not_finite(nullptr, type(), 700, in.at<float>(), found.at<double>()); });
+  EXPECT_EQ(found.as<double>(), std::vector<double>{5});
+}
+
 TEST_P(ExpertRowsTest, RowsAreCounted) {
   const CountShape shape{.experts = 6, .together = 3};
   Memory m(type());
@@ -170,12 +282,16 @@ TEST_P(ExpertRowsTest, RowsAreCounted) {
   EXPECT_EQ(most.as<double>(), std::vector<double>{11});  // 9 of the first three, 11 of the others
 }
 
-// Few weights, so that some are equal: of these the earlier token's is kept.
+// Few weights, of both signs, so that some are equal: of these the earlier token's is kept. Some
+// are no numbers, which are the least.
 TEST_P(ExpertRowsTest, CopiesBeyondAnExpertsCapacityAreDropped) {
   const DropShape shape{.tokens = 300, .experts = 8, .per_token = 2, .capacity = 70};
   const auto chosen = random_choices(shape.tokens, shape.per_token, 8, 5);
   auto weights = random_values(shape.tokens * shape.per_token, 6);
   for (float& weight : weights) weight = std::round(weight * 4);
+  for (std::size_t i = 0; i < weights.size(); i += 11) {
+    weights[i] = std::numeric_limits<float>::quiet_NaN();
+  }
   std::vector<std::int32_t> kept(chosen.size());
   std::vector<double> dropped(8, 1);
   kernels().drop_copies(shape, chosen.data(), weights.data(), kept.data());
@@ -184,9 +300,10 @@ TEST_P(ExpertRowsTest, CopiesBeyondAnExpertsCapacityAreDropped) {
   Array &c = m.raw(chosen), &w = m.floats(weights);
   Array& k = m.raw(std::vector<std::int32_t>(chosen.size(), -7));
   Array& d = m.raw(std::vector<double>(8, 1));
+  Array& scratch = m.scratch(drop_copies_scratch(shape));
   m.run([&] {
-    const int status = drop_copies(nullptr, type(), shape, c.at<std::int32_t>(), w.at<float>(),
-                                   k.at<std::int32_t>());
+    const int status = drop_copies(nullptr, shape, c.at<std::int32_t>(), w.at<float>(),
+                                   k.at<std::int32_t>(), scratch.at());
     return status != 0 ? status
                        : count_dropped(nullptr, type(), shape, c.at<std::int32_t>(),
                                        k.at<std::int32_t>(), d.at<double>());
@@ -215,6 +332,19 @@ TEST_P(ExpertRowsTest, RowsAreGatheredAndScattered) {
     EXPECT_EQ(g.values(), gathered);
     EXPECT_EQ(s.values(), scattered);
   }
+}
+
+// fp32 numbers among bf16 values, two halves each: a low half may be what bf16 reads as no number.
+TEST_P(ExpertRowsTest, NumbersMoveBitForBit) {
+  const std::vector<std::int32_t> at{2, 0, -1};
+  const std::vector<std::uint32_t> x{0x3F80FF81, 0x00018000, 0x7F7F7FFF, 0xBF807F81};
+  const std::int64_t cols = 4 / cuda::bytes_of(type());
+  Memory m(type());
+  Array &i = m.raw(at), &in = m.raw(x), &out = m.raw(std::vector<std::uint32_t>(3, 5));
+  m.run([&] {
+    return gather_rows(nullptr, type(), 3, cols, i.at<std::int32_t>(), in.at(), out.at());
+  });
+  EXPECT_EQ(out.as<std::uint32_t>(), (std::vector<std::uint32_t>{0x7F7F7FFF, 0x3F80FF81, 5}));
 }
 
 TEST_P(ExpertRowsTest, CopiesAreWeighedAndTheirGradients) {

@@ -31,6 +31,7 @@ std::map<const void*, size_t> sizes, pinned;  // of the device and of the host, 
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
 std::atomic<int> broken_nth{0}, captures_begun{0};   // captures
 std::atomic<rehearse::cuda_double::CaptureFault> broken_by{};
+std::atomic<bool> idles{false};
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
 
@@ -150,11 +151,9 @@ cudaError_t no_device() {
 
 namespace rehearse::cuda_double {
 
-int enqueue(cudaStream_t stream, std::function<void()> work) {
-  return enqueue(stream, Touched("work"), std::move(work));
-}
+namespace {
 
-int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work) {
+int put(cudaStream_t stream, Touched touched, std::function<void()> work) {
   if (stream->capture != nullptr) {
     if (strikes(stream->capture->planted, CaptureFault::Inside)) return spoil(stream);
     stream->capture->work.push_back({std::move(touched), std::move(work)});
@@ -167,6 +166,21 @@ int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work) {
   }
   stream->changed.notify_all();
   return cudaSuccess;
+}
+
+}  // namespace
+
+int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work) {
+  return put(stream, std::move(touched),
+             idles.load() ? std::function<void()>([] {}) : std::move(work));
+}
+
+int enqueue(cudaStream_t stream, std::function<void()> work) {
+  return put(stream, Touched("work"), std::move(work));
+}
+
+void idle(bool now) {
+  idles = now;
 }
 
 void shake(std::uint64_t seed, int microseconds) {

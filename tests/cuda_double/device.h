@@ -36,6 +36,9 @@ struct GraphCounts {
 GraphCounts graphs();
 
 // ---- faults ----
+// From now on kernels and copies take their turns and do nothing: where a fault is planted in their
+// order, what they would read is anything.
+void idle(bool now);
 // From now on every `nth` capture (from the first on) fails so; 0: none.
 enum class CaptureFault : std::uint8_t { Begin, Inside, End, Instantiate, Launch };
 void break_captures(int nth, CaptureFault fault = CaptureFault::End);

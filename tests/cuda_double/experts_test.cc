@@ -4,6 +4,7 @@
 #include "exec/cuda/make.h"
 #include "tests/cuda_double/device.h"
 #include "tests/exec/step/experts_case.h"
+#include "tests/exec/step/forwarding_kernels.h"
 
 namespace rehearse::exec {
 namespace {
@@ -49,6 +50,18 @@ TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
            {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_dispatch=all_gather"},
            {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
             "expert_parallel=2", "expert_tensor_parallel=2", "expert_slots=true"},
+           {"micro_batch=2", "data_parallel=2", "expert_parallel=2", "expert_slots=true",
+            "expert_dispatch=deduplicated"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "zero_stage=3",
+            "recompute=full", "expert_slots=true", "expert_dispatch=deduplicated"},
+           {"micro_batch=1", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+            "expert_parallel=4", "expert_tensor_parallel=1", "expert_slots=true",
+            "expert_dispatch=deduplicated"},
+           {"micro_batch=1", "data_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
+            "schedule=zb_h1", "expert_slots=true", "expert_dispatch=deduplicated"},
+           {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "zero_stage=1",
+            "expert_slots=true", "expert_dispatch=deduplicated",
+            R"(expert_capacity={"drop": 1.0})"},
            {"micro_batch=1", "data_parallel=4", "expert_parallel=2", "expert_slots=true",
             R"(expert_capacity={"drop": 1.0})"},
            {"micro_batch=1", "context_parallel=2", "expert_parallel=2", "pipeline_parallel=2",
@@ -109,7 +122,9 @@ TEST(CudaExperts, AnOpWithoutAMeetingIsOneGraph) {
 TEST(CudaExperts, TooFewRowsAreSaidAtTheEndOfTheStep) {
   for (const auto& [keys, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"expert_slots=true"}, "rows for the experts of one rank, slots of 4: "},
-           {{"expert_dispatch=all_gather"}, "rows for its experts, room for 16: "}}) {
+           {{"expert_slots=true", "expert_dispatch=deduplicated"},
+            "tokens for one rank, slots of 4: "},
+           {{"expert_dispatch=all_gather"}, "rows for the experts of one rank, room for 16: "}}) {
     std::vector<std::string> all{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
                                  "expert_capacity=0.5"};
     all.insert(all.end(), keys.begin(), keys.end());
@@ -122,11 +137,24 @@ TEST(CudaExperts, TooFewRowsAreSaidAtTheEndOfTheStep) {
   }
 }
 
+TEST(CudaExperts, ScoresThatAreNoNumbersAreSaidAsSuch) {
+  for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=deduplicated"}) {
+    const TinyRun run = train_tiny("mixtral",
+                                   {"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                    "expert_capacity=1.2", "expert_slots=true", dispatch},
+                                   {.backend = [] { return without_numbers(on_the_double()); }});
+    EXPECT_EQ(run.error,
+              "rank 0, layer 0: the router's scores are not numbers: training has diverged");
+  }
+}
+
 TEST(CudaExperts, CountsThatTheHostWouldReadAreRefused) {
-  const TinyRun run =
-      train_tiny("mixtral", {"micro_batch=2", "data_parallel=2", "expert_parallel=2"},
-                 {.backend = on_the_double});
-  EXPECT_EQ(run.error.find("plan.expert_slots: must be true"), 0U) << run.error;
+  for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=deduplicated"}) {
+    const TinyRun run =
+        train_tiny("mixtral", {"micro_batch=2", "data_parallel=2", "expert_parallel=2", dispatch},
+                   {.backend = on_the_double});
+    EXPECT_EQ(run.error.find("plan.expert_slots: must be true"), 0U) << run.error;
+  }
 }
 
 }  // namespace

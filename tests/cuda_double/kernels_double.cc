@@ -156,6 +156,32 @@ int sort_copies(Stream s, const CopiesShape& shape, const std::int32_t* chosen, 
   return run(s, touched("sort copies", chosen, row, token, begin, scratch),
              [=] { kernels().sort_copies(shape, chosen, row, token, begin); });
 }
+std::int64_t drop_copies_scratch(const DropShape&) {
+  return 4;
+}
+int drop_copies(Stream s, const DropShape& shape, const std::int32_t* chosen, const float* weights,
+                std::int32_t* kept, void* scratch) {
+  return run(s, touched("drop copies", chosen, weights, kept, scratch),
+             [=] { kernels().drop_copies(shape, chosen, weights, kept); });
+}
+std::int64_t sort_visits_scratch(const VisitsShape&) {
+  return 4;
+}
+int sort_visits(Stream s, const VisitsShape& shape, const std::int32_t* chosen, std::int32_t* token,
+                std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,
+                std::int32_t* arrived, void* scratch) {
+  return run(
+      s, touched("sort visits", chosen, token, sent, row, weight, begins, arrived, scratch),
+      [=] { kernels().sort_visits(shape, chosen, token, sent, row, weight, begins, arrived); });
+}
+std::int64_t count_choices_scratch(const CountShape&) {
+  return 4;
+}
+int count_choices(Stream s, const CountShape& shape, std::int64_t copies,
+                  const std::int32_t* chosen, double* most, void* scratch) {
+  return run(s, touched("count choices", chosen, most, scratch),
+             [=] { kernels().count_choices(shape, copies, chosen, most); });
+}
 std::int64_t sort_rows_scratch(const ArrivedShape&) {
   return 4;
 }

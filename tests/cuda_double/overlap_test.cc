@@ -38,13 +38,11 @@ const char* const kPaired = "overlap.expert_parallel=\"pair\"";
 void expect_as_the_cpu(const Keys& keys) {
   SCOPED_TRACE(testing::PrintToString(keys));
   const TinyRun here = train(keys, make_cpu_backend);
-  for (const std::uint64_t seed : {1U, 2U}) {
-    cuda_double::shake(seed, 40);
-    const TinyRun there = train(keys);
-    cuda_double::shake(0, 0);
-    expect_equal(here, there);
-    EXPECT_EQ(cuda_double::unordered(), "");
-  }
+  cuda_double::shake(1, 40);
+  const TinyRun there = train(keys);
+  cuda_double::shake(0, 0);
+  expect_equal(here, there);
+  EXPECT_EQ(cuda_double::unordered(), "");
 }
 
 TEST(CudaOverlap, SharedExpertsBesideDispatchGiveTheBitsOfTheCpu) {
@@ -262,6 +260,12 @@ class Forgetful final : public ForwardingDevice {
 TEST(CudaOverlap, AnOrderThatIsLeftOutIsFound) {
   using enum Track;
   const Keys beside = with(kSlots, {kBeside}), paired = with(kPairs, {kPaired});
+  for (const Keys& keys : {beside, paired}) {
+    cuda_double::idle(true);
+    train(keys);
+    cuda_double::idle(false);
+    EXPECT_EQ(cuda_double::unordered(), "");
+  }
   for (const auto& [keys, left_out] :
        std::vector<std::pair<Keys, std::pair<Track, Track>>>{{beside, {Main, Collectives}},
                                                              {beside, {Collectives, Main}},
@@ -271,11 +275,13 @@ TEST(CudaOverlap, AnOrderThatIsLeftOutIsFound) {
                                                              {paired, {Collectives, Main}},
                                                              {paired, {Second, Collectives}},
                                                              {paired, {Collectives, Second}}}) {
+    cuda_double::idle(true);
     train(keys, [&] {
       Backend made = on_the_double();
       made.device = std::make_unique<Forgetful>(std::move(made.device), left_out);
       return made;
     });
+    cuda_double::idle(false);
     EXPECT_NE(cuda_double::unordered(), "")
         << keys.back() << ' ' << static_cast<int>(left_out.first) << " before "
         << static_cast<int>(left_out.second);

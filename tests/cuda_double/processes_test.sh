@@ -58,6 +58,7 @@ layout 4 context_parallel=2 data_parallel=2 zero_stage=3
 of=experts layout 2 data_parallel=2 expert_parallel=2
 of=experts layout 4 data_parallel=2 pipeline_parallel=2 expert_parallel=2 zero_stage=1 schedule=zb_h1
 of=experts layout 2 data_parallel=2 expert_parallel=2 expert_dispatch=all_gather
+of=experts layout 4 data_parallel=4 expert_parallel=2 expert_dispatch=deduplicated
 of=latent layout 2 tensor_parallel=2 sequence_parallel=true
 of=latent layout 2 context_parallel=2
 of=latent layout 2 data_parallel=2 expert_parallel=2 zero_stage=1

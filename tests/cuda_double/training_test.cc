@@ -136,5 +136,10 @@ TEST(Emulated, TrainsLatentAttentionAsTheCpu) {
   compare_tiny_with_cpu("deepseek_v3", {"micro_batch=4", "context_parallel=2"}, latent);
 }
 
+TEST(Emulated, TrainsExpertsThatTokensVisitAsTheCpu) {
+  compare_tiny_with_cpu("mixtral", {"micro_batch=2", "data_parallel=2", "expert_parallel=2",
+                                    "expert_slots=true", "expert_dispatch=deduplicated"});
+}
+
 }  // namespace
 }  // namespace rehearse::exec

@@ -122,38 +122,62 @@ void sort_visits(const VisitsShape& s, const std::int32_t* chosen, std::int32_t*
   std::fill_n(arrived, s.room * k, -1);
   std::int64_t here = 0;
   for (std::int64_t source = 0; source < s.ranks; ++source, begins += line) {
+    if (s.slot > 0) here = source * s.slot;
+    const std::int64_t end = s.slot > 0 ? here + s.slot : s.room;
     for (std::int64_t t = 0; t < s.tokens; ++t) {
       for_experts_of(source, t, [&](std::int64_t, std::int64_t rank, bool fresh) {
         if (!fresh) return;
         ++begins[rank + 1];
-        if (rank != s.rank || here == s.room) return;
+        if (rank != s.rank || here == end) return;
         std::copy_n(chosen + (source * s.tokens + t) * k, k, arrived + here++ * k);
       });
     }
     std::partial_sum(begins, begins + line, begins);
     if (source == s.rank) std::copy_n(begins, line, sent);
   }
-  std::fill_n(token, s.tokens * std::min(k, s.ranks), -1);
+  std::fill_n(token, s.leaving(), -1);
   std::fill_n(row, s.tokens * k, -1);
   std::fill_n(weight, s.tokens * k, -1);
-  std::vector<std::int32_t> next(sent, sent + s.ranks);
+  std::vector<std::int64_t> next(sent, sent + s.ranks);
+  for (std::int64_t rank = 0; rank < s.ranks && s.slot > 0; ++rank) {
+    next[static_cast<std::size_t>(rank)] = rank * s.slot;
+  }
   for (std::int64_t t = 0; t < s.tokens; ++t) {
-    std::int32_t at = 0;
+    std::int64_t at = 0;
     for_experts_of(s.rank, t, [&](std::int64_t j, std::int64_t rank, bool fresh) {
       if (fresh) {
-        row[t * k + j] = at = next[static_cast<std::size_t>(rank)]++;
-        token[at] = static_cast<std::int32_t>(t);
+        at = next[static_cast<std::size_t>(rank)]++;
+        if (s.slot > 0 && at >= (rank + 1) * s.slot) at = -1;
+        row[t * k + j] = static_cast<std::int32_t>(at);
+        if (at >= 0) token[at] = static_cast<std::int32_t>(t);
       }
-      weight[t * k + j] = static_cast<std::int32_t>(at * k + j);
+      if (at >= 0) weight[t * k + j] = static_cast<std::int32_t>(at * k + j);
     });
   }
+}
+
+void count_choices(const CountShape& s, std::int64_t copies, const std::int32_t* chosen,
+                   double* most) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(s.experts / s.together), 0);
+  for (std::int64_t i = 0; i < copies; ++i) {
+    if (chosen[i] >= 0) ++rows[static_cast<std::size_t>(chosen[i] / s.together)];
+  }
+  *most = std::max(*most, static_cast<double>(*std::ranges::max_element(rows)));
+}
+
+void count_not_finite(std::int64_t count, const float* x, double* found) {
+  *found += static_cast<double>(
+      std::count_if(x, x + count, [](float one) { return !std::isfinite(one); }));
 }
 
 void count_rows(const CountShape& s, const std::int32_t* begin, double* rows, double* most) {
   for (std::int64_t e = 0; e < s.experts && rows != nullptr; ++e)
     rows[e] += begin[e + 1] - begin[e];
-  for (std::int64_t e = 0; e < s.experts && most != nullptr; e += s.together) {
-    *most = std::max(*most, static_cast<double>(begin[e + s.together] - begin[e]));
+  if (most == nullptr) return;
+  for (std::int64_t line = 0; line < s.lines; ++line, begin += s.experts + 1) {
+    for (std::int64_t e = 0; e < s.experts; e += s.together) {
+      *most = std::max(*most, static_cast<double>(begin[e + s.together] - begin[e]));
+    }
   }
 }
 

@@ -24,6 +24,9 @@ void sort_copies(const CopiesShape& shape, const std::int32_t* chosen, std::int3
                  std::int32_t* token, std::int32_t* begin);
 void sort_rows(const ArrivedShape& shape, const std::int32_t* begins, std::int32_t* from,
                std::int32_t* begin);
+void count_choices(const CountShape& shape, std::int64_t copies, const std::int32_t* chosen,
+                   double* most);
+void count_not_finite(std::int64_t count, const float* x, double* found);
 void count_rows(const CountShape& shape, const std::int32_t* begin, double* rows, double* most);
 void sort_visits(const VisitsShape& shape, const std::int32_t* chosen, std::int32_t* token,
                  std::int32_t* sent, std::int32_t* row, std::int32_t* weight, std::int32_t* begins,

@@ -69,6 +69,28 @@ void CudaKernels::sort_copies(Lane l, const CopiesShape& s, const std::int32_t* 
       "sort copies");
 }
 
+void CudaKernels::drop_copies(Lane l, const DropShape& s, const std::int32_t* chosen,
+                              const float* weights, std::int32_t* kept) {
+  device_.check(
+      cuda::drop_copies(on(l), s, chosen, weights, kept, scratch(l, drop_copies_scratch(s))),
+      "drop copies");
+}
+
+void CudaKernels::sort_visits(Lane l, const VisitsShape& s, const std::int32_t* chosen,
+                              std::int32_t* token, std::int32_t* sent, std::int32_t* row,
+                              std::int32_t* weight, std::int32_t* begins, std::int32_t* arrived) {
+  device_.check(cuda::sort_visits(on(l), s, chosen, token, sent, row, weight, begins, arrived,
+                                  scratch(l, sort_visits_scratch(s))),
+                "sort visits");
+}
+
+void CudaKernels::count_choices(Lane l, const CountShape& s, std::int64_t copies,
+                                const std::int32_t* chosen, double* most) {
+  device_.check(
+      cuda::count_choices(on(l), s, copies, chosen, most, scratch(l, count_choices_scratch(s))),
+      "count choices");
+}
+
 void CudaKernels::sort_rows(Lane l, const ArrivedShape& s, const std::int32_t* begins,
                             std::int32_t* from, std::int32_t* begin) {
   device_.check(cuda::sort_rows(on(l), s, begins, from, begin, scratch(l, sort_rows_scratch(s))),

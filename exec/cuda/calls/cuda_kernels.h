@@ -24,21 +24,12 @@ class CudaKernels final : public Kernels {
   void name(Lane lane, SPREAD parameters) override {                                 \
     device_.check(cuda::name(device_.stream(lane), type_, SPREAD arguments), #name); \
   }
-#define ROUTED(name, parameters, arguments)     \
-  void name(Lane, SPREAD parameters) override { \
-    missing(#name, SPREAD arguments);           \
-  }
 #include "exec/backend/kernel_rows.inc"
   void norms(Lane lane, std::span<const NormRange> ranges, const float* loss, std::int64_t slots,
              double* norms) override;
   void adamw(Lane lane, const AdamwArguments& arguments) override;
 
  private:
-  // Never reached: a run refuses what such a kernel is for before it plans.
-  template <class... Arguments>
-  void missing(const char* name, const Arguments&...) {
-    device_.check(1, name);
-  }
   cudaStream_t on(Lane lane) {
     return device_.stream(lane);
   }

@@ -42,6 +42,7 @@ using exec::RouteShape;
 using exec::StridedNorm;
 using exec::SumNorm;
 using exec::Temperature;
+using exec::VisitsShape;
 using exec::VocabularyShape;
 
 enum class Type : std::uint8_t { Float32, BFloat16 };
@@ -93,6 +94,16 @@ int add_router_bias(Stream stream, Type type, std::int64_t rows, std::int64_t co
 std::int64_t sort_copies_scratch(const CopiesShape& shape);
 int sort_copies(Stream stream, const CopiesShape& shape, const std::int32_t* chosen,
                 std::int32_t* row, std::int32_t* token, std::int32_t* begin, void* scratch);
+std::int64_t drop_copies_scratch(const DropShape& shape);
+int drop_copies(Stream stream, const DropShape& shape, const std::int32_t* chosen,
+                const float* weights, std::int32_t* kept, void* scratch);
+std::int64_t sort_visits_scratch(const VisitsShape& shape);
+int sort_visits(Stream stream, const VisitsShape& shape, const std::int32_t* chosen,
+                std::int32_t* token, std::int32_t* sent, std::int32_t* row, std::int32_t* weight,
+                std::int32_t* begins, std::int32_t* arrived, void* scratch);
+std::int64_t count_choices_scratch(const CountShape& shape);
+int count_choices(Stream stream, const CountShape& shape, std::int64_t copies,
+                  const std::int32_t* chosen, double* most, void* scratch);
 std::int64_t sort_rows_scratch(const ArrivedShape& shape);
 int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begins,
               std::int32_t* from, std::int32_t* begin, void* scratch);

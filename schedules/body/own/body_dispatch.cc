@@ -82,7 +82,7 @@ ExpertBody::T ExpertBody::bring_tokens(T local, std::string_view gathered, std::
   }
   const T leaving = workspace("leaving", visits() * h_);
   b_.node(K::GatherRows, "tokens by rank", {local, leaving_, sent_}, {leaving}, phase);
-  travel(Axis::Expert, K::Dispatch, sent, element * x_.copies * h_, leaving, all, phase);
+  travel(Axis::Expert, K::Dispatch, sent, element * travelling() * h_, leaving, all, phase);
   return all;
 }
 
@@ -94,7 +94,7 @@ void ExpertBody::take_home(T all, T local, std::string_view sent) {
     return;
   }
   const T home = workspace("home", visits() * h_);
-  travel(Axis::Expert, K::Combine, sent, element * x_.copies * h_, all, home, NodePhase::Main);
+  travel(Axis::Expert, K::Combine, sent, element * travelling() * h_, all, home, NodePhase::Main);
   b_.node(K::SumCopies, "sums over ranks", {home, home_row_}, {local});
 }
 
@@ -119,7 +119,7 @@ ExpertBody::T ExpertBody::bring_choice(T own) {
   b_.node(K::GatherWeights, "weights by rank", {weights_, leaving_, sent_}, {leaving});
   Node& node = over(Axis::Expert, K::DispatchWeights, "weights; all_to_all ep",
                     kNumber * visits() * k, leaving, weights_all_, NodePhase::Main);
-  node.reads.push_back(arrivals_);
+  if (room_.slot == 0) node.reads.push_back(arrivals_);
   return here;
 }
 
@@ -136,7 +136,7 @@ void ExpertBody::weights_home(T all, T local) {
   const T home = b_.tensor("home weights", H::Workspace, kNumber * visits() * k);
   Node& node = over(Axis::Expert, K::CombineWeights, "weights backward; all_to_all ep",
                     kNumber * visits() * k, all, home, NodePhase::Main);
-  node.reads.push_back(arrivals_);
+  if (room_.slot == 0) node.reads.push_back(arrivals_);
   b_.node(K::GatherWeights, "weights of copies", {home, home_weight_}, {local});
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace rehearse {
 namespace {
@@ -11,6 +12,44 @@ using H = TensorHome;
 using K = Kernel;
 using P = ParameterRole;
 constexpr std::int64_t kNumber = 4;  // bytes of an index, a score, a weight
+
+// C: what an expert takes of one rank's copies where a plan drops.
+std::int64_t kept_copies(const Layout& layout, double factor) {
+  const double mean = static_cast<double>(layout.shape.experts.copies) /
+                      static_cast<double>(layout.model.experts.count);
+  return static_cast<std::int64_t>(std::ceil(mean * factor));
+}
+
+// Rows that are planned for where sizes do not follow the counts: expert_capacity times the mean.
+// Where the plan says none, 1.25 times it, but at least what random routing exceeds less often than
+// once in 10^9: mean + t with exp(-t^2 / (2 mean + 2 t / 3)) = 10^-9 (Bernstein; choices of
+// different experts spread less than independent ones, Hoeffding 1963, section 6).
+std::int64_t slot_of(double mean, const Plan& plan) {
+  const double planned = reserved_capacity(plan) * mean;
+  if (plan.expert_capacity > 0) return static_cast<std::int64_t>(std::ceil(planned));
+  const double log_chance = 9 * std::numbers::ln10;
+  const double third = log_chance / 3;
+  const double beyond = third + std::sqrt(third * third + 2 * log_chance * mean);
+  return static_cast<std::int64_t>(std::ceil(std::max(planned, mean + beyond)));
+}
+
+// Slots of tokens, of which each has a row at least and `each` at most.
+ExpertRoom room_of_visits(const Layout& layout, std::int64_t each) {
+  const ExpertShape& x = layout.shape.experts;
+  const std::int64_t pairs = layout.plan.expert_parallel;
+  ExpertRoom room;
+  if (const double factor = layout.plan.expert_drop; factor > 0) {
+    room.each = kept_copies(layout, factor);
+    room.slot = std::min(room.each * x.per_rank, x.tokens);
+    room.rows = pairs * std::min(room.each * x.per_rank, x.tokens * each);
+  } else {
+    room.slot = std::min(slot_of(x.visits, layout.plan), x.tokens);
+    room.rows =
+        std::min(slot_of(static_cast<double>(x.rows), layout.plan), pairs * room.slot * each);
+  }
+  room.arrived = room.sent = pairs * room.slot;
+  return room;
+}
 
 }  // namespace
 
@@ -36,10 +75,9 @@ ExpertRoom expert_room(const Layout& layout) {
   const ExpertShape& x = layout.shape.experts;
   const std::int64_t block = expert_block(layout);
   const std::int64_t each = std::min(layout.model.experts.per_token, x.per_rank);
+  if (layout.plan.expert_slots && sends_tokens_once(layout)) return room_of_visits(layout, each);
   if (const double factor = layout.plan.expert_drop; factor > 0) {
-    const double mean =
-        static_cast<double>(x.copies) / static_cast<double>(layout.model.experts.count);
-    const auto most = static_cast<std::int64_t>(std::ceil(mean * factor));
+    const std::int64_t most = kept_copies(layout, factor);
     const std::int64_t rows = std::min(most * x.per_rank, x.tokens * each);  // of one rank's tokens
     const std::int64_t arrived = layout.plan.expert_parallel * rows;
     return {.rows = block * rows,
@@ -54,8 +92,10 @@ ExpertRoom expert_room(const Layout& layout) {
         std::ceil(reserved_capacity(layout.plan) * static_cast<double>(mean)));
   };
   if (layout.plan.expert_slots) {
-    const std::int64_t pairs = layout.plan.expert_parallel, mean = (x.copies + pairs - 1) / pairs;
-    const std::int64_t slot = std::min(reserved(mean), x.tokens * each);
+    const std::int64_t pairs = layout.plan.expert_parallel;
+    const std::int64_t slot =
+        std::min(slot_of(static_cast<double>(x.copies) / static_cast<double>(pairs), layout.plan),
+                 x.tokens * each);
     return {.rows = block * slot, .arrived = pairs * slot, .sent = pairs * slot, .slot = slot};
   }
   const std::int64_t rows = std::min(reserved(x.rows), block * x.tokens * each);

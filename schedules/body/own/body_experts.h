@@ -21,8 +21,9 @@
 // experts: what they have is summed over tp.
 // Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
 // mean rows; more rows than that fail the run. By `expert_slots` every pair of ranks exchanges a
-// slot of so many times the mean rows of a pair, full or not: sizes are known before the step, and
-// no host reads counts. The slots' first rows are used, in the same order. A plan that drops
+// slot of so many times the mean rows (deduplicated: tokens, of random routing) of a pair, full or
+// not: sizes are known before the step, and no host reads counts. The slots' first rows are used,
+// in the same order. A plan that drops
 // (expert_drop f) has an expert take C = ceil(n k / E f) copies of each rank, those with the
 // largest weights: room is for what can come. What is dropped adds nothing, and a token's other
 // weights stay as they are. Weights multiply the experts' outputs, which are kept for the weights'
@@ -85,8 +86,13 @@ class ExpertBody {
     return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared;
   }
   bool brings_tokens() const { return gathers_ || once_; }
-  // Pairs of an own token and a rank that has experts of it, at most.
-  std::int64_t visits() const { return x_.tokens * std::min(model_.per_token, block_); }
+  // Rows that leave: pairs of an own token and a rank that has experts of it, at most, or slots.
+  std::int64_t visits() const {
+    return room_.slot > 0 ? room_.sent : x_.tokens * std::min(model_.per_token, block_);
+  }
+  // Rows of hidden that a price goes by: what dispatchers send of them is the price's matter, of
+  // slots all.
+  std::int64_t travelling() const { return room_.slot > 0 ? room_.sent : x_.copies; }
   bool sends() const { return block_ > 1 && !brings_tokens(); }
   bool sends_over_ranks() const { return sends() && layout_.plan.expert_parallel > 1; }
   bool gathers_rows() const { return sends() && x_.gathers_rows; }

@@ -113,7 +113,7 @@ constexpr std::array kLayoutKeys{
             .searchable = true,
             .about = "most rows of a rank over the mean, more are dropped, or what each expert "
                      "drops; left out: dropless"},
-    flag("expert_slots", "all_to_all in slots of equal size: no host waits for counts"),
+    flag("expert_slots", "copies or tokens in slots of equal size: no host waits for counts"),
     flag("fp8_dispatch", "a forward's tokens travel to their experts in 8 bit"),
     flag("sequence_parallel", "norms and dropout split over the tensor-parallel group"),
     KeySpec{.name = "zero_stage",

@@ -8,6 +8,7 @@ BodyCollectives::BodyCollectives(const Network& network, const Layout& layout)
       dispatcher_(static_cast<Dispatcher>(layout.plan.expert_dispatch)),
       hidden_(layout.shape.hidden),
       tokens_(layout.shape.experts.tokens),
+      slots_(layout.plan.expert_slots),
       balance_(balance_of(layout)) {}
 
 const GroupShape& BodyCollectives::group(Axis axis) {
@@ -29,6 +30,13 @@ CollectiveCost BodyCollectives::price(NodeKind kind, const GroupShape& group, By
       return ring_shift_cost(payload, group, network_);
     case NodeKind::Dispatch:
     case NodeKind::Combine: {
+      // Of slots all that is sent is the payload, alike on every rank.
+      if (slots_) {
+        return dispatch_cost(Dispatcher::AllToAll,
+                             {.tokens = payload.value, .hidden = 1, .bytes_per_value = 1}, group,
+                             network_)
+            .cost;
+      }
       const double values = static_cast<double>(hidden_ * tokens_ * balance_.routing.per_token);
       return dispatch_cost(dispatcher_,
                            {.tokens = tokens_,

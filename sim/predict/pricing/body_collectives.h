@@ -33,6 +33,7 @@ class BodyCollectives {
   const Network& network_;
   Dispatcher dispatcher_;
   std::int64_t hidden_, tokens_;  // h, n
+  bool slots_;                    // plan.expert_slots
   ExpertBalance balance_;
   std::array<std::optional<GroupShape>, kNumAxes> shapes_;
   std::map<Key, CollectiveCost> known_;

@@ -20,10 +20,17 @@ struct Visits {
   Ints token = Ints(16), sent = Ints(3), row = Ints(16), weight = Ints(16), begins = Ints(6),
        arrived;
 };
-Visits visits_of(std::int64_t rank, std::int64_t room, const Ints& chosen = kChosen) {
+Visits visits_of(std::int64_t rank, std::int64_t room, const Ints& chosen = kChosen,
+                 std::int64_t slot = 0) {
   Visits v;
   v.arrived.resize(static_cast<std::size_t>(2 * room));
-  sort_visits({.ranks = 2, .rank = rank, .tokens = 8, .per_token = 2, .per_rank = 2, .room = room},
+  sort_visits({.ranks = 2,
+               .rank = rank,
+               .tokens = 8,
+               .per_token = 2,
+               .per_rank = 2,
+               .room = room,
+               .slot = slot},
               chosen.data(), v.token.data(), v.sent.data(), v.row.data(), v.weight.data(),
               v.begins.data(), v.arrived.data());
   return v;
@@ -60,6 +67,32 @@ TEST(Routing, WhatThereIsNoRoomForIsCountedAndNotWritten) {
   const Visits v = visits_of(0, 9);
   EXPECT_EQ(v.begins, (Ints{0, 8, 13, 0, 4, 12}));
   EXPECT_EQ(Ints(v.arrived.end() - 2, v.arrived.end()), (Ints{1, 2}));
+}
+
+// Slots of seven tokens: rank 0's own eighth finds no place, its five for rank 1 begin at row 7; of
+// rank 1's the four that come begin there too. What is counted stays the same.
+TEST(Routing, VisitsLieInSlots) {
+  const Visits v = visits_of(0, 14, kChosen, 7);
+  EXPECT_EQ(v.begins, (Ints{0, 8, 13, 0, 4, 12}));
+  EXPECT_EQ(v.sent, (Ints{0, 8, 13}));
+  EXPECT_EQ(Ints(v.token.begin(), v.token.begin() + 14),
+            (Ints{0, 1, 2, 3, 4, 5, 6, 1, 2, 4, 5, 7, -1, -1}));
+  EXPECT_EQ(Ints(v.row.begin(), v.row.begin() + 4), (Ints{0, -1, 1, 7}));
+  EXPECT_EQ(Ints(v.row.end() - 2, v.row.end()), (Ints{-1, 11}));
+  EXPECT_EQ(Ints(v.weight.end() - 2, v.weight.end()), (Ints{-1, 23}));
+  EXPECT_EQ(Ints(v.arrived.begin() + 12, v.arrived.begin() + 22),
+            (Ints{0, 1, 1, 2, 1, 2, 0, 2, 0, 3}));
+  EXPECT_EQ(Ints(v.arrived.begin() + 22, v.arrived.end()), Ints(6, -1));
+}
+
+// Experts 0 and 1 have 15 copies, 2 and 3 have 17; the larger stays where it was larger before.
+TEST(Routing, TheMostChoicesOfARankAreCounted) {
+  double most = 3;
+  const CountShape shape{.experts = 4, .together = 2};
+  count_choices(shape, 32, kChosen.data(), &most);
+  EXPECT_EQ(most, 17);
+  count_choices(shape, 4, kChosen.data(), &most);
+  EXPECT_EQ(most, 17);
 }
 
 }  // namespace

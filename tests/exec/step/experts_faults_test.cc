@@ -247,6 +247,46 @@ TEST(Experts, TooLittleRoomIsSaidByRankLayerAndFactor) {
   EXPECT_NE(run.error.find("room for 16: plan.expert_capacity "), std::string::npos) << run.error;
 }
 
+// One layer, one step, one micro-batch: what a line names holds all that there is, on every rank.
+TEST(Experts, TheFactorThatIsNamedDoes) {
+  for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
+    for (const char* slots : {"expert_slots=false", "expert_slots=true"}) {
+      SCOPED_TRACE(std::string(dispatch) + ", " + slots);
+      const bool gathers = std::string_view(dispatch) == "all_gather";
+      if (gathers && std::string_view(slots) == "expert_slots=true") continue;
+      std::vector<std::string> keys{"micro_batch=1",
+                                    "data_parallel=4",
+                                    "expert_parallel=4",
+                                    "train.steps=1",
+                                    slots,
+                                    std::string("expert_dispatch=") + dispatch};
+      const TinyOptions how{.changed = {{"num_hidden_layers", 1}}};
+      keys.emplace_back("expert_capacity=0.3");
+      const std::string said = train_tiny("mixtral", keys, how).error;
+      constexpr std::string_view kKey = "plan.expert_capacity ";
+      const std::size_t at = said.find(kKey);
+      ASSERT_NE(at, std::string::npos) << said;
+      const double factor = std::stod(said.substr(at + kKey.size()));
+      keys.back() = "expert_capacity=" + std::to_string(factor);
+      EXPECT_EQ(train_tiny("mixtral", keys, how).error, "") << said;
+      keys.back() = "expert_capacity=" + std::to_string(factor - 0.2);
+      EXPECT_NE(train_tiny("mixtral", keys, how).error, "") << "a smaller one does too: " << said;
+    }
+  }
+}
+
+TEST(Experts, ScoresThatAreNoNumbersAreSaidAsSuch) {
+  for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
+    const TinyRun run =
+        train_tiny("mixtral",
+                   {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_capacity=1.9",
+                    std::string("expert_dispatch=") + dispatch},
+                   {.backend = [] { return without_numbers(make_cpu_backend()); }});
+    EXPECT_NE(run.error.find("layer 0: the router's scores are not numbers"), std::string::npos)
+        << run.error;
+  }
+}
+
 // 16 tokens with two copies each for four ranks: 8 rows of a pair on average, so slots of 4.
 TEST(Experts, TooSmallSlotsAreSaidByRankLayerAndFactor) {
   const TinyRun run =
@@ -258,21 +298,39 @@ TEST(Experts, TooSmallSlotsAreSaidByRankLayerAndFactor) {
       << run.error;
 }
 
-// A slot holds the rows that are counted, in the same order: only where they lie differs.
+// 16 tokens of a rank, two of four experts each: half of them visit a rank, so slots of 4 tokens.
+TEST(Experts, TooSmallSlotsOfTokensAreSaidByRankLayerAndFactor) {
+  const TinyRun run = train_tiny(
+      "mixtral", {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_capacity=0.5",
+                  "expert_slots=true", "expert_dispatch=deduplicated"});
+  EXPECT_NE(run.error.find("layer 0: "), std::string::npos) << run.error;
+  EXPECT_NE(run.error.find(" tokens for one rank, slots of 4: plan.expert_capacity "),
+            std::string::npos)
+      << run.error;
+}
+
+// A slot holds the rows that are counted, in the same order: only where they lie differs. Without a
+// capacity slots are as large as random routing needs, which 16 tokens show: 1.25 times the mean
+// is too small for them.
 TEST(Experts, SlotsHaveTheBitsOfCounts) {
-  for (const char* capacity : {"expert_capacity=4", R"(expert_capacity={"drop": 1.0})"}) {
-    SCOPED_TRACE(capacity);
-    std::vector<std::string> keys{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
-                                  capacity};
-    const TinyRun counted = train_tiny("mixtral", keys);
-    keys.emplace_back("expert_slots=true");
-    const TinyRun slots = train_tiny("mixtral", keys);
-    ASSERT_EQ(slots.error, "");
-    EXPECT_EQ(slots.losses, counted.losses);
-    EXPECT_EQ(slots.norms, counted.norms);
-    EXPECT_EQ(slots.rows, counted.rows);
-    EXPECT_EQ(slots.weights, counted.weights);
-    EXPECT_EQ(slots.planned, slots.counted);
+  for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=deduplicated"}) {
+    for (const char* capacity :
+         {"expert_capacity=4", R"(expert_capacity={"drop": 1.0})", "expert_capacity=null"}) {
+      SCOPED_TRACE(std::string(dispatch) + ", " + capacity);
+      std::vector<std::string> keys{"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                    dispatch, "expert_capacity=4"};
+      if (!std::string_view(capacity).ends_with("null")) keys.back() = capacity;
+      const TinyRun counted = train_tiny("mixtral", keys);
+      keys.back() = capacity;
+      keys.emplace_back("expert_slots=true");
+      const TinyRun slots = train_tiny("mixtral", keys);
+      ASSERT_EQ(slots.error, "");
+      EXPECT_EQ(slots.losses, counted.losses);
+      EXPECT_EQ(slots.norms, counted.norms);
+      EXPECT_EQ(slots.rows, counted.rows);
+      EXPECT_EQ(slots.weights, counted.weights);
+      EXPECT_EQ(slots.planned, slots.counted);
+    }
   }
 }
 

@@ -276,7 +276,7 @@ TEST(ExpertBody, AnAuxiliaryLossCountsInTheBackwardAlone) {
       return list;
     };
     const Body forward = body(s, Direction::Forward), backward = body(s, Direction::Backward);
-    s.plan.balances_experts = true;
+    s.plan.router_balance = RouterBalance::MicroBatch;
     const Body same = body(s, Direction::Forward);
     Body counting = body(s, Direction::Backward);
     EXPECT_EQ(names(same), names(forward));
@@ -296,12 +296,23 @@ TEST(ExpertBody, AnAuxiliaryLossCountsInTheBackwardAlone) {
   }
 }
 
+// A loss of sequences has E numbers of each of a micro-batch's.
+TEST(ExpertBody, EverySequenceIsCountedForItself) {
+  Scenario s = scenario(R"("context_parallel": 2, "runtime": "rehearse")", "2");
+  s.plan.micro_batch = 3;
+  s.plan.router_balance = RouterBalance::Sequence;
+  const Body counting = body(s, Direction::Backward);
+  const auto sum = std::ranges::find(counting.nodes, "counts; all_reduce cp", &Node::name);
+  ASSERT_NE(sum, counting.nodes.end());
+  EXPECT_EQ(sum->bytes, 3 * 4 * E);
+}
+
 // Of two slices the last one's backward comes first and counts the choice of all.
 TEST(ExpertBody, TheLastSliceCountsForAll) {
   Scenario s = scenario(R"("runtime": "rehearse", "pipeline_parallel": 2, "schedule": "seq_1f1b",
       "sequence_slices": 2)",
                         "2");
-  s.plan.balances_experts = true;
+  s.plan.router_balance = RouterBalance::MicroBatch;
   for (const std::int32_t slice : {0, 1}) {
     const Body b = make_body({s.model, s.plan}, {.segment = SegmentKind::Layer,
                                                  .experts = true,

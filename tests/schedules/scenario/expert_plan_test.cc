@@ -170,7 +170,7 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
   EXPECT_TRUE(says(error(R"("expert_slots": true, "expert_parallel": 8,
       "expert_dispatch": "all_gather")",
                          "8"),
-                   "all_to_all alone"));
+                   "all_gather has parts of equal size"));
   EXPECT_TRUE(says(error(R"("expert_slots": true, "expert_parallel": 8)", "8"),
                    "exchanges as many rows as are routed"));
   EXPECT_TRUE(plan(R"("expert_slots": true, "expert_parallel": 8, "runtime": "rehearse")", "8")

@@ -178,6 +178,13 @@ TEST(TraceFile, RefusesTracesThatBreakTheirPromises) {
   EXPECT_EQ(refuse([](Trace& t) { t.strings.clear(); }), "link 0: no such name");
   EXPECT_EQ(refuse([](Trace& t) { t.memory_parts.pop_back(); }),
             "memory_bytes: not one number per sample and part");
+  const auto waiting = [&](std::int64_t ns) {
+    return refuse(
+        [&](Trace& t) { t.communicating_ns = std::vector<std::int64_t>(t.start_ns.size(), ns); });
+  };
+  EXPECT_EQ(waiting(1), "read");
+  EXPECT_EQ(waiting(-1), "op 0: waits for less than no time");
+  EXPECT_EQ(waiting(std::int64_t{1} << 62), "the step's times are out of range");
   EXPECT_EQ(refuse([](Trace& t) {
               std::vector<std::int32_t> waits(t.waits.begin(), t.waits.end());
               waits[0] = t.num_ops();

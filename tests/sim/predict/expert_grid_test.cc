@@ -13,6 +13,7 @@
 #include "sim/compute/expert_load.h"
 #include "sim/memory/peak_lower_bound.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/pricing/body_collectives.h"
 
 namespace rehearse::sim {
 namespace {
@@ -203,6 +204,34 @@ TEST(ExpertGrid, ACapacityBoundsTheRowsOfARank) {
         balance_of({scenario.value().model, scenario.value().plan}).rows(4096);
     EXPECT_EQ(rows.busiest, row.busiest) << row.capacity;
     EXPECT_EQ(rows.mean, row.mean) << row.capacity;
+  }
+}
+
+// A slot travels whole, and from the busiest rank no more than from others: inside a node as any
+// all-to-all of the payload. By counts the busiest rank's rows are waited for.
+TEST(ExpertGrid, SlotsArePricedAsAllThatTheyCarry) {
+  for (const char* dispatch : {"all_to_all", "deduplicated"}) {
+    for (const bool slots : {false, true}) {
+      const std::string text =
+          std::string(R"({"model": "models/mixtral-8x7b.json", "cluster": "dgx-h100", "gpus": 8,
+        "plan": {"expert_parallel": 8, "sequence_length": 4096, "micro_batch": 1,
+        "runtime": "rehearse", "expert_routing": 2, "expert_slots": )") +
+          (slots ? "true" : "false") + R"(, "expert_dispatch": ")" + dispatch + "\"}}";
+      const Result<Scenario> scenario = parse_scenario(text, "x.json", 1, {});
+      ASSERT_TRUE(scenario) << scenario.error().message;
+      const Plan& plan = scenario.value().plan;
+      const Cluster cluster = read_cluster(scenario.value().cluster).value();
+      const CollectiveModel model = make_collective_model(
+          read_collective_tables("scenarios/kernels/collectives.json").value(), cluster);
+      const Network network(cluster, model, plan, std::span<const RankClassInfo>{});
+      const Layout layout(scenario.value().model, plan);
+      BodyCollectives of(network, layout);
+      const Bytes payload{std::int64_t{64} << 20};
+      const Nanoseconds priced = of.cost(NodeKind::Dispatch, Axis::Expert, payload).time;
+      const Nanoseconds plain =
+          collective_cost(OpKind::AllToAll, payload, of.group(Axis::Expert), network).time;
+      EXPECT_EQ(priced == plain, slots) << dispatch;
+    }
   }
 }
 

@@ -75,7 +75,7 @@ TEST(PredictionLayers, HaveNoPlaceInARunsLayout) {
   const Result<Scenario> read =
       parse_scenario(text(R"("Ett|tt|tt|mL")", 1, "rehearse"), "x.json", 1, {});
   ASSERT_FALSE(read);
-  EXPECT_NE(read.error().message.find("x.json:5: plan.stage_layers: runtime rehearse"),
+  EXPECT_NE(read.error().message.find("x.json:6: plan.stage_layers: runtime rehearse"),
             std::string::npos)
       << read.error().message;
 }

@@ -1,42 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of rows: what a step counts, where no host looks, and which copies an expert has no room
-// for.
+// Numbers of rows: what a step counts, where no host looks.
 #include "exec/cuda/kernels/device.cuh"
 
 namespace rehearse::exec::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-// A copy is kept where fewer than `capacity` copies of its expert come before it: those with larger
-// weights, and equal ones of earlier tokens. Counts, in copies^2 comparisons from shared memory, as
-// sort_tokens does.
-__global__ void __launch_bounds__(kThreads)
-    drop_copies_kernel(DropShape s, const std::int32_t* __restrict__ chosen,
-                       const float* __restrict__ weights, std::int32_t* __restrict__ kept) {
-  __shared__ std::int32_t experts[kThreads];
-  __shared__ float others[kThreads];
-  const std::int64_t copies = s.tokens * s.per_token;
-  const int here = static_cast<int>(threadIdx.x);
-  const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kThreads + here;
-  const std::int32_t expert = mine < copies ? chosen[mine] : -1;
-  const float weight = mine < copies ? weights[mine] : 0.0F;
-  std::int64_t before = 0;
-  for (std::int64_t begin = 0; begin < copies; begin += kThreads) {
-    const int count = static_cast<int>(copies - begin < kThreads ? copies - begin : kThreads);
-    __syncthreads();
-    if (here < count) {
-      experts[here] = chosen[begin + here];
-      others[here] = weights[begin + here];
-    }
-    __syncthreads();
-    for (int k = 0; k < count; ++k) {
-      const bool first = others[k] > weight || (others[k] == weight && begin + k < mine);
-      before += experts[k] == expert && first;
-    }
-  }
-  if (mine < copies) kept[mine] = before < s.capacity ? expert : -1;
-}
 
 // A block for each expert.
 __global__ void __launch_bounds__(kThreads)
@@ -59,27 +28,80 @@ __global__ void __launch_bounds__(kThreads)
       rows[e] += begin[e + 1] - begin[e];
     }
   }
-  if (most == nullptr || threadIdx.x > 0) return;
-  double largest = *most;
-  for (std::int64_t e = 0; e < s.experts; e += s.together) {
-    const double sum = begin[e + s.together] - begin[e];
-    if (sum > largest) largest = sum;
+  if (most == nullptr) return;
+  __shared__ float room[kWarp];
+  const std::int64_t each = s.experts / s.together;
+  float largest = 0;  // rows are whole numbers, exact below 2^24
+  for (std::int64_t i = threadIdx.x; i < s.lines * each; i += kThreads) {
+    const std::int32_t* of = begin + i / each * (s.experts + 1) + i % each * s.together;
+    largest = fmaxf(largest, static_cast<float>(of[s.together] - of[0]));
   }
-  *most = largest;
+  largest = over_block<Larger>(largest, room);
+  if (threadIdx.x == 0 && static_cast<double>(largest) > *most)
+    *most = static_cast<double>(largest);
+}
+
+// A block for each `together` experts. counts(experts / together)
+__global__ void __launch_bounds__(kThreads)
+    count_choices_kernel(std::int64_t together, std::int64_t copies,
+                         const std::int32_t* __restrict__ chosen,
+                         std::int32_t* __restrict__ counts) {
+  __shared__ std::int32_t room[kWarp];
+  const std::int64_t first = blockIdx.x * together;
+  std::int32_t count = 0;
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < copies; i += kThreads) {
+    count += chosen[i] >= first && chosen[i] < first + together;
+  }
+  count = over_block<Add>(count, room);
+  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    largest_kernel(std::int64_t count, const std::int32_t* __restrict__ values, double* most) {
+  __shared__ float room[kWarp];
+  float largest = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) {
+    largest = fmaxf(largest, static_cast<float>(values[i]));
+  }
+  largest = over_block<Larger>(largest, room);
+  if (threadIdx.x == 0 && static_cast<double>(largest) > *most)
+    *most = static_cast<double>(largest);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    count_not_finite_kernel(std::int64_t count, const float* __restrict__ x, double* found) {
+  __shared__ std::int32_t room[kWarp];
+  std::int32_t lost = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) lost += !(fabsf(x[i]) < INFINITY);
+  lost = over_block<Add>(lost, room);
+  if (threadIdx.x == 0) *found += lost;
 }
 
 }  // namespace
-
-int drop_copies(Stream stream, Type, const DropShape& s, const std::int32_t* chosen,
-                const float* weights, std::int32_t* kept) {
-  return launch(drop_copies_kernel, dim3(blocks(s.tokens * s.per_token, kThreads)), kThreads, 0,
-                stream, s, chosen, weights, kept);
-}
 
 int count_dropped(Stream stream, Type, const DropShape& s, const std::int32_t* chosen,
                   const std::int32_t* kept, double* dropped) {
   return launch(count_dropped_kernel, dim3(static_cast<unsigned>(s.experts)), kThreads, 0, stream,
                 s.tokens * s.per_token, chosen, kept, dropped);
+}
+
+std::int64_t count_choices_scratch(const CountShape& s) {
+  return 4 * s.experts / s.together;
+}
+
+int count_choices(Stream stream, const CountShape& s, std::int64_t copies,
+                  const std::int32_t* chosen, double* most, void* scratch) {
+  auto* counts = static_cast<std::int32_t*>(scratch);
+  const std::int64_t each = s.experts / s.together;
+  const int status = launch(count_choices_kernel, dim3(static_cast<unsigned>(each)), kThreads, 0,
+                            stream, s.together, copies, chosen, counts);
+  if (status != 0) return status;
+  return launch(largest_kernel, dim3(1), kThreads, 0, stream, each, counts, most);
+}
+
+int count_not_finite(Stream stream, Type, std::int64_t count, const float* x, double* found) {
+  return launch(count_not_finite_kernel, dim3(1), kThreads, 0, stream, count, x, found);
 }
 
 int count_rows(Stream stream, Type, const CountShape& s, const std::int32_t* begin, double* rows,

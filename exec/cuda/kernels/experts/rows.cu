@@ -8,9 +8,11 @@ namespace {
 
 constexpr int kWarps = 4;  // rows or copies of a block whose products are summed
 
-// y(count, cols): row i is row from(i) of x, where kTo, row to(i) is row i of x
+// y(count, cols): row i is row from(i) of x, where kTo, row to(i) is row i of x. V elements at
+// once, bit for bit: fp32 numbers move as pairs of bf16.
 template <class T, int V, bool kTo>
 struct MoveRows {
+  using Bits = std::conditional_t<V == 1, T, uint4>;
   std::int64_t cols;
   const std::int32_t* at;
   const T* x;
@@ -19,9 +21,8 @@ struct MoveRows {
     const std::int64_t row = i / cols, other = at[row];
     if (other < 0) return;
     const std::int64_t there = other * cols + i % cols;
-    float v[V];
-    load(x + (kTo ? i : there), v);
-    store(y + (kTo ? there : i), v);
+    *reinterpret_cast<Bits*>(y + (kTo ? there : i)) =
+        *reinterpret_cast<const Bits*>(x + (kTo ? i : there));
   }
 };
 
