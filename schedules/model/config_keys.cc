@@ -41,6 +41,9 @@ constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kPredictionLayers =
     "trained without, as transformers trains; frameworks' are priced, on the last stage or where a "
     "layout has m";
+constexpr std::string_view kRouterLoss =
+    "trained without, as transformers trains; train.router_auxiliary_loss with "
+    "train.router_load_balancing \"seq_aux_loss\" is this loss";
 constexpr std::string_view kFull = "full attention is priced in every layer";
 
 constexpr ConfigKey kKeys[]{
@@ -200,9 +203,8 @@ constexpr ConfigKey kKeys[]{
      "a softmax is priced"},
     {"deepseek_v3", "scoring_func", P, R"(null | "sigmoid")", R"("softmax")",
      "sigmoids are priced"},
-    {kDeepseek, "aux_loss_alpha", Ours, "null | 0", "",
-     "`run` trains with this loss of the routers, transformers without, as with 0"},
-    {kDeepseek, "seq_aux", X},
+    {kDeepseek, "aux_loss_alpha", Said, "null | 0", "", kRouterLoss},
+    {kDeepseek, "seq_aux", None, "", "", "of what aux_loss_alpha balances"},
     {kDeepseek, "ep_size", None, "", "", "a plan's key; plan.expert_parallel says it here"},
     {kMoe, "output_router_logits", P, "null | false", "true",
      "its loss, one over the choices of all layers together, is not priced; "

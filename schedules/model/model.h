@@ -64,10 +64,6 @@ struct Experts {
   // gpt_oss: (up + 1) gate sigmoid(alpha gate), gate clamped from above, up on both sides, whose
   // rows take turns in the first matrix; 0: the model's own activation.
   double glu_limit = 0, glu_alpha = 1;
-  // What the file asks for of a loss that balances the experts of each layer (DeepSeek:
-  // aux_loss_alpha), over the tokens of a sequence (seq_aux), else of a micro-batch.
-  double auxiliary_loss = 0;
-  bool loss_by_sequence = true;
   bool operator==(const Experts&) const = default;
 };
 

@@ -221,6 +221,9 @@ struct TrainOptions {
   std::int64_t seed = 1;
   // Coefficients of the losses of routers (schedules/body/own/body_experts.h); 0: none.
   double router_auxiliary_loss = 0, router_z_loss = 0;
+  // What the first balances, in Megatron-LM's words: "aux_loss", the tokens of a micro-batch, or
+  // "seq_aux_loss", those of each sequence (DeepSeek-V3, arXiv 2412.19437, eq. 17-20).
+  std::string router_load_balancing = "aux_loss";
   // By how much an expert's correction bias moves in a step (Experts::correction_bias); 0: not.
   double router_bias_rate = 0;
 };

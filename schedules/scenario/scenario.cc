@@ -322,7 +322,7 @@ class ScenarioReader {
     const JsonValue* train = root_.given("train");
     const Transformer* model = has_model_ ? &scenario_.model : nullptr;
     scenario_.train = read_train(train == nullptr ? nothing : *train, model, report_);
-    scenario_.plan.router_balance = router_balance(scenario_.train, model);
+    scenario_.plan.router_balance = router_balance(scenario_.train);
   }
 
   void variation() {

@@ -38,8 +38,6 @@ void read_deepseek(const ConfigReader& config, Transformer& model, std::int64_t 
   model.head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
   model.kv_heads = model.heads;
   model.rotary.interleaved = true;
-  config.read("aux_loss_alpha", model.experts.auxiliary_loss);
-  config.read("seq_aux", model.experts.loss_by_sequence);
   read_grouped_experts(config, model, dense);
 }
 

@@ -74,7 +74,8 @@ constexpr PlanKey kKeys[]{
     {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
      "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
      "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
-     "train.router_auxiliary_loss train.router_z_loss train.router_bias_rate",
+     "train.router_auxiliary_loss train.router_load_balancing train.router_z_loss "
+     "train.router_bias_rate",
      X},
 };
 

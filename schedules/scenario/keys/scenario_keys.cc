@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, 1> kTrainLater{"loss_scale"};
 constexpr std::array<std::string_view, 3> kScenarioLater{"adapter", "trainable", "freeze"};
 
 constexpr std::array<std::string_view, 3> kDecays{"constant", "linear", "cosine"};
+constexpr std::array<std::string_view, 2> kBalances{"aux_loss", "seq_aux_loss"};
 
 constexpr KeySpec share(std::string_view name, double below) {
   return {.name = name, .types = kNumber, .min = 0, .max = below};
@@ -39,6 +40,11 @@ constexpr std::array kTrainKeys{
     share("min_learning_rate", 1e3),
     steps("checkpoint_every", 0),
     share("router_auxiliary_loss", 1e3),
+    KeySpec{
+        .name = "router_load_balancing",
+        .types = kString,
+        .choices = kBalances,
+        .about = "what the auxiliary loss balances: a micro-batch's tokens, or each sequence's"},
     share("router_z_loss", 1e3),
     KeySpec{.name = "router_bias_rate",
             .types = kNumber,

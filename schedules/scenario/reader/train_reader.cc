@@ -8,10 +8,6 @@
 namespace rehearse {
 namespace {
 
-bool asks_for_loss(const Transformer* model) {
-  return model != nullptr && model->experts.auxiliary_loss > 0;
-}
-
 void check_router_losses(const JsonValue& train, const Transformer* model, JsonReport& report) {
   for (const char* key : {"router_auxiliary_loss", "router_z_loss"}) {
     const JsonValue* given = train.given(key);
@@ -21,9 +17,10 @@ void check_router_losses(const JsonValue& train, const Transformer* model, JsonR
     }
   }
   const JsonValue* loss = train.given("router_auxiliary_loss");
-  if (loss == nullptr || loss->number == 0 || !asks_for_loss(model)) return;
-  report.fail(loss->line, "train.router_auxiliary_loss",
-              "the model's file has model.aux_loss_alpha: one of them must be 0");
+  const JsonValue* kind = train.given("router_load_balancing");
+  if (kind == nullptr || (loss != nullptr && loss->number > 0)) return;
+  report.fail(kind->line, "train.router_load_balancing",
+              "nothing is balanced: train.router_auxiliary_loss is 0");
 }
 
 void check_router_bias(const JsonValue& train, const Transformer* model, JsonReport& report) {
@@ -63,8 +60,10 @@ TrainOptions read_train(const JsonValue& train, const Transformer* model, JsonRe
   number("router_z_loss", to.router_z_loss);
   number("router_bias_rate", to.router_bias_rate);
   check_router_losses(train, model, report);
-  if (asks_for_loss(model)) to.router_auxiliary_loss = model->experts.auxiliary_loss;
   check_router_bias(train, model, report);
+  if (const JsonValue* kind = train.given("router_load_balancing")) {
+    to.router_load_balancing = kind->text;
+  }
   if (const JsonValue* decay = train.given("lr_decay")) to.lr_decay = decay->text;
   if (const JsonValue* only = train.given("weight_decay_matrices_only")) {
     to.weight_decay_matrices_only = only->boolean;
@@ -78,10 +77,10 @@ TrainOptions read_train(const JsonValue& train, const Transformer* model, JsonRe
   return to;
 }
 
-RouterBalance router_balance(const TrainOptions& train, const Transformer* model) {
+RouterBalance router_balance(const TrainOptions& train) {
   if (train.router_auxiliary_loss == 0) return RouterBalance::None;
-  const bool by_sequence = asks_for_loss(model) && model->experts.loss_by_sequence;
-  return by_sequence ? RouterBalance::Sequence : RouterBalance::MicroBatch;
+  return train.router_load_balancing == "seq_aux_loss" ? RouterBalance::Sequence
+                                                       : RouterBalance::MicroBatch;
 }
 
 }  // namespace rehearse

@@ -9,10 +9,9 @@
 namespace rehearse {
 
 // `train`: an object whose kinds and ranges have been checked; `model` may be nullptr. Error in
-// `report`: something for routers that the model has none of. The loss of routers that a model's
-// file asks for is that of the run.
+// `report`: something for routers that the model has none of.
 TrainOptions read_train(const JsonValue& train, const Transformer* model, JsonReport& report);
-// What the auxiliary loss of a run's routers balances; `model` may be nullptr.
-RouterBalance router_balance(const TrainOptions& train, const Transformer* model);
+// What the auxiliary loss of a run's routers balances.
+RouterBalance router_balance(const TrainOptions& train);
 
 }  // namespace rehearse

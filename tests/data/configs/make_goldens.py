@@ -22,6 +22,15 @@ from transformers_side import PLAN, TRAIN, norm_base, train
 LOSSES, NORMS = 1e-6, 2e-5  # absolute; relative
 
 
+def balance_keys(config):
+    """DeepSeek's loss of its routers is in its file, and asked of `rehearse run` by keys of train."""
+    if not config.get("aux_loss_alpha"):
+        return {}
+    kind = "seq_aux_loss" if config.get("seq_aux", True) else "aux_loss"
+    return {"train": {"router_auxiliary_loss": config["aux_loss_alpha"],
+                      "router_load_balancing": kind}}
+
+
 def row(name, config):
     losses, norms, tensors = train(config)
     float32 = train(config, torch.float32)
@@ -30,7 +39,7 @@ def row(name, config):
     if loss > LOSSES or norm > NORMS:
         raise ValueError(f"{name}: float32 is {loss:.1e}, {norm:.1e} from float64")
     print(f"{name:28} {losses[0]:.6f} {losses[-1]:.6f} {norms[0]:.4f} {loss:.1e} {norm:.1e}")
-    return {"name": name, "config": config, "norm_base": norm_base(config), "losses": losses,
+    return {"name": name, "config": config, **balance_keys(config), "norm_base": norm_base(config), "losses": losses,
             "norms": norms, "tensors": tensors}
 
 

@@ -192,29 +192,30 @@ TEST(ExpertPlan, BiasesAreCutWhereOneRankAddsThem) {
       R"({"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 128,
           "num_hidden_layers": 4, "num_attention_heads": 8, "head_dim": 8, "vocab_size": 256})";
   const std::string cut = R"("expert_tensor_parallel": 2, "runtime": )";
-  EXPECT_TRUE(
-      says(error(cut + R"("megatron")", "2", biased),
-           "plan.expert_tensor_parallel: 2 > 1, but experts of runtime megatron"));
+  EXPECT_TRUE(says(error(cut + R"("megatron")", "2", biased),
+                   "plan.expert_tensor_parallel: 2 > 1, but experts of runtime megatron"));
   EXPECT_EQ(plan(cut + R"("rehearse")", "2", biased).expert_tensor_parallel, 2);
 }
 
-// A loss of routers is the file's, of sequences, or the run's, of micro-batches, never both.
+// The loss of routers is the run's, of micro-batches or of sequences, whatever a file weighs.
 TEST(ExpertPlan, OneLossBalancesRouters) {
   const auto asked = [](const std::string& keys) {
     std::string model = kShared;
     return model.insert(1, keys);
   };
   const std::string run = R"("micro_batch": 1}, "train": {"router_auxiliary_loss": 0.1)";
+  const std::string sequences =
+      R"("micro_batch": 1}, "train": {"router_auxiliary_loss": 0.1,
+          "router_load_balancing": "seq_aux_loss")";
   const std::string file = asked(R"("aux_loss_alpha": 0.25, )");
   EXPECT_EQ(plan(R"("micro_batch": 1)", "1", kShared).router_balance, RouterBalance::None);
   EXPECT_EQ(plan(run, "1", kShared).router_balance, RouterBalance::MicroBatch);
-  EXPECT_EQ(plan(R"("micro_batch": 1)", "1", file).router_balance, RouterBalance::Sequence);
-  EXPECT_EQ(plan(R"("micro_batch": 1)", "1", asked(R"("aux_loss_alpha": 0.25, "seq_aux": false, )"))
-                .router_balance,
-            RouterBalance::MicroBatch);
-  EXPECT_EQ(read(R"("micro_batch": 1)", "1", file).value().train.router_auxiliary_loss, 0.25);
-  EXPECT_TRUE(says(error(run, "1", file),
-                   "train.router_auxiliary_loss: the model's file has model.aux_loss_alpha"));
+  EXPECT_EQ(plan(sequences, "1", kShared).router_balance, RouterBalance::Sequence);
+  EXPECT_EQ(plan(R"("micro_batch": 1)", "1", file).router_balance, RouterBalance::None);
+  const std::string nothing =
+      R"("micro_batch": 1}, "train": {"router_load_balancing": "seq_aux_loss")";
+  EXPECT_TRUE(
+      says(error(nothing, "1", kShared), "train.router_load_balancing: nothing is balanced"));
 }
 
 // t 2, c 2, d 2, e 8, q 1: one group of all 8 ranks (experts.md 1.4).
