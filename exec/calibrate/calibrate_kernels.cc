@@ -141,6 +141,11 @@ class MemoryBound {
          [&](std::int64_t r, std::int64_t h) {
            b.add_residual(kLane, r, h, cold(r * h), cold(r * h), cold(h), {}, scratch(r * h));
          }},
+        {"dropout", false, 2, 0,
+         [&](std::int64_t r, std::int64_t h) {
+           b.dropout(kLane, r, h, dropout_of(0.1, 0, 0, 0, DropoutSite::Embedding), cold(r * h),
+                     scratch(r * h));
+         }},
         {"position", false, 2, 0,
          [&](std::int64_t r, std::int64_t h) {
            b.add_positions(kLane, r, h, 0, r, cold(r * h), cold(r * h), scratch(r * h));

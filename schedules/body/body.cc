@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/body/body.h"
 
+#include <algorithm>
+
 #include "schedules/body/framework/body_framework.h"
 #include "schedules/body/own/body_rehearse.h"
 
@@ -19,6 +21,11 @@ SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment)
   return model.has_experts(segment.layer) ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer;
 }
 
+bool rotates(const Transformer& model, const SegmentInfo& segment) {
+  if (segment.kind != SegmentKind::Layer || model.positions != PositionKind::Rope) return true;
+  return model.rotates(std::min<std::int64_t>(segment.layer, model.layers - 1));
+}
+
 BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice) {
   const SegmentShape shape = segment_shape(model, segment);
@@ -33,7 +40,8 @@ BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direc
           .direction = direction,
           .slice = slice,
           .prediction = prediction,
-          .reach = reach};
+          .reach = reach,
+          .rotates = rotates(model, segment)};
 }
 
 Body make_body(const Layout& layout, const BodyShape& shape) {

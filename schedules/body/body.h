@@ -148,6 +148,7 @@ struct BodyShape {
   std::int32_t slice = -1;  // of the sequence; -1: the mean of all slices, as one block of keys
   bool prediction = false;  // a layer that predicts a further token
   std::optional<Reach> reach{};  // of the layer; none: the mean over the layers
+  bool rotates = true;           // its queries and keys; false: where other layers' do, not its
   auto operator<=>(const BodyShape&) const = default;
 };
 // Of a segment of the model. Prediction layers are segments behind its last layer: the i-th is
@@ -155,6 +156,8 @@ struct BodyShape {
 BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice = -1);
 SegmentShape segment_shape(const Transformer& model, const SegmentInfo& segment);
+// False: a layer whose queries and keys do not rotate, in a model where those of others do.
+bool rotates(const Transformer& model, const SegmentInfo& segment);
 
 // The body that `plan.runtime` runs; body.cc dispatches on it (body_rehearse.cc,
 // body_framework.cc).

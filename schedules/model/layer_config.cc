@@ -54,6 +54,11 @@ void read_dropout(const ConfigReader& config, Transformer& model) {
     config.read(key, model.dropouts.embedding);
   }
   config.read("resid_pdrop", model.dropout);
+  for (const std::string_view key :
+       {"resid_pdrop", "attn_pdrop", "attention_dropout", "embd_pdrop", "emb_pdrop"}) {
+    const JsonValue* rate = config.given(key);
+    if (rate != nullptr && rate->number >= 1) config.fail(key, "must be less than 1");
+  }
 }
 
 void read_windows(const ConfigReader& config, Transformer& model,

@@ -62,6 +62,11 @@ constexpr std::array kStateKeys{
     state("moments_at_first_step", kBool, 0, "moments are allocated by the first step"),
     state("default_dropout", kNumber, 1,
           "of models with LayerNorm, where neither model nor plan says"),
+    KeySpec{.name = "reduction_buckets",
+            .types = kBool,
+            .sourced = true,
+            .about = "where gradients are no one buffer, replicas sum copies of all of them, which "
+                     "stay; left out: they do not"},
     KeySpec{.name = "gathered_elements",
             .types = kInteger,
             .min = 1,

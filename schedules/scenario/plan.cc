@@ -160,7 +160,7 @@ std::string plan_json(const Plan& plan, int indent) {
   // Rates that differ by place are the model file's, and stay there.
   const DropoutRates& rates = plan.dropouts;
   const bool one = rates.attention == rates.residual && rates.embedding == rates.residual;
-  if (one || !plan.runtime.own_executor) object.raw("dropout", json_number(plan.dropout));
+  if (one) object.raw("dropout", json_number(plan.dropout));
   object.integer("pad_vocabulary_to", plan.pad_vocabulary_to);
   object.text("offload", name_of(plan.offload));
   object.text("rank_order", rank_order_text(plan));

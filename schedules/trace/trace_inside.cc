@@ -29,6 +29,7 @@ std::string body_name(const Transformer& model, const BodyShape& shape) {
   if (shape.experts) name += " with experts";
   name.append(" ").append(kDirections[static_cast<std::size_t>(shape.direction)]);
   if (shape.slice >= 0) name += ", slice " + std::to_string(shape.slice);
+  if (!shape.rotates) name += ", not rotated";
   if (model.windowed_layers.empty() || !shape.reach) return name;  // all layers reach alike
   if (shape.reach->window > 0) name += ", window " + std::to_string(shape.reach->window);
   if (shape.reach->chunk > 0) name += ", chunks of " + std::to_string(shape.reach->chunk);

@@ -233,6 +233,7 @@ void use_measured(const Cluster& cluster, const Layout& layout, ComputeCosts& co
                           .head_dim = shape.head_dim,
                           .sequence = sequence,
                           .kv_heads = shape.kv_heads};
+  if (plan.dropouts.attention > 0) costs.drops_scores_of = shape.head_dim + shape.value_dim;
   costs.vocabulary = shape.vocabulary;
   costs.rms_norms = model.norm == NormKind::RmsNorm;
   const bool fp32 = plan.precision.compute == ComputeType::Fp32, cpu = cluster.workers > 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/compute/compute_cost.h"
 
+#include <cmath>
+
 #include "sim/compute/attention_cost.h"
 #include "sim/compute/bandwidth_cost.h"
 #include "sim/compute/gemm_cost.h"
@@ -44,6 +46,18 @@ NodeCost described_cost(const ComputeCosts& costs, const Node& node) {
   }
 }
 
+// A measured kernel of attention that drops scores draws a random number for each, in either
+// direction, as the dropout of an array does for each of its values, which are read and written.
+double dropped_scores_ns(const ComputeCosts& costs, const Node& node) {
+  if (costs.drops_scores_of == 0 || !costs.measured) return 0;
+  const bool backward = node.kind() == NodeKind::AttentionBackward;  // 5 products instead of 2
+  const double columns = (backward ? 2.5 : 1.0) * static_cast<double>(costs.drops_scores_of);
+  constexpr double kMoved = 2 * 4;  // fp32
+  const std::optional<CurveTime> time = costs.measured->memory_bound(
+      "dropout", false, std::llround(kMoved * node.flops / (2 * columns)));
+  return time ? time->seconds * 1e9 : 0;
+}
+
 double correction_of(const Correction& correction, NodeKind kind) {
   switch (kind) {
     case NodeKind::Gemm:
@@ -62,6 +76,7 @@ NodeCost price_node(const ComputeCosts& costs, const Node& node) {
   NodeCost cost = described_cost(costs, node);
   double factor = correction_of(costs.correction, node.kind());
   if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
+    cost.ns += dropped_scores_ns(costs, node);
     factor *= costs.busiest_attention;
   }
   cost.ns *= factor;

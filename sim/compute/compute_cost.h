@@ -34,6 +34,7 @@ struct ComputeCosts {
   std::int64_t sequence = 0;             // of attention, for its length term [tokens]
   double busiest_attention = 1;          // of packed documents: the busiest rank's over the mean's
   AttentionSize attention_size;          // of one rank of our executor
+  std::int64_t drops_scores_of = 0;      // its columns of a head's key and value; 0: drops none
   // Our executor's attention was measured there: its points come before the formula.
   std::optional<MeasuredAttention> measured_attention;
   // A CPU with tables of its own kernels: they come first, the rest of this only where they are

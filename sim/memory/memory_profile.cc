@@ -14,14 +14,42 @@ namespace {
 constexpr std::int64_t kMaxFactor = 1 << 20;  // of a size's numbers, each and together before one
 
 constexpr std::array<std::string_view, kNumSizeLetters> kLetters{
-    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V", "a", "S", "x", "m", "o", "i", "w"};
-constexpr std::array<std::string_view, kNumFlags> kFlags{
-    "dropout",      "flash",           "unfused",      "gated",           "rope",
-    "learned",      "layernorm",       "sp",           "experts",         "mla",
-    "tp",           "fused_loss",      "kept_gathers", "eager_rope",      "eager_activation",
-    "fp8",          "eager_attention", "eager_norm",   "grouped_experts", "norm_again",
-    "latent_again", "act_again",       "mlp_again",    "shared_again",    "fp8_dispatch",
-    "norm_behind",  "qk_norm",         "soft_cap"};
+    "e", "n", "l", "h", "q", "k", "qkv", "f", "u", "V",
+    "a", "S", "x", "m", "o", "i", "w",   "g", "y"};
+constexpr std::array<std::string_view, kNumFlags> kFlags{"dropout",
+                                                         "flash",
+                                                         "unfused",
+                                                         "gated",
+                                                         "rope",
+                                                         "learned",
+                                                         "layernorm",
+                                                         "sp",
+                                                         "experts",
+                                                         "mla",
+                                                         "tp",
+                                                         "fused_loss",
+                                                         "kept_gathers",
+                                                         "eager_rope",
+                                                         "eager_activation",
+                                                         "fp8",
+                                                         "eager_attention",
+                                                         "eager_norm",
+                                                         "grouped_experts",
+                                                         "norm_again",
+                                                         "latent_again",
+                                                         "act_again",
+                                                         "mlp_again",
+                                                         "shared_again",
+                                                         "fp8_dispatch",
+                                                         "norm_behind",
+                                                         "qk_norm",
+                                                         "soft_cap",
+                                                         "attention_dropout",
+                                                         "embedding_dropout",
+                                                         "norm_before",
+                                                         "parallel_residual",
+                                                         "attention_soft_cap",
+                                                         "gathers_tokens"};
 
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
@@ -64,6 +92,8 @@ class ProfileReader {
     profile_.fp32_gradients_at_step = in.given("fp32_gradients_at_step")->boolean;
     profile_.moments_at_first_step = in.given("moments_at_first_step")->boolean;
     profile_.default_dropout = in.given("default_dropout")->number;
+    const JsonValue* buckets = in.given("reduction_buckets");
+    profile_.reduction_buckets = buckets != nullptr && buckets->boolean;
     const JsonValue* gathered = in.given("gathered_elements");
     profile_.gathered_elements = gathered == nullptr ? 0 : gathered->integer;
     const JsonValue* list = in.given("optimizer_list_if");

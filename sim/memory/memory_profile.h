@@ -19,25 +19,27 @@ namespace rehearse::sim {
 
 // Letters of a size formula, per rank and micro-batch (docs/memory.md).
 enum class SizeLetter : std::uint8_t {
-  Element,       // e: bytes of the compute type
-  Tokens,        // n
-  Local,         // l: n/t under sequence parallelism, else n
-  Hidden,        // h
-  Query,         // q: a d / t
-  KeyValue,      // k: kv d / t
-  Qkv,           // qkv: (a + 2 kv) d / t
-  Ffn,           // f: MLP width / t; with experts the width that one token sees
-  Up,            // u: f, or 2f where gated
-  Vocabulary,    // V: padded vocabulary / t; where logits are gathered, all of it
-  Heads,         // a: heads / t
-  Scores,        // S: elements of the attention square, b (a/t) (s/c) s
-  ExpertTokens,  // x: rows that the experts of a rank compute, even routing
-  Latent,        // m: width of the compressed queries and keys (multi-head latent attention)
-  Operand,       // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
-  ExpertWidth,   // i: width of one expert / its tensor-parallel ranks
-  Shared,        // w: width of all shared experts / t
+  Element,        // e: bytes of the compute type
+  Tokens,         // n
+  Local,          // l: n/t under sequence parallelism, else n
+  Hidden,         // h
+  Query,          // q: a d / t
+  KeyValue,       // k: kv d / t
+  Qkv,            // qkv: (a + 2 kv) d / t
+  Ffn,            // f: MLP width / t; with experts the width that one token sees
+  Up,             // u: f, or 2f where gated
+  Vocabulary,     // V: padded vocabulary / t; where logits are gathered, all of it
+  Heads,          // a: heads / t
+  Scores,         // S: elements of the attention square, b (a/t) (s/c) s
+  ExpertTokens,   // x: rows that the experts of a rank compute, even routing
+  Latent,         // m: width of the compressed queries and keys (multi-head latent attention)
+  Operand,        // o: bytes of what a product keeps for its weight gradient: 1 in 8 bit, else e
+  ExpertWidth,    // i: width of one expert / its tensor-parallel ranks
+  Shared,         // w: width of all shared experts / t
+  GroupTokens,    // g: tokens that the ranks which share a set of experts bring together
+  TravelledRows,  // y: rows that reach a rank: x, or tokens once per rank where deduplicated
 };
-inline constexpr std::size_t kNumSizeLetters = 17;
+inline constexpr std::size_t kNumSizeLetters = 19;
 
 // A sum of products: every term is a factor times the letters with their powers.
 struct SizeTerm {
@@ -48,7 +50,7 @@ using SizeFormula = std::vector<SizeTerm>;
 
 // What a row or tensor depends on; a condition names flags that must hold and that must not.
 enum class Flag : std::uint8_t {
-  Dropout,
+  Dropout,  // of what the two blocks give
   Flash,
   Unfused,
   Gated,
@@ -77,9 +79,15 @@ enum class Flag : std::uint8_t {
   NormBehind,    // norms of what the two blocks give
   QueryKeyNorm,  // and of queries and keys
   SoftCap,       // of the logits
+  AttentionDropout,
+  EmbeddingDropout,
+  NormBefore,        // norms of what the two blocks read
+  ParallelResidual,  // both blocks read the layer's input
+  AttentionSoftCap,  // of the scores
+  GathersTokens,     // experts take theirs out of the tokens of all ranks that share a set
 };
-inline constexpr std::size_t kNumFlags = 28;
-using Flags = std::uint32_t;  // bit i: Flag i
+inline constexpr std::size_t kNumFlags = 34;
+using Flags = std::uint64_t;  // bit i: Flag i
 struct Condition {
   Flags all = 0, none = 0;
   bool holds(Flags flags) const { return (flags & all) == all && (flags & none) == 0; }
@@ -149,6 +157,7 @@ struct MemoryProfile {
   // [us/GB] what it takes to give cached memory back to the driver and to map as much anew
   std::int32_t remap_us_per_gb = 0;
   bool contiguous_gradients = false;            // one buffer for all gradients, alive all the time
+  bool reduction_buckets = false;               // without it: replicas sum copies of all gradients
   std::int32_t contiguous_parameters_from = 9;  // ZeRO stage from which parameters are one buffer
   std::int32_t gather_units_from = 9;  // ZeRO stage from which units are gathered and resharded
   // Where units are gathered: tensor by tensor, the next one as long as fewer elements than this

@@ -8,6 +8,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/expert_plan.h"
+#include "sim/formulas/expert_routing.h"
 
 namespace rehearse::sim {
 namespace {
@@ -178,6 +179,32 @@ std::int64_t SizeLetters::bytes(const SizeFormula& formula) const {
   return sum;
 }
 
+namespace {
+
+// Ranks that share a whole set of experts and bring tokens of their own.
+std::int64_t expert_group(const Layout& layout) {
+  return std::int64_t{layout.plan.expert_parallel} *
+         (layout.shape.experts.gathers_rows ? layout.plan.expert_tensor_parallel : 1);
+}
+
+// y: of n tokens on each of e ranks, D e of which reach a rank where tokens travel once per rank
+// that they visit (expert_routing.h); else x. q ranks that share each expert gather theirs.
+std::int64_t travelled_rows(const Layout& layout, std::int64_t rows) {
+  const Experts& experts = layout.model.experts;
+  const Plan& plan = layout.plan;
+  if (plan.expert_dispatch != ExpertDispatch::Deduplicated || expert_group(layout) == 1)
+    return rows;
+  const Routing routing{.experts = static_cast<std::int32_t>(experts.count),
+                        .per_token = static_cast<std::int32_t>(experts.per_token),
+                        .groups = static_cast<std::int32_t>(experts.groups),
+                        .kept_groups = static_cast<std::int32_t>(experts.kept_groups)};
+  const double visits =
+      expected_parts(routing, plan.expert_parallel) / static_cast<double>(experts.per_token);
+  return static_cast<std::int64_t>(static_cast<double>(rows) * visits);
+}
+
+}  // namespace
+
 SizeLetters size_letters(const Layout& layout, bool experts) {
   const auto& [model, plan, shape] = layout;
   SizeLetters letters;
@@ -208,6 +235,8 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
     const auto rows = static_cast<std::int64_t>(capacity * static_cast<double>(shape.experts.rows));
     at(letters, SizeLetter::Ffn) = rows * shape.experts.width / shape.tokens + shape.experts.shared;
     at(letters, SizeLetter::ExpertTokens) = rows;
+    at(letters, SizeLetter::TravelledRows) = travelled_rows(layout, rows);
+    at(letters, SizeLetter::GroupTokens) = expert_group(layout) * shape.experts.tokens;
   }
   at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
   at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
@@ -216,7 +245,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   return letters;
 }
 
-Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts) {
+Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts, bool rotates) {
   const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
   Flags flags = 0;
@@ -225,14 +254,17 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   };
   const RuntimeTraits& runtime = plan.runtime;
   const bool unfused = !is_fused(plan.attention_kernel);
-  const bool unsaid = model.dropout < 0 && plan.dropout == 0;
+  const DropoutRates& rates = plan.dropouts;
+  const bool unsaid = model.dropout < 0 && !rates.any();
   const bool default_dropout =
       unsaid && model.norm == NormKind::LayerNorm && profile.default_dropout > 0;
-  set(Flag::Dropout, plan.dropout > 0 || default_dropout);
+  set(Flag::Dropout, rates.residual > 0 || default_dropout);
+  set(Flag::AttentionDropout, rates.attention > 0 || default_dropout);
+  set(Flag::EmbeddingDropout, rates.embedding > 0 || default_dropout);
   set(Flag::Flash, !unfused);
   set(Flag::Unfused, unfused);
   set(Flag::Gated, model.mlp == MlpKind::Gated);
-  set(Flag::Rope, model.positions == PositionKind::Rope);
+  set(Flag::Rope, model.positions == PositionKind::Rope && rotates);
   set(Flag::Learned, model.positions == PositionKind::Learned);
   set(Flag::LayerNorm, model.norm == NormKind::LayerNorm);
   set(Flag::SequenceParallel, plan.sequence_parallel && plan.tensor_parallel > 1);
@@ -247,9 +279,15 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::EagerAttention, plan.attention_kernel == AttentionKernel::Eager);
   set(Flag::GroupedExperts, model.experts.count > 0 && runtime.grouped_experts);
   set(Flag::EagerNorm, runtime.eager_kernels.norm && !runtime.compiled);
+  set(Flag::NormBefore, model.norm_placement != NormPlacement::After);
   set(Flag::NormBehind, model.norm_placement != NormPlacement::Before);
-  set(Flag::QueryKeyNorm, model.query_key_norm || model.query_key_norm_whole);
+  set(Flag::ParallelResidual, model.parallel_residual);
+  set(Flag::QueryKeyNorm,
+      model.query_key_norm || model.query_key_norm_whole || (model.query_key_unit_norm && rotates));
   set(Flag::SoftCap, model.final_softcap > 0);
+  set(Flag::AttentionSoftCap, model.attention_softcap > 0);
+  set(Flag::GathersTokens,
+      experts && expert_group(layout) > 1 && plan.expert_dispatch == ExpertDispatch::AllGather);
   set(Flag::Fp8Operands, keeps_fp8_operands(plan));
   using R = RecomputePart;
   set(Flag::NormAgain, plan.recomputes(R::Norm));
@@ -269,20 +307,21 @@ RecomputeMode mode_of(const Plan& plan) {
 }
 
 SegmentProgram compiled(const SegmentScript& script, const MemoryProfile& profile,
-                        const Layout& layout, bool experts, RecomputeMode mode) {
-  return Compiler(script, size_letters(layout, experts), script_flags(profile, layout, experts))
+                        const Layout& layout, bool experts, bool rotates, RecomputeMode mode) {
+  return Compiler(script, size_letters(layout, experts),
+                  script_flags(profile, layout, experts, rotates))
       .compile(mode, layout.plan.runtime.compiled);
 }
 
 }  // namespace
 
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
-                               SegmentShape shape) {
+                               SegmentShape shape, bool rotates) {
   const auto layer = [&](bool experts) {
-    return compiled(profile.layer, profile, layout, experts, mode_of(layout.plan));
+    return compiled(profile.layer, profile, layout, experts, rotates, mode_of(layout.plan));
   };
   const auto other = [&](const SegmentScript& script) {
-    return compiled(script, profile, layout, /*experts=*/false, RecomputeMode::None);
+    return compiled(script, profile, layout, /*experts=*/false, rotates, RecomputeMode::None);
   };
   switch (shape) {
     case SegmentShape::Embedding:
@@ -312,7 +351,8 @@ SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& lay
     const auto shape = static_cast<SegmentShape>(i);
     if (shape == SegmentShape::ExpertLayer && layout.model.experts.count == 0) continue;
     if (shape == SegmentShape::PredictionLayer && layout.prediction_layers() == 0) continue;
-    programs[i] = segment_program(profile, layout, shape);
+    programs.rotating[i] = segment_program(profile, layout, shape);
+    programs.still[i] = segment_program(profile, layout, shape, /*rotates=*/false);
   }
   return programs;
 }

@@ -34,19 +34,24 @@ struct SizeLetters {
   std::int64_t bytes(const SizeFormula& formula) const;
 };
 SizeLetters size_letters(const Layout& layout, bool experts);
-Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts);
+// `rotates`: of the layer's queries and keys, where the model's do (body.h).
+Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool experts,
+                   bool rotates = true);
 
 // Recomputation concerns layers alone. A prediction layer is its projection and a layer; the head's
 // is as often as there are losses.
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
-                               SegmentShape shape);
+                               SegmentShape shape, bool rotates = true);
 
-// Of every shape that the model has; empty: it has none.
-using SegmentPrograms = std::array<SegmentProgram, kNumSegmentShapes>;
+// Of every shape that the model has; empty: it has none. Layers that do not rotate have their own.
+struct SegmentPrograms {
+  std::array<SegmentProgram, kNumSegmentShapes> rotating, still;
+};
 SegmentPrograms segment_programs(const MemoryProfile& profile, const Layout& layout);
 inline const SegmentProgram& of_segment(const SegmentPrograms& programs, const Transformer& model,
                                         const SegmentInfo& segment) {
-  return programs[static_cast<std::size_t>(segment_shape(model, segment))];
+  const auto shape = static_cast<std::size_t>(segment_shape(model, segment));
+  return rotates(model, segment) ? programs.rotating[shape] : programs.still[shape];
 }
 
 // Programs that run one behind the other, as one: each takes what the one before hands on.

@@ -27,6 +27,8 @@ std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::in
   }
   if (profile.contiguous_gradients && !gathers) {
     sum += (plan.zero_stage >= 2 ? shard : parameters) * bytes.gradients;
+  } else if (profile.reduction_buckets && !gathers && plan.replicas() > 1) {
+    sum += parameters * bytes.gradients;
   }
   return sum;
 }
@@ -118,7 +120,11 @@ const BoundTables::Kept& BoundTables::kept(const Plan& plan) {
   if (!fresh) return at->second;
   const Layout layout(model_, plan);
   const auto bytes = [&](SegmentShape shape) {
-    return forward_bytes(segment_program(*profile_, layout, shape));
+    ForwardBytes least = forward_bytes(segment_program(*profile_, layout, shape));
+    const ForwardBytes still =
+        forward_bytes(segment_program(*profile_, layout, shape, /*rotates=*/false));
+    least.kept = std::min(least.kept, still.kept);
+    return least;
   };
   const ForwardBytes dense = bytes(SegmentShape::DenseLayer);
   std::int64_t layer = dense.kept;

@@ -55,7 +55,7 @@ void scale_links(CollectiveModel& model, double factor) {
 // What a framework's forward keeps of each segment, for the copies to the host.
 std::array<std::int64_t, kNumSegmentShapes> kept_by_shape(const MemoryProfile& profile,
                                                           const Layout& layout) {
-  const SegmentPrograms programs = segment_programs(profile, layout);
+  const auto programs = segment_programs(profile, layout).rotating;
   std::array<std::int64_t, kNumSegmentShapes> kept{};
   for (std::size_t shape = 0; shape < kept.size(); ++shape) {
     if (programs[shape].slots == 0) continue;  // the model has none

@@ -17,12 +17,14 @@ std::vector<Node> embedding_forward(FrameworkNodes b) {
   b.reduce_output(Hiding::Exposed);
   if (b.model.scaled_embedding) b.add(K::Elementwise, "scale", 4 * b.local_elements());
   if (b.model.embedding_norm) b.norm("embedding norm");
-  if (b.plan.dropout > 0) b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
+  if (b.plan.dropouts.embedding > 0) {
+    b.add(K::Dropout, "embedding dropout", 5 * b.local_elements());
+  }
   return b.take();
 }
 
 std::vector<Node> embedding_backward(FrameworkNodes b) {
-  if (b.plan.dropout > 0) {
+  if (b.plan.dropouts.embedding > 0) {
     b.add(K::Dropout, "embedding dropout backward", 5 * b.local_elements(), P::Weight);
   }
   if (b.model.embedding_norm) b.norm_backward("embedding norm backward", 2);
@@ -138,7 +140,7 @@ std::vector<Node> heads(const Layout& layout, bool forward) {
 }
 
 std::vector<Node> layer(const Layout& layout, const BodyShape& shape, bool forward) {
-  const FrameworkNodes nodes(layout, shape.reach);
+  const FrameworkNodes nodes(layout, shape.reach, shape.rotates);
   std::vector<Node> all;
   if (shape.prediction && forward) append(all, prediction_input(nodes, true));
   append(all, forward ? framework_layer_forward(nodes, shape.experts)

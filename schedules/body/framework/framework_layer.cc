@@ -34,7 +34,8 @@ struct Layer {
 
   const RuntimeTraits& runtime() const { return b.plan.runtime; }
   bool unfused() const { return !is_fused(b.plan.attention_kernel); }
-  bool dropout() const { return b.plan.dropout > 0; }
+  bool dropout() const { return b.plan.dropouts.residual > 0; }
+  bool attention_dropout() const { return b.plan.dropouts.attention > 0; }
   bool gated() const { return b.model.mlp == MlpKind::Gated; }
   bool norm_before() const { return b.model.norm_placement != NormPlacement::After; }
   bool norm_behind() const { return b.model.norm_placement != NormPlacement::Before; }
@@ -168,7 +169,7 @@ void unfused_core(Layer& layer, bool backward, P phase) {
     b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
     if (b.model.attention_softcap > 0) b.add(K::Elementwise, "soft cap", 12 * scores, phase, 3);
     b.add(K::Scores, "scale, mask, softmax", (eager ? 29 : 4) * scores, phase, eager ? 6 : 3);
-    if (layer.dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
+    if (layer.attention_dropout()) b.add(K::Dropout, "attention dropout", 5 * scores, phase);
     b.gemm(K::Product, "context", queries, value_dim, keys, phase, batch, false);
     b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
     return;
@@ -176,7 +177,9 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   b.add(K::Elementwise, "transpose heads", 4 * s.tokens * s.heads * value_dim, phase, 3);
   b.gemm(K::Product, "d_context scores", queries, keys, value_dim, phase, batch, false);
   b.gemm(K::Product, "d_context values", keys, value_dim, queries, phase, batch, false);
-  if (layer.dropout()) b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
+  if (layer.attention_dropout()) {
+    b.add(K::Dropout, "attention dropout backward", 5 * scores, phase);
+  }
   b.add(K::Scores, "softmax backward", (eager ? 33 : 6) * scores, phase, eager ? 6 : 3);
   if (b.model.attention_softcap > 0)
     b.add(K::Elementwise, "soft cap backward", 16 * scores, phase, 3);
@@ -188,9 +191,17 @@ void core(Layer& layer, bool backward, P phase) {
   layer.unfused() ? unfused_core(layer, backward, phase) : fused_core(layer, backward, phase);
 }
 
+// Where queries do not rotate, llama 4 multiplies them by a number for each position.
+void temper(Layer& layer, P phase) {
+  const RankShape& s = layer.b.s;
+  if (layer.b.model.temperature_scale == 0) return;
+  layer.b.add(K::Elementwise, "temperature of queries", 4 * s.tokens * s.heads * s.head_dim, phase);
+}
+
 // Eager: neg, cat, two products, sum and their copies, for queries and keys.
 void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
   if (layer.b.model.positions != PositionKind::Rope) return;
+  if (!layer.b.rotates) return temper(layer, phase);
   const RankShape& s = layer.b.s;
   const std::int64_t width = layer.b.model.latent.kv_lora_rank > 0
                                  ? s.head_dim
@@ -217,7 +228,8 @@ void activation(Layer& layer, P phase) {
 // Queries and keys, each by a kernel of its own.
 void query_key_norms(Layer& layer, P phase, bool backward) {
   const Transformer& model = layer.b.model;
-  if (!model.query_key_norm && !model.query_key_norm_whole) return;
+  const bool unit = model.query_key_unit_norm && layer.b.rotates;
+  if (!model.query_key_norm && !model.query_key_norm_whole && !unit) return;
   const RankShape& s = layer.b.s;
   for (const std::int64_t heads : {s.heads, s.kv_heads}) {
     const std::int64_t elements = s.tokens * heads * s.head_dim;

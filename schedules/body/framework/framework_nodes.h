@@ -23,17 +23,20 @@ enum class WrittenBy : std::uint8_t { Other, Norm, Activation };
 
 class FrameworkNodes {
  public:
-  explicit FrameworkNodes(const Layout& layout, std::optional<Reach> reach = {})
+  explicit FrameworkNodes(const Layout& layout, std::optional<Reach> reach = {},
+                          bool turns = true)
       : model(layout.model),
         plan(layout.plan),
         s(layout.shape),
         pairs(reach ? attention_pairs(*reach, plan.sequence_length)
-                    : attention_pairs(model, plan.sequence_length)) {}
+                    : attention_pairs(model, plan.sequence_length)),
+        rotates(turns) {}
 
   const Transformer& model;
   const Plan& plan;
   RankShape s;
   double pairs;  // of a query and a key, in one sample
+  bool rotates;  // the layer's queries and keys, where the model's do
 
   std::int64_t local_elements() const { return s.local * s.hidden; }  // e
   std::int64_t array_bytes() const { return s.element * s.tokens * s.hidden; }

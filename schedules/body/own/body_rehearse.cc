@@ -148,12 +148,16 @@ void query_key_norm(BodyBuilder& b, const Context& c, const LayerTensors& t, Nod
     b.collective(K::QueryKeySumsOverRanks, "squares of q, k; all_reduce sum tp",
                  query_key_statistics(c), t.raw, t.st_raw, phase);
   }
+  if (c.model.query_key_unit_norm && !c.rotates) {
+    b.node(K::Copy, "q, k as they are", {t.raw}, {t.core.qkv}, phase);
+    return;
+  }
   b.node(K::QueryKeyNorm, "norms of q, k", {t.raw}, {t.core.qkv, t.st_raw}, phase).parameter =
       P::QueryNorm;
 }
 
 void query_key_norm_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
-  if (!norms_queries(c)) return;
+  if (!norms_queries(c) || (c.model.query_key_unit_norm && !c.rotates)) return;
   const T sums = b.tensor("sums of dq, dk", H::Workspace, query_key_statistics(c));
   if (shares_query_norm(c)) {
     b.collective(K::QueryKeySumsOverRanksBackward, "products of dq, dk; all_reduce sum tp",
@@ -162,6 +166,18 @@ void query_key_norm_backward(BodyBuilder& b, const Context& c, const LayerTensor
   }
   b.node(K::QueryKeyNormBackward, "norms of q, k backward", {dqkv, t.raw, t.st_raw}, {dqkv, sums})
       .parameter = P::QueryNorm;
+}
+
+// Of a layer that does not rotate, llama 4 multiplies the queries by a number for each position.
+void rotate(BodyBuilder& b, const Context& c, Kernel kernel, std::string_view name, T qkv,
+            NodePhase phase = NodePhase::Main) {
+  if (c.model.positions != PositionKind::Rope) return;
+  if (c.rotates) {
+    b.node(kernel, name, {qkv}, {qkv}, phase);
+  } else if (c.model.temperature_scale != 0) {
+    b.node(kernel, "temperature of queries", {qkv}, {qkv}, phase).bytes =
+        2 * c.s.element * c.s.tokens * c.s.heads * c.s.head_dim;
+  }
 }
 
 struct ActivationNodes {
@@ -196,9 +212,7 @@ void attention_front(BodyBuilder& b, const Context& c, const LayerTensors& t, No
     b.gemm(K::Linear, P::Qkv, "gemm qkv + bias", s.tokens, s.qkv, s.hidden, {Y1},
            {norms_queries(c) ? t.raw : t.core.qkv}, phase);
     query_key_norm(b, c, t, phase);
-    if (c.model.positions == PositionKind::Rope) {
-      b.node(K::Rope, "rope", {t.core.qkv}, {t.core.qkv}, phase);
-    }
+    rotate(b, c, K::Rope, "rope", t.core.qkv, phase);
   }
   attention_forward(b, c, t.core, phase);
   close_block(b, c, attention_block(t), s.heads * s.value_dim, t.core.o,
@@ -316,9 +330,7 @@ T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, 
 T qkv_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dqkv) {
   const RankShape& s = c.s;
   const NodePhase late = NodePhase::Weight;
-  if (c.model.positions == PositionKind::Rope) {
-    b.node(K::RopeBackward, "rope backward", {dqkv}, {dqkv});
-  }
+  rotate(b, c, K::RopeBackward, "rope backward", dqkv);
   query_key_norm_backward(b, c, t, dqkv);
   const T e1 = b.tensor("e1", H::Workspace, c.gathered);
   const auto input = [&] {

@@ -23,6 +23,7 @@ struct Context {
   bool experts = false;          // in place of the dense MLP
   std::int32_t slice = -1;       // of the sequence; -1: not sliced, or the mean of the slices
   std::optional<Reach> reach{};  // of the layer; none: the mean of all
+  bool rotates = true;           // of the layer: queries and keys
   std::int64_t activation = 0;   // bytes of (local, hidden)
   std::int64_t gathered = 0;     // bytes of (tokens, hidden)
   std::int64_t statistics = 0;   // bytes of a norm's saved statistics, fp32

@@ -36,6 +36,26 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
   }
 }
 
+namespace {
+
+// The plan's one rate, else the model file's. Of a file that says none our executor drops nothing,
+// a framework without fused attention a tenth, at every place.
+void read_dropout(const GivenKeys& keys, Plan& plan) {
+  const Transformer* model = keys.context.model;
+  const auto everywhere = [](double rate) { return DropoutRates{rate, rate, rate}; };
+  if (const JsonValue* dropout = keys.given("dropout")) {
+    plan.dropouts = everywhere(dropout->number);
+    if (dropout->number >= 1) keys.fail("dropout", "must be less than 1");
+  } else if (model != nullptr && (model->dropout >= 0 || model->dropouts.any())) {
+    plan.dropouts = model->dropouts;
+  } else if (!plan.runtime.own_executor && !plan.flash_attention) {
+    plan.dropouts = everywhere(0.1);
+  }
+  plan.dropout = plan.dropouts.residual;
+}
+
+}  // namespace
+
 void read_attention(const GivenKeys& keys, Plan& plan) {
   const JsonValue* flash = keys.given("flash_attention");
   const JsonValue* kernel = keys.given("attention_kernel");
@@ -49,18 +69,7 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
     keys.fail("attention_kernel",
               kernel->text + " contradicts flash_attention " + (flash->boolean ? "true" : "false"));
   }
-  const double of_model = keys.context.model == nullptr ? -1 : keys.context.model->dropout;
-  plan.dropout = of_model >= 0 ? of_model : (plan.flash_attention ? 0.0 : 0.1);
-  const JsonValue* dropout = keys.given("dropout");
-  if (dropout != nullptr) plan.dropout = dropout->number;
-  if (plan.dropout >= 1) keys.fail("dropout", "must be less than 1");
-  if (!plan.runtime.own_executor) return;
-  if (dropout != nullptr) {
-    plan.dropouts = {plan.dropout, plan.dropout, plan.dropout};
-  } else if (keys.context.model != nullptr) {
-    plan.dropouts = keys.context.model->dropouts;
-  }
-  plan.dropout = plan.dropouts.residual;
+  read_dropout(keys, plan);
 }
 
 // What trains today beside AdamW in 16 and 8 bit, priced for frameworks.

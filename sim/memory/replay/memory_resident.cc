@@ -56,6 +56,8 @@ void ResidentState::build() {
     const std::int64_t held =
         plan_.zero_stage >= 2 ? shards_.shard(total, experts_of(units_)) : total;
     ledger_.allocate(held * bytes.gradients, MemoryPart::Gradients);
+  } else if (profile_.reduction_buckets && !gathers_ && plan_.replicas() > 1) {
+    ledger_.allocate(total * bytes.gradients, MemoryPart::Buffers);
   }
   if (contiguous) ledger_.free(initial);
   if (bytes.parameters < 4) optimizer_tensors(std::min(4, bytes.optimizer));
@@ -92,7 +94,10 @@ double ResidentState::no_matrices() const {
 
 void ResidentState::begin_step() {
   ledger_.free(step_gradients_);
-  for (Unit& unit : unit_) ledger_.free(unit.shard);
+  for (Unit& unit : unit_) {
+    ledger_.free(unit.shard);
+    ledger_.free(unit.unsharded);
+  }
   backwards_.assign(units_.size(), 0);
 }
 
@@ -129,6 +134,7 @@ void ResidentState::leave_forward(std::size_t unit) {
 void ResidentState::leave_backward(std::size_t u) {
   ++backwards_[u];
   if (!gathers_) {
+    if (!profile_.contiguous_gradients) return keep_gradients(u);
     if (plan_.zero_stage == 2) {  // a bucket of the unit is reduced and dropped
       Handle bucket =
           ledger_.allocate(units_[u].total * plan_.precision.gradients, MemoryPart::Gradients);
@@ -149,6 +155,22 @@ void ResidentState::leave_backward(std::size_t u) {
     reduce(u, units_[u].total, units_[u].experts, gradients);
     ledger_.free(unit_[u].gathered);
   }
+}
+
+// Each parameter's gradient: the first backward makes it, later ones add to it, tensor by tensor.
+// They stay until the next step begins.
+void ResidentState::keep_gradients(std::size_t u) {
+  std::vector<Handle>& kept = unit_[u].unsharded;
+  const bool first = kept.empty();
+  for (const std::int64_t elements : units_[u].elements) {
+    Handle gradient = ledger_.allocate(plan_.precision.gradients * elements, MemoryPart::Gradients);
+    if (first) {
+      kept.push_back(gradient);
+    } else {
+      ledger_.free(gradient);
+    }
+  }
+  if (plan_.zero_stage == 2) reduce(u, units_[u].total, units_[u].experts, kept);
 }
 
 void ResidentState::skip_backwards(std::int32_t count) {

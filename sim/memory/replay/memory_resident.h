@@ -43,6 +43,7 @@ class ResidentState {
   std::int64_t element() const { return plan_.precision.compute == ComputeType::Fp32 ? 4 : 2; }
   bool is_root(std::size_t unit) const { return units_[unit].kind != SegmentKind::Layer; }
   bool by_tensor() const { return profile_.gathered_elements > 0; }
+  void keep_gradients(std::size_t unit);
   void gather_tensors(std::size_t unit);
   void reduce_tensors(std::size_t unit);
   void start_gather(std::size_t unit);

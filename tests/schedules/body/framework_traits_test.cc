@@ -3,6 +3,7 @@
 // h 64, 4 heads of 16, f 256, gated; n = 32 tokens, t 2, so l = n/t under sequence parallelism.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "schedules/body/body.h"
@@ -62,6 +63,51 @@ class FrameworkTraits : public testing::Test {
   Transformer model = example_model();
   Plan plan = example_plan(1, ComputeType::Bf16);
 };
+
+// Rates by place: 5 B per value that is dropped in attention (S = n s a / t scores) and behind the
+// embedding; a residual sum that drops moves 7 B instead of 6.
+TEST_F(FrameworkTraits, DropoutRunsWhereItsOwnRateIs) {
+  plan.flash_attention = false;
+  plan.attention_kernel = AttentionKernel::Unfused;
+  plan.dropouts = {};
+  const auto both = [&](SegmentKind segment) { return moved(Direction::Forward, segment); };
+  const std::int64_t layer = both(SegmentKind::Layer), embedding = both(SegmentKind::Embedding);
+  const std::int64_t local = RankShape(Layout(model, plan).shape).local;
+  const std::int64_t scores = n * plan.sequence_length * model.heads / t;
+  plan.dropouts = {.attention = 0.1};
+  EXPECT_EQ(both(SegmentKind::Layer) - layer, 5 * scores);
+  EXPECT_EQ(both(SegmentKind::Embedding), embedding);
+  plan.dropouts = {.residual = 0.1};
+  EXPECT_EQ(both(SegmentKind::Layer) - layer, 2 * (7 - 6) * local * h);
+  plan.dropouts = {.embedding = 0.1};
+  EXPECT_EQ(both(SegmentKind::Layer), layer);
+  EXPECT_EQ(both(SegmentKind::Embedding) - embedding, 5 * local * h);
+}
+
+// A layer of llama 4 that does not rotate has neither rotation (4 B per value of q and k) nor norms
+// of them (4 B); with a temperature its queries are read and written (4 B). The executor's copies
+// q, k, v where others norm them.
+TEST_F(FrameworkTraits, ALayerThatDoesNotRotateMovesLess) {
+  model.query_key_unit_norm = true;
+  const auto forward = [&](bool rotates) {
+    const Body made = make_body({model, plan}, {.segment = SegmentKind::Layer, .rotates = rotates});
+    return sum(made, [](const Node& node) {
+      return node.flops == 0 && collective_kind(node.kind()) == OpKind::Forward;
+    });
+  };
+  const std::int64_t q = n * h / t, k = q * model.kv_heads / model.heads;
+  EXPECT_EQ(forward(true) - forward(false), (4 + 4) * (q + k));
+  model.temperature_scale = 0.1;
+  EXPECT_EQ(forward(true) - forward(false), (4 + 4) * (q + k) - 4 * q);
+  plan.runtime = runtime_named("rehearse");
+  const auto nodes = [&](bool rotates, Kernel kernel) {
+    const Body made = make_body({model, plan}, {.segment = SegmentKind::Layer, .rotates = rotates});
+    return std::ranges::count(made.nodes, kernel, &Node::kernel);
+  };
+  EXPECT_EQ(nodes(true, Kernel::QueryKeyNorm), 1);
+  EXPECT_EQ(nodes(false, Kernel::QueryKeyNorm), 0);
+  EXPECT_EQ(nodes(false, Kernel::Copy) - nodes(true, Kernel::Copy), 1);
+}
 
 // Of a rank's P = (3 h + h + 3 f) h / t weights: 2 B read, g = 4 B read and written. Fused, the
 // product itself writes 2 g instead of 2 B.

@@ -275,6 +275,20 @@ TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
   EXPECT_EQ(read(R"("dropout": 0, "flash_attention": false)", "", says).plan.dropout, 0);
 }
 
+// Each place has the rate that the model file says for it; the plan's key is one rate for all.
+TEST(PlanDropout, HasARateForEachPlaceUnderEveryRuntime) {
+  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0, "attn_pdrop": 0.2})";
+  for (const char* runtime : {"megatron_2023", "fsdp", "rehearse"}) {
+    const auto rates = [&](const std::string& plan, const std::string& model) {
+      return read(plan, "", model, {.runtime = runtime}).plan.dropouts;
+    };
+    EXPECT_EQ(rates("", says), DropoutRates{.attention = 0.2}) << runtime;
+    EXPECT_EQ(rates(R"("dropout": 0.3)", says), (DropoutRates{0.3, 0.3, 0.3})) << runtime;
+  }
+  const auto unsaid = read(R"("flash_attention": false)", "", kTiny).plan.dropouts;
+  EXPECT_EQ(unsaid, (DropoutRates{0.1, 0.1, 0.1}));
+}
+
 TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {
   const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0.2})";
   const Scenario asked = read("", "", says, {.runtime = "rehearse"});

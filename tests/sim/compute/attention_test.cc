@@ -266,7 +266,7 @@ TEST(AttentionInParts, OurExecutorsPlanOnACalibratedGpuTakesThePoints) {
   plan.micro_batch = 4;
   plan.sequence_length = 2048;
   plan.context_parallel = 2;
-  plan.dropout = 0;
+  plan.dropouts = {};
   plan.runtime = runtime_named("rehearse");
   const Body body = make_body({model, plan}, {.segment = SegmentKind::Layer});
   const auto node_us = [&](std::string_view name) {

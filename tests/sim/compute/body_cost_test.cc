@@ -67,7 +67,7 @@ TEST(BodyCost, OurExecutorIssuesFasterThanAFramework) {
   Plan plan = one_gpu(1, 512);
   plan.flash_attention = true;
   plan.attention_kernel = AttentionKernel::Flash2;
-  plan.dropout = 0;
+  plan.dropouts = {};
   const BodyCost framework = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);
   plan.runtime = runtime_named("rehearse");
   const BodyCost ours = layer_cost(gpt(1, 256, 4), plan, Direction::Forward);

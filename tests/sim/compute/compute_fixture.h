@@ -65,7 +65,7 @@ inline Plan megatron_plan(std::int32_t micro_batch) {
   plan.padded_vocabulary = 51200;
   plan.flash_attention = false;
   plan.attention_kernel = AttentionKernel::Unfused;
-  plan.dropout = 0.1;
+  plan.dropouts = {0.1, 0.1, 0.1};
   return plan;
 }
 

@@ -51,10 +51,15 @@ std::int64_t kept_of_experts(const Transformer& model) {
   const MemoryProfile profile = read_memory_profile(plan.runtime.name).value();
   return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::ExpertLayer), 2 * n * h);
 }
-std::int64_t kept(const Plan& plan) {
-  const Transformer model = llama();
+std::int64_t kept(const Plan& plan, const Transformer& model = llama(), bool rotates = true) {
   const MemoryProfile profile = read_memory_profile(plan.runtime.name).value();
-  return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::DenseLayer), 2 * n * h);
+  return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::DenseLayer, rotates),
+                    2 * n * h);
+}
+Plan unfused(Plan plan, AttentionKernel kernel = AttentionKernel::Unfused) {
+  plan.flash_attention = false;
+  plan.attention_kernel = kernel;
+  return plan;
 }
 
 // One kernel makes SwiGLU times the router's weight: of n rows the 2f columns before it and the f
@@ -157,6 +162,159 @@ TEST(KeptTensors, eager_operations_keep_what_autograd_saves) {
   const std::int64_t titan = kept(plan);
   plan.runtime.eager_kernels = {};
   EXPECT_EQ(titan - kept(plan), 2 * (4 + 2) * n * h + 2 * n * f);
+}
+
+// What products and kernels read, 2 B each, per token: x, q, k, v, attention's result, x1 (6 h),
+// and 2 f before, f behind the activation; a norm before a block gives its output (2 h for both),
+// one behind it reads what the block gives (2 h). Statistics of Megatron's: 16 B and 4 per head.
+TEST(KeptTensors, a_norm_keeps_what_stands_on_its_own_side) {
+  const std::int64_t plain = n * (2 * 6 * h + 2 * 3 * f), sides = 2 * 2 * n * h;
+  const std::int64_t statistics = n * (16 + 4 * heads);
+  Transformer model = llama();
+  for (const auto& [placement, norms] : {std::pair{NormPlacement::Before, 1},
+                                         {NormPlacement::After, 1},
+                                         {NormPlacement::Around, 2}}) {
+    model.norm_placement = placement;
+    EXPECT_EQ(kept(plan_of("megatron"), model), plain + norms * sides + statistics);
+    EXPECT_EQ(kept(plan_of("fsdp"), model), plain + norms * sides + 4 * n * heads);
+  }
+}
+
+// Op by op a norm keeps its input in fp32 and x / rms(x), on whichever side of a block; before a
+// block its output too, which the product reads, behind one nobody reads it.
+TEST(KeptTensors, an_eager_norm_behind_a_block_keeps_its_own) {
+  Transformer model = llama();
+  model.norm_placement = NormPlacement::After;
+  Plan plan = plan_of("torchtitan");
+  const std::int64_t eager = kept(plan, model);
+  plan.runtime.eager_kernels = {};
+  EXPECT_EQ(eager - kept(plan, model), 2 * 4 * n * h + 2 * n * f);  // and SiLU's output
+}
+
+// Both blocks read x, so nobody reads x1 again: 2 h per token.
+TEST(KeptTensors, parallel_blocks_keep_no_sum_between_them) {
+  Transformer model = llama();
+  model.parallel_residual = true;
+  for (const char* runtime : {"megatron", "fsdp"}) {
+    EXPECT_EQ(kept(plan_of(runtime)) - kept(plan_of(runtime), model), 2 * n * h) << runtime;
+  }
+}
+
+// A mask of a byte per element where the rate of that place is above zero: of both blocks' results
+// (h each), of the embedding (h), of the S = n s a scores, whose dropped 16-bit copy the product
+// with the values reads.
+TEST(KeptTensors, each_rate_of_dropout_keeps_its_own_masks) {
+  const std::int64_t scores = n * n * heads;
+  for (const char* runtime : {"megatron_2023", "fsdp"}) {
+    const Plan none = unfused(plan_of(runtime));
+    const auto more = [&](const DropoutRates& rates) {
+      Plan plan = none;
+      plan.dropouts = rates;
+      return kept(plan) - kept(none);
+    };
+    EXPECT_EQ(more({.residual = 0.1}), 2 * n * h) << runtime;
+    EXPECT_EQ(more({.attention = 0.1}), (1 + 2) * scores) << runtime;
+    EXPECT_EQ(more({.embedding = 0.1}), 0) << runtime;
+    const MemoryProfile profile = read_memory_profile(runtime).value();
+    const Transformer model = llama();
+    const auto embedding = [&](double rate) {
+      Plan plan = none;
+      plan.dropouts.embedding = rate;
+      return kept_bytes(segment_program(profile, {model, plan}, SegmentShape::Embedding), 0);
+    };
+    EXPECT_EQ(embedding(0.1) - embedding(0), n * h) << runtime;
+  }
+}
+
+// Of n s a scores: tanh keeps its 16-bit result, a softmax of operations its fp32 one.
+TEST(KeptTensors, caps_and_eager_softmax_keep_scores_under_every_profile) {
+  const std::int64_t scores = n * n * heads;
+  Transformer capped = llama();
+  capped.attention_softcap = 50;
+  for (const char* runtime : {"megatron", "fsdp"}) {
+    const Plan plan = unfused(plan_of(runtime));
+    EXPECT_EQ(kept(plan, capped) - kept(plan), 2 * scores) << runtime;
+    EXPECT_EQ(kept(plan_of(runtime), capped), kept(plan_of(runtime))) << runtime;  // inside flash
+    EXPECT_EQ(kept(unfused(plan, AttentionKernel::Eager)) - kept(plan), 4 * scores) << runtime;
+  }
+}
+
+// llama 4 norms queries and keys where they rotate: 2 (q + k) more are kept there. Eager rotation
+// keeps q, k, v behind it beside those before it under Megatron's profile.
+TEST(KeptTensors, layers_that_do_not_rotate_keep_neither_rotated_nor_normed_queries) {
+  Transformer model = llama();
+  model.query_key_unit_norm = true;
+  for (const char* runtime : {"megatron", "fsdp"}) {
+    const Plan plan = plan_of(runtime);
+    EXPECT_EQ(kept(plan, model) - kept(plan, model, false), 2 * 2 * n * h) << runtime;
+    EXPECT_EQ(kept(plan, model, false), kept(plan)) << runtime;
+  }
+  Plan eager = plan_of("megatron");
+  eager.runtime.eager_kernels.rope = true;
+  EXPECT_EQ(kept(eager) - kept(eager, llama(), false), 2 * 3 * n * h);
+}
+
+// 8 experts on 2 ranks, 2 per token: a token's experts lie on both but for 6 of 28 pairs each, so
+// it visits D = 2 (1 - 6/28) = 11/7 ranks. Of 2 n rows n D = 2 n (11/14) travel once per rank; with
+// all_gather the 2 n tokens of both ranks do, and the sums of all of them are fp32.
+TEST(KeptTensors, rows_that_travel_follow_the_dispatcher) {
+  Transformer model = with_experts(llama());
+  model.experts.count = 8;
+  model.experts.per_token = 2;
+  Plan plan = plan_of("megatron");
+  plan.expert_parallel = plan.data_parallel = 2;
+  const MemoryProfile profile = read_memory_profile("megatron").value();
+  const auto of = [&](ExpertDispatch dispatch, SizeLetter letter) {
+    plan.expert_dispatch = dispatch;
+    return size_letters({model, plan}, true).value[static_cast<std::size_t>(letter)];
+  };
+  using D = ExpertDispatch;
+  EXPECT_EQ(of(D::AllToAll, SizeLetter::TravelledRows), 2 * n);
+  EXPECT_EQ(of(D::Deduplicated, SizeLetter::TravelledRows), 2 * n * 11 / 14);
+  EXPECT_EQ(of(D::AllGather, SizeLetter::GroupTokens), 2 * n);
+  const auto made = [&](D dispatch, std::int64_t bytes) {
+    plan.expert_dispatch = dispatch;
+    const SegmentProgram program =
+        segment_program(profile, {model, plan}, SegmentShape::ExpertLayer);
+    const auto same = [&](const ScriptStep& step) { return step.bytes == bytes; };
+    return std::ranges::count_if(program.forward, same) +
+           std::ranges::count_if(program.backward, same);
+  };
+  const std::int64_t once = 2 * (2 * n * 11 / 14) * h, sums = 4 * 2 * n * h;
+  EXPECT_EQ(made(D::Deduplicated, once), 4);  // there and back, in both directions
+  EXPECT_EQ(made(D::AllToAll, once), 0);
+  EXPECT_EQ(made(D::AllGather, sums), 3);  // forward back, and both of the backward
+  EXPECT_EQ(made(D::AllToAll, sums), 0);
+}
+
+// Data parallelism of torch: every gradient is there when the optimizer steps, and beside the
+// gradients lie buckets as large as all of them, which replicas sum. One rank has no buckets.
+TEST(KeptTensors, gradients_of_torch_stay_until_the_step) {
+  const Transformer model = llama();
+  Cluster cluster;
+  cluster.gpu.compute_capability = 80;
+  cluster.gpu.memory_capacity_gb = 800;
+  const std::int64_t parameters = total_parameters(model);
+  for (const std::int32_t zero : {0, 1}) {
+    for (const std::int32_t replicas : {1, 2}) {
+      Plan plan = plan_of("fsdp");
+      plan.data_parallel = replicas;
+      plan.global_batch = 2 * replicas;  // the second micro-batch adds to the first's
+      plan.zero_stage = zero;
+      plan.precision = {.name = "bf16", .parameters = 4, .gradients = 4, .optimizer = 8};
+      plan.recompute = RecomputeMode::Full;
+      const Schedule order = order_of(model, plan).value();
+      const MemoryProfile profile = read_memory_profile("fsdp").value();
+      const MemoryReport report = predict_memory(profile, {model, plan}, cluster, order);
+      const auto& parts = report.ranks[0].parts;
+      const auto near = [&](std::int64_t bytes, std::int64_t copies) {
+        EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(4 * copies * parameters),
+                    32e6 * static_cast<double>(copies));
+      };
+      EXPECT_GE(parts.gradients, 4 * (parameters - 32000 * h)) << zero << " of " << replicas;
+      near(parts.buffers, replicas > 1 ? 1 : 0);
+    }
+  }
 }
 
 // DeepSpeed: at a time the two largest of a layer's tensors (here the fused gate and up projection,

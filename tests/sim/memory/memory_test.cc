@@ -59,7 +59,7 @@ Plan gpt3_plan() {
   plan.recompute = RecomputeMode::Selective;
   plan.flash_attention = false;
   plan.attention_kernel = AttentionKernel::Unfused;
-  plan.dropout = 0.1;
+  plan.dropouts = {0.1, 0.1, 0.1};
   plan.padded_vocabulary = 51200;
   return plan;
 }
@@ -92,7 +92,10 @@ TEST(Memory, KeepsWhatTheActivationFormulaCountsOnTheFirstPosition) {
       double expected = first_position_activation_bytes(shape, mode, sequence_parallel, 96, 8, 3);
       if (mode == RecomputeMode::Full && sequence_parallel) expected /= 8;  // 2sbh/t: split too
       Transformer model = gpt3_175b();
-      if (mode == RecomputeMode::Full) model.dropout = plan.dropout = 0;
+      if (mode == RecomputeMode::Full) {
+        model.dropout = 0;
+        plan.dropouts = {};
+      }
       const MemoryReport report =
           predict_memory(profile_of("megatron"), {model, plan}, a100(), order_for(plan));
       const double kept = static_cast<double>(report.ranks[0].parts.activations);
@@ -206,7 +209,7 @@ RandomPlan random_plan(std::mt19937& random) {
   plan.recompute = static_cast<RecomputeMode>(one_of({0, 1, 2}));
   plan.attention_kernel = static_cast<AttentionKernel>(one_of({1, 2, 3}));
   plan.flash_attention = plan.attention_kernel != AttentionKernel::Unfused;
-  plan.dropout = one_of({0, 1}) * 0.1;
+  if (one_of({0, 1}) == 1) plan.dropouts = {0.1, 0.1, 0.1};
   plan.offload = static_cast<OffloadMode>(one_of({0, 0, 0, 1, 2}));
   plan.sequence_length = 512;
   plan.micro_batch = one_of({1, 2});
