@@ -113,12 +113,18 @@ std::string limits(const PlanAnswer& a) {
   return text;
 }
 
-// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
-std::string megatron_flags(const Plan& p) {
-  std::string text = fmt::format(
+// What Megatron-LM and its fork call alike.
+std::string common_flags(const Plan& p) {
+  return fmt::format(
       "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {} "
       "--global-batch-size {} --seq-length {}",
       p.tensor_parallel, p.pipeline_parallel, p.micro_batch, p.global_batch, p.sequence_length);
+}
+
+// Flags of Megatron-LM's training scripts (megatron/training/arguments.py).
+std::string megatron_flags(const Plan& p) {
+  if (p.zero_stage > 1) return "";
+  std::string text = common_flags(p);
   if (p.context_parallel > 1)
     text += fmt::format(" --context-parallel-size {}", p.context_parallel);
   if (p.expert_parallel > 1) {
@@ -144,8 +150,36 @@ std::string megatron_flags(const Plan& p) {
   return text;
 }
 
-bool of_megatron(const Plan& plan) {
-  return plan.runtime.name.starts_with("megatron") && plan.zero_stage <= 1;
+// Flags of microsoft/Megatron-DeepSpeed (megatron/arguments.py, examples_deepspeed/MoE).
+std::string megatron_deepspeed_flags(const Plan& p) {
+  std::string text = common_flags(p) + fmt::format(" --deepspeed --zero-stage {}", p.zero_stage);
+  if (p.pipeline_parallel == 1) text += " --no-pipeline-parallel";
+  if (p.expert_parallel > 1) {
+    text += fmt::format(" --moe-expert-parallel-size {}", p.expert_parallel);
+    if (p.expert_tensor_parallel > 1) text += " --enable-expert-tensor-parallelism";
+  }
+  if (p.sequence_parallel && p.tensor_parallel > 1) text += " --sequence-parallel";
+  if (p.recompute == RecomputeMode::Full) {
+    text += " --checkpoint-activations --deepspeed-activation-checkpointing";
+  } else if (p.recompute == RecomputeMode::Selective) {
+    text += " --recompute-granularity selective";
+  }
+  return text;
+}
+
+// Whose arguments a runtime's profile stands for, the first whose name it begins with; "":
+// nobody's.
+std::string flags_of(const Plan& plan) {
+  struct Arguments {
+    std::string_view runtimes;
+    std::string (*flags)(const Plan&);
+  };
+  constexpr Arguments kArguments[]{{"megatron_deepspeed", megatron_deepspeed_flags},
+                                   {"megatron", megatron_flags}};
+  for (const Arguments& one : kArguments) {
+    if (plan.runtime.name.starts_with(one.runtimes)) return one.flags(plan);
+  }
+  return "";
 }
 
 Json plan_of(const sim::FoundPlan& plan) {
@@ -197,7 +231,9 @@ std::string answer_text(const PlanAnswer& a) {
     constexpr std::size_t kWord = std::string_view("experts: ").size();
     text += "experts   " + said.substr(kWord, second - kWord) + "          " + said.substr(second);
   }
-  if (of_megatron(best.plan)) text += "flags     " + megatron_flags(best.plan) + "\n";
+  if (const std::string flags = flags_of(best.plan); !flags.empty()) {
+    text += "flags     " + flags + "\n";
+  }
   text += fmt::format("          the fastest of {} layouts for {}\n",
                       with_commas(static_cast<double>(a.considered)), best.plan.runtime.title);
   if (!a.saved.empty()) {

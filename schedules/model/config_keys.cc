@@ -35,8 +35,8 @@ constexpr std::string_view kSilu = R"(null | "silu" | "swish" | "swiglu")";
 constexpr std::string_view kActivation =
     R"(null | "gelu" | "gelu_python" | "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" )"
     R"(| "gelu_accurate" | "relu" | "relu2" | "quick_gelu" | "silu" | "swish" | "swiglu" | "tanh")";
-constexpr std::string_view kLikeGelu = "it is priced as GELU by tanh",
-                           kLikeSilu = "it is priced as SiLU, gated";
+constexpr std::string_view kLikeDefault =
+    "geglu is priced as a gated MLP of GELU, another word as the class's own activation";
 constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kPredictionLayers =
     "trained without, as transformers trains; frameworks' are priced, on the last stage or where a "
@@ -60,7 +60,9 @@ constexpr ConfigKey kKeys[]{
      X},
     {"gpt2", "n_embd n_layer n_head n_inner n_positions", X},
     {"bloom", "n_embed n_layer n_head seq_length", X},
-    {"mpt", "d_model n_layers n_heads max_seq_len expansion_ratio", X},
+    {"mpt", "d_model n_layers n_heads max_seq_len", X},
+    {"mpt", "expansion_ratio", Ours, "null | 4", "",
+     "taken as it says; the MLP of transformers is always 4 d_model wide"},
     {kRope, "intermediate_size", X},
     {kDeepseek, "num_key_value_heads", P, "@heads", "2",
      "every head has keys and values of its own"},
@@ -74,9 +76,12 @@ constexpr ConfigKey kKeys[]{
     {"gpt2 bloom mpt", "intermediate_size", Ours, "@four_times_hidden"},
     {"gpt2 gpt_neox bloom mpt", "num_key_value_heads", Ours, "@heads"},
     {kDeepseek, "head_dim", None, "", "", "what rotates of a head; qk_rope_head_dim says it"},
-    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss olmoe glm4_moe llama4_text "
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gpt_oss glm4_moe llama4_text "
      "gemma2 gemma3_text phi3 olmo2 glm4 starcoder2",
      "head_dim", X},
+    {"olmoe", "head_dim", Ours, "@head_dim", "",
+     "taken as it says, norms over all heads too; those of transformers are as wide as "
+     "hidden_size"},
     {"gpt2 gpt_neox bloom mpt", "head_dim", Ours, "@head_dim"},
     {"*", "initializer_range", X},
 
@@ -96,17 +101,18 @@ constexpr ConfigKey kKeys[]{
     {"mpt", "no_bias", P, "null | true", "false", "what the file says is priced"},
 
     // Activations.
-    {"gpt2", "activation_function", P, kActivation, R"("geglu")", kLikeGelu},
-    {"gpt_neox gpt2 starcoder2", "hidden_act", P, kActivation, R"("geglu")", kLikeGelu},
+    {"gpt2", "activation_function", P, kActivation, R"("geglu")", kLikeDefault},
+    {"gpt_neox gpt2 starcoder2", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
     {"bloom", "hidden_act", P, kTanhGelu, R"("relu")",
      "transformers has GELU by tanh alone here; what the file says is priced"},
-    {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeSilu},
+    {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeDefault},
     {kGemma, "hidden_act", None, "", "", "hidden_activation says it"},
-    {"mpt", "hidden_act", P, R"("gelu")", R"("relu")", kLikeGelu},
+    {"mpt", "hidden_act", P, R"("gelu")", R"("relu")",
+     "transformers has GELU alone here; what the file says is priced"},
     {"gpt_oss", "hidden_act", None, "", "", "the class has its clamped unit alone"},
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
-    {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeSilu},
+    {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
     {"gpt_oss", "swiglu_alpha swiglu_limit", X},
 
     // Positions.

@@ -125,7 +125,12 @@ void derive(const ConfigReader& config, Transformer& model) {
                 std::to_string(model.latent.qk_rope_head_dim) + " is odd: pairs of columns rotate");
   }
   const Experts& experts = model.experts;
-  if (experts.count > 0 && (experts.per_token < 1 || experts.per_token > experts.count)) {
+  if (experts.count > 0 && config.given("num_experts_per_tok") == nullptr &&
+      experts.per_token == 0) {
+    config.fail("num_experts_per_tok",
+                "is required: the class has " + std::to_string(experts.count) +
+                    " experts (n_routed_experts 0: none) and does not say how many a token takes");
+  } else if (experts.count > 0 && (experts.per_token < 1 || experts.per_token > experts.count)) {
     config.fail("num_experts_per_tok", std::to_string(experts.per_token) +
                                            " is not between 1 and the " +
                                            std::to_string(experts.count) + " experts");

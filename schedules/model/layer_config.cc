@@ -56,8 +56,9 @@ void read_dropout(const ConfigReader& config, Transformer& model) {
   config.read("resid_pdrop", model.dropout);
   for (const std::string_view key :
        {"resid_pdrop", "attn_pdrop", "attention_dropout", "embd_pdrop", "emb_pdrop"}) {
-    const JsonValue* rate = config.given(key);
-    if (rate != nullptr && rate->number >= 1) config.fail(key, "must be less than 1");
+    double rate = 0;
+    config.read(key, rate);
+    if (rate >= 1) config.fail(key, "must be less than 1: nothing would be left");
   }
 }
 

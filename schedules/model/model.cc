@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedules/model/attention_keys.h"
+
 namespace rehearse {
 namespace {
 
@@ -108,6 +110,26 @@ double attention_width(const Transformer& model) {
   return static_cast<double>(model.heads * per_head);
 }
 
+double squared_pairs(Reach reach, double s) {
+  if (reach.window > 0) return s * std::min(static_cast<double>(reach.window), s);
+  if (reach.chunk == 0) return s * s;
+  const double chunk = std::min(static_cast<double>(reach.chunk), s);
+  const double whole = std::floor(s / chunk) * chunk, rest = s - whole;
+  return whole * chunk + rest * rest;
+}
+
+// Keys per query of that many layers together; beyond the last one prediction layers are like it.
+double keys_of_layers(const Transformer& model, std::int64_t layers, std::int64_t sequence_length,
+                      bool causal) {
+  const auto s = static_cast<double>(sequence_length);
+  double keys = 0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const Reach reach = model.reach(std::min(layer, model.layers - 1));
+    keys += (causal ? attention_pairs(reach, sequence_length) : squared_pairs(reach, s)) / s;
+  }
+  return keys;
+}
+
 // N of the short conventions: parameters that a token is multiplied with. Tables that are only
 // looked up are left out; a tied table is also the head's matrix, so it stays.
 double multiplied_parameters(const Transformer& model) {
@@ -153,6 +175,11 @@ double attention_pairs(const Transformer& model, std::int64_t sequence_length) {
     pairs += attention_pairs(model.reach(layer), sequence_length);
   }
   return pairs / static_cast<double>(model.layers);
+}
+
+double squared_pairs(const Transformer& model, std::int64_t sequence_length) {
+  return keys_of_layers(model, model.layers, sequence_length, false) *
+         static_cast<double>(sequence_length) / static_cast<double>(model.layers);
 }
 
 std::int64_t embedding_parameters(const Transformer& model) {
@@ -206,18 +233,18 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
                    FlopsConvention convention) {
   const double s = static_cast<double>(sequence_length);
   const double tokens = static_cast<double>(samples) * s;
-  const double layers = static_cast<double>(model.layers);
   switch (convention) {
     case FlopsConvention::SixN:
       return 6.0 * multiplied_parameters(model) * tokens;
     case FlopsConvention::Palm:  // 12 L a d s per token: 2 FLOPs, 2 products, 3 passes
-      return tokens *
-             (6.0 * multiplied_parameters(model) + 6.0 * layers * attention_width(model) * s);
+      return 6.0 * tokens *
+             (multiplied_parameters(model) +
+              attention_width(model) * keys_of_layers(model, model.layers, sequence_length, false));
     case FlopsConvention::Megatron:
     case FlopsConvention::MegatronCausal:
       break;
   }
-  const double square = convention == FlopsConvention::Megatron ? 1.0 : 0.5;
+  const bool causal = convention == FlopsConvention::MegatronCausal;
   double weights = static_cast<double>(model.vocabulary * model.hidden);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     weights += static_cast<double>(multiplied(model, layer));
@@ -227,7 +254,10 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
   weights += more * static_cast<double>(multiplied(model, model.layers - 1) +
                                         (2 * model.hidden + model.vocabulary) * model.hidden);
   // Forward once, backward twice; 2 FLOPs per multiply-add.
-  return 3.0 * 2.0 * tokens * (weights + square * (layers + more) * attention_width(model) * s);
+  const std::int64_t layers = model.layers + model.prediction_layers;
+  return 3.0 * 2.0 * tokens *
+         (weights +
+          attention_width(model) * keys_of_layers(model, layers, sequence_length, causal));
 }
 
 }  // namespace rehearse

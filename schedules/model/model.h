@@ -189,12 +189,12 @@ std::int64_t shared_expert_parameters(const Transformer& model);
 // state, embedding) to h, their two norms and a norm before the head; table and head are shared.
 std::int64_t prediction_parameters(const Transformer& model);
 
-// How model FLOPs are counted. A FLOP is 2 per multiply-add.
+// How model FLOPs are counted. A FLOP is 2 per multiply-add; squares are those of attention_keys.h.
 enum class FlopsConvention : std::uint8_t {
   // Narayanan SC'21 without recompute = Korthikanti Eq. 7: forward + 2x backward, full
   // attention square, logits included: 72 B s L h^2 (1 + s/6h + V/12hL) for GPT
   Megatron,
-  MegatronCausal,  // today's Megatron-LM training.py: attention halved
+  MegatronCausal,  // today's Megatron-LM training.py: attention halved, pairs of attention_pairs
   // 6 N + 12 L a d s per token (PaLM, app. B); N without tables that are only looked up
   // (a tied table is the head's matrix too and counts); active experts
   Palm,

@@ -165,7 +165,7 @@ class ExpertPlanReader {
         plan_.expert_capacity = given->number;
       }
     }
-    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && plan_.folds_experts() &&
+    if (plan_.expert_dispatch == ExpertDispatch::Deduplicated && experts().count > 0 &&
         plan_.expert_tensor_parallel > 1) {
       return fail("expert_dispatch",
                   "deduplicated with expert_tensor_parallel > 1 is not built yet", true);

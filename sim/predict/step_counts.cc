@@ -4,18 +4,21 @@
 #include <algorithm>
 #include <map>
 
+#include "schedules/model/attention_keys.h"
 #include "sim/network/collective_cost.h"
 
 namespace rehearse::sim {
 namespace {
 
 // FLOPs that recomputation really runs again, all ranks, in the convention of model_flops: the
-// attention square in full, or the half of it that is computed. Counted on the nodes of the
-// backward bodies.
+// attention square in full, or what is computed of it. Counted on the nodes of the backward bodies.
 double recomputed_flops(const Layout& layout, FlopsConvention convention) {
   const Transformer& model = layout.model;
   const Plan& plan = layout.plan;
-  const double square = convention == FlopsConvention::Megatron ? 2 : 1;
+  const std::int64_t s = plan.sequence_length;
+  const double square = convention == FlopsConvention::Megatron
+                            ? squared_pairs(model, s) / attention_pairs(model, s)
+                            : 1;
   double flops = 0;
   for (const bool experts : {false, true}) {
     const bool predict = model.has_experts(model.layers - 1) == experts;

@@ -12,6 +12,7 @@ namespace rehearse::sim {
 namespace {
 
 constexpr double kMatters = 0.02;  // share of a step
+constexpr double kTold = 5e-4;     // of what is shorter, the text's last digit says nothing
 
 bool is_of_experts(GroupKind group) {
   return group == GroupKind::Expert || group == GroupKind::ExpertTensor ||
@@ -36,6 +37,12 @@ std::string_view words(ExpertLimit limit) {
       return "memory of experts limits";
   }
   return {};
+}
+
+// Where the tokens of a plan's experts go; with expert_parallel 1 every rank has all experts.
+std::string_view where(const Plan& plan, bool crosses) {
+  if (plan.expert_parallel == 1) return "do not travel";
+  return crosses ? "cross nodes" : "stay inside a node";
 }
 
 }  // namespace
@@ -82,8 +89,10 @@ std::string expert_advice_text(const ExpertAdvice& advice, const FoundPlan& best
       "states take {} of {}: {}\n",
       100 * advice.dispatch_s / best.step_s, 100 * advice.imbalance_s / best.step_s,
       gb(advice.state_bytes), gb(best.capacity), words(advice.limit));
-  const std::string_view here = advice.crosses ? "cross nodes" : "stay inside a node",
-                         there = advice.crosses ? "stay inside a node" : "cross nodes";
+  const std::string_view here = where(best.plan, advice.crosses);
+  const std::string_view there = advice.other     ? where(advice.other->plan, !advice.crosses)
+                                 : advice.crosses ? "stay inside a node"
+                                                  : "cross nodes";
   text += fmt::format("their tokens {}; ", here);
   if (!advice.other) {
     return text + fmt::format("{} {}\n",
@@ -92,6 +101,15 @@ std::string expert_advice_text(const ExpertAdvice& advice, const FoundPlan& best
                               there);
   }
   const double longer = advice.other->seconds_per_token() / best.seconds_per_token() - 1;
+  if (longer < kTold) {
+    const std::string as_long =
+        longer > -kTold ? "as long"
+                        : fmt::format("{:.1f} % less, too near to tell apart", -100 * longer);
+    return text + fmt::format(
+                      "the fastest plan found where they {} takes {} ({}): crossing nodes "
+                      "makes no difference\n",
+                      there, as_long, layout_text(advice.other->plan));
+  }
   return text + fmt::format(
                     "the fastest plan found where they {} takes {:.1f} % longer ({}): "
                     "crossing nodes {}\n",

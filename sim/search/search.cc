@@ -251,12 +251,23 @@ class Searcher {
     if (space_.base.model.experts.count > 0) experts();
   }
 
+  // The plan that is answered first: the fastest, or the simplest of those that are equal to it.
+  FoundPlan recommended() const {
+    std::vector<FoundPlan> plans = confirmed_;
+    std::ranges::stable_sort(plans, faster);
+    if (options_.merge) {
+      plans = merge_equal(std::move(plans),
+                          options_.merge_within.value_or(setup_.tables.errors.pair_equal));
+    }
+    return plans.front();
+  }
+
   // The fastest plan whose experts' tokens cross nodes where the best's do not, or the other way:
   // of some that fit, as the estimates rank them.
   void experts() {
     // What the walk of an order refuses costs microseconds.
     constexpr std::size_t kEnough = 16, kMostReplayed = 64, kMostLooked = 50'000;
-    const FoundPlan& best = *std::ranges::min_element(confirmed_, faster);
+    const FoundPlan best = recommended();
     ExpertAdvice advice = expert_advice(best, cluster_);
     const auto is_other = [&](const Plan& plan) {
       return experts_cross_nodes(plan, cluster_.gpus_per_node) != advice.crosses;

@@ -89,6 +89,10 @@ low() { sed -n 's/.*"low_s": *\([0-9.]*\).*/\1/p' "$1" | head -1 | cut -c1-8; }
 "$rehearse" simulate "$work/p.json" --json >"$work/saved.json" || fail "simulate --json"
 [ -n "$(low "$work/plan.json")" ] && [ "$(low "$work/plan.json")" = "$(low "$work/saved.json")" ] ||
   fail "two bands: $(low "$work/plan.json"), $(low "$work/saved.json")"
+# Flags are those of the framework: Megatron-DeepSpeed has words of its own.
+says "--expert-model-parallel-size" plan mixtral-8x7b --gpus 16 --on dgx-h100 --for megatron
+says "--moe-expert-parallel-size" plan mixtral-8x7b --gpus 16 --on dgx-h100 --for deepspeed
+says_not "--expert-model-parallel-size" plan mixtral-8x7b --gpus 16 --on dgx-h100 --for deepspeed
 # A changed key belongs to the title; one GPU communicates with nobody; one of a thing is one.
 says 'GPT-2 1.5B on one A100, bf16 with fp32 master weights and gradients, with plan.micro_batch=1' \
   simulate memory-bf16 --set plan.micro_batch=1

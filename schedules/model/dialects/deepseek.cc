@@ -12,6 +12,7 @@ void read_grouped_experts(const ConfigReader& config, Transformer& model, std::i
   Experts& experts = model.experts;
   std::int64_t shared = experts.shared_ffn_hidden, step = 1;
   config.read("num_experts", experts.count);
+  if (config.is_null("num_experts")) experts.count = 0;  // DeepSeek's own files: dense layers
   config.read("num_experts_per_tok", experts.per_token);
   config.read("moe_intermediate_size", experts.ffn_hidden);
   config.read("n_shared_experts", shared);
@@ -44,14 +45,17 @@ void read_deepseek(const ConfigReader& config, Transformer& model, std::int64_t 
 }  // namespace
 
 Transformer deepseek_v2() {
-  Transformer model = llama_like(30, 4096, 32, 32, 11008, 102400, 2048);
+  Transformer model = llama_like(32, 4096, 32, 32, 11008, 102400, 2048);
   model.latent = {.q_lora_rank = 1536,
                   .kv_lora_rank = 512,
                   .qk_nope_head_dim = 128,
                   .qk_rope_head_dim = 64,
                   .v_head_dim = 128};
-  model.experts.ffn_hidden = 1407;
-  model.experts.normalised = false;
+  // The class does not say how many of them a token is sent to.
+  model.experts = {.count = 64,
+                   .ffn_hidden = 1407,
+                   .shared_ffn_hidden = 2,  // shared experts; times their width in finish
+                   .normalised = false};
   return model;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/predict/pricing/body_collectives.h"
 
+#include <cmath>
+
 namespace rehearse::sim {
 
 BodyCollectives::BodyCollectives(const Network& network, const Layout& layout)
@@ -50,6 +52,16 @@ CollectiveCost BodyCollectives::price(NodeKind kind, const GroupShape& group, By
     default:
       return collective_cost(collective_kind(kind), payload, group, network_);
   }
+}
+
+Bytes BodyCollectives::sent(NodeKind kind, Axis axis, Bytes payload) {
+  const bool tokens = kind == NodeKind::Dispatch || kind == NodeKind::Combine;
+  if (!tokens || slots_) return payload;
+  const double kept =
+      static_cast<double>(payload.value) * balance_.rows(static_cast<double>(tokens_)).mean;
+  if (dispatcher_ != Dispatcher::Deduplicated) return {std::llround(kept)};
+  return {std::llround(kept * expected_parts(balance_.routing, group(axis).ranks) /
+                       balance_.routing.per_token)};
 }
 
 }  // namespace rehearse::sim

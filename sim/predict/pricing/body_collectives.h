@@ -24,6 +24,9 @@ class BodyCollectives {
 
   const GroupShape& group(Axis axis);
   const CollectiveCost& cost(NodeKind kind, Axis axis, Bytes payload);
+  // What the report's `bytes` count: the payload, and of tokens to experts the copies that travel,
+  // on average: n k h B, of which a capacity keeps a part; deduplicated n D h B (dispatch_cost.h).
+  Bytes sent(NodeKind kind, Axis axis, Bytes payload);
 
  private:
   using Key = std::array<std::int64_t, 3>;

@@ -41,14 +41,15 @@ const PricedBody& PricedBodies::body(SegmentInfo segment, Direction direction, s
     if (kind == OpKind::Forward || node.bytes == 0) continue;
     const CollectiveCost& cost = collectives_.cost(node.kind(), node.axis, {node.bytes});
     if (cost.time.value == 0) continue;
-    add_traffic(made.traffic, {.group = kind_along(node.axis),
-                               .kind = kind,
-                               .ranks = collectives_.group(node.axis).ranks,
-                               .count = 1,
-                               .bytes = node.bytes,
-                               .time = cost.time,
-                               .link = cost.link,
-                               .links = kinds_of(collectives_.group(node.axis).links)});
+    add_traffic(made.traffic,
+                {.group = kind_along(node.axis),
+                 .kind = kind,
+                 .ranks = collectives_.group(node.axis).ranks,
+                 .count = 1,
+                 .bytes = collectives_.sent(node.kind(), node.axis, {node.bytes}).value,
+                 .time = cost.time,
+                 .link = cost.link,
+                 .links = kinds_of(collectives_.group(node.axis).links)});
   }
   return made;
 }

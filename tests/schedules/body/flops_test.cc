@@ -66,6 +66,35 @@ TEST(Flops, TheCausalConventionHalvesTheSquareAlone) {
   EXPECT_NEAR(full - causal, square / 2, 1e-9 * square);
 }
 
+// A layer with a window w counts s w keys, w s - w^2/2 of them before a query; one with chunks of c
+// c per query, half of them before it; a layer without either the whole square. By hand, 12 B a d
+// FLOPs per key and query (2 products, 3 passes), a d = 512.
+TEST(Flops, TheKeysOfAWindowAreCountedByLayer) {
+  const std::string sizes = R"("hidden_size": 512, "num_attention_heads": 8,
+      "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 1376, "vocab_size": 1000,)";
+  const auto attention = [&](const Transformer& model, FlopsConvention convention) {
+    Transformer without = model;
+    without.windowed_layers.assign(static_cast<std::size_t>(model.layers), false);
+    without.sliding_window = 0;
+    const double s = 4096, whole = 12 * 512 * s * s * 2;
+    return whole * (convention == FlopsConvention::Megatron ? 1 : 0.5) -
+           (model_flops(without, 1, 4096, convention) - model_flops(model, 1, 4096, convention));
+  };
+  const Transformer all = parse(R"({"model_type": "mistral", "num_hidden_layers": 2, )" + sizes +
+                                R"("sliding_window": 128})");
+  EXPECT_NEAR(attention(all, FlopsConvention::Megatron), 12.0 * 512 * 2 * 4096 * 128, 1e3);
+  EXPECT_NEAR(attention(all, FlopsConvention::MegatronCausal),
+              12.0 * 512 * 2 * (4096 * 128 - 128 * 64), 1e3);
+  const Transformer half = parse(R"({"model_type": "gemma2", "num_hidden_layers": 2, "layer_types":
+      ["sliding_attention", "full_attention"], )" +
+                                 sizes + R"("sliding_window": 128})");
+  EXPECT_NEAR(attention(half, FlopsConvention::Megatron), 12.0 * 512 * (4096.0 * 4096 + 4096 * 128),
+              1e3);
+  const Transformer beyond = parse(R"({"model_type": "mistral", "num_hidden_layers": 2, )" + sizes +
+                                   R"("sliding_window": 8192})");
+  EXPECT_DOUBLE_EQ(attention(beyond, FlopsConvention::Megatron), 12.0 * 512 * 2 * 4096 * 4096);
+}
+
 // PaLM 540B (arXiv 2204.02311, section 4.1 and appendix B): 238.3k tokens/s on 6144 TPU v4 of 275
 // TFLOP/s are 46.2 % with 6 N + 12 L H Q T per token; N = 540.35e9, L 118, H 48, Q 256, T 2048.
 // One set of keys and values, parallel layers, SwiGLU, tied 256k table, no biases.

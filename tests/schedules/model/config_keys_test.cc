@@ -55,9 +55,17 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
+// A file that leaves out what it can. The class of deepseek_v2 has experts, but not how many a
+// token takes.
+Json smallest(std::string_view dialect) {
+  Json config = {{"model_type", dialect}};
+  if (dialect == "deepseek_v2") config["num_experts_per_tok"] = 6;
+  return config;
+}
+
 // What else a key needs, for its value to count.
 Json beside(const std::string& dialect, const std::string& key) {
-  Json config = {{"model_type", dialect}};
+  Json config = smallest(dialect);
   if (key.find("experts") != std::string::npos && key != "num_experts_per_tok") {
     config["num_experts_per_tok"] = 2;
   }
@@ -98,6 +106,83 @@ TEST(ConfigKeys, TheDefaultsOfEveryClassAreTaken) {
       EXPECT_TRUE(taken.use.notes.empty()) << dialect << ": " << taken.use.notes.front();
     }
   }
+}
+
+// docs/models.md: what is left out has the class's default, in every dialect. Dropout and
+// prediction layers alone are what the file says: transformers makes no such layers, whatever its
+// default.
+TEST(ConfigKeys, WhatIsLeftOutHasTheDefaultOfItsClass) {
+  const Json& newest = classes().back();
+  for (const auto& [dialect, one] : newest.items()) {
+    Json all = one["defaults"];
+    all.update(smallest(dialect));
+    Read given = read(all), left_out = read(smallest(dialect));
+    EXPECT_EQ(given.error + left_out.error, "") << dialect;
+    for (Transformer* model : {&given.model, &left_out.model}) {
+      model->dropouts = {};
+      model->dropout = 0;
+      model->prediction_layers = 0;
+      if (model->sliding_window == 0) model->windowed_layers.clear();  // of no window
+    }
+    EXPECT_EQ(given.model, left_out.model) << dialect;
+    EXPECT_EQ(total_parameters(given.model), total_parameters(left_out.model)) << dialect;
+  }
+}
+
+// transformers 5.23.0 counts them: sum(p.numel() for p in AutoModelForCausalLM).
+TEST(ConfigKeys, DeepseekV2HasExpertsWhereTheFileDoesNotSaySo) {
+  EXPECT_EQ(total_parameters(read(smallest("deepseek_v2")).model), 38'612'307'968);
+  const Read none = read({{"model_type", "deepseek_v2"}});
+  EXPECT_NE(none.error.find("m.json:1: num_experts_per_tok: is required"), std::string::npos)
+      << none.error;
+  for (const Json& dense : {Json(0), Json(nullptr)}) {
+    const Read taken = read({{"model_type", "deepseek_v2"}, {"n_routed_experts", dense}});
+    EXPECT_EQ(taken.error, "");
+    EXPECT_EQ(taken.model.experts.count, 0);
+  }
+}
+
+// A rate of 1 leaves nothing, and is refused by the word that the file has for it.
+TEST(ConfigKeys, EveryDropoutIsBelowOne) {
+  for (const auto& [dialect, key] : {std::pair{"gpt2", "resid_pdrop"},
+                                     {"gpt2", "attn_pdrop"},
+                                     {"gpt2", "embd_pdrop"},
+                                     {"llama", "attention_dropout"},
+                                     {"gpt_neox", "hidden_dropout"}}) {
+    const Read taken = read({{"model_type", dialect}, {key, 1}});
+    EXPECT_NE(taken.error.find(std::string("m.json:1: ") + key + ": must be less than 1"),
+              std::string::npos)
+        << taken.error;
+  }
+}
+
+// What transformers' classes have otherwise is taken as the file says, with a note.
+TEST(ConfigKeys, WhatAClassHasOtherwiseIsSaid) {
+  const Json mpt = {{"model_type", "mpt"}, {"d_model", 32}, {"n_heads", 4}};
+  Json wide = mpt;
+  wide["expansion_ratio"] = 4;
+  EXPECT_TRUE(read(wide).use.notes.empty());
+  wide["expansion_ratio"] = 2;
+  ASSERT_EQ(read(wide).use.notes.size(), 1u);
+  EXPECT_NE(read(wide).use.notes.front().find("always 4 d_model wide"), std::string::npos);
+  EXPECT_EQ(read(wide).model.ffn_hidden, 64);
+  Json heads = {{"model_type", "olmoe"},
+                {"hidden_size", 64},
+                {"num_attention_heads", 4},
+                {"num_key_value_heads", 4},
+                {"head_dim", 16}};
+  EXPECT_TRUE(read(heads).use.notes.empty());
+  heads["head_dim"] = 32;
+  ASSERT_EQ(read(heads).use.notes.size(), 1u);
+  EXPECT_NE(read(heads).use.notes.front().find("model.head_dim 32: "), std::string::npos);
+  // mpt's swiglu is a gated MLP, three matrices instead of two: what is said is what is priced.
+  Json gated = mpt;
+  gated["hidden_act"] = "swiglu";
+  const Read taken = read(gated);
+  EXPECT_EQ(taken.model.mlp, MlpKind::Gated);
+  ASSERT_EQ(taken.use.unperformed.size(), 1u);
+  EXPECT_NE(taken.use.unperformed.front().priced.find("what the file says is priced"),
+            std::string::npos);
 }
 
 // The whole table, row by row: a value beyond what is performed is found by its name, one within
@@ -142,7 +227,7 @@ TEST(ConfigKeys, WhatIsNotPerformedIsNamed) {
 TEST(ConfigKeys, NoStructureThatTheExecutorLacksGoesUnnamed) {
   for (const std::string_view dialect : known_model_types()) {
     for (const char* more : {"{}", R"({"position_embedding_type": "alibi"})"}) {
-      Json config = {{"model_type", dialect}};
+      Json config = smallest(dialect);
       config.update(Json::parse(more));
       const Read taken = read(config);
       ASSERT_EQ(taken.error, "") << config;

@@ -113,7 +113,10 @@ TEST(Dialect, DeepseekKeepsItsFirstLayersDense) {
   EXPECT_TRUE(sparse.has_experts(2));
   EXPECT_FALSE(sparse.has_experts(3));
   EXPECT_EQ(parse(R"({"model_type": "deepseek_v3", "n_routed_experts": 0})").experts, Experts{});
-  EXPECT_EQ(parse(R"({"model_type": "deepseek_v2", "q_lora_rank": null})").latent.q_lora_rank, 0);
+  EXPECT_EQ(parse(R"({"model_type": "deepseek_v2", "num_experts_per_tok": 6,
+      "q_lora_rank": null})")
+                .latent.q_lora_rank,
+            0);
   // Where no layer has experts the model is a dense one.
   EXPECT_EQ(parse(R"({"model_type": "deepseek_v3", "first_k_dense_replace": 61})").experts,
             Experts{});

@@ -149,6 +149,11 @@ TEST(ExpertPlan, WhatCannotBeIsRefusedByOneReason) {
       "expert_dispatch": "deduplicated")",
                  "8"),
            "plan.expert_dispatch: deduplicated with expert_tensor_parallel > 1"));
+  // Experts cut as the dense matrices are, over tp alone, are cut too.
+  EXPECT_TRUE(says(error(R"("tensor_parallel": 2, "sequence_parallel": true,
+      "expert_dispatch": "deduplicated")",
+                         "2"),
+                   "plan.expert_dispatch: deduplicated with expert_tensor_parallel > 1"));
   // Alone with its experts a rank has every row: less room than that is no plan.
   EXPECT_TRUE(says(error(R"("expert_capacity": 0.5, "runtime": "rehearse")", "1"),
                    "plan.expert_capacity: runtime rehearse drops no rows"));

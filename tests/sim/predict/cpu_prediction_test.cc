@@ -164,8 +164,9 @@ std::string machine(std::string_view attention = kWholeAttention) {
   }
   text.back() = ']';
   text += R"(, "memory_bound": [)";
-  for (const char* op : {"norm", "activation", "add", "position", "embedding", "row_maxima",
-                         "row_sums", "cross_entropy", "optimizer", "gradient_norm", "clear"}) {
+  for (const char* op :
+       {"norm", "activation", "add", "position", "embedding", "row_maxima", "row_sums",
+        "cross_entropy", "optimizer", "gradient_norm", "clear", "dropout"}) {
     for (const char* direction : {"forward", "backward"}) {
       text += std::string("{\"op\": \"") + op + R"(", "direction": ")" + direction +
               R"(", "bytes": 1000000000, "time_us": 1},)";
@@ -248,6 +249,14 @@ TEST(CpuPrediction, AnOpTakesTheSumOfItsMeasuredKernels) {
       sum += (p.timeline.end[i] - p.timeline.start[i]).value;
   }
   EXPECT_NEAR(p.step_s * 1e9, static_cast<double>(sum), 4 * 3000);
+}
+
+// Two micro-batches: the embedding's dropout and its backward, the backwards of two per layer
+// (their forward is in the residual sum), and the numbers that attention draws for its scores, in
+// either direction.
+TEST(CpuPrediction, AttentionThatDropsDrawsANumberForEachScore) {
+  const double more = predicted(R"(, "dropout": 0.1)").step_s - predicted("").step_s;
+  EXPECT_NEAR(more * 1e9, 2 * (2 + kLayers * (2 + 2)) * 1000, 10);
 }
 
 // Eight cores, two ranks in step: each product is half as large, attention has half the heads.

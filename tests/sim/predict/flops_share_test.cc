@@ -52,5 +52,13 @@ TEST(FlopsShare, OfLongSequencesIsAtMostOne) {
   EXPECT_GT(expect_shares({"scenarios/fsdp-64.json"}, set), 10);
 }
 
+// Where queries see 128 keys each, time and FLOPs are those of 128 keys.
+TEST(FlopsShare, OfShortWindowsIsAtMostOne) {
+  const std::vector<std::string> set{"model=models/mistral-7b.json", "model.sliding_window=128",
+                                     "plan.sequence_length=131072", "plan.micro_batch=1",
+                                     "plan.precision=bf16"};
+  EXPECT_GT(expect_shares({"scenarios/fsdp-64.json"}, set), 10);
+}
+
 }  // namespace
 }  // namespace rehearse::sim

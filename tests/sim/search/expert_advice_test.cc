@@ -112,5 +112,27 @@ TEST(ExpertAdvice, dense_models_have_none) {
   EXPECT_FALSE(searched(space, cluster_of(space)).experts.has_value());
 }
 
+// What is longer by less than the text's last digit is no reason, and of experts that every rank
+// has no tokens stay anywhere.
+TEST(ExpertAdvice, equal_plans_are_said_to_be_equal) {
+  FoundPlan best, other;
+  best.plan.expert_parallel = 16;
+  for (FoundPlan* plan : {&best, &other}) {
+    plan->plan.global_batch = 1;
+    plan->plan.sequence_length = 1;
+  }
+  best.step_s = 1;
+  other.step_s = 1.0001;
+  ExpertAdvice advice{.crosses = true};
+  advice.other = other;
+  const std::string equal = expert_advice_text(advice, best);
+  EXPECT_NE(equal.find("where they do not travel takes as long"), std::string::npos) << equal;
+  EXPECT_NE(equal.find("crossing nodes makes no difference"), std::string::npos) << equal;
+  advice.other->step_s = 1.002;
+  const std::string longer = expert_advice_text(advice, best);
+  EXPECT_NE(longer.find("takes 0.2 % longer"), std::string::npos) << longer;
+  EXPECT_NE(longer.find("crossing nodes pays"), std::string::npos) << longer;
+}
+
 }  // namespace
 }  // namespace rehearse::sim
