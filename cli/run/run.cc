@@ -13,10 +13,15 @@ namespace rehearse::cli {
 namespace {
 
 // The run's processes; an error where they cannot share the ranks.
-Result<std::int32_t> processes_of(const RunFlags& flags, const Scenario& scenario,
+Result<std::int32_t> processes_of(const RunFlags& flags, const Scenario& scenario, bool cuda,
                                   const std::optional<exec::LaunchEnvironment>& launch) {
   const std::int32_t processes = launch ? launch->processes : flags.processes;
   const std::string who = launch && !launch->launched() ? launch->by : "--processes";
+  if (cuda && processes > 1 && scenario.plan.gpus() != processes) {
+    return Error{"run: " + who + ": on GPUs NCCL wants a process per rank, or one for all: " +
+                 std::to_string(scenario.plan.gpus()) + " ranks, " + std::to_string(processes) +
+                 " processes"};
+  }
   if (scenario.plan.gpus() % processes == 0) return processes;
   return Error{"run: " + who + ": " + std::to_string(processes) + " processes do not divide the " +
                std::to_string(scenario.plan.gpus()) + " ranks"};
@@ -47,7 +52,8 @@ int run(const RunFlags& flags) {
   if (speaks && !device.value().refused().empty()) {
     print_error("run: --device auto: the CPU takes it: " + device.value().refused());
   }
-  const Result<std::int32_t> processes = processes_of(flags, scenario, launch);
+  const Result<std::int32_t> processes =
+      processes_of(flags, scenario, device.value().cuda(), launch);
   const Result<> chosen = processes
                               ? choose_open(flags, device.value(), processes.value(), scenario)
                               : Result<>(processes.error());

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scenario of a run, as the device performs it.
+#include <algorithm>
+
 #include "cli/open.h"
 #include "cli/run/run.h"
 
@@ -28,6 +30,7 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
            std::to_string(runs.optimizer) + " bytes per parameter)";
     how.overrides.push_back("plan.precision=" + runs.name);
   }
+  const bool asked = std::ranges::find(first.given, "expert_slots") != first.given.end();
   if (slots) how.overrides.emplace_back("plan.expert_slots=true");
   how.overrides.push_back("plan.runtime=" + std::string(kExecutorRuntime));
   Result<Scenario> again = read_scenario(options.scenario, how);
@@ -35,6 +38,10 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   Scenario scenario = std::move(again).value();
   scenario.name = first.name;
   if (!said.empty()) scenario.warnings.push_back(said);
+  if (slots && asked) {
+    scenario.warnings.emplace_back(
+        "plan.expert_slots: false is run as true: a GPU's host reads no counts inside a step");
+  }
   scenario.run_notes = first.run_notes;  // of what the files say, not of what is run
   return scenario;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -23,6 +24,8 @@ class Device {
   // lane wait for the ops that it names. Such a device is called from one thread.
   virtual bool asynchronous() const { return false; }
   virtual bool computes_in(ComputeType) const { return true; }
+  // Columns of the widest head, of keys or values, that attention takes.
+  virtual std::int64_t widest_head() const { return std::numeric_limits<std::int64_t>::max(); }
 
   // --- memory, outside a step ------------------------------------------------
   // Zeroed, aligned to 256 bytes, alive as long as the device. Error: what there is too little of.

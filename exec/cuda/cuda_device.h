@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/cuda/buffers.h"
+#include "exec/cuda/calls/kernels.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/graphs.h"
 #include "exec/cuda/make.h"
@@ -24,6 +25,7 @@ class CudaDevice final : public Device, public StreamSource {
 
   std::string_view name() const override { return name_; }
   bool asynchronous() const override { return true; }
+  std::int64_t widest_head() const override { return kWidestHead; }
   Result<std::byte*> allocate(std::int32_t rank, std::int64_t bytes) override;
   Result<std::byte*> allocate_host(std::int32_t rank, std::int64_t bytes) override;
   void write(std::byte* to, const void* from, std::int64_t bytes) override;

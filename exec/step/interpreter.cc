@@ -27,6 +27,13 @@ Result<std::unique_ptr<Interpreter>> Interpreter::create(const Layout& layout,
     return Error{"plan.expert_slots: must be true on " + std::string(backend.device->name()) +
                  ": its host reads no counts inside a step"};
   }
+  const Transformer& model = layout.model;
+  const std::int64_t head = std::max(model.head_dim, model.latent.v_head_dim);
+  if (head > backend.device->widest_head()) {
+    return Error{"model.head_dim: heads of " + std::to_string(head) + " columns: attention on " +
+                 std::string(backend.device->name()) + " takes up to " +
+                 std::to_string(backend.device->widest_head())};
+  }
   Result<std::vector<std::int64_t>> peaks = count_arenas(schedule);
   if (!peaks) return peaks.error();
   std::unique_ptr<Interpreter> made(new Interpreter({.layout = layout,

@@ -39,8 +39,9 @@ constexpr std::string_view kLikeDefault =
     "geglu is priced as a gated MLP of GELU, another word as the class's own activation";
 constexpr std::string_view kNotPriced = "it is not priced";
 constexpr std::string_view kPredictionLayers =
-    "trained without, as transformers trains; frameworks' are priced, on the last stage or where a "
-    "layout has m";
+    "trained without prediction layers, as transformers trains; their tensors are not read from a "
+    "file of weights, nor written (frameworks' are priced, on the last stage or where a layout has "
+    "m)";
 constexpr std::string_view kRouterLoss =
     "trained without, as transformers trains; train.router_auxiliary_loss with "
     "train.router_load_balancing \"seq_aux_loss\" is this loss";

@@ -39,7 +39,8 @@ bool names(std::string_view words, std::string_view word);  // "a b c", "b"
 // What a file asks for that `run` does not perform, and what should be said of it.
 struct ConfigUse {
   std::vector<Unperformed> unperformed;
-  std::vector<std::string> notes;  // "model.x: ...": keys that nobody knows, and our own words
+  std::vector<std::string> notes;      // "model.x: ...": keys that nobody knows, and our own words
+  std::vector<std::string> run_notes;  // likewise: what `run` does instead of what a key says
 };
 // `key` is the object's key path in `file` ("" for a whole file). REQUIRES: its kinds are checked,
 // `model` was read from it.

@@ -82,6 +82,9 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
     if (performs(*row, {given, &model})) continue;
     if (row->use == KeyUse::Priced) {
       price(*row, member.key, member.line, shown_value(*given));
+    } else if (row->use == KeyUse::Said) {
+      use.run_notes.push_back("model." + member.key + " " + shown_value(*given) + ": " +
+                              std::string(row->about));
     } else if (row->use == KeyUse::Ours) {
       const std::string why =
           row->about.empty()

@@ -73,6 +73,7 @@ void read_dimensions(const ConfigReader& config, const Dialect& dialect, Transfo
   config.read("num_hidden_layers", model.layers);
   config.read("num_attention_heads", model.heads);
   config.read("num_key_value_heads", model.kv_heads);
+  if (config.is_null("num_key_value_heads")) model.kv_heads = 0;  // as many as of queries
   config.read("head_dim", model.head_dim);
   config.read("intermediate_size", model.ffn_hidden);
   config.read("vocab_size", model.vocabulary);

@@ -3,6 +3,7 @@
 #include "schedules/scenario/scenario.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "schedules/base/files.h"
 #include "schedules/base/json_reader.h"
@@ -285,11 +286,8 @@ class ScenarioReader {
       scenario_.unperformed.push_back(std::move(key));
     }
     if (!has_model_) return;
-    if (scenario_.plan.runtime.own_executor && scenario_.model.prediction_layers > 0) {
-      scenario_.model_notes.push_back(
-          "model.num_nextn_predict_layers " + std::to_string(scenario_.model.prediction_layers) +
-          ": trained without prediction layers, as transformers trains; their tensors are not read "
-          "from a file of weights, nor written");
+    if (scenario_.plan.runtime.own_executor) {
+      std::ranges::move(use_.run_notes, std::back_inserter(scenario_.model_notes));
     }
     for (Unperformed& key :
          unperformed_pairs(scenario_.model, scenario_.plan, root_, report_.path())) {

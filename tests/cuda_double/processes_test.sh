@@ -99,6 +99,21 @@ scenario "$work/s.json" 4
   fail "two ranks in a process are taken"
 one_line "$work/err" "NCCL wants a process per rank" "two ranks in a process"
 
+# Bad input is refused before a process starts.
+scenario "$work/s.json" 4
+"$rehearse" run "$work/s.json" --set plan.pipeline_parallel=4 --device cuda --processes 2 >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] || fail "two processes for four ranks: not refused"
+one_line "$work/err" "NCCL wants a process per rank, or one for all: 4 ranks, 2 processes" "processes"
+experts "$work/s.json" 1
+sed -i 's/"vocab_size"/"head_dim": 320, "vocab_size"/' "$work/s.json"
+"$rehearse" run "$work/s.json" --device cuda >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] || fail "heads of 320 columns: not refused"
+one_line "$work/err" "model.head_dim: heads of 320 columns" "wide heads"
+experts "$work/s.json" 2
+"$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.expert_parallel=2 --set plan.expert_slots=false \
+  >"$work/out" 2>"$work/err" || fail "slots that are not asked for: $(cat "$work/err")"
+grep -q "plan.expert_slots: false is run as true" "$work/err" || fail "slots are not said: $(cat "$work/err")"
+
 # A rank dies, a rank stops: named, and all end.
 scenario "$work/s.json" 2
 for signal in KILL STOP; do

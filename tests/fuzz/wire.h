@@ -71,7 +71,8 @@ class Play {
     return value;
   }
   std::string bytes() {  // up to 255, or sixteen times as many of one kind
-    const std::size_t size = std::min<std::size_t>(byte(), script_.size());
+    const std::size_t asked = byte();  // before the rest is measured
+    const std::size_t size = std::min(asked, script_.size());
     std::string out(script_.substr(0, size));
     script_.remove_prefix(size);
     if (size % 7 == 3) out.resize(size * 16, 'x');

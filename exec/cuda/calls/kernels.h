@@ -108,10 +108,13 @@ std::int64_t sort_rows_scratch(const ArrivedShape& shape);
 int sort_rows(Stream stream, const ArrivedShape& shape, const std::int32_t* begins,
               std::int32_t* from, std::int32_t* begin, void* scratch);
 
+// Columns of the widest head that attention takes.
+inline constexpr std::int64_t kWidestHead = 256;
+
 // --- attention, by engine ------------------------------------------------------------------------
-// REQUIRES: head_dim and values() <= 256. Tensor cores compute where they take the heads and all
-// arrays are aligned to 16 bytes, else an exact fp32 path that is many times slower.
-// Of a plain form the scale may be any.
+// REQUIRES: head_dim and values() <= kWidestHead. Tensor cores compute where they take the heads
+// and all arrays are aligned to 16 bytes, else an exact fp32 path that is many times slower. Of a
+// plain form the scale may be any.
 constexpr bool on_tensor_cores(Type type, const AttentionShape& s) {
   return type == Type::BFloat16 && s.form.plain() && s.head_dim % 8 == 0 && s.values() % 8 == 0 &&
          s.head_dim <= 192 && s.values() <= 128;

@@ -89,6 +89,7 @@ Transformer deepseek_v3() {
 
 void finish_deepseek_v3(const ConfigReader& config, Transformer& model) {
   config.read("norm_topk_prob", model.experts.normalised);
+  if (config.is_null("norm_topk_prob")) model.experts.normalised = false;
   read_deepseek(config, model, 3);
   config.read("rope_interleave", model.rotary.interleaved);
   if (config.is_null("rope_interleave")) model.rotary.interleaved = false;
@@ -132,6 +133,7 @@ void finish_glm4_moe(const ConfigReader& config, Transformer& model) {
   if (model.head_dim == 0) model.head_dim = model.hidden / model.heads;
   config.read("use_qk_norm", model.query_key_norm);
   config.read("norm_topk_prob", model.experts.normalised);
+  if (config.is_null("norm_topk_prob")) model.experts.normalised = false;
   read_grouped_experts(config, model, 1);
 }
 

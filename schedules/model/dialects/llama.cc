@@ -83,7 +83,7 @@ Transformer olmo2() {
 }
 
 Transformer olmoe() {
-  Transformer model = llama_like(16, 2048, 16, 16, 2048, 50304, 4096);
+  Transformer model = llama_like(16, 2048, 16, 0, 2048, 50304, 4096);
   model.norm_epsilon = 1e-5;
   model.query_key_norm_whole = true;
   model.experts = {.count = 64, .per_token = 8, .normalised = false};

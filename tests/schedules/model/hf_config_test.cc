@@ -184,6 +184,18 @@ TEST(Dialect, ExpertsLieInAnyLayers) {
   EXPECT_EQ(expert_layers(R"("glm4_moe")"), (Layers{1, 2, 3, 4, 5}));
 }
 
+// Null key heads, as older classes write them, and olmoe's class default: as many as of queries.
+TEST(Dialect, KeyHeadsThatAreNullAreAsManyAsQueryHeads) {
+  for (const char* said : {"qwen2", "qwen3", "llama", "olmoe"}) {
+    const std::string file = R"({"model_type": ")" + std::string(said) +
+                             R"(", "num_attention_heads": 64, "num_key_value_heads": null})";
+    EXPECT_EQ(parse(file).kv_heads, 64) << said;
+  }
+  EXPECT_EQ(parse(R"({"model_type": "olmoe", "num_attention_heads": 4})").kv_heads, 4);
+  EXPECT_FALSE(
+      parse(R"({"model_type": "deepseek_v3", "norm_topk_prob": null})").experts.normalised);
+}
+
 // DeepSeek's files weigh a loss of the routers that transformers leaves out: no model has one.
 TEST(Dialect, DeepseekLossesAreTheRuns) {
   const char* none = R"({"model_type": "deepseek_v3"})";

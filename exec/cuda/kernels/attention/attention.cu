@@ -47,11 +47,11 @@ __global__ void __launch_bounds__(kSinkThreads)
 bool possible(const AttentionPart& p) {
   const AttentionShape& s = p.shape;
   return s.sequence > 0 && s.tokens % s.sequence == 0 && s.kv_heads > 0 &&
-         s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= 256 && s.values() <= 256 &&
-         s.heads <= 65535 && s.tokens / s.sequence <= 65535 && s.sequence <= INT32_MAX / 2 &&
-         p.query_begin >= 0 && p.query_begin <= p.query_end && p.query_end <= s.sequence &&
-         p.key_begin >= 0 && p.key_begin < p.key_end && p.key_end <= s.sequence &&
-         s.form.window <= INT32_MAX / 4 &&
+         s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim <= kWidestHead &&
+         s.values() <= kWidestHead && s.heads <= 65535 && s.tokens / s.sequence <= 65535 &&
+         s.sequence <= INT32_MAX / 2 && p.query_begin >= 0 && p.query_begin <= p.query_end &&
+         p.query_end <= s.sequence && p.key_begin >= 0 && p.key_begin < p.key_end &&
+         p.key_end <= s.sequence && s.form.window <= INT32_MAX / 4 &&
          (!p.causal || (p.query_begin == p.key_begin && p.query_end <= p.key_end));
 }
 
