@@ -218,7 +218,7 @@ Command plan_command() {
       required({"--gpus", &o->gpus, "how many", Whole{1, 1 << 17}}),
       required({"--on", &o->on, "cluster: a file, or a shipped one's name: h100"}),
       {"--sequence-length", &o->sequence_length, "tokens; left out: the model's, at most 8192"},
-      {"--global-batch", &o->global_batch, "sequences per step; left out: about 4 M tokens"},
+      {"--global-batch", &o->global_batch, "sequences per step; left out: 131,072 tokens a GPU, at most 4 M"},
       shows_default({"--for", &o->framework,
                      "framework: megatron, torchtitan, deepspeed, nanotron, or a runtime profile"}),
       one_each({"--set", &o->set, "fix a key of the plan: --set plan.tensor_parallel=8"}),
