@@ -7,7 +7,7 @@ layouts=("pipeline_parallel=1" "pipeline_parallel=2" "tensor_parallel=2" "contex
 name_of() { tr ' =' '__' <<<"$1"; }
 ranks_of() {
   local key ranks=1
-  for key in $1; do case $key in expert_parallel=*) ;; *parallel=*) ranks=$((ranks * ${key#*=})) ;; esac; done
+  for key in $1; do case $key in expert_parallel=* | sequence_parallel=*) ;; *parallel=*) ranks=$((ranks * ${key#*=})) ;; esac; done
   echo $ranks
 }
 keys_of() {  # sets `keys`

@@ -4,7 +4,8 @@
 # stand in kernels.md (calibration).
 # shellcheck shell=bash disable=SC2154,SC2034
 expert_layouts=("pipeline_parallel=1" "data_parallel=2 expert_parallel=2" "data_parallel=2 expert_parallel=2 recompute=full"
-  "data_parallel=2 expert_parallel=2 expert_dispatch=all_gather" "data_parallel=2 expert_parallel=2 expert_dispatch=deduplicated")
+  "data_parallel=2 expert_parallel=2 expert_dispatch=all_gather" "data_parallel=2 expert_parallel=2 expert_dispatch=deduplicated"
+  "tensor_parallel=2 sequence_parallel=true")
 # 64 tokens of a rank are dealt unevenly: slots of four times the mean.
 cat >"$out/tiny-mixtral.json" <<'JSON'
 {"name": "tiny-mixtral", "cluster": "clusters/dgx-h200.json", "gpus": 1,

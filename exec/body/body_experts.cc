@@ -2,6 +2,7 @@
 // Routing, the orders of rows, and the experts' products. Where a device is asynchronous no count
 // is read by the host: kernels go by what lies on the device, and what travels has planned sizes.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -27,33 +28,39 @@ const ExpertLimits& BodyRunner::expert_limits() const {
   return shared_->limits;
 }
 
-std::string too_many_rows(std::int32_t rank, std::int64_t layers, const ExpertCounts& counts,
+std::string too_many_rows(std::span<const RankCounts> ranks, std::int64_t layers,
                           const ExpertLimits& limits) {
   double factor = 0, worst = 0;
-  std::int64_t layer = -1, most = 0;
-  const ExpertLimit* passed = nullptr;
-  for (std::size_t k = 0; k < limits.size(); ++k) {
-    for (std::int64_t l = 0; l < layers; ++l) {
-      const double came = counts.most[static_cast<std::int64_t>(k) * layers + l];
-      const double ratio = came / limits[k].mean;
-      factor = std::max(factor, ratio);
-      if (came <= static_cast<double>(limits[k].rows) || ratio <= worst) continue;
-      worst = ratio, layer = l, most = static_cast<std::int64_t>(came), passed = &limits[k];
+  std::string line;
+  for (const auto& [rank, counts] : ranks) {
+    for (std::size_t k = 0; k < limits.size(); ++k) {
+      for (std::int64_t l = 0; l < layers; ++l) {
+        const double came = counts.most[static_cast<std::int64_t>(k) * layers + l];
+        const double ratio = came / limits[k].mean;
+        factor = std::max(factor, ratio);
+        if (came <= static_cast<double>(limits[k].rows) || ratio <= worst) continue;
+        worst = ratio;
+        line = "rank " + std::to_string(rank) + ", layer " + std::to_string(l) + ": " +
+               std::to_string(static_cast<std::int64_t>(came)) + std::string(limits[k].what) +
+               std::to_string(limits[k].rows);
+      }
     }
   }
-  if (passed == nullptr) return "";
-  const double* lost =
-      std::find_if(counts.lost, counts.lost + layers, [](double n) { return n > 0; });
-  if (lost < counts.lost + layers) layer = lost - counts.lost;
-  const std::string where =
-      "rank " + std::to_string(rank) + ", layer " + std::to_string(layer) + ": ";
-  if (lost < counts.lost + layers) {
-    return where + "the router's scores are not numbers: training has diverged";
-  }
+  if (line.empty()) return "";
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.2f", std::ceil(100 * factor) / 100);
-  return where + std::to_string(most) + std::string(passed->what) + std::to_string(passed->rows) +
-         ": plan.expert_capacity " + text.data() + " would hold them";
+  return line + ": plan.expert_capacity " + text.data() + " would hold them";
+}
+
+std::string lost_scores(std::span<const RankCounts> ranks, std::int64_t layers) {
+  for (std::int64_t l = 0; l < layers; ++l) {
+    for (const auto& [rank, counts] : ranks) {
+      if (counts.lost[l] == 0) continue;
+      return "rank " + std::to_string(rank) + ", layer " + std::to_string(l) +
+             ": the router's scores are not numbers";
+    }
+  }
+  return "";
 }
 
 void OpCursor::State::route(const Node& n) {
@@ -171,11 +178,17 @@ void OpCursor::State::sort_rows(const Node& n) {
   kernels.sort_rows(lane, shape, ints(r(n, 0)), ints(w(n, 0)), ints(w(n, 1)));
   count_rows(ints(w(n, 1)));
   if (counts.most == nullptr) return;
-  if (shape.slot > 0) {
+  const bool all_here = x.per_rank == shape.experts;  // every source is another member
+  if (all_here) {
+    kernels.count_rows(lane, {.experts = x.per_rank, .together = x.per_rank}, ints(w(n, 1)),
+                       nullptr, most(0));
+  }
+  if (all_here || shape.slot > 0) {
     count_most_of_slots({.experts = shape.experts, .together = x.per_rank, .lines = shape.sources},
                         ints(r(n, 0)));
     return check_room();
   }
+  // Without slots the host reads the counts in any case (Interpreter::create refuses others).
   // What the sources from `member` on, every `stride`-th, send to the experts of one rank, at most.
   const auto most_from = [&](std::int64_t member, std::int64_t stride) {
     std::int64_t largest = 0;
@@ -252,7 +265,8 @@ void OpCursor::State::count_most_of_slots(const CountShape& shape,
 
 void OpCursor::State::check_room() {
   if (counts.most == nullptr || device.asynchronous() || !failure.empty()) return;
-  failure = too_many_rows(lane.rank, shared.model.layers, counts, shared.limits);
+  const RankCounts here{.rank = lane.rank, .counts = counts};
+  failure = too_many_rows({&here, 1}, shared.model.layers, shared.limits);
 }
 
 // A line of begins for every source: by expert of the model, or by rank where tokens are sent once.

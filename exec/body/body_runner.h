@@ -105,11 +105,18 @@ struct ExpertLimit {
 // Of a rank's experts, of slots.
 inline constexpr std::size_t kExpertLimits = 2;
 using ExpertLimits = std::array<ExpertLimit, kExpertLimits>;
-// Why a run ends in which more came than there is room for; empty: all had room. counts: of the
-// rank, where the host can read them; only `most` and `lost` are looked at. The line names a factor
-// that holds all that the rank has seen, on any rank that shares its experts.
-std::string too_many_rows(std::int32_t rank, std::int64_t layers, const ExpertCounts& counts,
+// What a rank has counted so far, where the host can read it; only `most` and `lost` are looked at.
+struct RankCounts {
+  std::int32_t rank = 0;
+  ExpertCounts counts;
+};
+// Why a run ends in which more came than there is room for; empty: all had room. The line names the
+// rank and layer that lack most, and a factor that holds all that the ranks have seen, and those
+// that share their experts.
+std::string too_many_rows(std::span<const RankCounts> ranks, std::int64_t layers,
                           const ExpertLimits& limits);
+// The rank and the first layer whose router's scores are no numbers; empty: all are numbers.
+std::string lost_scores(std::span<const RankCounts> ranks, std::int64_t layers);
 
 // What all ops of a run share: shapes and bodies. Immutable after construction.
 class BodyRunner {

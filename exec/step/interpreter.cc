@@ -9,6 +9,14 @@
 #include "schedules/ranks/unfold.h"
 
 namespace rehearse::exec {
+namespace {
+
+Error diverged(std::int64_t step, const std::string& why) {
+  return {.message = "diverged at step " + std::to_string(step + 1) + ": " + why,
+          .infeasible = true};
+}
+
+}  // namespace
 
 Interpreter::Interpreter(LocalRanks local) : local_(std::move(local)) {}
 Interpreter::~Interpreter() = default;
@@ -211,34 +219,36 @@ void Interpreter::initialise(
   set_correction(std::move(correction));
 }
 
-// What an asynchronous device counted, now that its step has ended.
-Result<> Interpreter::experts_held() const {
-  if (!local_.device.asynchronous() || local_.model.experts.count == 0) return {};
+Result<> Interpreter::experts_held(std::int64_t step, bool gave_numbers) const {
+  if (local_.model.experts.count == 0) return {};
   const auto layers = static_cast<std::size_t>(local_.model.layers);
-  std::vector<double> counted((kExpertLimits + 1) * layers);
-  const ExpertCounts counts{.most = counted.data(),
-                            .lost = counted.data() + kExpertLimits * layers};
-  std::string first;
+  const std::size_t each = (kExpertLimits + 1) * layers;
+  std::vector<double> counted(each * local_.ranks.size());
+  std::vector<RankCounts> counts;
   for (const auto& rank : local_.ranks) {
-    local_.device.read(counted.data(), reinterpret_cast<const std::byte*>(rank->expert_counts.most),
-                       static_cast<std::int64_t>(8 * counted.size()));
-    const std::string why =
-        too_many_rows(rank->rank.value, local_.model.layers, counts, runner_->expert_limits());
-    if (why.empty()) continue;
-    // A router that gave no numbers is the cause, whoever else had too little room.
-    const bool lost =
-        std::any_of(counts.lost, counts.lost + layers, [](double tokens) { return tokens > 0; });
-    if (lost || first.empty()) first = why;
-    if (lost) break;
+    double* most = counted.data() + each * counts.size();
+    local_.device.read(most, reinterpret_cast<const std::byte*>(rank->expert_counts.most),
+                       static_cast<std::int64_t>(8 * each));
+    counts.push_back({.rank = rank->rank.value,
+                      .counts = {.most = most, .lost = most + kExpertLimits * layers}});
   }
-  if (first.empty()) return {};
-  return Error{first};
+  const std::string room = too_many_rows(counts, local_.model.layers, runner_->expert_limits());
+  // A router that gave no numbers is the cause, whoever had too little room.
+  const std::string lost = lost_scores(counts, local_.model.layers);
+  if (!lost.empty() && (!gave_numbers || !room.empty())) return diverged(step, lost);
+  if (!room.empty()) return Error{room};
+  return {};
 }
 
 Result<StepResult> Interpreter::run(const StepOptions& options) {
   const Result<> done = scheduler_->run(options);
-  if (!done) return done.error();
-  if (const Result<> held = experts_held(); !held) return held.error();
+  if (!done) {
+    // The CPU stops where the first rank lacks room; of a device that failed nothing can be read.
+    if (!local_.device.asynchronous()) {
+      if (const Result<> held = experts_held(options.step, true); !held) return held.error();
+    }
+    return done.error();
+  }
   StepResult result;
   const std::span all(local_.ranks[0]->norms);
   const auto slots = static_cast<std::size_t>(local_.slots);
@@ -253,11 +263,11 @@ Result<StepResult> Interpreter::run(const StepOptions& options) {
   result.grad_norm = std::sqrt(squares);
   result.loss = norms.back();
   result.wall_ns = scheduler_->wall_ns;
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    return Error{.message = "diverged at step " + std::to_string(options.step + 1) + ": the " +
-                            (std::isfinite(result.loss) ? "gradient norm" : "loss") +
-                            " is not a number",
-                 .infeasible = true};
+  const bool numbers = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  if (const Result<> held = experts_held(options.step, numbers); !held) return held.error();
+  if (!numbers) {
+    const std::string which = std::isfinite(result.loss) ? "gradient norm" : "loss";
+    return diverged(options.step, "the " + which + " is not a number");
   }
   balance(options.train, result);
   return result;

@@ -90,8 +90,10 @@ class Interpreter {
  private:
   explicit Interpreter(LocalRanks local);
   void balance(const TrainOptions& train, const StepResult& step);
-  // Error: a rank had room for too few rows.
-  Result<> experts_held() const;
+  // Why a step of experts has failed: a router's scores are no numbers (`infeasible`), where the
+  // step gave none or a rank had room for too few rows; or that room. gave_numbers: loss and norm.
+  // Looks at what the ranks here have counted; the step has ended.
+  Result<> experts_held(std::int64_t step, bool gave_numbers) const;
   LocalRanks local_;
   std::unique_ptr<BodyRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;

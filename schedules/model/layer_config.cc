@@ -46,6 +46,7 @@ void read_activation(const ConfigReader& config, const Dialect& dialect, Transfo
 }
 
 void read_dropout(const ConfigReader& config, Transformer& model) {
+  model.dropouts = {.residual = -1, .attention = -1, .embedding = -1};  // until the file says it
   config.read("resid_pdrop", model.dropouts.residual);
   for (const std::string_view key : {"attn_pdrop", "attention_dropout"}) {
     config.read(key, model.dropouts.attention);

@@ -20,7 +20,7 @@ enum class NormPlacement : std::uint8_t { Before, After, Around };
 enum class MlpKind : std::uint8_t { Plain, Gated };  // 2 or 3 matrices: act(u); act(gate) * up
 enum class PositionKind : std::uint8_t { Learned, Rope, Alibi };
 
-// Shares of elements that training drops (Srivastava et al. 2014), in [0, 1).
+// Shares of elements that training drops (Srivastava et al. 2014), in [0, 1); -1: unsaid.
 struct DropoutRates {
   double residual = 0;   // of what a block gives, before the residual sum
   double attention = 0;  // of the probabilities

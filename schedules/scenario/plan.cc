@@ -157,10 +157,10 @@ std::string plan_json(const Plan& plan, int indent) {
   if (plan.document_length > 0) object.raw("document_length", json_number(plan.document_length));
   object.flag("flash_attention", plan.flash_attention);
   object.text("attention_kernel", name_of(plan.attention_kernel));
-  // Rates that differ by place are the model file's, and stay there.
+  // Rates that differ by place are the model file's, and stay there; an open one is the framework's.
   const DropoutRates& rates = plan.dropouts;
   const bool one = rates.attention == rates.residual && rates.embedding == rates.residual;
-  if (one) object.raw("dropout", json_number(plan.dropout));
+  if (one && rates.residual >= 0) object.raw("dropout", json_number(plan.dropout));
   object.integer("pad_vocabulary_to", plan.pad_vocabulary_to);
   object.text("offload", name_of(plan.offload));
   object.text("rank_order", rank_order_text(plan));

@@ -115,8 +115,8 @@ struct Plan {
   double document_length = 0;  // mean, of documents packed into a sequence [tokens]; 0: whole ones
   bool flash_attention = true;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
-  double dropout = 0;
-  // What our own executor drops: the plan's rate at every place, else the model file's rates.
+  double dropout = 0;  // of the residual; 0 where that is open
+  // The plan's rate at every place, else the file's. -1, open: time takes 0, memory the profile's.
   DropoutRates dropouts{};
   std::int64_t padded_vocabulary = 0;  // V', resolved
   std::int64_t pad_vocabulary_to = 1;  // V' is a multiple of it times t

@@ -255,12 +255,12 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   const RuntimeTraits& runtime = plan.runtime;
   const bool unfused = !is_fused(plan.attention_kernel);
   const DropoutRates& rates = plan.dropouts;
-  const bool unsaid = model.dropout < 0 && !rates.any();
-  const bool default_dropout =
-      unsaid && model.norm == NormKind::LayerNorm && profile.default_dropout > 0;
-  set(Flag::Dropout, rates.residual > 0 || default_dropout);
-  set(Flag::AttentionDropout, rates.attention > 0 || default_dropout);
-  set(Flag::EmbeddingDropout, rates.embedding > 0 || default_dropout);
+  const auto drops = [&](double rate) {
+    return rate > 0 || (rate < 0 && profile.default_dropout > 0);  // below 0: open, see plan.h
+  };
+  set(Flag::Dropout, drops(rates.residual));
+  set(Flag::AttentionDropout, drops(rates.attention));
+  set(Flag::EmbeddingDropout, drops(rates.embedding));
   set(Flag::Flash, !unfused);
   set(Flag::Unfused, unfused);
   set(Flag::Gated, model.mlp == MlpKind::Gated);

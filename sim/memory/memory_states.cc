@@ -74,6 +74,11 @@ std::int64_t Shards::padded(std::int64_t elements, std::int64_t of_experts) cons
   return divide_up(elements - of_experts, dense) * dense + divide_up(of_experts, experts) * experts;
 }
 
+std::int64_t reduced_elements(const Plan& plan, std::int64_t elements, std::int64_t of_experts) {
+  return (plan.replicas() > 1 ? elements - of_experts : 0) +
+         (plan.expert_replicas() > 1 ? of_experts : 0);
+}
+
 std::int64_t expert_state_bytes(const Plan& plan, const std::vector<UnitTensors>& units) {
   std::int64_t elements = 0;
   for (const UnitTensors& unit : units) elements += unit.routed;

@@ -27,7 +27,8 @@ std::int64_t state_bytes(const MemoryProfile& profile, const Plan& plan, std::in
   }
   if (profile.contiguous_gradients && !gathers) {
     sum += (plan.zero_stage >= 2 ? shard : parameters) * bytes.gradients;
-  } else if (profile.reduction_buckets && !gathers && plan.replicas() > 1) {
+  } else if (profile.reduction_buckets && !gathers &&
+             std::min(plan.replicas(), plan.expert_replicas()) > 1) {
     sum += parameters * bytes.gradients;
   }
   return sum;

@@ -79,6 +79,13 @@ refused 3 'rank [0-3], layer [01]: [0-9]+ rows for the experts of one rank, room
 [ $? -eq 3 ] || fail "4 processes: exit $?"
 one_line "$work/err" 'plan.expert_capacity [0-9.]+ would hold them' "4 processes"
 
+# A router without numbers: training has diverged, in processes too.
+for processes in 1 4; do
+  refused 1 'training diverged at step [0-9]+: rank [0-3], layer 0: the router.s scores are not numbers' \
+    run "$scenario" --steps 9 --set train.learning_rate=1000 --set train.weight_decay=1000 --set train.clip_norm=0 \
+    --set plan.expert_capacity=8 --processes $processes
+done
+
 # An auxiliary loss over ranks that split a micro-batch's tokens: as bits, whether they are threads or
 # processes. The prediction knows the sums of the counts.
 split="--set train.router_auxiliary_loss=0.5 --set plan.tensor_parallel=2 --set plan.sequence_parallel=true

@@ -82,6 +82,22 @@ TEST(CudaExperts, TrainAsOnTheCpuInEveryDispatch) {
                                           "zero_stage=1", "expert_slots=true"});
 }
 
+// Experts that are cut and not dealt: their ranks gather rows, whose counts lie on the device. Work
+// is late, so that a host that reads them meets what fresh memory holds.
+TEST(CudaExperts, CutExpertsTrainAsOnTheCpu) {
+  cuda_double::shake(1, 800);
+  for (const char* capacity : {"expert_capacity=4", R"(expert_capacity={"drop": 1.0})"}) {
+    for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+             {"micro_batch=2", "tensor_parallel=2", "sequence_parallel=true", "data_parallel=2",
+              "zero_stage=2"},
+             {"micro_batch=1", "data_parallel=2", "expert_tensor_parallel=2", "zero_stage=2"}}) {
+      std::vector<std::string> all = keys;
+      all.emplace_back(capacity);
+      expect_experts_as_the_cpu("mixtral", all);
+    }
+  }
+}
+
 // Latent attention, with experts behind a dense layer and in dense layers alone: whole, in parts,
 // its heads over ranks, recomputed. 16 tokens of a rank are far from balanced.
 TEST(CudaExperts, LatentAttentionTrainsAsOnTheCpu) {
@@ -137,14 +153,36 @@ TEST(CudaExperts, TooFewRowsAreSaidAtTheEndOfTheStep) {
   }
 }
 
+// One layer, one step, one micro-batch: the factor holds what all ranks have seen, not the first.
+TEST(CudaExperts, TheFactorThatIsNamedDoes) {
+  for (const char* dispatch : {"all_to_all", "deduplicated"}) {
+    SCOPED_TRACE(dispatch);
+    std::vector<std::string> keys{"micro_batch=1",      "data_parallel=4",
+                                  "expert_parallel=4",  "expert_slots=true",
+                                  "train.steps=1",      std::string("expert_dispatch=") + dispatch,
+                                  "expert_capacity=0.3"};
+    const TinyOptions how{.changed = {{"num_hidden_layers", 1}}, .backend = on_the_double};
+    const std::string said = train_tiny("mixtral", keys, how).error;
+    constexpr std::string_view kKey = "plan.expert_capacity ";
+    const std::size_t at = said.find(kKey);
+    ASSERT_NE(at, std::string::npos) << said;
+    keys.back() = "expert_capacity=" + std::to_string(std::stod(said.substr(at + kKey.size())));
+    EXPECT_EQ(train_tiny("mixtral", keys, how).error, "") << said;
+  }
+}
+
+// Whether there is room for all of them, which go to the same experts, or not.
 TEST(CudaExperts, ScoresThatAreNoNumbersAreSaidAsSuch) {
-  for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=deduplicated"}) {
-    const TinyRun run = train_tiny("mixtral",
-                                   {"micro_batch=1", "data_parallel=4", "expert_parallel=4",
-                                    "expert_capacity=1.2", "expert_slots=true", dispatch},
-                                   {.backend = [] { return without_numbers(on_the_double()); }});
-    EXPECT_EQ(run.error,
-              "rank 0, layer 0: the router's scores are not numbers: training has diverged");
+  for (const char* capacity : {"expert_capacity=1.2", "expert_capacity=8"}) {
+    for (const char* dispatch : {"expert_dispatch=all_to_all", "expert_dispatch=deduplicated"}) {
+      const TinyRun run = train_tiny("mixtral",
+                                     {"micro_batch=1", "data_parallel=4", "expert_parallel=4",
+                                      capacity, "expert_slots=true", dispatch},
+                                     {.backend = [] { return without_numbers(on_the_double()); }});
+      EXPECT_EQ(run.error,
+                "diverged at step 1: rank 0, layer 0: the router's scores are not numbers");
+      EXPECT_TRUE(run.diverged);
+    }
   }
 }
 

@@ -82,6 +82,23 @@ for processes in 1 2; do
   one_line "$work/err" "rank [01], layer [01]: [0-9]+ rows for the experts of one rank, slots of 8: plan.expert_capacity [0-9.]+ would hold them" "too small slots"
 done
 
+# Experts that are cut and not dealt: the CPU's numbers, to 1e-5.
+experts "$work/s.json" 2
+cut=(--set plan.tensor_parallel=2 --set plan.sequence_parallel=true --json)
+"$rehearse" run "$work/s.json" --device cpu "${cut[@]}" >"$work/cpu.json" 2>"$work/err" || fail "cut experts on the CPU: $(cat "$work/err")"
+of=experts layout 2 tensor_parallel=2 sequence_parallel=true
+paste <(losses "$work/one.json") <(losses "$work/cpu.json") |
+  awk '$1 + 0 > 0 { ++n; d = ($1 - $2) / $2; if (d * d > 1e-10) bad = 1 } END { exit bad || n != 6 }' ||
+  fail "cut experts: other numbers than the CPU's"
+# A router without numbers: training has diverged.
+for processes in 1 2; do
+  "$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.tensor_parallel=1 --set plan.expert_parallel=2 \
+    --set train.learning_rate=1000 --set train.weight_decay=1000 --set train.clip_norm=0 --steps 9 --set plan.expert_capacity=8 \
+    --processes $processes >"$work/out" 2>"$work/err"
+  [ $? -eq 1 ] || fail "a router without numbers, $processes processes: not exit 1"
+  one_line "$work/err" "training diverged at step [0-9]+: rank [01], layer 0: the router's scores are not numbers" "no numbers"
+done
+
 # "auto" says why it leaves a GPU aside.
 scenario "$work/s.json" 4
 "$rehearse" run "$work/s.json" --set plan.data_parallel=4 --set plan.precision=fp32 --steps 1 --json >"$work/auto.json" 2>"$work/err" ||

@@ -70,7 +70,7 @@ Transformer phi3() {
 void finish_phi3(const ConfigReader& config, Transformer& model) {
   read_window(config, model);
   config.read("original_max_position_embeddings", model.rotary.original_positions);
-  model.dropouts.embedding = 0;  // the class reads embd_pdrop, and does nothing with it
+  model.dropouts.embedding = -1;  // the class reads embd_pdrop, and does nothing with it
 }
 
 Transformer olmo2() {

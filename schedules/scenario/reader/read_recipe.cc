@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the numbers are computed: precision, optimizer, attention and dropout.
+#include <algorithm>
+
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
@@ -38,20 +40,32 @@ void read_precision(const GivenKeys& keys, Plan& plan) {
 
 namespace {
 
-// The plan's one rate, else the model file's. Of a file that says none our executor drops nothing,
-// a framework without fused attention a tenth, at every place.
+// The rate of a place of which neither plan nor model file says anything. Our executor drops
+// nothing there. Frameworks' default is a tenth, priced where attention is no one kernel; else the
+// rate stays open (-1, see plan.h). Classes with RMS norms (Llama and its kin) drop in attention
+// alone: of them a file that says one rate has said all, and nothing stays open.
+double unsaid_rate(const Transformer& model, const Plan& plan) {
+  const DropoutRates& said = model.dropouts;
+  const bool says_one = std::max({said.residual, said.attention, said.embedding}) >= 0;
+  const bool rms = model.norm == NormKind::RmsNorm;
+  if (plan.runtime.own_executor || (rms && (says_one || plan.flash_attention))) return 0;
+  return plan.flash_attention ? -1 : 0.1;
+}
+
+// The plan's one rate for every place, else for each place what the model file says, 0 too.
 void read_dropout(const GivenKeys& keys, Plan& plan) {
   const Transformer* model = keys.context.model;
-  const auto everywhere = [](double rate) { return DropoutRates{rate, rate, rate}; };
   if (const JsonValue* dropout = keys.given("dropout")) {
-    plan.dropouts = everywhere(dropout->number);
+    plan.dropouts = {dropout->number, dropout->number, dropout->number};
     if (dropout->number >= 1) keys.fail("dropout", "must be less than 1");
-  } else if (model != nullptr && (model->dropout >= 0 || model->dropouts.any())) {
-    plan.dropouts = model->dropouts;
-  } else if (!plan.runtime.own_executor && !plan.flash_attention) {
-    plan.dropouts = everywhere(0.1);
+  } else if (model != nullptr) {
+    const double unsaid = unsaid_rate(*model, plan);
+    const auto rate = [unsaid](double said) { return said >= 0 ? said : unsaid; };
+    plan.dropouts = {.residual = rate(model->dropouts.residual),
+                     .attention = rate(model->dropouts.attention),
+                     .embedding = rate(model->dropouts.embedding)};
   }
-  plan.dropout = plan.dropouts.residual;
+  plan.dropout = std::max(plan.dropouts.residual, 0.0);
 }
 
 }  // namespace

@@ -56,8 +56,9 @@ void ResidentState::build() {
     const std::int64_t held =
         plan_.zero_stage >= 2 ? shards_.shard(total, experts_of(units_)) : total;
     ledger_.allocate(held * bytes.gradients, MemoryPart::Gradients);
-  } else if (profile_.reduction_buckets && !gathers_ && plan_.replicas() > 1) {
-    ledger_.allocate(total * bytes.gradients, MemoryPart::Buffers);
+  } else if (profile_.reduction_buckets && !gathers_) {
+    const std::int64_t reduced = reduced_elements(plan_, total, experts_of(units_));
+    if (reduced > 0) ledger_.allocate(reduced * bytes.gradients, MemoryPart::Buffers);
   }
   if (contiguous) ledger_.free(initial);
   if (bytes.parameters < 4) optimizer_tensors(std::min(4, bytes.optimizer));

@@ -77,6 +77,7 @@ struct TinyRun {
   std::map<std::string, std::vector<float>> weights;
   std::vector<std::int64_t> planned, counted;
   std::string error;
+  bool diverged = false;
 };
 
 // `keys` of the plan, or "train.": over the golden's. `changed`: keys of the model's file.
@@ -90,6 +91,7 @@ inline TinyRun train_tiny(const std::string& name, const std::vector<std::string
   TinyRun out;
   const auto fail = [&out](const Error& error) {
     out.error = error.message;
+    out.diverged = error.infeasible;
     return out;
   };
   const Json& json = golden();

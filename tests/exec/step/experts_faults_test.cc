@@ -275,15 +275,35 @@ TEST(Experts, TheFactorThatIsNamedDoes) {
   }
 }
 
+// Two ranks, one layer: the line is of the rank that lacks most, and the factor holds what any saw.
+TEST(Experts, OfAllRanksTheOneThatLacksMostIsNamed) {
+  const ExpertLimits limits{{{.rows = 4, .mean = 4, .what = " rows, room for "},
+                             {.rows = 8, .mean = 4, .what = " rows, slots of "}}};
+  std::array<double, 2> first{5, 8}, second{7, 1};  // most
+  const std::array<RankCounts, 2> counts{{{.rank = 3, .counts = {.most = first.data()}},
+                                          {.rank = 5, .counts = {.most = second.data()}}}};
+  EXPECT_EQ(too_many_rows(counts, 1, limits),
+            "rank 5, layer 0: 7 rows, room for 4: plan.expert_capacity 2.00 would hold them");
+  EXPECT_EQ(too_many_rows(std::span(counts).first(1), 1, limits),
+            "rank 3, layer 0: 5 rows, room for 4: plan.expert_capacity 2.00 would hold them");
+  first = {4, 8}, second = {4, 8};
+  EXPECT_EQ(too_many_rows(counts, 1, limits), "");
+}
+
+// All tokens choose the same experts: whether there is room for them or not.
 TEST(Experts, ScoresThatAreNoNumbersAreSaidAsSuch) {
-  for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
-    const TinyRun run =
-        train_tiny("mixtral",
-                   {"micro_batch=1", "data_parallel=4", "expert_parallel=4", "expert_capacity=1.9",
-                    std::string("expert_dispatch=") + dispatch},
-                   {.backend = [] { return without_numbers(make_cpu_backend()); }});
-    EXPECT_NE(run.error.find("layer 0: the router's scores are not numbers"), std::string::npos)
-        << run.error;
+  for (const char* capacity : {"expert_capacity=1.9", "expert_capacity=8"}) {
+    for (const char* dispatch : {"all_to_all", "all_gather", "deduplicated"}) {
+      const TinyRun run =
+          train_tiny("mixtral",
+                     {"micro_batch=1", "data_parallel=4", "expert_parallel=4", capacity,
+                      std::string("expert_dispatch=") + dispatch},
+                     {.backend = [] { return without_numbers(make_cpu_backend()); }});
+      EXPECT_TRUE(run.error.starts_with("diverged at step 1: rank ")) << run.error;
+      EXPECT_TRUE(run.error.ends_with(", layer 0: the router's scores are not numbers"))
+          << run.error;
+      EXPECT_TRUE(run.diverged);
+    }
   }
 }
 

@@ -275,13 +275,14 @@ TEST(ConfigKeys, MalformedRotaryParametersAreRefusedEverywhere) {
 TEST(ConfigKeys, DropoutIsReadByEachClassesWords) {
   const auto rates = [](const Json& config) { return read(config).model.dropouts; };
   EXPECT_EQ(rates({{"model_type", "gpt2"}, {"attn_pdrop", 0.1}, {"embd_pdrop", 0.2}}),
-            (DropoutRates{.attention = 0.1, .embedding = 0.2}));
-  EXPECT_EQ(rates({{"model_type", "gpt2"}}), DropoutRates{});  // not the class's 0.1
+            (DropoutRates{-1, 0.1, 0.2}));
+  EXPECT_EQ(rates({{"model_type", "gpt2"}}), (DropoutRates{-1, -1, -1}));  // not the class's 0.1
+  EXPECT_EQ(rates({{"model_type", "gpt2"}, {"attn_pdrop", 0}}), (DropoutRates{-1, 0, -1}));
   EXPECT_EQ(rates({{"model_type", "llama"}, {"attention_dropout", 0.5}}),
-            DropoutRates{.attention = 0.5});
+            (DropoutRates{-1, 0.5, -1}));
   // One dropout of GPT-NeoX is behind the embedding too.
   EXPECT_EQ(rates({{"model_type", "gpt_neox"}, {"hidden_dropout", 0.25}}),
-            (DropoutRates{.residual = 0.25, .embedding = 0.25}));
+            (DropoutRates{0.25, -1, 0.25}));
   EXPECT_EQ(rates({{"model_type", "starcoder2"},
                    {"residual_dropout", 0.1},
                    {"attention_dropout", 0.2},

@@ -277,7 +277,8 @@ TEST(PlanDropout, IsThePlansThenTheModelsThenTheKernels) {
 
 // Each place has the rate that the model file says for it; the plan's key is one rate for all.
 TEST(PlanDropout, HasARateForEachPlaceUnderEveryRuntime) {
-  const std::string says = R"({"model_type": "gpt2", "resid_pdrop": 0, "attn_pdrop": 0.2})";
+  const std::string says =
+      R"({"model_type": "gpt2", "resid_pdrop": 0, "attn_pdrop": 0.2, "embd_pdrop": 0})";
   for (const char* runtime : {"megatron_2023", "fsdp", "rehearse"}) {
     const auto rates = [&](const std::string& plan, const std::string& model) {
       return read(plan, "", model, {.runtime = runtime}).plan.dropouts;
@@ -287,6 +288,34 @@ TEST(PlanDropout, HasARateForEachPlaceUnderEveryRuntime) {
   }
   const auto unsaid = read(R"("flash_attention": false)", "", kTiny).plan.dropouts;
   EXPECT_EQ(unsaid, (DropoutRates{0.1, 0.1, 0.1}));
+}
+
+// A rate of 0 is said, of its own place alone: the other two have what a file that says nothing
+// has. That is a tenth where attention is no one kernel, open (-1) where it is, and nothing under
+// our executor. A Llama's file that says its attention's rate has said all.
+TEST(PlanDropout, OfZeroIsTheRateOfItsPlaceAlone) {
+  const auto rates = [](const std::string& model, const char* runtime) {
+    return read("", "", model, {.runtime = runtime}).plan.dropouts;
+  };
+  for (const auto& [runtime, other] :
+       {std::pair{"megatron_2023", 0.1}, std::pair{"megatron", -1.0}, std::pair{"rehearse", 0.0}}) {
+    EXPECT_EQ(rates(R"({"model_type": "gpt2", "resid_pdrop": 0})", runtime),
+              (DropoutRates{0, other, other}));
+    EXPECT_EQ(rates(R"({"model_type": "gpt2", "attn_pdrop": 0})", runtime),
+              (DropoutRates{other, 0, other}));
+    EXPECT_EQ(rates(R"({"model_type": "gpt2", "embd_pdrop": 0})", runtime),
+              (DropoutRates{other, other, 0}));
+    EXPECT_EQ(rates(R"({"model_type": "gpt2"})", runtime), (DropoutRates{other, other, other}));
+    EXPECT_EQ(rates(R"({"model_type": "llama", "attention_dropout": 0})", runtime), DropoutRates{});
+    const double silent = std::max(other, 0.0);
+    EXPECT_EQ(rates(R"({"model_type": "llama"})", runtime), (DropoutRates{silent, silent, silent}));
+  }
+}
+
+// An open rate is not written as 0, which would be read back as one that is said.
+TEST(PlanDropout, IsWrittenWhereItIsSaid) {
+  EXPECT_EQ(plan_json(plan(""), 0).find("\"dropout\""), std::string::npos);
+  EXPECT_NE(plan_json(plan(R"("dropout": 0)"), 0).find("\"dropout\": 0"), std::string::npos);
 }
 
 TEST(PlanDropout, OfRehearseIsThatOfTheResidual) {

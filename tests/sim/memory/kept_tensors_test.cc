@@ -9,6 +9,7 @@
 #include "schedules/passes/plan_order.h"
 #include "sim/memory/memory.h"
 #include "sim/memory/memory_script.h"
+#include "sim/memory/memory_states.h"
 #include "tests/schedules/runtime/runtime_named.h"
 
 namespace rehearse::sim {
@@ -226,6 +227,19 @@ TEST(KeptTensors, each_rate_of_dropout_keeps_its_own_masks) {
   }
 }
 
+// Of an open rate memory takes the profile's default: Megatron's 0.1 masks the two blocks' results,
+// torch's 0 nothing. A rate of 0 is said, and masks nothing.
+TEST(KeptTensors, a_dropout_of_zero_keeps_no_masks_and_an_open_one_the_frameworks) {
+  for (const auto& [runtime, masks] : {std::pair{"megatron", 2}, std::pair{"fsdp", 0}}) {
+    Plan said = plan_of(runtime), open = said;
+    said.dropouts = {0, 0, 0};
+    open.dropouts = {-1, -1, -1};
+    EXPECT_EQ(kept(open) - kept(said), masks * n * h) << runtime;
+    open.dropouts.residual = 0;
+    EXPECT_EQ(kept(open), kept(said)) << runtime;
+  }
+}
+
 // Of n s a scores: tanh keeps its 16-bit result, a softmax of operations its fp32 one.
 TEST(KeptTensors, caps_and_eager_softmax_keep_scores_under_every_profile) {
   const std::int64_t scores = n * n * heads;
@@ -315,6 +329,20 @@ TEST(KeptTensors, gradients_of_torch_stay_until_the_step) {
       near(parts.buffers, replicas > 1 ? 1 : 0);
     }
   }
+}
+
+// Two experts on two ranks of data parallelism: dense tensors have two replicas, an expert one, and
+// only what replicas sum has buckets. With all experts on each rank everything is summed.
+TEST(KeptTensors, tensors_without_replicas_have_no_buckets) {
+  constexpr std::int64_t kDense = 500, kExperts = 300;
+  Plan plan = plan_of("fsdp");
+  EXPECT_EQ(reduced_elements(plan, kDense + kExperts, kExperts), 0);
+  plan.data_parallel = 2;
+  EXPECT_EQ(reduced_elements(plan, kDense + kExperts, kExperts), kDense + kExperts);
+  plan.expert_parallel = 2;
+  EXPECT_EQ(reduced_elements(plan, kDense + kExperts, kExperts), kDense);
+  plan.data_parallel = 4;  // an expert's two replicas
+  EXPECT_EQ(reduced_elements(plan, kDense + kExperts, kExperts), kDense + kExperts);
 }
 
 // DeepSpeed: at a time the two largest of a layer's tensors (here the fused gate and up projection,
