@@ -53,7 +53,7 @@ TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
     }
   }
   EXPECT_EQ(t.copies.size(), 4u);
-  EXPECT_EQ(t.kernels.size(), 21u * 2);
+  EXPECT_EQ(t.kernels.size(), 22u * 2);
   EXPECT_GT(t.launch_us, 0);
   EXPECT_TRUE(t.exchanges.empty());
   EXPECT_FALSE(t.beside_collective);
