@@ -34,7 +34,7 @@ Command calibrate_command();
 Command plan_command();
 Command list_command();
 Command groups_command();
-// Of these commands.
+// The command that completes these commands.
 Command completion_command(const std::vector<Command>& commands);
 Command man_command(const std::vector<Command>& commands);
 

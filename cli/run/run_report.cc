@@ -90,7 +90,8 @@ void add_expert_rows(const Measurement& m, Trace& trace) {
   trace.expert_rows = std::move(rows);
 }
 
-// Of the last step. With all experts on every rank no rank waits: what is uneven are the experts.
+// About the last step. With all experts on every rank no rank waits: the experts are what is
+// uneven.
 std::string imbalance_text(const Measurement& m) {
   const Transformer& model = m.scenario->model;
   const std::int64_t experts = model.experts.count, ranks = m.scenario->plan.expert_parallel;

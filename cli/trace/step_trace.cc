@@ -13,7 +13,7 @@
 namespace rehearse::cli {
 namespace {
 
-// Of each class of equal ranks the first one's times.
+// The times of the first rank of each class of equal ranks.
 std::vector<Nanoseconds> first_ranks(const Schedule& schedule,
                                      const std::vector<RankClass>& row_of_rank,
                                      std::span<const Nanoseconds> times) {

@@ -9,7 +9,7 @@
 
 namespace rehearse::cli {
 
-// Of longer steps a trace holds the first rank of each class of equal ranks, and its caption says
+// A longer step's trace holds the first rank of each class of equal ranks, and its caption says
 // so: some 100 B per op make it 2 GB.
 inline constexpr std::int64_t kMostOpsOfRanks = std::int64_t{1} << 24;
 

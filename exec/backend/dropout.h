@@ -23,7 +23,7 @@ namespace rehearse::exec {
 struct DropoutShape {
   std::uint32_t threshold = 0;  // of 2^16; 0: nothing is dropped
   float scale = 1;
-  // Of the run's seed and the step: an op that drops is not the same in every step.
+  // Made of the run's seed and the step: an op that drops is not the same in every step.
   std::uint64_t key = 0;
   std::uint32_t site = 0;  // below 2^16: a place in the model where something is dropped
   // Row 0's number among the tokens of the step's batch: sample * sequence + position

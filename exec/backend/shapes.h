@@ -18,7 +18,7 @@ struct RotaryShape {
   bool interleaved = false;     // pairs (2 i, 2 i + 1); else (i, i + rotary_dim / 2)
 };
 
-// Of the query at position p: 1 + scale log(1 + floor((p + 1) / floor)).
+// The factor of the query at position p: 1 + scale log(1 + floor((p + 1) / floor)).
 struct Temperature {
   double scale = 0, floor = 1;
 };
@@ -33,8 +33,8 @@ struct AttentionForm {
   std::int64_t first_head = 0;  // of the whole model, the first that is here
   // Elements (heads): a learned logit beside every row's scores, whose value is zero; null: none
   const void* sinks = nullptr;
-  // Of the weights; rows are queries' tokens, columns are positions of keys. `first` is the token
-  // at position 0 of the first sample here.
+  // Dropout of the weights; rows are queries' tokens, columns are positions of keys. `first` is the
+  // token at position 0 of the first sample here.
   DropoutShape dropout{};
   std::int64_t dropout_sequence = 0;  // tokens of a whole sample. REQUIRED where weights drop
   // Does it matter how far a key lies before its query?

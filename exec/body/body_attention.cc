@@ -30,7 +30,7 @@ AttentionShape OpCursor::State::attention_shape() const {
   return shape;
 }
 
-// Of latent attention's heads the last columns rotate.
+// In latent attention the last columns of a head rotate.
 void OpCursor::State::rope(const Node& n) const {
   const bool latent = shared.model.latent.kv_lora_rank > 0;
   const std::int64_t column = latent ? shared.model.latent.qk_nope_head_dim : 0;
@@ -113,7 +113,7 @@ void OpCursor::State::for_parts(const Node& n, const Use& use) const {
     part.key_begin = key.row;
     part.key_end = key.row + key.rows;
     part.causal = key.position == query.position;
-    // Of chunks positions count from the chunk's first, its rows among the batch's tokens.
+    // In chunks positions count from the chunk's first, its rows among the batch's tokens.
     const std::int64_t chunk_begin = cut > 0 ? query.position / cut * cut : 0;
     part.query_position = query.position - query.row - chunk_begin;
     part.key_position = key.position - key.row - chunk_begin;

@@ -203,7 +203,7 @@ void OpCursor::State::sort_rows(const Node& n) {
     return static_cast<double>(largest);
   };
   *most(0) = std::max(*most(0), most_from(0, 1));
-  // Of the ranks that share an expert's matrices each may get too many by itself.
+  // Each of the ranks that share an expert's matrices can overflow on its own.
   for (std::int64_t member = 0; member < members; ++member) {
     *most(1) = std::max(*most(1), most_from(member, members));
   }
@@ -319,7 +319,7 @@ void OpCursor::State::grouped(const Node& n) const {
   const GroupedShape shape{.experts = shared.shape.experts.per_rank,
                            .rows = shared.room.rows,
                            .begin = ints(r(n, n.reads.size() - 1))};
-  // Of ranks that sum what an expert gives the first one adds its bias.
+  // Where ranks sum an expert's output, the first one adds its bias.
   const bool adds = n.parameter == ParameterRole::ExpertUp || folded.tensor == 0;
   switch (n.kernel) {
     case Kernel::GroupedLinear:

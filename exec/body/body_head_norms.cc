@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of queries and keys: of each head, or of all heads' columns, which tp ranks share.
 //
-// Of key heads that several ranks hold (Layout::key_value_replicas) each holder has the gradient of
-// its own queries' part, here as before. The norm of all heads is linear in that gradient dy:
-// dx = r (w dy - x r^2 sum(w dy x) / total), the sum over all heads and all parts. So every holder
+// Each holder of a key head that several ranks hold (Layout::key_value_replicas) has the gradient
+// of its own queries' part, here as before. The norm of all heads is linear in that gradient dy: dx
+// = r (w dy - x r^2 sum(w dy x) / total), the sum over all heads and all parts. So every holder
 // takes r w dy of its part, and the first alone the rest. In the sum of squares, where each holder
 // has the same x, the first alone counts. The weight's gradient is that of the own part, among
 // columns for all key heads, and is summed over tp when the step's gradients are.

@@ -102,7 +102,7 @@ struct ExpertLimit {
   double mean = 1;
   std::string_view what;
 };
-// Of a rank's experts, of slots.
+// Limits of a rank's experts, and of slots.
 inline constexpr std::size_t kExpertLimits = 2;
 using ExpertLimits = std::array<ExpertLimit, kExpertLimits>;
 // What a rank has counted so far, where the host can read it; only `most` and `lost` are looked at.
@@ -128,7 +128,7 @@ class BodyRunner {
   bool alone(const ComputeOp& op) const;
   // A body of the op meets other ranks.
   bool meets(const ComputeOp& op) const;
-  // Of ExpertCounts::most.
+  // The limits of ExpertCounts::most.
   const ExpertLimits& expert_limits() const;
   struct Shared;
   const Shared& shared() const { return *shared_; }

@@ -257,7 +257,7 @@ struct OpCursor::State {
   void for_shared_heads(const Use& use) const;
 
   // ---- body_head_norms.cc ---------------------------------------------------
-  // Of heads of queries, of keys: where they lie in a row, their share of the statistics, and of
+  // Heads of queries or of keys: where they lie in a row, their share of the statistics, and of
   // the weight the first number that this rank's heads read.
   struct HeadNorm {
     ParameterRole role{};

@@ -48,7 +48,7 @@ class Composition {
   std::byte* out(std::int32_t m) const {
     return static_cast<std::byte*>(x_.contributions[static_cast<std::size_t>(m)].out);
   }
-  // Where a member's own part is (AllGather), or goes to (ReduceScatter), in place or not.
+  // Byte offset of a member's own part: read by an AllGather, written by a ReduceScatter.
   std::byte* own(std::byte* at, std::int32_t m) const {
     return in(m) == out(m) ? at + m * part() : at;
   }

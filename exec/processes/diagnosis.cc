@@ -121,7 +121,7 @@ class Attributor {
   std::string label(std::int32_t op) const {
     return op < run_.schedule.num_ops() ? op_label(run_.schedule, {op}) : "an unknown op";
   }
-  // Of the collective inside the op that the rank waits in: ", layer 2,"; else nothing.
+  // The layer of the collective inside the op that the rank waits in: ", layer 2,"; else nothing.
   static std::string layer(const RankStatus& status, std::int32_t op) {
     for (const StreamStatus& stream : status.streams) {
       const std::int32_t layer = layer_of_wait(of(stream.waits_for));

@@ -43,7 +43,7 @@ constexpr SegmentKind kind_of(SegmentShape shape) {
                                           : SegmentKind::Layer;
 }
 
-// Of a compute op's kind.
+// The direction of a compute op's kind.
 constexpr Direction direction_of(OpKind kind) {
   switch (kind) {
     case OpKind::Backward:
@@ -151,7 +151,7 @@ struct BodyShape {
   bool rotates = true;           // its queries and keys; false: where other layers' do, not its
   auto operator<=>(const BodyShape&) const = default;
 };
-// Of a segment of the model. Prediction layers are segments behind its last layer: the i-th is
+// A segment of the model. Prediction layers are segments behind its last layer: the i-th is
 // layer L + i, alike to the last one.
 BodyShape body_shape(const Transformer& model, const SegmentInfo& segment, Direction direction,
                      std::int32_t slice = -1);

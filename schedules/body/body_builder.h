@@ -30,7 +30,7 @@ class BodyBuilder {
              std::initializer_list<T> writes, NodePhase phase = NodePhase::Main);
   Node& collective(Kernel kernel, std::string_view name, std::int64_t bytes, T in, T out,
                    NodePhase phase = NodePhase::Main);
-  // Of a collective that was made: what follows runs while it is under way, up to the next
+  // Lets the nodes behind the collective run while it is under way, up to the next
   // collective or the first node that touches what it writes, or writes what it reads.
   static void runs_beside(Node& collective) { collective.until = 0; }
   bool is_weight_only() const { return body_.direction == Direction::WeightGradient; }

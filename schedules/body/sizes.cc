@@ -43,7 +43,7 @@ class Tensors {
     tensor.matrix = true;
     tensor.table = true;
   }
-  // Of `slots` experts and matrices in the whole layer.
+  // Adds a tensor of the routed experts; `slots` counts experts and matrices in the whole layer.
   ParameterTensor& of_experts(const Name& name, std::int64_t elements, std::int64_t slots) {
     ParameterTensor& tensor = add(name, elements);
     tensor.expert = true;

@@ -10,9 +10,9 @@
 
 namespace rehearse {
 
-// Of a collective: the whole array, per member. Of a transfer: what one rank sends. Of a copy: what
-// crosses the link to the host. None for other ops. Where the schedule has no such column (a file
-// of somebody's): what the op's first value holds, as bytes.
+// A collective's payload is the whole array, per member; a transfer's what one rank sends; a copy's
+// what crosses the link to the host. None for other ops. Where the schedule has no such column (a
+// file of somebody's): what the op's first value holds, as bytes.
 Carried payload_of(const Schedule& schedule, OpId op);
 
 }  // namespace rehearse

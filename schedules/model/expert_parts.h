@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many ranks or nodes one token visits: closed forms for random routing.
 //
-// Experts lie in contiguous equal blocks, the first block on the first rank (experts.md 1.4;
+// Experts lie in contiguous equal blocks, the first block on the first rank (as in
 // Megatron-LM parallel_state.py).
 #pragma once
 

@@ -4,8 +4,8 @@
 // A file is taken unchanged: what has no meaning for cost or training is ignored, what is left out
 // has Hugging Face's default for its model_type. A key within two edits of one that the dialect
 // knows and the file lacks is refused as a typing mistake; so is a model_type that we do not know.
-// Of a file that describes several models (gemma3) the language model is read, its text_config.
-// What `run` does not perform of a file is taken and listed (config_keys.h).
+// A file may describe several models (gemma3): then the language model is read, its text_config.
+// Keys that `run` does not perform are taken and listed (config_keys.h).
 #pragma once
 
 #include <span>

@@ -13,8 +13,8 @@
 
 namespace rehearse {
 
-// Of an expert layer: rows of the busiest of `ranks` over their mean, where each has equally many
-// experts, one after another. 1 where there are no rows. REQUIRES: ranks divides rows.size().
+// Rows of the busiest of `ranks` ranks over their mean in one layer, where each rank has equally
+// many experts, one after another. 1 where there are no rows. REQUIRES: ranks divides rows.size().
 double busiest_over_mean(std::span<const std::int64_t> rows, std::int64_t ranks);
 
 struct MeasuredRouting {

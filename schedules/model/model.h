@@ -133,9 +133,9 @@ struct Transformer {
            (experts.layers.empty() || experts.layers[static_cast<std::size_t>(layer)]);
   }
   bool has_dense_layers() const;
-  // Of a head's values, and of what it gives.
+  // Columns of a head's values, and of its output.
   std::int64_t value_dim() const { return latent.kv_lora_rank > 0 ? latent.v_head_dim : head_dim; }
-  // Of a head's queries and keys, what a share of which rotates.
+  // Columns of a head's queries and keys of which a share rotates.
   std::int64_t rotary_head_dim() const {
     return latent.kv_lora_rank > 0 ? latent.qk_rope_head_dim : head_dim;
   }
@@ -181,7 +181,7 @@ std::int64_t layer_parameters(const Transformer& model, std::int64_t layer);
 std::int64_t head_parameters(const Transformer& model);    // final norm + untied table
 std::int64_t total_parameters(const Transformer& model);   // tied table counted once
 std::int64_t active_parameters(const Transformer& model);  // top-k experts only
-// Of a layer with experts: one routed expert, the router, the shared experts with their gate.
+// Parameters of one routed expert, of the router, and of the shared experts with their gate.
 std::int64_t expert_parameters(const Transformer& model);
 std::int64_t router_parameters(const Transformer& model);
 std::int64_t shared_expert_parameters(const Transformer& model);

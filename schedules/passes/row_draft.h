@@ -170,7 +170,7 @@ struct RowDraft {
     return both_ends && (!plan.runtime.own_executor || draft.plan.replicas() > 1);
   }
 
-  // Of a part.
+  // The work of a part.
   const PartWork& work(const Part& part) const { return works[part.work]; }
   std::size_t begin_of(const Part& part) const {
     return static_cast<std::size_t>(cuts[slot(part.op)][part.index]);

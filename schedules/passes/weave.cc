@@ -56,7 +56,7 @@ class Weaver {
       at->value = number;
     }
   }
-  // Those of an op's operands that no op before has touched, as they were made.
+  // Numbers the operands that an op touches first, in the order in which they were made.
   void number_all(std::span<const Operand> operands) {
     if (operands.size() == 1) return number(operands.front().value);
     fresh_.clear();

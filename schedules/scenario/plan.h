@@ -135,7 +135,7 @@ struct Plan {
   // Most copies that an expert takes from a rank over their mean; of more those with the least
   // weights are dropped. 0: none are. Not beside expert_capacity.
   double expert_drop = 0;
-  // Of the routers' auxiliary loss (TrainOptions), for which backwards count. Not a key of files.
+  // The routers' auxiliary loss (TrainOptions), for which backwards count. Not a key of files.
   RouterBalance router_balance = RouterBalance::None;
   ExpertOverlap overlap_expert_parallel = ExpertOverlap::None;
   bool overlap_pipeline = true;   // transfers between stages run beside compute

@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 3> kExpertDispatchNames{"all_to_al
                                                                       "deduplicated"};
 inline constexpr std::array<std::string_view, 3> kExpertOverlapNames{"none", "shared", "pair"};
 inline constexpr std::array<std::string_view, 2> kExpertRoutingNames{"balanced", "uniform"};
-// Of the rank order.
+// The words of `rank_order`.
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "ep", "dp", "pp"};
 
 constexpr std::string_view name_of(RecomputeMode m) {

@@ -15,7 +15,7 @@
 
 namespace rehearse {
 
-// Of one rank, the mean of all. Times [ns].
+// The work of one rank, as the mean over all ranks. Times [ns].
 struct StepWork {
   double products = 0, attention = 0, memory_bound = 0;  // 0, all three: not told apart
   double computing = 0;                                  // these, or ops as a whole

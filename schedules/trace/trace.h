@@ -220,8 +220,8 @@ struct Trace {
   std::string title;          // scenario's name, or file
   std::string caption;        // assumed durations, device: written on figures
   std::int32_t microbatches = 0;
-  // Of a profile that PyTorch wrote: steps that it marks (ProfilerStep#N); 0: none. In no file of
-  // ours.
+  // Steps that a profile of PyTorch marks (ProfilerStep#N); 0: none. Files of ours do not hold
+  // this.
   std::int32_t profiled_steps = 0;
   Nanoseconds begin{}, end{};  // first start and last end over all ops
 
@@ -273,7 +273,7 @@ struct Trace {
   // peak, and what the system counted; 0: not known. [B]
   Column<std::int64_t> resident_bytes;  // planned, measured; or empty
 
-  // Of a run of a model with experts: how many tokens chose each, over its steps,
+  // How many tokens chose each expert in each step of a run of a model with experts,
   // expert_rows[(step * expert_layers.size() + layer) * experts + expert].
   Column<std::int32_t> expert_shape;   // experts of a layer, ranks that share them; or empty
   Column<std::int32_t> expert_layers;  // which layers have experts, ascending

@@ -106,7 +106,7 @@ struct FitDecisions {
   std::int32_t false_refusals = 0;  // predicted not to fit, ran
   std::int32_t wrong() const { return false_fits + false_refusals; }
 };
-// Of the step times of a file: how many lie between low_s and high_s.
+// How many of a file's step times lie between low_s and high_s.
 struct BandScore {
   std::int32_t cases = 0, inside = 0;
   double half_width = 0;  // median, relative

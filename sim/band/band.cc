@@ -185,7 +185,7 @@ class BandMaker {
 
   const BandQuery& query_;
   const ErrorTable& table_;
-  // Of rule.difference: what n differences multiply a weight by.
+  // Powers of rule.difference: what n differences multiply a weight by.
   std::array<double, 4 + kParallelKindNames.size() + 1> powers_;
   std::vector<double> weights_;  // per row
   std::vector<Source> sources_;

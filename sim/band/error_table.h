@@ -46,7 +46,7 @@ struct ErrorTable {
   double pair_equal = 0, pair_ordered = 0;
 };
 
-// Of a JSON file, and the CSV file of the same name. Rows of one source stand together. Errors:
+// Reads a JSON file, and the CSV file of the same name. Rows of one source stand together. Errors:
 // "FILE:LINE: KEY: what is wrong".
 Result<ErrorTable> read_error_table(const std::string& path);
 // That of shipped_directory().

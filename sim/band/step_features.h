@@ -33,7 +33,8 @@ struct StepFeatures {
 
 // "tp pp"
 std::string kinds_text(std::uint32_t kinds);
-// Of that text. REQUIRES: words of kParallelKindNames, separated by blanks; others are left out.
+// The kinds that such a text names. REQUIRES: words of kParallelKindNames, separated by blanks;
+// others are left out.
 std::uint32_t kinds_of(std::string_view text);
 // One JSON object, the columns of errors.csv but source and error (key `features` of validate
 // --json).

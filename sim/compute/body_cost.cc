@@ -60,7 +60,8 @@ struct Totals {
   std::vector<Demand> demands;  // share * ns until divided by the body's time
 };
 
-// Of a layer, or of the mean layer (-1). Layers that predict further tokens are as the last one.
+// Rows of the busiest rank in a layer, or in the mean layer (-1). Prediction layers are as the
+// last.
 double busiest_rows(const ComputeCosts& costs, std::int32_t layer) {
   if (layer < 0 || costs.busiest_by_layer.empty()) return costs.busiest_rows;
   const auto last = costs.busiest_by_layer.size() - 1;

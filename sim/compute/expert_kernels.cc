@@ -86,7 +86,7 @@ NodeCost expert_activation_cost(const ComputeCosts& costs, double rows, std::int
 
 NodeCost router_cost(const ComputeCosts& costs, std::int64_t tokens, std::int64_t hidden,
                      std::int32_t experts, bool backward) {
-  // scores, top k, counts, auxiliary loss, the map (experts.md 3.1, rows 1 and 2)
+  // scores, top k, counts, auxiliary loss, the map
   constexpr int kSmallKernels = 6;
   constexpr double kFp32 = 4;
   const auto n = static_cast<double>(tokens);

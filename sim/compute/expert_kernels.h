@@ -22,7 +22,7 @@ struct GroupedProduct {
   bool accumulates = true;  // a weight gradient is added in fp32 to what is there
 };
 // Tiles of all experts are dealt to the SMs together, so the last wave is that of the sum; all
-// weights are read once (experts.md 4.5). 8 bit: rates of DeepGEMM's kernels.
+// weights are read once. 8 bit: rates of DeepGEMM's kernels.
 NodeCost grouped_product_cost(const ComputeCosts& costs, const GroupedProduct& product);
 
 // Rows of `hidden` 16-bit values copied to another order, or summed into one another.

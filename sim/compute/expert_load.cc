@@ -14,7 +14,7 @@ double mean_of(const std::vector<double>& factors) {
   return std::accumulate(factors.begin(), factors.end(), 0.0) / static_cast<double>(factors.size());
 }
 
-// Of the layers that have experts.
+// The measured factors of the layers that have experts.
 std::vector<double> measured_layers(const Layout& layout) {
   std::vector<double> factors;
   if (layout.plan.expert_routing != ExpertRouting::Measured) return factors;

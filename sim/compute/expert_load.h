@@ -26,7 +26,7 @@ struct ExpertBalance {
   // every micro-batch waits for its own busiest rank.
   RowsOfExperts rows(double tokens) const;
 };
-// Of measured routing the factor is the mean of the layers that have experts.
+// With measured routing the factor is the mean over the layers that have experts.
 ExpertBalance balance_of(const Layout& layout);
 // Where a run has measured them, by layer: RowsOfExperts::busiest of each. Else empty.
 std::vector<double> rows_by_layer(const Layout& layout);

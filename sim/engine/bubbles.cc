@@ -165,7 +165,7 @@ class Attribution {
     return last;
   }
 
-  // Of the gap's pieces in which others compute, the last ones: the row waits because these are
+  // The last of the gap's pieces in which others compute: the row waits because these are
   // later than itself. Where these do not last so long, of those in which the pipeline drains.
   void blame_stragglers(std::int64_t lateness) {
     std::int64_t more = lateness - (previous_ ? lateness_[previous_.index()] : 0);

@@ -16,7 +16,7 @@ class Jitter {
   Jitter(const Program& program, const EngineOptions& options);
 
   bool any() const { return !row_factor_.empty(); }
-  // Of `alone`, `fixed` is what no GPU's speed changes. REQUIRES: any(); the op computes
+  // `fixed` is the part of `alone` that no GPU's speed changes. REQUIRES: any(); the op computes
   // (Program::computes_on).
   std::int64_t time(OpId op, std::int64_t alone, std::int64_t fixed) const;
 

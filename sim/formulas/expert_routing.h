@@ -17,7 +17,8 @@ using rehearse::Routing;
 
 // Rows of the busiest of `parts` blocks over the mean, where `tokens` choose on their own: mean + c
 // sigma, c the expected maximum of so many normal variables whose sum is fixed. Good to 0.3 % from
-// a thousand rows per part on (experts.md 4.4, by simulation). REQUIRES: parts divides experts.
+// a thousand rows per part on (by simulation: expert_routing_test). REQUIRES: parts divides
+// experts.
 double expected_busiest(const Routing& routing, double tokens, std::int32_t parts);
 
 // The largest of `count` independent standard normal variables, on average: 0.564, 1.029, 1.424 for

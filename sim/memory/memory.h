@@ -26,7 +26,7 @@ struct MemoryParts {
   std::int64_t buffers = 0;      // of gathers and reductions
   std::int64_t workspace = 0;    // temporaries of an op, library workspaces
   std::int64_t communicators = 0, context = 0;  // outside the allocator
-  // Of parameters, gradients and optimizer: those of routed experts. No part of the sum.
+  // Parameters, gradients and optimizer state of routed experts. No part of the sum.
   std::int64_t experts = 0;
   std::int64_t allocated() const {
     return parameters + gradients + optimizer + activations + buffers + workspace;
@@ -57,7 +57,7 @@ struct RankMemory {
   MemoryParts parts;         // what was alive there
   std::int64_t host = 0;     // [B] most in host memory: plan.offload
   std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps
-  // Of a step that empties the cache though steps before it did: what it gives back and maps anew.
+  // What a step gives back and maps anew that empties the cache though steps before it did.
   std::vector<Mapping> remapped;
   bool fits = true;
 

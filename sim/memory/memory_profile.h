@@ -140,7 +140,7 @@ struct ByCapability {
   }
 };
 
-// Of a library, inside the allocator, kept for good.
+// A library's workspace: inside the allocator, kept for good.
 struct Workspace {
   ByCapability bytes;
   Condition condition;

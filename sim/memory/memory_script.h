@@ -43,7 +43,8 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
 SegmentProgram segment_program(const MemoryProfile& profile, const Layout& layout,
                                SegmentShape shape, bool rotates = true);
 
-// Of every shape that the model has; empty: it has none. Layers that do not rotate have their own.
+// The programs of every shape that the model has; empty: it has none. Layers that do not rotate
+// have their own.
 struct SegmentPrograms {
   std::array<SegmentProgram, kNumSegmentShapes> rotating, still;
 };

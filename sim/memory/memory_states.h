@@ -44,7 +44,7 @@ struct Shards {
   // The same of all ranks together, padding included.
   std::int64_t padded(std::int64_t elements, std::int64_t of_experts) const;
 };
-// Of so many elements of a rank, those whose gradients replicas sum: tensors that one rank alone
+// How many of a rank's elements have gradients that replicas sum: tensors that one rank alone
 // holds have no reduction, and no bucket.
 std::int64_t reduced_elements(const Plan& plan, std::int64_t elements, std::int64_t of_experts);
 // [B] of parameters, gradients and optimizer state of routed experts.

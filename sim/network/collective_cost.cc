@@ -310,7 +310,7 @@ Least least_of(OpKind kind, Bytes size, const GroupShape& shape, const Network& 
   return {.seconds = whole, .transfer = std::clamp(transfer, 0.0, whole)};
 }
 
-// Of the cluster as it is described, before it is corrected.
+// The cost on the cluster as it is described, before it is corrected.
 CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
                               const Network& network) {
   const OpKind kind = normalised(asked);

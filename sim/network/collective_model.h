@@ -100,7 +100,7 @@ struct CollectiveModel {
   NicConstants nic;
   std::vector<CollectivePoint> measured;  // the cluster's calibration, by op, nodes, ranks, bytes
 
-  // Of the line rate, one pair of ranks on two nodes.
+  // The share of the line rate that one pair of ranks on two nodes reaches.
   double transfer_fraction() const {
     return std::min(constants.transfer_nic_fraction, nic.achievable_fraction);
   }

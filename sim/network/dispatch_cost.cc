@@ -36,7 +36,7 @@ double seconds_per_byte(const LinkUse& use, double scale_up_fraction, const Netw
   return use.pairwise * network.ring_bandwidth(cluster.gpus_per_node) / port;
 }
 
-// Of a grouped send and receive: what one pair takes, and the call [s] (experts.md 4.1).
+// [s] of a grouped send and receive: what one pair takes, and the call.
 double latency(const GroupShape& group, const Network& network) {
   const CollectiveModel& model = network.model();
   const CollectiveConstants& k = model.constants;

@@ -7,8 +7,8 @@
 //   all_gather    every rank gathers all tokens, and sums what all ranks made: n e h B, received
 //   deduplicated  one copy per rank and, over NICs, one per node, which its GPU of equal index
 //                 forwards: n D(e) h B over NVLink beside n D(N) h B over NICs (DeepEP, HybridEP)
-// Of these the part that stays on its rank or node does not travel. t = alpha + the slowest link's
-// bytes / bandwidth: forwarding overlaps both (experts.md 4.1, 4.2; deepseek-ai/DeepEP@dd758ca).
+// The part of these that stays on its rank or node does not travel. t = alpha + the slowest link's
+// bytes / bandwidth: forwarding overlaps both (docs/experts.md; deepseek-ai/DeepEP@dd758ca).
 // A backward moves the same: gradients to the experts as a dispatch does, and home as a combine.
 // Permutations are kernels (expert_kernels.h), not part of this.
 //
@@ -50,7 +50,7 @@ struct DispatchCost {
 DispatchCost dispatch_cost(Dispatcher dispatcher, const DispatchShape& shape,
                            const GroupShape& group, const Network& network);
 // What the all_gather dispatcher's combine is: a reduce-scatter of the same array, in the type of
-// the router's weights (fp32: 4 bytes per value; experts.md 3.2).
+// the router's weights (fp32: 4 bytes per value).
 DispatchCost gathered_combine_cost(const DispatchShape& shape, const GroupShape& group,
                                    const Network& network);
 // Before a dispatch by copies: which ranks a token goes to, counted on the device [0 for others].

@@ -137,7 +137,7 @@ void Network::members_of(const GroupAxes& axes, const std::array<std::int32_t, 3
   std::sort(members.begin(), members.end());
 }
 
-// Of the instance-th of the groups of `among` replicas: neighbours, or one of every neighbourhood.
+// Members of the instance-th group of `among` replicas: neighbours, or one of every neighbourhood.
 void Network::part_members(const GroupAxes& axes, const std::array<std::int32_t, 3>& size,
                            const PartOfReplicas& part, std::vector<std::int32_t>& members) const {
   members.clear();

@@ -26,7 +26,7 @@ std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, doub
   return all;
 }
 
-// Of the cluster as it is described, before it is corrected.
+// The cost on the cluster as it is described, before it is corrected.
 TransferCost described_transfer(Bytes size, const Path& path, const Network& network) {
   TransferCost cost{.link = path.link};
   if (path.same_device || size.value <= 0) return cost;

@@ -23,7 +23,7 @@ constexpr double kWorthAChange = 0.9;
 // What is replayed of one number of changes, and of the whole space for the least memory. Our own
 // runtime's arena comes of a whole lowering, so fewer of its plans are tried.
 constexpr std::int32_t kMostReplays = 48, kMostArenas = 8;
-// Of those that fit the first is predicted, and more while their steps have fewer ops in all.
+// The first plan that fits is predicted, and more while their steps have fewer ops in all.
 constexpr std::int32_t kMostPredictions = 3;
 constexpr std::int64_t kFewOps = 4000;
 // Ops of all steps that are lowered for one answer: about half a second. A replay alone takes as

@@ -36,7 +36,7 @@ struct Entry {
   std::int32_t index = 0;  // into the mesh's fitting or refused
 };
 
-// What became of a candidate that was evaluated at.
+// What became of a candidate that was evaluated.
 struct Evaluated {
   enum class State : std::uint8_t { TooLarge, Failed, Confirmed } state = State::Failed;
   bool replayed = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA runtime that exec/cuda and exec/nccl call.
+// The part of the CUDA runtime that exec/cuda calls.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NCCL that exec/nccl calls, between threads or processes of one machine: what ranks
+// The part of NCCL that exec/cuda calls, between threads or processes of one machine: what ranks
 // tell each other lies in files of a folder that the unique id names. What real NCCL answers with a
 // hang is found here: calls that do not match are an error that names both.
 #include <nccl.h>

@@ -41,7 +41,7 @@ class ExpertRows {
   // The same over the mean of all blocks; 1 where none has any.
   double over_mean(StepRange steps, std::int32_t layer, std::int32_t part,
                    std::int32_t parts) const;
-  // Of the busiest block of each step, mean over the steps.
+  // The load of the busiest block of each step, as the mean over the steps.
   double busiest(StepRange steps, std::int32_t layer, std::int32_t parts) const;
 
  private:

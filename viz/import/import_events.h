@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the reader of foreign files and the trace: events as they came, and who builds what from
-// them. Internal to viz/import_*.cc.
+// them. Internal to viz/import.
 #pragma once
 
 #include <optional>

@@ -8,8 +8,8 @@
 
 namespace rehearse::viz {
 
-// Of rows over their mean: blue has fewer, vermilion more, by their logarithm up to a quarter and
-// four times; no rows at all have a colour of their own.
+// The colour of rows over their mean: blue has fewer, vermilion more, by the logarithm up to a
+// quarter and four times; no rows at all have a colour of their own.
 Color color_of_share(double over_mean, Theme theme);
 
 // Around a grid: room for names on the left, numbers on the right, the legend and steps below (more

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every part of the window's picture needs: the session, its state, and where things are.
-// Internal to viz/view_*.cc.
+// Internal to viz/window.
 #pragma once
 
 #include <array>

@@ -79,7 +79,8 @@ std::vector<Node> head_forward(FrameworkNodes b) {
 
 std::vector<Node> head_backward(FrameworkNodes b) {
   const RankShape& s = b.s;
-  // Of gathered logits every rank makes all gradients, and casts its own part of them (4 B).
+  // Where logits are gathered, every rank makes all gradients, and casts its own part of them (4
+  // B).
   const std::int64_t own = s.tokens * s.vocabulary;
   const std::int64_t moved = loss_bytes(b.plan.runtime).backward;
   b.add(K::Loss, "cross entropy backward",

@@ -128,7 +128,7 @@ void FrameworkNodes::collective(Kernel kernel, std::string_view name, std::int64
                                      plan.overlap_tensor_parallel == TensorOverlap::Default);
 }
 
-// Of (tokens, hidden), in 8 bit where the products are and this collective's bytes too.
+// [B] of an array (tokens, hidden), in 8 bit where the products and this collective's bytes are.
 std::int64_t FrameworkNodes::tensor_bytes(bool eight_bit) const {
   return eight_bit && is_quantized(plan.precision.compute) ? array_bytes() / s.element
                                                            : array_bytes();

@@ -23,8 +23,7 @@ enum class WrittenBy : std::uint8_t { Other, Norm, Activation };
 
 class FrameworkNodes {
  public:
-  explicit FrameworkNodes(const Layout& layout, std::optional<Reach> reach = {},
-                          bool turns = true)
+  explicit FrameworkNodes(const Layout& layout, std::optional<Reach> reach = {}, bool turns = true)
       : model(layout.model),
         plan(layout.plan),
         s(layout.shape),
@@ -82,13 +81,13 @@ class FrameworkNodes {
   std::vector<Node> nodes_;
 };
 
-// Of a layer with experts, what lies between the second norm and the second residual sum, in two
+// What lies between the second norm and the second residual sum of a layer with experts, in two
 // parts (the second begins behind the activation); and their backward, both halves.
 void experts_front(FrameworkNodes& nodes, NodePhase phase);
 void experts_back(FrameworkNodes& nodes, NodePhase phase);
 void experts_backward(FrameworkNodes& nodes);
-// Of a forward, what a backward may run again alone: the routed experts' activation; the shared
-// experts.
+// The nodes of a forward that a backward may run again alone: the routed experts' activation; the
+// shared experts.
 void experts_activation(FrameworkNodes& nodes, NodePhase phase);
 void shared_experts(FrameworkNodes& nodes, NodePhase phase);
 // Nodes of a transformer layer. Backward: recomputation, then both halves (NodePhase).

@@ -31,7 +31,7 @@ void ExpertBody::run_rest() {
   for (; !beside_.empty(); beside_.pop_front()) beside_.front()();
 }
 
-// Of copies(n, k) in the order of their experts, or of all rows where nothing is sent.
+// Brings copies(n, k), or all rows where nothing is sent, into the order of their experts.
 void ExpertBody::rows_to_experts(T from, T rows, std::string_view name, NodePhase phase) {
   const std::int64_t element = layout_.shape.element;
   T arrived = from;

@@ -338,7 +338,8 @@ void ExpertBody::backward(T y2, T dz, T dy2) {
   end_shared_backward(y2, dy2);
 }
 
-// Of weights that multiply what experts read: the products of tokens and their copies' gradients.
+// Gradients of weights that multiply what experts read: products of tokens and their copies'
+// gradients.
 void ExpertBody::input_weights_backward(T y2, T d_copies, T d_weights) {
   const T x =
       tokens_here(y2, "tokens; all_gather ep", "tokens again; all_to_all ep", NodePhase::Main);

@@ -71,7 +71,7 @@ class ExpertBody {
   ExpertBody(BodyBuilder& builder, const Layout& layout, std::int32_t slice);
   // y2(local, hidden) -> z(local, hidden)
   void forward(T y2, T z);
-  // Of a full recomputation: what `backward` reads, by the router's recorded choice.
+  // Full recomputation: makes what `backward` reads again, by the router's recorded choice.
   void recompute(T y2);
   // dz(local, hidden) -> dy2(local, hidden)
   void backward(T y2, T dz, T dy2);
@@ -167,8 +167,8 @@ class ExpertBody {
   T rows_, u_, a_, y_;  // of the experts; y: of the copies where these are sent
   T shared_u_ = BodyBuilder::kNone, shared_a_ = BodyBuilder::kNone;
   T shared_y_ = BodyBuilder::kNone, gate_ = BodyBuilder::kNone;
-  // Of the pass that is built: what the products of the shared experts read and make, of all tokens
-  // of tp, and the gradients of the gate and behind it.
+  // Tensors of the pass that is being built: what the shared experts' products read and make for
+  // all tokens of tp, and the gradients of the gate and behind it.
   struct SharedPass {
     T in = BodyBuilder::kNone, out = BodyBuilder::kNone;
     T d_gate = BodyBuilder::kNone, d_out = BodyBuilder::kNone, d_out_late = BodyBuilder::kNone;

@@ -39,7 +39,8 @@ bool norms_queries(const Context& c) {
   return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;
 }
 
-// Of the norms of q and k: a number per token and head, or per token where one norm has all heads.
+// [B] of the statistics of q's and k's norms: one number per token and head, or per token where one
+// norm has all heads.
 std::int64_t query_key_statistics(const Context& c) {
   return 4 * c.s.tokens * (c.model.query_key_norm_whole ? 2 : c.s.heads + c.s.kv_heads);
 }
@@ -168,7 +169,7 @@ void query_key_norm_backward(BodyBuilder& b, const Context& c, const LayerTensor
       .parameter = P::QueryNorm;
 }
 
-// Of a layer that does not rotate, llama 4 multiplies the queries by a number for each position.
+// In layers that do not rotate, llama 4 multiplies the queries by a number for each position.
 void rotate(BodyBuilder& b, const Context& c, Kernel kernel, std::string_view name, T qkv,
             NodePhase phase = NodePhase::Main) {
   if (c.model.positions != PositionKind::Rope) return;
@@ -285,7 +286,7 @@ void join_gradients(BodyBuilder& b, const Context& c, std::string_view name, P n
   b.node(K::NormBackward, name, {gradient, input, statistics, residual}, {to}).parameter = norm;
 }
 
-// Of key/value heads that several tp ranks hold, each has the gradient of its own queries' part.
+// Where several tp ranks hold one key/value head, each has the gradient of its own queries' part.
 // All heads are summed over tp, every rank bringing its own among zeros, and then each has the
 // whole of its own: the weights' gradients come out equal on the ranks that share a head.
 void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
@@ -297,7 +298,7 @@ void sum_shared_heads(BodyBuilder& b, const Context& c, T dqkv) {
   b.node(K::TakeHeads, "take dk, dv", {all}, {dqkv}, late);
 }
 
-// Of the dense MLP: from dout to the gradient of the second norm's output, which it returns, summed
+// The dense MLP's backward: returns the gradient of the second norm's output from dout, summed
 // over tp. A split backward gathers the gradients of both blocks twice: once for I, once for W.
 T mlp_backward(BodyBuilder& b, const Context& c, const LayerTensors& t, T dout, T du) {
   const RankShape& s = c.s;

@@ -65,7 +65,7 @@ class Ledger {
   const MemoryBytes& most() const { return most_; }
   const MemoryBytes& now() const { return bytes_; }
 
-  // Of the step that began last.
+  // Begins a step; what is counted is counted of the step that began last.
   void begin_step() {
     mapped_.clear();
     retries_before_ = allocator_.retries();

@@ -278,7 +278,7 @@ void ResidentState::reduce(std::size_t u, std::int64_t elements, std::int64_t of
 std::vector<std::int64_t> ResidentState::owned() const {
   std::vector<std::int64_t> tensors;
   const bool flat = plan_.zero_stage >= 1 && !gathers_;
-  // Of the two flat buffers, the dense tensors' and the experts': what is left of this rank's
+  // What is left, in the dense tensors' and in the experts' flat buffer, of this rank's
   // range.
   const std::int64_t of_experts = experts_of(units_);
   std::array<std::int64_t, 2> left{divide_up(parameters_of(units_) - of_experts, shards_.dense),

@@ -50,7 +50,7 @@ class ResidentState {
   void finish_gather(std::size_t unit);
   void sum_unsharded(std::size_t unit, std::vector<Handle>& gradients);
   void collect_root(std::size_t unit, std::vector<Handle>& gradients);
-  // Of `elements`, `of_experts` lie with the experts' replicas.
+  // `of_experts` of the `elements` lie with the experts' replicas.
   void reduce(std::size_t unit, std::int64_t elements, std::int64_t of_experts,
               std::vector<Handle>& gradients);
   void optimizer_tensors(std::int32_t bytes_per_parameter);

@@ -32,7 +32,7 @@ CollectiveCost BodyCollectives::price(NodeKind kind, const GroupShape& group, By
       return ring_shift_cost(payload, group, network_);
     case NodeKind::Dispatch:
     case NodeKind::Combine: {
-      // Of slots all that is sent is the payload, alike on every rank.
+      // With slots all that is sent is the payload, alike on every rank.
       if (slots_) {
         return dispatch_cost(Dispatcher::AllToAll,
                              {.tokens = payload.value, .hidden = 1, .bytes_per_value = 1}, group,

@@ -3,7 +3,7 @@
 // dispatch, grouped products, combine, shared experts. No attention, no norm, no pipeline.
 //
 // The op list is Megatron-LM's with its fused permutations and router, and gradients by
-// input-gradient and weight-gradient products (experts.md 3.1 to 3.3); the parts run one after
+// input-gradient and weight-gradient products (docs/experts.md); the parts run one after
 // another on the busiest rank, which the others wait for. This needs no schedule: a case of the
 // form `moe_layer` fills ExpertLayer in by hand. From a Layout: tokens of a rank's
 // sequence-parallel shard, model.experts (count, per_token, groups and kept_groups as Routing;

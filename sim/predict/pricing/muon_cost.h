@@ -24,7 +24,7 @@ class MuonCost {
   // REQUIRES: the arguments live as long; no experts.
   MuonCost(const Schedule& schedule, const Layout& layout, const ComputeModel& compute,
            const Network& network);
-  // Of one rank of the row, for a bucket of its position.
+  // The time of one rank of the row, for a bucket of its position.
   Nanoseconds of(BucketId bucket, RankClass row);
 
  private:

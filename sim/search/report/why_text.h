@@ -10,7 +10,7 @@ namespace rehearse::sim {
 
 // The situation that the model is in on this cluster, in a sentence.
 std::string situation_text(const SituationReport& s);
-// Of one search: what limits the best plan, what the next other layout loses, what would help.
+// Says of one search what limits the best plan, what the next other layout loses, what would help.
 // REQUIRES: it found a plan.
 std::string why_text(const SearchResult& result);
 // One line for each cluster and number of GPUs: what limits its best plan, what would help.

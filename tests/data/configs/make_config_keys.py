@@ -7,7 +7,7 @@ default, for each version of transformers that it is run with.
     v4/bin/python make_config_keys.py keys.json; v5/bin/python make_config_keys.py keys.json
 
 A file that exists keeps what other versions have written. The test that reads it
-(tests/schedules/config_keys_test.cc) needs neither Python nor transformers.
+(tests/schedules/model/config_keys_test.cc) needs neither Python nor transformers.
 """
 import json
 import os

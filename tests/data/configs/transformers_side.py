@@ -23,7 +23,7 @@ MASK = (1 << 64) - 1
 
 
 def split_mix(seed, k):
-    """splitmix64 of exec/data.cc, over an array of counters."""
+    """splitmix64 of exec/train/data.cc, over an array of counters."""
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + (k.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -55,7 +55,7 @@ def formula(name, shape, norm_at):
 
 
 def tokens(first, count, vocabulary, seed):
-    """Data of exec/data.cc: a ramp with noise."""
+    """Data of exec/train/data.cc: a ramp with noise."""
     at = np.arange(first, first + count)
     noise = split_mix(seed, at) >> np.uint64(33)
     ramp = at.astype(np.uint64) % np.uint64(vocabulary)

@@ -238,8 +238,8 @@ TEST(ExpertBody, ADispatchIn8BitSendsThatMuchLess) {
   EXPECT_EQ(cast->bytes, 3 * 128 * h);
 }
 
-// Under sequence parallelism an expert group of q = 1 gathers nothing over tp (experts.md,
-// conclusion 1); attention does.
+// Under sequence parallelism an expert group of q = 1 gathers nothing over tp; attention
+// does (docs/experts.md).
 TEST(ExpertBody, WorksOnTheSequenceParallelShard) {
   const Scenario s = scenario(R"("tensor_parallel": 2, "sequence_parallel": true,
       "expert_parallel": 2, "expert_tensor_parallel": 1)",

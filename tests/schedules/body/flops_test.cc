@@ -39,7 +39,8 @@ TEST(Flops, MegatronsConventionIsKorthikantisEquation7) {
   }
 }
 
-// GPT-3 175B, 64 sequences: 1.4109e17; 530B, 280 sequences: 1.8522e18 (reference/cost-models.md 5).
+// GPT-3 175B, 64 sequences: 1.4109e17; 530B, 280 sequences: 1.8522e18 by the formula of arXiv
+// 2104.04473, section 5.1.
 TEST(Flops, MegatronsConventionGivesTheCheckedFigures) {
   EXPECT_NEAR(model_flops(gpt(12288, 96, 96), 64, 2048, FlopsConvention::Megatron), 1.4109e17,
               5e12);

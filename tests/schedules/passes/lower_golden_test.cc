@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/ir.md's example, op by op and byte by byte. The files under tests/data/ir are the pages of
-// the design: rows as `listing` prints them, values with sizes and offsets, bytes alive per op.
+// docs/ir.md's example, op by op and byte by byte. The files under tests/data/ir were made by a
+// prototype: rows as `listing` prints them, values with sizes and offsets, bytes alive per op.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -165,8 +165,8 @@ TEST(LowerGolden, TheArenaIsNoLargerThanTheDesigns) {
   }
 }
 
-// With m = 8 the design's arenas are 910,336 and 850,432 (Z1), 1,089,536 and 1,002,496 (Z3).
-TEST(LowerGolden, TheArenaOfEightMicrobatchesIsNoLargerThanTheDesigns) {
+// With m = 8 the prototype's arenas are 910,336 and 850,432 (Z1), 1,089,536 and 1,002,496 (Z3).
+TEST(LowerGolden, TheArenaOfEightMicrobatchesIsNoLargerThanThePrototypes) {
   const Schedule z1 = lowered(1, ComputeType::Bf16, 8), z3 = lowered(3, ComputeType::Bf16, 8);
   EXPECT_LE(z1.arena_bytes[0].value, 910336);
   EXPECT_LE(z1.arena_bytes[1].value, 850432);

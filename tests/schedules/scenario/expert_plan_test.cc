@@ -223,7 +223,7 @@ TEST(ExpertPlan, OneLossBalancesRouters) {
       says(error(nothing, "1", kShared), "train.router_load_balancing: nothing is balanced"));
 }
 
-// t 2, c 2, d 2, e 8, q 1: one group of all 8 ranks (experts.md 1.4).
+// t 2, c 2, d 2, e 8, q 1: one group of all 8 ranks.
 TEST(FoldedMesh, OneGroupMaySpanAllOfTpCpAndDp) {
   const Plan p = plan(R"("tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 8,
       "expert_tensor_parallel": 1, "sequence_parallel": true, "micro_batch": 1)",
@@ -277,7 +277,7 @@ TEST(FoldedMesh, IsAnotherViewOfTheSameRanks) {
   }
 }
 
-// Mean rows do not depend on e (experts.md, conclusion 2): R = n k q, n the tokens of the
+// Mean rows do not depend on e (docs/experts.md): R = n k q, n the tokens of the
 // sequence-parallel shard.
 TEST(ExpertShapes, ExpertParallelismDoesNotChangeTheRows) {
   for (const char* e : {"1", "2", "4", "8"}) {

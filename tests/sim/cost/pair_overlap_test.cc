@@ -79,7 +79,7 @@ TEST(PairOverlap, DenseLayersRunOneAfterTheOther) {
 }
 
 // Measured: a grouped product beside one transfer takes 1.23 to 1.27 of its time, the
-// transfer 1.99, and both together are 22 to 25 % shorter than in sequence (experts.md 3.4, [Olmo]
+// transfer 1.99, and both together are 22 to 25 % shorter than in sequence ([Olmo]
 // Table 9). Two slowdowns and the transfer's length follow from the first two figures; the third is
 // the test: transfer c = 1.25 / 1.99 of a product g = 1, so that they end together.
 TEST(PairOverlap, AgreesWithAGroupedProductBesideATransfer) {

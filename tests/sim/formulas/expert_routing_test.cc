@@ -57,7 +57,7 @@ TEST(ExpertRouting, HasTheKnownMaximaOfNormalVariables) {
   EXPECT_EQ(expected_maximum(1), 0);
 }
 
-// Simulated maxima that were published beside the formula (experts.md 4.4).
+// Simulated maxima that were published beside the formula.
 TEST(ExpertRouting, HasTheKnownLoadsOfTheBusiestRank) {
   EXPECT_NEAR(expected_busiest(kMixtral, 8 * 4096, 8), 1.0144, 1e-3);
   EXPECT_NEAR(expected_busiest({.experts = 128, .per_token = 8}, 8 * 4096, 8), 1.0073, 1e-3);

@@ -96,7 +96,7 @@ TEST(CollectiveCost, AgreesWithVTrainsTablesAsItsFitsDo) {
                               point["MiB"].get<double>() * kMiB),
                  point["time_us"]);
     }
-    EXPECT_LT(errors.mean(), n == 8 ? .063 : .048) << row["gpu"] << " " << n;  // cost-models 3.4
+    EXPECT_LT(errors.mean(), n == 8 ? .063 : .048) << row["gpu"] << " " << n;
     EXPECT_LT(errors.most, .24) << row["gpu"] << " " << n;
     ++tables;
   }
@@ -171,7 +171,7 @@ TEST(CollectiveCost, ReachesTheMeasuredBandwidthOfRingsThatTheSwitchDoesNotReduc
 }
 
 TEST(CollectiveCost, GivesTheReferenceLayersCollectives) {
-  // 22B layer (t 8, b 4, s 2048, h 6144; prediction-recipe, section 4): two all-reduces 1.71 ms,
+  // 22B layer (t 8, b 4, s 2048, h 6144): two all-reduces 1.71 ms,
   // two all-gathers and two reduce-scatters 1.74 ms.
   const auto selene = machine("selene-a100-80gb");
   const double bytes = 2.0 * 4 * 2048 * 6144;

@@ -41,7 +41,7 @@ double all_reduce_us(const TunerInput& in, double bytes) {
 }
 
 TEST(NcclTuner, GivesTheWorkedTimesOfEightA100s) {
-  // reference/cost-models.md 3.3: predicted 35.9, 73.8, 174, 545, 2013, 7885 us.
+  // Predicted 35.9, 73.8, 174, 545, 2013, 7885 us.
   EXPECT_NEAR(all_reduce_us(a100(8), 1 * kMiB), 35.9, 0.05);
   EXPECT_NEAR(all_reduce_us(a100(8), 4 * kMiB), 73.8, 0.05);
   EXPECT_NEAR(all_reduce_us(a100(8), 16 * kMiB), 174, 0.5);

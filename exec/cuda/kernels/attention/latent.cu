@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Latent attention: between its products and the qkv that attention reads
-// (exec/cpu/kernels/latent.inc). Each result is written by one thread; the heads' rotary gradients
-// are summed in their order.
+// (exec/cpu/kernels/attention/latent.inc). Each result is written by one thread; the heads' rotary
+// gradients are summed in their order.
 #include "exec/cuda/kernels/pointwise.cuh"
 
 namespace rehearse::exec::cuda {
@@ -37,7 +37,7 @@ struct JoinHeads {
   }
 };
 
-// Of a token first the columns of dq, then those of dkv, then those of the rotary key.
+// A token has first the columns of dq, then those of dkv, then those of the rotary key.
 template <class T, int V>
 struct SplitHeads {
   LatentShape s;

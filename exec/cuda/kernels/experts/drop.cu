@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (sum_of(reach, room) >= capacity) least = tried;
   }
-  // Of equal ones the first are kept: every thread has a stretch of the list.
+  // The first of equal ones are kept: every thread has a stretch of the list.
   std::int32_t more = 0;
   const std::int32_t each = (count + kThreads - 1) / kThreads;
   const std::int32_t from = thread * each < count ? thread * each : count;

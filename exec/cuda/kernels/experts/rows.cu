@@ -121,7 +121,7 @@ struct Gate {
   }
 };
 
-// Of u(rows, f, 2), gate and up in turns: the gate clamped from above, and up, clamped on both
+// u(rows, f, 2) has gate and up in turns: the gate clamped from above, and up, clamped on both
 // sides, of V columns.
 template <class T, int V>
 struct ClampedPair {
