@@ -66,6 +66,7 @@ std::string to_json_text(const JsonValue& value);
 std::string json_quoted(std::string_view text);
 // The same for messages: on one line, and cut where it is long.
 std::string json_excerpt(std::string_view text);
+std::string json_bool(bool value);
 // The shortest text that reads back as the same double; "null" for NaN and infinity.
 std::string json_number(double value);
 

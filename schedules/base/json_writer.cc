@@ -120,6 +120,10 @@ std::string json_quoted(std::string_view text) {
   return out + "\"";
 }
 
+std::string json_bool(bool value) {
+  return value ? "true" : "false";
+}
+
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "null";
   std::array<char, 32> digits{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program does with a key that a file may say: the words of the tables in config_keys.cc
-// (models) and plan_use.cc (plans), and what a reader has found of it.
+// (models), plan_rows.cc and plan_use.cc (plans), and what a reader has found of it.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,15 @@ enum class KeyUse : std::uint8_t {
   Refused,    // other values than those listed are an error everywhere
 };
 std::string_view name_of(KeyUse use);
+
+// What `run` does with a key of a plan.
+struct RunUse {
+  KeyUse use = KeyUse::Executed;
+  std::string_view runs{};     // Priced: the values that `run` performs; Said: that need no word
+  std::string_view example{};  // Priced: one that it does not
+  std::string_view about{};    // Priced: what `simulate` prices; Said, NoMeaning: what is said, why
+  bool operator==(const RunUse&) const = default;
+};
 
 // A key that `run` refuses. `simulate` prices it, and says what.
 struct Unperformed {

@@ -24,7 +24,6 @@ using Rank = Id<struct RankTag>;              // one process and its one device,
 using Position = Id<struct PositionTag>;      // coordinate on the pp axis
 using RankClass = Id<struct RankClassTag>;    // a rank class: ranks that share one program
 using Stage = Id<struct StageTag>;            // one contiguous range of layers (torch's stage)
-using Segment = Id<struct SegmentTag>;        // embedding, one layer or head, counted in its stage
 using Microbatch = Id<struct MicrobatchTag>;  // one slice of the global batch
 using ValueId = Id<struct ValueTag>;
 using GroupId = Id<struct GroupTag>;

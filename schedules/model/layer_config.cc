@@ -54,7 +54,6 @@ void read_dropout(const ConfigReader& config, Transformer& model) {
   for (const std::string_view key : {"embd_pdrop", "emb_pdrop"}) {
     config.read(key, model.dropouts.embedding);
   }
-  config.read("resid_pdrop", model.dropout);
   for (const std::string_view key :
        {"resid_pdrop", "attn_pdrop", "attention_dropout", "embd_pdrop", "emb_pdrop"}) {
     double rate = 0;

@@ -120,7 +120,6 @@ struct Transformer {
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;  // deviation of the first weights
   std::int64_t padding_token = -1;  // its row of the table learns nothing from the input; -1: none
-  double dropout = -1.0;            // resid_pdrop; -1: the file does not say
   DropoutRates dropouts{};
   LatentAttention latent;
   Experts experts;
@@ -155,9 +154,6 @@ struct Transformer {
   bool rotates(std::int64_t layer) const {
     return positions == PositionKind::Rope &&
            (rotating_layers.empty() || rotating_layers[static_cast<std::size_t>(layer)]);
-  }
-  const RotaryConfig& rotary_config(std::int64_t layer) const {
-    return rotary_by_layer_kind && window(layer) > 0 ? windowed_rotary : rotary;
   }
   bool operator==(const Transformer&) const = default;
 };

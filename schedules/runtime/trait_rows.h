@@ -11,6 +11,7 @@
 
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/base/key_use.h"
 #include "schedules/runtime/runtime.h"
 
 namespace rehearse {
@@ -26,7 +27,8 @@ struct TraitRow {
                Fp8Communication T::*, PipelineOverlap T::*, SelectiveRecompute T::*, Fp8Casts T::*,
                EagerKernels T::*>
       field;
-  bool of_plan = false;  // a plan may say it too
+  bool of_plan = false;  // a plan may say it too, and then:
+  RunUse run{};          // what `run` does with that
 };
 
 namespace trait {
@@ -49,8 +51,12 @@ constexpr TraitRow choice(std::string_view name, Enum T::*field,
   return {{.name = name, .types = kString, .choices = words, .sourced = true, .about = about},
           field};
 }
-constexpr TraitRow of_plan(TraitRow row) {
+// A plan may say it too: the values that our executor performs, one that it does not, and what a
+// prediction prices then.
+constexpr TraitRow of_plan(TraitRow row, std::string_view runs, std::string_view example,
+                           std::string_view priced) {
   row.of_plan = true;
+  row.run = {KeyUse::Priced, runs, example, priced};
   return row;
 }
 
@@ -78,11 +84,13 @@ inline constexpr std::array kTraitRows = [] {
       of_plan(
           choice("gradient_accumulation", &T::gradient_accumulation, kAccumulations,
                  "weight gradients are added by a kernel of their own, in the product, or there "
-                 "where the sums have 4 bytes")),
+                 "where the sums have 4 bytes"),
+          R"(null | "fused")", R"("separate")", "a kernel that adds gradients is priced"),
       flag("gradient_reduction_cast", &T::gradient_reduction_cast,
            "gradients are cast and copied into the buffer of their reduction"),
       of_plan(choice("cross_entropy", &T::cross_entropy, kCrossEntropies,
-                     "the loss kernel by kernel, in one pass, or over gathered logits")),
+                     "the loss kernel by kernel, in one pass, or over gathered logits"),
+              R"(null | "fused")", R"("eager")", "the loss so made is priced"),
       count("cross_entropy_forward_bytes", &T::cross_entropy_forward_bytes, 0, 1000,
             "bytes that a loss that is not fused moves per logit, forward"),
       count("cross_entropy_backward_bytes", &T::cross_entropy_backward_bytes, 0, 1000,
@@ -94,11 +102,14 @@ inline constexpr std::array kTraitRows = [] {
                 .choices = kEager,
                 .item_types = kString,
                 .about = "memory-bound operations that run op by op"},
-               &T::eager_kernels}),
+               &T::eager_kernels},
+              "null | []", R"(["norm"])", "kernels op by op are priced"),
       of_plan(choice("gated_mlp", &T::gated_mlp, kGatedMlps,
-                     "gate and up projection are one product, or two column-parallel layers")),
+                     "gate and up projection are one product, or two column-parallel layers"),
+              R"(null | "fused")", R"("split")", "two layers are priced"),
       of_plan(flag("grouped_experts", &T::grouped_experts,
-                   "the products of a rank's experts are one launch, not one after another")),
+                   "the products of a rank's experts are one launch, not one after another"),
+              "null | true", "false", "experts one after another are priced"),
       count("optimizer_bytes", &T::optimizer_bytes, 0, 1000,
             "bytes that the update moves per parameter"),
       count("optimizer_bytes_fp32", &T::optimizer_bytes_fp32, 0, 1000,
@@ -110,16 +121,21 @@ inline constexpr std::array kTraitRows = [] {
       flag("recomputes_parts", &T::recomputes_parts,
            "a plan may list the parts of a layer to compute again"),
       of_plan(flag("checkpoint_early_stop", &T::checkpoint_early_stop,
-                   "recomputation of a layer ends once the last saved tensor is there")),
+                   "recomputation of a layer ends once the last saved tensor is there"),
+              "null | false", "true", "recomputation that ends early is priced"),
       choice("fp8_casts", &T::fp8_casts, kFp8Casts,
              "operands of 8-bit products are cast once, before each product, or where no kernel "
              "writes them in 8 bit"),
       of_plan(flag("deterministic", &T::deterministic,
-                   "no fused loss, and no attention whose sums have no fixed order")),
+                   "no fused loss, and no attention whose sums have no fixed order"),
+              "null | true", "false", "kernels in any order are priced"),
       of_plan(flag("synchronous_launch", &T::synchronous_launch,
-                   "the host waits for every kernel: its time adds to the device's")),
-      of_plan(flag("compiled", &T::compiled, "neighbouring memory-bound kernels are one launch")),
-      of_plan(flag("cuda_graphs", &T::cuda_graphs, "a segment is one launch")),
+                   "the host waits for every kernel: its time adds to the device's"),
+              "null | false", "true", "a host that waits is priced"),
+      of_plan(flag("compiled", &T::compiled, "neighbouring memory-bound kernels are one launch"),
+              "null | false", "true", "kernels of a compiled program are priced"),
+      of_plan(flag("cuda_graphs", &T::cuda_graphs, "a segment is one launch"), "null | false",
+              "true", "launches of graphs are priced"),
       choice("overlap_pipeline", &T::overlap_pipeline, trait::kPipelineOverlaps,
              "transfers run beside compute never, with virtual_stages > 1, or always"),
       flag("overlap_tensor_parallel", &T::overlap_tensor_parallel,
@@ -132,20 +148,26 @@ inline constexpr std::array kTraitRows = [] {
            "a receive beside compute is posted behind the op before its own, with virtual_stages > "
            "1"),
       of_plan(choice("sequence_gather", &T::sequence_gather, kSequenceGathers,
-                     "gathered norm outputs are gathered again for the backward, or kept")),
+                     "gathered norm outputs are gathered again for the backward, or kept"),
+              R"(null | "repeated")", R"("kept")", "kept outputs are priced"),
       of_plan(choice("gradient_reduction", &T::gradient_reduction, kReductions,
-                     "gradients are reduce-scattered, or all-reduced whole in fp32")),
+                     "gradients are reduce-scattered, or all-reduced whole in fp32"),
+              R"(null | "reduce_scatter")", R"("all_reduce_fp32")",
+              "a whole sum in fp32 is priced"),
       flag("aligned_reductions", &T::aligned_reductions,
            "all positions of a pipeline start an overlapped reduction together"),
       of_plan(choice("fp8_communication", &T::fp8_communication, kFp8Communications,
-                     "tensor-parallel collectives in 8 bit where the products are")),
+                     "tensor-parallel collectives in 8 bit where the products are"),
+              R"(null | "none")", R"("gather")", "collectives in 8 bit are priced"),
       of_plan(flag("context_parallel_balance", &T::context_parallel_balance,
-                   "each rank has an early and a late part of a sequence")),
+                   "each rank has an early and a late part of a sequence"),
+              "null | true", "false", "contiguous parts of a sequence are priced"),
       flag("gathers_once_in_pipeline", &T::gathers_once_in_pipeline,
            "ZeRO-3 under a pipeline gathers parameters and reduces gradients once per step"),
       of_plan(
           flag("transfer_scatter_gather", &T::transfer_scatter_gather,
-               "tensor-parallel ranks each send a part of the activations that all of them hold")),
+               "tensor-parallel ranks each send a part of the activations that all of them hold"),
+          "null | false", "true", "parts of transfers are priced"),
       count("pad_vocabulary_to", &T::pad_vocabulary_to, 1, 1 << 20,
             "the vocabulary is padded to a multiple of it times t; zero_stage 3: 1"),
   };

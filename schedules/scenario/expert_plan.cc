@@ -145,10 +145,6 @@ class ExpertPlanReader {
   }
 
   void traffic() {
-    if (const JsonValue* given = json_.given("expert_dispatch")) {
-      const auto found = std::ranges::find(kExpertDispatchNames, given->text);
-      plan_.expert_dispatch = static_cast<ExpertDispatch>(found - kExpertDispatchNames.begin());
-    }
     if (const JsonValue* given = json_.given("expert_routing")) {
       const Result<> good = read_expert_routing(*given, context_, plan_);
       if (!good) return fail("expert_routing", good.error().message);
@@ -175,8 +171,7 @@ class ExpertPlanReader {
   }
 
   void slots() {
-    const JsonValue* given = json_.given("expert_slots");
-    if (given == nullptr || !given->boolean) return;
+    if (!plan_.expert_slots) return;
     if (plan_.expert_parallel == 1) {
       return fail("expert_slots", "nothing is dispatched: expert_parallel is 1");
     }
@@ -184,15 +179,13 @@ class ExpertPlanReader {
       return fail("expert_slots", "expert_dispatch all_gather has parts of equal size anyway");
     }
     if (!plan_.runtime.own_executor) {
-      return fail("expert_slots",
-                  "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
+      fail("expert_slots",
+           "runtime " + plan_.runtime.name + " exchanges as many rows as are routed", true);
     }
-    plan_.expert_slots = true;
   }
 
   void eight_bit_dispatch() {
-    const JsonValue* given = json_.given("fp8_dispatch");
-    if (given == nullptr || !given->boolean) return;
+    if (!plan_.fp8_dispatch) return;
     if (plan_.expert_parallel == 1) {
       return fail("fp8_dispatch", "nothing is dispatched: expert_parallel is 1");
     }
@@ -200,11 +193,9 @@ class ExpertPlanReader {
       return fail("fp8_dispatch", "tokens go in 8 bit by expert_dispatch deduplicated alone");
     }
     if (!is_quantized(plan_.precision.compute)) {
-      return fail("fp8_dispatch", "the products run in " +
-                                      std::string(name_of(plan_.precision.compute)) +
-                                      ": what arrives in 8 bit is multiplied in 8 bit");
+      fail("fp8_dispatch", "the products run in " + std::string(name_of(plan_.precision.compute)) +
+                               ": what arrives in 8 bit is multiplied in 8 bit");
     }
-    plan_.fp8_dispatch = true;
   }
 
   void overlap() {

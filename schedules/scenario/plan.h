@@ -180,7 +180,6 @@ struct Plan {
   }
 
   // What ZeRO and the runtime make of a step: the rules of the lowering and of search's estimate.
-  bool shards_parameters() const { return zero_stage == 3 && shards() > 1; }
   // FSDP under a pipeline keeps parameters gathered and reduces once (torch: one gather per step).
   bool keeps_gathered() const { return runtime.gathers_once_in_pipeline && pipeline_parallel > 1; }
   bool reduces_each_microbatch() const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "schedules/scenario/variation.h"
 
 namespace rehearse {
+
+struct PlanRow;  // keys/plan_rows.h
 
 // The cluster of a scenario: a file, or the text of an inline object with where it stands.
 struct ClusterSource {
@@ -63,6 +66,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& path, 
                                 const ScenarioOptions& options);
 // The plan as JSON text, every key, defaults filled in (report key `plan`; --save of search).
 std::string plan_json(const Plan& plan, int indent);
+std::string plan_json(const Plan& plan, int indent, std::span<const PlanRow> rows);
 
 // What plan.bucket_bytes is where it is left out; 0: one bucket per position.
 std::int64_t default_bucket_bytes(const Plan& plan);

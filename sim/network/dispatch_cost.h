@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "sim/formulas/expert_routing.h"
 #include "sim/network/collective_cost.h"
@@ -27,7 +26,6 @@
 namespace rehearse::sim {
 
 enum class Dispatcher : std::uint8_t { AllToAll, AllGather, Deduplicated };
-inline constexpr std::string_view kDispatcherNames[] = {"all_to_all", "all_gather", "deduplicated"};
 
 // 8 bit with one fp32 scale for 128 values (DeepSeek-V3, arXiv 2412.19437, section 3.3.3).
 inline constexpr double kBlockFp8Bytes = 1 + 4.0 / 128;

@@ -25,9 +25,8 @@ struct LinkSpot {
 inline constexpr double kMemoryHeight = 34, kLinkHeight = 16;
 
 struct Geometry {
-  double bar_height = 30;
   double minimap_y = 30, minimap_height = 34;
-  double axis_y = 64, axis_height = 22;
+  double axis_y = 64;
   double left = 150, right = 70;  // of the lanes
   double top = 86, bottom = 0;    // of the lanes
   double width = 0;               // of the time axis

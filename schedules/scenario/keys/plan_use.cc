@@ -4,80 +4,41 @@
 #include <algorithm>
 
 #include "schedules/base/json_keys.h"
+#include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/scenario_keys.h"
 
 namespace rehearse {
 namespace {
 
-constexpr KeyUse X = KeyUse::Executed, Said = KeyUse::Said, P = KeyUse::Priced,
-                 None = KeyUse::NoMeaning;
-
-constexpr PlanKey kKeys[]{
-    {"gpus model", X},
+// Keys beside the plan's, of one use, between blanks.
+struct UseRow {
+  std::string_view keys;
+  RunUse run;
+};
+constexpr UseRow kKeys[]{
+    {"gpus model", {}},
     {"cluster domain_gpus variation variation.seed variation.speed_sigma variation.jitter_sigma "
      "variation.slow",
-     None, "", "", "any machine runs any scenario; predictions are for the cluster"},
-    {"name $schema", None, "", "", "for people and editors"},
-    {"plan.tensor_parallel plan.pipeline_parallel plan.context_parallel plan.data_parallel "
-     "plan.sequence_parallel plan.zero_stage plan.data_parallel_algorithm plan.rank_order",
-     X},
-    {"plan.shard_group", P, "null", "1", "shards over a part of the replicas are priced"},
-    {"plan.expert_parallel plan.expert_tensor_parallel plan.expert_dispatch plan.expert_capacity "
-     "plan.expert_capacity.drop plan.expert_slots plan.overlap.expert_parallel",
-     X},
-    {"plan.expert_routing", None, "", "", "a run routes by the model"},
-    {"plan.fp8_dispatch", None, "", "", "runtime rehearse refuses all but false"},
-    {"plan.schedule plan.virtual_stages plan.stage_layers plan.microbatch_group_size "
-     "plan.extra_warmup plan.sequence_slices plan.memory_limit",
-     X},
-    {"plan.micro_batch plan.global_batch plan.sequence_length", X},
-    {"plan.recompute", P, R"(null | "none" | "selective" | "full")", R"(["norm"])",
-     "parts of a layer are priced"},
-    {"plan.offload plan.pad_vocabulary_to plan.bucket_bytes plan.prefetch", X},
-    {"plan.overlap.gradient_reduce plan.overlap.parameter_gather", X},
-    {"plan.overlap.tensor_parallel", P, "null | false", "true",
-     "products in chunks beside their collectives are priced"},
-    {"plan.precision plan.precision.parameters plan.precision.gradients "
-     "plan.precision.optimizer plan.precision.compute",
-     Said, "", "", "what the device has instead"},
-    {"plan.optimizer", P, R"(null | "adamw")", R"("muon")", "another optimizer's update is priced"},
-    {"plan.document_length", P, "null", "1024", "attention inside documents is priced"},
-    {"plan.flash_attention", Said, "null | true", "false",
-     "the executor has one kernel, which is fused: the same mathematics"},
-    {"plan.attention_kernel", Said, R"(null | "flash1" | "flash2" | "flash3")", R"("eager")",
-     "the executor has one kernel, which is fused: the same mathematics"},
-    {"plan.overlap.pipeline", P, "null | true", "false",
-     "compute that waits for transfers is priced"},
-    {"plan.gradient_accumulation", P, R"(null | "fused")", R"("separate")",
-     "a kernel that adds gradients is priced"},
-    {"plan.cross_entropy", P, R"(null | "fused")", R"("eager")", "the loss so made is priced"},
-    {"plan.eager_kernels", P, "null | []", R"(["norm"])", "kernels op by op are priced"},
-    {"plan.gated_mlp", P, R"(null | "fused")", R"("split")", "two layers are priced"},
-    {"plan.grouped_experts", P, "null | true", "false", "experts one after another are priced"},
-    {"plan.sequence_gather", P, R"(null | "repeated")", R"("kept")", "kept outputs are priced"},
-    {"plan.gradient_reduction", P, R"(null | "reduce_scatter")", R"("all_reduce_fp32")",
-     "a whole sum in fp32 is priced"},
-    {"plan.transfer_scatter_gather", P, "null | false", "true", "parts of transfers are priced"},
-    {"plan.fp8_communication", P, R"(null | "none")", R"("gather")",
-     "collectives in 8 bit are priced"},
-    {"plan.deterministic", P, "null | true", "false", "kernels in any order are priced"},
-    {"plan.context_parallel_balance", P, "null | true", "false",
-     "contiguous parts of a sequence are priced"},
-    {"plan.synchronous_launch", P, "null | false", "true", "a host that waits is priced"},
-    {"plan.compiled", P, "null | false", "true", "kernels of a compiled program are priced"},
-    {"plan.cuda_graphs", P, "null | false", "true", "launches of graphs are priced"},
-    {"plan.checkpoint_early_stop", P, "null | false", "true",
-     "recomputation that ends early is priced"},
-    {"plan.dropout", X},
-    {"plan.runtime", Said, R"(null | "rehearse")", R"("megatron")",
-     "the runtime of a run is rehearse"},
-    {"train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
-     "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
-     "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
-     "train.router_auxiliary_loss train.router_load_balancing train.router_z_loss "
-     "train.router_bias_rate",
-     X},
+     {KeyUse::NoMeaning, "", "", "any machine runs any scenario; predictions are for the cluster"}},
+    {"name $schema", {KeyUse::NoMeaning, "", "", "for people and editors"}},
 };
+constexpr UseRow kTrainKeys{
+    "train.data train.steps train.learning_rate train.seed train.beta1 train.beta2 "
+    "train.epsilon train.weight_decay train.weight_decay_matrices_only train.clip_norm "
+    "train.warmup_steps train.lr_decay train.min_learning_rate train.checkpoint_every "
+    "train.router_auxiliary_loss train.router_load_balancing train.router_z_loss "
+    "train.router_bias_rate",
+    {}};
+
+// Whether `word` is one of `words`, which blanks part.
+bool is_among(std::string_view words, std::string_view word) {
+  for (std::size_t at = 0; at < words.size();) {
+    const std::size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
 
 std::string code(std::string_view words) {
   std::string text;
@@ -89,16 +50,16 @@ std::string code(std::string_view words) {
   return text;
 }
 
-// Calls visit(path, member, row) for the members of the scenario, and of the objects inside it,
-// whose value is beyond what their row lists.
+// Calls visit(path, member, run) for the members of the scenario, and of the objects inside it,
+// whose value is beyond what `run` performs, or does without a word.
 template <class Visit>
 void for_each_beyond(const JsonValue& object, const std::string& path, const Visit& visit) {
   for (const JsonMember& member : object.members) {
     const std::string at = join_key(path, member.key);
     if (at == "model" || at == "cluster") continue;
-    const PlanKey* row = find_plan_key(at);
-    if (row != nullptr && !row->runs.empty() && !is_one_of(&member.value, row->runs)) {
-      visit(at, member, *row);
+    const RunUse* run = find_run_use(at);
+    if (run != nullptr && !run->runs.empty() && !is_one_of(&member.value, run->runs)) {
+      visit(at, member, *run);
     }
     if (member.value.is(JsonKind::Object)) for_each_beyond(member.value, at, visit);
   }
@@ -120,54 +81,77 @@ bool has_empty_stage(const Plan& plan) {
 
 }  // namespace
 
-std::span<const PlanKey> plan_keys() {
-  return kKeys;
+std::vector<PlanKey> run_keys(std::span<const PlanRow> rows) {
+  std::vector<PlanKey> keys;
+  for (const UseRow& row : kKeys) keys.push_back({std::string(row.keys), row.run});
+  const auto add = [&](const std::string& key, const RunUse& run) {
+    if (run.runs.empty() && keys.back().run == run && keys.back().keys.starts_with("plan.")) {
+      keys.back().keys += " " + key;
+    } else {
+      keys.push_back({key, run});
+    }
+  };
+  for (const PlanRow& row : rows) {
+    const std::string key = "plan." + std::string(row.key.name);
+    if (row.key.members != nullptr && row.key.types == kObject) continue;  // its members are
+    add(key, row.run);
+  }
+  for (const PlanRow& row : overlap_rows())
+    add("plan.overlap." + std::string(row.key.name), row.run);
+  for (const TraitRow& row : kTraitRows) {
+    if (row.of_plan) add("plan." + std::string(row.key.name), row.run);
+  }
+  keys.push_back({std::string(kTrainKeys.keys), kTrainKeys.run});
+  return keys;
 }
 
-const PlanKey* find_plan_key(std::string_view path) {
-  for (const PlanKey& row : kKeys) {
-    for (std::size_t at = 0; at < row.keys.size();) {
-      const std::size_t end = std::min(row.keys.find(' ', at), row.keys.size());
-      if (row.keys.substr(at, end - at) == path) return &row;
-      at = end + 1;
-    }
+const RunUse* find_run_use(std::string_view path) {
+  if (path.starts_with("plan.")) {
+    path.remove_prefix(5);
+    if (const PlanRow* row = find_plan_row(path)) return &row->run;
+    const auto trait = std::ranges::find_if(
+        kTraitRows, [&](const TraitRow& row) { return row.of_plan && row.key.name == path; });
+    return trait == kTraitRows.end() ? nullptr : &trait->run;
   }
-  return nullptr;
+  if (is_among(kTrainKeys.keys, path)) return &kTrainKeys.run;
+  const auto row =
+      std::ranges::find_if(kKeys, [&](const UseRow& one) { return is_among(one.keys, path); });
+  return row == std::end(kKeys) ? nullptr : &row->run;
 }
 
 std::vector<Unperformed> unperformed_of(const JsonValue& scenario, const std::string& file) {
   std::vector<Unperformed> found;
-  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& row) {
-    if (row.use != KeyUse::Priced) return;
+  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& run) {
+    if (run.use != KeyUse::Priced) return;
     found.push_back({.file = file,
                      .line = member.line,
                      .key = path,
                      .value = shown_value(member.value),
-                     .priced = std::string(row.about)});
+                     .priced = std::string(run.about)});
   });
   return found;
 }
 
 std::vector<std::string> said_of(const JsonValue& scenario) {
   std::vector<std::string> said;
-  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& row) {
-    if (row.use != KeyUse::Said) return;
-    said.push_back(path + " " + shown_value(member.value) + ": " + std::string(row.about));
+  for_each_beyond(scenario, "", [&](const auto& path, const JsonMember& member, const auto& run) {
+    if (run.use != KeyUse::Said) return;
+    said.push_back(path + " " + shown_value(member.value) + ": " + std::string(run.about));
   });
   return said;
 }
 
-std::string plan_keys_text() {
+std::string plan_keys_text(std::span<const PlanRow> rows) {
   std::string text = "| keys | column | `run` performs | priced; said; why |\n|---|---|---|---|\n";
-  for (const PlanKey& row : kKeys) {
-    std::string performed = row.use == KeyUse::Executed ? "all" : "";
-    for (std::size_t at = 0; at < row.runs.size();) {
-      const std::size_t end = std::min(row.runs.find(" | ", at), row.runs.size());
-      performed += (at == 0 ? "`" : ", `") + std::string(row.runs.substr(at, end - at)) + "`";
+  for (const auto& [keys, run] : run_keys(rows)) {
+    std::string performed = run.use == KeyUse::Executed ? "all" : "";
+    for (std::size_t at = 0; at < run.runs.size();) {
+      const std::size_t end = std::min(run.runs.find(" | ", at), run.runs.size());
+      performed += (at == 0 ? "`" : ", `") + std::string(run.runs.substr(at, end - at)) + "`";
       at = end + 3;
     }
-    text += "| " + code(row.keys) + " | " + std::string(name_of(row.use)) + " | " + performed +
-            " | " + std::string(row.about) + " |\n";
+    text += "| " + code(keys) + " | " + std::string(name_of(run.use)) + " | " + performed + " | " +
+            std::string(run.about) + " |\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include "schedules/scenario/expert_plan.h"
 #include "schedules/scenario/keys/plan_notes.h"
+#include "schedules/scenario/keys/plan_rows.h"
 #include "schedules/scenario/reader/given_keys.h"
 #include "schedules/scenario/reader/plan_steps.h"
 
@@ -27,6 +28,7 @@ Plan resolve_plan(const JsonValue& plan, const PlanContext& context, JsonReport&
                   std::vector<std::string>& warnings) {
   const GivenKeys keys{plan, context, report, warnings};
   Plan read;
+  take_plain_keys(plan, read);
   for (const auto step :
        {read_tensor_parallel, read_mesh, read_schedule, read_batches, read_stage_layers,
         read_runtime, read_memory, read_precision, read_attention, read_recipe, read_overlap,

@@ -31,7 +31,6 @@ void read_recompute(const GivenKeys& keys, Plan& plan) {
 
 void read_memory(const GivenKeys& keys, Plan& plan) {
   read_recompute(keys, plan);
-  keys.choose("offload", kOffloadNames, plan.offload);
   if (plan.offload == OffloadMode::Activations && plan.sequence_slices > 1) {
     return keys.fail(
         "offload", "activations of a sequence in slices stay on the device: later slices read them",

@@ -28,7 +28,6 @@ void read_shard_group(const GivenKeys& keys, Plan& plan) {
 
 // What t must divide: a wrong t is said before the product of sizes that follows from it.
 void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
-  plan.tensor_parallel = keys.size("tensor_parallel", 1);
   if (keys.context.model == nullptr) return;
   const Transformer& model = *keys.context.model;
   const std::int64_t t = plan.tensor_parallel;
@@ -47,12 +46,6 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
 
 // The mesh: t p c d = gpus, the remaining one derived.
 void read_mesh(const GivenKeys& keys, Plan& plan) {
-  plan.pipeline_parallel = keys.size("pipeline_parallel", 1);
-  plan.context_parallel = keys.size("context_parallel", 1);
-  plan.expert_parallel = keys.size("expert_parallel", 1);
-  plan.zero_stage = keys.size("zero_stage", 0);
-  plan.sequence_parallel = keys.flag("sequence_parallel", false);
-  keys.choose("data_parallel_algorithm", kDataParallelNames, plan.data_parallel_algorithm);
   if (plan.data_parallel_algorithm == DataParallelAlgorithm::ParameterServer &&
       plan.zero_stage > 0) {
     keys.fail("data_parallel_algorithm", "parameter_server shards nothing: zero_stage must be 0");

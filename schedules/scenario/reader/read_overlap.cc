@@ -57,7 +57,6 @@ void read_overlap(const GivenKeys& keys, Plan& plan) {
   }
   plan.overlap_pipeline = overlaps_transfers(plan);
   plan.bucket_bytes = keys.integer("bucket_bytes", default_bucket_bytes(plan));
-  plan.prefetch = keys.size("prefetch", 1);
 }
 
 }  // namespace rehearse

@@ -88,7 +88,6 @@ void read_attention(const GivenKeys& keys, Plan& plan) {
 
 // What trains today beside AdamW in 16 and 8 bit, priced for frameworks.
 void read_recipe(const GivenKeys& keys, Plan& plan) {
-  keys.choose("optimizer", kOptimizerNames, plan.optimizer);
   const bool own = plan.runtime.own_executor;
   if (plan.optimizer != Optimizer::AdamW) {
     const std::string name(name_of(plan.optimizer));
@@ -113,11 +112,8 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
     return keys.fail("precision", "runtime " + plan.runtime.name + " has no products in " +
                                       std::string(name_of(plan.precision.compute)));
   }
-  if (const JsonValue* length = keys.given("document_length")) {
-    plan.document_length = length->number;
-    if (!plan.flash_attention) {
-      keys.fail("document_length", "attention inside documents needs a fused kernel");
-    }
+  if (plan.document_length > 0 && !plan.flash_attention) {
+    keys.fail("document_length", "attention inside documents needs a fused kernel");
   }
 }
 

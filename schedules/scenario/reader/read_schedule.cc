@@ -54,13 +54,8 @@ void read_named_schedule(const GivenKeys& keys, Plan& plan, const std::string& n
 void read_schedule(const GivenKeys& keys, Plan& plan) {
   const JsonValue* name = keys.given("schedule");
   const std::int32_t p = plan.pipeline_parallel;
-  plan.extra_warmup = keys.size("extra_warmup", 0);
-  plan.microbatch_group_size = keys.size("microbatch_group_size", 0);
-  plan.virtual_stages = keys.size("virtual_stages", 1);
-  if (const JsonValue* limit = keys.given("memory_limit")) plan.memory_limit = limit->number;
   if (name != nullptr && name->text.starts_with("file:")) {
     plan.schedule = name->text;
-    plan.sequence_slices = keys.size("sequence_slices", 1);
     return;
   }
   read_named_schedule(keys, plan,

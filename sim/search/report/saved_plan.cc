@@ -7,6 +7,7 @@
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/plan_notes.h"
+#include "schedules/scenario/keys/plan_rows.h"
 
 namespace rehearse::sim {
 namespace {
@@ -48,11 +49,13 @@ Json said_keys(const Plan& plan, bool experts) {
       quiet(member(keys, idle.key));
     }
   }
-  const bool whole = plan.expert_parallel == 1 && plan.expert_tensor_parallel == 1;
-  for (const char* key : {"expert_parallel", "expert_tensor_parallel", "expert_capacity",
-                          "expert_dispatch", "expert_routing", "overlap.expert_parallel"}) {
-    if (!experts || (whole && std::string_view(key).starts_with("expert_"))) {
-      member(keys, key) = nullptr;
+  const bool dispatched = plan.expert_parallel > 1 || plan.expert_tensor_parallel > 1;
+  if (!experts || !dispatched) {
+    for (const PlanRow& row : plan_rows()) {
+      if (row.of_experts) keys[std::string(row.key.name)] = nullptr;
+    }
+    for (const PlanRow& row : overlap_rows()) {
+      if (row.of_experts) keys["overlap"][std::string(row.key.name)] = nullptr;
     }
   }
   drop_nulls(keys);

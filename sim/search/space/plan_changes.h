@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "schedules/scenario/keys/plan_rows.h"
 #include "sim/memory/memory.h"
 #include "sim/search/space/space.h"
 
@@ -24,6 +26,7 @@ std::int32_t changed_family_keys(const Plan& from, const Plan& family);
 
 // All that differs, in the words of a file. The runtime, which stays, is among it where `to` has
 // another one by default and the scenario says none.
-std::vector<PlanChange> changes_of(const Plan& from, const Plan& to, bool runtime_said);
+std::vector<PlanChange> changes_of(const Plan& from, const Plan& to, bool runtime_said,
+                                   std::span<const PlanRow> rows = plan_rows());
 
 }  // namespace rehearse::sim

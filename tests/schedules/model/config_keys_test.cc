@@ -120,7 +120,6 @@ TEST(ConfigKeys, WhatIsLeftOutHasTheDefaultOfItsClass) {
     EXPECT_EQ(given.error + left_out.error, "") << dialect;
     for (Transformer* model : {&given.model, &left_out.model}) {
       model->dropouts = {};
-      model->dropout = 0;
       model->prediction_layers = 0;
       if (model->sliding_window == 0) model->windowed_layers.clear();  // of no window
     }

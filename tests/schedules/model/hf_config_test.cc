@@ -57,12 +57,12 @@ TEST(Dialect, Gpt2HasBiasesLearnedPositionsAndATiedTable) {
   EXPECT_EQ(model.ffn_hidden, 4 * 768);
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.kv_heads, 12);
-  EXPECT_LT(model.dropout, 0);  // the file does not say: the plan's default rule decides
+  EXPECT_LT(model.dropouts.residual, 0);  // the file does not say: the plan's default rule decides
 }
 
 TEST(Dialect, DropoutIsWhatTheFileSays) {
-  EXPECT_EQ(parse(R"({"model_type": "gpt2", "resid_pdrop": 0.2})").dropout, 0.2);
-  EXPECT_EQ(parse(R"({"model_type": "gpt_neox", "hidden_dropout": 0.0})").dropout, 0.0);
+  EXPECT_EQ(parse(R"({"model_type": "gpt2", "resid_pdrop": 0.2})").dropouts.residual, 0.2);
+  EXPECT_EQ(parse(R"({"model_type": "gpt_neox", "hidden_dropout": 0.0})").dropouts.residual, 0.0);
 }
 
 TEST(Dialect, SwigluGatesAGpt2) {

@@ -51,15 +51,15 @@ TEST(PlanUse, EveryKeyOfTheSchemaIsInAColumn) {
   EXPECT_GE(keys.size(), 50u);
   for (const std::string& key : keys) {
     if (key == "plan" || key == "train" || key == "plan.overlap") continue;  // their members are
-    EXPECT_NE(find_plan_key(key), nullptr) << key;
+    EXPECT_NE(find_run_use(key), nullptr) << key;
   }
 }
 
 TEST(PlanUse, WhatIsNotPerformedIsNamedAndWhatIsDoneOtherwiseIsSaid) {
   int tried = 0;
-  for (const PlanKey& row : plan_keys()) {
+  for (const auto& [keys, row] : run_keys()) {
     if (row.runs.empty()) continue;
-    const std::string key(row.keys);
+    const std::string& key = keys;
     const auto beyond = read(with(key, Json::parse(row.example)));
     ASSERT_TRUE(beyond) << beyond.error().message;
     const std::size_t bar = row.runs.rfind("| ");
