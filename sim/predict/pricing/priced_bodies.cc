@@ -80,6 +80,7 @@ const PricedBodies::Sum& PricedBodies::sum_of(const Bodies& bodies) {
 // in the pair's order (pair_overlap.h). Else kernels run one after another, each waiting for
 // collectives while the other computes: the time is what computes, or what communicates,
 // whichever is longer, and what is hidden costs a share of itself, as any hidden collective does.
+// Either way the host issues the kernels of both.
 BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> forward,
                               std::span<const PricedBody* const> backward) const {
   const auto pieces_of = [](std::span<const PricedBody* const> bodies) {
@@ -93,7 +94,7 @@ BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> 
     const KernelScalars& scalars = compute_.scalars();
     const PairCost cost = pair_cost(pair_up(f, b), {.compute = scalars.dispatch_slowdown,
                                                     .communication = scalars.dispatch_stretch});
-    both.time = to_nanoseconds(cost.time);
+    both.time = std::max(to_nanoseconds(cost.time), both.host);
     both.communicating = to_nanoseconds(cost.exposed);
     return both;
   }
@@ -101,8 +102,8 @@ BodyCost PricedBodies::paired(BodyCost both, std::span<const PricedBody* const> 
   const Hidden hidden = hide(static_cast<double>(both.communicating.value),
                              static_cast<double>(computing), compute_.scalars().hidden_contention);
   both.communicating.value = static_cast<std::int64_t>(hidden.exposed);
-  both.time.value =
-      computing + both.communicating.value + static_cast<std::int64_t>(hidden.contention);
+  both.time = {computing + both.communicating.value + static_cast<std::int64_t>(hidden.contention)};
+  both.time = std::max(both.time, both.host);
   return both;
 }
 
