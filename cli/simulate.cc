@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/open.h"
 #include "cli/plan/sweep.h"
+#include "sim/predict/order_prices.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/report/overlap_note.h"
 #include "sim/report/report.h"
@@ -50,7 +51,8 @@ int simulate(const Options& options) {
   if (!made) return fail(made.error());
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
-      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule,
+                           prediction.models ? sim::order_prices(prediction.models) : PriceOps());
   if (!prediction.memory.fits) {
     // The scenario's own space, whatever order it names: nearest_fit says which ones are tried.
     ScenarioOptions any_order = options.options();

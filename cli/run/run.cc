@@ -64,10 +64,17 @@ int run(const RunFlags& flags) {
   }
   if (!chosen) return fail(chosen.error());
   if (flags.dry_run && !speaks) return kDone;
-  if (flags.dry_run) return predict_run(flags, scenario, device.value(), processes.value());
+  const Result<PriceOps> priced = order_of_transfers(flags, device.value(), scenario);
+  if (!priced && speaks) {
+    print_error(flags.scenario + ": ops are ordered by FLOP counts: " + priced.error().message);
+  }
+  const PriceOps order_by = priced ? priced.value() : PriceOps();
+  if (flags.dry_run) {
+    return predict_run(flags, scenario, device.value(), processes.value(), order_by);
+  }
   // One heap for all threads: what one has given back another takes.
   mallopt(M_ARENA_MAX, 1);
-  const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan);
+  const Result<Schedule> schedule = exec::lower_for_run(scenario.model, scenario.plan, order_by);
   if (!schedule) return fail(flags.scenario + ": " + schedule.error().message);
   if (processes.value() > 1 && !exec::has_gloo()) {
     const std::string who = launch && !launched ? launch->by : "--processes";
@@ -75,7 +82,8 @@ int run(const RunFlags& flags) {
         "run: " + who + ": this build has no Gloo (libgloo-dev), which several processes need",
         kRunFailed);
   }
-  return perform_run(flags, scenario, schedule.value(), device.value(), processes.value(), launch);
+  return perform_run(flags, scenario, schedule.value(), order_by, device.value(), processes.value(),
+                     launch);
 }
 
 }  // namespace

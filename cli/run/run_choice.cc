@@ -8,6 +8,7 @@
 #include "cli/run/run.h"
 #include "exec/cpu/machine.h"
 #include "schedules/passes/plan_order.h"
+#include "sim/predict/order_prices.h"
 
 namespace rehearse::cli {
 namespace {
@@ -126,6 +127,20 @@ sim::Cluster as_run(sim::Cluster cluster, std::int32_t processes) {
         exec::shared_memory_allowed() ? sim::ProcessLink::Memory : sim::ProcessLink::Tcp;
   }
   return cluster;
+}
+
+Result<PriceOps> order_of_transfers(const RunFlags& options, const exec::RunDevice& device,
+                                    const Scenario& scenario) {
+  ClusterSource named = scenario.cluster;
+  if (!options.cluster.empty()) {
+    RunFlags as_filed = options;
+    as_filed.cluster.clear();
+    const Result<Scenario> read = scenario_of_run(as_filed, device);
+    if (read) named = read.value().cluster;  // else the file names none
+  }
+  const Result<sim::Cluster> cluster = sim::read_cluster(named);
+  if (!cluster) return cluster.error();
+  return sim::order_prices(cluster.value());
 }
 
 Result<> choose_open(const RunFlags& options, const exec::RunDevice& device, std::int32_t processes,

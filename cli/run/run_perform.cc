@@ -18,7 +18,7 @@ namespace {
 
 // The part of this process.
 int perform(const RunFlags& flags, const Scenario& scenario, const Schedule& schedule,
-            const exec::RunDevice& device, exec::Processes& all) {
+            const PriceOps& order_by, const exec::RunDevice& device, exec::Processes& all) {
   // Sums of large arrays that other processes send go back to the system (main keeps what schedules
   // need).
   mallopt(M_MMAP_THRESHOLD, 1 << 27);
@@ -55,8 +55,8 @@ int perform(const RunFlags& flags, const Scenario& scenario, const Schedule& sch
       const Result<> written = write_trace(trace, flags.trace);
       if (!written) return all.fail(written.error().message, kRunFailed);
     }
-    print_text(flags.json ? measurement_json(measurement, trace)
-                          : measurement_text(measurement, trace));
+    print_text(flags.json ? measurement_json(measurement, trace, order_by)
+                          : measurement_text(measurement, trace, order_by));
   }
   if (stopped_by.value() != 0 && all.first()) {
     print_error("run: stopped after step " + std::to_string(measurement.steps.back().step + 1) +
@@ -81,7 +81,7 @@ exec::RunOptions RunFlags::run() const {
 }
 
 int perform_run(const RunFlags& flags, const Scenario& scenario, const Schedule& schedule,
-                const exec::RunDevice& device, std::int32_t processes,
+                const PriceOps& order_by, const exec::RunDevice& device, std::int32_t processes,
                 const std::optional<exec::LaunchEnvironment>& launch) {
   exec::Processes all(print_error);
   if (launch) {
@@ -92,7 +92,7 @@ int perform_run(const RunFlags& flags, const Scenario& scenario, const Schedule&
                                       .version = REHEARSE_VERSION});
     if (!joined) return all.fail("run: " + joined.error().message, exit_code(joined.error()));
   }
-  if (launch || processes == 1) return perform(flags, scenario, schedule, device, all);
+  if (launch || processes == 1) return perform(flags, scenario, schedule, order_by, device, all);
   if (!device.cuda()) {
     std::string said_later;  // by process 0
     const Result<> room =

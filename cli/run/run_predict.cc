@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/run/run.h"
+#include "cli/trace/step_trace.h"
 #include "sim/predict/predicted_trace.h"
 #include "sim/report/overlap_note.h"
 #include "sim/report/report.h"
@@ -12,16 +13,17 @@
 namespace rehearse::cli {
 
 int predict_run(const RunFlags& options, const Scenario& scenario, const exec::RunDevice& device,
-                std::int32_t processes) {
+                std::int32_t processes, const PriceOps& order_by) {
   const auto begin = std::chrono::steady_clock::now();
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
   const sim::Cluster cluster = as_run(std::move(read).value(), processes);
-  Result<sim::Prediction> made = predict(options.scenario, scenario, cluster);
+  Result<sim::Prediction> made =
+      predict(options.scenario, scenario, cluster, {.order_by = order_by});
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();
   prediction.memory.note =
-      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule);
+      sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule, order_by);
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   if (!device.cuda()) {
     prediction.resident =
@@ -30,6 +32,9 @@ int predict_run(const RunFlags& options, const Scenario& scenario, const exec::R
   }
   if (!options.trace.empty()) {
     Trace trace = sim::predicted_trace(prediction, scenario, cluster);
+    if (!prediction.row_class.empty()) {
+      trace = of_every_rank(std::move(trace), prediction.schedule, prediction.plan);
+    }
     if (prediction.resident)
       trace.resident_bytes = std::vector<std::int64_t>{prediction.resident->total(), 0};
     const Result<> written = write_trace(trace, options.trace);

@@ -128,7 +128,7 @@ Trace measured_trace(const Measurement& m) {
   return trace;
 }
 
-std::string measurement_json(const Measurement& m, const Trace& trace) {
+std::string measurement_json(const Measurement& m, const Trace& trace, const PriceOps& order_by) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   const double step = m.step_seconds();
@@ -194,7 +194,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
                     {"capacity_bytes", nullptr},    {"peak_allocated_bytes", m.peak_counted()},
                     {"peak_reserved_bytes", arena}, {"peak_device_bytes", arena},
                     {"ranks", std::move(rows)}};
-  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule);
+  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule, order_by);
   json["memory"]["note"] = note.empty() ? Json(nullptr) : Json(note);
   if (m.resident) {
     json["memory"]["arenas_bytes"] = m.resident->arenas;
@@ -243,7 +243,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string measurement_text(const Measurement& m, const Trace& trace) {
+std::string measurement_text(const Measurement& m, const Trace& trace, const PriceOps& order_by) {
   const Scenario& scenario = *m.scenario;
   const Plan& plan = scenario.plan;
   std::string text = fmt::format("{}\n", scenario.name.empty() ? scenario.path : scenario.name);
@@ -281,7 +281,7 @@ std::string measurement_text(const Measurement& m, const Trace& trace) {
         bytes_text(m.schedule->arena_bytes[r].value),
         host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "");
   }
-  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule);
+  const std::string note = sim::zero_order_note(scenario.model, plan, *m.schedule, order_by);
   if (!note.empty()) text += "  " + note + '\n';
   if (m.resident) text += resident_text(*m.resident, m.peak_measured());
   return text;

@@ -8,6 +8,7 @@
 #include "schedules/scenario/mesh.h"
 #include "schedules/trace/trace_inside.h"
 #include "sim/memory/arena_memory.h"
+#include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 
 namespace rehearse::cli {
@@ -64,6 +65,26 @@ Trace step_trace(const Scenario& scenario, const Schedule& schedule,
   }
   options.schedule_hash = content_hash(schedule);
   return filled(scenario, schedule, unfold(schedule, plan), start, end, std::move(options));
+}
+
+Trace of_every_rank(Trace predicted, const Schedule& schedule, const Plan& plan) {
+  const std::vector<RankClass> row_of_rank = rows_of_ranks(plan, schedule);
+  if (ops_of_ranks(schedule, row_of_rank) > kMostOpsOfRanks) return predicted;
+  std::vector<std::int32_t> lowered;  // per rank
+  TraceOptions options{.schedule_hash = predicted.schedule_hash};
+  for (std::size_t r = 0; r < row_of_rank.size(); ++r) {
+    options.rows.push_back({.position = schedule.position_of(row_of_rank[r]),
+                            .first_rank = {static_cast<std::int32_t>(r)}});
+    options.row_class.push_back(row_of_rank[r].value);
+    lowered.push_back(predicted.row_class[row_of_rank[r].index()]);
+  }
+  predicted.row_class = {};  // its rows are what ranks are classes of
+  const Schedule unfolded = unfold(schedule, plan);
+  const std::vector<Nanoseconds> none(unfolded.ops.size());
+  Trace ranks = make_trace(unfolded, none, none, std::move(options));
+  viz::align_rows(predicted, ranks);
+  predicted.row_class = std::move(lowered);
+  return predicted;
 }
 
 }  // namespace rehearse::cli

@@ -20,4 +20,9 @@ Trace step_trace(const Scenario& scenario, const Schedule& schedule,
                  std::span<const Nanoseconds> start, std::span<const Nanoseconds> end,
                  std::string caption, std::int64_t most_ops = kMostOpsOfRanks);
 
+// A prediction whose replicas differ, with a row for every rank as a measurement has, so that the
+// two compare; one of more than kMostOpsOfRanks as it is. REQUIRES: the trace is of the schedule,
+// which was lowered for `plan` and split (Prediction::row_class).
+Trace of_every_rank(Trace predicted, const Schedule& schedule, const Plan& plan);
+
 }  // namespace rehearse::cli

@@ -10,11 +10,11 @@
 
 namespace rehearse::exec {
 
-Result<Schedule> lower_for_run(const Transformer& model, Plan& plan) {
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan, const PriceOps& order_by) {
   if (const Result<> size = check_lowered_size(model, plan); !size) return size.error();
   const Result<Schedule> order = order_of(model, plan);
   if (!order) return order.error();
-  return lower(order.value(), {model, plan});
+  return lower(order.value(), {model, plan}, {.price = order_by});
 }
 
 std::int64_t arena_bytes(const Schedule& schedule) {

@@ -13,6 +13,7 @@
 #include "schedules/base/result.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/model/model.h"
+#include "schedules/passes/lower.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse::exec {
@@ -20,8 +21,9 @@ namespace rehearse::exec {
 // The schedule that the executor performs, with its arena; the simulator's, op for op. An order
 // from a file (plan.schedule "file:PATH") fills in what the plan left to it. What a planned
 // schedule leaves open is the caller's to choose before (plan.order,
-// schedules/passes/plan_order.h).
-Result<Schedule> lower_for_run(const Transformer& model, Plan& plan);
+// schedules/passes/plan_order.h). `order_by`: what ops take, by which their order is decided
+// (LowerOptions::price); none: estimates.
+Result<Schedule> lower_for_run(const Transformer& model, Plan& plan, const PriceOps& order_by = {});
 // The arenas of all ranks together, on device and host [B].
 std::int64_t arena_bytes(const Schedule& schedule);
 

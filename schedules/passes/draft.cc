@@ -65,6 +65,7 @@ Draft make_draft(const Schedule& order, const Layout& layout, const LowerOptions
               .estimates = options.estimates ? *options.estimates : estimate_by_flops(layout),
               .kept = options.kept,
               .bodies = body_table(layout, slices)};
+  draft.layer_forward = draft.estimates.layer_forward;
   Schedule& s = draft.schedule;
   s.level = Level::Full;
   s.name = order.name;

@@ -36,12 +36,12 @@ struct DraftOp {
   DraftOp(const Op& what, std::int64_t ns, std::int32_t place, std::size_t operands)
       : op(what), duration(ns), at(place), operand_begin(static_cast<std::int32_t>(operands)) {}
   Op op;
-  std::int64_t duration;       // estimated
+  std::int64_t duration;       // estimated, until price_draft
   std::int32_t at;             // its place in the row's program
   std::int32_t operand_begin;  // its operands: up to those of the op made next
   OpId after = {};             // is placed behind this op of the row
   OpId waits_for = {};         // waits for it too, though it touches nothing of it
-  std::int32_t tie = 0;        // breaks ties of equal key and class
+  std::int32_t tie = 0;        // breaks ties of equal key and class (rule_of)
   bool holds_compute = false;  // the next part waits for this op
 };
 
@@ -59,6 +59,7 @@ struct Draft {
   const Plan& plan;       // of the layout
   const Schedule& order;  // L0
   Estimates estimates;
+  std::int64_t layer_forward = 0;  // what a layer's forward takes, estimated or priced [ns]
   std::array<std::int64_t, kNumSegmentShapes> kept{};
   BodyTable bodies;
   Schedule schedule;  // values, buckets, groups, segments, rows; ops filled by `order`
@@ -152,12 +153,25 @@ struct Dependencies {
 // By operands and barriers and on the compute stream, on the op's own row.
 Dependencies dependencies_of(Draft& draft);
 
+// Empties the columns of the draft's schedule that its ops fill; appends an op to them.
+void begin_columns(Draft& draft);
+void append(Draft& draft, OpId id);
+// Gives the ops of all rows, woven, what they take on a machine in place of the estimates.
+Result<> price_draft(Draft& draft, const PriceOps& price);
+
+// When every op of the draft starts [ns]; empty: the compute order waits for itself.
+std::vector<std::int64_t> starts_of(const Draft& draft, const Dependencies& dependencies);
+// Which of two ops goes first where both could: any rule is one, since producers end before their
+// consumers start.
+std::int64_t rule_of(const DraftOp& op);
+
 // The schedule in its order, with what only the passes after it need.
 struct Ordered {
   Schedule schedule;                   // no rows: the compute order itself cannot run
   std::vector<std::int64_t> duration;  // per op of the schedule
   Dependencies dependencies;           // of the draft's ops
   std::vector<OpId> made;              // per op of the schedule: which it was in the draft
+  std::vector<OpId> drafted;           // and its place in Draft::program
 };
 Ordered order(Draft&& draft);
 // Estimated time that a value stays alive beyond its last use on a communication stream [ns].

@@ -84,7 +84,8 @@ void fill_planned_times(const Layout& layout, ScheduleShape& shape) {
   shape.times.transfer = {e.transfer};
 }
 
-Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOptions& options) {
+Result<Lowered> lower_priced(const Schedule& l0, const Layout& layout,
+                             const LowerOptions& options) {
   const Plan& plan = layout.plan;
   if (plan.offload == OffloadMode::Activations && l0.slices > 1) {
     return Error{"plan.offload: activations of a sequence in slices stay on the device"};
@@ -103,8 +104,11 @@ Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOpti
     end_step(program);
     weave(program);
   }
+  if (options.price) {
+    if (const Result<> priced = price_draft(draft, options.price); !priced) return priced.error();
+  }
   // Compute waits for reductions that are not overlapped: they need no margin.
-  const std::int64_t margin = draft.estimates.layer_forward;
+  const std::int64_t margin = draft.layer_forward;
   const Margins margins{.transfers = margin,
                         .reductions = plan.overlap_gradient_reduce ? margin : 0};
   Ordered ordered = order(std::move(draft));
@@ -114,7 +118,13 @@ Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOpti
     plan_lifetimes(lowered, margins, ordered.duration, options.plan_arena);
   }
   add_waits(ordered);
-  return std::move(lowered);
+  return Lowered{std::move(lowered), std::move(ordered.drafted)};
+}
+
+Result<Schedule> lower(const Schedule& l0, const Layout& layout, const LowerOptions& options) {
+  Result<Lowered> lowered = lower_priced(l0, layout, options);
+  if (!lowered) return lowered.error();
+  return std::move(lowered).value().schedule;
 }
 
 }  // namespace rehearse

@@ -15,13 +15,16 @@
 //   end_step          norm, optimizer, what brings the update to all
 //   weave             a row's program: its ops in the order of their places
 // and on the whole again:
-//   order             one global order by estimated times, each row restricted to it
+//   order             one global order by the times of ops, each row restricted to it
 //   plan_lifetimes    versions, last uses, holds, arena
 //   add_waits         events across streams, memory reuse included
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "schedules/base/result.h"
 #include "schedules/body/body.h"
@@ -31,7 +34,7 @@
 
 namespace rehearse {
 
-// Estimated durations that decide the order, never the cost [ns, each >= 1].
+// Estimated durations that decide the order where nobody prices the ops [ns, each >= 1].
 struct Estimates {
   std::int64_t embedding_forward = 1, embedding_backward = 1;
   std::int64_t layer_forward = 4, layer_input = 4, layer_weight = 4;  // B = I + W
@@ -50,8 +53,15 @@ Estimates estimate_by_flops(const Layout& layout);
 // segments of every stage. From model and plan alone, so that simulate and run plan the same order.
 void fill_planned_times(const Layout& layout, ScheduleShape& shape);
 
+// What every op takes on some machine [ns], in the order of `drafted`: the schedule before its
+// global order is known, each row's ops as its program lists them, with operands, payloads and
+// groups, without versions, lifetimes and waits. Empty: nobody knows, the estimates hold.
+using PriceOps =
+    std::function<Result<std::vector<std::int64_t>>(const Schedule& drafted, const Layout& layout)>;
+
 struct LowerOptions {
   std::optional<Estimates> estimates;  // none: estimate_by_flops
+  PriceOps price;                      // decides the order in place of the estimates
   bool plan_arena = true;  // false: no offsets and no reuse edges (frameworks have an allocator)
   // false: no versions, last uses and holds either, for who asks how long a step takes and no more
   bool lifetimes = true;
@@ -60,8 +70,16 @@ struct LowerOptions {
   std::array<std::int64_t, kNumSegmentShapes> kept{};
 };
 
+struct Lowered {
+  Schedule schedule;
+  std::vector<OpId> drafted;  // per op: which it was of those that LowerOptions::price saw
+};
+
 // REQUIRES: `order` is a valid L0 schedule of the plan's name and shape.
-// Errors: what a plan asks for and this version cannot lower, in one line.
+// Errors: what a plan asks for and this version cannot lower, in one line; that of `price`.
+Result<Lowered> lower_priced(const Schedule& order, const Layout& layout,
+                             const LowerOptions& options);
+// The schedule alone.
 Result<Schedule> lower(const Schedule& order, const Layout& layout,
                        const LowerOptions& options = {});
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One global order. Every op has a key: the time at which it could start if nothing but its
-// producers, its rank's compute stream and its partners delayed it. Each row is that one order
-// restricted to the row, so every edge goes forward in it: no deadlock by construction.
+// One global order. Every op has a key, the time at which it starts (starts.cc). Each row is that
+// one order restricted to the row, so every edge goes forward in it: no deadlock by construction.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -11,111 +10,10 @@
 namespace rehearse {
 namespace {
 
-// Starts of all ops. An op that cannot be placed yet hangs on one op that it follows and is looked
-// at again once that one is placed. Ops of equal match start together, at the latest of them.
-class Starts {
- public:
-  Starts(const Draft& draft, const Dependencies& dependencies)
-      : draft_(draft),
-        dependencies_(dependencies),
-        ops_(draft.ops.size()),
-        meetings_(draft.carried.size()) {}
-
-  // Per op; empty: a cycle, the compute order itself cannot run.
-  std::vector<std::int64_t> run() {
-    start_.resize(ops_.size());
-    for (const OpId id : draft_.program) {
-      const MatchId match = draft_.ops[id.index()].op.match;
-      if (!match) continue;
-      Meeting& meeting = meetings_[match.index()];
-      ops_[id.index()].other_member = meeting.member;
-      meeting.member = id;
-      ++meeting.absent;
-    }
-    for (const OpId id : draft_.program) {
-      look(id);
-      while (!woken_.empty()) {
-        const OpId next = woken_.back();
-        woken_.pop_back();
-        look(next);
-      }
-    }
-    if (placed_ != ops_.size()) return {};
-    return std::move(start_);
-  }
-
- private:
-  struct State {
-    std::int64_t end = -1;  // -1: not placed
-    OpId first_waiting;     // list of the ops that hang on this one
-    OpId next_waiting;
-    OpId other_member;  // list of the ops of its match
-  };
-  struct Meeting {
-    std::int64_t start = 0;
-    OpId member;
-    std::int32_t absent = 0;  // members that wait for something yet
-  };
-
-  void look(OpId id) {
-    std::int64_t ready = 0;
-    const auto follows = [&](OpId before) {
-      State& state = ops_[before.index()];
-      if (state.end < 0) {
-        ops_[id.index()].next_waiting = state.first_waiting;
-        state.first_waiting = id;
-        return false;
-      }
-      ready = std::max(ready, state.end);
-      return true;
-    };
-    // The compute stream comes last, and is what mostly is not there yet.
-    const std::span<const OpId> before = dependencies_.of(id);
-    for (std::size_t k = before.size(); k-- > 0;) {
-      if (!follows(before[k])) return;
-    }
-    const DraftOp& op = draft_.ops[id.index()];
-    if (op.after && !follows(op.after)) return;
-    if (!op.op.match) return place(id, ready);
-    Meeting& meeting = meetings_[op.op.match.index()];
-    meeting.start = std::max(meeting.start, ready);
-    if (--meeting.absent > 0) return;
-    for (OpId m = meeting.member; m; m = ops_[m.index()].other_member) place(m, meeting.start);
-  }
-
-  void place(OpId id, std::int64_t start) {
-    start_[id.index()] = start;
-    State& state = ops_[id.index()];
-    state.end = start + draft_.ops[id.index()].duration;
-    ++placed_;
-    for (OpId w = state.first_waiting; w; w = ops_[w.index()].next_waiting) {
-      woken_.push_back(w);
-    }
-  }
-
-  const Draft& draft_;
-  const Dependencies& dependencies_;
-  std::vector<State> ops_;
-  std::vector<Meeting> meetings_;
-  std::vector<std::int64_t> start_;
-  std::vector<OpId> woken_;
-  std::size_t placed_ = 0;
-};
-
-// Among ops of one key. Producers end before consumers start, so any rule is a linear extension;
-// this one lets communication start before the compute that it can hide behind.
-int class_of(const Op& op) {
-  if (op.stream == Stream::P2p) return 2;
-  if (op.stream == Stream::H2d) return 0;
-  if (op.kind == OpKind::Unshard) return 1;
-  if (op.stream != Stream::Compute) return 3;
-  return traits(op.kind).op_class == OpClass::Collective ? 4 : 5;
-}
-
 // An op's place among those of its row.
 struct Place {
   std::int64_t start;
-  std::int64_t rule;   // class, then tie
+  std::int64_t rule;
   std::int32_t place;  // in the row's program
   OpId op;
 
@@ -146,8 +44,7 @@ std::vector<OpId> by_key(const Draft& draft, const std::vector<std::int64_t>& st
     std::int32_t place = 0;
     for (const OpId id : draft.program_of(row)) {
       const DraftOp& op = draft.ops[id.index()];
-      sequences[sequence_of(op.op)].push_back(
-          {start[id.index()], (std::int64_t{class_of(op.op)} << 32) + op.tie, place++, id});
+      sequences[sequence_of(op.op)].push_back({start[id.index()], rule_of(op), place++, id});
     }
     // What is left of them, the one with the first op first.
     std::array<std::pair<const Place*, const Place*>, kSequences> rest;
@@ -186,24 +83,24 @@ std::vector<OpId> by_key(const Draft& draft, const std::vector<std::int64_t>& st
 
 Ordered order(Draft&& draft) {
   Dependencies dependencies = dependencies_of(draft);
-  const std::vector<std::int64_t> start = Starts(draft, dependencies).run();
+  const std::vector<std::int64_t> start = starts_of(draft, dependencies);
   if (start.empty() && !draft.ops.empty()) return {};
-  Ordered ordered{.schedule = std::move(draft.schedule),
-                  .dependencies = std::move(dependencies),
-                  .made = by_key(draft, start)};
-  Schedule& s = ordered.schedule;
+  Ordered ordered{.dependencies = std::move(dependencies), .made = by_key(draft, start)};
   const std::size_t num_ops = draft.ops.size();
+  std::vector<OpId> place(num_ops);  // per op of the draft
+  for (std::size_t i = 0; i < num_ops; ++i) {
+    place[draft.program[i].index()] = {static_cast<std::int32_t>(i)};
+  }
   std::vector<MatchId> match_of(draft.carried.size());
   std::int32_t matches = 0;
-  s.row_begin = draft.row_begin;
-  s.ops.reserve(num_ops);
-  s.operands.reserve(draft.operands.size());
-  s.operand_begin.resize(num_ops + 1);
+  begin_columns(draft);
+  Schedule& s = draft.schedule;
   ordered.duration.resize(num_ops);
+  ordered.drafted.resize(num_ops);
   for (std::size_t to = 0; to < num_ops; ++to) {
     const OpId from = ordered.made[to];
-    const DraftOp& made = draft.ops[from.index()];
-    Op& op = s.ops.emplace_back(made.op);
+    append(draft, from);
+    Op& op = s.ops.back();
     op.key = start[from.index()];
     if (op.match) {
       MatchId& id = match_of[op.match.index()];
@@ -213,10 +110,10 @@ Ordered order(Draft&& draft) {
       }
       op.match = id;
     }
-    ordered.duration[to] = made.duration;
-    for (const Operand& operand : draft.operands_of(made)) s.operands.push_back(operand);
-    s.operand_begin[to + 1] = static_cast<std::int32_t>(s.operands.size());
+    ordered.duration[to] = draft.ops[from.index()].duration;
+    ordered.drafted[to] = place[from.index()];
   }
+  ordered.schedule = std::move(s);
   return ordered;
 }
 

@@ -80,7 +80,7 @@ Result<CorrectionFit> fit_correction(const Scenario& scenario, const Cluster& cl
   if (!made) return made.error();
   CorrectionFit fit{.before_s = made.value().step_s,
                     .after_s = made.value().step_s,
-                    .schedule_hash = content_hash(made.value().schedule)};
+                    .schedule_hash = made.value().schedule_hash()};
   const bool remaps = made.value().remap_s > 0;
   Cluster corrected = cluster;
   if (measured.work) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedules/ir/schedule.h"
+#include "schedules/passes/lower.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/resident_memory.h"
 #include "sim/band/band.h"
@@ -59,7 +60,11 @@ struct Prediction {
   std::vector<MicroBatchTried> micro_batches;  // empty: it was not left open
   Schedule order;                              // L0: the compute order
   Schedule schedule;                           // L1: lowered from it
-  std::shared_ptr<const CostModels> models;    // null: memory alone was asked for
+  // Where replicas that differ have rows of their own: per row of the schedule the one that was
+  // lowered, and the hash of what was lowered. Empty: the schedule is as it was lowered.
+  std::vector<std::int32_t> row_class;
+  std::string lowered_hash;
+  std::shared_ptr<const CostModels> models;  // null: memory alone was asked for
   Pricing pricing;
   Timeline timeline;
   Bubbles bubbles;
@@ -89,6 +94,10 @@ struct Prediction {
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 
+  // Of the schedule as it was lowered: what a run of the same plan has.
+  std::string schedule_hash() const {
+    return lowered_hash.empty() ? content_hash(schedule) : lowered_hash;
+  }
   // Between these the truth lies, nine times in ten.
   double low_s() const { return step_s * band.low; }
   double high_s() const { return step_s * band.high; }
@@ -136,6 +145,8 @@ struct PredictOptions {
   double scale_up_factor = 1;  // links inside a node this much faster than measured (what-if)
   const HardwareTables* tables = nullptr;  // of this very cluster; null: read
   std::string without_source;              // of measured steps, for the band (band.h)
+  // Decides the order of transfers (sim/predict/order_prices.h); none: the prices of this cluster.
+  PriceOps order_by;
 };
 
 // Chooses micro-batch and order where the plan leaves them open: of the orders of `auto`, zb_1p and

@@ -19,6 +19,7 @@
 #include "sim/memory/memory_script.h"
 #include "sim/predict/confidence.h"
 #include "sim/predict/countable.h"
+#include "sim/predict/order_prices.h"
 #include "sim/predict/remapping.h"
 #include "sim/predict/step_counts.h"
 #include "sim/predict/variation.h"
@@ -86,7 +87,11 @@ void add_host_memory(Prediction& p, const Cluster& cluster) {
 // Gives replicas that differ rows of their own, and the engine their speeds.
 void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
   const ReplicaClasses classes = replica_classes(variation, p.plan);
-  if (classes.split()) p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
+  if (classes.split()) {
+    p.lowered_hash = content_hash(p.schedule);
+    p.schedule = split_replicas(p.schedule, p.plan, classes.begins);
+    for (const RankClassInfo& row : p.schedule.rows) p.row_class.push_back(row.position.value);
+  }
   for (const RankClassInfo& row : p.schedule.rows) {
     const auto range = std::ranges::find(classes.begins, row.data_begin) - classes.begins.begin();
     const std::size_t of =
@@ -99,6 +104,14 @@ void vary(Prediction& p, const Variation& variation, EngineOptions& engine) {
   engine.op_draws = p.plan.tensor_parallel * p.plan.context_parallel;
   engine.seed = static_cast<std::uint64_t>(variation.seed);
   p.variation_note = variation_note(variation, classes, p.plan);
+}
+
+// The costs of ops in an order, which were priced in another.
+void reorder(std::vector<std::int32_t>& of_op, const std::vector<OpId>& priced) {
+  std::vector<std::int32_t> ordered;
+  ordered.reserve(of_op.size());
+  for (const OpId id : priced) ordered.push_back(of_op[id.index()]);
+  of_op = std::move(ordered);
 }
 
 // Products with a scale per block need tensor cores that read them.
@@ -139,9 +152,28 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (!arena && plan.offload == OffloadMode::Activations) {
     lowering.kept = kept_by_shape(tables.profile(plan), layout);
   }
-  Result<Schedule> lowered = lower(p.order, layout, lowering);
+  models->collectives = tables.collectives;
+  if (options.scale_up_factor != 1) scale_links(models->collectives, options.scale_up_factor);
+  const auto price_here = [&](const Schedule& schedule) -> Result<> {
+    const Result<> made = make_models(*models, layout, schedule.rows, tables.scalars);
+    if (made) p.pricing = price(schedule, layout, *models->compute, *models->network);
+    return made;
+  };
+  // Ops are priced before they are ordered, and keep the prices: unless others order them, or
+  // nobody asks for times and the memory does not depend on the order.
+  lowering.price = options.order_by;
+  if (!lowering.price && (arena || options.timeline)) {
+    lowering.price = [&](const Schedule& drafted,
+                         const Layout&) -> Result<std::vector<std::int64_t>> {
+      if (const Result<> priced = price_here(drafted); !priced) return priced.error();
+      return times_of(p.pricing);
+    };
+  }
+  Result<Lowered> lowered = lower_priced(p.order, layout, lowering);
   if (!lowered) return lowered.error();
-  p.schedule = std::move(lowered).value();
+  p.schedule = std::move(lowered.value().schedule);
+  if (models->compute) reorder(p.pricing.table.of_op, lowered.value().drafted);
+  const std::size_t rows = p.schedule.rows.size();
   EngineOptions engine{.record_load = options.record_load};
   if (scenario.variation.any()) {
     if (plan.has_parameter_server()) {
@@ -167,16 +199,11 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   }
   if (!options.timeline || enough()) return p;
 
-  models->collectives = tables.collectives;
-  if (options.scale_up_factor != 1) scale_links(models->collectives, options.scale_up_factor);
-  const Network& network =
-      models->network.emplace(cluster, models->collectives, plan, p.schedule.rows);
-  Result<ComputeModel> compute =
-      ComputeModel::create(cluster, layout, body_collectives(network, layout), tables.scalars);
-  if (!compute) return compute.error();
-  models->compute.emplace(std::move(compute).value());
+  if (!models->compute || p.schedule.rows.size() != rows) {  // not priced, or not with these rows
+    if (const Result<> priced = price_here(p.schedule); !priced) return priced.error();
+  }
   p.models = models;
-  p.pricing = price(p.schedule, layout, *models->compute, network);
+  const Network& network = *models->network;
   if (remaps(p.memory)) {
     const std::int32_t us_per_gb = tables.profile(plan).remap_us_per_gb;
     price_remapping(p.memory, us_per_gb, p.order, p.schedule, p.pricing);

@@ -110,6 +110,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
                        std::to_string(std::llround(100 * p.scatter)) + " % apart";
   }
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
+  options.schedule_hash = p.lowered_hash;
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);
   add_nodes(trace, p.schedule, {scenario.model, p.plan}, node_times(p));
   trace.idle_begin = std::vector<std::int64_t>(p.bubbles.span_begin);
@@ -150,6 +151,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
     trace.link_begin = std::move(begin);
     trace.link_samples = std::vector<LinkSample>(p.timeline.load);
   }
+  trace.row_class = std::vector<std::int32_t>(p.row_class);
   return trace;
 }
 

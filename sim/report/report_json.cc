@@ -209,7 +209,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
     if (!note.empty()) json["notes"].push_back(note);
   }
   if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
-  json["schedule_hash"] = content_hash(p.schedule);
+  json["schedule_hash"] = p.schedule_hash();
   json["plan"] = Json::parse(plan_json(p.plan, 0));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -58,7 +58,8 @@ Plan with_stage(Plan plan, std::int32_t stage) {
 
 }  // namespace
 
-std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule) {
+std::string zero_order_note(const Transformer& model, const Plan& plan, const Schedule& schedule,
+                            const PriceOps& order_by) {
   const bool shards = plan.shards() > 1;
   if (!plan.runtime.own_executor || plan.zero_stage == 0 || !shards) return {};
   const Parts here = fullest(schedule);
@@ -66,7 +67,7 @@ std::string zero_order_note(const Transformer& model, const Plan& plan, const Sc
     Plan less = with_stage(plan, stage);
     const Result<Schedule> order = order_of(model, less);
     if (!order) return {};
-    const Result<Schedule> lowered = lower(order.value(), {model, less});
+    const Result<Schedule> lowered = lower(order.value(), {model, less}, {.price = order_by});
     if (!lowered) return {};
     const Parts there = fullest(lowered.value());
     if (total(here) <= total(there)) continue;

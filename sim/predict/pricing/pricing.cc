@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "schedules/ir/payload.h"
 #include "sim/cost/to_nanoseconds.h"
@@ -151,11 +153,11 @@ class Pricer {
   std::int32_t transfer(const Op& op) {
     const RankClass to = row_at(op.peer, row_);
     const bool send = op.kind == OpKind::Send;
-    const Path path = send ? network_.path(row_, to) : network_.path(to, row_);
+    const Path& path = send ? path_between(row_, to) : path_between(to, row_);
     const bool from_before = (op.payload == Payload::Gradient) == send;
     const Bytes whole{layout_.handover_bytes(op.stage.value - (from_before ? 1 : 0))};
     const TransferCost cost =
-        handover_cost(plan_, whole, path, network_.group(send ? to : row_, Axis::Tensor), network_);
+        handover_cost(plan_, whole, path, tensor_group(send ? to : row_), network_);
     std::vector<Traffic> traffic;
     if (send) {
       traffic.push_back({.group = GroupKind::Pipeline,
@@ -173,6 +175,18 @@ class Pricer {
     }
     return add({.time = cost.time, .level = cost.level}, send ? cost.send : cost.recv,
                all(cost.level), std::move(traffic));
+  }
+
+  // Of both ends of a transfer, and of all of them between the same rows.
+  const Path& path_between(RankClass from, RankClass to) {
+    const auto [at, fresh] = paths_.try_emplace({from, to});
+    if (fresh) at->second = network_.path(from, to);
+    return at->second;
+  }
+  const GroupShape& tensor_group(RankClass row) {
+    const auto [at, fresh] = tensor_groups_.try_emplace(row);
+    if (fresh) at->second = network_.group(row, Axis::Tensor);
+    return at->second;
   }
 
   RankClass row_at(Position position, RankClass like) const {
@@ -371,6 +385,8 @@ class Pricer {
   RankClass row_{0};
   OpId current_{};
   std::vector<Counterpart> links_;  // of row 0 on this row
+  std::map<std::pair<RankClass, RankClass>, Path> paths_;
+  std::map<RankClass, GroupShape> tensor_groups_;
   std::array<Recent, 256> recent_;
   KnownCosts known_;
 };

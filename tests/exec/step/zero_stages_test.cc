@@ -48,7 +48,7 @@ Held held(const std::string& model, const std::string& plan, int zero_stage) {
       out.gradients = std::max(out.gradients, parts[1]);
     }
   }
-  out.note = sim::zero_order_note(scenario.value().model, run, schedule.value());
+  out.note = sim::zero_order_note(scenario.value().model, run, schedule.value(), {});
   return out;
 }
 

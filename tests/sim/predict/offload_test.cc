@@ -106,7 +106,7 @@ TEST(Offload, MovesWhatAPartKeepsWhereItsBackwardIsFarEnough) {
 // On the device lie what the running part makes, what is leaving, and what comes back ahead.
 TEST(Offload, LeavesAFewPartsOfActivationsOnTheDevice) {
   const Prediction none = predicted(one(R"("offload": "none")"));
-  const Prediction p = predicted(one(R"("offload": "activations")"));
+  const Prediction p = predicted(one(R"("offload": "activations")"), 1000);
   const std::int64_t layer = copies(p.schedule, OpKind::Offload)[3].bytes;
   EXPECT_GT(none.memory.peak_allocated - p.memory.peak_allocated, 7 * layer);
   EXPECT_EQ(none.memory.host, 0);
