@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 #include "tests/cuda_double/device.h"
 
@@ -19,7 +17,7 @@ namespace {
 
 // What an engine does: each result is 1, or as said.
 struct Engine {
-  int milliseconds = 0;
+  double seconds = 0;  // by the device's clock: hours are no wait
   float o = 1, dq = 1, dk = 1, dv = 1, lse = 1;
   int status = 0;
   std::atomic<int> calls{0};
@@ -54,7 +52,7 @@ int attention(Stream stream, Type, const AttentionShape& s, const void*, void* o
   ++e.calls;
   if (e.status != 0) return e.status;
   return cuda_double::enqueue(stream, [=, &e] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
+    cuda_double::spend(e.seconds);
     std::fill_n(static_cast<std::uint16_t*>(o), s.tokens * s.heads * s.values(), bf16(e.o));
     std::fill_n(lse, s.tokens * s.heads, e.lse);
   });
@@ -64,7 +62,7 @@ int attention_backward(Stream stream, Type, const AttentionShape& s, const void*
   Engine& e = of(engine);
   ++e.calls;
   return cuda_double::enqueue(stream, [=, &e] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(e.milliseconds));
+    cuda_double::spend(e.seconds);
     auto* to = static_cast<std::uint16_t*>(dqkv);
     for (std::int64_t token = 0; token < s.tokens; ++token) {
       to = std::fill_n(to, s.heads * s.head_dim, bf16(e.dq));
@@ -93,6 +91,8 @@ using enum AttentionEngine;
 constexpr AttentionShape kShape{
     .tokens = 8, .sequence = 4, .heads = 2, .kv_heads = 1, .head_dim = 16};
 
+constexpr double kSlow = 3600;  // [s]: no load of this machine makes the other one slower
+
 std::size_t free_bytes() {
   std::size_t free = 0, total = 0;
   cudaDeviceSynchronize();
@@ -104,7 +104,7 @@ class AttentionChoiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (Engine& engine : engines) {
-      engine.milliseconds = 0;
+      engine.seconds = 0;
       engine.o = engine.dq = engine.dk = engine.dv = engine.lse = 1;
       engine.status = engine.calls = 0;
     }
@@ -132,14 +132,14 @@ class AttentionChoiceTest : public ::testing::Test {
 };
 
 TEST_F(AttentionChoiceTest, TheFasterOneIsChosenOncePerShapeAndDirection) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   AttentionChoice c = choice();
   EXPECT_EQ(forward(c), Wgmma);
   const int calls = of(Wgmma).calls;
   EXPECT_EQ(forward(c), Wgmma);
   EXPECT_EQ(of(Wgmma).calls, calls);
-  of(MmaSync).milliseconds = 0;
-  of(Wgmma).milliseconds = 20;
+  of(MmaSync).seconds = 0;
+  of(Wgmma).seconds = kSlow;
   EXPECT_EQ(backward(c), MmaSync);
   AttentionShape longer = kShape;
   longer.sequence = 8;
@@ -157,7 +157,7 @@ TEST_F(AttentionChoiceTest, ADifferenceInAnyResultLeavesMmaSyncForAllShapesAndIs
                                            {&Engine::dv, false}}) {
     SetUp();
     said_.clear();
-    of(MmaSync).milliseconds = 20;
+    of(MmaSync).seconds = kSlow;
     AttentionChoice c = choice();
     AttentionShape before = kShape;
     before.sequence = 8;
@@ -181,24 +181,24 @@ TEST_F(AttentionChoiceTest, LatentHeadsAreTriedToo) {
   latent.value_dim = 128;
   AttentionShape narrow = latent;
   narrow.value_dim = 64;
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   AttentionChoice c = choice("say");
   EXPECT_EQ(forward(c, latent), Wgmma);
   EXPECT_EQ(said_.back().find("attention forward, 2 heads of 192 and values of 128, 2 x 4 tokens"),
             0u)
       << said_.back();
-  of(MmaSync).milliseconds = 0;
-  of(Wgmma).milliseconds = 20;
+  of(MmaSync).seconds = 0;
+  of(Wgmma).seconds = kSlow;
   EXPECT_EQ(forward(c, narrow), MmaSync);
   EXPECT_EQ(forward(c, latent), Wgmma);
-  of(Wgmma).milliseconds = 0;
+  of(Wgmma).seconds = 0;
   of(Wgmma).dv = 1.03F;
   EXPECT_EQ(backward(c, latent), MmaSync);
   EXPECT_NE(said_.back().find("differs from mma.sync by"), std::string::npos) << said_.back();
 }
 
 TEST_F(AttentionChoiceTest, RoundingIsNoDifference) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   of(Wgmma).o = 1 + 1.0F / 128;  // one in the last place
   AttentionChoice c = choice();
   EXPECT_EQ(forward(c), Wgmma);
@@ -213,7 +213,7 @@ TEST_F(AttentionChoiceTest, WgmmaThatFailsLeavesMmaSync) {
 }
 
 TEST_F(AttentionChoiceTest, WithoutMemoryForATrialItIsMmaSync) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   cuda_double::set_full(true);
   AttentionChoice c = choice();
   EXPECT_EQ(forward(c), MmaSync);
@@ -223,7 +223,7 @@ TEST_F(AttentionChoiceTest, WithoutMemoryForATrialItIsMmaSync) {
 }
 
 TEST_F(AttentionChoiceTest, NothingIsTriedWhileAGraphIsCaptured) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   AttentionChoice c = choice();
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   EXPECT_EQ(forward(c), MmaSync);
@@ -235,7 +235,7 @@ TEST_F(AttentionChoiceTest, NothingIsTriedWhileAGraphIsCaptured) {
 }
 
 TEST_F(AttentionChoiceTest, NothingIsTriedWhereThereIsNoChoice) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   AttentionChoice without = choice("", false), mma = choice("mma"), wgmma = choice("wgmma"),
                   c = choice();
   EXPECT_EQ(forward(without), MmaSync);
@@ -250,7 +250,7 @@ TEST_F(AttentionChoiceTest, NothingIsTriedWhereThereIsNoChoice) {
 }
 
 TEST_F(AttentionChoiceTest, SaysWhatItChoseWhenAskedTo) {
-  of(MmaSync).milliseconds = 20;
+  of(MmaSync).seconds = kSlow;
   AttentionChoice c = choice("say");
   EXPECT_EQ(forward(c), Wgmma);
   ASSERT_EQ(said_.size(), 1u);

@@ -156,8 +156,10 @@ struct Outcome {
 using Sabotage =
     std::function<void(std::int32_t process, std::int64_t step, Communicator&, Device&)>;
 
-std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
-                                     const Sabotage& sabotage = nullptr, std::int32_t absent = -1) {
+// `ended`: a process has its outcome, and is not torn down yet.
+std::vector<Outcome> train_with_nccl(
+    Prepared& p, double timeout_s, const Sabotage& sabotage = nullptr, std::int32_t absent = -1,
+    const std::function<void()>& ended = [] {}) {
   const Mesh mesh(p.plan);
   const GroupInstances groups(p.schedule, p.plan, mesh);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
@@ -206,10 +208,11 @@ std::vector<Outcome> train_with_nccl(Prepared& p, double timeout_s,
                                       .train = p.scenario.train});
         if (!ran) {
           out.error = ran.error().message;
-          return;
+          break;
         }
         out.losses.push_back(ran.value().loss);
       }
+      ended();
     });
   }
   for (std::thread& process : processes) process.join();
@@ -224,7 +227,7 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
         Keys{"pipeline_parallel=2", "data_parallel=2", "zero_stage=1", "schedule=zb_h1"},
         Keys{"context_parallel=4"}, Keys{"context_parallel=2", "tensor_parallel=2"}}) {
     Prepared p = prepare(Family::Gpt2, keys);
-    const std::vector<Outcome> there = train_with_nccl(p, 20);
+    const std::vector<Outcome> there = train_with_nccl(p, 120);
     const Trained here = train_layout(Family::Gpt2, keys);
     for (const Outcome& process : there) {
       ASSERT_EQ(process.error, "") << keys[0];
@@ -237,15 +240,16 @@ TEST(NcclDouble, TrainsWithTheBitsOfOneProcess) {
 // Real NCCL would hang.
 TEST(NcclDouble, NamesASwappedCollective) {
   Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
-  std::vector<float> array(64);
+  void* array = nullptr;
+  ASSERT_EQ(cudaMalloc(&array, 64 * sizeof(float)), cudaSuccess);
   const auto outcomes = train_with_nccl(
-      p, 5, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Device&) {
+      p, 120, [&](std::int32_t process, std::int64_t step, Communicator& nccl, Device&) {
         if (process != 1 || step != 1) return;
         // One collective too many on the dp communicator: the partner's next one does not match.
         const Mesh mesh(p.plan);
         const GroupInstances groups(p.schedule, p.plan, mesh);
         const auto place = groups.of[static_cast<std::size_t>(groups.group(GroupKind::Data))][1];
-        const std::vector<Contribution> brought{{}, {array.data(), array.data()}};
+        const std::vector<Contribution> brought{{}, {array, array}};
         const std::vector<Lane> lanes{{}, {1, Stream::Dp}};
         nccl.collective({.kind = OpKind::Broadcast,
                          .elements = 64,
@@ -255,6 +259,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
                          .lanes = lanes},
                         [](const Result<>&) {});
       });
+  cudaFree(array);
   bool named = false;
   for (const Outcome& process : outcomes) {
     EXPECT_NE(process.error, "");
@@ -267,7 +272,7 @@ TEST(NcclDouble, NamesASwappedCollective) {
 // A rank that is gone, and a send that never comes, end in a timeout that names rank and op.
 TEST(NcclDouble, NamesTheOpThatWaitsForADeadRank) {
   Prepared p = prepare(Family::Gpt2, {"pipeline_parallel=2"});
-  const auto outcomes = train_with_nccl(p, 4, nullptr, 0);
+  const auto outcomes = train_with_nccl(p, 10, nullptr, 0);
   EXPECT_EQ(outcomes[0].error, "");  // it left
   EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
   EXPECT_NE(outcomes[1].error.find("RECV_F0"), std::string::npos) << outcomes[1].error;
@@ -278,23 +283,23 @@ TEST(NcclDouble, NamesAStuckRank) {
   Prepared p = prepare(Family::Gpt2, {"data_parallel=2"});
   std::mutex mutex;
   std::condition_variable changed;
-  bool released = false;
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(11));
-    const std::scoped_lock lock(mutex);
-    released = true;
-    changed.notify_all();
-  });
+  int ended = 0;
   const auto outcomes = train_with_nccl(
-      p, 4, [&](std::int32_t process, std::int64_t step, Communicator&, Device& device) {
+      p, 10,
+      [&](std::int32_t process, std::int64_t step, Communicator&, Device& device) {
         if (process != 1 || step != 1) return;
         auto& streams = dynamic_cast<cuda::StreamSource&>(device);
         cuda_double::enqueue(streams.stream({1, Stream::Compute}), [&] {
           std::unique_lock lock(mutex);
-          changed.wait(lock, [&] { return released; });
+          changed.wait(lock, [&] { return ended == 2; });
         });
+      },
+      -1,
+      [&] {
+        const std::scoped_lock lock(mutex);
+        ++ended;
+        changed.notify_all();
       });
-  later.join();
   EXPECT_NE(outcomes[0].error.find("rank 0 timed out in"), std::string::npos) << outcomes[0].error;
   EXPECT_NE(outcomes[1].error.find("rank 1 timed out in"), std::string::npos) << outcomes[1].error;
 }

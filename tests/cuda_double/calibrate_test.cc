@@ -17,7 +17,7 @@ namespace rehearse::exec {
 namespace {
 
 CudaOptions cuda_options() {
-  return {.type = ElementType::Float32, .timeout_s = 20, .label = [](OpId) { return "a kernel"; }};
+  return {.type = ElementType::Float32, .timeout_s = 120, .label = [](OpId) { return "a kernel"; }};
 }
 
 TEST(CalibrateOnDouble, MeasuresEveryKindOfPoint) {
@@ -116,7 +116,7 @@ TEST(CalibrateOnDouble, MeasuresNcclForEveryNumberOfRanks) {
                                                                   .processes = kProcesses,
                                                                   .groups = &groups,
                                                                   .share = share,
-                                                                  .timeout_s = 20});
+                                                                  .timeout_s = 120});
       if (!nccl) return;
       tables[static_cast<std::size_t>(p)] =
           calibrate(backend.value(), {.sizes = CalibrateSizes::gpu(true),

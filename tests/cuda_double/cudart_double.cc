@@ -29,12 +29,15 @@ std::atomic<size_t> allocated{0};
 std::atomic<bool> full{false};
 std::mutex sizes_mutex;
 std::map<const void*, size_t> sizes, pinned;  // of the device and of the host, by where they begin
+std::atomic<void*> planted_memory{nullptr};   // the next allocation's
 std::atomic<std::int64_t> captured{0}, launched{0};  // graphs
 std::atomic<int> broken_nth{0}, captures_begun{0};   // captures
 std::atomic<rehearse::cuda_double::CaptureFault> broken_by{};
 std::atomic<bool> idles{false};
 std::atomic<int> shake_us{0};
 std::atomic<std::uint64_t> shake_seed{0};
+
+thread_local std::chrono::steady_clock::duration spent{0};  // of this stream, beside what it took
 
 // One recording of an event: fires when its stream gets there.
 struct Firing {
@@ -142,6 +145,14 @@ bool as_said(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
          inside(from_host ? pinned : sizes, from, bytes);
 }
 
+// Memory that nothing of the double has touched; null: there is none.
+void* fresh(size_t bytes) {
+  void* memory = planted_memory.exchange(nullptr);
+  if (memory == nullptr) memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (memory != nullptr) rehearse::cuda_double::forget(memory, bytes);
+  return memory;
+}
+
 cudaError_t no_device() {
   // of the command in a test: what a driver that is too old says
   static const bool fails = std::getenv("CUDA_DOUBLE_FAILS") != nullptr;
@@ -199,12 +210,25 @@ void break_captures(int nth, CaptureFault fault) {
   broken_by = fault;
 }
 
+void spend(double seconds) {
+  spent += std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds));
+}
+
 void set_full(bool now) {
   full = now;
 }
 
 void set_devices(int count) {
   devices = count;
+}
+
+void hand_out(void* memory) {
+  planted_memory = memory;
+}
+
+bool can_reach(const void* memory, std::size_t bytes) {
+  const std::scoped_lock lock(sizes_mutex);
+  return bytes == 0 || inside(sizes, memory, bytes) || inside(pinned, memory, bytes);
 }
 
 }  // namespace rehearse::cuda_double
@@ -269,7 +293,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaMalloc(void** to, size_t bytes) {
   if (capturing > 0) return cudaErrorStreamCaptureUnsupported;
   if (full.load()) return cudaErrorMemoryAllocation;
-  *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *to = fresh(bytes);
   if (*to == nullptr) return cudaErrorMemoryAllocation;
   // Nobody may rely on zeros; and what a host reads before its kernel has written shows: counts are
   // differences of numbers, here of a million and more.
@@ -299,7 +323,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
-  *to = std::malloc(bytes);
+  *to = fresh(bytes);
   if (*to == nullptr) return cudaErrorMemoryAllocation;
   const std::scoped_lock lock(sizes_mutex);
   pinned[*to] = bytes;
@@ -465,7 +489,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     {
       const std::scoped_lock lock(firing->mutex);
       firing->fired = true;
-      firing->at = std::chrono::steady_clock::now();
+      firing->at = std::chrono::steady_clock::now() + spent;
     }
     firing->changed.notify_all();
   });

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,6 +26,9 @@ int enqueue(cudaStream_t stream, Touched touched, std::function<void()> work);
 // It follows from what was issued alone, however the streams happened to run.
 std::string unordered();
 
+// Does a kernel reach all of it: is it memory of the device, or pinned?
+bool can_reach(const void* memory, std::size_t bytes);
+
 // From now on every piece of work is delayed by up to so many microseconds, drawn from a seed: what
 // is not ordered by events comes out of order.
 void shake(std::uint64_t seed, int microseconds);
@@ -34,6 +38,9 @@ struct GraphCounts {
   std::int64_t captured = 0, launched = 0;
 };
 GraphCounts graphs();
+
+// Called by a piece of work: by its stream's clock, which events read, it took so much longer.
+void spend(double seconds);
 
 // ---- faults ----
 // From now on kernels and copies take their turns and do nothing: where a fault is planted in their
@@ -46,5 +53,8 @@ void break_captures(int nth, CaptureFault fault = CaptureFault::End);
 void set_full(bool now);
 // How many devices there are; 0: as on a machine without a driver (error 35).
 void set_devices(int count);
+// The next allocation, of the device or of pinned memory, gets this, as an allocator hands out
+// again what others have given back. REQUIRES: aligned_alloc(256) of as much; the double frees it.
+void hand_out(void* memory);
 
 }  // namespace rehearse::cuda_double

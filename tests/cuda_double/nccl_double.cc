@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NCCL that exec/cuda calls, between threads or processes of one machine: what ranks
 // tell each other lies in files of a folder that the unique id names. What real NCCL answers with a
-// hang is found here: calls that do not match are an error that names both.
+// hang is found here: calls that do not match are an error that names both. What it answers with an
+// illegal address, arrays that no kernel reaches, is refused.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "tests/cuda_double/device.h"
 
 using rehearse::OpKind;
+using rehearse::cuda_double::can_reach;
 using rehearse::cuda_double::enqueue;
 using rehearse::cuda_double::Touched;
 namespace exec = rehearse::exec;
@@ -31,7 +33,7 @@ namespace exec = rehearse::exec;
 namespace {
 
 constexpr auto kPoll = std::chrono::microseconds(50);
-constexpr auto kJoin = std::chrono::seconds(5);
+constexpr auto kJoin = std::chrono::seconds(60);
 
 std::int64_t element_bytes(ncclDataType_t type) {
   return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclInt8 ? 1 : 2;
@@ -178,6 +180,9 @@ void perform(ncclComm& comm, std::int64_t number, const Header& mine, const void
 ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Header& call, const void* in,
                         void* out) {
   if (comm->aborted) return ncclInvalidUsage;
+  if (!can_reach(in, call.bytes_in(comm->size)) || !can_reach(out, call.bytes_out(comm->size))) {
+    return ncclInvalidArgument;
+  }
   const std::int64_t number = comm->collectives++;
   Touched touched("collective");
   touched.reads(in, static_cast<std::int64_t>(call.bytes_in(comm->size)));
@@ -220,9 +225,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess       ? "no error"
-         : result == ncclRemoteError ? "remote process exited or there was a network error"
-                                     : "invalid usage";
+  return result == ncclSuccess           ? "no error"
+         : result == ncclRemoteError     ? "remote process exited or there was a network error"
+         : result == ncclInvalidArgument ? "invalid argument"
+                                         : "invalid usage";
 }
 const char* ncclGetLastError(ncclComm_t comm) {
   const std::scoped_lock lock(comm->mutex);
@@ -324,6 +330,7 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
                       ncclComm_t comm, cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
+  if (!can_reach(data, bytes)) return ncclInvalidArgument;
   const std::string path = comm->prefix + "m" + std::to_string(comm->rank) + "_" +
                            std::to_string(peer) + "_" + std::to_string(comm->sent[peer]++);
   return exchange({[=] { post(path, nullptr, 0, data, bytes); }, [] {},
@@ -334,6 +341,7 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
                       cudaStream_t stream) {
   if (comm->aborted) return ncclInvalidUsage;
   const std::size_t bytes = count * static_cast<std::size_t>(element_bytes(type));
+  if (!can_reach(data, bytes)) return ncclInvalidArgument;
   const std::string path = comm->prefix + "m" + std::to_string(peer) + "_" +
                            std::to_string(comm->rank) + "_" +
                            std::to_string(comm->received[peer]++);

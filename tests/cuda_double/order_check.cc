@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda_double/order_check.h"
 
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -122,7 +123,10 @@ void forget(const void* memory, std::size_t bytes) {
   const std::scoped_lock lock(mutex);
   const char* begin = static_cast<const char*>(memory);
   for (auto* arrays : {&points, &blocks}) {
-    arrays->erase(arrays->lower_bound({begin, 0}), arrays->lower_bound({begin + bytes, 0}));
+    auto at = arrays->lower_bound({begin - longest + 1, 0});
+    while (at != arrays->end() && at->first.first < begin + bytes) {
+      at = at->first.first + at->first.second > begin ? arrays->erase(at) : std::next(at);
+    }
   }
 }
 

@@ -32,7 +32,9 @@ class Timeline {
 
 // The thread that issues has waited for it.
 void host_waited(const Clock& event);
-// The memory is freed: it may become another's.
+// The memory changes hands: what touched any of it no longer counts. Said when it is given back,
+// and when it is handed out: meanwhile it may have been somebody's who is not of the double, a
+// vector of a test's for one, and work may have touched it there.
 void forget(const void* memory, std::size_t bytes);
 
 }  // namespace rehearse::cuda_double

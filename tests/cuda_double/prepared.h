@@ -30,7 +30,7 @@ inline Prepared prepare(Family family, const Keys& keys) {
 }
 
 // REQUIRES: `p` outlives the backend.
-inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 20) {
+inline CudaOptions cuda_options(const Prepared& p, double timeout_s = 120) {
   return {.type = ElementType::Float32, .timeout_s = timeout_s, .label = [&p](OpId op) {
             return op_label(p.schedule, op);
           }};
