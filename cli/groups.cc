@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/open.h"
 #include "schedules/base/counted.h"
+#include "schedules/base/json_document.h"
 #include "schedules/passes/plan_order.h"
 #include "schedules/ranks/group_key.h"
 #include "schedules/scenario/mesh.h"
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options : ScenarioFlags {
   std::int32_t rank = -1;  // all

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "schedules/base/files.h"
+#include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
 #include "schedules/model/hf_config.h"
 #include "schedules/order/registry.h"
@@ -15,8 +15,6 @@
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string kind;
@@ -141,7 +139,7 @@ int list(const Options& options) {
     all.push_back(std::move(row));
     text += fmt::format("{:<{}}  {}\n", entry.id, width, entry.about);
   }
-  print_text(options.json ? all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  print_text(options.json ? all.dump(2) + "\n" : text);
   return kDone;
 }
 

@@ -4,13 +4,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 
 #include "cli/commands.h"
+#include "schedules/base/json_document.h"
 #include "schedules/formats/csv.h"
 #include "schedules/formats/schedule_file.h"
 #include "schedules/ir/text.h"
@@ -165,15 +166,15 @@ Result<Schedule> order_of_scenario(const Options& options, const Durations& dura
   return made ? made : Result<Schedule>(in_file(made.error()));
 }
 
-nlohmann::ordered_json number(double value) {
+Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 0x1p53) {
     return static_cast<std::int64_t>(value);
   }
   return value;
 }
 
-nlohmann::ordered_json numbers(const std::vector<double>& values) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+Json numbers(const std::vector<double>& values) {
+  Json list = Json::array();
   for (const double value : values) list.push_back(number(value));
   return list;
 }
@@ -190,15 +191,15 @@ struct Report {
 };
 
 std::string to_json(const Report& report) {
-  nlohmann::ordered_json json;
+  Json json;
   const Schedule& shown = report.shown;
   const ScheduleMetrics& metrics = report.evaluation.metrics;
   json["schedule"] = shown.name;
   json["stages"] = shown.placement.stages();
   json["microbatches"] = shown.microbatches;
-  nlohmann::ordered_json orders = nlohmann::ordered_json::array();
+  Json orders = Json::array();
   for (RankClass row{0}; row.value < shown.num_rows(); ++row.value) {
-    nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+    Json ops = Json::array();
     for (std::size_t i = shown.first_op(row); i < shown.first_op({row.value + 1}); ++i) {
       ops.push_back(to_text(shown, OpId{static_cast<std::int32_t>(i)}));
     }
@@ -207,10 +208,8 @@ std::string to_json(const Report& report) {
   json["orders"] = std::move(orders);
   const bool timed = report.evaluation.deadlock_free;
   const bool spent = timed && metrics.makespan.value > 0;
-  const auto known = [](bool is, double value) {
-    return is ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-  };
-  json["makespan"] = timed ? number(report.makespan()) : nlohmann::ordered_json(nullptr);
+  const auto known = [](bool is, double value) { return is ? Json(value) : Json(nullptr); };
+  json["makespan"] = timed ? number(report.makespan()) : Json(nullptr);
   json["bubble_ratio"] = known(spent, metrics.bubble_ratio);
   json["bubble_overhead"] = known(spent, metrics.bubble_overhead);
   json["span_bubble_ratio"] = known(spent, metrics.span_bubble_ratio);
@@ -218,7 +217,7 @@ std::string to_json(const Report& report) {
   json["peak_activations_weighted"] = numbers(metrics.peak_activations_weighted);
   json["deadlock_free"] = timed;
   json["hash"] = content_hash(shown);
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json.dump() + "\n";
 }
 
 // The width of the terminal; a pipe gets 100 columns, whatever the window is.

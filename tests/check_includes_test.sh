@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_includes.sh finds what it is there for: faults planted in a copy of the four folders.
+# check_includes.sh finds what it is there for: faults planted in a copy of the five folders.
 copy=$(mktemp -d) || exit 2
 trap 'rm -rf "$copy"' EXIT
 failed=0
@@ -14,7 +14,7 @@ must_say() {
   fi
   anew
 }
-anew() { rm -rf "${copy:?}"/*; cp -r schedules sim exec viz "$copy"; }
+anew() { rm -rf "${copy:?}"/*; cp -r schedules sim exec viz cli "$copy"; }
 
 anew
 sh tests/check_includes.sh "$copy" || { echo "check_includes.sh refuses an untouched copy"; failed=1; }
@@ -24,6 +24,8 @@ echo '#include "exec/backend/shapes.h"' >> "$copy/sim/predict/predict.cc"
 must_say "sim/predict may not include exec/backend"
 echo '#include "cli/commands.h"' >> "$copy/viz/window/window.cc"
 must_say "viz/window may not include cli"
+echo '#include <nlohmann/json.hpp>' >> "$copy/cli/list.cc"
+must_say "cli/list.cc: includes nlohmann"
 touch "$copy/sim/loose.cc"
 must_say "sim/loose.cc: lies in no room"
 i=0; while [ $i -lt 31 ]; do touch "$copy/sim/cost/file_$i.h"; i=$((i + 1)); done

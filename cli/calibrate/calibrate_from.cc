@@ -6,21 +6,19 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/commands.h"
 #include "cli/open.h"
 #include "schedules/base/counted.h"
 #include "schedules/base/files.h"
+#include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
 #include "sim/predict/fit_correction.h"
 #include "viz/import/import.h"
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::optional<double> seconds_of(const std::string& text) {
   double value = 0;
@@ -90,7 +88,7 @@ Result<std::string> cluster_text(const Opened& opened, const sim::Correction& co
   for (const auto& [key, folder] :
        {std::pair{"fabric", "clusters/fabrics"}, std::pair{"calibration", "clusters"}}) {
     if (!json.contains(key) || !json[key].is_string()) continue;
-    const auto found = find_file(json[key].get<std::string>(), from.path, folder);
+    const auto found = find_file(json[key].text(), from.path, folder);
     if (found) json[key] = std::filesystem::absolute(*found).string();
   }
   Json factors;
@@ -99,7 +97,7 @@ Result<std::string> cluster_text(const Opened& opened, const sim::Correction& co
   }
   factors["source"] = source;
   json["correction"] = std::move(factors);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 std::string step_text(double seconds) {

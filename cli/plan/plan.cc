@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/plan/find_config.h"
 #include "cli/plan/plan_answer.h"
 #include "schedules/base/files.h"
+#include "schedules/base/json_document.h"
 #include "schedules/base/shipped.h"
 #include "schedules/model/hf_config.h"
 #include "sim/search/report/saved_plan.h"
@@ -18,8 +18,6 @@
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string config, on, framework = "megatron", save, adapter, base;
@@ -218,7 +216,8 @@ Command plan_command() {
       required({"--gpus", &o->gpus, "how many", Whole{1, 1 << 17}}),
       required({"--on", &o->on, "cluster: a file, or a shipped one's name: h100"}),
       {"--sequence-length", &o->sequence_length, "tokens; left out: the model's, at most 8192"},
-      {"--global-batch", &o->global_batch, "sequences per step; left out: 131,072 tokens a GPU, at most 4 M"},
+      {"--global-batch", &o->global_batch,
+       "sequences per step; left out: 131,072 tokens a GPU, at most 4 M"},
       shows_default({"--for", &o->framework,
                      "framework: megatron, torchtitan, deepspeed, nanotron, or a runtime profile"}),
       one_each({"--set", &o->set, "fix a key of the plan: --set plan.tensor_parallel=8"}),

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "schedules/base/counted.h"
+#include "schedules/base/json_document.h"
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/trace/cause_words.h"
@@ -16,8 +16,6 @@
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string seconds(double s) {
   const double value = s >= 1 ? s : s * 1e3;
@@ -275,7 +273,7 @@ std::string answer_json(const PlanAnswer& a) {
                        {"tokens_cross_nodes", a.experts->crosses},
                        {"otherwise_step_time_s", other ? Json(other->step_s) : Json(nullptr)}};
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace rehearse::cli

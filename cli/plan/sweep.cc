@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "schedules/base/counted.h"
+#include "schedules/base/json_document.h"
 #include "schedules/base/json_reader.h"
 #include "sim/report/report_units.h"
 #include "viz/analysis/units_text.h"
@@ -16,8 +16,6 @@
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // What a value came to; `reason` where it cannot be performed, or does not fit.
 struct Swept {
@@ -174,8 +172,7 @@ int sweep(const Sweep& sweep) {
   }
   const bool any = std::ranges::any_of(all, &Swept::predicted);
   if (!any && all.size() == 1) return fail(all.front().reason);
-  print_text(sweep.json
-                 ? json_of(key, all).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+  print_text(sweep.json  ? json_of(key, all).dump(2) + "\n"
              : sweep.csv ? csv_of(key, all)
                          : text_of(key, all));
   if (!sweep.svg.empty() && !write_file(sweep.svg, svg_of(base.value().scenario.name, key, all))) {

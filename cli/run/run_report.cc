@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "cli/trace/step_trace.h"
 #include "exec/run/machine_memory.h"
 #include "schedules/base/counted.h"
+#include "schedules/base/json_document.h"
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/layout.h"
 #include "sim/report/order_taken.h"
@@ -23,12 +23,7 @@
 namespace rehearse::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using exec::bytes_text, exec::Measurement;
-
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
 
 viz::Summary summary_of(const Trace& trace) {
   const viz::TraceIndex index(trace);
@@ -161,8 +156,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
                {"flops_convention", "megatron"}};
   const viz::Summary sum = summary_of(trace);
   json["bubble_ratio"] = sum.bubble_ratio();
-  json["bubble_overhead"] =
-      finite(static_cast<double>(sum.idle()) / static_cast<double>(sum.busy()));
+  json["bubble_overhead"] = static_cast<double>(sum.idle()) / static_cast<double>(sum.busy());
   json["idle_ns"] = sum.idle();
   Json seconds = Json::object(), nanoseconds = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
@@ -240,7 +234,7 @@ std::string measurement_json(const Measurement& m, const Trace& trace, const Pri
   json["schedule_hash"] = content_hash(*m.schedule);
   if (!plan.order.empty()) json["order"] = sim::order_json(plan, {});
   json["plan"] = Json::parse(plan_json(plan, 0));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 std::string measurement_text(const Measurement& m, const Trace& trace, const PriceOps& order_by) {

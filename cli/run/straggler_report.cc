@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedules/base/json_document.h"
 #include "viz/analysis/stragglers.h"
 #include "viz/analysis/units_text.h"
 
 namespace rehearse::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string time_text(const Json& seconds) {
-  std::string text = viz::time_text(std::llround(seconds.get<double>() * 1e9));
+  std::string text = viz::time_text(std::llround(seconds.number() * 1e9));
   if (const std::size_t micro = text.find("µ"); micro != std::string::npos)
     text.replace(micro, 2, "u");
   return text;
@@ -39,18 +38,19 @@ Json stragglers_json(const Trace& trace) {
 
 std::string straggler_text(const Json& stragglers) {
   const auto behind = [](const Json& one) {
-    return one["busy_s"].get<double>() - one["median_s"].get<double>();
+    return one["busy_s"].number() - one["median_s"].number();
   };
-  const auto worst =
-      std::max_element(stragglers.begin(), stragglers.end(),
-                       [&](const Json& a, const Json& b) { return behind(a) < behind(b); });
-  if (worst == stragglers.end()) return {};
+  const std::vector<Json>& all = stragglers.items();
+  const auto worst = std::max_element(
+      all.begin(), all.end(), [&](const Json& a, const Json& b) { return behind(a) < behind(b); });
+  if (worst == all.end()) return {};
   const Json& one = *worst;
   return fmt::format(
       "slowest of equal ranks: rank {} computes {}, the median of the {} at position {} {}{}\n",
-      one["rank"].get<std::int32_t>(), time_text(one["busy_s"]), one["ranks"].get<std::int32_t>(),
-      one["position"].get<std::int32_t>(), time_text(one["median_s"]),
-      one["excess"].is_null() ? "" : fmt::format(" (+{})", viz::percent_text(one["excess"])));
+      one["rank"].integer(), time_text(one["busy_s"]), one["ranks"].integer(),
+      one["position"].integer(), time_text(one["median_s"]),
+      one["excess"].is_null() ? ""
+                              : fmt::format(" (+{})", viz::percent_text(one["excess"].number())));
 }
 
 std::string straggler_text(const Trace& trace) {

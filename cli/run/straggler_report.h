@@ -2,18 +2,18 @@
 // The slowest of equal ranks, for scripts and for people: what `run` and `compare` say of it.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "schedules/base/json_document.h"
 #include "schedules/trace/trace.h"
 
 namespace rehearse::cli {
 
 // An entry for each class of at least two equal ranks: position, ranks, rank (the slowest), busy_s,
 // median_s, excess.
-nlohmann::ordered_json stragglers_json(const Trace& trace);
+Json stragglers_json(const Trace& trace);
 // A line on the class whose slowest rank is furthest behind; nothing where there are no classes.
-std::string straggler_text(const nlohmann::ordered_json& stragglers);
+std::string straggler_text(const Json& stragglers);
 std::string straggler_text(const Trace& trace);
 
 }  // namespace rehearse::cli

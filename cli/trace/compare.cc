@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/run/straggler_report.h"
+#include "schedules/base/json_document.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
@@ -18,8 +18,6 @@
 
 namespace rehearse::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string a, b;
@@ -90,7 +88,8 @@ Json memory_json(const Trace& a, const Trace& b) {
   }
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] > 1)
-      rows[i]["row"] = rows[i]["row"].get<std::string>() + " (x" + std::to_string(ranks[i]) + ")";
+      rows.items()[i]["row"] =
+          rows.items()[i]["row"].text() + " (x" + std::to_string(ranks[i]) + ")";
   }
   return rows;
 }
@@ -158,7 +157,7 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
 // "+5.3 %"; beyond tenfold, where per cent say nothing, the factor.
 std::string percent(const Json& error) {
   if (error.is_null()) return "-";
-  const double value = error.get<double>();
+  const double value = error.number();
   if (value >= 9) return fmt::format("x {:.3g}", value + 1);
   return (value >= 0 ? "+" : "") + viz::percent_text(value);
 }
@@ -169,7 +168,7 @@ std::string padded(const std::string& text, std::size_t width, bool right = true
 }
 
 std::string time_cell(const Json& s) {
-  std::string text = viz::time_text(std::llround(s.get<double>() * 1e9));
+  std::string text = viz::time_text(std::llround(s.number() * 1e9));
   if (const std::size_t micro = text.find("µ"); micro != std::string::npos)
     text.replace(micro, 2, "u");  // one column
   return padded(text, 10);
@@ -177,38 +176,36 @@ std::string time_cell(const Json& s) {
 
 std::string text_of(const Json& report) {
   const Json &a = report["a"], &b = report["b"];
-  std::string out = a["title"].get<std::string>() + "\n";
+  std::string out = a["title"].text() + "\n";
   for (const Json* side : {&a, &b}) {
-    const auto caption = (*side)["caption"].get<std::string>();
+    const auto caption = (*side)["caption"].text();
     if (!caption.empty()) out += caption + "\n";
   }
-  out += padded("", 28, false) + padded(a["label"], 10) + padded(b["label"], 10) +
+  out += padded("", 28, false) + padded(a["label"].text(), 10) + padded(b["label"].text(), 10) +
          padded("error", 12) + "\n";
   out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) +
          padded(percent(report["step_time_error"]), 12) + "\n";
-  out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"]), 10) +
-         padded(viz::percent_text(b["bubble_ratio"]), 10) + "\n";
+  out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"].number()), 10) +
+         padded(viz::percent_text(b["bubble_ratio"].number()), 10) + "\n";
   for (const Json* side : {&a, &b}) {
     const std::string line = straggler_text((*side)["stragglers"]);
-    if (!line.empty()) out += (*side)["label"].get<std::string>() + ": " + line;
+    if (!line.empty()) out += (*side)["label"].text() + ": " + line;
   }
-  for (const Json& kind : report["kinds"]) {
-    out += padded(kind["kind"].get<std::string>() + " x" +
-                      std::to_string(kind["count"].get<std::int64_t>()),
-                  28, false) +
+  for (const Json& kind : report["kinds"].items()) {
+    out += padded(kind["kind"].text() + " x" + std::to_string(kind["count"].integer()), 28, false) +
            time_cell(kind["time_s_a"]) + time_cell(kind["time_s_b"]) +
            padded(percent(kind["error"]), 12) + "   mean |error| of an op " +
-           viz::percent_text(kind["mean_abs_error"]) + "\n";
+           viz::percent_text(kind["mean_abs_error"].number()) + "\n";
   }
-  for (const Json& row : report["memory"]) {
-    out += padded("memory of " + row["row"].get<std::string>(), 28, false) +
-           padded(viz::bytes_text(row["peak_bytes_a"]), 10) +
-           padded(viz::bytes_text(row["peak_bytes_b"]), 10) + padded(percent(row["error"]), 12) +
-           "\n";
+  for (const Json& row : report["memory"].items()) {
+    out += padded("memory of " + row["row"].text(), 28, false) +
+           padded(viz::bytes_text(row["peak_bytes_a"].integer()), 10) +
+           padded(viz::bytes_text(row["peak_bytes_b"].integer()), 10) +
+           padded(percent(row["error"]), 12) + "\n";
   }
   const Json& resident = report["resident_memory"];
   const auto size = [](const Json& bytes) {
-    return padded(bytes.is_null() ? "-" : viz::bytes_text(bytes), 10);
+    return padded(bytes.is_null() ? "-" : viz::bytes_text(bytes.integer()), 10);
   };
   if (!resident["bytes_a"].is_null() || !resident["bytes_b"].is_null()) {
     out += padded("memory of all processes", 28, false) + size(resident["bytes_a"]) +
@@ -216,17 +213,16 @@ std::string text_of(const Json& report) {
   }
   if (report["ops"].empty()) return out + "no op differs\n";
   out += "ops that differ by the most time, of " +
-         std::to_string(report["differing_ops"].get<std::size_t>()) + " that differ:\n";
-  for (const Json& op : report["ops"]) {
-    out += padded("  " + op["name"].get<std::string>() + " on " + op["row"].get<std::string>(), 28,
-                  false) +
+         std::to_string(report["differing_ops"].integer()) + " that differ:\n";
+  for (const Json& op : report["ops"].items()) {
+    out += padded("  " + op["name"].text() + " on " + op["row"].text(), 28, false) +
            time_cell(op["time_s_a"]) + time_cell(op["time_s_b"]) +
            padded(percent(op["error"]), 12) + "\n";
   }
   const Json& weighted = report["weighted_abs_error"];
   if (weighted.is_null()) return out;
   return out + "all in all: the step differs by " + percent(report["step_time_error"]) +
-         "; an op, weighted by its time, by " + viz::percent_text(weighted.get<double>()) + "\n";
+         "; an op, weighted by its time, by " + viz::percent_text(weighted.number()) + "\n";
 }
 
 int compare(const Options& options) {
@@ -243,9 +239,7 @@ int compare(const Options& options) {
   const Json report =
       comparison(side_of(std::move(a), std::move(slow_a)), side_of(std::move(b), std::move(slow_b)),
                  found.value(), options.worst);
-  const std::string text = options.json
-                               ? report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                               : text_of(report);
+  const std::string text = options.json ? report.dump(2) + "\n" : text_of(report);
   print_text(text);
   return kDone;
 }

@@ -3,15 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "exec/calibrate/calibration_gpu.h"
 #include "schedules/base/counted.h"
+#include "schedules/base/json_document.h"
 
 namespace rehearse::exec {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Three decimals: nanoseconds.
 double rounded_us(double us) {
@@ -48,15 +46,15 @@ std::string_view name_of(OpKind kind) {
 std::string lines(const Json& document) {
   std::string text = "{";
   std::string_view between = "\n";
-  for (const auto& [key, value] : document.items()) {
+  for (const auto& [key, value] : document.members()) {
     text += std::string(between) + "  " + Json(key).dump() + ": ";
     between = ",\n";
-    if (!value.is_array() || value.empty() || !value.front().is_object()) {
+    if (!value.is_array() || value.empty() || !value.items().front().is_object()) {
       text += value.dump();
       continue;
     }
     std::string_view next = "[\n";
-    for (const Json& point : value) {
+    for (const Json& point : value.items()) {
       text += std::string(next) + "    " + point.dump();
       next = ",\n";
     }

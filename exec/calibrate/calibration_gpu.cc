@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "exec/calibrate/measure.h"
+#include "schedules/base/json_document.h"
 
 namespace rehearse::exec {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double rate(const GemmTime& p) {  // FLOP/s
   return 2e6 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) /

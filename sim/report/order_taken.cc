@@ -3,12 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "schedules/base/json_document.h"
 
 namespace rehearse::sim {
 
-nlohmann::ordered_json order_json(const Plan& plan, const OrderChoice& choice) {
-  using Json = nlohmann::ordered_json;
+Json order_json(const Plan& plan, const OrderChoice& choice) {
   const bool here = choice.considered > 0;
   return {{"schedule", plan.order},
           {"virtual_stages", plan.virtual_stages},

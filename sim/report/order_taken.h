@@ -3,16 +3,16 @@
 // prediction and in a run.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "schedules/base/json_document.h"
 #include "sim/predict/predict.h"
 
 namespace rehearse::sim {
 
 // REQUIRES: !plan.order.empty(), as of every planned schedule that was chosen. `choice` as it is by
 // default: it was chosen before.
-nlohmann::ordered_json order_json(const Plan& plan, const OrderChoice& choice);
+Json order_json(const Plan& plan, const OrderChoice& choice);
 // A line of the text, or none for other schedules.
 std::string order_line(const Plan& plan, const OrderChoice& choice);
 

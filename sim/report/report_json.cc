@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "schedules/base/json_document.h"
 #include "schedules/ir/listing.h"
 #include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
@@ -12,17 +12,6 @@
 
 namespace rehearse::sim {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-template <class T>
-Json optional(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 // Rank numbers that a row stands for.
 Json ranks_of(const Schedule& s, RankClass row, const Plan& plan) {
@@ -73,7 +62,7 @@ Json memory_json(const Prediction& p) {
     Json numbers = Json::array();
     for (std::size_t k = 0; k < classes; ++k) {  // a replay has one row per position
       for (const Json& number :
-           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
+           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan).items()) {
         numbers.push_back(number);
       }
     }
@@ -96,7 +85,7 @@ Json memory_json(const Prediction& p) {
                        {"workspace", rank.parts.workspace},
                        {"communicators", rank.parts.communicators},
                        {"context", rank.parts.context}}}});
-    if (rank.parts.experts > 0) ranks.back()["parts"]["experts"] = rank.parts.experts;
+    if (rank.parts.experts > 0) ranks.items().back()["parts"]["experts"] = rank.parts.experts;
   }
   json["ranks"] = std::move(ranks);
   json["note"] = m.note.empty() ? Json(nullptr) : Json(m.note);
@@ -143,8 +132,8 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                {"tokens_per_s_per_gpu", p.tokens_per_s / p.gpus},
                {"model_tflops_per_gpu", model},
                {"hardware_tflops_per_gpu", hardware}};
-  json["mfu"] = optional(p.mfu());
-  json["hfu"] = optional(p.hfu());
+  json["mfu"] = p.mfu();
+  json["hfu"] = p.hfu();
   json["flops_convention"] =
       p.flops_convention == FlopsConvention::Megatron ? "megatron" : "megatron_causal";
   json["peak_tflops_per_gpu"] = p.peak_flops ? Json(*p.peak_flops * 1e-12) : Json(nullptr);
@@ -153,7 +142,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["ranks_per_core"] = turns ? static_cast<double>(p.gpus) / cluster.workers : 1.0;
   json["bubble_ratio"] = p.bubble_ratio();
   json["bubble_overhead"] =
-      finite(static_cast<double>(p.bubbles.idle) / static_cast<double>(p.bubbles.busy));
+      static_cast<double>(p.bubbles.idle) / static_cast<double>(p.bubbles.busy);
   json["idle_ns"] = p.bubbles.idle;
   Json seconds = Json::object(), nanoseconds = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
@@ -176,7 +165,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
          {"bytes", row.traffic.bytes},
          {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
          {"exposed_s", row.exposed_s},
-         {"bus_bandwidth_gb_per_s", finite(row.bus_bandwidth_gb_per_s)},
+         {"bus_bandwidth_gb_per_s", row.bus_bandwidth_gb_per_s},
          {"link", link_words(row.traffic, cluster).front()},
          {"links", link_words(row.traffic, cluster)}});
   }
@@ -211,7 +200,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
   json["schedule_hash"] = p.schedule_hash();
   json["plan"] = Json::parse(plan_json(p.plan, 0));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace rehearse::sim

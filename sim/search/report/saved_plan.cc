@@ -2,8 +2,8 @@
 #include "sim/search/report/saved_plan.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "schedules/base/json_document.h"
 #include "schedules/runtime/runtime_file.h"
 #include "schedules/runtime/trait_rows.h"
 #include "schedules/scenario/keys/plan_notes.h"
@@ -11,8 +11,6 @@
 
 namespace rehearse::sim {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // `key`: "prefetch", or "overlap.gradient_reduce". Null is left out in the end.
 Json& member(Json& plan, const std::string& key) {
@@ -27,11 +25,12 @@ void quiet(Json& value) {
 }
 
 void drop_nulls(Json& object) {
-  for (auto member = object.begin(); member != object.end();) {
-    if (member->is_object()) drop_nulls(*member);
-    const bool empty = member->is_null() || (member->is_object() && member->empty());
-    member = empty ? object.erase(member) : std::next(member);
+  for (Json::Member& member : object.members()) {
+    if (member.value.is_object()) drop_nulls(member.value);
   }
+  std::erase_if(object.members(), [](const Json::Member& member) {
+    return member.value.is_null() || (member.value.is_object() && member.value.empty());
+  });
 }
 
 Json said_keys(const Plan& plan, bool experts) {
@@ -40,7 +39,7 @@ Json said_keys(const Plan& plan, bool experts) {
   if (const Result<RuntimeTraits> profile = read_runtime(plan.runtime.name, "")) {
     for (const TraitRow& row : kTraitRows) {
       if (row.of_plan && trait_json(row, profile.value()) == trait_json(row, plan.runtime)) {
-        keys.erase(std::string(row.key.name));
+        keys.erase(row.key.name);
       }
     }
   }
@@ -65,7 +64,7 @@ Json said_keys(const Plan& plan, bool experts) {
 // A member per line, lists on one.
 std::string lines_of(const Json& object, const std::string& indent) {
   std::string text;
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : object.members()) {
     text += (text.empty() ? "" : ",") + ("\n" + indent + "  ") + json_quoted(key) + ": ";
     text += value.is_object() ? lines_of(value, indent + "  ") : value.dump();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A search's answer for scripts.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "schedules/base/json_document.h"
 #include "schedules/trace/trace.h"
 #include "sim/search/expert_advice.h"
 #include "sim/search/report/found_parts.h"
@@ -11,22 +11,12 @@
 namespace rehearse::sim {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-template <class T>
-Json optional(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 // Plans that the prediction cannot tell from the one shown.
 Json equal_json(const FoundPlan& found) {
   Json list = Json::array();
   for (const EqualPlan& equal : found.equal) {
     list.push_back(
-        {{"step_time_s", finite(equal.step_s)}, {"plan", Json::parse(plan_json(equal.plan, 0))}});
+        {{"step_time_s", equal.step_s}, {"plan", Json::parse(plan_json(equal.plan, 0))}});
   }
   return list;
 }
@@ -35,24 +25,24 @@ Json plan_summary(const FoundPlan& found) {
   Json causes = Json::object();
   for (std::size_t c = 0; c < kNumIdleCauses; ++c) {
     if (!reports_cause(c, found.causes_s[c] != 0)) continue;
-    causes[std::string(kIdleCauseNames[c])] = finite(found.causes_s[c]);
+    causes[std::string(kIdleCauseNames[c])] = found.causes_s[c];
   }
-  return {{"step_time_s", finite(found.step_s)},
-          {"estimated_step_time_s", finite(found.estimate_s)},
-          {"tokens_per_s", finite(found.tokens_per_s)},
-          {"mfu", optional(found.mfu)},
-          {"bubble_ratio", finite(found.bubble_ratio)},
+  return {{"step_time_s", found.step_s},
+          {"estimated_step_time_s", found.estimate_s},
+          {"tokens_per_s", found.tokens_per_s},
+          {"mfu", found.mfu},
+          {"bubble_ratio", found.bubble_ratio},
           {"bubble_causes_s", causes},
           {"peak_device_bytes", found.peak_device},
           {"capacity_bytes", found.capacity},
           {"headroom_bytes", found.capacity - found.peak_device},
           {"near_capacity", near_capacity(found)},
-          {"usd_per_step", optional(found.usd_per_step)},
-          {"tokens_per_usd", found.usd_per_step ? finite(tokens_per_usd(found)) : Json(nullptr)},
-          {"energy_j", finite(found.energy_j)},
-          {"error_band", finite(found.error_band)},
-          {"low_s", finite(found.low_s)},
-          {"high_s", finite(found.high_s)},
+          {"usd_per_step", found.usd_per_step},
+          {"tokens_per_usd", found.usd_per_step ? tokens_per_usd(found) : Json(nullptr)},
+          {"energy_j", found.energy_j},
+          {"error_band", found.error_band},
+          {"low_s", found.low_s},
+          {"high_s", found.high_s},
           {"launched_elsewhere",
            found.launched_elsewhere.empty() ? Json(nullptr) : Json(found.launched_elsewhere)},
           {"equal", equal_json(found)},
@@ -99,20 +89,20 @@ Json case_json(const SearchCase& one) {
   if (r.experts) {
     const ExpertAdvice& e = *r.experts;
     json["experts"] = {{"limit", name_of(e.limit)},
-                       {"dispatch_s", finite(e.dispatch_s)},
-                       {"imbalance_s", finite(e.imbalance_s)},
+                       {"dispatch_s", e.dispatch_s},
+                       {"imbalance_s", e.imbalance_s},
                        {"state_bytes", e.state_bytes},
                        {"tokens_cross_nodes", e.crosses},
                        {"otherwise", e.other ? plan_summary(*e.other) : Json(nullptr)}};
   }
-  json["usd_per_gpu_hour"] = optional(one.usd_per_gpu_hour);
+  json["usd_per_gpu_hour"] = one.usd_per_gpu_hour;
   json["goodput"] = one.goodput ? Json{{"share", one.goodput->share},
                                        {"mtbf_s", one.goodput->mtbf_s},
                                        {"checkpoint_s", one.goodput->save_s},
                                        {"interval_s", one.goodput->interval_s}}
                                 : Json(nullptr);
-  json["time_to_train_s"] = one.train ? finite(one.train->seconds) : Json(nullptr);
-  json["cost_usd"] = one.train ? optional(one.train->usd) : Json(nullptr);
+  json["time_to_train_s"] = one.train ? one.train->seconds : Json(nullptr);
+  json["cost_usd"] = one.train ? one.train->usd : Json(nullptr);
   return json;
 }
 
@@ -124,7 +114,7 @@ std::string search_json(const SearchReport& report, const Space& space) {
   json["tokens"] = report.tokens > 0 ? Json(report.tokens) : Json(nullptr);
   json["cases"] = Json::array();
   for (const SearchCase& one : report.cases) json["cases"].push_back(case_json(one));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace rehearse::sim
