@@ -39,9 +39,10 @@ int simulate(const Options& options) {
   if (!opened) return fail(opened.error().message);
   const auto& [scenario, cluster] = opened.value();
   for (const std::string& warning : scenario.warnings) print_error(warning);
-  if (scenario.plan.precision.compute == ComputeType::Fp8 && !cluster.gpu.peaks.fp8) {
+  if (scenario.plan.precision.compute == ComputeType::Fp8 &&
+      !cluster.multiplies(ComputeType::Fp8)) {
     print_error("plan.precision: " + cluster.gpu.name +
-                " has no products in 8 bit (gpu.peak_dense_tflops.fp8): predicted with those in "
+                " has no products in 8 bit (gpu.product_types): predicted with those in "
                 "bf16, and the casts");
   }
   const Result<> enough = sim::check_gpus(cluster, scenario.gpus);

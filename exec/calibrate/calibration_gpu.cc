@@ -6,6 +6,7 @@
 
 #include "exec/calibrate/measure.h"
 #include "schedules/base/json_document.h"
+#include "schedules/scenario/generations.h"
 
 namespace rehearse::exec {
 namespace {
@@ -65,20 +66,11 @@ double bus(const MachineTables& t) {  // all_reduce moves 2 (n - 1) / n of the a
   return best;
 }
 
-std::string_view architecture(std::int32_t capability) {
-  switch (capability / 10) {
-    case 7:
-      return capability == 75 ? "turing" : "volta";
-    case 8:
-      return capability == 89 ? "ada" : "ampere";
-    case 9:
-      return "hopper";
-    case 10:
-    case 12:
-      return "blackwell";
-    default:
-      return "other";
-  }
+// The generation of a compute capability; a machine without the shipped files has "other".
+std::string architecture_of(std::int32_t capability) {
+  const Result<std::vector<GpuGeneration>> all = shipped_generations();
+  const GpuGeneration* row = all ? generation_of(all.value(), capability) : nullptr;
+  return row == nullptr ? "other" : row->architecture;
 }
 
 }  // namespace
@@ -142,7 +134,8 @@ std::string gpu_cluster_text(const MachineTables& t, const std::string& id,
       {"gpus_per_node", gpus},
       {"gpu",
        {{"name", gpu.name},
-        {"architecture", architecture(gpu.capability)},
+        {"vendor", "nvidia"},
+        {"architecture", architecture_of(gpu.capability)},
         {"compute_capability", gpu.capability},
         {"sm_count", gpu.sm_count},
         {"peak_dense_tflops", {{type, std::max(1e-6, tera(best_product(t)))}}},

@@ -17,7 +17,7 @@ inline constexpr std::array<std::string_view, 5> kParallelKindNames{"tp", "pp", 
                                                                     "experts"};
 
 struct StepFeatures {
-  std::string gpu;        // "sm_90"; of other vendors the architecture's name
+  std::string gpu;        // "hopper 90"; of other vendors the architecture's name
   std::string precision;  // of the matrix products; "16 bit" for fp16 and bf16
   std::string runtime;    // the profile; empty: one that stands for any framework
   std::string attention;  // the kernel

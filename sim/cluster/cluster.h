@@ -6,21 +6,22 @@
 // guessed here. Bandwidths are per direction [B/s], latencies one-way [us], peaks dense [FLOP/s].
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedules/base/result.h"
 #include "schedules/base/units.h"
 #include "schedules/scenario/plan.h"
+#include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/cluster/calibration.h"
 #include "sim/cluster/correction.h"
 
 namespace rehearse::sim {
-
-enum class Architecture : std::uint8_t { Volta, Ampere, Ada, Hopper, Blackwell, Cdna3, Other };
 
 // Dense peak rates per type of the matrix products [FLOP/s]; empty: not known or not there.
 struct PeakRates {
@@ -37,15 +38,21 @@ struct GpuCalibration {
   std::optional<BytesPerSecond> nvls_busbw, ring_busbw;         // with and without the switch
 };
 
+// The vendor whose collectives are NCCL's and whose GPUs have a compute capability.
+inline constexpr std::string_view kNvidia = "nvidia";
+
 struct PcieLink {
   std::int32_t generation = 0, lanes = 0;
   BytesPerSecond bandwidth;
 };
 
 struct Gpu {
-  std::string name, architecture_name;
-  Architecture architecture = Architecture::Other;
-  std::int32_t compute_capability = 0;  // 80 = sm_80; 0: not NVIDIA's
+  std::string name;
+  std::string vendor;        // "nvidia", "amd", ...; empty: nobody said (a CPU, too)
+  std::string architecture;  // a generation of scenarios/kernels/generations.json, or "other"
+  std::optional<std::int32_t> compute_capability;  // NVIDIA's: 80 = sm_80; others have none
+  // Types of the matrix products that it has, by ComputeType.
+  std::array<bool, kComputeTypeNames.size()> multiplies{};
   std::int32_t sm_count = 0;
   double tensor_clock_mhz = 0;
   PeakRates peaks;
@@ -147,6 +154,7 @@ struct Cluster {
 
   // Bandwidth of one GPU's scale-up port; its PCIe link where there is no other.
   BytesPerSecond scale_up_bandwidth() const;
+  bool multiplies(ComputeType type) const { return gpu.multiplies[static_cast<std::size_t>(type)]; }
   // Memory that a program can use: usable_memory_gib, else 0.99 of the vendor's "gb" as GiB.
   Bytes capacity() const;
   // Dense peak of the matrix products in `type` [FLOP/s]; empty where not known.

@@ -96,15 +96,23 @@ constexpr std::array kGpuPcieKeys{
 };
 constexpr KeyTable kGpuPcie{.title = "gpu.pcie", .keys = kGpuPcieKeys};
 
-constexpr std::array<std::string_view, 8> kArchitectures{"volta",  "turing",    "ampere", "ada",
-                                                         "hopper", "blackwell", "cdna3",  "other"};
-
 constexpr std::array kGpuKeys{
     text("name"),
-    KeySpec{.name = "architecture", .types = kString, .choices = kArchitectures},
-    count("compute_capability", 10000),
+    text("vendor", "whose GPU: nvidia, amd, ...; which library its collectives are follows"),
+    text("architecture", "a generation of kernels/generations.json, or other"),
+    KeySpec{.name = "compute_capability",
+            .types = kInteger,
+            .min = 0,
+            .max = 10000,
+            .sourced = true,
+            .about = "NVIDIA's (90 = 9.0); GPUs of others have none"},
     needed(count("sm_count", 65536, 1)),
     number("tensor_clock_mhz", kMegahertz),
+    KeySpec{.name = "product_types",
+            .types = kArray,
+            .choices = kComputeTypeNames,
+            .item_types = kString,
+            .about = "types of the matrix products that it has"},
     needed(object("peak_dense_tflops", kPeaks, "per type, without sparsity")),
     needed(number("memory_capacity_gb", kGigabytes, "the vendor's figure")),
     number("usable_memory_gib", kGigabytes, "what a program gets"),

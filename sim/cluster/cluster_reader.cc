@@ -6,6 +6,7 @@
 #include "schedules/base/files.h"
 #include "schedules/base/json_keys.h"
 #include "schedules/base/json_reader.h"
+#include "schedules/scenario/generations.h"
 #include "sim/cluster/calibration_reader.h"
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/cluster_keys.h"
@@ -59,14 +60,16 @@ class Section {
   const JsonValue* object_;
 };
 
-Architecture architecture_of(std::string_view name) {
-  if (name == "volta") return Architecture::Volta;
-  if (name == "ampere") return Architecture::Ampere;
-  if (name == "ada") return Architecture::Ada;
-  if (name == "hopper") return Architecture::Hopper;
-  if (name == "blackwell") return Architecture::Blackwell;
-  if (name == "cdna3") return Architecture::Cdna3;
-  return Architecture::Other;
+// What files of before `vendor` and `product_types` left to be derived: a GPU with xGMI links or of
+// CDNA 3 is AMD's, any other with a compute capability NVIDIA's; it has the products that have a
+// rate, block-scaled ones from capability 10.0 on.
+std::string derived_vendor(const Section& gpu) {
+  if (gpu.given("xgmi") != nullptr || gpu.text("architecture") == "cdna3") return "amd";
+  return gpu.count("compute_capability") > 0 ? "nvidia" : "";
+}
+bool derived_product(const Cluster& cluster, ComputeType type) {
+  const bool block = is_block_scaled(type);
+  return cluster.peak_flops(type) && (!block || cluster.gpu.compute_capability.value_or(0) >= 100);
 }
 
 GpuCalibration read_gpu_calibration(const Section& from) {
@@ -86,9 +89,10 @@ Gpu read_gpu(const Section& from) {
       from.given("nvlink") != nullptr ? from.section("nvlink") : from.section("xgmi");
   Gpu gpu;
   gpu.name = from.text("name");
-  gpu.architecture_name = from.text("architecture");
-  gpu.architecture = architecture_of(gpu.architecture_name);
-  gpu.compute_capability = from.count("compute_capability");
+  gpu.vendor = from.given("vendor") != nullptr ? from.text("vendor") : derived_vendor(from);
+  gpu.architecture = from.text("architecture");
+  const std::int32_t capability = from.count("compute_capability");
+  if (gpu.vendor == kNvidia && capability > 0) gpu.compute_capability = capability;
   gpu.sm_count = from.count("sm_count");
   gpu.tensor_clock_mhz = from.number("tensor_clock_mhz", 0);
   gpu.peaks = {.fp32_vector = peaks.rate("fp32_vector"),
@@ -207,6 +211,7 @@ class ClusterReader {
     cluster_.id = from_.given("id") != nullptr ? from_.text("id") : stem_of(cluster_.path);
     cluster_.name = from_.given("name") != nullptr ? from_.text("name") : cluster_.id;
     cluster_.gpu = read_gpu(from_.section("gpu"));
+    read_products(from_.section("gpu").given("product_types"));
     cluster_.gpus_per_node = from_.count("gpus_per_node", 1);
     cluster_.workers = from_.count("workers", 0);
     cluster_.scale_up = read_scale_up(from_.section("scale_up"));
@@ -227,6 +232,18 @@ class ClusterReader {
   void fail(std::string_view key, const std::string& what) {
     const JsonMember* member = root_.find(key.substr(0, key.find('.')));
     report_.fail(member == nullptr ? root_.line : member->line, join_key(key_, key), what);
+  }
+
+  void read_products(const JsonValue* given) {
+    for (std::size_t i = 0; i < cluster_.gpu.multiplies.size(); ++i) {
+      const auto type = static_cast<ComputeType>(i);
+      if (given == nullptr) {
+        cluster_.gpu.multiplies[i] = derived_product(cluster_, type);
+        continue;
+      }
+      const auto is_this = [i](const JsonValue& word) { return word.text == kComputeTypeNames[i]; };
+      cluster_.gpu.multiplies[i] = std::ranges::any_of(given->items, is_this);
+    }
   }
 
   void read_host(const Section& from) {
@@ -258,6 +275,7 @@ class ClusterReader {
     if (!peaks.fp32_vector && !peaks.tf32 && !peaks.fp16 && !peaks.bf16 && !peaks.fp8) {
       fail("gpu.peak_dense_tflops", "no peak rate is given");
     }
+    check_generation_and_products();
     const ScaleUp& scale_up = cluster_.scale_up;
     const bool tree = scale_up.kind == ScaleUpKind::PcieTree;
     if (!tree && !scale_up.bandwidth_per_gpu) {
@@ -273,6 +291,31 @@ class ClusterReader {
     if (usable > cluster_.gpu.memory_capacity_gb) {
       fail("gpu.usable_memory_gib", json_number(usable) + " is more than memory_capacity_gb " +
                                         json_number(cluster_.gpu.memory_capacity_gb));
+    }
+  }
+
+  void check_generation_and_products() {
+    const Gpu& gpu = cluster_.gpu;
+    if (!gpu.architecture.empty() && gpu.architecture != "other") {
+      const Result<std::vector<GpuGeneration>> known = shipped_generations();
+      if (!known) {
+        nested_error_ = known.error();
+        return;
+      }
+      const Result<> is = check_generation(known.value(), gpu.architecture);
+      if (!is) fail("gpu.architecture", is.error().message);
+    }
+    const Section from = from_.section("gpu");
+    if (from.given("vendor") != nullptr && gpu.vendor != kNvidia &&
+        from.given("compute_capability") != nullptr) {
+      fail("gpu.compute_capability", "is NVIDIA's: a GPU of " + json_excerpt(gpu.vendor) +
+                                         " has none, and the key is left out");
+    }
+    if (from.given("product_types") == nullptr) return;
+    for (std::size_t i = 0; i < gpu.multiplies.size(); ++i) {
+      if (!gpu.multiplies[i] || cluster_.peak_flops(static_cast<ComputeType>(i))) continue;
+      fail("gpu.product_types",
+           std::string(kComputeTypeNames[i]) + " has no rate in gpu.peak_dense_tflops");
     }
   }
 

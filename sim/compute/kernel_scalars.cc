@@ -287,7 +287,7 @@ Result<KernelScalars> read_kernel_scalars(const Cluster& cluster, const std::str
   if (!defaults) return defaults.error();
   if (!defaults.value()) return Error{folder + "default.json: cannot read"};
   const Result<bool> own =
-      apply_file(folder + cluster.gpu.architecture_name + ".json", cluster.gpu.name, scalars);
+      apply_file(folder + cluster.gpu.architecture + ".json", cluster.gpu.name, scalars);
   if (!own) return own.error();
   scalars.level = own.value() ? CostLevel::Formula : CostLevel::Datasheet;
   if (!own.value() && cluster.gpu.calibration.gemm_typical_fraction) {

@@ -37,7 +37,8 @@ MemoryReport predict_memory(const MemoryProfile& profile, const Layout& layout,
                             const Cluster& cluster, const Schedule& order) {
   MemoryReport report;
   report.capacity = cluster.capacity().value;
-  const ReplaySetup setup = replay_setup(profile, layout, cluster.gpu.compute_capability, order);
+  const ReplaySetup setup =
+      replay_setup(profile, layout, cluster.gpu.compute_capability.value_or(0), order);
   for (std::int32_t row = 0; row < order.num_rows(); ++row) {
     const std::int32_t equal = equal_row(setup, {row});
     if (equal < 0) {

@@ -34,8 +34,8 @@ TunerInput tuner_input(const GroupShape& shape, const Network& network) {
   const Cluster& c = network.cluster();
   const TunerTables& tables = network.model().tuner;
   TunerInput in{.tables = &tables, .ranks = shape.ranks, .nodes = shape.nodes};
-  const bool nvidia = c.gpu.architecture != Architecture::Cdna3 && c.gpu.compute_capability > 0;
-  in.compute_capability = nvidia ? c.gpu.compute_capability : 80;
+  const bool nvidia = c.gpu.compute_capability.has_value();
+  in.compute_capability = c.gpu.compute_capability.value_or(80);
   in.nvlink = c.scale_up.kind != ScaleUpKind::PcieTree;
   in.amd_cpu = c.host.cpu.find("AMD") != std::string::npos;
   in.nic_latency_us = c.nics.one_way_latency_us;
@@ -194,8 +194,10 @@ Estimate inside_node(OpKind kind, double bytes, const Amount& amount, double por
   Estimate e{.port = port};
   const TunerInput in = tuner_input(shape, network);
   const TunerChoice choice = choose(in, kind, bytes);
-  const bool nvidia = network.cluster().gpu.architecture != Architecture::Cdna3;
-  e.level = nvidia ? CostLevel::Formula : CostLevel::Datasheet;
+  // The tuner is NCCL's; another vendor's library chooses otherwise.
+  const std::string& vendor = network.cluster().gpu.vendor;
+  const bool nccl = vendor.empty() || vendor == kNvidia;
+  e.level = nccl ? CostLevel::Formula : CostLevel::Datasheet;
   if (choice.time_us < 0) {  // grouped sends: every peer costs a hop
     const double hops = (shape.ranks - 1) * network.cluster().scale_up.hop_latency_us * kMicro;
     e.seconds = k.call_overhead + hops + std::max(port, shared);

@@ -33,7 +33,7 @@ struct CollectiveFit {
 // Which systems a family of fits describes.
 struct CollectiveSystem {
   std::string name;
-  Architecture architecture{};
+  std::string architecture;  // of the GPUs
   ScaleUpKind scale_up{};
   std::string gpu_contains;    // part of the GPU's name; empty: any
   std::string nic_kind;        // fits over several nodes: the NIC's kind; empty: any

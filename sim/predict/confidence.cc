@@ -53,17 +53,22 @@ double cpu_error(const Prediction& p) {
   return std::max({error, kSharedCpuBand, p.scatter});
 }
 
+// "hopper 90"; of another vendor's, whose GPUs have no compute capability, "cdna3".
+std::string generation_text(const Gpu& gpu) {
+  if (!gpu.compute_capability) return gpu.architecture;
+  return gpu.architecture + " " + std::to_string(*gpu.compute_capability);
+}
+
 }  // namespace
 
 StepFeatures features_of(const Prediction& p, const Cluster& cluster) {
   const Plan& plan = p.plan;
-  StepFeatures f{
-      .gpu = cluster.gpu.architecture_name + " " + std::to_string(cluster.gpu.compute_capability),
-      .precision = precision_name(plan.precision.compute),
-      .runtime = plan.runtime.any_framework ? "" : plan.runtime.name,
-      .attention = std::string(name_of(plan.attention_kernel)),
-      .nic = p.gpus > cluster.gpus_per_node ? cluster.nics.kind : "",
-      .gpus = p.gpus};
+  StepFeatures f{.gpu = generation_text(cluster.gpu),
+                 .precision = precision_name(plan.precision.compute),
+                 .runtime = plan.runtime.any_framework ? "" : plan.runtime.name,
+                 .attention = std::string(name_of(plan.attention_kernel)),
+                 .nic = p.gpus > cluster.gpus_per_node ? cluster.nics.kind : "",
+                 .gpus = p.gpus};
   if (plan.tensor_parallel > 1) f.set(ParallelKind::Tensor);
   if (plan.pipeline_parallel > 1) f.set(ParallelKind::Pipeline);
   if (plan.context_parallel > 1) f.set(ParallelKind::Context);

@@ -114,14 +114,17 @@ void reorder(std::vector<std::int32_t>& of_op, const std::vector<OpId>& priced) 
   of_op = std::move(ordered);
 }
 
-// Products with a scale per block need tensor cores that read them.
+// Products with a scale per block need a GPU that has them.
 Result<> check_precision(const Plan& plan, const Cluster& cluster) {
-  if (!is_block_scaled(plan.precision.compute)) return {};
-  if (cluster.peak_flops(plan.precision.compute) && cluster.gpu.compute_capability >= 100)
-    return {};
+  const ComputeType type = plan.precision.compute;
+  if (!is_block_scaled(type) || cluster.multiplies(type)) return {};
+  std::string has;
+  for (std::size_t i = 0; i < kComputeTypeNames.size(); ++i) {
+    if (cluster.gpu.multiplies[i])
+      has += (has.empty() ? "" : ", ") + std::string(kComputeTypeNames[i]);
+  }
   return Error{.message = "plan.precision: " + cluster.gpu.name + " has no products in " +
-                          std::string(name_of(plan.precision.compute)) +
-                          ": they need compute capability 10.0 and a peak rate",
+                          std::string(name_of(type)) + ": its file's gpu.product_types are " + has,
                .unsupported = true};
 }
 

@@ -50,7 +50,7 @@ void add_replayed_memory(Trace& trace, const Prediction& p, const Scenario& scen
   if (!profile) return;
   const Layout layout(scenario.model, p.plan);
   ReplaySetup setup =
-      replay_setup(profile.value(), layout, cluster.gpu.compute_capability, p.order);
+      replay_setup(profile.value(), layout, cluster.gpu.compute_capability.value_or(0), p.order);
   setup.whole_step = setup.samples = true;
   for (const std::string_view name : kAllocatedParts) trace.memory_parts.emplace_back(name);
   std::map<std::int32_t, ReplayResult> replays;  // per position: rows of one differ in time alone

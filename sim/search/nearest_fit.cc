@@ -208,7 +208,7 @@ class Finder {
     if (!order) return std::nullopt;
     const ReplaySetup replay =
         replay_setup(setup_.tables.profile(plan), {space_.base.model, filled},
-                     cluster_.gpu.compute_capability, order.value());
+                     cluster_.gpu.compute_capability.value_or(0), order.value());
     const RankMemory memory = row_memory(replay, cluster_, fullest);
     return Needs{memory.peak_device, 0, memory.fits};
   }

@@ -80,7 +80,7 @@ Result<SituationReport> situation_of(const Space& space, const Cluster& cluster)
       model.experts.count > 0 ? SegmentShape::ExpertLayer : SegmentShape::DenseLayer);
   report.layer_bytes = largest * (bytes.parameters + bytes.gradients + bytes.optimizer) +
                        forward_bytes(program).peak +
-                       profile.value().context.of(cluster.gpu.compute_capability);
+                       profile.value().context.of(cluster.gpu.compute_capability.value_or(0));
   report.situation = whole.fits                              ? Situation::EverythingFits
                      : report.layer_bytes <= report.capacity ? Situation::StateTooLarge
                                                              : Situation::LayerTooLarge;

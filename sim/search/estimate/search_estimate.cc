@@ -113,8 +113,8 @@ class MeshEstimator {
     kind->recomputes = recomputes_of(*setup_.space, plan);
     const MemoryProfile* profile =
         plan.runtime.own_executor ? nullptr : &setup_.tables.profile(plan);
-    kind->bound =
-        std::make_unique<BoundTables>(profile, model_, setup_.cluster->gpu.compute_capability);
+    kind->bound = std::make_unique<BoundTables>(profile, model_,
+                                                setup_.cluster->gpu.compute_capability.value_or(0));
     kinds_.push_back(std::move(kind));
     return *kinds_.back();
   }

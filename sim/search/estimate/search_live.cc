@@ -52,7 +52,7 @@ LiveBounds::Bound LiveBounds::bound(const SearchSetup& setup, const Plan& plan,
   if (plan.runtime.own_executor) return {};
   const Transformer& model = setup.space->base.model;
   const MemoryProfile& profile = setup.tables.profile(plan);
-  const std::int32_t capability = cluster.gpu.compute_capability;
+  const std::int32_t capability = cluster.gpu.compute_capability.value_or(0);
   BoundTables tables(&profile, model, capability);
   Bound bound{.bytes = tables.lower_bound(tables.family(plan), plan)};
   if (bound.bytes > cluster.capacity().value) return bound;

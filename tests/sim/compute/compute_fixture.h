@@ -15,8 +15,7 @@ inline Cluster a100_node() {
   Cluster cluster;
   cluster.id = "a100";
   cluster.gpu.name = "A100-SXM4-80GB";
-  cluster.gpu.architecture_name = "ampere";
-  cluster.gpu.architecture = Architecture::Ampere;
+  cluster.gpu.architecture = "ampere";
   cluster.gpu.sm_count = 108;
   cluster.gpu.peaks = {.fp32_vector = 19.5e12, .fp16 = 312e12, .bf16 = 312e12};
   cluster.gpu.memory_bandwidth = BytesPerSecond{2039e9};
@@ -30,8 +29,7 @@ inline Cluster h100_node(double tdp_w = 700) {
   Cluster cluster;
   cluster.id = "h100";
   cluster.gpu.name = "H100-SXM5-80GB";
-  cluster.gpu.architecture_name = "hopper";
-  cluster.gpu.architecture = Architecture::Hopper;
+  cluster.gpu.architecture = "hopper";
   cluster.gpu.sm_count = 132;
   cluster.gpu.peaks = {
       .fp32_vector = 66.9e12, .fp16 = 989.4e12, .bf16 = 989.4e12, .fp8 = 1978.9e12};

@@ -97,7 +97,7 @@ TEST(Gemm, ProductsOfSeveralExpertsGoByTheirOwnPoints) {
 TEST(Gemm, AGpuWithoutScalarsIsPricedFromItsDataSheet) {
   Cluster cluster = a100_node();
   cluster.gpu.name = "Unknown";
-  cluster.gpu.architecture_name = "other";
+  cluster.gpu.architecture = "other";
   EXPECT_EQ(gemm_cost(costs_of(cluster, true), product(4096, 4096, 4096)).level,
             CostLevel::Datasheet);
 }

@@ -81,7 +81,7 @@ TEST(KernelScalars, EveryScalarSaysWhereItIsFrom) {
 
 TEST(KernelScalars, AnUnknownArchitectureHasDefaultsAndItsOwnTypicalFraction) {
   Cluster unknown = a100_node();
-  unknown.gpu.architecture_name = "cdna3";
+  unknown.gpu.architecture = "cdna3";
   unknown.gpu.calibration.gemm_typical_fraction = 0.44;
   const KernelScalars scalars = read_kernel_scalars(unknown, kKernels).value();
   EXPECT_EQ(scalars.level, CostLevel::Datasheet);
