@@ -81,6 +81,7 @@ class Unfolding {
     out_.placement = s_.placement;
     out_.children = s_.children;
     out_.buckets = s_.buckets;
+    out_.tensors = s_.tensors;
     out_.segments = s_.segments;
     std::size_t ops = 0;
     for (const NewRow& row : rows_) ops += s_.program(row.of).size();

@@ -73,12 +73,16 @@ double correction_of(const Correction& correction, NodeKind kind) {
 }  // namespace
 
 NodeCost price_node(const ComputeCosts& costs, const Node& node) {
-  NodeCost cost = described_cost(costs, node);
-  double factor = correction_of(costs.correction, node.kind());
-  if (node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward) {
-    cost.ns += dropped_scores_ns(costs, node);
-    factor *= costs.busiest_attention;
+  const bool attention =
+      node.kind() == NodeKind::Attention || node.kind() == NodeKind::AttentionBackward;
+  Node busiest = node;  // it has more pairs than the mean rank, and as many tokens
+  if (attention) busiest.flops *= costs.busiest_attention;
+  NodeCost cost = described_cost(costs, busiest);
+  if (attention) {
+    cost.flops16 /= costs.busiest_attention;
+    cost.ns += dropped_scores_ns(costs, busiest);
   }
+  const double factor = correction_of(costs.correction, node.kind());
   cost.ns *= factor;
   cost.tensor_ns *= factor;
   return cost;

@@ -54,6 +54,8 @@ const char* const kPlans[] = {
        "sequence_length": 1024, "runtime": "fsdp")",
     R"("data_parallel": 4, "zero_stage": 3, "micro_batch": 1, "global_batch": 8,
        "sequence_length": 1024, "runtime": "rehearse")",
+    R"("data_parallel": 4, "zero_stage": 1, "micro_batch": 1, "global_batch": 8,
+       "sequence_length": 1024, "optimizer": "muon")",
 };
 
 // Rows of ranges of equal replicas: the proof still holds, and not a nanosecond changes.
@@ -64,6 +66,13 @@ TEST(Variation, ReplicasOfTheirOwnWithEqualSpeedsTakeTheSameTime) {
     Scenario equal = scenario;
     equal.variation.slow = {{0, 0, 1.0}};
     EXPECT_EQ(predicted(equal).timeline.step().value, folded.timeline.step().value) << plan;
+    equal.variation.slow = {{0, 0, 1 - 1e-9}};  // a row of its own, of which no op rounds up
+    const Prediction apart = predicted(equal);
+    EXPECT_GT(apart.schedule.num_rows(), folded.schedule.num_rows()) << plan;
+    EXPECT_NEAR(static_cast<double>(apart.timeline.step().value),
+                static_cast<double>(folded.timeline.step().value),
+                1e-6 * static_cast<double>(folded.timeline.step().value))
+        << plan;
 
     const std::int32_t c = folded.plan.context_parallel;
     std::vector<std::int32_t> begins;

@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a change does to a step and to memory: twice the bandwidth never makes a step longer, a
+// longer sequence never a shorter one. Every row is a change with its rule, held over random
+// scenarios, and where a prediction goes the other way its report must say why.
+// REHEARSE_TEST_LONG=1: a thousand of them. REHEARSE_FIRST_SEED, REHEARSE_SCENARIOS_DRAWN: which.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "sim/predict/order_prices.h"
+#include "sim/predict/predict.h"
+#include "sim/report/overlap_note.h"
+#include "sim/report/zero_order.h"
+#include "tests/random_scenario.h"
+
+namespace rehearse::sim {
+namespace {
+
+enum class Way { Any, NoMore, NoLess, Same };
+
+// A change that a scenario may not allow: then it is false.
+using Change = bool (*)(RandomScenario& to);
+
+struct Direction {
+  std::string_view name;
+  Change change;
+  Way step = Way::Any, memory = Way::Any;
+  // Of the step, where it is more than 0 with its reason. Memory has the allocator's (kBlocks).
+  double step_slack = 0;  // relative
+  std::string_view why{};
+  // What the report of the changed scenario says where it goes the other way; "": nothing.
+  std::string (*note)(const RandomScenario& changed) = nullptr;
+};
+
+// --- changes of hardware
+
+template <class T>
+void scale(std::optional<T>& value, double factor) {
+  if (value) value = T{*value * factor};
+}
+void scale(BytesPerSecond& value, double factor) {
+  value.value *= factor;
+}
+void scale(std::optional<BytesPerSecond>& value, double factor) {
+  if (value) value->value *= factor;
+}
+
+bool faster_nics(RandomScenario& to) {
+  if (to.cluster.nics.count == 0 || to.scenario.gpus <= to.cluster.gpus_per_node) return false;
+  scale(to.cluster.nics.bandwidth_each, 2);
+  if (to.cluster.fabric) scale(to.cluster.fabric->port_bandwidth, 2);
+  return true;
+}
+bool faster_links(RandomScenario& to) {
+  Cluster& c = to.cluster;
+  ScaleUp& s = c.scale_up;
+  for (auto* rate :
+       {&s.bandwidth_per_gpu, &s.bandwidth_per_pair, &s.bandwidth_per_link, &s.reference,
+        &c.gpu.nvlink, &c.gpu.c2c_to_cpu, &c.host.inter_socket,
+        &c.gpu.calibration.all_reduce_8_asymptotic_busbw, &c.gpu.calibration.all_reduce_8_busbw,
+        &c.gpu.calibration.nvls_busbw, &c.gpu.calibration.ring_busbw}) {
+    scale(*rate, 2);
+  }
+  scale(c.gpu.pcie.bandwidth, 2);
+  scale(c.pcie.bandwidth_per_link, 2);
+  faster_nics(to);
+  return to.scenario.gpus > 1;
+}
+bool more_flops(RandomScenario& to) {
+  PeakRates& peaks = to.cluster.gpu.peaks;
+  for (auto* rate :
+       {&peaks.fp32_vector, &peaks.tf32, &peaks.fp16, &peaks.bf16, &peaks.fp8, &peaks.nvfp4}) {
+    scale(*rate, 2);
+  }
+  return true;
+}
+bool faster_memory(RandomScenario& to) {
+  scale(to.cluster.gpu.memory_bandwidth, 2);
+  return true;
+}
+bool larger_memory(RandomScenario& to) {
+  to.cluster.gpu.memory_capacity_gb *= 2;
+  scale(to.cluster.gpu.usable_memory_gib, 2);
+  return true;
+}
+bool lower_latency(RandomScenario& to) {
+  to.cluster.scale_up.hop_latency_us /= 2;
+  to.cluster.nics.one_way_latency_us /= 2;
+  scale(to.cluster.gpu.calibration.all_reduce_8_alpha_us, 0.5);
+  if (Fabric* fabric = to.cluster.fabric ? &*to.cluster.fabric : nullptr) {
+    fabric->switch_latency_us /= 2;
+    fabric->cable_latency_us_per_hop /= 2;
+    fabric->between_pods_latency_us /= 2;
+  }
+  return to.scenario.gpus > 1;
+}
+
+// --- changes of a scenario
+
+std::map<std::string, std::string>& plan(RandomScenario& to) {
+  return to.text.plan;
+}
+std::string text_of(std::int64_t value) {
+  return std::to_string(value);
+}
+// All of a plan that its other keys' values are the defaults of, said, so that the change is one.
+void pin(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  plan(to)["runtime"] = json_quoted(p.runtime.name);
+  plan(to)["global_batch"] = text_of(p.global_batch);
+  plan(to)["micro_batch"] = text_of(p.micro_batch);
+}
+bool times(RandomScenario& to, const char* key, std::int64_t value, std::int64_t factor) {
+  pin(to);
+  plan(to)[key] = text_of(value * factor);
+  return true;
+}
+
+bool longer_sequence(RandomScenario& to) {
+  return times(to, "sequence_length", to.scenario.plan.sequence_length, 2);
+}
+bool larger_batch(RandomScenario& to) {
+  // Searched for every number of micro-batches anew (schedules/order/registry.cc).
+  const std::string& name = to.scenario.plan.schedule;
+  if (name == "v_half" || name == "v_min" || name == "zb_v") return false;
+  return times(to, "global_batch", to.scenario.plan.global_batch, 2);
+}
+bool larger_micro_batch(RandomScenario& to) {
+  times(to, "micro_batch", to.scenario.plan.micro_batch, 2);
+  plan(to)["global_batch"] = text_of(2 * to.scenario.plan.global_batch);
+  return true;
+}
+
+// A model of one's own has its sizes under the names of its dialect.
+bool model_size(RandomScenario& to, const char* ours, const char* gpt2, std::int64_t value) {
+  if (!to.text.model.starts_with('{')) return false;
+  pin(to);
+  to.text.set.push_back(std::string("model.") +
+                        (to.scenario.model.model_type == "gpt2" ? gpt2 : ours) + '=' +
+                        text_of(value));
+  return true;
+}
+bool more_layers(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  const auto chunks = static_cast<std::int64_t>(p.stage_layers.size());
+  const bool own_cut = to.text.has("stage_layers") || to.scenario.model.has_dense_layers();
+  if (own_cut && to.scenario.model.experts.count > 0) return false;
+  if (to.text.has("stage_layers")) return false;
+  return model_size(to, "num_hidden_layers", "n_layer", to.scenario.model.layers + chunks);
+}
+bool wider_mlp(RandomScenario& to) {
+  if (!to.scenario.model.has_dense_layers()) return false;
+  return model_size(to, "intermediate_size", "n_inner", 2 * to.scenario.model.ffn_hidden);
+}
+bool larger_vocabulary(RandomScenario& to) {
+  return model_size(to, "vocab_size", "vocab_size", 2 * to.scenario.model.vocabulary);
+}
+
+// What is computed again is not copied to the host, so beside that it may save time.
+bool keeps_activations(const RandomScenario& of) {
+  return of.scenario.plan.offload != OffloadMode::Activations;
+}
+bool recompute(RandomScenario& to, RecomputeMode from, const char* mode) {
+  const Plan& p = to.scenario.plan;
+  if (p.recompute != from || p.recompute_parts != 0 || !keeps_activations(to)) return false;
+  pin(to);
+  plan(to)["recompute"] = json_quoted(mode);
+  return true;
+}
+bool selective(RandomScenario& to) {
+  return recompute(to, RecomputeMode::None, "selective");
+}
+bool full_after_selective(RandomScenario& to) {
+  return recompute(to, RecomputeMode::Selective, "full");
+}
+bool full(RandomScenario& to) {
+  return recompute(to, RecomputeMode::None, "full");
+}
+bool full_after_parts(RandomScenario& to) {
+  if (to.scenario.plan.recompute_parts == 0 || !keeps_activations(to)) return false;
+  pin(to);
+  plan(to)["recompute"] = "\"full\"";
+  return true;
+}
+bool part(RandomScenario& to, const char* list) {
+  const Plan& p = to.scenario.plan;
+  if (p.recompute != RecomputeMode::None || p.recompute_parts != 0) return false;
+  if (!keeps_activations(to)) return false;
+  pin(to);
+  plan(to)["recompute"] = list;
+  return true;
+}
+bool mlp_again(RandomScenario& to) {
+  return part(to, R"(["mlp"])");
+}
+bool experts_again(RandomScenario& to) {
+  return part(to, R"(["experts"])");
+}
+
+// One stage more of the same framework, in the same precision.
+bool shard(RandomScenario& to, std::int32_t from) {
+  const Plan& p = to.scenario.plan;
+  if (p.zero_stage != from) return false;
+  pin(to);
+  plan(to)["zero_stage"] = text_of(from + 1);
+  plan(to)["overlap.gradient_reduce"] = json_bool(p.overlap_gradient_reduce);
+  plan(to)["overlap.parameter_gather"] = json_bool(p.overlap_parameter_gather);
+  return true;
+}
+bool zero_1(RandomScenario& to) {
+  return shard(to, 0);
+}
+bool zero_2(RandomScenario& to) {
+  return shard(to, 1);
+}
+bool zero_3(RandomScenario& to) {
+  return shard(to, 2);
+}
+
+// Of a plan that shards nothing over replicas, with as many micro-batches.
+bool tensor_for_data(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  if (p.data_parallel % 2 != 0 || p.zero_stage > 0) return false;
+  if (to.scenario.model.experts.count > 0 || p.global_batch % 2 != 0) return false;
+  times(to, "tensor_parallel", p.tensor_parallel, 2);
+  plan(to)["data_parallel"] = text_of(p.data_parallel / 2);
+  plan(to)["global_batch"] = text_of(p.global_batch / 2);
+  return true;
+}
+// Whole nodes more, where replicas divide no work: no link has less to carry than before. (On a
+// mesh of direct links a larger group has more of them.)
+bool more_replicas(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  const bool whole = p.gpus() / p.pipeline_parallel % to.cluster.gpus_per_node == 0 &&
+                     to.cluster.scale_up.kind != ScaleUpKind::FullMesh;
+  if (!whole || p.data_parallel == 1 || p.zero_stage > 0) return false;
+  if (to.scenario.model.experts.count > 0 && p.expert_replicas() == 1) return false;
+  times(to, "global_batch", p.global_batch, 2);
+  plan(to)["data_parallel"] = text_of(p.data_parallel * 2);
+  return true;
+}
+bool schedule(RandomScenario& to, std::string_view from, const char* name) {
+  const Plan& p = to.scenario.plan;
+  if (p.pipeline_parallel == 1 || p.schedule != from) return false;
+  pin(to);
+  plan(to)["schedule"] = json_quoted(name);
+  return true;
+}
+bool one_f_one_b(RandomScenario& to) {
+  return schedule(to, "gpipe", "1f1b");
+}
+bool gpipe_for_naive(RandomScenario& to) {
+  return schedule(to, "naive", "gpipe");
+}
+bool overlap(RandomScenario& to, const char* key) {
+  pin(to);
+  plan(to)[std::string("overlap.") + key] = "true";
+  return true;
+}
+bool hidden_reduction(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  return !p.overlap_gradient_reduce && p.replicas() > 1 && overlap(to, "gradient_reduce");
+}
+bool hidden_gather(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  return !p.overlap_parameter_gather && p.zero_stage > 0 && overlap(to, "parameter_gather");
+}
+bool hidden_transfers(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  return !p.overlap_pipeline && p.pipeline_parallel > 1 && overlap(to, "pipeline");
+}
+bool slow_rank(RandomScenario& to) {
+  to.text.variation = R"({"slow": [{"ranks": "0", "speed": 0.8}]})";
+  return !to.scenario.variation.any();
+}
+// The replica of rank 0 has a row of its own, whose ops take a ten-millionth longer.
+bool own_row(RandomScenario& to) {
+  to.text.variation = R"({"slow": [{"ranks": "0", "speed": 0.9999999}]})";
+  return !to.scenario.variation.any();
+}
+bool value(RandomScenario& to, const char* key, const char* to_value, bool applies = true) {
+  if (!applies) return false;
+  pin(to);
+  plan(to)[key] = to_value;
+  return true;
+}
+// Products in fp32, all tensors as before. The update, which moves less without a copy of what it
+// updates, must not be most of the step.
+bool fp32(RandomScenario& to) {
+  const Precision& p = to.scenario.plan.precision;
+  const Plan& of = to.scenario.plan;
+  if (of.microbatches() * of.microbatch_tokens() < 16384) return false;
+  const std::string bytes = R"({"parameters": )" + text_of(p.parameters) + R"(, "gradients": )" +
+                            text_of(p.gradients) + R"(, "optimizer": )" + text_of(p.optimizer) +
+                            R"(, "compute": "fp32"})";
+  return value(to, "precision", bytes.c_str(), p.compute == ComputeType::Bf16);
+}
+bool eight_bit_moments(RandomScenario& to) {
+  const bool adamw = to.scenario.plan.optimizer == Optimizer::AdamW;
+  return value(to, "optimizer", "\"adamw_8bit\"", adamw);
+}
+// A fused kernel computes its scores again in the backward: products in fp32 are too dear for that.
+bool fused_attention(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  to.text.plan.erase("flash_attention");
+  const bool in_16_bit = p.precision.compute != ComputeType::Fp32;
+  const bool eager = !p.flash_attention && !p.runtime.own_executor;  // which has one kernel
+  return value(to, "attention_kernel", "\"flash2\"", eager && in_16_bit);
+}
+bool no_offload(const RandomScenario& of) {
+  return of.scenario.plan.offload == OffloadMode::None;
+}
+bool host_optimizer(RandomScenario& to) {
+  return value(to, "offload", "\"optimizer\"", no_offload(to));
+}
+bool host_activations(RandomScenario& to) {
+  return value(to, "offload", "\"activations\"", no_offload(to));
+}
+bool unbalanced(RandomScenario& to) {
+  const bool even = to.scenario.plan.expert_routing == ExpertRouting::Balanced;
+  return value(to, "expert_routing", "1.5", even && to.scenario.model.experts.count > 0);
+}
+bool documents(RandomScenario& to) {
+  return value(to, "document_length", "200", to.scenario.plan.document_length == 0);
+}
+bool fewer_shards(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  const bool whole = p.zero_stage > 0 && p.shard_group == 0 && p.replicas() % 2 == 0;
+  return value(to, "shard_group", text_of(p.replicas() / 2).c_str(), whole);
+}
+bool waiting_host(RandomScenario& to) {
+  for (const char* key : {"gradient_reduce", "parameter_gather", "tensor_parallel", "pipeline"}) {
+    to.text.plan.erase(std::string("overlap.") + key);
+  }
+  return value(to, "synchronous_launch", "true", !to.scenario.plan.runtime.synchronous_launch);
+}
+bool graphs(RandomScenario& to) {
+  return value(to, "cuda_graphs", "true", !to.scenario.plan.runtime.cuda_graphs);
+}
+bool compiled(RandomScenario& to) {
+  return value(to, "compiled", "true", !to.scenario.plan.runtime.compiled);
+}
+bool split_norms(RandomScenario& to) {
+  const Plan& p = to.scenario.plan;
+  return value(to, "sequence_parallel", "true", !p.sequence_parallel && p.tensor_parallel > 1);
+}
+bool masks(RandomScenario& to) {
+  return value(to, "dropout", "0.1", plan(to)["dropout"] == "0");
+}
+
+std::string overlap_said(const RandomScenario& of) {
+  const Result<Prediction> made = predict(of.scenario, of.cluster, {.lifetimes = false});
+  return made ? overlap_note(of.scenario, of.cluster, made.value()) : "";
+}
+std::string zero_said(const RandomScenario& of) {
+  const Result<Prediction> made = predict(of.scenario, of.cluster);
+  if (!made) return "";
+  return zero_order_note(of.scenario.model, of.scenario.plan, made.value().schedule,
+                         order_prices(made.value().models));
+}
+
+// Which of two transfers goes first is decided as they come, and what waits for the one that goes
+// second may be more than what waits for the other (the anomalies of list scheduling: Graham,
+// 1969).
+constexpr double kTurns = 0.005;
+constexpr std::string_view kTurnsWhy = "which of two transfers goes first is decided as they come";
+
+constexpr Direction kDirections[]{
+    {"links twice as fast", faster_links, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"NICs twice as fast", faster_nics, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"twice the FLOP/s", more_flops, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"memory twice as fast", faster_memory, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"half the latency", lower_latency, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"twice the memory", larger_memory, Way::NoMore, Way::NoLess},
+    {"sequences twice as long", longer_sequence, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"twice the micro-batches", larger_batch, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"micro-batches twice as large", larger_micro_batch, Way::NoLess, Way::NoLess, kTurns,
+     kTurnsWhy},
+    {"a layer more on every chunk", more_layers, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"an MLP twice as wide", wider_mlp, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"twice the vocabulary", larger_vocabulary, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"recompute none to selective", selective, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"recompute none to full", full, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"recompute selective to full", full_after_selective, Way::NoLess, Way::NoMore, kTurns,
+     kTurnsWhy},
+    {"recompute parts to full", full_after_parts, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"recompute none to mlp", mlp_again, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"recompute none to experts", experts_again, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"zero_stage 0 to 1", zero_1, Way::Any, Way::NoMore, 0, {}, zero_said},
+    {"zero_stage 1 to 2", zero_2, Way::Any, Way::NoMore, 0, {}, zero_said},
+    {"zero_stage 2 to 3", zero_3, Way::Any, Way::NoMore, 0, {}, zero_said},
+    {"tensor parallel for data parallel", tensor_for_data, Way::Any, Way::NoMore},
+    {"replicas with their samples", more_replicas, Way::NoLess, Way::NoMore, kTurns, kTurnsWhy},
+    {"1F1B for GPipe", one_f_one_b, Way::Any, Way::NoMore},
+    {"GPipe for naive", gpipe_for_naive, Way::NoMore, Way::Any},
+    {"reduction beside the backward", hidden_reduction, Way::NoMore, Way::Any, 0, {}, overlap_said},
+    {"gathers beside the forward", hidden_gather, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"transfers beside compute", hidden_transfers, Way::NoMore, Way::Any},
+    {"a slow rank", slow_rank, Way::NoLess, Way::Any, kTurns, kTurnsWhy},
+    {"a replica that is told apart", own_row, Way::Same, Way::Any, 1e-5,
+     "its ops take a ten-millionth longer"},
+    {"products in fp32", fp32, Way::NoLess, Way::Any, 0.03,
+     "nothing is cast, and the update moves less"},
+    {"moments in 8 bit", eight_bit_moments, Way::NoMore, Way::NoMore},
+    {"fused attention", fused_attention, Way::NoMore, Way::NoMore, kTurns, kTurnsWhy},
+    {"optimizer states in host memory", host_optimizer, Way::NoLess, Way::NoMore},
+    {"activations in host memory", host_activations, Way::NoLess, Way::NoMore, 0.01,
+     "the host issues a layer's kernels in other portions"},
+    {"experts with more rows than others", unbalanced, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+    {"attention inside documents", documents, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"shards over half of the replicas", fewer_shards, Way::Any, Way::NoLess},
+    {"a host that waits for every kernel", waiting_host, Way::NoLess, Way::Any},
+    {"segments in one launch", graphs, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"compiled kernels", compiled, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
+    {"norms split over the tensor-parallel ranks", split_norms, Way::Any, Way::NoMore},
+    {"dropout", masks, Way::NoLess, Way::NoLess, kTurns, kTurnsWhy},
+};
+
+// The step as the engines say it, no cache of an allocator emptied; memory as replayed.
+struct Measured {
+  std::int64_t step_ns = 0, allocated = 0;
+  // Of the rank that does so most: it waits for links that others use, or for memory that they
+  // hold.
+  std::int64_t shared_ns = 0;
+  bool fits = false;
+};
+std::optional<Measured> measured(const RandomScenario& of, bool step, bool memory) {
+  Measured measured;
+  if (step) {
+    const Result<Prediction> made =
+        predict(of.scenario, of.cluster, {.memory = false, .lifetimes = false});
+    if (!made) return std::nullopt;
+    const Prediction& p = made.value();
+    measured.step_ns = p.timeline.step().value;
+    // Our arena decides when a state's copy from the host may begin.
+    const bool streams = p.plan.streams_state();
+    if (streams) measured.shared_ns = measured.step_ns;
+    for (const RowBubbles& row : p.bubbles.rows) {
+      const auto lost = [&](IdleCause cause) {
+        return row.causes[static_cast<std::size_t>(cause)];
+      };
+      measured.shared_ns =
+          std::max(measured.shared_ns, lost(IdleCause::Contention) + lost(IdleCause::Resource));
+    }
+  }
+  if (memory) {
+    const Result<Prediction> made = predict(of.scenario, of.cluster, {.timeline = false});
+    if (!made) return std::nullopt;
+    measured.allocated = made.value().memory.peak_allocated;
+    measured.fits = made.value().memory.fits;
+  }
+  return measured;
+}
+
+// A caching allocator gives a block whole where less than 1 MiB of it would be left (pytorch
+// c10/cuda/CUDACachingAllocator.cpp, should_split), and padding makes shards equal: that much of
+// what is alive is chance. Some hundred tensors of a few MiB are alive at a peak.
+constexpr double kBlocks = 0.005, kLeastBlocks = 2 << 20;  // relative, or in bytes
+
+bool holds(Way way, double before, double after, double slack) {
+  if (way == Way::NoMore) return after <= before + slack;
+  if (way == Way::NoLess) return after >= before - slack;
+  if (way == Way::Same) return std::abs(after - before) <= slack;
+  return true;
+}
+
+// What goes the other way by what the report itself calls contention, or waiting for memory: the
+// anomalies of list scheduling. It is rare and small.
+constexpr double kMostExplained = 0.1;
+bool explained(Way way, const Measured& before, const Measured& after) {
+  const std::int64_t by = std::abs(after.step_ns - before.step_ns);
+  const Measured& longer = way == Way::NoMore ? after : before;
+  return way != Way::Same && by <= longer.shared_ns &&
+         static_cast<double>(by) <= kMostExplained * static_cast<double>(longer.step_ns);
+}
+
+// Rules that do not hold yet, with what is wrong. What goes against them is counted, and no
+// failure.
+struct Awaited {
+  std::string_view row, why;
+};
+constexpr Awaited kAwaited[]{
+    {"zero_stage 0 to 1", "Megatron's copy while the model is built counts as the step's peak"},
+    {"zero_stage 1 to 2", "Megatron with one replica, and in a pipeline"},
+    {"zero_stage 2 to 3", "other precision by default; Megatron in a pipeline"},
+    {"a slow rank", "rows of one position that share a NIC are priced as if they met there"},
+    {"a replica that is told apart", "likewise"},
+    {"compiled kernels",
+     "one kernel for a norm, a rotation or an activation ends the stretch of products that hides a "
+     "collective; kernels op by op do not"},
+};
+
+std::int64_t asked(const char* name, std::int64_t usual) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? usual : std::atoll(value);
+}
+
+TEST(DirectionGrid, AChangeGoesTheWayItMust) {
+  const bool all = std::getenv("REHEARSE_TEST_LONG") != nullptr;
+  const std::int64_t wanted = asked("REHEARSE_SCENARIOS_DRAWN", all ? 1000 : 60);
+  const std::int64_t first = asked("REHEARSE_FIRST_SEED", 0);
+  const DrawLimits limits{.most_gpus = 64, .most_microbatches = 16, .open = false};
+  struct Tally {
+    std::int32_t tried = 0, step = 0, memory = 0, explained = 0, noted = 0;
+  };
+  std::map<std::string_view, Tally> tallies;
+  std::int32_t unpredicted = 0;
+  for (std::int64_t seed = first; seed < first + wanted; ++seed) {
+    const RandomScenario base = random_scenario(static_cast<std::uint64_t>(seed), limits);
+    const std::optional<Measured> before = measured(base, true, true);
+    if (!before) {
+      ++unpredicted;
+      std::printf("seed %ld not predicted: %s\n%s\n", static_cast<long>(seed),
+                  predict(base.scenario, base.cluster).error().message.c_str(),
+                  base.text.text().c_str());
+      continue;
+    }
+    for (const Direction& row : kDirections) {
+      RandomScenario changed = base;
+      if (!row.change(changed)) continue;
+      Result<Scenario> read = changed.text.read();
+      if (!read) continue;  // the change is none that the plan allows
+      changed.scenario = std::move(read).value();
+      if (!check_gpus(changed.cluster, changed.scenario.gpus)) continue;
+      const std::optional<Measured> after =
+          measured(changed, row.step != Way::Any, row.memory != Way::Any);
+      if (!after) continue;
+      Tally& tally = tallies[row.name];
+      ++tally.tried;
+      const bool awaited =
+          std::ranges::find(kAwaited, row.name, &Awaited::row) != std::end(kAwaited);
+      const auto told = [&](const char* what, std::int64_t from, std::int64_t to) {
+        if (awaited) return;
+        ADD_FAILURE() << row.name << ", seed " << seed << ": " << what << ' ' << from << " -> "
+                      << to << " (" << static_cast<double>(to) / static_cast<double>(from) << ")\n"
+                      << base.text.text() << '\n'
+                      << changed.text.text()
+                      << (changed.text.set.empty() ? "" : " " + changed.text.set.front());
+      };
+      const auto from = static_cast<double>(before->step_ns),
+                 to = static_cast<double>(after->step_ns);
+      const bool step = holds(row.step, from, to, row.step_slack * from);
+      const auto held = static_cast<double>(before->allocated),
+                 holding = static_cast<double>(after->allocated);
+      const bool memory = holds(row.memory, held, holding, std::max(kBlocks * held, kLeastBlocks));
+      if (step && memory) continue;
+      if (row.note != nullptr && !row.note(changed).empty()) {
+        ++tally.noted;
+        continue;
+      }
+      if (!step && explained(row.step, *before, *after)) {
+        ++tally.explained;
+      } else if (!step) {
+        ++tally.step;
+        told("step [ns]", before->step_ns, after->step_ns);
+      }
+      if (!memory) {
+        ++tally.memory;
+        told("memory [B]", before->allocated, after->allocated);
+      }
+    }
+  }
+  for (const Direction& row : kDirections) {
+    const Tally& tally = tallies[row.name];
+    std::printf(
+        "%-44s tried %4d, against the rule: step %3d, memory %3d; explained %3d, noted %3d\n",
+        std::string(row.name).c_str(), tally.tried, tally.step, tally.memory, tally.explained,
+        tally.noted);
+    EXPECT_LE(50 * tally.explained, std::max(tally.tried, 50)) << row.name;
+  }
+  EXPECT_EQ(unpredicted, 0);
+}
+
+}  // namespace
+}  // namespace rehearse::sim
