@@ -108,12 +108,14 @@ constexpr ConfigKey kKeys[]{
      "transformers has GELU by tanh alone here; what the file says is priced"},
     {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeDefault},
     {kGemma, "hidden_act", None, "", "", "hidden_activation says it"},
-    {"mpt", "hidden_act", P, R"("gelu")", R"("relu")",
+    {"mpt", "hidden_act", P, R"(null | "gelu")", R"("relu")",
      "transformers has GELU alone here; what the file says is priced"},
     {"gpt_oss", "hidden_act", None, "", "", "the class has its clamped unit alone"},
     {kDeepseek, "hidden_act", P, kSilu, R"("gelu")",
      "gelu and relu are priced as an MLP of two matrices"},
-    {"*", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
+    {"llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe olmoe glm4_moe llama4_text phi3 olmo2 "
+     "glm4",
+     "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
     {"gpt_oss", "swiglu_alpha swiglu_limit", X},
 
     // Positions.
@@ -195,7 +197,8 @@ constexpr ConfigKey kKeys[]{
      "first_k_dense_replace routed_scaling_factor n_group topk_group",
      X},
     {"deepseek_v3 glm4_moe", "num_experts num_local_experts", X},
-    {"gpt_oss", "experts_per_token", X},
+    {"gpt_oss", "experts_per_token", P, "@experts_per_token", "3",
+     "num_experts_per_tok is priced, which alone transformers reads"},
     {"llama4_text", "interleave_moe_layer_step intermediate_size_mlp moe_layers", X},
     {kDeepseek, "moe_layer_freq", P, "null | 1", "2",
      "transformers has no such key; what the file says is priced"},
@@ -242,7 +245,7 @@ constexpr ConfigKey kKeys[]{
     {"*", "clip_qkv", P, "null", "8", kNotPriced},
     {"*", "alibi parallel_attn rope_interleave use_bidirectional_attention", P, "null | false",
      "true", kNotPriced},
-    {"*", "is_causal", P, "null | true", "false", "causal attention is priced"},
+    {"*", "is_causal", P, "true", "false", "causal attention is priced"},
     {"*", "loss_type", P, R"(null | "ForCausalLM" | "ForCausalLMLoss")", R"("ForMaskedLM")",
      "the loss of a causal language model is priced"},
 
@@ -267,6 +270,8 @@ constexpr ConfigKey kKeys[]{
     {"*", "add_cross_attention is_encoder_decoder", Refused, "null | false", "true",
      "no dialect here has an encoder"},
     {"*", "pruned_heads", Refused, "null | {}", R"({"0": [1]})", "heads that differ by layer"},
+    {"*", "per_layer_config", Refused, "null | {}", R"({"0": {"intermediate_size": 64}})",
+     "sizes that differ by layer"},
 
     // Without meaning for mathematics and cost.
     {"*",
@@ -284,7 +289,7 @@ constexpr ConfigKey kKeys[]{
      None, "", "", "token ids"},
     {"*",
      "use_cache cache_implementation output_attentions output_hidden_states return_dict "
-     "torchscript keys_to_ignore_at_inference",
+     "torchscript keys_to_ignore_at_inference tie_last_hidden_states",
      None, "", "", "what a forward returns and keeps for generation"},
     {"*",
      "max_length min_length do_sample early_stopping num_beams num_beam_groups "
@@ -292,7 +297,9 @@ constexpr ConfigKey kKeys[]{
      "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
      "output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id "
      "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
-     "begin_suppress_tokens task_specific_params generation_config",
+     "begin_suppress_tokens task_specific_params generation_config encoder_repetition_penalty "
+     "epsilon_cutoff eta_cutoff num_assistant_tokens num_assistant_tokens_schedule "
+     "assistant_confidence_threshold assistant_lookbehind target_lookbehind",
      None, "", "", "text generation"},
     {"*",
      "id2label label2id num_labels problem_type finetuning_task classifier_dropout "
@@ -336,12 +343,13 @@ std::string performed(const ConfigKey& row) {
   if (row.use == KeyUse::Executed || row.use == KeyUse::Ours || row.use == KeyUse::NoMeaning) {
     return "all";
   }
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRules{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kRules{{
       {"@rope",
        "every `rope_type` but `mrope`; a share of a head (`partial_rotary_factor`) in gpt_neox, "
        "phi3, glm4 and glm4_moe alone"},
       {"@full_attention", "`full_attention` alone"},
       {"@heads", "`num_attention_heads`"},
+      {"@experts_per_token", "`num_experts_per_tok`"},
       {"@bias", "`false`; where no layer has experts, all"},
   }};
   for (const auto& [rule, text] : kRules) {
@@ -389,6 +397,16 @@ std::vector<std::string_view> meaningful_keys(std::string_view model_type) {
     const bool borrowed = row.use == KeyUse::Priced || row.use == KeyUse::Refused;
     if (row.use == KeyUse::NoMeaning || (!own && (row.dialects != "*" || borrowed))) continue;
     for (const std::string_view key : words_of(row.keys)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::vector<std::string_view> known_keys(std::string_view model_type) {
+  std::vector<std::string_view> keys;
+  for (const ConfigKey& row : kKeys) {
+    for (const std::string_view key : words_of(row.keys)) {
+      if (find_config_key(model_type, key) == &row) keys.push_back(key);
+    }
   }
   return keys;
 }

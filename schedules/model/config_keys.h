@@ -34,6 +34,8 @@ std::span<const ConfigKey> config_keys();
 const ConfigKey* find_config_key(std::string_view model_type, std::string_view key);
 // All keys of a dialect whose absence makes a similar word a typing mistake.
 std::vector<std::string_view> meaningful_keys(std::string_view model_type);
+// All keys of a dialect: its class's, and those that files of it borrow.
+std::vector<std::string_view> known_keys(std::string_view model_type);
 bool names(std::string_view words, std::string_view word);  // "a b c", "b"
 
 // What a file asks for that `run` does not perform, and what should be said of it.

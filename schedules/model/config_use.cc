@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one config.json asks for that `run` does not perform: its keys held against the table.
 #include <algorithm>
+#include <iterator>
 
 #include "schedules/base/json_keys.h"
 #include "schedules/model/config_keys.h"
+#include "schedules/model/near_miss.h"
 #include "schedules/model/rope_config.h"
 
 namespace rehearse {
@@ -39,9 +41,16 @@ bool performs(const ConfigKey& row, const Value& value) {
     return value.json == nullptr || !value.json->boolean || model.experts.count == 0;
   }
   if (row.runs == "@heads") return is_number(value, model.heads);
+  if (row.runs == "@experts_per_token") return is_number(value, model.experts.per_token);
   if (row.runs == "@head_dim") return is_number(value, model.hidden / model.heads);
   if (row.runs == "@four_times_hidden") return is_number(value, 4 * model.hidden);
   return is_one_of(value.json, row.runs);
+}
+
+// Whether null is a value like another, which the row has or has not, instead of as if the key were
+// left out.
+bool means_something(const ConfigKey& row) {
+  return row.use == KeyUse::Priced && !row.runs.empty() && !row.runs.starts_with("@");
 }
 
 // The value that switches a key off: what `runs` has besides null. "": the key has none.
@@ -56,6 +65,9 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
                  const Transformer& model) {
   ConfigUse use;
   std::string strangers;
+  std::vector<std::string> mistaken;
+  const std::vector<std::string_view> known = known_keys(model.model_type);
+  const std::string ignored = ": no key of " + model.model_type + " that is known: ignored";
   const auto price = [&](const ConfigKey& row, std::string_view name, std::int32_t line,
                          const std::string& shown) {
     Unperformed found{.file = file,
@@ -75,13 +87,24 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
     const ConfigKey* row = find_config_key(model.model_type, member.key);
     const JsonValue* given = member.value.is(JsonKind::Null) ? nullptr : &member.value;
     if (row == nullptr) {
-      strangers += (strangers.empty() ? "model." : ", model.") + member.key;
+      const std::string_view meant = near_miss(member.key, known);
+      if (!meant.empty()) {
+        mistaken.push_back("model." + member.key + ignored + "; did you mean " +
+                           std::string(meant) + "?");
+      } else {
+        strangers += (strangers.empty() ? "model." : ", model.") + member.key;
+      }
       continue;
     }
-    if (given == nullptr) continue;  // as if left out, below
+    if (given != nullptr && row->runs == "@rope") {
+      for (const std::string& word : unread_rope_words(*given)) {
+        use.notes.push_back("model." + member.key + word);
+      }
+    }
+    if (given == nullptr && !means_something(*row)) continue;
     if (performs(*row, {given, &model})) continue;
     if (row->use == KeyUse::Priced) {
-      price(*row, member.key, member.line, shown_value(*given));
+      price(*row, member.key, member.line, shown_value(member.value));
     } else if (row->use == KeyUse::Said) {
       use.run_notes.push_back("model." + member.key + " " + shown_value(*given) + ": " +
                               std::string(row->about));
@@ -93,9 +116,8 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
       use.notes.push_back("model." + member.key + " " + shown_value(*given) + ": " + why);
     }
   }
-  if (!strangers.empty()) {
-    use.notes.push_back(strangers + ": no key of " + model.model_type + " that is known: ignored");
-  }
+  if (!strangers.empty()) use.notes.push_back(strangers + ignored);
+  std::ranges::move(mistaken, std::back_inserter(use.notes));
   return use;
 }
 

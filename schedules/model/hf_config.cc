@@ -37,6 +37,8 @@ void check_dialect_keys(const JsonValue& object, const Dialect& dialect, const s
       if (row->use == KeyUse::NoMeaning) continue;
       if (const KeySpec* spec = find_key(model_key_table(), member.key)) {
         check_key(member.value, *spec, at, report);
+        const bool rotary = spec->members == &kRopeTable;
+        if (rotary && member.value.is(JsonKind::Object)) check_rope_words(member.value, at, report);
       }
       if (row->use == KeyUse::Refused && !is_one_of(&member.value, row->runs)) {
         report.fail(member.line, at,
@@ -161,6 +163,15 @@ void scale_latent_attention(Transformer& model) {
   model.attention_scale = attention_scale(model, 0) * magnitude * magnitude;
 }
 
+// An odd share of a head is rounded up, and must still lie within it.
+void check_rotating_columns(const ConfigReader& config, const Transformer& model) {
+  if (model.latent.kv_lora_rank > 0) return;
+  if (rotary_dim(model.rotary, model.head_dim) <= model.head_dim) return;
+  config.fail(config.given("head_dim") != nullptr ? "head_dim" : "num_attention_heads",
+              "heads have " + std::to_string(model.head_dim) +
+                  " columns, which is odd: pairs of columns rotate");
+}
+
 void check_size(const ConfigReader& config, const Transformer& model) {
   double parameters = static_cast<double>(embedding_parameters(model)) +
                       static_cast<double>(head_parameters(model));
@@ -248,6 +259,7 @@ ModelFile parse_model_file(const JsonValue& object, const std::string& name, con
   derive(config, model);
   const bool rotates = find_config_key(dialect->model_type, "rope_parameters") != nullptr;
   if (report.ok() && rotates) read_rope(config, model);
+  if (report.ok() && rotates) check_rotating_columns(config, model);
   if (report.ok()) scale_latent_attention(model);
   if (report.ok()) check_size(config, model);
   if (report.ok()) file.use = use_of(object, report.path(), key, model);

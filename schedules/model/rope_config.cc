@@ -5,6 +5,7 @@
 #include <array>
 
 #include "schedules/model/config_keys.h"
+#include "schedules/model/near_miss.h"
 
 namespace rehearse {
 namespace {
@@ -46,6 +47,10 @@ constexpr std::array kRopeKeys{
     factors("short_factor"),
     factors("long_factor"),
 };
+// Without meaning for text alone: of models that see pictures, and of files from before
+// transformers knew YaRN.
+constexpr std::array<std::string_view, 3> kIdleWords{"mrope_section", "mrope_interleaved",
+                                                     "finetuned"};
 constexpr KeyTable kOfOneKind{.title = "rope of a kind of layer", .keys = kRopeKeys, .open = true};
 
 // Gemma 3 says them by kind of layer.
@@ -59,6 +64,20 @@ constexpr auto kAllKeys = [] {
   std::ranges::copy(kLayerKinds, all.begin() + kRopeKeys.size());
   return all;
 }();
+
+bool is_known(std::string_view word) {
+  return std::ranges::find(kAllKeys, word, &KeySpec::name) != kAllKeys.end() ||
+         std::ranges::find(kIdleWords, word) != kIdleWords.end();
+}
+
+// The known words that `rope` has, or that it lacks.
+std::vector<std::string_view> words(const JsonValue& rope, bool lacks) {
+  std::vector<std::string_view> all;
+  for (const KeySpec& spec : kAllKeys) {
+    if ((rope.find(spec.name) == nullptr) == lacks) all.push_back(spec.name);
+  }
+  return all;
+}
 
 bool is_filled(const JsonValue* object) {
   return object != nullptr && !object->members.empty();
@@ -76,8 +95,8 @@ class RopeReader {
     number("low_freq_factor", rope.low_frequency);
     number("high_freq_factor", rope.high_frequency);
     number("attention_factor", rope.attention_factor);
-    number("beta_fast", rope.beta_fast);
-    number("beta_slow", rope.beta_slow);
+    unless_zero("beta_fast", rope.beta_fast);
+    unless_zero("beta_slow", rope.beta_slow);
     number("mscale", rope.magnitude);
     number("mscale_all_dim", rope.magnitude_all);
     if (const JsonValue* at = object_.given("original_max_position_embeddings")) {
@@ -108,6 +127,11 @@ class RopeReader {
   }
   void number(std::string_view key, double& to) const {
     if (const JsonValue* value = object_.given(key)) to = value->number;
+  }
+  // transformers takes 0 as if it were left out.
+  void unless_zero(std::string_view key, double& to) const {
+    const JsonValue* value = object_.given(key);
+    if (value != nullptr && value->number != 0) to = value->number;
   }
   void list(std::string_view key, std::vector<double>& to) const {
     const JsonValue* value = object_.given(key);
@@ -164,6 +188,38 @@ void read_by_layer_kind(const JsonValue& object, Transformer& model) {
 
 constinit const KeyTable kRopeTable{.title = "rope", .keys = kAllKeys, .open = true};
 
+void check_rope_words(const JsonValue& rope, const std::string& key, JsonReport& report) {
+  const std::vector<std::string_view> absent = words(rope, true);
+  for (const JsonMember& member : rope.members) {
+    const std::string at = join_key(key, member.key);
+    if (is_known(member.key)) {
+      if (member.value.is(JsonKind::Object)) check_rope_words(member.value, at, report);
+      continue;
+    }
+    const std::string_view meant = near_miss(member.key, absent);
+    if (meant.empty()) continue;
+    report.fail(member.line, at, "unknown key, the nearest known one is " + std::string(meant));
+  }
+}
+
+std::vector<std::string> unread_rope_words(const JsonValue& rope) {
+  std::vector<std::string> unread;
+  const std::vector<std::string_view> present = words(rope, false);
+  for (const JsonMember& member : rope.members) {
+    if (is_known(member.key)) {
+      if (!member.value.is(JsonKind::Object)) continue;
+      for (const std::string& inside : unread_rope_words(member.value)) {
+        unread.push_back("." + member.key + inside);
+      }
+      continue;
+    }
+    const std::string_view meant = near_miss(member.key, present);
+    unread.push_back("." + member.key + ": no key of rotary positions that is known: ignored" +
+                     (meant.empty() ? "" : "; it stands beside " + std::string(meant)));
+  }
+  return unread;
+}
+
 void read_rope(const ConfigReader& config, Transformer& model) {
   const JsonValue* scaling = config.given("rope_scaling");
   const JsonValue* parameters = config.given("rope_parameters");
@@ -183,6 +239,15 @@ void read_rope(const ConfigReader& config, Transformer& model) {
     return config.fail(name,
                        "gemma3_text says them by kind of layer: full_attention, "
                        "sliding_attention");
+  }
+  // transformers 5 puts the object over {"rope_type": "default"} and looks at rope_type alone;
+  // version 4 took the older word.
+  const JsonValue* older = rope->given("type");
+  const bool overlooked = model.rotary_by_layer_kind && rope == scaling && older != nullptr &&
+                          older->text != "default" && rope->given("rope_type") == nullptr;
+  if (overlooked) {
+    return config.fail(name, "transformers 5 does not look at type in " + model.model_type +
+                                 ", and rotates as if nothing were said: write rope_type for it");
   }
   // A class with a key of its own for them does not look at the object's.
   const std::int64_t original = model.rotary.original_positions;

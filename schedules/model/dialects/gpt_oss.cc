@@ -20,7 +20,9 @@ Transformer gpt_oss() {
 void finish_gpt_oss(const ConfigReader& config, Transformer& model) {
   read_window(config, model);
   read_windows(config, model, [](std::int64_t layer) { return layer % 2 == 0; });
-  if (config.given("rope_parameters") == nullptr && config.given("rope_scaling") == nullptr) {
+  const JsonValue* scaling = config.given("rope_scaling");
+  const bool scales = scaling != nullptr && !scaling->members.empty();  // {} is nothing
+  if (config.given("rope_parameters") == nullptr && !scales) {
     model.rotary.kind = RotaryKind::Yarn;  // the class's own, where the file says none
     model.rotary.factor = 32;
     model.rotary.original_positions = 4096;

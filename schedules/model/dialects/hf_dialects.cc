@@ -34,10 +34,6 @@ constexpr std::array<Spelling, 4> kMptSpellings{{
     {"max_seq_len", "max_position_embeddings"},
 }};
 constexpr std::array<Spelling, 1> kLocalSpellings{{{"num_local_experts", "num_experts"}}};
-constexpr std::array<Spelling, 2> kGptOssSpellings{{
-    {"num_local_experts", "num_experts"},
-    {"experts_per_token", "num_experts_per_tok"},
-}};
 constexpr std::array<Spelling, 2> kDeepseekSpellings{{
     {"n_routed_experts", "num_experts"},
     {"num_local_experts", "num_experts"},
@@ -68,7 +64,7 @@ constexpr std::array<Dialect, 23> kDialects{{
     // of Megatron-LM say its two-matrix MLP (its latent attention without --swiglu).
     {"deepseek_v2", kDeepseekSpellings, deepseek_v2, finish_deepseek_v2, true},
     {"deepseek_v3", kGlmSpellings, deepseek_v3, finish_deepseek_v3, true},
-    {"gpt_oss", kGptOssSpellings, gpt_oss, finish_gpt_oss},
+    {"gpt_oss", kLocalSpellings, gpt_oss, finish_gpt_oss},
     {"olmoe", kLocalSpellings, olmoe, finish_olmoe},
     {"glm4_moe", kGlmSpellings, glm4_moe, finish_glm4_moe},
     {"llama4_text", kLocalSpellings, llama4_text, finish_llama4_text},

@@ -99,6 +99,8 @@ CASES = {
     "llama_yarn_every_key": {**LLAMA, "rope_parameters": rope(
         "yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=8.0, beta_slow=0.5,
         attention_factor=1.3, truncate=False)},
+    "llama_yarn_zero_betas": {**LLAMA, "rope_parameters": rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=0, beta_slow=0)},
     "llama_yarn_mscale": {**LLAMA, "rope_parameters": rope(
         "yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=1.2)},
     "llama_llama3": {**LLAMA, "rope_scaling": rope("llama3", **LLAMA3)},

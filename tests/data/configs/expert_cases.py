@@ -93,6 +93,7 @@ CASES = {
                             "num_local_experts": 8},
     "gpt_oss_clamped": {**GPT_OSS, "swiglu_limit": 0.4, "swiglu_alpha": 1.3},
     "gpt_oss_own_positions": without(GPT_OSS, "rope_parameters"),  # the class has yarn
+    "gpt_oss_empty_scaling": {**without(GPT_OSS, "rope_parameters"), "rope_scaling": {}},
 
     "llama4": LLAMA4,
     "llama4_interleaved": {**LLAMA4, "interleave_moe_layer_step": 2, "use_qk_norm": False},
