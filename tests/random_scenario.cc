@@ -212,7 +212,7 @@ std::string precision_of(Draw& d) {
   }
   const Gpu& gpu = d.cluster.gpu;
   if (gpu.peaks.fp8 && d.chance.percent(sent ? 80 : 30)) {
-    const bool blocks = gpu.architecture_name == "blackwell" && !d.own();
+    const bool blocks = gpu.architecture == "blackwell" && !d.own();
     return blocks ? d.quoted({"fp8", "mxfp8"}) : "\"fp8\"";
   }
   return d.quoted({"bf16", "fp16", "fp32"});
