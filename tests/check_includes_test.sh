@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_includes.sh finds what it is there for: faults planted in a copy of the five folders.
+cd "$(dirname "$0")/.." || exit 2
 copy=$(mktemp -d) || exit 2
 trap 'rm -rf "$copy"' EXIT
 failed=0

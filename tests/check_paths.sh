@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fails if a comment or a page names a file of ours that is not there, or a numbered section of a
 # page (pages have named sections only). A path may be written from the root, from the file that
-# names it, or as the end of a path. Looks into the folder that is given, else the current one.
+# names it, or as the end of a path. Looks into the folder that is given, else into its own checkout.
 #
 # Read are pages whole, and of sources what stands behind `//` or `#`. Made-up names of examples are
 # written in capitals (`NAME.cc`).
-cd "${1:-.}" || exit 2
+cd "${1:-$(dirname "$0")/..}" || exit 2
 rooms='schedules|sim|exec|viz|cli|docs|scenarios|tests|bench'
 suffixes='cc|h|cu|cuh|inc|md|json|py|sh|svg|png'
 

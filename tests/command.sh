@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests of the command: a folder for their files, what has failed, what many of them ask.
-# REQUIRES: $rehearse, in the project's root. A test ends with `exit $status`.
+# REQUIRES: $rehearse, in the project's root: a test goes there first. It ends with `exit $status`.
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 status=0
@@ -74,6 +74,17 @@ tiny_experts() {
   "train": {"learning_rate": 0.003, "steps": 4, "data": "README.md"$3}
 }
 JSON
+}
+
+# appears FILE: waits until it is there and not empty, for ten minutes at most (a hang; ctest's limit is the same).
+# catches PID: waits until the process catches SIGINT: a signal before would find the system's own handler.
+appears() { awaited=0; until [ -s "$1" ]; do [ $((awaited += 1)) -lt 6000 ] || return 1; sleep 0.1; done; }
+catches() {
+  awaited=0
+  until sed -n 's/^SigCgt:.*\(.\)$/\1/p' "/proc/$1/status" 2>/dev/null | grep -q '[2367abef]'; do
+    [ $((awaited += 1)) -lt 6000 ] && kill -0 "$1" 2>/dev/null || return 1
+    sleep 0.1
+  done
 }
 
 # key FILE KEY: its first value in a report.

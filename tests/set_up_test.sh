@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Building where a home cannot be written, and where a checkout was renamed; what ./run says meanwhile.
-# Usage: set_up_test.sh BUILD COMPILER, in the project's root; BUILD a folder that CMake has configured.
+# Usage: set_up_test.sh BUILD COMPILER; BUILD a folder that CMake has configured.
+cd "$(dirname "$0")/.." || exit 2
 build=$1 compiler=$2
 . tests/command.sh
 

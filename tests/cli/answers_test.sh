@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What the command answers where output is lost, text is odd, names are wrong or a plan cannot be.
-# Usage: answers_test.sh REHEARSE, in the project's root.
+# Usage: answers_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1, "global_batch": 4' '"steps": 1'

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# rehearse calibrate as people and scripts call it. Usage: calibrate_test.sh REHEARSE, in the project's root.
+# rehearse calibrate as people and scripts call it. Usage: calibrate_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 

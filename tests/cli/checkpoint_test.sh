@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints of rehearse run as people use them: go on, in any layout, after Ctrl-C, kill -9, a full
-# disk; files that others read. Usage: checkpoint_test.sh REHEARSE, in the project's root.
+# disk; files that others read. Usage: checkpoint_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"data_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "zero_stage": 1,
@@ -104,8 +105,7 @@ interrupted() {  # SIGNAL CODE FIRST: once step FIRST is written
   "$rehearse" run "$scenario" --steps 100000 --set train.checkpoint_every=5 --checkpoint "$work/k" \
     --metrics "$work/k.jsonl" >"$work/out" 2>"$work/err" &
   pid=$!
-  tries=0
-  while [ ! -e "$work/k/$3" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries + 1)); done
+  appears "$work/k/$3" || fail "$1: no $3 is written"
   kill -"$1" $pid
   wait $pid
   got=$?

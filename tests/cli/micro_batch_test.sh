@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # rehearse run where the plan leaves the micro-batch open: "auto" is the fastest on this machine, as
-# its calibration predicts, or refused. Usage: micro_batch_test.sh REHEARSE, in the project's root.
+# its calibration predicts, or refused. Usage: micro_batch_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "global_batch": 8' '"steps": 1'

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run and its predictions are of one schedule: whatever orders it, however many processes perform
 # it, whichever cluster it is predicted for, and with replicas that differ. Usage:
-# one_order_test.sh REHEARSE, in the project's root.
+# one_order_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 found=tests/data/findings pipeline=tests/data/findings/pipeline_of_four.json

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE, in the project's root.
+# rehearse run as people and scripts call it. Usage: run_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"tensor_parallel": 2, "pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1,
@@ -140,10 +141,10 @@ done
 
 # Ctrl-C: what was measured until then is written, as at an end.
 "$rehearse" run "$scenario" --json --steps 1000000 --trace "$work/c.trace" --metrics "$work/c.jsonl" >"$work/c.json" 2>"$work/err" &
-tries=0
-while [ ! -s "$work/c.jsonl.partial" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries + 1)); done
-kill -INT $!
-wait $!
+training=$!
+appears "$work/c.jsonl.partial" || fail "INT: no first step"
+kill -INT $training
+wait $training
 got=$?
 [ $got -eq 130 ] || fail "INT: exit $got"
 one_line "$work/err" "stopped after step [0-9]*, without a checkpoint" "INT"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# rehearse search as people and scripts call it. Usage: search_test.sh REHEARSE, in the project's
-# root.
+# rehearse search as people and scripts call it. Usage: search_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"global_batch": 8, "runtime": "rehearse"' '"steps": 2'
@@ -44,7 +44,7 @@ awk -F, 'NR == 1 { columns = NF } NF != columns { exit 1 } END { exit NR != 3 }'
 # Ctrl-C: the best so far, a clean exit.
 "$rehearse" search scenarios/search/llama3-70b.json --json >"$work/stopped" 2>"$work/err" &
 search=$!
-sleep 1
+catches $search || fail "search has no handler for SIGINT"
 kill -INT $search 2>/dev/null
 wait $search
 code=$?

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The shortest ways to an answer: names that are found, standard input, plan, list, groups, sweeps,
 # calibrate --from, completions and the manual page.
-# Usage: shortest_way_test.sh REHEARSE, in the project's root.
+# Usage: shortest_way_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 tiny '"pipeline_parallel": 2, "schedule": "1f1b", "micro_batch": 1, "global_batch": 4' '"steps": 3'

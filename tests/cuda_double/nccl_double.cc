@@ -273,9 +273,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = comm->failed() ? ncclInvalidUsage : ncclSuccess;
   return ncclSuccess;
 }
-// Ends what waits in this communicator. Leaks: work that is still queued may look at it.
+// Ends what waits in this communicator. It is kept to the end: work that is still queued may look
+// at it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<ncclComm_t>;
   comm->aborted = true;
+  const std::scoped_lock lock(mutex);
+  kept->push_back(comm);
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # `rehearse run --device cuda` over several processes, on the DOUBLE of cudart and NCCL: the losses of one process, and a
-# dead and a stuck rank named. Says nothing about a GPU. Usage: processes_test.sh REHEARSE, in the project's root.
+# dead and a stuck rank named. Says nothing about a GPU. Usage: processes_test.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/exec/processes/processes.sh
 export TMPDIR=$work  # where the double's ranks meet
@@ -135,10 +136,10 @@ grep -q "plan.expert_slots: false is run as true" "$work/err" || fail "slots are
 scenario "$work/s.json" 2
 for signal in KILL STOP; do
   "$rehearse" run "$work/s.json" --set plan.pipeline_parallel=2 --set plan.precision=fp32 --device cuda --steps 1000000 \
-    --timeout 4 --processes 2 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
+    --timeout 10 --metrics "$work/met.jsonl" --processes 2 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
   children $launcher 2 || fail "$signal: the children do not come"
   pids=$(pgrep -P $launcher)
-  sleep 2
+  appears "$work/met.jsonl.partial" || fail "$signal: no first step"
   kill -$signal "$(child $launcher 1)"
   wait $launcher; code=$?
   [ $code -eq 3 ] || fail "$signal: exit $code"
@@ -146,16 +147,16 @@ for signal in KILL STOP; do
   if [ $signal = KILL ]; then says="killed by signal 9|its connection closed"; else says="is stopped|not been heard of"; fi
   one_line "$work/err" "$says" "$signal"
   gone $pids
-  rm -rf "$work/flight"
+  rm -rf "$work/flight" "$work"/met.jsonl*
 done
 
 # A rank dies while tokens travel beside something.
 shared_experts "$work/s.json" 4
 "$rehearse" run "$work/s.json" --device cuda --set plan.data_parallel=2 --set plan.expert_parallel=2 "${pairs[@]/#/--set=plan.}" \
-  --steps 1000000 --timeout 4 --processes 4 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
+  --steps 1000000 --timeout 10 --metrics "$work/met.jsonl" --processes 4 --flight "$work/flight" >"$work/out" 2>"$work/err" & launcher=$!
 children $launcher 4 || fail "pairs: the children do not come"
 pids=$(pgrep -P $launcher)
-sleep 2
+appears "$work/met.jsonl.partial" || fail "pairs: no first step"
 kill -KILL "$(child $launcher 1)"
 wait $launcher; code=$?
 [ $code -eq 3 ] || fail "pairs: exit $code"

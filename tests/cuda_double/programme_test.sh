@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # bench/gpu.sh on the DOUBLE: some of its parts, by stages, no time, and no Python; there is a folder of results each time.
-# Usage: programme_test.sh, in the project's root. The whole of it: DEVICE=double bench/gpu.sh
+# Usage: programme_test.sh. The whole of it: DEVICE=double bench/gpu.sh
+cd "$(dirname "$0")/../.." || exit 2
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 0; }
 case $("${BUILD:-build/release}/tests/cuda_double/rehearse_on_cuda_double" --version 2>/dev/null) in
   *gloo*) ;; *) echo "SKIPPED: no double with Gloo was built"; exit 0 ;;

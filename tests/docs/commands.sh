@@ -4,6 +4,7 @@
 # every --help print, in order, as a reader would from the project's root: each must exit 0, and
 # must leave nothing in the root that git does not ignore.
 # usage: commands.sh REHEARSE. Blocks of ```console are examples.sh's, which compares their outputs.
+cd "$(dirname "$0")/../.." || exit 2
 set -u
 bin=$(cd "$(dirname "$1")" && pwd)
 project=$(pwd)

@@ -4,6 +4,7 @@
 # usage: examples.sh REHEARSE. An example is a ```console block: "$ rehearse ..." and its output. A
 # line "..." stands for any lines up to the next one that is written; the wall time is not compared.
 # UPDATE_GOLDEN=1 writes what is printed into the pages, but for examples with a "...".
+cd "$(dirname "$0")/../.." || exit 2
 set -u
 bin=$(cd "$(dirname "$1")" && pwd)
 export PATH="$bin:$PATH" COLUMNS=100

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Every broken file through the command itself: its one line on stderr, nothing on stdout, exit 2.
-# Usage: broken_files.sh REHEARSE. Runs in the project's root.
+# Usage: broken_files.sh REHEARSE. Runs.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 while IFS= read -r expected; do

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sizes that would take minutes or memory that is not there are refused by an estimate, at once, in
-# one line: each within seconds and 2 GB of address space. Usage: too_large.sh REHEARSE, in the
-# project's root.
+# one line: each within seconds and 2 GB of address space. Usage: too_large.sh REHEARSE.
+cd "$(dirname "$0")/../.." || exit 2
 rehearse=$1
 . tests/command.sh
 ulimit -v 2000000

@@ -262,13 +262,16 @@ bool tokens(std::string_view bytes) {
 
 std::span<const Reader> readers() {
   static const std::vector<Reader> kReaders{
-      {"scenario", scenario, {"scenarios", "tests/error/scenarios"}},
-      {"space", space, {"scenarios/search", "scenarios"}},
+      {"scenario", scenario, {"scenarios", "tests/error/scenarios"}, 1000},
+      {"space", space, {"scenarios/search", "scenarios"}, 500},
       {"model", model, {"scenarios/models", "tests/error/models"}},
-      {"cluster", cluster, {"scenarios/clusters", "tests/error/clusters"}},
-      {"calibration", calibration, {"tests/data/contract/0.1/machine.json"}},
-      {"validation", validation, {"tests/data/validation", "tests/data/contract/0.1/cases.json"}},
-      {"tables", tables, {"scenarios/kernels", "scenarios/runtimes"}},
+      {"cluster", cluster, {"scenarios/clusters", "tests/error/clusters"}, 300},
+      {"calibration", calibration, {"tests/data/contract/0.1/machine.json"}, 300},
+      {"validation",
+       validation,
+       {"tests/data/validation", "tests/data/contract/0.1/cases.json"},
+       50},
+      {"tables", tables, {"scenarios/kernels", "scenarios/runtimes"}, 500},
       {"trace",
        trace,
        {"tests/data/contract/0.1/predicted.trace", "tests/data/contract/0.1/measured.trace"}},

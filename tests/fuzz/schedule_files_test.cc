@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second of fuzzing in every test run: seeded, so that a failure comes back. The same function
-// runs for minutes under libFuzzer (schedule_files_fuzz.cc).
+// A thousand inputs in every test run, seeded: the same however fast the machine is. The same
+// function runs for minutes under libFuzzer (schedule_files_fuzz.cc).
 #include "tests/fuzz/schedule_files.h"
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -47,19 +46,16 @@ std::vector<std::string> seeds() {
   return seeds;
 }
 
-TEST(ScheduleFiles, AnyBytesAreAnsweredForASecond) {
+TEST(ScheduleFiles, AnyBytesAreAnswered) {
   testing::Mutator mutator(seeds());
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  std::int64_t tried = 0, read = 0;
-  while (std::chrono::steady_clock::now() < end) {
+  constexpr std::int64_t kTries = 1000;
+  std::int64_t read = 0;
+  for (std::int64_t i = 0; i < kTries; ++i) {
     const std::string text = mutator.next();
     testing::try_schedule_file(text);
     read += parse_schedule_file(text, "fuzz") ? 1 : 0;
-    ++tried;
   }
-  EXPECT_GT(tried, 50);
-  EXPECT_GT(read, tried / 10);  // mutations are near enough to be schedules often
-  RecordProperty("tried", std::to_string(tried));
+  EXPECT_GT(read, kTries / 10);  // mutations are near enough to be schedules often
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second of fuzzing in every test run: seeded, so that a failure comes back. The same function
-// runs for minutes under libFuzzer (wire_fuzz.cc).
+// Two thousand inputs in every test run, seeded: the same however fast the machine is. The same
+// function runs for minutes under libFuzzer (wire_fuzz.cc).
 #include "tests/fuzz/wire.h"
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <random>
 #include <string>
 
@@ -31,17 +30,12 @@ std::string play(std::mt19937_64& random) {
   return script;
 }
 
-TEST(Wire, AnyBytesAreAnsweredForASecond) {
+TEST(Wire, AnyBytesAreAnswered) {
   std::mt19937_64 random(20260722);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  std::int64_t tried = 0, joined = 0;
-  while (std::chrono::steady_clock::now() < end) {
-    joined += testing::try_wire(play(random));
-    ++tried;
-  }
-  EXPECT_GT(tried, 100);
-  EXPECT_GT(joined, tried);  // members are heard, not strangers alone
-  RecordProperty("tried", std::to_string(tried));
+  constexpr std::int64_t kTries = 2000;
+  std::int64_t joined = 0;
+  for (std::int64_t i = 0; i < kTries; ++i) joined += testing::try_wire(play(random));
+  EXPECT_GT(joined, kTries);  // members are heard, not strangers alone
 }
 
 }  // namespace

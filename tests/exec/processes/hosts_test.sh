@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts: two network namespaces that see one another over one link and nothing else.
-# Usage: hosts_test.sh REHEARSE, in the project's root.
+# Usage: hosts_test.sh REHEARSE.
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/exec/processes/processes.sh
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
@@ -53,9 +54,9 @@ for k in 0 1 2; do wait "${pids[$k]}" || fail "process $((k + 1)) of 4: $(cat "$
 [ "$(losses "$work/one.json")" = "$(losses "$work/many.json")" ] || fail "other numbers in four processes on two hosts"
 
 # The link goes down: both ends notice within the timeout.
-(on $b 1 --steps 1000000 --timeout 3) >"$work/out" 2>"$work/err.1" & other=$!
-(on $a 0 --steps 1000000 --timeout 3) >"$work/out" 2>"$work/err" & first=$!
-sleep 2
+(on $b 1 --steps 1000000 --timeout 10) >"$work/out" 2>"$work/err.1" & other=$!
+(on $a 0 --steps 1000000 --timeout 10 --metrics "$work/met.jsonl") >"$work/out" 2>"$work/err" & first=$!
+appears "$work/met.jsonl.partial" || fail "two hosts: no first step"
 ip -n $b link set veth-b-$$ down
 wait $first; [ $? -eq 3 ] || fail "process 0 goes on without its partner"
 wait $other; [ $? -eq 3 ] || fail "process 1 goes on without its partner"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the tests of several processes: a small scenario, and how to read what a run says.
-# REQUIRES: $rehearse, in the project's root.
+# REQUIRES: $rehearse, in the project's root, as tests/command.sh.
 . tests/command.sh
 export TMPDIR=$work  # flight records
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
@@ -39,7 +39,7 @@ child() {
 
 # children LAUNCHER N: waits until all N have exec'ed.
 children() {
-  for _ in $(seq 200); do
+  for _ in $(seq 6000); do
     found=0
     for k in $(seq 0 $(($2 - 1))); do [ -n "$(child "$1" "$k")" ] && found=$((found + 1)); done
     [ "$found" -eq "$2" ] && return 0
@@ -51,7 +51,7 @@ children() {
 # gone PID...: no orphan is left.
 gone() {
   for pid in "$@"; do
-    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+    for _ in $(seq 1200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
     kill -0 "$pid" 2>/dev/null && { fail "process $pid is still there"; kill -9 "$pid"; }
   done
 }

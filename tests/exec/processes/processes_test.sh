@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs of several processes: the numbers of one process in 16 layouts, and errors that name who is to
-# blame. Usage: processes_test.sh REHEARSE, in the project's root.
+# blame. Usage: processes_test.sh REHEARSE.
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/exec/processes/processes.sh
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
@@ -71,16 +72,16 @@ one_line "$work/err" "not in the vocabulary" "data"
 
 # Ctrl-C, as a terminal or a script sends it: all stop after the same step.
 for to in launcher group; do
-  rm -f "$work/stopped.trace"
-  set -m; start --processes 2 --steps 1000000 --trace "$work/stopped.trace" >"$work/out" 2>"$work/err" & launcher=$!; set +m
+  rm -f "$work/stopped.trace" "$work"/stopped.jsonl*
+  set -m; start --processes 2 --steps 1000000 --metrics "$work/stopped.jsonl" --trace "$work/stopped.trace" >"$work/out" 2>"$work/err" & launcher=$!; set +m
   children $launcher 2 || fail "the children do not come"
   pids=$(pgrep -P $launcher)
-  sleep 1.5
+  appears "$work/stopped.jsonl.partial" || fail "SIGINT to the $to: no first step"
   if [ $to = group ]; then kill -INT -- -$launcher; else kill -INT $launcher; fi
   wait $launcher; code=$?
   [ $code -eq 130 ] || fail "SIGINT to the $to: exit $code"
-  one_line "$work/err" "stopped after step|interrupted" "SIGINT to the $to"
-  [ -s "$work/stopped.trace" ] || grep -q interrupted "$work/err" || fail "SIGINT to the $to: no timeline of what was done"
+  one_line "$work/err" "stopped after step" "SIGINT to the $to"
+  [ -s "$work/stopped.trace" ] || fail "SIGINT to the $to: no timeline of what was done"
   gone $pids
 done
 
@@ -155,7 +156,7 @@ for k in 1 0; do wait ${pids[$k]} || fail "a host without a name: $(cat "$work/e
 
 port=$((port + 1))
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port start >"$work/out.0" 2>&1 & holder=$!
-sleep 1  # it waits for a process 1 that never comes
+for _ in $(seq 6000); do [ -n "$(listens $holder)" ] && break; sleep 0.1; done  # for a process 1 that never comes
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port run >"$work/out" 2>"$work/err"
 [ $? -eq 3 ] || fail "a busy port: exit code"
 one_line "$work/err" "MASTER_PORT: port $port: Address already in use" "a busy port"

@@ -3,7 +3,8 @@
 # A rendezvous under attack: strangers connect, send garbage, flood, stall and say what version 0.1
 # believed, before the ranks have met and while they train. The run goes on, its numbers are those of
 # a quiet one, and process 0 takes no more memory. Loopback only; every loop is bounded.
-# Usage: attacks_test.sh REHEARSE, in the project's root.
+# Usage: attacks_test.sh REHEARSE.
+cd "$(dirname "$0")/../../.." || exit 2
 rehearse=$1
 . tests/exec/processes/processes.sh
 case $("$rehearse" --version) in *gloo*) ;; *) echo "SKIPPED: this build has no Gloo"; exit 0 ;; esac
@@ -13,7 +14,7 @@ scenario "$work/s.json" 4
 member() {  # member K ARGS...
   k=$1; shift
   RANK=$k WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port exec "$rehearse" run "$work/s.json" \
-    --set plan.pipeline_parallel=4 --steps 300 --timeout 40 --json "$@" 2>"$work/err.$k" >"$work/out.$k"
+    --set plan.pipeline_parallel=4 --steps 300 --timeout 200 --json "$@" 2>"$work/err.$k" >"$work/out.$k"
 }
 # Keeps the largest resident memory [kB] that process $1 has had in a file, until it ends.
 watch_memory() {

@@ -165,7 +165,7 @@ Result<WindowResult> after(const Deed& deed, const Session& session) {
   std::atomic<bool> done = false;
   std::thread person([&] {
     const std::string script =
-        "w=$(timeout 20 xdotool search --sync --onlyvisible --name 'rehearse: window test' | head "
+        "w=$(timeout 500 xdotool search --sync --onlyvisible --name 'rehearse: window test' | head "
         "-1); at() { xdotool mousemove --window $w $1 $2; sleep 0.1; }; "
         "drag() { xdotool mousemove --window $w $1 $2; sleep 0.05; xdotool mouseup 1; sleep 0.1; "
         "}; sleep 0.2; xdotool windowfocus $w; at 600 20; " +
