@@ -20,6 +20,23 @@ struct Options : ScenarioFlags {
   bool json = false, csv = false, require_fit = false;
 };
 
+// "; without the changes it is 2, ...": where the plan leaves the micro-batch open and what the
+// command changes of the file changes the choice, a comparison of the two is of two things.
+std::string other_choice(const Options& options, const sim::Prediction& changed) {
+  const bool changes = !options.set.empty() || !options.cluster.empty() || options.gpus > 0;
+  if (!changes || changed.micro_batches.empty()) return {};
+  const Result<Opened> opened = open(options.scenario, {});
+  if (!opened || !opened.value().scenario.plan.micro_batch_auto) return {};
+  const Result<sim::Prediction> plain =
+      predict(options.scenario, opened.value().scenario, opened.value().cluster);
+  if (!plain || plain.value().plan.micro_batch == changed.plan.micro_batch) return {};
+  const std::int32_t before = plain.value().plan.micro_batch;
+  return "; " + std::to_string(before) +
+         " without what the command changes, so a comparison with that is of two things: --set "
+         "plan.micro_batch=" +
+         std::to_string(before) + " keeps it";
+}
+
 int simulate(const Options& options) {
   if (!options.sweep.empty()) {
     if (!options.trace.empty() || options.require_fit) {
@@ -66,6 +83,7 @@ int simulate(const Options& options) {
     }
   }
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
+  prediction.micro_batch_note = other_choice(options, prediction);
   prediction.wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.trace.empty()) {

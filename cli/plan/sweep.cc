@@ -22,7 +22,9 @@ struct Swept {
   std::string value, reason;
   double step_s = 0, low_s = 0, high_s = 0, tokens_per_s = 0, bubble = 0;
   std::int64_t peak = 0;
+  std::int32_t micro_batch = 0;
   bool predicted = false, fits = false;
+  bool chosen = false;  // the micro-batch: the plan leaves it open
 };
 
 // Commas inside brackets and strings belong to a value: [1,2],"a,b".
@@ -70,7 +72,25 @@ Swept predicted(const Sweep& sweep, const std::string& path, const std::string& 
   swept.tokens_per_s = p.tokens_per_s;
   swept.bubble = p.bubble_ratio();
   swept.peak = p.memory.peak_device;
+  swept.micro_batch = p.plan.micro_batch;
+  swept.chosen = !p.micro_batches.empty();
   return swept;
+}
+
+// "micro_batch auto: 4, 2, 4": which each row took, where the plan leaves it open.
+std::string choices_of(const std::vector<Swept>& all) {
+  std::string taken;
+  bool differ = false, first = true;
+  std::int32_t before = 0;
+  for (const Swept& one : all) {
+    taken += (first ? "" : ", ") + (one.chosen ? std::to_string(one.micro_batch) : "-");
+    if (one.chosen) differ = differ || (before != 0 && before != one.micro_batch);
+    if (one.chosen) before = one.micro_batch;
+    first = false;
+  }
+  if (before == 0) return {};
+  return "plan.micro_batch is chosen for each row: " + taken +
+         (differ ? "; --set plan.micro_batch=N compares like with like\n" : "\n");
 }
 
 std::string text_of(const std::string& key, const std::vector<Swept>& all) {
@@ -89,7 +109,7 @@ std::string text_of(const std::string& key, const std::vector<Swept>& all) {
     if (!one.reason.empty()) text += (one.predicted ? "  " : "") + one.reason;
     text += "\n";
   }
-  return text;
+  return text + choices_of(all);
 }
 
 std::string csv_quoted(const std::string& text) {
@@ -100,14 +120,16 @@ std::string csv_quoted(const std::string& text) {
 
 std::string csv_of(const std::string& key, const std::vector<Swept>& all) {
   std::string text = csv_quoted(key) +
-                     ",step_time_s,low_s,high_s,tokens_per_s,bubble_ratio,peak_bytes,fits,reason\n";
+                     ",step_time_s,low_s,high_s,tokens_per_s,bubble_ratio,peak_bytes,fits,reason,"
+                     "micro_batch\n";
   for (const Swept& one : all) {
     text += csv_quoted(one.value) + ",";
     text += one.predicted ? fmt::format("{:.9g},{:.9g},{:.9g},{:.9g},{:.6g},{},{}", one.step_s,
                                         one.low_s, one.high_s, one.tokens_per_s, one.bubble,
                                         one.peak, one.fits ? "true" : "false")
                           : std::string(",,,,,,false");
-    text += "," + (one.reason.empty() ? "" : csv_quoted(one.reason)) + "\n";
+    text += "," + (one.reason.empty() ? "" : csv_quoted(one.reason));
+    text += "," + (one.predicted ? std::to_string(one.micro_batch) : "") + "\n";
   }
   return text;
 }
@@ -124,6 +146,7 @@ Json json_of(const std::string& key, const std::vector<Swept>& all) {
       row["tokens_per_s"] = one.tokens_per_s;
       row["bubble_ratio"] = one.bubble;
       row["peak_bytes"] = one.peak;
+      row["micro_batch"] = one.micro_batch;
     }
     if (!one.reason.empty()) row["reason"] = one.reason;
     json["values"].push_back(std::move(row));

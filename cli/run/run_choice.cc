@@ -9,6 +9,7 @@
 #include "exec/cpu/machine.h"
 #include "schedules/passes/plan_order.h"
 #include "sim/predict/order_prices.h"
+#include "sim/report/plan_remarks.h"
 
 namespace rehearse::cli {
 namespace {
@@ -33,30 +34,6 @@ Result<> measured_here(const sim::Cluster& cluster, const exec::RunDevice& devic
                            cluster.workers, cluster.host.cpu, cores, cpu)};
 }
 
-std::string ms(double seconds) {
-  return fmt::format("{:.4g} ms", 1e3 * seconds);
-}
-
-// "plan.micro_batch: 4, the fastest that fits of 1, 2, 4: 12.3 ms per step predicted on here, next
-// is 2 with 13.1 ms"
-std::string said_of(const sim::Prediction& chosen, const sim::Cluster& cluster) {
-  std::string tried;
-  const sim::MicroBatchTried* next = nullptr;
-  for (const sim::MicroBatchTried& one : chosen.micro_batches) {
-    tried += (tried.empty() ? "" : ", ") + std::to_string(one.micro_batch);
-    if (!one.fits || one.micro_batch == chosen.plan.micro_batch) continue;
-    if (next == nullptr || one.step_s < next->step_s) next = &one;
-  }
-  std::string said = fmt::format("plan.micro_batch: {}, ", chosen.plan.micro_batch);
-  if (!chosen.memory.fits) return said + "though of " + tried + " none fits " + cluster.id;
-  said += fmt::format("the fastest that fits of {}: {} per step predicted on {}", tried,
-                      ms(chosen.step_s), cluster.id);
-  if (next != nullptr) {
-    said += fmt::format(", next is {} with {}", next->micro_batch, ms(next->step_s));
-  }
-  return said;
-}
-
 // "auto" is for this machine. What is left out is chosen as `simulate` of the file chooses.
 Result<> choose_micro_batch(const RunFlags& options, const exec::RunDevice& device,
                             std::int32_t processes, Scenario& scenario) {
@@ -72,7 +49,7 @@ Result<> choose_micro_batch(const RunFlags& options, const exec::RunDevice& devi
   }
   const Result<sim::Prediction> predicted = predict(options.scenario, scenario, cluster);
   if (!predicted) return Error{predicted.error().message};
-  scenario.warnings.push_back(said_of(predicted.value(), cluster));
+  scenario.warnings.push_back(sim::micro_batch_note(predicted.value(), cluster.id));
   if (leaves_order_open(scenario.plan)) {
     scenario.plan.micro_batch = predicted.value().plan.micro_batch;
     scenario.plan.micro_batch_auto = false;

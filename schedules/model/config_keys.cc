@@ -14,7 +14,7 @@ constexpr std::string_view kRope =
     "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4 starcoder2";
 constexpr std::string_view kRopeOfParameters =  // which alone say what positions it was trained on
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
-    "glm4_moe llama4_text gemma2 gemma3_text olmo2 glm4 starcoder2";
+    "glm4_moe llama4_text gemma2 gemma3_text olmo2 glm4 starcoder2 gpt_neox";
 constexpr std::string_view kRmsNorm =
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 gpt_oss olmoe "
     "glm4_moe llama4_text gemma2 gemma3_text phi3 olmo2 glm4";

@@ -253,6 +253,10 @@ class Attribution {
       case OpClass::Compute:
       case OpClass::Local:
       case OpClass::Text: {
+        if (is_host_update(first)) {
+          book_back(now, start, IdleCause::Host, true);
+          break;
+        }
         // An ADD on a communication stream neither fills nor drains the pipeline.
         book_back(
             now, start,
@@ -277,6 +281,11 @@ class Attribution {
   bool is_transfer(NodeId node) const {
     const OpId first = program_.members[at(program_.member_begin[node.index()])];
     return traits(program_.kind[first.index()]).op_class == OpClass::Transfer;
+  }
+  // An update of parameters beside the compute stream is the host's (passes/end_step.cc).
+  bool is_host_update(OpId op) const {
+    return program_.kind[op.index()] == OpKind::OptimizerStep &&
+           program_.stream[op.index()] != Stream::Compute;
   }
   IdleCause in_phase(IdleCause steady) const {
     return phase_ == Phase::Fill    ? IdleCause::Warmup

@@ -90,7 +90,9 @@ struct Prediction {
   double wall_s = 0;           // filled by the caller: sim reads no clock
   std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
   std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
-  std::string network_note;    // of a NIC that nobody has benchmarked; empty: nothing uses one
+  // Of micro_batches, where a change of the plan changed the choice; filled by the caller, too.
+  std::string micro_batch_note;
+  std::string network_note;  // of a NIC that nobody has benchmarked; empty: nothing uses one
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 

@@ -8,6 +8,7 @@
 #include "sim/report/fit_text.h"
 #include "sim/report/link_words.h"
 #include "sim/report/order_taken.h"
+#include "sim/report/plan_remarks.h"
 #include "sim/report/report.h"
 
 namespace rehearse::sim {
@@ -197,6 +198,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
        {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) json["notes"].push_back(note);
   }
+  for (const std::string& note : plan_remarks(p, scenario, cluster)) json["notes"].push_back(note);
   if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
   json["schedule_hash"] = p.schedule_hash();
   json["plan"] = Json::parse(plan_json(p.plan, 0));

@@ -12,6 +12,7 @@
 #include "sim/report/fit_text.h"
 #include "sim/report/link_words.h"
 #include "sim/report/order_taken.h"
+#include "sim/report/plan_remarks.h"
 #include "sim/report/report.h"
 #include "sim/report/report_units.h"
 
@@ -202,6 +203,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
        {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) text += "\nnote: " + note;
   }
+  for (const std::string& note : plan_remarks(p, scenario, cluster)) text += "\nnote: " + note;
   text += fmt::format("\n{} of {} simulated in {}\n", counted(p.schedule.num_ops(), "op"),
                       counted(p.schedule.num_rows(), "rank class"), seconds(p.wall_s));
   return text;

@@ -71,6 +71,13 @@ refused 2 "the last rank of 8 is 7" groups 3d-8-gpus --rank 8
 sed -n 3p "$work/out" | grep -q 'false,"does not fit in memory"' || fail "fits: $(cat "$work/out")"
 sed -n 4p "$work/out" | grep -q 'is not a multiple of data_parallel x micro_batch' || fail "reason"
 grep -q "does not fit in memory" "$work/s.svg" || fail "the picture says no reason"
+# Where the plan leaves the micro-batch open a sweep says what every row took, and a report whether
+# the command's changes changed it.
+eight="--gpus 8 --set plan.pipeline_parallel=8"
+says 'plan.micro_batch is chosen for each row: 2, 4; --set plan.micro_batch=N compares like with like' \
+  simulate microbatch-sweep $eight --sweep plan.schedule=1f1b,zb_h1
+says '; 4 without what the command changes, so a comparison with that is of two things' \
+  simulate microbatch-sweep $eight --json
 says '"schema": "rehearse.sweep/1"' simulate 3d-8-gpus --sweep plan.micro_batch=1 --json
 refused 2 "must be KEY=VALUE" simulate 3d-8-gpus --sweep plan.micro_batch
 refused 2 "unknown key" simulate 3d-8-gpus --sweep plan.nothing=1

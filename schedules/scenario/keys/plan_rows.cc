@@ -117,6 +117,16 @@ bool sharded(const Plan& plan) {
 bool whole_experts(const Plan& plan) {
   return plan.expert_parallel == 1 && plan.expert_tensor_parallel == 1;
 }
+bool attention_core_alone(const JsonValue& value) {
+  const bool listed = value.is(JsonKind::Array) && value.items.size() == 1;
+  return listed ? value.items.front().text == "attention_core" : value.text == "selective";
+}
+// In frameworks whose selective recomputation is the attention core's. Our own kernel's output is
+// dropped and made again all the same.
+bool keeps_no_scores(const Plan& plan) {
+  return !plan.runtime.own_executor && is_fused(plan.attention_kernel) &&
+         plan.runtime.selective_recompute == SelectiveRecompute::AttentionCore;
+}
 
 // Values that need no more memory.
 using Values = std::vector<std::string>;
@@ -388,6 +398,8 @@ constexpr std::array kPlanRows{
             .run = priced(R"(null | "none" | "selective" | "full")", R"(["norm"])",
                           "parts of a layer are priced"),
             .text = recompute_json,
+            .idle = {{{attention_core_alone, keeps_no_scores,
+                       "fused attention keeps no scores, and computes them again in any case"}}},
             .smaller = more_recomputation},
     PlanRow{.key = {.name = "precision",
                     .types = kString | kObject,

@@ -61,6 +61,8 @@ TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
        "plan.data_parallel_algorithm=all_reduce",
        {"gpus=1"}},
       {"plan.precision=fp16", "plan.precision=bf16", {"gpus=4", "plan.zero_stage=3"}},
+      {"plan.recompute=selective", "plan.recompute=none", {"gpus=4"}},
+      {"plan.recompute=[\"attention_core\"]", "plan.recompute=none", {"gpus=4"}},
   };
   for (const Case& one : cases) {
     std::vector<std::string> with = one.with, without = one.with;
@@ -78,6 +80,18 @@ TEST(PlanNotes, WhatIsSaidToChangeNothingChangesNothing) {
       const std::string x = predicted(a), y = predicted(b);
       EXPECT_EQ(x.substr(x.find("bubble_ratio")), y.substr(y.find("bubble_ratio")));
     }
+  }
+}
+
+// Where attention keeps its scores, or selective recomputation is of more than attention, it does
+// something.
+TEST(PlanNotes, SelectiveRecomputationThatChangesSomethingIsNotCalledIdle) {
+  for (const char* with :
+       {"plan.flash_attention=false", "plan.runtime=fsdp", "plan.runtime=rehearse"}) {
+    const Scenario none = read({"gpus=4", with, "plan.recompute=none"}),
+                   selective = read({"gpus=4", with, "plan.recompute=selective"});
+    EXPECT_TRUE(selective.warnings.empty()) << with << ": " << selective.warnings.front();
+    EXPECT_NE(predicted(none), predicted(selective)) << with;
   }
 }
 

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/report/plan_remarks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rehearse::sim {
+namespace {
+
+// Every profile sums attention's and the MLP's output by itself, as transformers' own plan does
+// (gpt_neox: attention.dense and mlp.dense_4h_to_h, both "rowwise"); Megatron-LM has no such layer.
+// EleutherAI/gpt-neox, megatron/model/transformer.py, adds both first and reduces once
+// (`self.reduce`), in the forward alone.
+std::string parallel_residual_remark(const Prediction& p, const Transformer& model) {
+  if (!model.parallel_residual || p.plan.tensor_parallel == 1) return {};
+  return fmt::format(
+      "model.use_parallel_residual: with the profile of {} what attention and MLP give is summed "
+      "over tp one after the other, so a step takes what it takes with false. EleutherAI's "
+      "gpt-neox "
+      "sums both at once in the forward; no profile here does",
+      p.plan.runtime.title);
+}
+
+// Parameters that the host updates for one rank, the most of any.
+std::int64_t updated_on_host(const Schedule& s, const Plan& plan) {
+  std::int64_t most = 0;
+  for (RankClass row{0}; row.value < s.num_rows(); ++row.value) {
+    std::int64_t sum = 0;
+    for (auto i = static_cast<std::size_t>(s.row_begin[row.index()]);
+         i < static_cast<std::size_t>(s.row_begin[row.index() + 1]); ++i) {
+      const Op& op = s.ops[i];
+      if (op.kind != OpKind::OptimizerStep || op.stream == Stream::Compute) continue;
+      sum += s.owned_elements(s.buckets[op.bucket.index()], plan.zero_stage);
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+std::string billions(std::int64_t parameters) {
+  const auto n = static_cast<double>(parameters);
+  return n >= 1e9 ? fmt::format("{:.2f} billion", n * 1e-9)
+                  : fmt::format("{:.1f} million", n * 1e-6);
+}
+
+std::string host_update_remark(const Prediction& p, const Cluster& cluster) {
+  const std::int64_t mine = updated_on_host(p.schedule, p.plan);
+  if (mine == 0) return {};
+  const std::int32_t ranks = std::min(p.gpus, cluster.gpus_per_node);
+  std::string text = fmt::format(
+      "plan.offload: the hosts update the parameters, {} for each rank and {} on each host of {}; "
+      "their time is idle time of the cause host",
+      billions(mine), billions(mine * ranks), ranks);
+  if (p.plan.zero_stage == 0 && p.plan.replicas() > 1) {
+    text += fmt::format(
+        ". With zero_stage 0 each of the {} replicas updates all of its parameters; from 1 on they "
+        "share the work",
+        p.plan.replicas());
+  }
+  return text;
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.4g} ms", 1e3 * seconds);
+}
+
+}  // namespace
+
+std::string micro_batch_note(const Prediction& chosen, const std::string& cluster_id) {
+  if (chosen.micro_batches.empty()) return {};
+  std::string tried;
+  const MicroBatchTried* next = nullptr;
+  for (const MicroBatchTried& one : chosen.micro_batches) {
+    tried += (tried.empty() ? "" : ", ") + std::to_string(one.micro_batch);
+    if (!one.fits || one.micro_batch == chosen.plan.micro_batch) continue;
+    if (next == nullptr || one.step_s < next->step_s) next = &one;
+  }
+  std::string said = fmt::format("plan.micro_batch: {}, ", chosen.plan.micro_batch);
+  if (!chosen.memory.fits) return said + "though of " + tried + " none fits " + cluster_id;
+  said += fmt::format("the fastest that fits of {}: {} per step predicted on {}", tried,
+                      milliseconds(chosen.step_s), cluster_id);
+  if (next != nullptr) {
+    said += fmt::format(", next is {} with {}", next->micro_batch, milliseconds(next->step_s));
+  }
+  return said;
+}
+
+std::vector<std::string> plan_remarks(const Prediction& prediction, const Scenario& scenario,
+                                      const Cluster& cluster) {
+  std::vector<std::string> remarks;
+  for (const std::string& text :
+       {micro_batch_note(prediction, cluster.id) + prediction.micro_batch_note,
+        parallel_residual_remark(prediction, scenario.model),
+        host_update_remark(prediction, cluster)}) {
+    if (!text.empty()) remarks.push_back(text);
+  }
+  return remarks;
+}
+
+}  // namespace rehearse::sim
