@@ -103,7 +103,8 @@ constexpr ConfigKey kKeys[]{
 
     // Activations.
     {"gpt2", "activation_function", P, kActivation, R"("geglu")", kLikeDefault},
-    {"gpt_neox gpt2 starcoder2", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
+    {"gpt_neox starcoder2", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault},
+    {"gpt2", "hidden_act", P, kActivation, R"("geglu")", kLikeDefault, kTanhGelu},
     {"bloom", "hidden_act", P, kTanhGelu, R"("relu")",
      "transformers has GELU by tanh alone here; what the file says is priced"},
     {kGemma, "hidden_activation", P, kActivation, R"("geglu")", kLikeDefault},

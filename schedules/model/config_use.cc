@@ -102,17 +102,20 @@ ConfigUse use_of(const JsonValue& object, const std::string& file, const std::st
       }
     }
     if (given == nullptr && !means_something(*row)) continue;
-    if (performs(*row, {given, &model})) continue;
+    const std::string own = "taken as it says; transformers has no such key in " + model.model_type;
+    if (performs(*row, {given, &model})) {
+      if (!row->quiet.empty() && !is_one_of(given, row->quiet)) {
+        use.notes.push_back("model." + member.key + " " + shown_value(*given) + ": " + own);
+      }
+      continue;
+    }
     if (row->use == KeyUse::Priced) {
       price(*row, member.key, member.line, shown_value(member.value));
     } else if (row->use == KeyUse::Said) {
       use.run_notes.push_back("model." + member.key + " " + shown_value(*given) + ": " +
                               std::string(row->about));
     } else if (row->use == KeyUse::Ours) {
-      const std::string why =
-          row->about.empty()
-              ? "taken as it says; transformers has no such key in " + model.model_type
-              : std::string(row->about);
+      const std::string why = row->about.empty() ? own : std::string(row->about);
       use.notes.push_back("model." + member.key + " " + shown_value(*given) + ": " + why);
     }
   }

@@ -275,12 +275,12 @@ TEST(StepTrace, FilesAndExportsKeepEveryRank) {
   const Result<Trace> read = read_trace(path);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_TRUE(std::ranges::equal(read.value().row_class, trace.row_class));
-  EXPECT_EQ(stragglers_json(read.value()), stragglers_json(trace));
+  EXPECT_EQ(stragglers_json(read.value()).dump(), stragglers_json(trace).dump());
   ASSERT_TRUE(viz::export_chrome(trace, path));
   const Result<Trace> chrome = viz::load_trace(path);
   ASSERT_TRUE(chrome) << chrome.error().message;
   EXPECT_TRUE(std::ranges::equal(chrome.value().row_class, trace.row_class));
-  EXPECT_EQ(stragglers_json(chrome.value()), stragglers_json(trace));
+  EXPECT_EQ(stragglers_json(chrome.value()).dump(), stragglers_json(trace).dump());
   const Result<viz::TraceDifference> found = viz::difference(chrome.value(), trace);
   ASSERT_TRUE(found);
   EXPECT_TRUE(found.value().empty());

@@ -46,7 +46,7 @@ def ours(rehearse, config, weights, layout):
         ran = subprocess.run([rehearse, "run", scenario, "--json", "--device", "cpu", "--threads",
                               "1", "--resume", file], capture_output=True, text=True, check=False)
     said = ran.stderr.strip().replace(folder + os.sep, "")
-    return (json.loads(ran.stdout), None) if ran.returncode == 0 else (None, said)
+    return ({**json.loads(ran.stdout), "said": said}, None) if ran.returncode == 0 else (None, said)
 
 
 def compare(rehearse, name, config):

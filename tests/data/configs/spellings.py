@@ -7,8 +7,9 @@
 A spelling is a change of the dialect's smallest case: another dialect's word for a key, alone or
 beside the class's own; null; a flag turned; an activation by every name; rotary positions by every
 type, place and age of the words. One training step is made in transformers and by `rehearse run`:
-same (losses and gradient norms agree), refused (by `run`), no model (transformers makes none), or
-DIFFERS, and then the exit status is 1. A line per spelling that is not the same; --all: per spelling.
+same (losses and gradient norms agree), refused (by `run`), ours (a key that transformers has not, which
+`run` says in a line), no model (transformers makes none), or DIFFERS, and then the exit status is 1.
+A line per spelling that is not the same; --all: per spelling.
 """
 import argparse
 import dataclasses
@@ -252,7 +253,7 @@ def is_small(config):
 
 
 def judge(rehearse, config):
-    """(same | refused | no model | DIFFERS, why)"""
+    """(same | refused | ours | no model | too large | DIFFERS, why)"""
     try:
         if not is_small(config):
             return "too large", ""
@@ -267,6 +268,8 @@ def judge(rehearse, config):
     norm = np.max(np.abs(np.divide(report["grad_norms"], norms) - 1))
     if loss <= LOSSES and norm <= NORMS:
         return "same", ""
+    if "transformers has no such key" in report["said"]:
+        return "ours", report["said"].splitlines()[0]
     return "DIFFERS", f"losses within {loss:.1e}, norms within {norm:.1e}"
 
 
@@ -291,7 +294,7 @@ def main():
             seen.add(text)
             what, why = judge(options.rehearse, config)
             found[what] += 1
-            if options.all or what in ("refused", "DIFFERS"):
+            if options.all or what in ("refused", "ours", "DIFFERS"):
                 print(f"{dialect}: {label}: {what}{': ' * bool(why)}{why}", flush=True)
         print(f"{dialect}: " + ", ".join(f"{n} {what}" for what, n in sorted(found.items())), flush=True)
         differs += found["DIFFERS"]

@@ -167,6 +167,17 @@ TEST(ConfigWords, ABetaOfZeroIsAsIfLeftOut) {
   EXPECT_EQ(rope.beta_slow, 1);
 }
 
+// The common word for an activation is ours in gpt2, whose class has activation_function alone.
+TEST(ConfigWords, AWordOfOursThatChangesTheMathematicsIsSaid) {
+  const auto notes = [](const Json& more) { return read(with("gpt2", more)).use.notes; };
+  EXPECT_EQ(
+      notes({{"hidden_act", "relu"}}),
+      (std::vector<std::string>{"model.hidden_act \"relu\": taken as it says; transformers has "
+                                "no such key in gpt2"}));
+  EXPECT_TRUE(notes({{"hidden_act", "gelu_new"}}).empty());
+  EXPECT_TRUE(notes({{"activation_function", "relu"}}).empty());
+}
+
 // None is false there: keys behind a query are seen.
 TEST(ConfigWords, ANullThatMeansSomethingIsNotPerformed) {
   EXPECT_EQ(read(with("llama", {{"is_causal", nullptr}})).use.unperformed.size(), 1u);
