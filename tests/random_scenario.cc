@@ -9,6 +9,7 @@
 
 #include "schedules/base/files.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/plan_size.h"
 
 namespace rehearse::sim {
 namespace {
@@ -471,6 +472,14 @@ ScenarioText drawn(Chance& chance, const DrawLimits& limits) {
   return to;
 }
 
+// Left open, the micro-batch is chosen behind the reader, which then cannot refuse all of them.
+bool has_micro_batch(const Plan& plan) {
+  return !plan.micro_batch_auto ||
+         std::ranges::any_of(micro_batch_candidates(plan), [&](std::int32_t samples) {
+           return static_cast<bool>(choose_micro_batch(plan, samples));
+         });
+}
+
 }  // namespace
 
 std::int64_t ScenarioText::number(const std::string& key, std::int64_t otherwise) const {
@@ -504,7 +513,7 @@ RandomScenario random_scenario(std::uint64_t seed, const DrawLimits& limits) {
   for (;; ++made.refused) {
     made.text = drawn(chance, limits);
     Result<Scenario> read = made.text.read();
-    if (!read) continue;
+    if (!read || !has_micro_batch(read.value().plan)) continue;
     made.scenario = std::move(read).value();
     made.cluster = clusters().at(made.text.cluster.substr(1, made.text.cluster.size() - 2));
     if (check_gpus(made.cluster, made.scenario.gpus)) return made;

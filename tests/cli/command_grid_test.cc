@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// One plan, asked of every command: whether it fits, how long its step is, and in which words, by
+// simulate, by a search of a space with this plan alone, and by plan; over random scenarios of
+// every key. Some are asked of the program itself. REHEARSE_TEST_LONG=1: a thousand.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/plan/plan_answer.h"
+#include "schedules/base/json_reader.h"
+#include "schedules/order/registry.h"
+#include "schedules/scenario/plan_names.h"
+#include "schedules/scenario/recompute_parts.h"
+#include "sim/predict/predict.h"
+#include "sim/search/estimate/search_estimate.h"
+#include "sim/search/estimate/search_live.h"
+#include "sim/search/report/search_report.h"
+#include "tests/random_scenario.h"
+
+namespace rehearse::sim {
+namespace {
+
+std::string text_of(std::int64_t value) {
+  return std::to_string(value);
+}
+
+// The scenario with every key that a search would try values of, as the plan has it.
+ScenarioText with_one_plan(const RandomScenario& of, const Plan& plan) {
+  ScenarioText text = of.text;
+  std::map<std::string, std::string>& to = text.plan;
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"tensor_parallel", plan.tensor_parallel},
+      {"pipeline_parallel", plan.pipeline_parallel},
+      {"context_parallel", plan.context_parallel},
+      {"data_parallel", plan.data_parallel},
+      {"zero_stage", plan.zero_stage},
+      {"micro_batch", plan.micro_batch},
+      {"global_batch", plan.global_batch},
+      {"sequence_length", plan.sequence_length}};
+  for (const auto& [key, value] : sizes) to[key] = text_of(value);
+  to["schedule"] = json_quoted(plan.schedule);
+  const ScheduleInfo* info = find_schedule(plan.schedule);
+  if (info->chunks == ChunkRule::Many && plan.pipeline_parallel > 1) {
+    to["virtual_stages"] = text_of(plan.virtual_stages);
+  }
+  to["sequence_parallel"] = json_bool(plan.sequence_parallel);
+  to["recompute"] = recompute_json(plan);
+  if (of.scenario.model.experts.count > 0) {
+    to["expert_parallel"] = text_of(plan.expert_parallel);
+    to["expert_tensor_parallel"] = text_of(plan.expert_tensor_parallel);
+    to["expert_dispatch"] = json_quoted(name_of(plan.expert_dispatch));
+  }
+  return text;
+}
+
+std::string member_of(const std::string& json, const std::string& key) {
+  const std::size_t at = json.find('"' + key + "\": ");
+  if (at == std::string::npos) return "";
+  const std::size_t from = at + key.size() + 4;
+  return json.substr(from, json.find_first_of(",}\n", from) - from);
+}
+
+// --- the flags of Megatron-LM's training scripts, read back (megatron/training/arguments.py)
+
+struct Flag {
+  std::string_view name;
+  std::int32_t values = 0;
+  void (*take)(std::map<std::string, std::string>& plan, const std::string& value) = nullptr;
+};
+using Keys = std::map<std::string, std::string>;
+constexpr Flag kFlags[]{
+    {"--tensor-model-parallel-size", 1,
+     [](Keys& p, const std::string& v) { p["tensor_parallel"] = v; }},
+    {"--pipeline-model-parallel-size", 1,
+     [](Keys& p, const std::string& v) { p["pipeline_parallel"] = v; }},
+    {"--micro-batch-size", 1, [](Keys& p, const std::string& v) { p["micro_batch"] = v; }},
+    {"--global-batch-size", 1, [](Keys& p, const std::string& v) { p["global_batch"] = v; }},
+    {"--seq-length", 1, [](Keys& p, const std::string& v) { p["sequence_length"] = v; }},
+    {"--context-parallel-size", 1,
+     [](Keys& p, const std::string& v) { p["context_parallel"] = v; }},
+    {"--expert-model-parallel-size", 1,
+     [](Keys& p, const std::string& v) { p["expert_parallel"] = v; }},
+    {"--expert-tensor-parallel-size", 1,
+     [](Keys& p, const std::string& v) { p["expert_tensor_parallel"] = v; }},
+    {"--moe-token-dispatcher-type", 1,
+     [](Keys& p, const std::string& v) {
+       p["expert_dispatch"] = v == "flex"        ? "\"deduplicated\""
+                              : v == "allgather" ? "\"all_gather\""
+                                                 : "\"all_to_all\"";
+     }},
+    {"--moe-flex-dispatcher-backend", 1, [](Keys&, const std::string&) {}},
+    {"--moe-grouped-gemm", 0, [](Keys& p, const std::string&) { p["grouped_experts"] = "true"; }},
+    {"--num-virtual-stages-per-pipeline-rank", 1,
+     [](Keys& p, const std::string& v) { p["virtual_stages"] = v; }},
+    {"--sequence-parallel", 0,
+     [](Keys& p, const std::string&) { p["sequence_parallel"] = "true"; }},
+    {"--use-distributed-optimizer", 0, [](Keys& p, const std::string&) { p["zero_stage"] = "1"; }},
+    {"--recompute-granularity", 1,
+     [](Keys& p, const std::string& v) { p["recompute"] = json_quoted(v); }},
+    {"--recompute-method", 1, [](Keys&, const std::string&) {}},
+    {"--recompute-num-layers", 1, [](Keys&, const std::string&) {}},
+};
+// Megatron's names of what --recompute-modules lists.
+constexpr std::pair<std::string_view, std::string_view> kModules[]{
+    {"core_attn", "attention_core"},     {"layernorm", "norm"}, {"moe_act", "expert_activation"},
+    {"mla_up_proj", "latent_up"},        {"mlp", "mlp"},        {"moe", "experts"},
+    {"shared_experts", "shared_experts"}};
+
+// What the flags say of a plan; what they leave out is Megatron's default. An unknown flag: "?".
+Keys plan_of_flags(const std::string& flags) {
+  Keys plan{{"context_parallel", "1"},
+            {"zero_stage", "0"},
+            {"sequence_parallel", "false"},
+            {"virtual_stages", "1"},
+            {"recompute", "\"none\""}};
+  std::istringstream words(flags);
+  std::string word, value;
+  while (words >> word) {
+    if (word == "--recompute-modules") {
+      std::string list;
+      while (words >> std::ws && words.peek() != '-' && words >> value) {
+        const auto known =
+            std::ranges::find(kModules, value, [](const auto& m) { return m.first; });
+        list += (list.empty() ? "" : ", ") +
+                json_quoted(known == std::end(kModules) ? "?" : known->second);
+      }
+      plan["recompute"] = "[" + list + "]";
+      continue;
+    }
+    const auto flag = std::ranges::find(kFlags, word, &Flag::name);
+    if (flag == std::end(kFlags)) {
+      plan["?"] = word;
+      continue;
+    }
+    value.clear();
+    if (flag->values > 0) words >> value;
+    flag->take(plan, value);
+  }
+  return plan;
+}
+
+std::string line_of(const std::string& text, const std::string& head) {
+  const std::size_t at = text.find("\n" + head);
+  if (at == std::string::npos) return "";
+  const std::size_t from = at + 1 + head.size();
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+// Keys that the flags name, as the plan has them.
+std::string value_in(const Plan& plan, const std::string& key) {
+  if (key == "recompute") return recompute_json(plan);
+  if (key == "sequence_parallel") {
+    return json_bool(plan.sequence_parallel && plan.tensor_parallel > 1);
+  }
+  return member_of(plan_json(plan, -1), key);
+}
+
+// --- the grid
+
+enum class Ask { Plans, Fits, Step, Peak, Words, Csv, Bound, Candidate, Flags, Answer };
+constexpr std::string_view kAsks[] = {"plans", "fits",  "step",      "peak",  "words",
+                                      "csv",   "bound", "candidate", "flags", "answer"};
+
+// What does not agree yet: of which plans, and what is wrong. Counted, and no failure. Empty in the
+// end.
+struct Awaited {
+  Ask ask;
+  bool (*of)(const Plan& plan);
+  std::string_view why;
+};
+bool lists_parts(const Plan& plan) {
+  return plan.recompute_parts != 0;
+}
+bool other_states(const Plan& plan) {
+  return plan.optimizer != Optimizer::AdamW;
+}
+constexpr Awaited kAwaited[]{
+    {Ask::Answer, lists_parts, "plan says of a list of parts that nothing is recomputed"},
+    {Ask::Flags, lists_parts, "plan's flags leave --recompute-modules out"},
+    {Ask::Csv, lists_parts, "the column recompute says none"},
+    {Ask::Bound, other_states, "the bounds take AdamW's 12 bytes for every optimizer"},
+    {Ask::Candidate, other_states, "likewise"},
+    {Ask::Fits, other_states, "likewise"},
+};
+
+std::int64_t asked(const char* name, std::int64_t usual) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? usual : std::atoll(value);
+}
+
+class Grid {
+ public:
+  void ask(const RandomScenario& of, std::uint64_t seed) {
+    seed_ = seed;
+    text_ = of.text.text();
+    plan_ = of.scenario.plan;
+    const Result<Prediction> made = predict(of.scenario, of.cluster);
+    ASSERT_TRUE(made) << made.error().message << '\n' << text_;
+    const Prediction& p = made.value();
+    const ScenarioText one = with_one_plan(of, p.plan);
+    const Result<Space> space = parse_space(one.text(), "random.json", {});
+    ASSERT_TRUE(space) << space.error().message << '\n' << one.text();
+    bounds(space.value(), of, p);
+    const Result<SearchResult> found =
+        search(space.value(), of.cluster, {.explain = false, .headroom = 0});
+    ASSERT_TRUE(found) << found.error().message << '\n' << one.text();
+    const SearchResult& result = found.value();
+    expect(Ask::Plans, result.plans == 1, text_of(result.plans) + " plans");
+    expect(Ask::Fits, p.memory.fits == !result.best.empty(),
+           std::string("simulate: ") + json_bool(p.memory.fits));
+    if (result.best.empty()) return;
+    const FoundPlan& best = result.best.front();
+    expect(Ask::Step, best.step_s == p.step_s,
+           std::to_string(p.step_s) + " and " + std::to_string(best.step_s));
+    expect(Ask::Peak, best.peak_device == p.memory.peak_device,
+           text_of(p.memory.peak_device) + " and " + text_of(best.peak_device));
+    Plan said = best.plan, simulated = p.plan;
+    if (p.plan.pipeline_parallel == 1) said.schedule = simulated.schedule = "none";
+    expect(Ask::Words, plan_json(said, -1) == plan_json(simulated, -1),
+           plan_json(simulated, -1) + "\n" + plan_json(said, -1));
+    expect(Ask::Words, layout_text(said) == layout_text(simulated),
+           layout_text(simulated) + "\n" + layout_text(said));
+    csv(of, result);
+    answer(of, result);
+  }
+
+  void print() const {
+    for (std::size_t i = 0; i < std::size(kAsks); ++i) {
+      std::printf("%-10s asked %4d, against %d\n", std::string(kAsks[i]).c_str(), asked_[i],
+                  against_[i]);
+    }
+  }
+
+ private:
+  void expect(Ask ask, bool holds, const std::string& what) {
+    ++asked_[static_cast<std::size_t>(ask)];
+    if (holds) return;
+    ++against_[static_cast<std::size_t>(ask)];
+    const auto awaited = [&](const Awaited& one) { return one.ask == ask && one.of(plan_); };
+    if (std::ranges::any_of(kAwaited, awaited)) return;
+    ADD_FAILURE() << kAsks[static_cast<std::size_t>(ask)] << ", seed " << seed_ << ": " << what
+                  << '\n'
+                  << text_;
+  }
+
+  // What a search leaves out by, before any replay, is never more than the replay's peak.
+  void bounds(const Space& space, const RandomScenario& of, const Prediction& p) {
+    const Result<SearchSetup> setup = search_setup(space, of.cluster);
+    ASSERT_TRUE(setup) << setup.error().message << '\n' << text_;
+    PipelineTimes times;
+    LiveBounds live;
+    const std::int64_t counted = live.lower_bound(setup.value(), p.plan, of.cluster);
+    expect(Ask::Bound, counted <= p.memory.peak_device,
+           "of the order " + text_of(counted) + " above " + text_of(p.memory.peak_device));
+    for (const MeshSize& size : meshes(space)) {
+      const MeshCandidates mesh = estimate_mesh(setup.value(), size, times, 1);
+      for (const auto* list : {&mesh.fitting, &mesh.refused}) {
+        for (const Candidate& one : *list) {
+          expect(Ask::Bound, one.bound <= p.memory.peak_device,
+                 text_of(one.bound) + " above " + text_of(p.memory.peak_device));
+        }
+      }
+      expect(Ask::Candidate, !p.memory.fits || mesh.fitting.size() == 1,
+             "fits, and the estimate refuses it");
+    }
+  }
+
+  void csv(const RandomScenario& of, const SearchResult& result) {
+    SearchReport report;
+    report.cases.push_back({.cluster = of.cluster.name, .gpus = result.gpus, .result = result});
+    const std::string table = search_csv(report);
+    const Plan& plan = result.best.front().plan;
+    expect(Ask::Csv, table.find(recompute_text(plan)) != std::string::npos,
+           recompute_text(plan) + " is not in\n" + table);
+  }
+
+  void answer(const RandomScenario& of, const SearchResult& result) {
+    const FoundPlan& best = result.best.front();
+    const Plan& plan = best.plan;
+    const std::string text = cli::answer_text({.model = "a model",
+                                               .cluster = of.cluster.name,
+                                               .gpus = plan.gpus(),
+                                               .gpus_per_node = of.cluster.gpus_per_node,
+                                               .best = best,
+                                               .fastest_s = best.step_s,
+                                               .capacity = best.capacity,
+                                               .considered = result.plans});
+    const bool nothing = recompute_text(plan) == "none";
+    expect(Ask::Answer, (text.find("nothing is recomputed") != std::string::npos) == nothing,
+           recompute_text(plan) + "\n" + text);
+    const std::string flags = line_of(text, "flags     ");
+    const bool megatron = plan.runtime.name.starts_with("megatron") &&
+                          !plan.runtime.name.starts_with("megatron_deepspeed");
+    if (!megatron || !flags.starts_with("--")) return;
+    for (const auto& [key, value] : plan_of_flags(flags)) {
+      expect(Ask::Flags, value_in(plan, key) == value,
+             key + " is " + value_in(plan, key) + ", by the flags " + value + "\n" + flags);
+    }
+  }
+
+  std::uint64_t seed_ = 0;
+  std::string text_;
+  Plan plan_;
+  std::array<std::int32_t, std::size(kAsks)> asked_{}, against_{};
+};
+
+TEST(CommandGrid, OnePlanHasOneVerdictOneStepAndOneName) {
+  const bool all = std::getenv("REHEARSE_TEST_LONG") != nullptr;
+  const std::int64_t wanted = asked("REHEARSE_SCENARIOS_DRAWN", all ? 1000 : 80);
+  const std::int64_t first = asked("REHEARSE_FIRST_SEED", 0);
+  Grid grid;
+  for (std::int64_t seed = first; seed < first + wanted; ++seed) {
+    const auto number = static_cast<std::uint64_t>(seed);
+    grid.ask(random_scenario(number), number);
+  }
+  grid.print();
+}
+
+// --- the program itself
+
+struct Said {
+  std::int32_t code = -1;
+  JsonValue document;
+};
+Said run(const std::string& arguments) {
+  const std::string out =
+      (std::filesystem::path(testing::TempDir()) / ("grid" + std::to_string(getpid()) + ".out"))
+          .string();
+  const std::string command =
+      std::string(REHEARSE_COMMAND) + ' ' + arguments + " > " + out + " 2>/dev/null";
+  const int status = std::system(command.c_str());
+  Said said{.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+  Result<JsonValue> read = read_json(out);
+  if (read) said.document = std::move(read).value();
+  std::filesystem::remove(out);
+  return said;
+}
+// A member of members; null where there is none.
+JsonValue at(const JsonValue& document, std::initializer_list<const char*> path) {
+  const JsonValue* here = &document;
+  for (const char* key : path) {
+    if (here->is(JsonKind::Array) && !here->items.empty()) here = &here->items.front();
+    const JsonMember* member = here->find(key);
+    if (member == nullptr) return {};
+    here = &member->value;
+  }
+  return here->is(JsonKind::Array) && !here->items.empty() ? here->items.front() : *here;
+}
+std::string quoted_for_shell(const std::string& text) {
+  return "'" + text + "'";
+}
+
+TEST(CommandGrid, TheProgramSaysTheSame) {
+  const std::int32_t wanted = std::getenv("REHEARSE_TEST_LONG") != nullptr ? 40 : 6;
+  const std::string file =
+      (std::filesystem::path(testing::TempDir()) / ("grid" + std::to_string(getpid()) + ".json"))
+          .string();
+  std::int32_t asked = 0, fitting = 0, compared = 0;
+  for (std::uint64_t seed = 5000; asked < wanted; ++seed) {
+    const RandomScenario of = random_scenario(seed, {.open = false});
+    if (of.text.model.starts_with('{') || !of.text.variation.empty())
+      continue;                                    // not plan's to say
+    if (other_states(of.scenario.plan)) continue;  // kAwaited
+    ++asked;
+    const Plan& plan = of.scenario.plan;
+    const ScenarioText one = with_one_plan(of, plan);
+    std::ofstream(file) << one.text();
+    const Result<Prediction> made = predict(of.scenario, of.cluster);
+    ASSERT_TRUE(made) << made.error().message;
+    const Prediction& p = made.value();
+    fitting += p.memory.fits ? 1 : 0;
+
+    const Said simulated = run("simulate " + file + " --json --require-fit");
+    EXPECT_EQ(simulated.code, p.memory.fits ? 0 : 1) << one.text();
+    EXPECT_EQ(at(simulated.document, {"memory", "fits"}).boolean, p.memory.fits) << one.text();
+    EXPECT_EQ(at(simulated.document, {"memory", "peak_device_bytes"}).integer, p.memory.peak_device)
+        << one.text();
+    EXPECT_EQ(at(simulated.document, {"step_time_s"}).number, p.step_s) << one.text();
+
+    const Said searched = run("search " + file + " --json --headroom 0");
+    EXPECT_EQ(searched.code, p.memory.fits ? 0 : 1) << one.text();
+    if (p.memory.fits) {
+      EXPECT_EQ(at(searched.document, {"cases", "best", "step_time_s"}).number, p.step_s)
+          << one.text();
+      EXPECT_EQ(at(searched.document, {"cases", "best", "peak_device_bytes"}).integer,
+                p.memory.peak_device)
+          << one.text();
+    }
+
+    // plan keeps 5 % of the memory free, as search does by default.
+    std::string sets;
+    for (const auto& [key, value] : one.plan) {
+      if (key == "runtime" || key == "sequence_length" || key == "global_batch") continue;
+      sets += " --set " + quoted_for_shell("plan." + key + "=" + value);
+    }
+    const Said planned =
+        run("plan " + quoted_for_shell(of.text.model.substr(1, of.text.model.size() - 2)) +
+            " --on " + of.text.cluster + " --gpus " + text_of(plan.gpus()) + " --sequence-length " +
+            text_of(plan.sequence_length) + " --global-batch " + text_of(plan.global_batch) +
+            " --for " + plan.runtime.name + " --json" + sets);
+    const bool fits = p.memory.fits && static_cast<double>(p.memory.peak_device) <=
+                                           0.95 * static_cast<double>(p.memory.capacity);
+    if (planned.code == 2)
+      continue;  // one may not be said without the file (a mesh that is derived)
+    ++compared;
+    EXPECT_EQ(planned.code, fits ? 0 : 1) << one.text();
+    if (!fits) continue;
+    EXPECT_EQ(at(planned.document, {"best", "step_time_s"}).number, p.step_s) << one.text();
+    EXPECT_EQ(at(planned.document, {"best", "peak_bytes"}).integer, p.memory.peak_device)
+        << one.text();
+  }
+  std::filesystem::remove(file);
+  EXPECT_GT(fitting, 0);
+  EXPECT_GT(2 * compared, asked);
+}
+
+}  // namespace
+}  // namespace rehearse::sim
