@@ -24,7 +24,7 @@ if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ] && [ -z 
 fi
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-reports=$work/reports status=0 began=$((SECONDS - ${3:-0})) ran=0
+reports=$work/reports status=0 began=$((SECONDS - ${3:-0})) ran=0 failed=0
 mkdir "$reports"
 # Reports go to files, so that a test that captures what a program prints cannot hide one.
 export ASAN_OPTIONS="log_path=$reports/asan:detect_stack_use_after_return=1:strict_init_order=1"
@@ -50,11 +50,11 @@ for test in $tests; do
   grep -q 'Skipped' "$work/log" && said=", skipped: $(sed -n 's/.*SKIPPED: //p' "$work/log" | head -1)"
   found=$(($(ls "$reports" | wc -l) - before))
   [ "$found" -eq 0 ] || { said+=", $found reports"; status=1; }
-  [ -z "$said" ] && ran=$((ran + 1))
+  case $said in '') ran=$((ran + 1)) ;; *FAILS* | *reports*) failed=$((failed + 1)) ;; esac
   echo "$test: $((SECONDS - begin)) s${said:-, no report}"
 done
 cat "$reports"/* 2>/dev/null
 result="$ran tests, no report"
-[ $status -eq 0 ] || result="FAILS: $(ls "$reports" | wc -l) reports"
+[ $status -eq 0 ] || result="FAILS: $failed of $((ran + failed)) tests, $(ls "$reports" | wc -l) reports"
 bash tests/sanitize/row.sh "sanitize $part" $((SECONDS - began)) "$result"
 exit $status
