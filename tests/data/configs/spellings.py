@@ -32,7 +32,7 @@ from transformers_side import formula, norm_base, train
 
 ALL = cases.CASES | expert_cases.CASES
 BASES = {name: name for name in (
-    "gpt2 llama mistral qwen2 qwen3 gpt_neox bloom gemma2 phi3 olmo2 glm4 starcoder2 mixtral qwen2_moe "
+    "gpt2 llama mistral qwen2 qwen3 gpt_neox bloom mpt gemma2 phi3 olmo2 glm4 starcoder2 mixtral qwen2_moe "
     "qwen3_moe olmoe glm4_moe gpt_oss deepseek_v2 deepseek_v3").split()}
 BASES |= {"gemma3_text": "gemma3", "llama4_text": "llama4_no_rope"}
 MOST_PARAMETERS = 300_000  # where a class's default is a model of full size, no step is made
