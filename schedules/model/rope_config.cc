@@ -170,6 +170,16 @@ std::string fault_of(const RotaryConfig& rope, const Transformer& model) {
   return "";
 }
 
+// Phi 3 rotates plainly or by longrope alone: its class takes YaRN for an older word for that, and
+// refuses the others (configuration_phi3.py, convert_rope_params_to_dict, validate_rope). "": fits.
+std::string other_than_longrope(Transformer& model) {
+  if (!names("phi3", model.model_type)) return {};
+  RotaryKind& kind = model.rotary.kind;
+  if (kind == RotaryKind::Yarn) kind = RotaryKind::LongRope;
+  if (kind == RotaryKind::Default || kind == RotaryKind::LongRope) return {};
+  return "phi3 has the types default and longrope alone";
+}
+
 bool has_objects(const JsonValue& rope) {
   return std::ranges::any_of(
       rope.members, [](const JsonMember& member) { return member.value.is(JsonKind::Object); });
@@ -260,6 +270,8 @@ void read_rope(const ConfigReader& config, Transformer& model) {
     }
     RopeReader(*rope).read(model.rotary);
   }
+  const std::string other = other_than_longrope(model);
+  if (!other.empty()) return config.fail(name, other);
   if (original > 0) model.rotary.original_positions = original;
   for (const RotaryConfig* one : {&model.rotary, &model.windowed_rotary}) {
     const std::string fault = fault_of(*one, model);

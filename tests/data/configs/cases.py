@@ -197,6 +197,8 @@ CASES = {
     "phi3_partial": {**PHI3, "partial_rotary_factor": 0.5},
     "phi3_longrope": {**PHI3, "original_max_position_embeddings": 32,
                       "rope_scaling": {"type": "longrope", **LONG}},
+    "phi3_longrope_as_yarn": {**PHI3, "original_max_position_embeddings": 32,
+                              "rope_scaling": {"type": "yarn", **LONG, "factor": 2.0}},
     "phi3_longrope_long": {**PHI3, "original_max_position_embeddings": 8,
                            "rope_scaling": {"type": "longrope", **LONG}},
     "phi3_all_kv_heads": {**PHI3, "num_key_value_heads": 4, "tie_word_embeddings": True},

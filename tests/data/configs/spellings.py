@@ -163,7 +163,7 @@ def pairs_that_rotate(config):
 
 def scaled(config, kind, more=None):
     inside = dict(TYPES[kind])
-    if kind in ("longrope", "su"):
+    if kind in ("longrope", "su") or config["model_type"] == "phi3":  # which calls it yarn, too
         n = pairs_that_rotate(config)
         inside |= {"short_factor": [1.0 + 0.5 * i for i in range(n)],
                    "long_factor": [2.0 + 0.7 * i for i in range(n)]}

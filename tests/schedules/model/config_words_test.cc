@@ -178,6 +178,24 @@ TEST(ConfigWords, AWordOfOursThatChangesTheMathematicsIsSaid) {
   EXPECT_TRUE(notes({{"activation_function", "relu"}}).empty());
 }
 
+// An older word for longrope in that class; what is neither it refuses.
+TEST(ConfigWords, YarnIsLongRopeInPhi3) {
+  const Json lists = {{"short_factor", std::vector<double>(48, 1.0)},
+                      {"long_factor", std::vector<double>(48, 2.0)},
+                      {"factor", 4.0}};
+  Json yarn = lists, linear = lists;
+  yarn["type"] = "yarn";
+  linear["rope_type"] = "linear";
+  const Read taken = read(with("phi3", {{"rope_scaling", yarn}}));
+  EXPECT_EQ(taken.error, "");
+  EXPECT_EQ(taken.model.rotary.kind, RotaryKind::LongRope);
+  EXPECT_EQ(read(with("phi3", {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}})).error,
+            "config.json:1: rope_scaling: needs short_factor and long_factor, 48 positive numbers "
+            "each");
+  EXPECT_EQ(read(with("phi3", {{"rope_scaling", linear}})).error,
+            "config.json:1: rope_scaling: phi3 has the types default and longrope alone");
+}
+
 // None is false there: keys behind a query are seen.
 TEST(ConfigWords, ANullThatMeansSomethingIsNotPerformed) {
   EXPECT_EQ(read(with("llama", {{"is_causal", nullptr}})).use.unperformed.size(), 1u);
