@@ -367,7 +367,7 @@ CollectiveCost described_cost(OpKind asked, Bytes size, const GroupShape& shape,
   }
   for (const LinkUse& use : shape.links) {
     const double seconds = use.kind == LinkKind::Port ? e.port : amount.on(use);
-    const double share = std::min(1.0, seconds / e.seconds);
+    const double share = std::min(1.0, use.part * seconds / e.seconds);
     if (share > 0) cost.demands.push_back({use.resource, share});
   }
   return cost;
@@ -413,7 +413,8 @@ CollectiveCost described_shift(Bytes size, const GroupShape& shape, const Networ
   const double time = alpha + slowest;
   cost.time = std::max(Nanoseconds{1}, seconds_to_nanoseconds(time));
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    cost.demands.push_back({shape.links[i].resource, std::min(1.0, seconds[i] / time)});
+    const double share = std::min(1.0, shape.links[i].part * seconds[i] / time);
+    if (share > 0) cost.demands.push_back({shape.links[i].resource, share});
   }
   return cost;
 }

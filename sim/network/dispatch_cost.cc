@@ -72,7 +72,7 @@ CollectiveCost links_cost(const Buffers& moved, bool forwarded, double scale_up_
   const double time = alpha + slowest;
   cost.time = std::max(Nanoseconds{1}, seconds_to_nanoseconds(time));
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const double share = std::min(1.0, seconds[i] / time);
+    const double share = std::min(1.0, group.links[i].part * seconds[i] / time);
     if (share > 0) cost.demands.push_back({group.links[i].resource, share});
   }
   return cost;

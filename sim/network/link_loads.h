@@ -16,6 +16,7 @@ struct Network::Loads {
   struct Entry {
     std::int32_t block = 0;
     double ring = 0, pairwise = 0;
+    std::int32_t own = 0, all = 0;  // ranks of the row, and of all rows of its position
   };
   std::vector<Entry> entries;
 
@@ -28,6 +29,8 @@ struct Network::Loads {
       if (kept > 0 && entries[kept - 1].block == entries[i].block) {
         entries[kept - 1].ring += entries[i].ring;
         entries[kept - 1].pairwise += entries[i].pairwise;
+        entries[kept - 1].own += entries[i].own;
+        entries[kept - 1].all += entries[i].all;
       } else {
         entries[kept++] = entries[i];
       }
@@ -43,6 +46,8 @@ struct Network::Loads {
       } else {
         mine->ring = std::max(mine->ring, theirs.ring);
         mine->pairwise = std::max(mine->pairwise, theirs.pairwise);
+        mine->own += theirs.own;
+        mine->all += theirs.all;
       }
     }
   }

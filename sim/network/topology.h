@@ -47,6 +47,9 @@ struct LinkUse {
   LinkKind kind{};
   double ring = 0;      // [s per byte that one member sends around the ring]
   double pairwise = 0;  // [s per byte of one member's whole buffer in an all-to-all]
+  // Of a path: what of it the row's own ranks ask for. The other rows of its position (replicas
+  // that differ) ask for the rest, at about the same time.
+  double part = 1;
 };
 
 // Which kinds of links some uses load.
@@ -69,10 +72,11 @@ struct GroupShape {
 
 inline bool operator==(const LinkUse& a, const LinkUse& b) {
   return a.resource == b.resource && a.kind == b.kind && a.ring == b.ring &&
-         a.pairwise == b.pairwise;
+         a.pairwise == b.pairwise && a.part == b.part;
 }
 
-// The way from one row's ranks to the equal ranks of another (pipeline neighbours).
+// The way from one row's ranks to the equal ranks of another (pipeline neighbours). It takes as
+// long as for all rows of the position together: one row of all replicas, or a row for each.
 struct Path {
   bool between_nodes = false;
   bool between_processes = false;  // of a CPU's ranks: some pair of them
@@ -148,8 +152,12 @@ class Network {
   void add_node_cuts();
   void add_fabric_cuts();
   std::span<const std::int32_t> ranks_of(RankClass row) const;
-  // The row's ranks by their coordinate along the data axis.
-  std::vector<std::vector<std::int32_t>> replicas_of(RankClass row) const;
+  // The ranks of the row's position, by their coordinate along the data axis.
+  std::vector<std::vector<std::int32_t>> replicas_beside(RankClass row) const;
+  bool has_replica(RankClass row, std::size_t replica) const {
+    const auto d = static_cast<std::int32_t>(replica);
+    return d >= data_begin_[row.index()] && d < data_end_[row.index()];
+  }
   std::int32_t node_of(std::int32_t rank) const { return rank / cluster_->gpus_per_node; }
   std::int32_t process_of(std::int32_t rank) const {
     return rank * cluster_->processes / mesh_.ranks();

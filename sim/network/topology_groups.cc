@@ -56,14 +56,17 @@ void Network::account(std::span<const std::int32_t> members, RankClass row,
       }
       while (i < scope_end) {
         const std::int32_t block = members[i] / cut.block;
-        bool own = false;
+        bool own = false, beside = false;  // of the row; of its position
         for (; i < scope_end && members[i] / cut.block == block; ++i) {
-          own = own || row_of_rank_[static_cast<std::size_t>(members[i])] == row.value;
+          const std::int32_t of = row_of_rank_[static_cast<std::size_t>(members[i])];
+          own = own || of == row.value;
+          beside = beside ||
+                   (of >= 0 && position_[static_cast<std::size_t>(of)] == position_[row.index()]);
         }
-        if (!own) continue;
+        if (!beside) continue;
         const double share = 1.0 / ports;
         const double leaving = static_cast<double>(inside) * (n - inside) / n;
-        loads[level].entries.push_back({block, share, share * leaving});
+        loads[level].entries.push_back({block, share, share * leaving, own ? 1 : 0, 1});
       }
     }
   }
@@ -80,7 +83,8 @@ void Network::append_links(std::span<Loads> loads, std::vector<LinkUse>& links, 
       const LinkUse use{{cut.resource_of[static_cast<std::size_t>(load.block)]},
                         cut.kind,
                         load.ring / cut.capacity,
-                        load.pairwise / cut.capacity};
+                        load.pairwise / cut.capacity,
+                        load.all > 0 ? static_cast<double>(load.own) / load.all : 1};
       const auto same =
           std::find_if(links.begin() + static_cast<std::ptrdiff_t>(first), links.end(),
                        [&](const LinkUse& other) { return other.resource == use.resource; });
@@ -194,12 +198,10 @@ GroupShape Network::group(RankClass row, const GroupAxes& along) const {
       }
     }
   } else {
-    // A parameter server has no experts: all replicas of these are the row's.
-    const std::int32_t own_begin = axes.folded ? 0 : data_begin_[row.index()];
-    const std::int32_t own_end = axes.folded ? size[2] : data_end_[row.index()];
+    // Those of the other rows of the position too: they run at the same time.
     for (std::int32_t x = 0; x < (axes.tensor ? 1 : size[0]); ++x) {
       for (std::int32_t y = 0; y < (axes.context ? 1 : size[1]); ++y) {
-        for (std::int32_t z = axes.data ? 0 : own_begin; z < (axes.data ? 1 : own_end); ++z) {
+        for (std::int32_t z = 0; z < (axes.data ? 1 : size[2]); ++z) {
           members_of(axes, size, {x, y, z}, members);
           count_instance();
         }

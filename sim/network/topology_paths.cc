@@ -7,10 +7,9 @@
 
 namespace rehearse::sim {
 
-std::vector<std::vector<std::int32_t>> Network::replicas_of(RankClass row) const {
+std::vector<std::vector<std::int32_t>> Network::replicas_beside(RankClass row) const {
   std::vector<std::vector<std::int32_t>> replicas;
-  const std::int32_t begin = data_begin_[row.index()], end = data_end_[row.index()];
-  for (std::int32_t d = begin; d < end; ++d) {
+  for (std::int32_t d = 0; d < mesh_.size(Axis::Data); ++d) {
     std::vector<std::int32_t>& ranks = replicas.emplace_back();
     for (std::int32_t c = 0; c < mesh_.size(Axis::Context); ++c) {
       for (std::int32_t t = 0; t < mesh_.size(Axis::Tensor); ++t) {
@@ -33,9 +32,11 @@ Path Network::path(RankClass from, RankClass to) const {
   bool inside = false;
   // Replicas do not wait for each other within a step: those that share a NIC take turns on it, so
   // that a transfer waits for the ranks of its own replica alone.
-  for (const std::vector<std::int32_t>& senders : replicas_of(from)) {
+  const std::vector<std::vector<std::int32_t>> replicas = replicas_beside(from);
+  for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
+    const std::int32_t own = has_replica(from, replica) ? 1 : 0;
     std::vector<Loads> leaving(cuts_.size()), entering(cuts_.size());
-    for (const std::int32_t a : senders) {
+    for (const std::int32_t a : replicas[replica]) {
       const std::int32_t b = a + shift;
       const bool crosses = node_of(a) != node_of(b);
       (crosses ? path.between_nodes : inside) = true;
@@ -46,8 +47,8 @@ Path Network::path(RankClass from, RankClass to) const {
         if (cut.kind == LinkKind::Nic && !crosses) continue;
         if (cut.kind == LinkKind::Pod) path.crosses_pod = true;
         const bool turns = cut.kind == LinkKind::Nic;
-        (turns ? leaving : out)[level].entries.push_back({a / cut.block, 1, 0});
-        (turns ? entering : in)[level].entries.push_back({b / cut.block, 1, 0});
+        (turns ? leaving : out)[level].entries.push_back({a / cut.block, 1, 0, own, 1});
+        (turns ? entering : in)[level].entries.push_back({b / cut.block, 1, 0, own, 1});
       }
     }
     for (std::size_t level = 0; level < cuts_.size(); ++level) {
@@ -84,8 +85,12 @@ Path Network::to_host(RankClass row) const {
   std::vector<Loads> loads(cuts_.size());
   for (std::size_t level = 0; level < cuts_.size(); ++level) {
     if (cuts_[level].kind != LinkKind::Pcie) continue;
-    for (const std::int32_t rank : ranks_of(row)) {
-      loads[level].entries.push_back({rank / cuts_[level].block, 1, 0});
+    const std::vector<std::vector<std::int32_t>> replicas = replicas_beside(row);
+    for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
+      const std::int32_t own = has_replica(row, replica) ? 1 : 0;
+      for (const std::int32_t rank : replicas[replica]) {
+        loads[level].entries.push_back({rank / cuts_[level].block, 1, 0, own, 1});
+      }
     }
   }
   append_links(loads, path.out, true, false);
@@ -111,7 +116,10 @@ std::vector<Counterpart> Network::counterparts(RankClass from, RankClass to) con
   for (const Axis axis : std::span{kAxes}.first(folds ? 6 : 3)) {
     const GroupShape a = group(from, axis), b = group(to, axis);
     for (const LinkUse& use : a.links) {  // the k-th link of a kind is the k-th there
-      const auto is_kind = [&](const LinkUse& other) { return other.kind == use.kind; };
+      if (use.part == 0) continue;        // other rows' alone
+      const auto is_kind = [&](const LinkUse& other) {
+        return other.kind == use.kind && other.part > 0;
+      };
       const auto k = std::count_if(a.links.data(), &use, is_kind);
       std::ptrdiff_t seen = 0;
       for (const LinkUse& other : b.links) {

@@ -21,7 +21,8 @@ Nanoseconds nanoseconds(double seconds) {
 std::vector<Demand> demands(const std::vector<LinkUse>& uses, double bytes, double seconds) {
   std::vector<Demand> all;
   for (const LinkUse& use : uses) {
-    all.push_back({use.resource, std::min(1.0, bytes * use.ring / seconds)});
+    if (use.part == 0) continue;  // other rows' alone
+    all.push_back({use.resource, std::min(1.0, use.part * bytes * use.ring / seconds)});
   }
   return all;
 }

@@ -84,6 +84,26 @@ TEST(Variation, ReplicasOfTheirOwnWithEqualSpeedsTakeTheSameTime) {
   }
 }
 
+// Replicas on one NIC take turns on it, and GPUs of one PCIe switch share it, whether they are one
+// row or two.
+TEST(Variation, ReplicasToldApartShareLinksAsBefore) {
+  for (const char* keys :
+       {R"("jean-zay-a100-80gb", "plan": {"pipeline_parallel": 4, "schedule": "1f1b")",
+        R"("jean-zay-a100-80gb", "plan": {"pipeline_parallel": 4, "schedule": "interleaved_1f1b")",
+        R"("dgx-a100-80gb", "plan": {"offload": "activations")"}) {
+    const std::string text = R"({"model": "gpt2-355m", "cluster": )" + std::string(keys) +
+                             R"(, "data_parallel": 8, "micro_batch": 2, "global_batch": 64,
+                                 "sequence_length": 1024}})";
+    const Result<Scenario> read = parse_scenario(text, "shared", 1, {});
+    ASSERT_TRUE(read) << read.error().message;
+    const auto folded = static_cast<double>(predicted(read.value()).timeline.step().value);
+    Scenario apart = read.value();
+    apart.variation.slow = {{0, 0, 1 - 1e-9}};
+    const auto split = static_cast<double>(predicted(apart).timeline.step().value);
+    EXPECT_NEAR(split / folded, 1, 1e-4) << keys;
+  }
+}
+
 // All GPUs at half the speed: compute takes twice as long, and nobody waits for anybody.
 TEST(Variation, WhereAllAreSlowNobodyIsAStraggler) {
   const Prediction plain = predicted(scenario_of(kReplicas));
