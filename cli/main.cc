@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "cli/commands.h"
@@ -87,6 +88,28 @@ std::string version_text() {
          "\nbuilt in:" + (parts.empty() ? " nothing optional" : parts);
 }
 
+// What ends a command that something was thrown in: one line, and its exit code. Ours are Results,
+// so what else is thrown is a fault of rehearse.
+int thrown() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    std::fputs("rehearse: not enough memory on this machine\n", stderr);
+  } catch (const std::length_error&) {  // a list longer than memory can be
+    std::fputs("rehearse: not enough memory on this machine\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rehearse: internal error: %s\n", error.what());
+  } catch (...) {
+    std::fputs("rehearse: internal error\n", stderr);
+  }
+  return kRunFailed;
+}
+
+// In a thread that nobody waits for what it throws.
+[[noreturn]] void end_thrown() {
+  std::_Exit(std::current_exception() ? thrown() : kRunFailed);
+}
+
 int run(int argc, char** argv) {
   std::vector<Command> commands{plan_command(),     check_command(),   schedule_command(),
                                 simulate_command(), search_command(),  validate_command(),
@@ -106,13 +129,11 @@ int main(int argc, char** argv) {
   // and a third of the time goes into clearing fresh pages.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  std::set_terminate(rehearse::cli::end_thrown);
   try {
     const int code = rehearse::cli::run(argc, argv);
     return std::ferror(stdout) == 0 ? code : rehearse::cli::kRunFailed;
-  } catch (const std::bad_alloc&) {
-    std::fputs("rehearse: not enough memory on this machine\n", stderr);
-  } catch (const std::exception& error) {  // ours are Results: this is a fault of rehearse
-    std::fprintf(stderr, "rehearse: internal error: %s\n", error.what());
+  } catch (...) {
+    return rehearse::cli::thrown();
   }
-  return rehearse::cli::kRunFailed;
 }

@@ -19,6 +19,7 @@
 #include "schedules/order/registry.h"
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/plan_shape.h"
+#include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/scenario.h"
 #include "schedules/timing/durations.h"
 #include "schedules/transfers/evaluation.h"
@@ -80,19 +81,6 @@ Result<Ticks> ticks_for(const Durations& durations, const ScheduleShape& shape) 
   return to_ticks(durations, parts, shape.positions, shape.microbatches);
 }
 
-// Schedules beyond this many compute ops are refused.
-constexpr std::int64_t kMostOps = std::int64_t{1} << 28;
-
-Result<> check_size(const ScheduleShape& shape) {
-  const double ops = 3.0 * shape.positions * shape.microbatches * std::max(1, shape.chunks) *
-                     std::max(1, shape.slices);
-  if (ops <= static_cast<double>(kMostOps)) return {};
-  return Error{
-      fmt::format("microbatches: {} positions with {} micro-batches are {:.0f} ops, more "
-                  "than {}",
-                  shape.positions, shape.microbatches, ops, kMostOps)};
-}
-
 // The request and the order of flags alone: `--schedule NAME --stages P --microbatches M`.
 Result<Schedule> order_of_flags(const Options& options, const Durations& durations,
                                 Request& request) {
@@ -123,7 +111,8 @@ Result<Schedule> order_of_flags(const Options& options, const Durations& duratio
   if (options.shape.microbatches == 0) return Error{"--microbatches: is required with --schedule"};
   const Result<ScheduleShape> shape = resolve_shape(*info, options.shape);
   if (!shape) return flagged(shape.error());
-  if (const Result<> size = check_size(shape.value()); !size) return flagged(size.error());
+  if (const Result<> size = check_order_size(*info, shape.value()); !size)
+    return flagged(size.error());
   const Result<Ticks> ticks = ticks_for(durations, shape.value());
   if (!ticks) return flagged(ticks.error());
   request = {.name = std::string(info->name), .shape = shape.value(), .ticks = ticks.value()};
@@ -157,7 +146,10 @@ Result<Schedule> order_of_scenario(const Options& options, const Durations& dura
   }
   const Result<ScheduleShape> shape = shape_of(plan);
   if (!shape) return in_file(shape.error());
-  if (const Result<> size = check_size(shape.value()); !size) return in_file(size.error());
+  const ScheduleInfo& info = *find_schedule(plan.schedule);
+  if (const Result<> size = check_order_size(info, shape.value()); !size) {
+    return in_file(size.error());
+  }
   const Result<Ticks> ticks = ticks_for(durations, shape.value());
   if (!ticks) return in_file(ticks.error());
   request = {.name = plan.schedule, .shape = shape.value(), .ticks = ticks.value()};

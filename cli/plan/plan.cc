@@ -174,7 +174,7 @@ int plan(const Options& options) {
   Result<Search> made = searched(options, model, batch, options.gpus, Json::object(), 0);
   if (!made) return fail(made.error().message);
   const Search& search = made.value();
-  for (const std::string& warning : search.space.base.warnings) print_error(warning);
+  for (const std::string& warning : search.result.warnings) print_error(warning);
 
   const bool folder = std::filesystem::path(model).stem() == "config";
   PlanAnswer answer{.model = folder ? options.config : stem_of(model),

@@ -151,6 +151,13 @@ void derive(const ConfigReader& config, Transformer& model) {
   if (model.padding_token < 0 || model.padding_token >= model.vocabulary) model.padding_token = -1;
   const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
   if (width > kMaxWidth) config.fail("num_attention_heads", "heads x head size is beyond 2^20");
+  const LatentAttention& sizes = model.latent;
+  for (const auto& [key, size] : {std::pair{"qk_nope_head_dim", sizes.qk_nope_head_dim},
+                                  {"qk_rope_head_dim", sizes.qk_rope_head_dim},
+                                  {"v_head_dim", sizes.v_head_dim}}) {
+    if (static_cast<double>(model.heads) * static_cast<double>(size) <= kMaxWidth) continue;
+    config.fail(key, "heads x " + std::string(key) + " is beyond 2^20");
+  }
 }
 
 // What YaRN stretches, latent attention's scores are multiplied by the square of (transformers,

@@ -9,7 +9,7 @@ namespace rehearse {
 namespace {
 
 constexpr double kMlpWidth = 1 << 24;
-constexpr double kLayers = 1 << 14;
+constexpr double kLayers = 1 << 12;
 constexpr double kVocabulary = 1 << 27;
 constexpr double kPositions = 1 << 30;
 constexpr double kExperts = 1 << 14;

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "schedules/order/registry.h"
+#include "schedules/scenario/expert_plan.h"
+#include "schedules/scenario/layout.h"
 
 namespace rehearse {
 namespace {
@@ -17,6 +19,8 @@ namespace {
 // At 0.7 microseconds per op from order to report on one core minutes, where
 // the arena is planned (7 microseconds) half an hour: mostly memory is what refuses.
 constexpr double kMostLowered = 1 << 28;
+// Compute ops of an order alone: 1.2 microseconds and 380 bytes for each, with its transfers.
+constexpr double kMostOrdered = 1 << 24;
 // Bytes per op that all columns, costs and times take together at their peak, and what the arena's
 // planner adds, as measured on pipelines, ZeRO-2 and FSDP of 0.3 to 5 M ops (270 to 390; 430 to
 // 800), rounded up; and bytes per operand beyond the four or five that most ops have (13 to 16).
@@ -29,6 +33,30 @@ std::string rounded(double value, double unit) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", value / unit);
   return text;
+}
+
+// [B] Most that one micro-batch may keep on a rank: what the allocator takes as one block.
+constexpr double kMostKept = 0x1p58;
+
+// [B] Above what a micro-batch keeps and works in on a rank, with a term for every kind of tensor:
+// each of a layer's activations at most four times in four bytes, scores and logits likewise.
+double kept_at_most(const Layout& layout) {
+  const RankShape& s = layout.shape;
+  const auto of = [](std::int64_t size) { return static_cast<double>(size); };
+  const LatentAttention& latent = layout.model.latent;
+  const double heads = of(s.heads), tokens = of(s.tokens);
+  double widths = of(s.hidden + s.qkv + s.up) + heads * of(s.head_dim + s.value_dim) +
+                  heads * of(2 * latent.qk_nope_head_dim + 2 * latent.qk_rope_head_dim) +
+                  of(latent.q_lora_rank + latent.kv_lora_rank);
+  if (!is_fused(layout.plan.attention_kernel)) widths += heads * of(layout.plan.sequence_length);
+  if (layout.model.experts.count > 0) {
+    const double rows = of(s.experts.rows) * std::max(1.0, row_limit(layout.plan));
+    widths += rows / tokens * of(s.hidden + 2 * s.experts.width) + 2 * of(s.experts.shared) +
+              of(layout.model.experts.count);
+  }
+  const double layers = of(layout.model.layers + layout.prediction_layers()),
+               heads_of_loss = 1 + of(layout.prediction_layers());
+  return 16 * tokens * (layers * widths + heads_of_loss * of(s.vocabulary * s.tensor));
 }
 
 // Operands of compute ops beyond the usual: every bucket of a stage, as parameters and as
@@ -81,6 +109,14 @@ double lowered_ops(const Transformer& model, const Plan& plan) {
 }
 
 Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
+  const Layout layout(model, plan);
+  if (const double kept = kept_at_most(layout); kept > kMostKept) {
+    return Error{std::string(plan.micro_batch > 1 ? "plan.micro_batch" : "plan.sequence_length") +
+                 ": a micro-batch of " + std::to_string(layout.shape.tokens) +
+                 " tokens a GPU may keep " + rounded(kept, 1e15) +
+                 " PB in all layers, more than the " + rounded(kMostKept, 1e15) +
+                 " that are counted"};
+  }
   const double ops = lowered_ops(model, plan);
   const std::string what =
       "plan.global_batch: " +
@@ -98,6 +134,26 @@ Result<> check_lowered_size(const Transformer& model, const Plan& plan) {
   }
   const double bytes = ops * (arena ? kBytesPerArenaOp : kBytesPerOp) + more * kBytesPerOperand;
   const double there = memory_there();
+  if (there > 0 && bytes > there) {
+    return Error{what + ", which take " + rounded(bytes, 1e9) + " GB: this machine gives " +
+                 rounded(there, 1e9)};
+  }
+  return {};
+}
+
+Result<> check_order_size(const ScheduleInfo& info, const ScheduleShape& shape) {
+  const double chunks = info.chunks == ChunkRule::One || info.chunks == ChunkRule::Bidirectional
+                            ? 1
+                            : std::max(1, shape.chunks);
+  const double ops = (info.splits_backward ? 3.0 : 2.0) * shape.positions * shape.microbatches *
+                     chunks * std::max(1, shape.slices);
+  const std::string what = "microbatches: " + std::to_string(shape.positions) + " positions with " +
+                           std::to_string(shape.microbatches) + " micro-batches are " +
+                           rounded(ops, 1e6) + " million ops";
+  if (ops > kMostOrdered) {
+    return Error{what + ", more than the " + rounded(kMostOrdered, 1e6) + " that are timed"};
+  }
+  const double bytes = ops * kBytesPerOp, there = memory_there();
   if (there > 0 && bytes > there) {
     return Error{what + ", which take " + rounded(bytes, 1e9) + " GB: this machine gives " +
                  rounded(there, 1e9)};

@@ -6,6 +6,7 @@
 
 #include "schedules/base/result.h"
 #include "schedules/model/model.h"
+#include "schedules/order/registry.h"
 #include "schedules/scenario/plan.h"
 
 namespace rehearse {
@@ -24,8 +25,14 @@ double lowered_ops(const Transformer& model, const Plan& plan);
 double memory_there();
 
 // Whether the lowered plan is no larger than a schedule may be (2^28 ops) and fits in the memory
-// that is there. Error: one line that names plan.global_batch. The figures are an estimate; what
+// that is there, and the bytes of its tensors can be counted (at most 2^58 for one micro-batch on a
+// rank, by a bound from above). Error: one line that names plan.global_batch, or
+// plan.micro_batch or plan.sequence_length. The figures are an estimate; what
 // passes may still take minutes.
 Result<> check_lowered_size(const Transformer& model, const Plan& plan);
+
+// The same of an order alone, as rehearse schedule makes, proves and times it: at most 2^24 compute
+// ops, 20 seconds of work. Error: "microbatches: ...". REQUIRES: resolve_shape returned the shape.
+Result<> check_order_size(const ScheduleInfo& info, const ScheduleShape& shape);
 
 }  // namespace rehearse

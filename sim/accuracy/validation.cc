@@ -7,6 +7,7 @@
 
 #include "schedules/body/sizes.h"
 #include "schedules/scenario/mesh.h"
+#include "schedules/scenario/plan_size.h"
 #include "schedules/timing/compute_timing.h"
 #include "schedules/timing/metrics.h"
 #include "sim/cluster/cluster.h"
@@ -46,6 +47,9 @@ Result<> predict_schedule(ValidationCase& entry, const std::string& path) {
   };
   Result<ScheduleShape> resolved = resolve_shape(*info, entry.schedule.shape);
   if (!resolved) return wrong(resolved.error());
+  if (const Result<> size = check_order_size(*info, resolved.value()); !size) {
+    return wrong(size.error());
+  }
   ScheduleShape shape = resolved.value();
   // V shapes visit two chunks per position whatever `chunks` says: divisible by both.
   const std::int64_t parts = 2LL * std::max(1, shape.chunks) * std::max(1, shape.slices);

@@ -16,6 +16,7 @@ void summarize(MemoryReport& report) {
     report.peak_device = std::max(report.peak_device, rank.peak_device);
     report.steady_allocated = std::max(report.steady_allocated, rank.steady_allocated);
     report.fits &= rank.fits;
+    report.beyond_count |= rank.beyond_count;
   }
 }
 

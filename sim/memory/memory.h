@@ -60,6 +60,7 @@ struct RankMemory {
   // What a step gives back and maps anew that empties the cache though steps before it did.
   std::vector<Mapping> remapped;
   bool fits = true;
+  bool beyond_count = false;  // no integer holds the bytes: the figures are those until then
 
   std::int64_t remapped_bytes() const {
     std::int64_t sum = 0;
@@ -83,6 +84,7 @@ struct NearestPlan {
 
 struct MemoryReport {
   bool fits = true;
+  bool beyond_count = false;  // of a rank
   std::int64_t capacity = 0;  // [B] of one GPU, for everything
   // The largest over rows, each figure on its own.
   std::int64_t peak_allocated = 0, peak_reserved = 0, peak_device = 0, steady_allocated = 0;

@@ -42,8 +42,9 @@ RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClas
       communicators_of(layout.model, layout.plan) * setup.profile->communicator;
   const std::int64_t outside = context + communicators;
   ReplayResult replay = replay_row(setup, row, -1);
-  const bool fits = replay.memory.peak_reserved + outside <= capacity;
-  if (!fits && replay.memory.peak_allocated + outside <= capacity) {
+  const bool beyond_count = replay.out_of_memory;
+  const bool fits = !beyond_count && replay.memory.peak_reserved + outside <= capacity;
+  if (!fits && !beyond_count && replay.memory.peak_allocated + outside <= capacity) {
     // What is cached can be given back: the allocator retries before it fails.
     const ReplayResult tight = replay_row(setup, row, capacity - outside);
     if (!tight.out_of_memory) replay = tight;
@@ -56,7 +57,8 @@ RankMemory row_memory(const ReplaySetup& setup, const Cluster& cluster, RankClas
     memory.parts.experts = expert_state_bytes(
         layout.plan, row_units(layout, setup.stages[row.index()], setup.order->placement.stages()));
   }
-  memory.fits = memory.peak_device <= capacity;
+  memory.beyond_count = beyond_count;
+  memory.fits = !beyond_count && memory.peak_device <= capacity;
   return memory;
 }
 

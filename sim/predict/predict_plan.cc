@@ -149,6 +149,9 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   };
   if (!arena && options.memory) {
     p.memory = predict_memory(tables.profile(plan), layout, cluster, p.order);
+    if (p.memory.beyond_count) {
+      return Error{"plan.global_batch: a GPU would keep more than 2^62 bytes for its backwards"};
+    }
     if (enough()) return p;
   }
   LowerOptions lowering{.plan_arena = arena, .lifetimes = arena || options.lifetimes};

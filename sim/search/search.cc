@@ -2,11 +2,13 @@
 #include "sim/search/search.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <span>
 #include <tuple>
 
+#include "schedules/scenario/plan_size.h"
 #include "sim/search/equal_plans.h"
 #include "sim/search/estimate/search_estimate.h"
 #include "sim/search/estimate/search_live.h"
@@ -28,6 +30,8 @@ std::string no_mesh(const Space& space) {
 constexpr std::size_t kBatch = 16;        // candidates decided upon together
 constexpr std::size_t kKeepRefused = 48;  // plans per mesh that more memory might allow
 constexpr std::int64_t kMostReplays = 4000, kMostConfirmed = 240;
+// Ops of the steps that are simulated one after another for the list.
+constexpr double kMostConfirmedOps = 1 << 25;
 constexpr std::array<double, 6> kFrontShares{0.75, 0.6, 0.45, 0.3, 0.2, 0.1};
 
 struct Entry {
@@ -78,9 +82,11 @@ class Searcher {
       if (options_.progress) options_.progress(progress);
     });
     std::optional<Error> refused;
+    std::int64_t too_long = 0;
     for (std::size_t m = 0; m < meshes_.size(); ++m) {
       const MeshCandidates& mesh = meshes_[m];
       result_.plans += mesh.plans;
+      too_long += mesh.too_long;
       result_.possible += static_cast<std::int64_t>(mesh.fitting.size());
       if (!mesh.families.empty()) result_.gpus = mesh.families.front().plan.gpus();
       if (mesh.error && !refused) refused = mesh.error;
@@ -93,14 +99,34 @@ class Searcher {
       const bool legal = std::ranges::any_of(
           meshes_, [](const MeshCandidates& mesh) { return !mesh.families.empty(); });
       if (refused && !legal) return refused;
+      if (too_long > 0) {
+        std::int64_t batch = 0;
+        for (const MeshCandidates& mesh : meshes_) {
+          for (const PlanFamily& family : mesh.families) batch = family.plan.global_batch;
+        }
+        return Error{
+            space_.base.path + ": plan.global_batch: " + std::to_string(batch) +
+            " samples a step make so many micro-batches that every plan has more than the " +
+            most_ops() + " million ops that are searched"};
+      }
       return Error{
           space_.base.path + ": plan: " +
           (legal ? "no micro_batch divides global_batch / data_parallel" : no_mesh(space_))};
+    }
+    if (too_long > 0) {
+      result_.warnings.push_back("plan.global_batch: plans of more than " + most_ops() +
+                                 " million ops a step (small micro-batches) are not searched");
     }
     std::ranges::sort(entries_, [](const Entry& a, const Entry& b) {
       return std::tie(a.key, a.mesh, a.index) < std::tie(b.key, b.mesh, b.index);
     });
     return std::nullopt;
+  }
+
+  static std::string most_ops() {
+    char text[16];
+    std::snprintf(text, sizeof text, "%.1f", kMostOpsOfPlan / 1e6);
+    return text;
   }
 
   static double key_of(const MeshCandidates& mesh, const Candidate& candidate) {
@@ -176,7 +202,8 @@ class Searcher {
       if (confirmed_.size() >= wanted && entries_[next].key > horizon(top)) break;
       if (static_cast<std::int64_t>(confirmed_.size()) >=
               std::max<std::int64_t>(kMostConfirmed, static_cast<std::int64_t>(wanted)) ||
-          result_.replayed >= kMostReplays) {
+          result_.replayed >= kMostReplays ||
+          (confirmed_ops_ > kMostConfirmedOps && !confirmed_.empty())) {
         result_.complete = false;
         break;
       }
@@ -208,6 +235,7 @@ class Searcher {
     result_.too_large += one.state == Evaluated::State::TooLarge ? 1 : 0;
     if (one.state != Evaluated::State::Confirmed) return;
     ++result_.confirmed;
+    confirmed_ops_ += lowered_ops(space_.base.model, one.found.plan);
     confirmed_.push_back(std::move(one.found));
     const auto best = std::ranges::min_element(confirmed_, faster);
     if (options_.progress) {
@@ -395,6 +423,7 @@ class Searcher {
   std::vector<MeshCandidates> meshes_;
   std::vector<Entry> entries_;  // by estimate
   std::vector<FoundPlan> confirmed_, front_;
+  double confirmed_ops_ = 0;  // of the steps of all of these
 };
 
 }  // namespace

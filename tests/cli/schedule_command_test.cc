@@ -138,9 +138,8 @@ TEST(ScheduleCommand, SaysInOneLineWhatIsWrong) {
       {"--schedule zb_1p --stages 2 --microbatches 2 --memory-limit 0",
        "--memory-limit: it must be a number above 0, at most 1e6"},
       {"--schedule 1f1b --stages 1000000 --microbatches 1000000",
-       "--microbatches: 1000000 positions with 1000000 micro-batches are 3000000000000 ops, more "
-       "than "
-       "268435456"},
+       "--microbatches: 1000000 positions with 1000000 micro-batches are 2000000.0 "
+       "million ops, more than the 16.8 that are timed"},
       {"--schedule file:/nowhere.csv", "/nowhere.csv: no such file"},
   };
   for (const auto& [arguments, message] : wrong) {

@@ -3,6 +3,7 @@
 // No input is waited for, whichever reader gets it.
 #include <sys/stat.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -21,11 +22,14 @@
 #include "schedules/formats/schedule_file.h"
 #include "schedules/formats/schedule_json.h"
 #include "schedules/model/hf_config.h"
+#include "schedules/model/model_keys.h"
+#include "schedules/scenario/keys/key_specs.h"
 #include "schedules/scenario/plan_size.h"
 #include "schedules/scenario/scenario.h"
 #include "sim/accuracy/validation.h"
 #include "sim/cluster/calibration.h"
 #include "sim/cluster/cluster.h"
+#include "sim/predict/predict.h"
 #include "viz/import/import.h"
 
 namespace rehearse {
@@ -131,6 +135,79 @@ TEST_F(Bounds, ALoweredScheduleHas2To28OpsAtMost) {
   const std::string line = said(check_lowered_size(buckets.value().model, buckets.value().plan));
   EXPECT_NE(line.find("million operands, more than the 1073.7 that are counted"), std::string::npos)
       << line;
+}
+
+// What a scenario with one key changed is answered: the prediction, its memory added up, or one
+// line.
+void expect_an_answer(const std::string& scenario, const std::vector<std::string>& overrides) {
+  std::string what;
+  for (const std::string& one : overrides) what += " " + one;
+  const auto expect_line = [&](const std::string& line) {
+    EXPECT_NE(line, "") << what;
+    EXPECT_EQ(line.find('\n'), std::string::npos) << what << ": " << line;
+  };
+  const Result<Scenario> read = read_scenario(scenario, {.overrides = overrides});
+  if (!read) return expect_line(read.error().message);
+  const Result<sim::Cluster> cluster = sim::read_cluster(read.value().cluster);
+  ASSERT_TRUE(cluster);
+  const Result<sim::Prediction> made = sim::predict(read.value(), cluster.value());
+  if (!made) return expect_line(made.error().message);
+  const sim::MemoryReport& memory = made.value().memory;
+  EXPECT_EQ(memory.fits, memory.peak_device <= memory.capacity) << what;
+  for (const sim::RankMemory& rank : memory.ranks) {
+    EXPECT_EQ(rank.parts.allocated(), rank.peak_allocated) << what;
+    EXPECT_GE(rank.peak_reserved, rank.peak_allocated) << what;
+    for (const std::int64_t part :
+         {rank.parts.parameters, rank.parts.gradients, rank.parts.optimizer, rank.parts.activations,
+          rank.parts.buffers, rank.parts.workspace}) {
+      EXPECT_GE(part, 0) << what;
+    }
+  }
+}
+
+// Every number that a plan or a model may say, at its largest: as the first key alone, with what
+// makes room for it, and under an attention that keeps its scores.
+TEST_F(Bounds, EveryKeyAtItsLargestIsAnsweredOrRefused) {
+  std::vector<std::string> largest;
+  const auto add = [&](const std::string& path, const KeyTable& table) {
+    for (const KeySpec& key : table.keys) {
+      if ((key.types & (kInteger | kNumber)) == 0 || std::isinf(key.max)) continue;
+      largest.push_back(path + std::string(key.name) + "=" +
+                        std::to_string(static_cast<std::int64_t>(key.max)));
+    }
+  };
+  add("plan.", keys::kPlan);
+  add("model.", model_key_table());
+  ASSERT_GT(largest.size(), 60U);
+  const std::string dense = "scenarios/3d-8-gpus.json", experts = "scenarios/mixtral-8x7b-64.json";
+  for (const std::string& key : largest) {
+    expect_an_answer(dense, {key});
+    expect_an_answer(experts, {key});
+    expect_an_answer(dense, {"plan.attention_kernel=eager", key});
+    expect_an_answer(dense, {"model.intermediate_size=4194304", key});
+    expect_an_answer(dense, {"plan.sequence_length=33554432", key});
+  }
+  for (const std::int64_t samples : {1024, 1 << 20, 1 << 24}) {
+    const std::string batch = "plan.global_batch=" + std::to_string(2 * samples),
+                      micro_batch = "plan.micro_batch=" + std::to_string(samples);
+    for (const char* tokens : {"4096", "65536", "1048576", "67108864"}) {
+      expect_an_answer(dense, {batch, micro_batch, std::string("plan.sequence_length=") + tokens});
+    }
+  }
+}
+
+// The bytes themselves: a sequence 8 times as long keeps 8 times as much in activations.
+TEST_F(Bounds, MemoryOfLongSequencesGrowsWithThem) {
+  const auto activations = [](std::int64_t tokens) {
+    const Scenario scenario =
+        read_scenario("scenarios/3d-8-gpus.json",
+                      {.overrides = {"plan.sequence_length=" + std::to_string(tokens)}})
+            .value();
+    const sim::Prediction made =
+        sim::predict(scenario, sim::read_cluster(scenario.cluster).value()).value();
+    return static_cast<double>(made.memory.ranks.front().parts.activations);
+  };
+  EXPECT_NEAR(activations(1 << 25) / activations(1 << 22), 8, 0.01);
 }
 
 #ifdef REHEARSE_ZLIB

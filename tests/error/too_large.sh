@@ -23,6 +23,24 @@ refused 2 "plan.global_batch" simulate scenarios/microbatch-sweep.json --set pla
 refused 2 "plan.global_batch" run scenarios/dp-zero3.json --set plan.global_batch=64000000 \
   --set plan.dropout=0 --set plan.precision=fp32
 
+# Orders alone: 2^24 compute ops.
+for shape in "1f1b --stages 4096 --microbatches 4096" "chimera --stages 1000 --microbatches 20000" \
+  "interleaved_1f1b --stages 1000 --microbatches 1000 --chunks 30" \
+  "dualpipe --stages 1000 --microbatches 20000"; do
+  refused 2 "--microbatches: .* million ops, more than the 16.8 that are timed" schedule --schedule $shape
+done
+# A search whose every plan has millions of micro-batches, and one thread of which finds no memory.
+refused 2 "plan.global_batch: 134217728 samples a step .* than the 1.0 million ops that are searched" \
+  plan llama3-70b --gpus 8 --on dgx-h100 --global-batch 134217728 --set plan.micro_batch=1
+( ulimit -v 120000 && refused 3 "not enough memory on this machine" \
+  plan llama3-70b --gpus 1024 --on dgx-h100 --global-batch 65536 && exit $status ) || status=1
+# More than 2^58 bytes.
+refused 2 "plan.micro_batch: a micro-batch of 134217728 tokens a GPU may keep" \
+  simulate scenarios/3d-8-gpus.json --set plan.micro_batch=32768 --set plan.global_batch=65536 \
+  --set model.vocab_size=134217728
+refused 2 "model.v_head_dim: heads x v_head_dim is beyond 2.20" simulate scenarios/deepseek-v3-2048.json \
+  --set model.v_head_dim=1000000
+
 # 640,000 ops with the arena planned, most of whose values live at one time: not the square of that.
 "$rehearse" simulate scenarios/pipeline-gpipe.json --set plan.runtime=rehearse --set plan.dropout=0 \
   --set plan.global_batch=32000 >/dev/null || fail "an arena of 640,000 ops"

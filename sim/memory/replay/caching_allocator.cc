@@ -8,7 +8,9 @@ namespace rehearse::sim {
 namespace {
 
 // Address space of one expandable segment; only distances inside a segment matter.
-constexpr std::int64_t kExpandableSpace = std::int64_t{1} << 41;
+constexpr std::int64_t kExpandableSpace = CachingAllocator::kLargest;
+// [B] Where addresses of other segments end.
+constexpr std::int64_t kAddresses = std::int64_t{1} << 62;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -32,6 +34,7 @@ CachingAllocator::CachingAllocator(const AllocatorOptions& options) : options_(o
 
 CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes, int stream) {
   if (bytes == 0) return kEmpty;
+  if (bytes > kLargest) return kOutOfMemory;
   const std::int64_t size = round_size(bytes);
   const auto pool_index = static_cast<std::uint8_t>(2 * stream + (size <= kSmallSize ? 0 : 1));
   Pool& pool = pools_[pool_index];
@@ -133,16 +136,10 @@ std::int32_t CachingAllocator::new_block(const Block& block) {
   return index;
 }
 
-std::uint64_t CachingAllocator::key_of(std::int64_t size, std::int64_t address) {
-  constexpr std::uint64_t kLargest = (std::uint64_t{1} << 28) - 1;
-  const auto units = static_cast<std::uint64_t>(size / kMinBlock);
-  return std::min(units, kLargest) << 36 | static_cast<std::uint64_t>(address / kMinBlock);
-}
-
 // Without branches: the searches are short, many, and unpredictable. A conditional operator would
 // be compiled to a branch.
-std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
-  const std::uint64_t* base = keys.data();
+std::size_t CachingAllocator::FreeList::lower_bound(const Key& key) const {
+  const Key* base = keys.data();
   std::size_t length = keys.size();
   while (length > 1) {
     const std::size_t half = length / 2;
@@ -153,7 +150,7 @@ std::size_t CachingAllocator::FreeList::lower_bound(std::uint64_t key) const {
   return length == 1 && *base < key ? found + 1 : found;
 }
 
-void CachingAllocator::FreeList::insert(std::uint64_t key, std::int32_t block) {
+void CachingAllocator::FreeList::insert(const Key& key, std::int32_t block) {
   const auto place = static_cast<std::ptrdiff_t>(lower_bound(key));
   keys.insert(keys.begin() + place, key);
   blocks.insert(blocks.begin() + place, block);
@@ -164,7 +161,7 @@ void CachingAllocator::FreeList::erase(std::size_t place) {
   blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
-void CachingAllocator::FreeList::replace(std::size_t place, std::uint64_t key, std::int32_t block) {
+void CachingAllocator::FreeList::replace(std::size_t place, const Key& key, std::int32_t block) {
   std::size_t to = lower_bound(key);
   if (to > place) --to;  // its own place is given up
   const auto move = [place, to](auto& list, auto value) {
@@ -194,8 +191,7 @@ void CachingAllocator::erase_free(std::int32_t block) {
 // segments a block counts as large as it could grow (torch: get_free_block).
 std::size_t CachingAllocator::best_fit(const Pool& pool, std::int64_t size) const {
   const FreeList& free = pool.free;
-  std::size_t found = free.lower_bound(key_of(size, 0));
-  while (found < free.keys.size() && at(free.blocks[found]).size < size) ++found;  // saturated
+  std::size_t found = free.lower_bound({size, 0});
   if (found == free.keys.size() || !options_.expandable_segments) return found;
   const auto could_grow_to = [&](std::size_t place) {
     const Block& block = at(free.blocks[place]);
@@ -239,6 +235,7 @@ std::int32_t CachingAllocator::new_segment(std::uint8_t pool, std::int64_t size)
   if (options_.expandable_segments) return expand(pool, size);
   const std::int64_t bytes = segment_size(size);
   if (options_.capacity >= 0 && reserved_ + bytes > options_.capacity) return -1;
+  if (next_address_ > kAddresses - bytes) return -1;
   const std::int64_t address = next_address_;
   next_address_ += bytes;
   grow(bytes);
@@ -257,7 +254,8 @@ std::int32_t CachingAllocator::expand(std::uint8_t pool_index, std::int64_t size
     }
     return bytes >= size;
   };
-  if (pool.unmapped.empty()) {
+  if (!pool.opened) {
+    pool.opened = true;
     const std::int64_t base = kExpandableSpace * (1 + pool_index);
     pool.unmapped.push_back(new_block({.address = base,
                                        .size = kExpandableSpace,
@@ -268,9 +266,12 @@ std::int32_t CachingAllocator::expand(std::uint8_t pool_index, std::int64_t size
   std::int32_t candidate = -1;
   for (const std::int32_t unmapped : pool.unmapped) {
     const std::int32_t before = at(unmapped).previous;
-    candidate = before >= 0 && at(before).state == State::Free ? before : unmapped;
-    if (has_room(candidate)) break;
+    const std::int32_t first = before >= 0 && at(before).state == State::Free ? before : unmapped;
+    if (!has_room(first)) continue;
+    candidate = first;
+    break;
   }
+  if (candidate < 0) return -1;
   if (at(candidate).state == State::Unmapped &&
       !map(candidate, std::min(size, at(candidate).size))) {
     return -1;

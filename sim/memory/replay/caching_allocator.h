@@ -32,6 +32,9 @@ class CachingAllocator {
   static constexpr std::int64_t kLargeSegment = 20 << 20;  // for allocations below kMinLargeAlloc
   static constexpr std::int64_t kMinLargeAlloc = 10 << 20;
   static constexpr std::int64_t kLargeRound = 2 << 20;  // segments of larger allocations
+  // [B] No allocation is larger, and an expandable segment's address space is as large: 2^58, 288
+  // PB. Sums of what is reserved stay within an integer as long as they stay below 2^62.
+  static constexpr std::int64_t kLargest = std::int64_t{1} << 58;
 
   static std::int64_t round_size(std::int64_t bytes);      // of a block
   static std::int64_t segment_size(std::int64_t rounded);  // asked of the driver for a new block
@@ -39,6 +42,8 @@ class CachingAllocator {
   explicit CachingAllocator(const AllocatorOptions& options = {});
 
   // REQUIRES: bytes >= 0, 0 <= stream < kNumStreams. Blocks serve the stream that first got them.
+  // More than kLargest, or more in all than addresses reach (2^62), is out of memory under any
+  // capacity.
   Handle allocate(std::int64_t bytes, int stream = 0);
   // REQUIRES: a handle from allocate() that was not freed; kEmpty and kOutOfMemory are ignored.
   void free(Handle handle);
@@ -74,20 +79,27 @@ class CachingAllocator {
     std::uint8_t pool = 0;                  // small_, stream: index into pools_
     State state = State::Free;
   };
-  // Free blocks ordered by size, then address (torch's BlockComparatorSize). Both are multiples of
-  // 512, so that one word holds size (28 bits, saturating) and address (36 bits).
-  struct FreeList {
-    std::vector<std::uint64_t> keys;   // ascending
-    std::vector<std::int32_t> blocks;  // parallel to keys
-    std::size_t lower_bound(std::uint64_t key) const;
-    void insert(std::uint64_t key, std::int32_t block);
-    void erase(std::size_t place);
-    void replace(std::size_t place, std::uint64_t key,
-                 std::int32_t block);  // moves what is between
+  // Free blocks ordered by size, then address (torch's BlockComparatorSize).
+  struct Key {
+    std::int64_t size = 0, address = 0;  // [B]
+    // Without branches (FreeList::lower_bound).
+    bool operator<(const Key& other) const {
+      return static_cast<bool>(static_cast<unsigned>(size < other.size) |
+                               (static_cast<unsigned>(size == other.size) &
+                                static_cast<unsigned>(address < other.address)));
+    }
   };
-  static std::uint64_t key_of(std::int64_t size, std::int64_t address);
+  struct FreeList {
+    std::vector<Key> keys;             // ascending
+    std::vector<std::int32_t> blocks;  // parallel to keys
+    std::size_t lower_bound(const Key& key) const;
+    void insert(const Key& key, std::int32_t block);
+    void erase(std::size_t place);
+    void replace(std::size_t place, const Key& key, std::int32_t block);  // moves what is between
+  };
   struct Pool {
     bool small = false;
+    bool opened = false;  // expandable: the segment is there
     FreeList free;
     std::vector<std::int32_t> unmapped;  // expandable: address space without memory, by address
     std::int64_t granule() const { return small ? kSmallSegment : kLargeSegment; }
@@ -95,9 +107,7 @@ class CachingAllocator {
 
   Block& at(std::int32_t block) { return blocks_[static_cast<std::size_t>(block)]; }
   const Block& at(std::int32_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
-  std::uint64_t key_of(std::int32_t block) const {
-    return key_of(at(block).size, at(block).address);
-  }
+  Key key_of(std::int32_t block) const { return {at(block).size, at(block).address}; }
   std::int32_t new_block(const Block& block);
   void insert_free(std::int32_t block);
   void erase_free(std::int32_t block);

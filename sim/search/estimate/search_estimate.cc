@@ -14,6 +14,7 @@
 #include "schedules/body/sizes.h"
 #include "schedules/ir/placement.h"
 #include "schedules/order/registry.h"
+#include "schedules/scenario/plan_size.h"
 #include "sim/compute/body_cost.h"
 #include "sim/cost/overlap.h"
 #include "sim/memory/peak_lower_bound.h"
@@ -161,6 +162,10 @@ class MeshEstimator {
       const Result<Plan> chosen = plan_of(family.plan, micro_batch, RecomputeMode::None);
       if (!chosen) continue;
       Plan plan = chosen.value();
+      if (lowered_ops(model_, plan) > kMostOpsOfPlan) {
+        ++out_.too_long;
+        continue;
+      }
       for (const RecomputeMode recompute : kind.recomputes) {
         if (setup_.wanted && !setup_.wanted(family.plan, micro_batch, recompute)) continue;
         plan.recompute = recompute;

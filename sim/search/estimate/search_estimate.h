@@ -22,6 +22,10 @@
 
 namespace rehearse::sim {
 
+// Plans of more ops (lowered_ops) are left out of a search: each is looked at whole, and 2^20 ops
+// take most of a second.
+inline constexpr double kMostOpsOfPlan = 1 << 20;
+
 // What all meshes share.
 struct SearchSetup {
   const Space* space = nullptr;
@@ -47,6 +51,7 @@ struct MeshCandidates {
   std::vector<Candidate> fitting;  // whose bound is within the capacity
   std::vector<Candidate> refused;  // the fastest of those whose bound is not, a few
   std::int64_t plans = 0;          // considered in all
+  std::int64_t too_long = 0;       // beside them: left out, with more than kMostOpsOfPlan
   std::optional<Error> error;      // of the reader, where no family is legal
 };
 

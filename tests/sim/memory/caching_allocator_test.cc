@@ -233,5 +233,39 @@ TEST(CachingAllocator, StaysSoundUnderRandomWork) {
   }
 }
 
+// Blocks of more than 2^37 bytes at addresses beyond 2^45, 8 times 64 TiB: ordered by size and
+// found again, as those of every day are. Beyond 2^58, and where addresses end, there is no block
+// under any capacity.
+TEST(CachingAllocator, CountsMoreThanAnyGpuHas) {
+  constexpr std::int64_t kTiB = kMiB * kMiB;
+  for (const bool expandable : {false, true}) {
+    CachingAllocator allocator({.expandable_segments = expandable});
+    std::vector<Handle> blocks;
+    for (std::int64_t i = 1; i <= 8; ++i) blocks.push_back(allocator.allocate(64 * i * kTiB));
+    EXPECT_EQ(allocator.allocated(), 36 * 64 * kTiB);
+    // Not neighbours: the second and the fifth stay two free blocks.
+    allocator.free(blocks[4]);
+    allocator.free(blocks[1]);
+    EXPECT_EQ(allocator.allocated(), 29 * 64 * kTiB);
+    const std::int64_t reserved = allocator.reserved();
+    const Handle fits_second = allocator.allocate(128 * kTiB),
+                 fits_fifth = allocator.allocate(129 * kTiB);
+    EXPECT_EQ(allocator.block_size(fits_second), 128 * kTiB);
+    EXPECT_GE(allocator.block_size(fits_fifth), 129 * kTiB);
+    EXPECT_EQ(allocator.reserved(), reserved);
+
+    EXPECT_EQ(allocator.allocate(CachingAllocator::kLargest + 1), CachingAllocator::kOutOfMemory);
+    Handle last = 0;
+    std::int64_t most = 0;
+    while (last >= 0 && most < 100) {
+      last = allocator.allocate(CachingAllocator::kLargest);
+      ++most;
+    }
+    EXPECT_EQ(last, CachingAllocator::kOutOfMemory);
+    EXPECT_GT(allocator.allocated(), 0);
+    EXPECT_LE(allocator.reserved(), std::int64_t{1} << 62);
+  }
+}
+
 }  // namespace
 }  // namespace rehearse::sim
