@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scenario of a run, as the device performs it.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cli/open.h"
 #include "cli/run/run.h"
+#include "schedules/body/own/body_experts.h"
+#include "schedules/scenario/expert_plan.h"
 
 namespace rehearse::cli {
 namespace {
@@ -46,6 +50,22 @@ Result<Scenario> as_run(const RunFlags& options, const exec::RunDevice& device) 
   return scenario;
 }
 
+// What a rank has room for where the plan leaves expert_capacity out; empty: it has experts of its
+// own tokens alone, or says itself.
+std::string room_of_experts(const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  if (scenario.model.experts.count == 0 || row_limit(plan) > 0 || plan.expert_slots) return {};
+  const Layout layout(scenario.model, plan);
+  if (expert_block(layout) == 1) return {};
+  const double room = reserved_capacity(layout), most = most_over_mean(layout);
+  return fmt::format(
+      "plan.expert_capacity is left out: experts have room for {:g} times their mean "
+      "rows, {}",
+      room,
+      room == most ? std::string("all that can come")
+                   : fmt::format("of at most {:g} that can come", most));
+}
+
 }  // namespace
 
 Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice& device) {
@@ -56,6 +76,9 @@ Result<Scenario> scenario_of_run(const RunFlags& options, const exec::RunDevice&
   if (scenario.plan.offload != OffloadMode::None && !device.cuda()) {
     scenario.warnings.emplace_back(
         "plan.offload: host and device are one memory on the CPU: copies run, nothing is saved");
+  }
+  if (std::string room = room_of_experts(scenario); !room.empty()) {
+    scenario.run_notes.push_back(std::move(room));
   }
   if (options.steps > 0) scenario.train.steps = options.steps;
   if (!options.data.empty()) scenario.train.data = options.data;

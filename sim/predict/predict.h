@@ -92,6 +92,7 @@ struct Prediction {
   std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
   // Of micro_batches, where a change of the plan changed the choice; filled by the caller, too.
   std::string micro_batch_note;
+  std::string dropped_note;  // of tokens that experts drop; empty: none that even routing brings
   std::string network_note;  // of a NIC that nobody has benchmarked; empty: nothing uses one
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;

@@ -1,14 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/predict/step_counts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "schedules/model/attention_keys.h"
+#include "sim/compute/expert_load.h"
 #include "sim/network/collective_cost.h"
 
 namespace rehearse::sim {
 namespace {
+
+// Share of the tokens' copies that routed experts compute, where a capacity drops the rest.
+double computed_copies(const Layout& layout) {
+  if (layout.model.experts.count == 0) return 1;
+  return balance_of(layout).rows(static_cast<double>(layout.shape.experts.tokens)).mean;
+}
+
+// FLOPs of the model without what its routed experts do not compute.
+double computed_flops(const Layout& layout, FlopsConvention convention) {
+  const double whole = step_flops(layout, convention), share = computed_copies(layout);
+  if (share == 1) return whole;
+  Transformer unrouted = layout.model;
+  unrouted.experts.per_token = 0;
+  const double rest = step_flops({unrouted, layout.plan}, convention);
+  return rest + share * (whole - rest);
+}
 
 // FLOPs that recomputation really runs again, all ranks, in the convention of model_flops: the
 // attention square in full, or what is computed of it. Counted on the nodes of the backward bodies.
@@ -32,7 +51,8 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
     double layer = 0;
     for (const Node& node : body.nodes) {
       if (node.phase != NodePhase::Recompute) continue;
-      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1);
+      layer += node.flops * (node.kind() == NodeKind::Attention ? square : 1) *
+               (node.routed ? computed_copies(layout) : 1);
     }
     flops += layer * static_cast<double>(layers);
   }
@@ -44,8 +64,14 @@ double recomputed_flops(const Layout& layout, FlopsConvention convention) {
 
 void count_flops(Prediction& p, const Layout& layout, FlopsConvention convention) {
   p.flops_convention = convention;
-  p.model_flops = step_flops(layout, convention);
+  p.model_flops = computed_flops(layout, convention);
   p.recomputed_flops = recomputed_flops(layout, convention);
+  if (const double share = computed_copies(layout); share < 1) {
+    p.dropped_note = fmt::format(
+        "plan.expert_capacity: routed experts drop {:.1f} % of their tokens at least; model FLOPs, "
+        "MFU and HFU count what is computed",
+        100 * (1 - share));
+  }
 }
 
 void add_communication(Prediction& p) {

@@ -195,7 +195,7 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
   json["notes"] = scenario.notes();
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
+       {p.variation_note, p.overlap_note, p.dropped_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) json["notes"].push_back(note);
   }
   for (const std::string& note : plan_remarks(p, scenario, cluster)) json["notes"].push_back(note);

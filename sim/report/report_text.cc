@@ -200,7 +200,7 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   }
   for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
   for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.network_note, retries_note(p)}) {
+       {p.variation_note, p.overlap_note, p.dropped_note, p.network_note, retries_note(p)}) {
     if (!note.empty()) text += "\nnote: " + note;
   }
   for (const std::string& note : plan_remarks(p, scenario, cluster)) text += "\nnote: " + note;

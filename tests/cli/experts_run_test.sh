@@ -98,4 +98,26 @@ run $split --set train.router_auxiliary_loss=0 >"$work/0.json"
 [ "$(losses "$work/1.json")" != "$(losses "$work/0.json")" ] || fail "the auxiliary loss changes nothing"
 step_of() { "$rehearse" simulate "$scenario" $split --set plan.runtime=rehearse "$@" --json | sed -n 's/^ *"step_time_s": \(.*\),/\1/p'; }
 [ "$(step_of)" != "$(step_of --set train.router_auxiliary_loss=0)" ] || fail "the sums of counts take no time"
+# Small models with default keys, whose routers are as uneven as they begin: what a rank has room for
+# cannot be exceeded, or is four times the mean. As one rank, as bits in processes, and a note of the
+# run and of its prediction says it.
+small() { "$rehearse" run "$@" --json 2>"$work/err" || fail "$*: $(cat "$work/err")"; }
+room_of() { sed -n 's/.*have room for \([0-9.]*\) times their mean rows, all that can come.*/\1/p' "$1"; }
+for one in c11_experts_etp:2 c12_experts_folded:4 c24_moe_pp_zb_zero3:4 c25_moe_drop_dedup:4; do
+  scenario=tests/data/findings/${one%:*}.json room=${one#*:}
+  small "$scenario" >"$work/ranks.json"
+  [ "$(room_of "$work/err")" = "$room" ] || fail "$one: $(cat "$work/err")"
+  small "$scenario" --processes 4 >"$work/p.json"
+  [ "$(losses "$work/ranks.json")" = "$(losses "$work/p.json")" ] || fail "$one, 4 processes: other losses"
+  small "$scenario" --gpus 1 --set plan.tensor_parallel=1 --set plan.data_parallel=1 \
+    --set plan.pipeline_parallel=1 --set plan.expert_parallel=1 --set plan.expert_tensor_parallel=1 \
+    --set plan.sequence_parallel=false --set plan.schedule=none --set plan.zero_stage=0 \
+    --set plan.expert_dispatch=all_to_all >"$work/one.json"
+  for of in ranks one; do sed -n '/"losses"/,/]/p' "$work/$of.json" | grep -o '[0-9]*\.[0-9]*' >"$work/$of.txt"; done
+  paste "$work/ranks.txt" "$work/one.txt" |
+    awk '{ n += $1 - $2 < 1e-5 && $2 - $1 < 1e-5 } END { exit n != 4 || NR != 4 }' ||
+    fail "$one: not the losses of one rank: $(paste "$work/ranks.txt" "$work/one.txt")"
+  "$rehearse" run "$scenario" --dry-run --json >"$work/dry.json" 2>"$work/err"
+  [ "$(room_of "$work/err")" = "$room" ] || fail "$one, --dry-run: $(cat "$work/err")"
+done
 exit $status

@@ -25,7 +25,7 @@ std::int64_t kept_copies(const Layout& layout, double factor) {
 // once in 10^9: mean + t with exp(-t^2 / (2 mean + 2 t / 3)) = 10^-9 (Bernstein; choices of
 // different experts spread less than independent ones, Hoeffding 1963, section 6).
 std::int64_t slot_of(double mean, const Plan& plan) {
-  const double planned = reserved_capacity(plan) * mean;
+  const double planned = (plan.expert_capacity > 0 ? plan.expert_capacity : 1.25) * mean;
   if (plan.expert_capacity > 0) return static_cast<std::int64_t>(std::ceil(planned));
   const double log_chance = 9 * std::numbers::ln10;
   const double third = log_chance / 3;
@@ -53,8 +53,17 @@ ExpertRoom room_of_visits(const Layout& layout, std::int64_t each) {
 
 }  // namespace
 
-double reserved_capacity(const Plan& plan) {
-  return plan.expert_capacity > 0 ? plan.expert_capacity : 1.25;
+// Of a token's k experts a rank has so many at most, of k/e on the mean.
+double most_over_mean(const Layout& layout) {
+  const std::int64_t k = layout.model.experts.per_token,
+                     each = std::min(k, layout.shape.experts.per_rank);
+  return static_cast<double>(each * layout.plan.expert_parallel) / static_cast<double>(k);
+}
+
+double reserved_capacity(const Layout& layout) {
+  constexpr double kMostUnasked = 4;
+  const double asked = layout.plan.expert_capacity;
+  return asked > 0 ? asked : std::min(kMostUnasked, most_over_mean(layout));
 }
 
 std::int64_t expert_block(const Layout& layout) {
@@ -89,7 +98,7 @@ ExpertRoom expert_room(const Layout& layout) {
   if (block == 1) return {.rows = x.copies, .arrived = x.copies, .sent = x.copies};
   const auto reserved = [&](std::int64_t mean) {
     return static_cast<std::int64_t>(
-        std::ceil(reserved_capacity(layout.plan) * static_cast<double>(mean)));
+        std::ceil(reserved_capacity(layout) * static_cast<double>(mean)));
   };
   if (layout.plan.expert_slots) {
     const std::int64_t pairs = layout.plan.expert_parallel;

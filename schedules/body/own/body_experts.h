@@ -19,8 +19,9 @@
 //               hands on to which is the wire's matter, not the body's.
 // Without sequence parallelism the ranks of tp bring the same tokens, each to its columns of all
 // experts: what they have is summed over tp.
-// Memory is planned: a rank has room for expert_capacity (1.25 where the plan says none) times its
-// mean rows; more rows than that fail the run. By `expert_slots` every pair of ranks exchanges a
+// Memory is planned: a rank has room for expert_capacity times its mean rows (where the plan says
+// none, for all that can come where that is at most 4 times the mean, else for these); more rows
+// than that fail the run. By `expert_slots` every pair of ranks exchanges a
 // slot of so many times the mean rows (deduplicated: tokens, of random routing) of a pair, full or
 // not: sizes are known before the step, and no host reads counts. The slots' first rows are used,
 // in the same order. A plan that drops
@@ -56,8 +57,11 @@ struct ExpertRoom {
   std::int64_t each = 0;  // of an expert from one rank, where copies are dropped; 0: all
 };
 ExpertRoom expert_room(const Layout& layout);
-// The factor of it.
-double reserved_capacity(const Plan& plan);
+// The factor of it, of sizes that follow the counts.
+double reserved_capacity(const Layout& layout);
+// The most of it that can be needed: every token of the ranks that share the experts chooses as
+// many of one rank as it may.
+double most_over_mean(const Layout& layout);
 // e q: ranks whose tokens meet.
 std::int64_t expert_block(const Layout& layout);
 // Whether they are all gathered, or sent once to each rank; else copies are sent.
