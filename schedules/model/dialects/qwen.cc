@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 2 and 3, dense and with experts.
+#include <algorithm>
+
 #include "schedules/model/dialects/families.h"
 #include "schedules/model/layer_config.h"
 
@@ -71,6 +73,14 @@ void finish_qwen2_moe(const ConfigReader& config, Transformer& model) {
   config.read("max_window_layers", before);
   read_windows(config, model,
                [&](std::int64_t layer) { return (layer + 1) % 2 != 0 && layer < before; });
+  const bool windows =
+      std::ranges::find(model.windowed_layers, true) != model.windowed_layers.end();
+  if (config.given("layer_types") != nullptr && windows && model.sliding_window == 0) {
+    return config.fail(
+        "layer_types",
+        "sliding_attention without use_sliding_window: the class makes the window 0, "
+        "and a query would see no key");
+  }
   read_qwen_experts(config, model);
 }
 

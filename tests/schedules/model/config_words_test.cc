@@ -196,6 +196,18 @@ TEST(ConfigWords, YarnIsLongRopeInPhi3) {
             "config.json:1: rope_scaling: phi3 has the types default and longrope alone");
 }
 
+// Qwen2MoeConfig.__post_init__: the window is 0 then, and losses are not numbers.
+TEST(ConfigWords, AWindowOfNothingIsRefused) {
+  Json config = {{"num_hidden_layers", 2},
+                 {"layer_types", {"sliding_attention", "full_attention"}}};
+  EXPECT_EQ(
+      read(with("qwen2_moe", config)).error,
+      "config.json:1: layer_types: sliding_attention without use_sliding_window: the class makes "
+      "the window 0, and a query would see no key");
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(read(with("qwen2_moe", config)).error, "");
+}
+
 // None is false there: keys behind a query are seen.
 TEST(ConfigWords, ANullThatMeansSomethingIsNotPerformed) {
   EXPECT_EQ(read(with("llama", {{"is_causal", nullptr}})).use.unperformed.size(), 1u);
