@@ -13,6 +13,7 @@
 #include "schedules/proof/validate.h"
 #include "schedules/scenario/open_scenario.h"
 #include "schedules/transfers/add_transfers.h"
+#include "sim/report/fit_text.h"
 
 namespace rehearse::cli {
 namespace {
@@ -74,7 +75,7 @@ Result<Checked> check_scenario(const std::string& path, const Options& options) 
     checked.validation.violations.push_back({"V11",
                                              {},
                                              row_name(checked.schedule, rank.row) + " needs " +
-                                                 needs + ", at " + prediction.memory_ops[r] +
+                                                 needs + ", at " + sim::peak_words(prediction, r) +
                                                  ": it has " + has});
   }
   return checked;

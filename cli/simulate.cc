@@ -51,27 +51,26 @@ int simulate(const Options& options) {
   if (options.csv || !options.svg.empty()) {
     return fail("simulate: --csv and --svg go with --sweep");
   }
+  const auto since = [](std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+  };
   const auto begin = std::chrono::steady_clock::now();
   const Result<Opened> opened = open(options.scenario, options.options());
   if (!opened) return fail(opened.error().message);
   const auto& [scenario, cluster] = opened.value();
   for (const std::string& warning : scenario.warnings) print_error(warning);
-  if (scenario.plan.precision.compute == ComputeType::Fp8 &&
-      !cluster.multiplies(ComputeType::Fp8)) {
-    print_error("plan.precision: " + cluster.gpu.name +
-                " has no products in 8 bit (gpu.product_types): predicted with those in "
-                "bf16, and the casts");
-  }
   const Result<> enough = sim::check_gpus(cluster, scenario.gpus);
   if (!enough) return fail(enough.error().message);
   Result<sim::Prediction> made =
       predict(options.scenario, scenario, cluster, {.record_load = !options.trace.empty()});
   if (!made) return fail(made.error());
   sim::Prediction prediction = std::move(made).value();
+  for (const std::string& warning : prediction.warnings) print_error(warning);
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule,
                            prediction.models ? sim::order_prices(prediction.models) : PriceOps());
   if (!prediction.memory.fits) {
+    const auto search_begin = std::chrono::steady_clock::now();
     // The scenario's own space, whatever order it names: nearest_fit says which ones are tried.
     ScenarioOptions any_order = options.options();
     any_order.overrides.emplace_back("plan.schedule=null");
@@ -81,11 +80,11 @@ int simulate(const Options& options) {
           sim::nearest_fit(space.value(), cluster, prediction.plan);
       if (nearest) prediction.memory.instead = nearest.value();
     }
+    prediction.instead_wall_s = since(search_begin);
   }
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);
   prediction.micro_batch_note = other_choice(options, prediction);
-  prediction.wall_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  prediction.wall_s = since(begin) - prediction.instead_wall_s;
   if (!options.trace.empty()) {
     const Result<> written =
         write_trace(sim::predicted_trace(prediction, scenario, cluster), options.trace);

@@ -58,6 +58,7 @@ int run(const RunFlags& flags) {
                               ? choose_open(flags, device.value(), processes.value(), scenario)
                               : Result<>(processes.error());
   for (const auto* lines : {&scenario.warnings, &scenario.run_notes, &scenario.model_notes}) {
+    if (flags.dry_run && lines == &scenario.model_notes) continue;  // a prediction's notes
     for (const std::string& line : *lines) {
       if (speaks) print_error(line);
     }

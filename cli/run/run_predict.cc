@@ -12,16 +12,21 @@
 
 namespace rehearse::cli {
 
-int predict_run(const RunFlags& options, const Scenario& scenario, const exec::RunDevice& device,
+int predict_run(const RunFlags& options, const Scenario& as_run, const exec::RunDevice& device,
                 std::int32_t processes, const PriceOps& order_by) {
+  Scenario scenario = as_run;
+  // What the run does otherwise has been said on stderr, and belongs into the report's notes.
+  scenario.warnings.insert(scenario.warnings.end(), as_run.run_notes.begin(),
+                           as_run.run_notes.end());
   const auto begin = std::chrono::steady_clock::now();
   Result<sim::Cluster> read = sim::read_cluster(scenario.cluster);
   if (!read) return fail(read.error().message);
-  const sim::Cluster cluster = as_run(std::move(read).value(), processes);
+  const sim::Cluster cluster = cli::as_run(std::move(read).value(), processes);
   Result<sim::Prediction> made =
       predict(options.scenario, scenario, cluster, {.order_by = order_by});
   if (!made) return fail(made.error().message);
   sim::Prediction prediction = std::move(made).value();
+  for (const std::string& warning : prediction.warnings) print_error(warning);
   prediction.memory.note =
       sim::zero_order_note(scenario.model, prediction.plan, prediction.schedule, order_by);
   prediction.overlap_note = sim::overlap_note(scenario, cluster, prediction);

@@ -16,6 +16,7 @@
 #include "schedules/ranks/unfold.h"
 #include "schedules/scenario/layout.h"
 #include "sim/report/order_taken.h"
+#include "sim/report/rank_words.h"
 #include "sim/report/report.h"
 #include "sim/report/zero_order.h"
 #include "viz/analysis/analysis.h"
@@ -266,11 +267,12 @@ std::string measurement_text(const Measurement& m, const Trace& trace, const Pri
   if (m.ranks_per_core() > 1) text += "note: " + sharing_note(m) + "\n";
   const bool host =
       std::ranges::any_of(m.schedule->host_bytes, [](Bytes bytes) { return bytes.value > 0; });
-  text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}\n", "position", "planned", "arena",
-                      host ? fmt::format(" {:>12}", "host") : "");
+  const sim::RankWords names = sim::rank_words(*m.schedule, plan, m.counted.size());
+  text += fmt::format("memory per rank\n  {:<10} {:>12} {:>12}{}\n", names.title, "planned",
+                      "arena", host ? fmt::format(" {:>12}", "host") : "");
   for (std::size_t r = 0; r < m.counted.size(); ++r) {
     text += fmt::format(
-        "  {:<10} {:>12} {:>12}{}\n", m.schedule->rows[r].position.value,
+        "  {:<10} {:>12} {:>12}{}\n", names.words[r],
         bytes_text(m.schedule->live_peak_bytes[r].value),
         bytes_text(m.schedule->arena_bytes[r].value),
         host ? fmt::format(" {:>12}", bytes_text(m.schedule->host_bytes[r].value)) : "");

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/run/straggler_report.h"
 #include "schedules/base/json_document.h"
+#include "schedules/ir/bucket_words.h"
 #include "viz/analysis/align.h"
 #include "viz/analysis/analysis.h"
 #include "viz/analysis/units_text.h"
@@ -53,15 +55,17 @@ double seconds(std::int64_t ns) {
 struct Side {
   Trace trace;
   Json stragglers;
-  double bubble_ratio = 0;
+  viz::Summary summary;  // of the whole step, all rows
+
+  bool measured() const { return trace.label == TraceLabel::Measured; }
 };
 
 Side side_of(Trace trace, Json stragglers) {
   if (trace.idle.empty()) viz::attribute_idle(trace);
   const viz::TraceIndex index(trace);
-  const double ratio =
-      viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows()).bubble_ratio();
-  return {std::move(trace), std::move(stragglers), ratio};
+  const viz::Summary summary =
+      viz::summarize(index, trace.begin.value, trace.end.value, 0, trace.num_rows());
+  return {std::move(trace), std::move(stragglers), summary};
 }
 
 // Equal ranks that need the same are one entry.
@@ -112,11 +116,16 @@ Json resident_json(const Trace& a, const Trace& b) {
 Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
                 std::size_t worst) {
   const auto side = [](const Side& of) {
-    return Json{{"label", of.trace.label == TraceLabel::Predicted ? "predicted" : "measured"},
+    const viz::Summary& sum = of.summary;
+    return Json{{"label", of.measured() ? "measured" : "predicted"},
                 {"title", of.trace.title},
                 {"caption", of.trace.caption},
                 {"step_time_s", seconds(of.trace.step().value)},
-                {"bubble_ratio", of.bubble_ratio},
+                {"bubble_ratio", sum.bubble_ratio()},
+                {"between_ops_ratio", sum.share(sum.between_ops())},
+                {"inside_ops_ratio",
+                 sum.inside_unknown ? Json(nullptr) : Json(sum.share(sum.inside_ops()))},
+                {"memory", of.measured() ? "planned" : "predicted"},
                 {"stragglers", of.stragglers},
                 {"planned_resident_bytes", known(of.trace.planned_resident())},
                 {"peak_measured_bytes", known(of.trace.measured_resident())}};
@@ -132,23 +141,30 @@ Json comparison(const Side& a, const Side& b, const viz::TraceDifference& found,
   for (const viz::KindDifference& kind : found.kinds) {
     out["kinds"].push_back({{"kind", kind_name(kind)},
                             {"count", kind.count},
+                            {"bytes", known(kind.bytes)},
                             {"time_s_a", seconds(kind.a)},
                             {"time_s_b", seconds(kind.b)},
                             {"error", error_of(kind.a, kind.b)},
                             {"mean_abs_error", kind.mean_abs_error}});
   }
   out["ops"] = Json::array();
+  std::set<std::string> buckets;
   for (std::size_t i = 0; i < std::min(worst, found.ops.size()); ++i) {
     const viz::OpDifference& op = found.ops[i];
+    if (const TraceString bucket = a.trace.class_of(op.op).bucket; bucket >= 0) {
+      buckets.emplace(a.trace.text(bucket));
+    }
     out["ops"].push_back({{"op", op.op.value},
                           {"name", op_name(a.trace, op.op)},
                           {"row", row_name(a.trace, a.trace.row_of(op.op))},
+                          {"bytes", known(a.trace.class_of(op.op).bytes)},
                           {"time_s_a", seconds(op.a)},
                           {"time_s_b", seconds(op.b)},
                           {"error", error_of(op.a, op.b)},
                           {"start_s_a", seconds(op.start_a)},
                           {"start_s_b", seconds(op.start_b)}});
   }
+  out["buckets"] = bucket_legend(buckets);
   out["memory"] = memory_json(a.trace, b.trace);
   out["resident_memory"] = resident_json(a.trace, b.trace);
   return out;
@@ -185,8 +201,16 @@ std::string text_of(const Json& report) {
          padded("error", 12) + "\n";
   out += padded("step", 28, false) + time_cell(a["step_time_s"]) + time_cell(b["step_time_s"]) +
          padded(percent(report["step_time_error"]), 12) + "\n";
-  out += padded("bubbles", 28, false) + padded(viz::percent_text(a["bubble_ratio"].number()), 10) +
-         padded(viz::percent_text(b["bubble_ratio"].number()), 10) + "\n";
+  const auto share = [](const Json& ratio) {
+    return padded(ratio.is_null() ? "-" : viz::percent_text(ratio.number()), 10);
+  };
+  out += padded("bubbles between ops", 28, false) + share(a["between_ops_ratio"]) +
+         share(b["between_ops_ratio"]) + "\n";
+  const auto may_wait = [](const Json& ratio) { return ratio.is_null() || ratio.number() > 0; };
+  if (may_wait(a["inside_ops_ratio"]) || may_wait(b["inside_ops_ratio"])) {
+    out += padded("waits inside ops", 28, false) + share(a["inside_ops_ratio"]) +
+           share(b["inside_ops_ratio"]) + "\n";
+  }
   for (const Json* side : {&a, &b}) {
     const std::string line = straggler_text((*side)["stragglers"]);
     if (!line.empty()) out += (*side)["label"].text() + ": " + line;
@@ -195,13 +219,20 @@ std::string text_of(const Json& report) {
     out += padded(kind["kind"].text() + " x" + std::to_string(kind["count"].integer()), 28, false) +
            time_cell(kind["time_s_a"]) + time_cell(kind["time_s_b"]) +
            padded(percent(kind["error"]), 12) + "   mean |error| of an op " +
-           viz::percent_text(kind["mean_abs_error"].number()) + "\n";
+           viz::percent_text(kind["mean_abs_error"].number()) +
+           (kind["bytes"].is_null() ? "" : ", " + viz::bytes_text(kind["bytes"].integer())) + "\n";
   }
+  // What one rank holds nobody measures: a measured trace has it from its plan.
+  const bool planned = a["memory"].text() == "planned" || b["memory"].text() == "planned";
   for (const Json& row : report["memory"].items()) {
-    out += padded("memory of " + row["row"].text(), 28, false) +
-           padded(viz::bytes_text(row["peak_bytes_a"].integer()), 10) +
-           padded(viz::bytes_text(row["peak_bytes_b"].integer()), 10) +
-           padded(percent(row["error"]), 12) + "\n";
+    const std::int64_t in_a = row["peak_bytes_a"].integer(), in_b = row["peak_bytes_b"].integer();
+    out += padded((planned ? "planned for " : "memory of ") + row["row"].text(), 28, false) +
+           padded(viz::bytes_text(in_a), 10);
+    if (planned && in_a == in_b) {
+      out += "  of memory, by the plan of both\n";
+      continue;
+    }
+    out += padded(viz::bytes_text(in_b), 10) + padded(percent(row["error"]), 12) + "\n";
   }
   const Json& resident = report["resident_memory"];
   const auto size = [](const Json& bytes) {
@@ -219,6 +250,8 @@ std::string text_of(const Json& report) {
            time_cell(op["time_s_a"]) + time_cell(op["time_s_b"]) +
            padded(percent(op["error"]), 12) + "\n";
   }
+  const std::string& legend = report["buckets"].text();
+  if (!legend.empty()) out += legend + "\n";
   const Json& weighted = report["weighted_abs_error"];
   if (weighted.is_null()) return out;
   return out + "all in all: the step differs by " + percent(report["step_time_error"]) +

@@ -88,6 +88,9 @@ class Engine {
     double rate = 0, bound = 1;
     std::int64_t updated = 0;          // when `remaining` was true
     double slowed = 0, contended = 0;  // [ns] lost until then: by the bound, by a rate below it
+    ResourceId limit{};                // what keeps the rate below the bound
+    ResourceId limited_by{};           // that which most was lost to at once,
+    double longest = 0;                // [ns] so much
   };
   struct RowState {
     std::int32_t computing = -1;                      // slot
@@ -239,7 +242,10 @@ class Engine {
       // What rounding added goes to the one reason that there was.
       const auto rounded = std::min(static_cast<std::int64_t>(slot.contended + 0.5), lost);
       const std::int64_t contended = slot.contended <= 0 ? 0 : slot.slowed <= 0 ? lost : rounded;
-      if (contended > 0) lose(timeline_.contended, slot.node, contended);
+      if (contended > 0) {
+        lose(timeline_.contended, slot.node, contended);
+        blame(slot);
+      }
       if (lost > contended) lose(timeline_.slowed, slot.node, lost - contended);
     }
     free_slots_.push_back(s);
@@ -250,6 +256,13 @@ class Engine {
   void lose(std::vector<Nanoseconds>& column, NodeId node, std::int64_t time) {
     if (column.empty()) column.resize(at(program_.num_ops));
     for (const OpId op : program_.members_of(node)) column[op.index()] = {time};
+  }
+
+  void blame(const Slot& slot) {
+    if (timeline_.limited_by.empty()) timeline_.limited_by.resize(at(program_.num_ops));
+    for (const OpId op : program_.members_of(slot.node)) {
+      timeline_.limited_by[op.index()] = slot.limited_by;
+    }
   }
 
   // Written per op at once: rows go on side by side, so that few lines of the columns are in use.
@@ -270,8 +283,12 @@ class Engine {
     const auto passed = static_cast<double>(now_ - slot.updated);
     slot.remaining -= slot.rate * passed;
     slot.slowed += (1 - slot.bound) * passed;
-    slot.contended += (slot.bound - slot.rate) * passed;
     slot.updated = now_;
+    const double lost = (slot.bound - slot.rate) * passed;
+    slot.contended += lost;
+    if (lost <= slot.longest) return;
+    slot.longest = lost;
+    slot.limited_by = slot.limit;
   }
 
   // Ends are rounded up to whole nanoseconds; a thousandth is forgiven to rounding.
@@ -309,6 +326,7 @@ class Engine {
       Slot& slot = slots_[at(s)];
       progress(slot);
       slot.rate = resources_.rate(s);
+      slot.limit = resources_.limit(s);
       put_end(s);
     }
     if (records_load_) record_loads();

@@ -150,7 +150,7 @@ void SharedResources::fill() {
       const Flow& flow = flows_[index(slot)];
       if (!flow.frozen) lowest_bound = std::min(lowest_bound, flow.bound);
     }
-    const Resource* first_full = nullptr;
+    ResourceId first_full{};
     double full_at = lowest_bound;
     for (const ResourceId id : component_resources_) {
       const Resource& resource = resources_[id.index()];
@@ -159,10 +159,10 @@ void SharedResources::fill() {
       const double at = std::max(level, resource.left / resource.weight);
       if (at >= full_at) continue;
       full_at = at;
-      first_full = &resource;
+      first_full = id;
     }
     level = full_at;
-    if (first_full == nullptr) {
+    if (!first_full) {
       for (const std::int32_t slot : component_) {
         const Flow& flow = flows_[index(slot)];
         if (flow.frozen || flow.bound > level) continue;
@@ -170,8 +170,10 @@ void SharedResources::fill() {
         --rising;
       }
     } else {
-      for (const Use& use : first_full->uses) {
-        if (flows_[index(use.slot)].frozen) continue;
+      for (const Use& use : resources_[first_full.index()].uses) {
+        Flow& flow = flows_[index(use.slot)];
+        if (flow.frozen) continue;
+        flow.limit = first_full;
         freeze(use.slot, level);
         --rising;
       }

@@ -39,6 +39,8 @@ class SharedResources {
   std::span<const std::int32_t> settle();
 
   double rate(std::int32_t slot) const { return flows_[index(slot)].rate; }
+  // The resource that keeps the flow's rate below its bound. REQUIRES: it is below.
+  ResourceId limit(std::int32_t slot) const { return flows_[index(slot)].limit; }
   // Resources whose load may have changed in the last settle(), and what is taken of one now.
   std::span<const ResourceId> touched() const { return touched_; }
   double load(ResourceId resource) const;
@@ -47,6 +49,7 @@ class SharedResources {
   struct Flow {
     std::span<const Demand> demands;
     double bound = 0, rate = 0;
+    ResourceId limit{};      // that was full when the flow's rate was last set below its bound
     std::int64_t visit = 0;  // of which settle() it has been seen
     bool changed = false;
     bool frozen = false;

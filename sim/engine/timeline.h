@@ -7,6 +7,7 @@
 
 #include "schedules/base/units.h"
 #include "schedules/trace/trace.h"
+#include "sim/cost/cost.h"
 
 namespace rehearse::sim {
 
@@ -17,6 +18,7 @@ struct Timeline {
   // Event engine only (empty: none lost any), per op:
   // end - start = time alone (jitter included) + contended + slowed, exactly.
   std::vector<Nanoseconds> contended;  // because its shared resources were taken by others
+  std::vector<ResourceId> limited_by;  // the one that the longest piece of that was lost to
   std::vector<Nanoseconds> slowed;     // because communication ran on the same row
   std::vector<Nanoseconds> late;       // part of the time alone that jitter or a straggler added
   // part of `late` in which the mean rank of the row waits for the slowest of its group

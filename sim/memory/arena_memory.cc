@@ -101,7 +101,7 @@ MemoryReport arena_memory(const Schedule& s, const Cluster& cluster, Bytes commu
                   .workspace = (*peak)[5],
                   .communicators = communicators.value,
                   .context = context.value};
-    rank.peak_allocated = total(*peak);
+    rank.peak_allocated = rank.peak_in_steps = total(*peak);
     rank.peak_reserved = s.arena_bytes[static_cast<std::size_t>(r)].value;
     rank.peak_device = rank.peak_reserved + communicators.value + context.value;
     rank.steady_allocated = total(alive.back());

@@ -6,6 +6,7 @@
 // forms of papers (sim/formulas), which are cross-checks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,9 +54,14 @@ struct RankMemory {
   std::int64_t peak_reserved = 0;     // [B] max_memory_reserved
   std::int64_t peak_device = 0;       // [B] peak_reserved + communicators + context
   std::int64_t steady_allocated = 0;  // [B] memory_allocated after a step
-  OpId at_op{};              // op of the schedule with the peak; none: in the optimizer step
-  MemoryParts parts;         // what was alive there
-  std::int64_t host = 0;     // [B] most in host memory: plan.offload
+  // Op of the schedule with the peak; none: in the optimizer step, or at_building.
+  OpId at_op{};
+  // The peak is before step 0: a framework that keeps all parameters in one flat buffer copies them
+  // there while it builds the model, and both copies live until then (memory_resident.cc).
+  bool at_building = false;
+  std::int64_t peak_in_steps = 0;  // [B] at most peak_allocated, which it is unless at_building
+  MemoryParts parts;               // what was alive at the peak
+  std::int64_t host = 0;           // [B] most in host memory: plan.offload
   std::int32_t retries = 0;  // allocations that had to empty the cache first, in all replayed steps
   // What a step gives back and maps anew that empties the cache though steps before it did.
   std::vector<Mapping> remapped;
@@ -96,6 +102,7 @@ struct MemoryReport {
   std::optional<NearestPlan> instead;  // of a plan that does not fit; filled by who reports
 
   bool near_capacity() const { return sim::near_capacity(peak_device, capacity); }
+  bool at_building() const { return std::ranges::any_of(ranks, &RankMemory::at_building); }
 };
 
 // Framework runtimes. `order` is an L0 schedule (Level::Compute) with rows for every position.

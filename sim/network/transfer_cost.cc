@@ -123,6 +123,7 @@ TransferCost handover_cost(const Plan& plan, Bytes bytes, const Path& path,
   const Nanoseconds wire = cost.time;
   if (plan.runtime.serial_transfers) cost.time += wire;
   cost.time += Nanoseconds{1000 * std::int64_t{plan.runtime.blocking_transfer_us}};
+  cost.waits = cost.time - wire;
   const double share = static_cast<double>(wire.value) / static_cast<double>(cost.time.value);
   for (std::vector<Demand>* side : {&cost.send, &cost.recv}) {
     for (Demand& demand : *side) demand.share *= share;

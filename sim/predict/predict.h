@@ -27,11 +27,14 @@
 
 namespace rehearse::sim {
 
-// Row of the report's `communication`. Count, bytes and time are of the rank that has most of them.
+// Row of the report's `communication`. Count, bytes and times are of the rank that has most of
+// them.
 struct CommunicationRow {
-  Traffic traffic;
-  double exposed_s = 0;  // the rank's compute stream idles for it, mean over all ranks
-  double bus_bandwidth_gb_per_s = 0;
+  Traffic traffic;          // its time and links: as if nothing else were sent meanwhile
+  double contended_s = 0;   // what it took longer in the simulation, as others load its links
+  ResourceId busiest_link;  // that most of contended_s was lost to; none: nothing was
+  double exposed_s = 0;     // the rank's compute stream idles for it, mean over all ranks
+  double bus_bandwidth_gb_per_s = 0;  // of the time without Traffic::waits
 };
 
 // How many orders a planned schedule was chosen among (schedules/passes/plan_order.h).
@@ -69,7 +72,8 @@ struct Prediction {
   Timeline timeline;
   Bubbles bubbles;
   MemoryReport memory;
-  std::vector<std::string> memory_ops;  // per memory.ranks: the op with the peak, as text
+  // Per memory.ranks: the op with the peak, as text; empty: it is before step 0.
+  std::vector<std::string> memory_ops;
   std::vector<CommunicationRow> communication;
   std::vector<std::string> link_names;  // per resource of the pricing's table
 
@@ -87,13 +91,18 @@ struct Prediction {
   std::optional<double> usd_per_gpu_hour;
   double energy_j = 0;
   std::int32_t gpus = 1;
-  double wall_s = 0;           // filled by the caller: sim reads no clock
+  // Filled by the caller, as sim reads no clock: of the prediction, and of the search for the
+  // nearest plan that fits (memory.instead) beside it.
+  double wall_s = 0, instead_wall_s = 0;
   std::string variation_note;  // sim/predict/variation.h; empty: all GPUs are as described
   std::string overlap_note;    // sim/report/overlap_note.h; filled by the caller
   // Of micro_batches, where a change of the plan changed the choice; filled by the caller, too.
   std::string micro_batch_note;
   std::string dropped_note;  // of tokens that experts drop; empty: none that even routing brings
   std::string network_note;  // of a NIC that nobody has benchmarked; empty: nothing uses one
+  // What was priced instead of what the plan says. Commands print these lines on stderr, and the
+  // JSON report has them among its notes.
+  std::vector<std::string> warnings;
   // Memory of this very machine's processes, for a run on it; filled by the caller, too.
   std::optional<ResidentPlan> resident;
 

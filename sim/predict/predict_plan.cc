@@ -114,6 +114,14 @@ void reorder(std::vector<std::int32_t>& of_op, const std::vector<OpId>& priced) 
   of_op = std::move(ordered);
 }
 
+// What no product of the cluster's GPUs can do is priced as what is done instead.
+std::vector<std::string> precision_warnings(const Plan& plan, const Cluster& cluster) {
+  if (plan.precision.compute != ComputeType::Fp8 || cluster.multiplies(ComputeType::Fp8)) return {};
+  return {"plan.precision: " + cluster.gpu.name +
+          " has no products in 8 bit (gpu.product_types): predicted with those in bf16, and the "
+          "casts"};
+}
+
 // Products with a scale per block need a GPU that has them.
 Result<> check_precision(const Plan& plan, const Cluster& cluster) {
   const ComputeType type = plan.precision.compute;
@@ -143,6 +151,7 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (!order) return order.error();
   const Layout layout(model, plan);  // of the plan with what the order's file says
   Prediction p{.plan = plan, .order = std::move(order).value(), .gpus = plan.gpus()};
+  p.warnings = precision_warnings(plan, cluster);
   const bool arena = plan.runtime.own_executor;
   const auto enough = [&] {
     return options.memory_limit && p.memory.peak_device > *options.memory_limit;
@@ -199,9 +208,10 @@ Result<Prediction> predict_plan(const Scenario& scenario, Plan plan, const Clust
   if (arena) p.memory = arena_memory(p.schedule, cluster, Bytes{0}, Bytes{0});
   if (plan.offload != OffloadMode::None) add_host_memory(p, cluster);
   for (const RankMemory& rank : p.memory.ranks) {
-    p.memory_ops.push_back(!rank.at_op ? std::string(traits(OpKind::OptimizerStep).name)
-                           : arena     ? op_label(p.schedule, rank.at_op)
-                                       : to_text(p.order, rank.at_op));
+    p.memory_ops.push_back(rank.at_building ? std::string()
+                           : !rank.at_op    ? std::string(traits(OpKind::OptimizerStep).name)
+                           : arena          ? op_label(p.schedule, rank.at_op)
+                                            : to_text(p.order, rank.at_op));
   }
   if (!options.timeline || enough()) return p;
 

@@ -109,6 +109,7 @@ Trace predicted_trace(const Prediction& p, const Scenario& scenario, const Clust
     options.caption += ", doubtful: its measurements lay " +
                        std::to_string(std::llround(100 * p.scatter)) + " % apart";
   }
+  if (p.memory.at_building()) options.caption += "; the peak of some rank's memory is before this step";
   options.rows = trace_rows(p.schedule, p.plan, p.memory.capacity);
   options.schedule_hash = p.lowered_hash;
   Trace trace = make_trace(p.schedule, p.timeline.start, p.timeline.end, options);

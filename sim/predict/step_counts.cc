@@ -77,34 +77,50 @@ void count_flops(Prediction& p, const Layout& layout, FlopsConvention convention
 void add_communication(Prediction& p) {
   const Schedule& s = p.schedule;
   const std::size_t num_rows = static_cast<std::size_t>(s.num_rows());
-  // Ops of one cost send the same: count them and what was exposed, per row.
+  const Timeline& timeline = p.timeline;
+  // Ops of one cost send the same: count them, what was exposed and what was lost to others on
+  // their links, per row. `limits`: that loss by link, of all rows of a cost.
   struct Use {
-    std::int64_t count = 0, exposed = 0;
+    std::int64_t count = 0, exposed = 0, contended = 0;
   };
   std::vector<Use> uses(p.pricing.traffic.size() * num_rows);
+  std::vector<std::map<ResourceId, std::int64_t>> limits(p.pricing.traffic.size());
   for (std::size_t r = 0; r < num_rows; ++r) {
     for (std::int32_t i = s.row_begin[r]; i < s.row_begin[r + 1]; ++i) {
       const auto op = static_cast<std::size_t>(i);
-      Use& use = uses[static_cast<std::size_t>(p.pricing.table.of_op[op]) * num_rows + r];
+      const auto cost = static_cast<std::size_t>(p.pricing.table.of_op[op]);
+      Use& use = uses[cost * num_rows + r];
       ++use.count;
       use.exposed += p.bubbles.exposed[op];
+      if (timeline.contended.empty() || timeline.contended[op].value == 0) continue;
+      use.contended += timeline.contended[op].value;
+      if (!timeline.limited_by.empty() && timeline.limited_by[op]) {
+        limits[cost][timeline.limited_by[op]] += timeline.contended[op].value;
+      }
     }
   }
-  std::map<std::pair<std::string_view, OpKind>, CommunicationRow> rows;  // by the group's name
-  std::map<std::pair<std::string_view, OpKind>, std::vector<Traffic>> per_row;
+  using Key = std::pair<std::string_view, OpKind>;  // the group's name
+  struct OfRow {
+    Traffic traffic;
+    double contended_s = 0;
+  };
+  std::map<Key, CommunicationRow> rows;
+  std::map<Key, std::vector<OfRow>> per_row;
+  std::map<Key, std::map<ResourceId, double>> lost;
   for (std::size_t cost = 0; cost < p.pricing.traffic.size(); ++cost) {
     const auto& traffic = p.pricing.traffic[cost];
     double total = 0;
     for (const Traffic& t : traffic) total += static_cast<double>(t.time.value);
     for (const Traffic& t : traffic) {
-      const std::pair key{traits(t.group).name, t.kind};
+      const Key key{traits(t.group).name, t.kind};
+      const double share = total > 0 ? static_cast<double>(t.time.value) / total : 0;
       CommunicationRow& row = rows[key];
       auto& mine = per_row[key];
       if (mine.empty()) mine.resize(num_rows);
       for (std::size_t r = 0; r < num_rows; ++r) {
         const Use& use = uses[cost * num_rows + r];
         if (use.count == 0) continue;
-        Traffic& sum = mine[r];
+        Traffic& sum = mine[r].traffic;
         sum.group = t.group;
         sum.kind = t.kind;
         sum.ranks = t.ranks;
@@ -113,21 +129,31 @@ void add_communication(Prediction& p) {
         sum.count += use.count * t.count;
         sum.bytes += use.count * t.bytes;
         sum.time += use.count * t.time;
-        if (total > 0) {
-          row.exposed_s += static_cast<double>(use.exposed) * static_cast<double>(t.time.value) /
-                           total * 1e-9 / static_cast<double>(p.bubbles.ranks);
-        }
+        sum.waits += use.count * t.waits;
+        mine[r].contended_s += static_cast<double>(use.contended) * share * 1e-9;
+        row.exposed_s +=
+            static_cast<double>(use.exposed) * share * 1e-9 / static_cast<double>(p.bubbles.ranks);
+      }
+      for (const auto& [link, time] : limits[cost]) {
+        lost[key][link] += static_cast<double>(time) * share;
       }
     }
   }
   for (auto& [key, row] : rows) {
     const auto& mine = per_row[key];
-    row.traffic =
-        *std::max_element(mine.begin(), mine.end(),
-                          [](const Traffic& a, const Traffic& b) { return a.time < b.time; });
-    row.bus_bandwidth_gb_per_s =
-        bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks, row.traffic.time).value *
-        1e-9;
+    const OfRow& most = *std::ranges::max_element(
+        mine, {}, [](const OfRow& one) { return one.traffic.time.value; });
+    row.traffic = most.traffic;
+    row.contended_s = most.contended_s;
+    const auto& links = lost[key];
+    if (!links.empty()) {
+      row.busiest_link =
+          std::ranges::max_element(links, {}, [](const auto& link) { return link.second; })->first;
+    }
+    row.bus_bandwidth_gb_per_s = bus_bandwidth(key.second, {row.traffic.bytes}, row.traffic.ranks,
+                                               row.traffic.time - row.traffic.waits)
+                                     .value *
+                                 1e-9;
     p.communication.push_back(std::move(row));
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/base/counted.h"
+#include "sim/report/rank_words.h"
 #include "sim/report/report_units.h"
 
 namespace rehearse::sim {
@@ -36,6 +37,16 @@ std::string nearest_text(const NearestPlan& nearest, std::int64_t capacity) {
                      host, seconds(nearest.step_s), flags(nearest));
 }
 
+// Of the rows with their peak before step 0 the fullest; end: there is none.
+std::vector<RankMemory>::const_iterator fullest_at_building(const MemoryReport& memory) {
+  auto worst = memory.ranks.end();
+  for (auto rank = memory.ranks.begin(); rank != memory.ranks.end(); ++rank) {
+    if (!rank->at_building) continue;
+    if (worst == memory.ranks.end() || rank->peak_allocated > worst->peak_allocated) worst = rank;
+  }
+  return worst;
+}
+
 }  // namespace
 
 std::string fit_words(const MemoryReport& memory) {
@@ -50,16 +61,35 @@ std::string misfit_text(const Prediction& p) {
   const MemoryReport& m = p.memory;
   if (m.fits || m.ranks.empty()) return {};
   const auto worst = std::ranges::max_element(m.ranks, {}, &RankMemory::peak_device);
+  const auto row = static_cast<std::size_t>(worst - m.ranks.begin());
+  const RankWords names = rank_words(p.schedule, p.plan, m.ranks.size());
   const bool device = worst->peak_device > m.capacity || !m.host_capacity;
-  std::string text =
-      device ? fmt::format("DOES NOT FIT: position {} needs {} of a device that has {}.\n",
-                           worst - m.ranks.begin(), bytes(worst->peak_device), bytes(m.capacity))
-             : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
-                           bytes(m.host), bytes(*m.host_capacity));
+  std::string text = device
+                         ? fmt::format("DOES NOT FIT: {} {} {} of a device that has {}.\n",
+                                       names.of(row), names.title == "ranks" ? "need" : "needs",
+                                       bytes(worst->peak_device), bytes(m.capacity))
+                         : fmt::format("DOES NOT FIT: a rank needs {} of host memory and has {}.\n",
+                                       bytes(m.host), bytes(*m.host_capacity));
   if (m.instead) text += nearest_text(*m.instead, m.capacity);
   return text +
          "  Such a step cannot be made; the times below are what it would take. "
          "rehearse search\n  lists plans that fit.\n\n";
+}
+
+std::string peak_words(const Prediction& p, std::size_t row) {
+  return p.memory.ranks[row].at_building ? "before step 0" : p.memory_ops[row];
+}
+
+std::string building_note(const Prediction& p) {
+  const auto worst = fullest_at_building(p.memory);
+  if (worst == p.memory.ranks.end()) return {};
+  const RankWords names = rank_words(p.schedule, p.plan, p.memory.ranks.size());
+  return fmt::format(
+      "the peak of {}, {}, is before step 0: while the model is built its parameters are copied "
+      "into "
+      "a flat buffer and exist twice; a step needs {}",
+      names.of(static_cast<std::size_t>(worst - p.memory.ranks.begin())),
+      bytes(worst->peak_allocated), bytes(worst->peak_in_steps));
 }
 
 std::string retries_note(const Prediction& p) {

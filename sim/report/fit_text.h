@@ -13,6 +13,10 @@ std::string fit_words(const MemoryReport& memory);
 // What a plan that does not fit needs first to say: the rest of the report is of a step that cannot
 // be made. With the nearest plan that fits, as flags. Empty: it fits.
 std::string misfit_text(const Prediction& prediction);
+// Where a row of the memory table has its peak: "0F5", "OPTIMIZER_STEP", "before step 0".
+std::string peak_words(const Prediction& prediction, std::size_t row);
+// Where some row has it before step 0: why, and what a step needs. Empty: none has.
+std::string building_note(const Prediction& prediction);
 // Where memory is held only because the allocator empties its cache and tries again: how much it
 // maps anew in every step, and how long that takes. Empty: it need not.
 std::string retries_note(const Prediction& prediction);

@@ -10,13 +10,17 @@
 
 namespace rehearse::sim {
 
-// The slowest first, then the others from the GPU outwards: "nic", "scale_up". A GPU without links
-// of its own reaches its neighbours over "pcie".
+// A GPU without links of its own reaches its neighbours over "pcie".
+inline std::string link_word(LinkKind kind, const Cluster& cluster) {
+  const bool tree = cluster.scale_up.kind == ScaleUpKind::PcieTree;
+  return std::string(name_of(kind == LinkKind::Port && tree ? LinkKind::Pcie : kind));
+}
+
+// The slowest first, then the others from the GPU outwards: "nic", "scale_up".
 inline std::vector<std::string> link_words(const Traffic& traffic, const Cluster& cluster) {
   std::vector<std::string> words;
   const auto add = [&](LinkKind kind) {
-    const bool tree = cluster.scale_up.kind == ScaleUpKind::PcieTree;
-    const std::string word(name_of(kind == LinkKind::Port && tree ? LinkKind::Pcie : kind));
+    const std::string word = link_word(kind, cluster);
     if (words.empty() || (words.front() != word && words.back() != word)) words.push_back(word);
   };
   add(traffic.link);

@@ -3,32 +3,17 @@
 
 #include "schedules/base/json_document.h"
 #include "schedules/ir/listing.h"
-#include "schedules/scenario/mesh.h"
 #include "schedules/scenario/plan_names.h"
+#include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"
 #include "sim/report/link_words.h"
 #include "sim/report/order_taken.h"
-#include "sim/report/plan_remarks.h"
+#include "sim/report/rank_words.h"
 #include "sim/report/report.h"
+#include "sim/report/report_notes.h"
 
 namespace rehearse::sim {
 namespace {
-
-// Rank numbers that a row stands for.
-Json ranks_of(const Schedule& s, RankClass row, const Plan& plan) {
-  const Mesh mesh(plan);
-  const RankClassInfo& info = s.rows[row.index()];
-  Json ranks = Json::array();
-  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    const Coordinates at = mesh.coordinates({rank});
-    const std::int32_t replica = at.data * plan.context_parallel + at.context;
-    if (at.pipeline == info.position.value && replica >= info.data_begin &&
-        replica < info.data_end) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
-}
 
 // When the first L1 op with that name starts on the row; null where it is not one op's.
 Json memory_time(const Prediction& p, std::size_t row, const std::string& name) {
@@ -62,8 +47,8 @@ Json memory_json(const Prediction& p) {
     const RankMemory& rank = m.ranks[r];
     Json numbers = Json::array();
     for (std::size_t k = 0; k < classes; ++k) {  // a replay has one row per position
-      for (const Json& number :
-           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan).items()) {
+      for (const std::int32_t number :
+           ranks_of(p.schedule, {static_cast<std::int32_t>(r * classes + k)}, p.plan)) {
         numbers.push_back(number);
       }
     }
@@ -75,8 +60,10 @@ Json memory_json(const Prediction& p) {
                      {"host_bytes", rank.host},
                      {"allocator_retries", rank.retries},
                      {"remapped_bytes", rank.remapped_bytes()},
-                     {"at_op", name},
-                     {"at_s", memory_time(p, r * classes, name)},
+                     {"at_op", rank.at_building ? Json(nullptr) : Json(name)},
+                     {"at_s", rank.at_building ? Json(nullptr) : memory_time(p, r * classes, name)},
+                     {"at_building", rank.at_building},
+                     {"peak_in_steps_bytes", rank.peak_in_steps},
                      {"parts",
                       {{"parameters", rank.parts.parameters},
                        {"gradients", rank.parts.gradients},
@@ -157,18 +144,20 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["memory"] = memory_json(p);
   Json rows = Json::array();
   for (const CommunicationRow& row : p.communication) {
-    rows.push_back(
-        {{"group", traits(row.traffic.group).name},
-         {"op", row.traffic.kind == OpKind::Send ? "SEND_RECV"
-                                                 : std::string(traits(row.traffic.kind).name)},
-         {"ranks", row.traffic.ranks},
-         {"count", row.traffic.count},
-         {"bytes", row.traffic.bytes},
-         {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
-         {"exposed_s", row.exposed_s},
-         {"bus_bandwidth_gb_per_s", row.bus_bandwidth_gb_per_s},
-         {"link", link_words(row.traffic, cluster).front()},
-         {"links", link_words(row.traffic, cluster)}});
+    const std::string busiest = busiest_word(row, p, cluster);
+    rows.push_back({{"group", traits(row.traffic.group).name},
+                    {"op", op_word(row.traffic)},
+                    {"ranks", row.traffic.ranks},
+                    {"count", row.traffic.count},
+                    {"bytes", row.traffic.bytes},
+                    {"time_s", static_cast<double>(row.traffic.time.value) * 1e-9},
+                    {"waits_s", static_cast<double>(row.traffic.waits.value) * 1e-9},
+                    {"contended_s", row.contended_s},
+                    {"exposed_s", row.exposed_s},
+                    {"bus_bandwidth_gb_per_s", row.bus_bandwidth_gb_per_s},
+                    {"link", link_words(row.traffic, cluster).front()},
+                    {"links", link_words(row.traffic, cluster)},
+                    {"busiest_link", busiest.empty() ? Json() : Json(busiest)}});
   }
   json["communication"] = std::move(rows);
   Json confidence = Json::object();
@@ -191,14 +180,13 @@ std::string report_json(const Prediction& p, const Scenario& scenario, const Clu
   json["simulation"] = {{"ops", p.schedule.num_ops()},
                         {"events", p.timeline.events},
                         {"wall_s", p.wall_s},
+                        {"instead_wall_s", p.instead_wall_s},
                         {"ranks_simulated", p.schedule.num_rows()},
                         {"ranks_folded", p.gpus - p.schedule.num_rows()}};
-  json["notes"] = scenario.notes();
-  for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.dropped_note, p.network_note, retries_note(p)}) {
-    if (!note.empty()) json["notes"].push_back(note);
+  json["notes"] = Json::array();
+  for (const auto& lines : {scenario.warnings, p.warnings, notes_of(p, scenario, cluster)}) {
+    for (const std::string& line : lines) json["notes"].push_back(line);
   }
-  for (const std::string& note : plan_remarks(p, scenario, cluster)) json["notes"].push_back(note);
   if (!p.plan.order.empty()) json["order"] = order_json(p.plan, p.choice);
   json["schedule_hash"] = p.schedule_hash();
   json["plan"] = Json::parse(plan_json(p.plan, 0));

@@ -9,11 +9,12 @@
 #include "schedules/scenario/plan_names.h"
 #include "schedules/scenario/recompute_parts.h"
 #include "schedules/trace/cause_words.h"
+#include "sim/report/communication_text.h"
 #include "sim/report/fit_text.h"
-#include "sim/report/link_words.h"
 #include "sim/report/order_taken.h"
-#include "sim/report/plan_remarks.h"
+#include "sim/report/rank_words.h"
 #include "sim/report/report.h"
+#include "sim/report/report_notes.h"
 #include "sim/report/report_units.h"
 
 namespace rehearse::sim {
@@ -39,7 +40,8 @@ std::string memory_lines(const Prediction& p) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format("\nmemory per rank ({}; capacity {}; {})\n", p.plan.runtime.title,
                                  bytes(m.capacity), fit_words(m));
-  text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", "position", "allocated",
+  const RankWords names = rank_words(p.schedule, p.plan, m.ranks.size());
+  text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", names.title, "allocated",
                       "reserved", "device", "peak at", "what fills it");
   for (std::size_t r = 0; r < m.ranks.size(); ++r) {
     const RankMemory& rank = m.ranks[r];
@@ -56,9 +58,9 @@ std::string memory_lines(const Prediction& p) {
     }
     if (rank.parts.experts > 0)
       filled += fmt::format("; states of experts {}", bytes(rank.parts.experts));
-    text +=
-        fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", r, bytes(rank.peak_allocated),
-                    bytes(rank.peak_reserved), bytes(rank.peak_device), p.memory_ops[r], filled);
+    text += fmt::format("  {:<10} {:>10} {:>10} {:>10}   {:<14} {}\n", names.words[r],
+                        bytes(rank.peak_allocated), bytes(rank.peak_reserved),
+                        bytes(rank.peak_device), peak_words(p, r), filled);
   }
   if (m.host > 0) {
     text += fmt::format("  in host memory: up to {} per rank", bytes(m.host));
@@ -158,29 +160,10 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
   }
   text += memory_lines(p);
   if (p.resident) text += '\n' + resident_text(*p.resident);
-  if (p.communication.empty()) text += "\ncommunication: none, one GPU does it all\n";
-  std::size_t width = 6;
-  for (const CommunicationRow& row : p.communication) {
-    width = std::max(width, traits(row.traffic.group).name.size());
-  }
-  if (!p.communication.empty())
-    text += fmt::format(
-        "\ncommunication per rank and step\n  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9} "
-        " "
-        "{}\n",
-        "group", width, "op", "ranks", "count", "bytes", "time", "exposed", "bus GB/s", "links");
-  for (const CommunicationRow& row : p.communication) {
-    text += fmt::format(
-        "  {:<{}} {:<15} {:>5} {:>7} {:>10} {:>11} {:>11} {:>9.1f}  {}\n",
-        traits(row.traffic.group).name, width,
-        row.traffic.kind == OpKind::Send ? "SEND_RECV" : traits(row.traffic.kind).name,
-        row.traffic.ranks, row.traffic.count, bytes(row.traffic.bytes),
-        seconds(static_cast<double>(row.traffic.time.value) * 1e-9), seconds(row.exposed_s),
-        row.bus_bandwidth_gb_per_s, listed(link_words(row.traffic, cluster)));
-  }
+  text += communication_text(p, cluster);
   std::string rests;
   for (std::size_t l = 0; l < kNumCostLevels; ++l) {
-    if (p.confidence[l] < 0.0005) continue;
+    if (p.confidence[l] < 0.005) continue;
     rests += fmt::format("{}{:.0f} % {}", rests.empty() ? "" : ", ", 100 * p.confidence[l],
                          kLevelWords[l]);
   }
@@ -198,14 +181,13 @@ std::string report_text(const Prediction& p, const Scenario& scenario, const Clu
         "it is quiet",
         100 * p.scatter);
   }
-  for (const std::string& note : scenario.notes()) text += "\nnote: " + note;
-  for (const std::string& note :
-       {p.variation_note, p.overlap_note, p.dropped_note, p.network_note, retries_note(p)}) {
-    if (!note.empty()) text += "\nnote: " + note;
-  }
-  for (const std::string& note : plan_remarks(p, scenario, cluster)) text += "\nnote: " + note;
-  text += fmt::format("\n{} of {} simulated in {}\n", counted(p.schedule.num_ops(), "op"),
+  for (const std::string& note : notes_of(p, scenario, cluster)) text += "\nnote: " + note;
+  text += fmt::format("\n{} of {} simulated in {}", counted(p.schedule.num_ops(), "op"),
                       counted(p.schedule.num_rows(), "rank class"), seconds(p.wall_s));
+  if (p.instead_wall_s > 0) {
+    text += fmt::format(", plans that fit looked for in {}", seconds(p.instead_wall_s));
+  }
+  text += '\n';
   return text;
 }
 

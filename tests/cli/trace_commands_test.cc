@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/viz/picture/full_trace.h"
@@ -109,6 +110,39 @@ TEST_F(TraceCommands, CompareSaysWhatDiffers) {
       << other.out;
   const Outcome json = run("compare " + file("a.trace") + " " + file("b.trace") + " --json");
   EXPECT_NE(json.out.find("\"schema\": \"rehearse.comparison/1\""), std::string::npos);
+}
+
+// A run cannot time what ops wait for inside themselves: compare shows what both sides know, and
+// the predicted waits beside it. What one rank holds is the plan's on both sides.
+TEST_F(TraceCommands, CompareHoldsLikeAgainstLike) {
+  const std::string plan = "tests/data/findings/c04_cp4_tp2.json";
+  const std::string of = "run " + plan + " --device cpu --data README.md --steps 2 --trace ";
+  ASSERT_EQ(run(of + file("p.trace") + " --dry-run").exit_code, 0);
+  ASSERT_EQ(run(of + file("m.trace")).exit_code, 0);
+  const std::string both = "compare " + file("p.trace") + " " + file("m.trace");
+  const Outcome text = run(both);
+  const auto has = [&](const std::string& words) {
+    return text.out.find(words) != std::string::npos;
+  };
+  EXPECT_TRUE(has("bubbles between ops ")) << text.out;
+  EXPECT_TRUE(has("waits inside ops ")) << text.out;
+  EXPECT_TRUE(has("planned for rank 0 (x8) ")) << text.out;
+  EXPECT_TRUE(has("of memory, by the plan of both")) << text.out;
+  EXPECT_FALSE(has("memory of rank")) << text.out;
+  const nlohmann::json json = nlohmann::json::parse(run(both + " --json").out);
+  const auto &a = json["a"], &b = json["b"];
+  EXPECT_GT(a["inside_ops_ratio"].get<double>(), 0.3);  // tp 2 x cp 4 of a tiny model
+  EXPECT_NEAR(a["inside_ops_ratio"].get<double>() + a["between_ops_ratio"].get<double>(),
+              a["bubble_ratio"].get<double>(), 1e-9);
+  EXPECT_TRUE(b["inside_ops_ratio"].is_null());
+  EXPECT_LT(a["between_ops_ratio"].get<double>(), 0.2);
+  EXPECT_EQ(a["memory"], "predicted");
+  EXPECT_EQ(b["memory"], "planned");
+  bool sends = false;
+  for (const auto& kind : json["kinds"]) sends |= kind["bytes"].is_number();
+  EXPECT_TRUE(sends) << json["kinds"];
+  EXPECT_NE(run("render " + file("m.trace") + " --text").out.find("waits inside ops not measured"),
+            std::string::npos);
 }
 
 TEST_F(TraceCommands, ViewReplaysAScriptWithoutAWindow) {

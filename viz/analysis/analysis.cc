@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "viz/analysis/units_text.h"
+
 namespace rehearse::viz {
 namespace {
 
@@ -14,6 +16,12 @@ std::size_t group_of(const TraceClass& c) {
   return static_cast<std::size_t>(c.kind) * 3 + static_cast<std::size_t>(c.payload);
 }
 
+// Whether ops of a kind compute: an op that sends may stand on the compute lane too.
+bool works(std::size_t kind) {
+  const OpClass of = traits(static_cast<OpKind>(kind)).op_class;
+  return of != OpClass::Transfer && of != OpClass::Collective && of != OpClass::Copy;
+}
+
 }  // namespace
 
 std::int64_t Summary::busy() const {
@@ -21,10 +29,32 @@ std::int64_t Summary::busy() const {
          std::accumulate(in_body.begin(), in_body.end(), std::int64_t{0});
 }
 
+std::int64_t Summary::between_ops() const {
+  std::int64_t rest = total();
+  for (std::size_t k = 0; k < kNumOpKinds; ++k) rest -= works(k) ? kinds[k] : 0;
+  return rest;
+}
+
+std::int64_t Summary::inside_ops() const {
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k < kNumOpKinds; ++k) sum += works(k) ? in_body[k] : 0;
+  return sum;
+}
+
+std::string bubbles_text(const Summary& summary) {
+  std::string text = percent_text(summary.bubble_ratio()) + " of all ranks' time";
+  if (summary.inside_unknown) return text + ", waits inside ops not measured";
+  const std::int64_t inside = summary.inside_ops();
+  return inside == 0 ? text : text + ", " + percent_text(summary.share(inside)) + " inside ops";
+}
+
 Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
                   std::int32_t first_row, std::int32_t last_row) {
   const Trace& trace = index.trace();
   Summary sum{.span = end - begin};
+  sum.inside_unknown =
+      trace.communicating_ns.empty() &&
+      std::ranges::any_of(trace.nodes, [](const TraceNode& node) { return node.collective != 0; });
   std::array<std::int64_t, kNumKinds> time;
   for (std::int32_t row = first_row; row < last_row && trace.slots > 0; ++row) {
     const std::int64_t times = trace.rows[static_cast<std::size_t>(row)].multiplicity;
@@ -120,6 +150,7 @@ Result<TraceDifference> difference(const Trace& a, const Trace& b) {
     ++sum.kind.count;
     sum.kind.a += one.a;
     sum.kind.b += one.b;
+    sum.kind.bytes += c.bytes;
     if (one.a > 0) {
       sum.error += std::fabs(static_cast<double>(one.b - one.a)) / static_cast<double>(one.a);
       ++sum.with_time;

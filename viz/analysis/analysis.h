@@ -20,15 +20,26 @@ struct Summary {
   std::array<std::int64_t, kNumIdleCauses> causes{};  // idle between ops, by cause
   std::array<std::int64_t, kNumOpKinds> in_body{};    // of `kinds`: bodies that wait for their
                                                       //   own collectives (idle)
+  // Bodies have collectives, and the trace does not say how long ops wait for them, as a measured
+  // one: that time counts as busy.
+  bool inside_unknown = false;
   std::int64_t unexplained = 0;  // idle between ops for which the trace has no cause
 
   std::int64_t total() const { return span * ranks; }
   std::int64_t busy() const;  // `kinds` less in_body
   std::int64_t idle() const { return total() - busy(); }
-  double bubble_ratio() const {  // idle / (ranks * span), report key `bubble_ratio`
-    return total() == 0 ? 0 : static_cast<double>(idle()) / static_cast<double>(total());
+  // Idle between ops that compute, what stands there on their lane included, and idle inside them:
+  // of a prediction they add up to idle(), a measurement knows the first alone.
+  std::int64_t between_ops() const;
+  std::int64_t inside_ops() const;
+  double share(std::int64_t time) const {
+    return total() == 0 ? 0 : static_cast<double>(time) / static_cast<double>(total());
   }
+  // idle / (ranks * span), report key `bubble_ratio`
+  double bubble_ratio() const { return share(idle()); }
 };
+// "74.5 % of all ranks' time, 71.5 % inside ops", "3.0 % of all ranks' time, between ops: ...".
+std::string bubbles_text(const Summary& summary);
 Summary summarize(const TraceIndex& index, std::int64_t begin, std::int64_t end,
                   std::int32_t first_row, std::int32_t last_row);
 
@@ -69,6 +80,7 @@ struct KindDifference {
   OpKind kind{};
   Payload payload{};
   std::int64_t count = 0, a = 0, b = 0;  // summed durations [ns]
+  std::int64_t bytes = 0;                // payload of all of them [B]; 0: not known, or none
   double mean_abs_error = 0;             // of op durations, |b - a| / a over ops with a > 0
 };
 struct TraceDifference {

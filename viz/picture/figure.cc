@@ -90,9 +90,8 @@ class Figure {
     }
     y_ += 20;
     text(kMargin, y_, line, TextSize::Normal, colors_.faint_text);
-    text(options_.width - kMargin, y_,
-         "bubbles: " + percent_text(summary_.bubble_ratio()) + " of all ranks' time",
-         TextSize::Normal, colors_.text, Anchor::End);
+    text(options_.width - kMargin, y_, "bubbles: " + bubbles_text(summary_), TextSize::Normal,
+         colors_.text, Anchor::End);
   }
 
   // Every kind and cause in view, with its share of the ranks' time.

@@ -130,7 +130,7 @@ std::string terminal_chart(const TraceIndex& index, const TerminalOptions& optio
     out += "| idle " + percent_text(sum.bubble_ratio()) + "\n";
   }
   const Summary sum = summarize(index, begin, end, first, last);
-  out += "bubbles: " + percent_text(sum.bubble_ratio()) + " of all ranks' time";
+  out += "bubbles: " + bubbles_text(sum);
   for (std::size_t cause = 0; cause < kNumIdleCauses; ++cause) {
     std::int64_t idle = sum.causes[cause];
     if (static_cast<IdleCause>(cause) == IdleCause::Communication) {

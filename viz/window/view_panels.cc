@@ -58,11 +58,21 @@ void draw_bar(const ViewContext& c, Scene& scene) {
   add_text(scene, x, 20, line, TextSize::Normal, c.colors.faint_text);
   const auto [begin, end] = c.shown_range();
   const Summary sum = c.summary_of(0, begin, end);
-  std::string live = (c.state.range ? "range " : "in view ") +
-                     time_text(static_cast<std::int64_t>(end - begin)) + " · bubbles " +
-                     percent_text(sum.bubble_ratio());
-  if (c.session.compares())
-    live += " / " + percent_text(c.summary_of(1, begin, end).bubble_ratio());
+  std::string live =
+      (c.state.range ? "range " : "in view ") + time_text(static_cast<std::int64_t>(end - begin));
+  if (c.session.compares()) {  // what both traces know
+    const Summary other = c.summary_of(1, begin, end);
+    const bool both = sum.inside_unknown == other.inside_unknown;
+    live += both ? " · bubbles " + percent_text(sum.bubble_ratio()) + " / " +
+                       percent_text(other.bubble_ratio())
+                 : " · bubbles between ops " + percent_text(sum.share(sum.between_ops())) + " / " +
+                       percent_text(other.share(other.between_ops()));
+  } else {
+    live += " · bubbles " + percent_text(sum.bubble_ratio());
+    if (sum.inside_ops() > 0) {
+      live += ", " + percent_text(sum.share(sum.inside_ops())) + " inside ops";
+    }
+  }
   add_text(scene, c.state.width - 70, 20, live, TextSize::Normal, c.colors.text, Anchor::End);
   add_text(scene, c.state.width - 12, 20, "? help", TextSize::Small, c.colors.faint_text,
            Anchor::End);

@@ -2,6 +2,7 @@
 // The allocator with what every block is for, and the peak with what was alive at it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -38,10 +39,12 @@ class Ledger {
     part_of_[index] = part;
     bytes_[static_cast<std::size_t>(part)] += allocator_.block_size(handle);
     if (watched_ && sum(bytes_) > sum(most_)) most_ = bytes_;
+    if (!building_) peak_in_steps_ = std::max(peak_in_steps_, allocator_.allocated());
     if (allocator_.allocated() > peak_) {
       peak_ = allocator_.allocated();
       at_peak_ = bytes_;
       peak_op_ = op;
+      peak_at_building_ = building_;
     }
     return handle;
   }
@@ -65,8 +68,11 @@ class Ledger {
   const MemoryBytes& most() const { return most_; }
   const MemoryBytes& now() const { return bytes_; }
 
-  // Begins a step; what is counted is counted of the step that began last.
+  // Begins a step; what is counted is counted of the step that began last. Before the first one
+  // the model is being built.
   void begin_step() {
+    building_ = false;
+    peak_in_steps_ = std::max(peak_in_steps_, allocator_.allocated());
     mapped_.clear();
     retries_before_ = allocator_.retries();
   }
@@ -77,6 +83,7 @@ class Ledger {
     return bytes;
   }
 
+  std::int64_t peak_in_steps() const { return peak_in_steps_; }
   bool out_of_memory() const { return out_of_memory_; }
   const CachingAllocator& allocator() const { return allocator_; }
   RankMemory result() const;  // without row, steady state and what lies outside the allocator
@@ -97,8 +104,9 @@ class Ledger {
 
   MemoryBytes bytes_{}, at_peak_{}, most_{};
   bool watched_ = false;
-  std::int64_t peak_ = 0;
+  std::int64_t peak_ = 0, peak_in_steps_ = 0;
   OpId peak_op_{};
+  bool building_ = true, peak_at_building_ = false;
   bool out_of_memory_ = false;
   std::vector<Mapping> mapped_;  // of this step, by op
   std::int32_t retries_before_ = 0;

@@ -191,10 +191,10 @@ class RowReplay {
       for (const Op& work : work_of(order_, program[i])) run_op(work);
       if (setup_.samples) samples_.push_back({ledger_.op, ledger_.most(), ledger_.now()});
       if (ledger_.out_of_memory()) return;
-      if (allocator.max_reserved() != reserved || allocator.max_allocated() != allocated ||
+      if (allocator.max_reserved() != reserved || ledger_.peak_in_steps() != allocated ||
           allocator.retries() != retries) {
         reserved = allocator.max_reserved();
-        allocated = allocator.max_allocated();
+        allocated = ledger_.peak_in_steps();
         retries = allocator.retries();
         grown_at = i;
       }

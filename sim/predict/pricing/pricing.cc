@@ -166,6 +166,7 @@ class Pricer {
                          .count = 1,
                          .bytes = payload_of(s_, current_).bytes(),
                          .time = cost.time,
+                         .waits = cost.waits,
                          .link = cost.link,
                          .links = kinds_of(path.out)});
     }

@@ -26,6 +26,7 @@ struct Traffic {
   std::int64_t count = 0;
   std::int64_t bytes = 0;          // payload per rank, the whole array, all `count` together
   Nanoseconds time{};              // alone, all together
+  Nanoseconds waits{};             // of it: of blocking transfers, in which nothing travels
   LinkKind link = LinkKind::Port;  // the slowest
   LinkKinds links{};               // all that it loads
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "schedules/ir/bucket_words.h"
 #include "schedules/ir/schedule.h"
 #include "schedules/ir/text.h"
 #include "schedules/scenario/mesh.h"
@@ -18,6 +19,16 @@ TEST(Op, IsWrittenInTorchsNotation) {
       to_text(
           Op{.kind = OpKind::Send, .payload = Payload::Gradient, .stage = {2}, .microbatch = {0}}),
       "2SEND_B0");
+}
+
+TEST(BucketLegend, ExplainsEachKindOfNameOnce) {
+  EXPECT_EQ(bucket_legend({}), "");
+  EXPECT_EQ(bucket_legend({"L6", "L31", "A", "B"}),
+            "buckets of parameters: A several parts of the model at once, L31 layer 31");
+  EXPECT_EQ(
+      bucket_legend({"E", "H", "T", "X2", "X4"}),
+      "buckets of parameters: E the embedding, H the head, T the table of embedding and head, "
+      "X2 experts of layer 2");
 }
 
 // rank = tp + 2 dp + 4 pp for the order tp-cp-ep-dp-pp with t = d = p = 2.

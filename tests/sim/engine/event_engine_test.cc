@@ -36,6 +36,7 @@ TEST(EventEngine, TransfersOnOneLinkTakeTurnsByHalves) {
       simulate(compile(two_transfers()), costs, {.record_load = true}).value();
   EXPECT_EQ(timeline.end, (std::vector<Nanoseconds>{{140}, {140}, {80}, {80}}));
   EXPECT_EQ(timeline.contended, (std::vector<Nanoseconds>{{40}, {40}, {40}, {40}}));
+  EXPECT_EQ(timeline.limited_by, std::vector<ResourceId>(4, {0}));
   EXPECT_EQ(timeline.events, 2);
   const std::vector<LinkSample> load{{.time = 0, .load_ppm = 1'000'000},
                                      {.time = 140, .load_ppm = 0}};

@@ -43,6 +43,10 @@ TEST(MaxMin, WhatOneLinkDeniesAnotherGivesAway) {
   EXPECT_DOUBLE_EQ(shared.rate(0), 1.0 / 3);
   EXPECT_DOUBLE_EQ(shared.rate(1), 2.0 / 3);
   EXPECT_DOUBLE_EQ(shared.rate(3), 1.0 / 3);
+  // The long flow is held back by the second link, the short one on the first by the first.
+  EXPECT_EQ(shared.limit(0), ResourceId{1});
+  EXPECT_EQ(shared.limit(1), ResourceId{0});
+  EXPECT_EQ(shared.limit(3), ResourceId{1});
 }
 
 // Three thirds fill a link exactly: nobody is slowed, not even by rounding.

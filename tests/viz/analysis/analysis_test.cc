@@ -46,6 +46,28 @@ TEST(Summary, BubbleRatioOfOneForwardOneBackward) {
   EXPECT_DOUBLE_EQ(all.bubble_ratio(), 3.0 / 11.0);
 }
 
+// A prediction knows how long ops wait for their own collectives; of a measurement that time is
+// busy. What lies between ops is the same in both.
+TEST(Summary, IdlenessBetweenOpsIsWhatEveryTraceKnows) {
+  Trace trace = full_trace(4, 8);
+  const auto whole = [&] {
+    return summarize(TraceIndex(trace), trace.begin.value, trace.end.value, 0, 4);
+  };
+  const Summary predicted = whole();
+  EXPECT_GT(predicted.inside_ops(), 0);
+  EXPECT_EQ(predicted.between_ops() + predicted.inside_ops(), predicted.idle());
+  EXPECT_FALSE(predicted.inside_unknown);
+  EXPECT_NE(bubbles_text(predicted).find(" inside ops"), std::string::npos);
+  trace.communicating_ns = {};
+  const Summary without = whole();
+  EXPECT_EQ(without.between_ops(), predicted.between_ops());
+  EXPECT_EQ(without.inside_ops(), 0);
+  EXPECT_FALSE(without.inside_unknown);  // no op has collectives inside
+  trace.nodes = std::vector<TraceNode>{{.collective = 1}};
+  EXPECT_TRUE(whole().inside_unknown);
+  EXPECT_NE(bubbles_text(whole()).find("not measured"), std::string::npos);
+}
+
 TEST(AttributeIdle, EveryGapHasOneCause) {
   Trace trace = one_f_one_b_trace(5, 9);
   attribute_idle(trace);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/report/rank_words.h"
+
+#include "schedules/scenario/mesh.h"
+
+namespace rehearse::sim {
+namespace {
+
+constexpr std::size_t kWidest = 14;
+
+// "0-3,8-11"; of many pieces the first.
+std::string pieces(const std::vector<std::int32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    std::string piece = (i == 0 ? "" : ",") + std::to_string(ranks[i]);
+    if (last > i) piece += "-" + std::to_string(ranks[last]);
+    if (i > 0 && text.size() + piece.size() + 4 > kWidest) return text + ",...";
+    text += piece;
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> ranks_of(const Schedule& schedule, RankClass row, const Plan& plan) {
+  const Mesh mesh(plan);
+  const RankClassInfo& info = schedule.rows[row.index()];
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const Coordinates at = mesh.coordinates({rank});
+    const std::int32_t replica = at.data * plan.context_parallel + at.context;
+    if (at.pipeline == info.position.value && replica >= info.data_begin &&
+        replica < info.data_end) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+RankWords rank_words(const Schedule& schedule, const Plan& plan, std::size_t rows) {
+  const bool classes =
+      rows == schedule.rows.size() && schedule.num_rows() > schedule.placement.positions;
+  RankWords names{.title = classes ? "ranks" : "position", .words = {}};
+  for (std::size_t row = 0; row < rows; ++row) {
+    names.words.push_back(classes
+                              ? pieces(ranks_of(schedule, {static_cast<std::int32_t>(row)}, plan))
+                              : std::to_string(row));
+  }
+  return names;
+}
+
+}  // namespace rehearse::sim
