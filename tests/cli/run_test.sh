@@ -104,6 +104,12 @@ one_line "$work/err" "plan.prefetch changes nothing: only zero_stage 3" "a key w
 # Planned = counted = predicted, and one schedule.
 "$rehearse" run "$scenario" --dry-run --json --trace "$work/p.trace" >"$work/p.json" || fail "--dry-run"
 grep -q '"schema": "rehearse.prediction/1"' "$work/p.json" || fail "--dry-run gives no prediction"
+# What a run does otherwise is said once on stderr and once in the document, and contradicts nothing.
+"$rehearse" run "$scenario" --dry-run --device cpu --set plan.precision=fp8 --json >"$work/fp8.json" 2>"$work/err"
+for said in "$work/err" "$work/fp8.json"; do
+  [ "$(grep -c "fp8 is run as fp32" "$said")" = 1 ] || fail "$said: how fp8 is run is not said once"
+  grep -q "predicted with" "$said" && fail "$said: a precision that is not run is predicted"
+done
 planned=$(key "$work/a.json" peak_planned_bytes)
 [ "${planned:-0}" -gt 0 ] || fail "peak_planned_bytes is $planned"
 [ "$planned" = "$(key "$work/a.json" peak_allocated_bytes)" ] || fail "planned is not counted"
