@@ -68,7 +68,7 @@ def rows(texts):
     keys = files_of_keys(texts)
     yield "files that ask for the latent rank (kv_lora_rank)", files_with(texts, r"\bkv_lora_rank\b", model), "<= 8"
     yield "places that know that a gate is one more matrix", lines_with(texts, r"MlpKind::Gated \? [23]", model), "1"
-    yield "whole_shape, splits_rows: shapes guessed from roles", lines_with(texts, r"\b(?:whole_shape|splits_rows)\(", model), "0"
+    yield "shapes guessed from roles (WholeShape, splits_rows, splits_columns)", lines_with(texts, r"\b(?:WholeShape|splits_(?:rows|columns|norm))\b", model), "0"
     yield "lines that name a RecomputeMode", lines_with(texts, r"RecomputeMode::"), "<= 5"
     yield "places in sim and exec that name an optimizer", lines_with(texts, r"\bOptimizer::", ("sim/", "exec/")), "0"
     yield "places that name a GPU's architecture", lines_with(texts, r"\bArchitecture::"), "0"

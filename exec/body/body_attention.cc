@@ -32,7 +32,7 @@ AttentionShape OpCursor::State::attention_shape() const {
 
 // In latent attention the last columns of a head rotate.
 void OpCursor::State::rope(const Node& n) const {
-  const bool latent = shared.model.latent.kv_lora_rank > 0;
+  const bool latent = shared.model.latent.used();
   const std::int64_t column = latent ? shared.model.latent.qk_nope_head_dim : 0;
   const Rotary& table = shared.rotary[shared.model.window(layer()) > 0 ? 1 : 0];
   const RotaryShape rotary{

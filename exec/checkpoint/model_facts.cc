@@ -57,7 +57,7 @@ std::string rotating_json(const Transformer& model) {
 
 // Ranks and widths: what the sizes of tensors do not tell apart among them.
 std::string latent_json(const LatentAttention& latent) {
-  if (latent.kv_lora_rank == 0) return "null";
+  if (!latent.used()) return "null";
   return "{\"q_lora_rank\": " + std::to_string(latent.q_lora_rank) +
          ", \"kv_lora_rank\": " + std::to_string(latent.kv_lora_rank) +
          ", \"qk_rope_head_dim\": " + std::to_string(latent.qk_rope_head_dim) +

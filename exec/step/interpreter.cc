@@ -284,8 +284,7 @@ std::vector<float> Interpreter::parameter(const std::string& name) const {
       if (values.empty()) {
         values = read_parameters(local_.device, stored, stored.own_first, stored.own_last);
       }
-      const WholeShape shape = whole_shape(local_.model, place);
-      whole.resize(static_cast<std::size_t>(shape.rows * shape.cols));
+      whole.resize(static_cast<std::size_t>(place.part.elements()));
       for (std::int64_t i = 0; i < place.what.elements; ++i) {
         const std::int64_t element = place.offset + i;
         if (element < stored.own_first || element >= stored.own_last) continue;

@@ -10,9 +10,9 @@ namespace rehearse::exec {
 namespace {
 
 // Products of layers as Conv1D has them: [in, out].
-bool is_conv1d(const Transformer& model, const ParameterTensor& what) {
-  return dialect_names(model).conv1d && what.matrix &&
-         (what.splits_rows() || what.splits_columns());
+bool is_conv1d(const Transformer& model, const ModelPart& part) {
+  return dialect_names(model).conv1d && part.matrix() &&
+         (part.cut == Cut::Rows || part.cut == Cut::Columns);
 }
 
 std::string replaced(std::string name, std::string_view part, std::string_view by) {
@@ -39,47 +39,45 @@ struct RowBlock {
 std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& place) {
   const Transformer& model = layout.model;
   const ParameterRole role = place.what.role;
-  const WholeShape whole = whole_shape(layout.model, place);
+  const ModelPart& part = place.part;
   std::vector<FileTensor> tensors;
   std::int64_t row = 0;
   const auto add = [&](const std::string& name, std::int64_t rows) {
     FileTensor tensor{.name = name,
                       .row_begin = row,
                       .rows = rows,
-                      .cols = whole.cols,
-                      .transposed = is_conv1d(model, place.what)};
-    if (!place.what.matrix) {
+                      .cols = part.in,
+                      .transposed = is_conv1d(model, part)};
+    if (!part.matrix()) {
       tensor.shape = {rows};
     } else if (tensor.transposed) {
-      tensor.shape = {whole.cols, rows};
+      tensor.shape = {part.in, rows};
     } else {
-      tensor.shape = {rows, whole.cols};
+      tensor.shape = {rows, part.in};
     }
     tensors.push_back(std::move(tensor));
     row += rows;
   };
   const DialectNames names = dialect_names(model);
-  const bool is_expert = role == ParameterRole::ExpertUp || role == ParameterRole::ExpertDown;
   if (names.qkv == QkvForm::Apart && role == ParameterRole::Qkv) {
-    add(replaced(place.name, "qkv_proj", "q_proj"), model.heads * model.head_dim);
-    add(replaced(place.name, "qkv_proj", "k_proj"), model.kv_heads * model.head_dim);
-    add(replaced(place.name, "qkv_proj", "v_proj"), model.kv_heads * model.head_dim);
-  } else if (names.gate_apart && (role == ParameterRole::Up || role == ParameterRole::SharedUp) &&
-             model.mlp == MlpKind::Gated) {
-    add(replaced(place.name, "gate_up_proj", "gate_proj"), whole.rows / 2);
-    add(replaced(place.name, "gate_up_proj", "up_proj"), whole.rows / 2);
-  } else if (is_expert && names.experts_form != ExpertsForm::Each) {
-    const std::int64_t experts = model.experts.count, rows = whole.rows / experts;
+    add(replaced(place.name, "qkv_proj", "q_proj"), part.blocks[0]);
+    add(replaced(place.name, "qkv_proj", "k_proj"), part.blocks[1]);
+    add(replaced(place.name, "qkv_proj", "v_proj"), part.blocks[2]);
+  } else if (names.gate_apart && !part.expert && part.matrices == 2) {
+    add(replaced(place.name, "gate_up_proj", "gate_proj"), part.blocks[0]);
+    add(replaced(place.name, "gate_up_proj", "up_proj"), part.blocks[1]);
+  } else if (part.expert && names.experts_form != ExpertsForm::Each) {
+    const std::int64_t experts = part.copies, rows = part.out;
     const std::string stem = place.name.substr(0, place.name.rfind('.'));
-    add(stem + (place.what.bias ? "_bias" : ""), whole.rows);
+    add(stem + (place.what.bias ? "_bias" : ""), part.rows());
     FileTensor& all = tensors.back();
     all.blocks = experts;
     all.transposed = !place.what.bias;
-    all.shape = {experts, whole.cols, rows};
+    all.shape = {experts, part.in, rows};
     if (place.what.bias) all.shape = {experts, rows};
-  } else if (is_expert) {
+  } else if (part.expert) {
     const std::string before = place.name.substr(0, place.name.find("mlp.experts."));
-    const std::int64_t rows = whole.rows / model.experts.count;
+    const std::int64_t rows = part.out;
     for (std::int64_t e = 0; e < model.experts.count; ++e) {
       const auto one = [&](std::string_view matrix, std::int64_t of) {
         add(before + std::string(names.experts) + std::to_string(e) + '.' + std::string(matrix) +
@@ -90,7 +88,7 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
         one(names.expert_down, rows);
         continue;
       }
-      if (model.mlp == MlpKind::Plain) {
+      if (part.matrices == 1) {
         one(names.expert_up, rows);
         continue;
       }
@@ -101,7 +99,7 @@ std::vector<FileTensor> file_tensors(const Layout& layout, const TensorPlace& pl
     // With a head of its own in the file, Hugging Face's loader wants the base model under its
     // name.
     const bool under = !names.base_written && !model.tied_embedding && role != ParameterRole::Head;
-    add((under ? std::string(names.base) : "") + place.name, whole.rows);
+    add((under ? std::string(names.base) : "") + place.name, part.rows());
     tensors.back().per_head = names.qkv == QkvForm::PerHead && role == ParameterRole::Qkv &&
                               model.kv_heads == model.heads;
   }
@@ -150,7 +148,7 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
                   const std::vector<FileTensor>& tensors, std::int32_t coordinate,
                   std::int64_t first, std::int64_t last,
                   const std::function<void(const FileRun&)>& visit) {
-  const WholeShape whole = whole_shape(layout.model, place);
+  const ModelPart& part = place.part;
   const std::int64_t width = part_columns(layout, place);
   const bool transposed = tensors.front().transposed;
   // Columns [begin, end) of a block of rows.
@@ -182,11 +180,11 @@ void for_each_run(const Layout& layout, const TensorPlace& place,
     RowBlock block{.local = at, .rows = 0};
     const std::int64_t element = whole_element(layout, place, coordinate, at);
     if (element < 0) return block;
-    const std::int64_t row = element / whole.cols;
+    const std::int64_t row = element / part.in;
     while (row >= tensors[block.tensor].row_begin + tensors[block.tensor].rows) ++block.tensor;
     block.row = row - tensors[block.tensor].row_begin;
     if (tensors[block.tensor].per_head) block.row = row_per_head(layout.model, block.row);
-    block.col = element % whole.cols;
+    block.col = element % part.in;
     block.rows = 1;
     return block;
   };

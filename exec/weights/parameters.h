@@ -18,6 +18,7 @@ struct TensorPlace {
   std::int32_t tensor = 0;   // in segment_parameters() of that segment
   std::int32_t layer = -1;
   ParameterTensor what;
+  ModelPart part;  // the same, whole: [part.rows(), part.in] as PyTorch
   BucketId bucket{};
   std::int64_t offset = 0;  // in its bucket [elements]
   std::int32_t slot = 0;    // its first place in the vector of norms
@@ -27,12 +28,6 @@ struct TensorPlace {
 // The tensors of all positions, in model order. A tied table has one place per position that uses
 // it, all with one slot and one name. REQUIRES: a schedule of lower().
 std::vector<TensorPlace> place_tensors(const Layout& layout, const Schedule& schedule);
-
-// Rows and columns of the whole tensor, [out, in] as PyTorch; a vector has cols = 1.
-struct WholeShape {
-  std::int64_t rows = 0, cols = 1;
-};
-WholeShape whole_shape(const Transformer& model, const TensorPlace& place);
 
 // Which part of a tensor a rank holds is one number: its place on tp; of experts, which are cut
 // over e q ranks, q (place on ep) + place on etp.

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "schedules/model/parameter_role.h"
+
 namespace rehearse {
 
 // What a node costs by.
@@ -254,39 +256,6 @@ constexpr bool is_grouped(Kernel kernel) {
   return kernel >= Kernel::GroupedLinear && kernel <= Kernel::GroupedLinearWeight;
 }
 
-// Whose parameter a tensor or a node's is, within its segment.
-enum class ParameterRole : std::uint8_t {
-  None,   // a parameter that our executor does not run: of prediction layers
-  Norm1,  // before attention
-  Qkv,
-  Query,      // of latent attention: of the hidden state, where queries are not compressed
-  QueryDown,  // to the compressed queries
-  QueryDownNorm,
-  QueryUp,
-  KeyValueDown,  // to the compressed keys and values, and the rotary key
-  KeyValueDownNorm,
-  KeyValueUp,  // a head's key but for the rotary part, then its value
-  QueryNorm,
-  KeyNorm,
-  Sinks,
-  Projection,
-  OutNorm1,  // of what attention gives
-  Norm2,     // before the MLP
-  Up,
-  Down,
-  OutNorm2,  // of what the MLP gives
-  FinalNorm,
-  Table,
-  Head,  // the table of an untied head
-  Positions,
-  EmbeddingNorm,
-  Router,
-  ExpertUp,  // of all routed experts of a rank, one behind the other
-  ExpertDown,
-  SharedUp,  // of the shared experts as one MLP
-  SharedDown,
-  SharedGate,
-};
 inline constexpr std::size_t kParameterRoles =
     static_cast<std::size_t>(ParameterRole::SharedGate) + 1;
 

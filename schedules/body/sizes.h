@@ -7,6 +7,7 @@
 
 #include "schedules/body/kernel.h"
 #include "schedules/ir/schedule.h"
+#include "schedules/model/parts.h"
 #include "schedules/scenario/layout.h"
 
 namespace rehearse {
@@ -16,7 +17,7 @@ constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// One parameter tensor of a segment as one rank holds it.
+// One parameter tensor of a segment as one rank holds it: a part of the model (parts.h), cut.
 struct ParameterTensor {
   std::string_view name;  // for people: "norm1.weight"; files use Hugging Face names
   ParameterRole role = ParameterRole::None;
@@ -30,28 +31,22 @@ struct ParameterTensor {
   // Numbers of the gradient norm's vector: one, or one per expert and matrix of the whole model's
   // layer, so that the norm is the same sum however experts are split.
   std::int32_t norm_slots = 1;
-
-  // Of the matrix [out, in], over tp (of experts over etp): column-parallel products split their
-  // outputs, biases with them; row-parallel ones their inputs.
-  bool splits_rows() const {
-    return role == ParameterRole::Qkv || role == ParameterRole::Query ||
-           role == ParameterRole::QueryUp || role == ParameterRole::KeyValueUp ||
-           role == ParameterRole::Up || role == ParameterRole::Sinks ||
-           role == ParameterRole::ExpertUp || role == ParameterRole::SharedUp || splits_norm();
-  }
-  // The norm over all heads' columns: a rank has those of its heads.
-  bool splits_norm() const {
-    return !replicated && (role == ParameterRole::QueryNorm || role == ParameterRole::KeyNorm);
-  }
-  bool splits_columns() const {
-    return !bias && (role == ParameterRole::Projection || role == ParameterRole::Down ||
-                     role == ParameterRole::ExpertDown || role == ParameterRole::SharedDown);
-  }
+  // Where it stands in the parts of its segment, and how many of them it holds: a framework has the
+  // matrices of all experts in one. No part: a table beside the model's (of prediction layers).
+  std::int32_t part = 0, parts = 1;
 };
 // In the order of the model: an embedding's table and positions, a layer's norm1, qkv, ..., a
 // head's final norm and, where it is not tied, its table. From layer L on: a prediction layer's.
 std::vector<ParameterTensor> segment_parameters(const Layout& layout, SegmentKind kind,
                                                 std::int64_t layer);
+
+// Rows that one of t ranks has of a block of a part that is cut by rows, and of all its blocks.
+std::int64_t rows_of_block(const ModelPart& part, std::size_t block, std::int64_t t);
+std::int64_t rows_of_rank(const ModelPart& part, std::int64_t t);
+
+// The parts of such a segment, whole.
+std::vector<ModelPart> segment_parts(const Transformer& model, SegmentKind kind,
+                                     std::int64_t layer);
 
 // What every stage holds: stage s of the plan's chunks; stage 0 the embedding, the last the head,
 // plan.prediction_stage the layers that predict further tokens.

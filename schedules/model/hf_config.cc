@@ -109,7 +109,7 @@ std::string with_number(std::string_view key, std::int64_t number) {
 
 // Derived sizes, and what must divide what.
 void derive(const ConfigReader& config, Transformer& model) {
-  const bool latent = model.latent.kv_lora_rank > 0;
+  const bool latent = model.latent.used();
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.ffn_hidden == 0) model.ffn_hidden = 4 * model.hidden;
   if (model.head_dim == 0) {
@@ -165,7 +165,7 @@ void derive(const ConfigReader& config, Transformer& model) {
 void scale_latent_attention(Transformer& model) {
   const RotaryConfig& rope = model.rotary;
   const bool stretched = rope.kind != RotaryKind::Default && rope.factor > 1;
-  if (model.latent.kv_lora_rank == 0 || !stretched || rope.magnitude_all == 0) return;
+  if (!model.latent.used() || !stretched || rope.magnitude_all == 0) return;
   const double magnitude = 0.1 * rope.magnitude_all * std::log(rope.factor) + 1;
   model.attention_scale = attention_scale(model, 0) * magnitude * magnitude;
 }

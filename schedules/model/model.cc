@@ -1,112 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact parameter counts and FLOPs of a transformer, tensor by tensor. In the formulas: h hidden,
-// a heads, k key/value heads, d head size, f MLP width, V vocabulary, L layers, s sequence, T
-// tokens.
+// Exact parameter counts and FLOPs of a transformer, from the parts of its segments. In the
+// formulas: h hidden, a heads, k key/value heads, d head size, f MLP width, V vocabulary, L layers,
+// s sequence, T tokens.
 #include "schedules/model/model.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "schedules/model/attention_keys.h"
+#include "schedules/model/parts.h"
 
 namespace rehearse {
 namespace {
 
-std::int64_t norm_parameters(const Transformer& model, std::int64_t width) {
-  const bool bias = model.norm == NormKind::LayerNorm && model.norm_bias;
-  return bias ? 2 * width : width;
-}
-
-// Queries, keys and values compressed to a rank each (DeepSeek-V2, arXiv 2405.04434, section 2.1).
-// The weights of the matrices alone; norms and biases are counted apart.
-std::int64_t latent_matrices(const Transformer& model) {
-  const LatentAttention& m = model.latent;
-  const std::int64_t query_width = model.heads * (m.qk_nope_head_dim + m.qk_rope_head_dim);
-  const std::int64_t queries = m.q_lora_rank > 0
-                                   ? model.hidden * m.q_lora_rank + m.q_lora_rank * query_width
-                                   : model.hidden * query_width;
-  return queries + model.hidden * (m.kv_lora_rank + m.qk_rope_head_dim) +
-         m.kv_lora_rank * model.heads * (m.qk_nope_head_dim + m.v_head_dim) +
-         model.heads * m.v_head_dim * model.hidden;
-}
-
-// Weights of the attention's matrix products: h (a + 2k) d + a d h.
-std::int64_t attention_matrices(const Transformer& model) {
-  if (model.latent.kv_lora_rank > 0) return latent_matrices(model);
-  return model.hidden * (2 * model.heads + 2 * model.kv_heads) * model.head_dim;
-}
-
-std::int64_t attention_vectors(const Transformer& model) {
+// Elements of parts where a token meets `experts` of the routed ones.
+std::int64_t elements_with(const std::vector<ModelPart>& parts, std::int64_t experts) {
   std::int64_t count = 0;
-  if (model.latent.kv_lora_rank > 0) {
-    const LatentAttention& m = model.latent;
-    count += m.q_lora_rank + m.kv_lora_rank;  // RMS norms of the compressed queries and keys
-    if (model.qkv_bias) count += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim;
-  } else if (model.qkv_bias) {
-    count += (model.heads + 2 * model.kv_heads) * model.head_dim;
-  }
-  if (model.projection_bias) count += model.hidden;
-  if (model.query_key_norm) count += 2 * model.head_dim;
-  if (model.query_key_norm_whole) count += (model.heads + model.kv_heads) * model.head_dim;
-  if (model.attention_sinks) count += model.heads;
+  for (const ModelPart& part : parts) count += (part.expert ? experts : 1) * part.out * part.in;
   return count;
 }
 
-std::int64_t matrices_of_mlp(const Transformer& model) {
-  return model.mlp == MlpKind::Gated ? 3 : 2;
-}
-
-std::int64_t mlp_biases(const Transformer& model, std::int64_t width) {
-  return (matrices_of_mlp(model) - 1) * width + model.hidden;
-}
-
-std::int64_t dense_mlp(const Transformer& model) {
-  return matrices_of_mlp(model) * model.hidden * model.ffn_hidden +
-         (model.mlp_bias ? mlp_biases(model, model.ffn_hidden) : 0);
-}
-
-// Router, `experts` routed experts and the shared one.
-std::int64_t expert_mlp(const Transformer& model, std::int64_t experts) {
-  return router_parameters(model) + experts * expert_parameters(model) +
-         shared_expert_parameters(model);
-}
-
-// Before or behind each of the two blocks, or both.
-std::int64_t norms_of_layer(const Transformer& model) {
-  return model.norm_placement == NormPlacement::Around ? 4 : 2;
-}
-
-std::int64_t layer_count(const Transformer& model, std::int64_t layer, std::int64_t experts) {
-  return attention_matrices(model) + attention_vectors(model) +
-         norms_of_layer(model) * norm_parameters(model, model.hidden) +
-         (model.has_experts(layer) ? expert_mlp(model, experts) : dense_mlp(model));
+// The sum of a number of each layer. Layers of one kind are alike: the first with experts, and
+// without, stands for all.
+template <class Number>
+std::int64_t over_layers(const Transformer& model, Number number) {
+  std::int64_t sum = 0;
+  for (const bool with : {false, true}) {
+    std::int64_t layers = 0;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      if (model.has_experts(layer) == with) ++layers;
+    }
+    if (layers > 0) sum += layers * number(first_layer(model, with));
+  }
+  return sum;
 }
 
 std::int64_t total_count(const Transformer& model, std::int64_t experts) {
-  std::int64_t total = embedding_parameters(model) + head_parameters(model);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    total += layer_count(model, layer, experts);
-  }
-  return total;
+  return embedding_parameters(model) + head_parameters(model) +
+         over_layers(model, [&](std::int64_t layer) {
+           return elements_with(layer_parts(model, layer), experts);
+         });
 }
 
 // Weights that a token is multiplied with in one layer.
 std::int64_t multiplied(const Transformer& model, std::int64_t layer) {
-  const std::int64_t matrices = matrices_of_mlp(model);
-  if (!model.has_experts(layer)) {
-    return attention_matrices(model) + matrices * model.hidden * model.ffn_hidden;
-  }
-  const Experts& e = model.experts;
-  return attention_matrices(model) + model.hidden * e.count + (e.shared_gate ? model.hidden : 0) +
-         matrices * model.hidden * (e.per_token * e.ffn_hidden + e.shared_ffn_hidden);
+  std::vector<ModelPart> parts = layer_parts(model, layer);
+  std::erase_if(parts, [](const ModelPart& part) { return part.use != PartUse::Product; });
+  return elements_with(parts, model.experts.per_token);
+}
+
+// Elements of the parts of a layer with experts that are wanted; 0: the model has none.
+template <class Wanted>
+std::int64_t of_expert_layer(const Transformer& model, Wanted wanted) {
+  const std::int64_t layer = first_layer(model, true);
+  if (!model.has_experts(layer)) return 0;
+  std::vector<ModelPart> parts = layer_parts(model, layer);
+  std::erase_if(parts, [&](const ModelPart& part) { return !wanted(part); });
+  return elements_with(parts, 1);
 }
 
 // Widths of the two attention products together: scores over q.k, and probabilities times v.
 double attention_width(const Transformer& model) {
   const LatentAttention& m = model.latent;
-  const std::int64_t per_head = m.kv_lora_rank > 0
-                                    ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim
-                                    : 2 * model.head_dim;
+  const std::int64_t per_head =
+      m.used() ? m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim : 2 * model.head_dim;
   return static_cast<double>(model.heads * per_head);
 }
 
@@ -183,42 +140,36 @@ double squared_pairs(const Transformer& model, std::int64_t sequence_length) {
 }
 
 std::int64_t embedding_parameters(const Transformer& model) {
-  std::int64_t count = model.vocabulary * model.hidden;
-  if (model.positions == PositionKind::Learned) count += model.max_positions * model.hidden;
-  if (model.embedding_norm) count += norm_parameters(model, model.hidden);
-  return count;
+  return elements_of(embedding_parts(model));
 }
 
 std::int64_t layer_parameters(const Transformer& model, std::int64_t layer) {
-  return layer_count(model, layer, model.experts.count);
+  return elements_of(layer_parts(model, layer));
 }
 
 std::int64_t head_parameters(const Transformer& model) {
-  return norm_parameters(model, model.hidden) +
-         (model.tied_embedding ? 0 : model.vocabulary * model.hidden);
+  return elements_of(head_parts(model));
 }
 
 std::int64_t expert_parameters(const Transformer& model) {
-  const Experts& e = model.experts;
-  return matrices_of_mlp(model) * model.hidden * e.ffn_hidden +
-         (e.bias ? mlp_biases(model, e.ffn_hidden) : 0);
+  return of_expert_layer(model, [](const ModelPart& part) { return part.expert; });
 }
 
 std::int64_t router_parameters(const Transformer& model) {
-  const Experts& e = model.experts;
-  return model.hidden * e.count + (e.bias ? e.count : 0);
+  return of_expert_layer(model,
+                         [](const ModelPart& part) { return part.role == ParameterRole::Router; });
 }
 
 std::int64_t shared_expert_parameters(const Transformer& model) {
-  const Experts& e = model.experts;
-  return matrices_of_mlp(model) * model.hidden * e.shared_ffn_hidden +
-         (e.shared_gate ? model.hidden : 0);
+  return of_expert_layer(model, [](const ModelPart& part) {
+    return part.role == ParameterRole::SharedUp || part.role == ParameterRole::SharedDown ||
+           part.role == ParameterRole::SharedGate;
+  });
 }
 
 std::int64_t prediction_parameters(const Transformer& model) {
-  return model.prediction_layers *
-         (layer_parameters(model, model.layers - 1) + 2 * model.hidden * model.hidden +
-          3 * norm_parameters(model, model.hidden));
+  if (model.prediction_layers == 0) return 0;
+  return model.prediction_layers * elements_of(layer_parts(model, model.layers));
 }
 
 std::int64_t total_parameters(const Transformer& model) {
@@ -245,14 +196,15 @@ double model_flops(const Transformer& model, std::int64_t samples, std::int64_t 
       break;
   }
   const bool causal = convention == FlopsConvention::MegatronCausal;
-  double weights = static_cast<double>(model.vocabulary * model.hidden);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    weights += static_cast<double>(multiplied(model, layer));
-  }
+  double weights = static_cast<double>(
+      model.vocabulary * model.hidden +
+      over_layers(model, [&](std::int64_t layer) { return multiplied(model, layer); }));
   // A prediction layer is a layer, its projection and one more head.
-  const double more = static_cast<double>(model.prediction_layers);
-  weights += more * static_cast<double>(multiplied(model, model.layers - 1) +
-                                        (2 * model.hidden + model.vocabulary) * model.hidden);
+  if (model.prediction_layers > 0) {
+    weights +=
+        static_cast<double>(model.prediction_layers) *
+        static_cast<double>(multiplied(model, model.layers) + model.vocabulary * model.hidden);
+  }
   // Forward once, backward twice; 2 FLOPs per multiply-add.
   const std::int64_t layers = model.layers + model.prediction_layers;
   return 3.0 * 2.0 * tokens *

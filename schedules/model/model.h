@@ -29,11 +29,13 @@ struct DropoutRates {
   bool operator==(const DropoutRates&) const = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434); absent when kv_lora_rank is 0.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434); absent when
+// kv_lora_rank is 0.
 struct LatentAttention {
   std::int64_t q_lora_rank = 0;  // 0: queries are not compressed
   std::int64_t kv_lora_rank = 0;
   std::int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+  bool used() const { return kv_lora_rank > 0; }
   static constexpr double kNormEpsilon = 1e-6;  // of its norms, in every file
   bool operator==(const LatentAttention&) const = default;
 };
@@ -133,10 +135,10 @@ struct Transformer {
   }
   bool has_dense_layers() const;
   // Columns of a head's values, and of its output.
-  std::int64_t value_dim() const { return latent.kv_lora_rank > 0 ? latent.v_head_dim : head_dim; }
+  std::int64_t value_dim() const { return latent.used() ? latent.v_head_dim : head_dim; }
   // Columns of a head's queries and keys of which a share rotates.
   std::int64_t rotary_head_dim() const {
-    return latent.kv_lora_rank > 0 ? latent.qk_rope_head_dim : head_dim;
+    return latent.used() ? latent.qk_rope_head_dim : head_dim;
   }
   // Keys that a query of the layer sees; 0: all before it.
   std::int64_t window(std::int64_t layer) const {

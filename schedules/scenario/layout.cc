@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedules/model/expert_parts.h"
+#include "schedules/model/parts.h"
 
 namespace rehearse {
 namespace {
@@ -53,7 +54,7 @@ RankShape rank_shape(const Transformer& model, const Plan& plan) {
   shape.value_dim = model.value_dim();
   shape.qkv = (shape.heads + shape.kv_heads) * model.head_dim + shape.kv_heads * shape.value_dim;
   shape.ffn = model.ffn_hidden / t;
-  shape.up = (model.mlp == MlpKind::Gated ? 2 : 1) * shape.ffn;
+  shape.up = matrices_up(model) * shape.ffn;
   shape.vocabulary = plan.padded_vocabulary / t;
   shape.loss_chunk = loss_chunk_tokens(shape);
   shape.experts = expert_shape(model, plan, shape);

@@ -24,7 +24,7 @@ std::string list_of(const Plan& plan, std::string_view between,
 std::string_view missing(const Transformer& model, Part part) {
   switch (part) {
     case Part::LatentUp:
-      return model.latent.kv_lora_rank > 0 ? "" : "no compressed keys";
+      return model.latent.used() ? "" : "no compressed keys";
     case Part::ExpertActivation:
     case Part::Experts:
       return model.experts.count > 0 ? "" : "no experts";

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "schedules/body/sizes.h"
+#include "schedules/model/parts.h"
 #include "schedules/scenario/expert_plan.h"
 #include "sim/formulas/expert_routing.h"
 
@@ -221,7 +222,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   at(letters, SizeLetter::Vocabulary) = shape.vocabulary * (gathered ? shape.tensor : 1);
   at(letters, SizeLetter::Heads) = shape.heads;
   at(letters, SizeLetter::Scores) = shape.tokens * shape.heads * plan.sequence_length;
-  if (const LatentAttention& mla = model.latent; mla.kv_lora_rank > 0) {
+  if (const LatentAttention& mla = model.latent; mla.used()) {
     const std::int64_t query = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     at(letters, SizeLetter::Query) = shape.heads * mla.v_head_dim;
     at(letters, SizeLetter::KeyValue) = shape.heads * query;
@@ -240,8 +241,7 @@ SizeLetters size_letters(const Layout& layout, bool experts) {
   }
   at(letters, SizeLetter::ExpertWidth) = experts ? shape.experts.width : 0;
   at(letters, SizeLetter::Shared) = experts ? shape.experts.shared : 0;
-  at(letters, SizeLetter::Up) =
-      (model.mlp == MlpKind::Gated ? 2 : 1) * at(letters, SizeLetter::Ffn);
+  at(letters, SizeLetter::Up) = matrices_up(model) * at(letters, SizeLetter::Ffn);
   return letters;
 }
 
@@ -269,7 +269,7 @@ Flags script_flags(const MemoryProfile& profile, const Layout& layout, bool expe
   set(Flag::LayerNorm, model.norm == NormKind::LayerNorm);
   set(Flag::SequenceParallel, plan.sequence_parallel && plan.tensor_parallel > 1);
   set(Flag::Experts, experts);
-  set(Flag::Latent, model.latent.kv_lora_rank > 0);
+  set(Flag::Latent, model.latent.used());
   set(Flag::TensorParallel, plan.tensor_parallel > 1);
   set(Flag::FusedLoss, plan.attention_kernel == AttentionKernel::Flash1 ||
                            runtime.cross_entropy == CrossEntropy::Fused);

@@ -9,6 +9,7 @@
 // scores. What the router decides is data: all counts are those of even routing, `routed` nodes
 // have more on the busiest rank.
 #include "schedules/body/framework/framework_nodes.h"
+#include "schedules/model/parts.h"
 
 namespace rehearse {
 namespace {
@@ -70,7 +71,7 @@ class ExpertNodes {
  private:
   std::int64_t element() const { return b_.s.element; }
   std::int64_t hidden() const { return b_.s.hidden; }
-  std::int64_t up() const { return (b_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.width; }
+  std::int64_t up() const { return matrices_up(b_.model) * x_.width; }
   std::int64_t rows_each() const { return (x_.rows + x_.per_rank - 1) / x_.per_rank; }
   bool crosses_ranks() const { return b_.plan.expert_parallel > 1 || x_.gathers_rows; }
   bool gathers_tokens() const {
@@ -236,7 +237,7 @@ class ExpertNodes {
     product(K::LinearWeight, "gemm d_shared fc1 weight", hidden(), shared_up(), n, P::Weight, true);
     b_.accumulate(hidden() * shared_up());
   }
-  std::int64_t shared_up() const { return (b_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared; }
+  std::int64_t shared_up() const { return matrices_up(b_.model) * x_.shared; }
 
   void router_backward() {
     const std::int64_t n = x_.tokens, e = experts_.count, k = experts_.per_token;

@@ -44,7 +44,7 @@ struct Layer {
 void add_attention_products(Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
-  if (mla.kv_lora_rank == 0) {
+  if (!mla.used()) {
     layer.before.push_back(
         {"gemm qkv", "gemm d_qkv input", "gemm d_qkv weight", s.tokens, s.qkv, s.hidden});
     layer.projection = {"gemm proj", "gemm d_proj input", "gemm d_proj weight", s.tokens,
@@ -102,9 +102,8 @@ double fused_flops(const Layer& layer) {
   const RankShape& s = layer.b.s;
   const LatentAttention& mla = layer.b.model.latent;
   const double widths =
-      mla.kv_lora_rank > 0
-          ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
-          : static_cast<double>(2 * s.head_dim);
+      mla.used() ? static_cast<double>(mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
+                 : static_cast<double>(2 * s.head_dim);
   const double context = layer.b.plan.context_parallel;
   const double imbalance =
       layer.runtime().context_parallel_balance ? 1 : (2 * context - 1) / context;
@@ -162,8 +161,8 @@ void unfused_core(Layer& layer, bool backward, P phase) {
   const bool eager = b.plan.attention_kernel == AttentionKernel::Eager;
   const LatentAttention& mla = b.model.latent;
   const std::int64_t key_dim =
-      mla.kv_lora_rank > 0 ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
-  const std::int64_t value_dim = mla.kv_lora_rank > 0 ? mla.v_head_dim : s.head_dim;
+      mla.used() ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : s.head_dim;
+  const std::int64_t value_dim = mla.used() ? mla.v_head_dim : s.head_dim;
   ring_exchange(layer, backward ? s.element + 4 : s.element, phase);
   if (!backward) {
     b.gemm(K::Product, "scores", queries, keys, key_dim, phase, batch, false);
@@ -203,9 +202,8 @@ void rope(Layer& layer, Kernel kernel, std::string_view name, P phase) {
   if (layer.b.model.positions != PositionKind::Rope) return;
   if (!layer.b.rotates) return temper(layer, phase);
   const RankShape& s = layer.b.s;
-  const std::int64_t width = layer.b.model.latent.kv_lora_rank > 0
-                                 ? s.head_dim
-                                 : rotary_dim(layer.b.model.rotary, s.head_dim);
+  const std::int64_t width =
+      layer.b.model.latent.used() ? s.head_dim : rotary_dim(layer.b.model.rotary, s.head_dim);
   const std::int64_t rotated = s.tokens * (s.heads + s.kv_heads) * width;
   if (layer.b.eager(&EagerKernels::rope)) {
     layer.b.add(K::Elementwise, name, (kernel == K::Rope ? 26 : 28) * rotated, phase, 10);
@@ -308,7 +306,7 @@ void recompute_operator_selective(Layer& layer) {
   const RankShape& s = layer.b.s;
   if (layer.norm_before()) layer.b.norm("norm1", phase);
   layer.b.gather_input(Hiding::Exposed, phase);
-  if (layer.b.model.latent.kv_lora_rank == 0) {
+  if (!layer.b.model.latent.used()) {
     layer.b.gemm(K::Linear, "gemm k", s.tokens, s.kv_heads * s.head_dim, s.hidden, phase);
   }
   query_key_norms(layer, phase, false);

@@ -43,6 +43,7 @@
 #include <functional>
 
 #include "schedules/body/body_builder.h"
+#include "schedules/model/parts.h"
 #include "schedules/scenario/layout.h"
 
 namespace rehearse {
@@ -85,10 +86,8 @@ class ExpertBody {
   std::int64_t tokens() const {
     return gathers_ ? block_ * x_.tokens : once_ ? room_.arrived : x_.tokens;
   }
-  std::int64_t up() const { return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.width; }
-  std::int64_t shared_columns() const {
-    return (layout_.model.mlp == MlpKind::Gated ? 2 : 1) * x_.shared;
-  }
+  std::int64_t up() const { return matrices_up(layout_.model) * x_.width; }
+  std::int64_t shared_columns() const { return matrices_up(layout_.model) * x_.shared; }
   bool brings_tokens() const { return gathers_ || once_; }
   // Rows that leave: pairs of an own token and a rank that has experts of it, at most, or slots.
   std::int64_t visits() const {

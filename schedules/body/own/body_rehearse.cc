@@ -33,7 +33,7 @@ bool has_norm_behind(const Context& c) {
   return c.model.norm_placement != NormPlacement::Before;
 }
 bool is_latent(const Context& c) {
-  return c.model.latent.kv_lora_rank > 0;
+  return c.model.latent.used();
 }
 bool norms_queries(const Context& c) {
   return c.model.query_key_norm || c.model.query_key_norm_whole || c.model.query_key_unit_norm;

@@ -38,7 +38,7 @@ void read_tensor_parallel(const GivenKeys& keys, Plan& plan) {
     keys.divides("tensor_parallel", t, "the width of the shared experts",
                  model.experts.shared_ffn_hidden);
   }
-  if (model.latent.kv_lora_rank == 0 && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
+  if (!model.latent.used() && model.kv_heads % t != 0 && t % model.kv_heads != 0) {
     keys.fail("tensor_parallel", number(t) + " neither divides num_key_value_heads " +
                                      number(model.kv_heads) + " nor is a multiple of it");
   }

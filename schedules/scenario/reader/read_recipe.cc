@@ -99,10 +99,6 @@ void read_recipe(const GivenKeys& keys, Plan& plan) {
     if (plan.offload == OffloadMode::Optimizer) {
       return keys.fail("optimizer", name + " is not priced with its states in host memory");
     }
-    if (plan.optimizer == Optimizer::Muon && keys.context.model != nullptr &&
-        keys.context.model->experts.count > 0) {
-      return keys.fail("optimizer", name + " is not priced for models with experts yet");
-    }
     if (plan.precision.optimizer < 8) {
       return keys.fail("optimizer",
                        name + " needs 8 bytes per parameter of precision.optimizer, or more");

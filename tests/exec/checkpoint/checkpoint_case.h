@@ -82,9 +82,8 @@ inline std::map<std::string, std::vector<float>> everything(const Training& run)
                             std::int64_t end) {
       for (const TensorPlace& place : local.places) {
         if (place.bucket != stored.bucket) continue;
-        const WholeShape shape = whole_shape(local.model, place);
         std::vector<float>& whole = all[kind + place.name];
-        whole.resize(static_cast<std::size_t>(shape.rows * shape.cols), NAN);
+        whole.resize(static_cast<std::size_t>(place.part.elements()), NAN);
         for (std::int64_t i = 0; i < place.what.elements; ++i) {
           const std::int64_t element = place.offset + i;
           if (element < begin || element >= end) continue;

@@ -141,7 +141,7 @@ TEST_F(Names, RunsReachEveryElementOnce) {
       const Schedule schedule = lower_for_run(scenario.model, plan).value();
       for (const TensorPlace& place : place_tensors({scenario.model, plan}, schedule)) {
         const auto tensors = file_tensors({scenario.model, plan}, place);
-        const WholeShape shape = whole_shape(scenario.model, place);
+        const std::int64_t columns = place.part.in;
         for (std::int32_t coordinate = 0; coordinate < t; ++coordinate) {
           // The whole part, or a random piece of it.
           random = random * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -159,11 +159,11 @@ TEST_F(Names, RunsReachEveryElementOnce) {
                            const FileTensor& tensor = tensors[run.tensor];
                            const std::int64_t whole =
                                whole_element({scenario.model, plan}, place, coordinate, local);
-                           const std::int64_t row = whole / shape.cols - tensor.row_begin,
-                                              col = whole % shape.cols;
+                           const std::int64_t row = whole / columns - tensor.row_begin,
+                                              col = whole % columns;
                            ASSERT_TRUE(row >= 0 && row < tensor.rows) << tensor.name;
                            EXPECT_EQ(run.element + i, tensor.transposed ? col * tensor.rows + row
-                                                                        : row * shape.cols + col)
+                                                                        : row * columns + col)
                                << tensor.name;
                          }
                        });

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a segment of the model is made of, whole, before any cut.
+//
+// Counts, FLOPs, the tensors of a rank, their places in files and buckets, the matrices that Muon
+// orthogonalizes: all read this list. Nothing else knows that an MLP has a gate, or what latent
+// attention multiplies with.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "schedules/model/model.h"
+#include "schedules/model/parameter_role.h"
+
+namespace rehearse {
+
+// How the ranks of tp (of a routed expert: of etp) divide a part. Column-parallel products divide
+// their outputs, which are rows of [out, in], and biases with them; row-parallel ones their inputs.
+enum class Cut : std::uint8_t { None, Rows, Columns, Vocabulary };
+
+// What a part is for. Product: a matrix that tokens are multiplied with. Lookup: a table of which a
+// token takes a row. Norm: the weights, or the shifts, of a norm. Vector: a bias, a number per
+// head.
+enum class PartUse : std::uint8_t { Product, Lookup, Norm, Vector };
+
+struct ModelPart {
+  std::string_view name;  // for people: "qkv.weight"; files use Hugging Face's names
+  ParameterRole role = ParameterRole::None;
+  PartUse use = PartUse::Product;
+  Cut cut = Cut::None;
+  bool bias = false;    // belongs to the product, or norm, of the same role
+  bool expert = false;  // of routed experts: [copies, out, in]
+  std::int64_t out = 0, in = 1;
+  // Blocks of `out`, each cut for itself: queries, keys, values; gate and up. Rows of gate and up
+  // that take turns (gpt_oss) are one block.
+  std::array<std::int64_t, 3> blocks{};
+  std::int64_t matrices = 1;  // that stand in one: 2 where gate and up do
+  std::int64_t copies = 1;    // of routed experts
+  // Rows of one key/value head; 0: no heads. A rank has one head at least of every block but the
+  // first: where heads are fewer than ranks, several hold the same ones.
+  std::int64_t head_rows = 0;
+  // Of a part that every rank has whole: the rank's gradient is that of its own heads alone.
+  bool of_own_heads = false;
+
+  // Takes weight decay even where only matrices do.
+  bool matrix() const { return use == PartUse::Product || use == PartUse::Lookup; }
+  bool table() const { return cut == Cut::Vocabulary; }
+  // Rows of the whole [rows, in], the copies one behind the other.
+  std::int64_t rows() const { return copies * out; }
+  std::int64_t elements() const { return rows() * in; }
+};
+
+// In the order of the model: an embedding's table and positions; a layer's first norm, qkv, ...; a
+// head's norm and, where it is not tied, its table. A layer from model.layers on predicts further
+// tokens: it is like the last one, with a projection and three norms of its own. The order is that
+// of tensors in buckets, and so of checkpoints.
+std::vector<ModelPart> embedding_parts(const Transformer& model);
+std::vector<ModelPart> layer_parts(const Transformer& model, std::int64_t layer);
+std::vector<ModelPart> head_parts(const Transformer& model);
+
+// Elements of all parts.
+std::int64_t elements_of(const std::vector<ModelPart>& parts);
+
+// Matrices that give the middle of an MLP: gate and up, or up alone.
+constexpr std::int64_t matrices_up(const Transformer& model) {
+  return model.mlp == MlpKind::Gated ? 2 : 1;
+}
+
+}  // namespace rehearse
