@@ -25,7 +25,7 @@ const ErrorTable& shipped() {
 
 // Too narrow: fewer than 85 % of a source's steps lie within, in the mean, or fewer than 60 % of
 // one's. Too wide: nearly all do (97 %), or half of the width is more than 18 % in the median (15 %
-// is the aim, missed by 2.7 points since the two steps of fms with shard groups count).
+// is the aim, missed by 2.2 points).
 TEST(Coverage, OfSourcesThatWereLeftOut) {
   const std::vector<SourceCoverage> sources = coverage(shipped());
   const MeanCoverage mean = mean_coverage(sources, kFewestSteps);
