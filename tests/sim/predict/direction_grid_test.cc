@@ -398,7 +398,7 @@ constexpr Direction kDirections[]{
     {"GPipe for naive", gpipe_for_naive, Way::NoMore, Way::Any},
     {"reduction beside the backward", hidden_reduction, Way::NoMore, Way::Any, 0, {}, overlap_said},
     {"gathers beside the forward", hidden_gather, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
-    {"transfers beside compute", hidden_transfers, Way::NoMore, Way::Any},
+    {"transfers beside compute", hidden_transfers, Way::NoMore, Way::Any, kTurns, kTurnsWhy},
     {"a slow rank", slow_rank, Way::NoLess, Way::Any, kTurns, kTurnsWhy},
     {"a replica that is told apart", own_row, Way::Same, Way::Any, 1e-5,
      "its ops take a ten-millionth longer"},
